@@ -1,0 +1,12 @@
+# Third-party libraries, all from Debian packages (`./dev` installs them).
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(REPRISE_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(ZLIB REQUIRED)
+endif()

@@ -1,0 +1,48 @@
+# Compiler settings of the house, and house_library(): one target per folder under src/.
+
+# The bits rule (docs/tour.md): no contraction of a*b+c behind our back; kernels say FMA explicitly.
+add_compile_options(-ffp-contract=off -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
+if(REPRISE_SANITIZE)
+  add_compile_options(-fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${REPRISE_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# house_library(NAME DEPS a b LIBS pkg::lib): all .cpp files of the current folder, recursively, except those listed
+# in EXCLUDE; public include root is src/.
+function(house_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.h)
+  if(ARG_EXCLUDE)
+    list(REMOVE_ITEM sources ${ARG_EXCLUDE})
+  endif()
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+    target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${headers})
+    set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} INTERFACE ${ARG_DEPS} ${ARG_LIBS})
+  endif()
+endfunction()
+
+# house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
+# becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies.
+function(house_test folder)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  add_executable(${folder}_tests ${sources})
+  target_link_libraries(${folder}_tests PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
+  target_include_directories(${folder}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${folder}_tests PRIVATE REPRISE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 300
+                       DISCOVERY_TIMEOUT 60)
+endfunction()
