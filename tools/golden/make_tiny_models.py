@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Tiny random checkpoints of every model family, with the logits HF transformers gives them in fp32.
+
+Writes tests/data/models/<name>/{config.json, *.safetensors, golden.safetensors} and
+tests/data/models/hf_bf16_error.json. See tests/data/models/README.md for the formats.
+"""
+
+import json
+import shutil
+import sys
+
+from common import DATA, write_json
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+OUT = DATA / "models"
+LENGTHS = (1, 7, 131)
+LATE = (64, 127, 128, 129, 130)  # positions kept of the long sequences, with the last three
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, **kw):
+    kw.setdefault("num_hidden_layers", 2)
+    kw.setdefault("max_position_embeddings", 512)
+    kw.setdefault("bos_token_id", 1)
+    kw.setdefault("eos_token_id", 2)
+    return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain, kw=kw)
+
+
+LONG = LENGTHS + (203,)
+
+MODELS = [
+    model(LlamaConfig, "llama_mha_untied", store="f32", vocab_size=263, hidden_size=50, intermediate_size=75,
+          num_attention_heads=5, num_key_value_heads=5, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(LlamaConfig, "llama_gqa3_tied", style="old", vocab_size=263, hidden_size=72, intermediate_size=100, head_dim=24,
+          num_attention_heads=9, num_key_value_heads=3, rms_norm_eps=1e-5, tie_word_embeddings=True,
+          rope={"rope_type": "default", "rope_theta": 100000.0}),
+    model(LlamaConfig, "llama_gqa4_sharded", style="old", shard="70KB", vocab_size=311, hidden_size=64, intermediate_size=90,
+          num_attention_heads=8, num_key_value_heads=2, num_hidden_layers=3, rope={"rope_type": "default", "rope_theta": 500000.0}),
+    model(LlamaConfig, "llama_bias", vocab_size=257, hidden_size=54, intermediate_size=70, num_attention_heads=3,
+          num_key_value_heads=1, attention_bias=True, mlp_bias=True, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(LlamaConfig, "llama_rope_linear", style="old", lengths=LONG, vocab_size=259, hidden_size=64, intermediate_size=90,
+          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+          rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+    model(LlamaConfig, "llama_rope_dynamic", style="old", lengths=(1, 7, 61, 131, 203), vocab_size=259, hidden_size=64,
+          intermediate_size=90, num_attention_heads=4, num_key_value_heads=1, max_position_embeddings=64,
+          rope={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}),
+    model(LlamaConfig, "llama_rope_dynamic_new", lengths=(1, 7, 61, 131), vocab_size=271, hidden_size=48, intermediate_size=75,
+          num_attention_heads=3, num_key_value_heads=3, max_position_embeddings=64, tie_word_embeddings=True,
+          rope={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}),
+    model(LlamaConfig, "llama_rope_llama3", style="old", lengths=LONG, vocab_size=283, hidden_size=80, intermediate_size=110,
+          num_attention_heads=4, num_key_value_heads=1, head_dim=32, tie_word_embeddings=True, rms_norm_eps=1e-5,
+          rope={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
+    model(LlamaConfig, "llama_rope_yarn", lengths=LONG, vocab_size=269, hidden_size=64, intermediate_size=90,
+          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+          rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}),
+    model(LlamaConfig, "llama_rope_yarn_options", style="old", lengths=LONG, vocab_size=269, hidden_size=64, intermediate_size=90,
+          num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=256,
+          rope={"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                "attention_factor": 1.25, "beta_fast": 8.0, "beta_slow": 0.5, "truncate": False}),
+    model(MistralConfig, "mistral_full", store="f16", style="old", vocab_size=277, hidden_size=64, intermediate_size=90,
+          num_attention_heads=4, num_key_value_heads=1, sliding_window=None, rms_norm_eps=1e-5,
+          rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(MistralConfig, "mistral_window24", vocab_size=277, hidden_size=64, intermediate_size=90, num_attention_heads=4,
+          num_key_value_heads=2, head_dim=20, sliding_window=24, rms_norm_eps=1e-5,
+          rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(Qwen2Config, "qwen2_tied", style="old", vocab_size=281, hidden_size=56, intermediate_size=85, num_attention_heads=7,
+          num_key_value_heads=1, tie_word_embeddings=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen2Config, "qwen2_untied", store="f32", vocab_size=281, hidden_size=48, intermediate_size=85, num_attention_heads=4,
+          num_key_value_heads=1, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen2Config, "qwen25_yarn", style="old", lengths=LONG, vocab_size=293, hidden_size=64, intermediate_size=90,
+          num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3, max_position_embeddings=64,
+          rope={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 4.0, "original_max_position_embeddings": 64}),
+    model(Qwen3Config, "qwen3_tied", vocab_size=307, hidden_size=60, intermediate_size=95, num_attention_heads=6,
+          num_key_value_heads=2, head_dim=16, tie_word_embeddings=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen3Config, "qwen3_untied", style="old", vocab_size=307, hidden_size=56, intermediate_size=95, num_attention_heads=4,
+          num_key_value_heads=1, head_dim=24, num_hidden_layers=3, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+]
+
+
+def randomise(net, seed, gain):
+    """Weights drawn in the sorted order of their names: matrices gain / sqrt(fan_in) N (queries and
+    keys a little larger, so that positions matter), the embedding N (tied: 0.6 N), norms 1 + 0.2 N, biases 0.3 N."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    tied = net.config.tie_word_embeddings
+    with torch.no_grad():
+        for name, p in sorted(net.named_parameters()):
+            x = rng.standard_normal(tuple(p.shape), dtype=np.float32)
+            if name.endswith("norm.weight"):
+                x = 1 + 0.2 * x
+            elif name.endswith(".bias"):
+                x = 0.3 * x
+            elif "embed_tokens" in name:
+                x = (0.6 if tied else 1.0) * x
+            else:
+                scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0}.get(name.split(".")[-2], gain)
+                x = scale / np.sqrt(p.shape[1]) * x
+            p.copy_(torch.from_numpy(np.asarray(x, dtype=np.float32)))
+
+
+def rewrite_config(path, style, spec):
+    """save_pretrained writes the new spelling (rope_parameters, dtype); the old one is what most published
+    checkpoints still have (rope_theta, rope_scaling, torch_dtype)."""
+    c = json.loads(path.read_text())
+    if style == "old":
+        rope = dict(c.pop("rope_parameters"))
+        c["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        if kind == "default":
+            c["rope_scaling"] = None
+        elif kind in ("linear", "dynamic"):
+            c["rope_scaling"] = {"type": kind, **rope}
+        elif spec["name"] == "qwen25_yarn":
+            c["rope_scaling"] = {"factor": rope["factor"], "original_max_position_embeddings": rope["original_max_position_embeddings"], "type": "yarn"}
+        else:
+            c["rope_scaling"] = {**rope, "rope_type": kind}
+        c["torch_dtype"] = c.pop("dtype")
+        c["transformers_version"] = "4.40.0"
+        c.pop("layer_types", None)
+        if c["model_type"] == "llama" and c.get("head_dim") == c["hidden_size"] // c["num_attention_heads"]:
+            c.pop("head_dim")
+    path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+def load(folder, dtype):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+
+
+@torch.no_grad()
+def run(net, tokens, stepwise=False):
+    ids = torch.from_numpy(tokens.astype(np.int64))[None]
+    if not stepwise:
+        return net(input_ids=ids, use_cache=False).logits[0].float().numpy()
+    cache, rows = None, []
+    for i in range(len(tokens)):
+        out = net(input_ids=ids[:, i : i + 1], past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        rows.append(out.logits[0, 0].float().numpy())
+    return np.stack(rows)
+
+
+def per_position_dynamic(net):
+    """The rule of our engine, as a whole prefill: position p is rotated with the base of length max(p+1, window)."""
+    rope = net.model.rotary_emb
+    c = net.config
+
+    def forward(x, position_ids):
+        rows = []
+        for p in position_ids[0].tolist():
+            n = max(p + 1, c.max_position_embeddings)
+            f = c.rope_parameters["factor"]
+            base = c.rope_parameters["rope_theta"] * ((f * n / c.max_position_embeddings) - (f - 1)) ** (c.head_dim / (c.head_dim - 2))
+            inv = 1.0 / (base ** (torch.arange(0, c.head_dim, 2, dtype=torch.float32) / c.head_dim))
+            rows.append(torch.cat([p * inv, p * inv]))
+        emb = torch.stack(rows)[None]
+        return emb.cos().to(x.dtype), emb.sin().to(x.dtype)
+
+    rope.forward = forward
+
+
+def relative(a, b):
+    return float(np.abs(a - b).max() / np.abs(b).max())
+
+
+def main():
+    only = set(sys.argv[1:])
+    OUT.mkdir(parents=True, exist_ok=True)
+    report_path = OUT / "hf_bf16_error.json"
+    report = json.loads(report_path.read_text())["models"] if report_path.exists() and only else {}
+    for index, spec in enumerate(MODELS):
+        name = spec["name"]
+        if only and name not in only:
+            continue
+        folder = OUT / name
+        shutil.rmtree(folder, ignore_errors=True)
+        config = spec["cls"](**spec["kw"], rope_parameters=dict(spec["rope"]))
+        net = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        randomise(net, 1000 + index, spec["gain"])
+        net = net.to(DTYPES[spec["store"]])
+        net.config.dtype = DTYPES[spec["store"]]
+        net.save_pretrained(folder, **({"max_shard_size": spec["shard"]} if spec["shard"] else {}))
+        for extra in folder.glob("generation_config.json"):
+            extra.unlink()
+        rewrite_config(folder / "config.json", spec["style"], spec)
+
+        # From here on only what is in the folder counts.
+        net = load(folder, torch.float32)
+        kind = net.config.rope_parameters["rope_type"]
+        assert kind == spec["rope"]["rope_type"], (name, net.config.rope_parameters)
+        rng = np.random.Generator(np.random.PCG64(5000 + index))
+        golden, meta, full = {}, {}, {}
+        for n in spec["lengths"]:
+            tokens = rng.integers(0, config.vocab_size, n, dtype=np.int32)
+            stepwise = kind == "dynamic" and n > config.max_position_embeddings
+            logits = run(net, tokens, stepwise)
+            positions = np.arange(n, dtype=np.int32) if n < 16 else np.array(
+                sorted({p for p in LATE if p < n} | {n - 3, n - 2, n - 1}), dtype=np.int32)
+            golden[f"tokens.{n}"] = tokens
+            golden[f"positions.{n}"] = positions
+            golden[f"logits.{n}"] = np.ascontiguousarray(logits[positions], dtype=np.float32)
+            full[n] = (tokens, stepwise, logits)
+            if kind == "dynamic" and stepwise:
+                check = load(folder, torch.float32)
+                per_position_dynamic(check)
+                drift = relative(run(check, tokens), logits)
+                assert drift < 2e-5, (name, n, drift)
+        save_file(golden, folder / "golden.safetensors", metadata={"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]})
+
+        entry = {"max_abs_logit": round(float(max(np.abs(l).max() for *_, l in full.values())), 4)}
+        for label in ("bf16", "f16"):
+            low = load(folder, DTYPES[label])
+            entry[label] = float(f"{max(relative(run(low, t, s), l) for t, s, l in full.values()):.3g}")
+        cached = max(relative(run(net, t, True), l) for t, _, l in full.values())
+        entry["f32_cached_vs_whole"] = float(f"{cached:.3g}")
+        if kind != "default":  # the scaling has to matter: the same weights without it
+            plain_config = AutoConfig.from_pretrained(folder)
+            plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"]}
+            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager").eval()
+            t, s, l = full[131]
+            entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)
+            assert entry["without_rope_scaling"] > 0.05, (name, entry)
+        if name == "mistral_window24":
+            plain_config = AutoConfig.from_pretrained(folder)
+            plain_config.sliding_window = None
+            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager").eval()
+            t, s, l = full[131]
+            entry["without_window"] = round(relative(run(plain, t), l), 4)
+            assert entry["without_window"] > 0.05, (name, entry)
+        report[name] = entry
+        size = sum(f.stat().st_size for f in folder.glob("*"))
+        print(f"{name:26s} {size / 1024:6.0f} KiB  {entry}", flush=True)
+    write_json(report_path, {
+        "what": "error of HF transformers itself on these models, largest |difference| over largest |logit| against its own fp32 run, "
+                "over all positions of all golden sequences; f32_cached_vs_whole: fp32, one token at a time with a KV cache against the golden; "
+                "without_rope_scaling / without_window: how far the logits of the 131 token sequence move when that feature is left out",
+        "models": report,
+    })
+
+
+if __name__ == "__main__":
+    main()
