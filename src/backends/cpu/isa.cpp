@@ -1,0 +1,40 @@
+#include "backends/cpu/isa.h"
+
+namespace reprise::cpu {
+
+std::string_view isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::Baseline: return "baseline";
+    case Isa::Avx2: return "avx2";
+    case Isa::Avx512: return "avx512";
+  }
+  return "?";
+}
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> out{Isa::Baseline};
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    out.push_back(Isa::Avx2);
+  if (out.back() == Isa::Avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"))
+    out.push_back(Isa::Avx512);
+  return out;
+}
+
+Result<Isa> parse_isa(std::string_view name) {
+  const auto supported = supported_isas();
+  if (name == "auto") return supported.back();
+  std::string allowed = "auto";
+  for (Isa isa : supported) {
+    if (name == isa_name(isa)) return isa;
+    allowed += fmt::format(", {}", isa_name(isa));
+  }
+  for (Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512})
+    if (name == isa_name(isa))
+      return error(Code::Unsupported, "isa \"{}\" is not supported by this processor; allowed here: {}", name, allowed);
+  return invalid("isa \"{}\" is not known; allowed here: {}", name, allowed);
+}
+
+}  // namespace reprise::cpu

@@ -1,0 +1,41 @@
+// Device: one accelerator (or the CPU, which is a device like the others).
+//
+// A Device makes streams and pools and says what it is. It owns its threads or driver context and must outlive what it
+// made. Everything above `backends` sees devices only through this interface.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "device/memory.h"
+#include "device/stream.h"
+
+namespace reprise {
+
+enum class DeviceKind : uint8_t { Cpu, Cuda, Ascend, Null };
+
+std::string_view device_kind_name(DeviceKind kind);
+Result<DeviceKind> parse_device_kind(std::string_view name);  // "npu" is "ascend"
+
+struct DeviceInfo {
+  DeviceKind kind = DeviceKind::Null;
+  std::string name;          // for people: "Intel Xeon (2 threads, avx512)"
+  std::string isa;           // instruction set or architecture the kernels were chosen for
+  int ranks = 1;             // threads that share a kernel's work
+  size_t memory_bytes = 0;   // total memory the device may use
+  bool host_visible = true;  // the host may read and write device memory directly
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual MemoryPool& pool() = 0;
+  virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
+  virtual Result<std::unique_ptr<Event>> make_event() = 0;
+};
+
+}  // namespace reprise

@@ -1,0 +1,35 @@
+// Thunk: a kernel bound to its arguments, ready to be launched again and again.
+//
+// The function pointers are opaque to everyone but the backend that registered them. On the CPU a phase has the type
+// CpuKernel (backends/cpu/cpu_kernel.h); other devices use their own. Sizes stay symbolic (Dim), so that one binding serves every live
+// size up to the bound: the kernel resolves them against the stream's LiveSizes. Plain data; whoever built it owns it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/shape.h"
+
+namespace reprise {
+
+struct LaunchArgs {
+  static constexpr int kMaxPointers = 12;
+  static constexpr int kMaxDims = 12;
+  static constexpr int kMaxScalars = 4;
+
+  std::array<void*, kMaxPointers> ptr{};  // operands in order, then results
+  std::array<Dim, kMaxDims> dim{};        // meaning is the kernel's own
+  std::array<double, kMaxScalars> scalar{};
+  void* workspace = nullptr;
+};
+
+using OpaqueKernel = void (*)();
+
+struct Thunk {
+  // Phases run in order; all ranks of a device finish one before the next begins. Unused phases are null.
+  std::array<OpaqueKernel, 2> phase{};
+  LaunchArgs args;
+  uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
+};
+
+}  // namespace reprise

@@ -1,0 +1,212 @@
+#include "ops/core.h"
+
+#include "ops/kernel.h"
+
+namespace reprise {
+namespace {
+
+using Types = std::vector<TensorType>;
+
+Status want_rank(const OpCall& c, size_t i, int lo, int hi) {
+  const int r = c.in[i].shape.rank();
+  if (r < lo || r > hi)
+    return invalid("{}: operand {} has rank {}, expected {}", describe(c), c.op->operands[i].name, r,
+                   lo == hi ? fmt::format("{}", lo) : fmt::format("{} to {}", lo, hi));
+  return Status::ok();
+}
+
+Status want_dtype(const OpCall& c, size_t i, DType t) {
+  if (c.in[i].dtype != t)
+    return invalid("{}: operand {} must be {}", describe(c), c.op->operands[i].name, dtype_name(t));
+  return Status::ok();
+}
+
+Status want_float(const OpCall& c, size_t i) {
+  if (!is_float(c.in[i].dtype)) return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
+  return Status::ok();
+}
+
+Status want_same_dtype(const OpCall& c, size_t i, size_t j) {
+  if (c.in[i].dtype != c.in[j].dtype)
+    return invalid("{}: operands {} and {} must have the same dtype", describe(c), c.op->operands[i].name,
+                   c.op->operands[j].name);
+  return Status::ok();
+}
+
+Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view what) {
+  if (!same_dim(c.in[i].shape[d], expected))
+    return invalid("{}: dimension {} of {} must be the {}", describe(c), d, c.op->operands[i].name, what);
+  return Status::ok();
+}
+
+Status want_constant(const OpCall& c, size_t i, int d) {
+  const Dim x = c.in[i].shape[d];
+  if (!x.is_constant() || x.factor <= 0)
+    return invalid("{}: dimension {} of {} must be a positive constant", describe(c), d, c.op->operands[i].name);
+  return Status::ok();
+}
+
+Result<Types> infer_embedding(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
+}
+
+Result<Types> infer_linear(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
+  RETURN_IF_ERROR(want_constant(c, 1, 0));
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, c.in[1].shape[1], "weight's inner size"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+    RETURN_IF_ERROR(want_same_dtype(c, 2, 1));
+    RETURN_IF_ERROR(want_dim(c, 2, 0, c.in[1].shape[0], "weight's number of rows"));
+  }
+  DType out = c.in[0].dtype;
+  if (const std::string& name = c.attrs->text("out"); name != "same") {
+    ASSIGN_OR_RETURN(out, parse_dtype(name));
+  }
+  const std::string& shard = c.attrs->text("shard");
+  if (shard != "none" && shard != "column" && shard != "row")
+    return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
+  return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
+}
+
+Result<Types> infer_rms_norm(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape.back(), "last size of x"));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_rope_table(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  const int64_t dim = c.attrs->integer("dim");
+  if (dim <= 0 || dim % 2 != 0) return invalid("rope_table: dim {} must be even and positive", dim);
+  const auto& freq = c.attrs->numbers("inv_freq");
+  if (static_cast<int64_t>(freq.size()) != dim / 2)
+    return invalid("rope_table: inv_freq has {} numbers, expected dim/2 = {}", freq.size(), dim / 2);
+  return Types{{DType::F32, {c.in[0].shape[0], Dim(dim)}}};
+}
+
+Result<Types> infer_rope(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
+  if (c.in[1].shape[1].factor > c.in[0].shape[2].factor)
+    return invalid("{}: the table rotates more dimensions than the head has", describe(c));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_same(const OpCall& c) {  // elementwise, one or two operands of one type
+  RETURN_IF_ERROR(want_float(c, 0));
+  for (size_t i = 1; i < c.in.size(); ++i)
+    if (!same_type(c.in[0], c.in[i])) return invalid("{}: the operands must have the same type", describe(c));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_heads(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t size = c.attrs->integer("size"), width = c.in[0].shape[1].factor;
+  if (size <= 0 || width % size != 0)
+    return invalid("{}: head size {} does not divide the width {}", describe(c), size, width);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(width / size), Dim(size)}}};
+}
+
+Result<Types> infer_flatten(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_constant(c, 0, 2));
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(c.in[0].shape[1].factor * c.in[0].shape[2].factor)}}};
+}
+
+// kv is [P, 2, G, kPageTokens, D]; how keys and values lie inside one (page, k/v, head) block is the device's own.
+Status want_kv(const OpCall& c, size_t i) {
+  RETURN_IF_ERROR(want_rank(c, i, 5, 5));
+  const Shape& s = c.in[i].shape;
+  if (!same_dim(s[1], Dim(2)) || !same_dim(s[3], Dim(kPageTokens)))
+    return invalid("{}: a KV cache has the shape [pages, 2, heads, {}, head size]", describe(c), kPageTokens);
+  return Status::ok();
+}
+
+Result<Types> infer_kv_write(const OpCall& c) {
+  RETURN_IF_ERROR(want_kv(c, 0));
+  RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 3, DType::I32));
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 3, 3));
+    RETURN_IF_ERROR(want_dim(c, i, 0, c.in[3].shape[0], "number of slots"));
+    RETURN_IF_ERROR(want_dim(c, i, 1, c.in[0].shape[2], "cache's number of heads"));
+    RETURN_IF_ERROR(want_dim(c, i, 2, c.in[0].shape[4], "cache's head size"));
+  }
+  RETURN_IF_ERROR(want_same_dtype(c, 1, 2));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_paged_attention(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  RETURN_IF_ERROR(want_kv(c, 1));
+  RETURN_IF_ERROR(want_rank(c, 2, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
+  for (size_t i : {2, 3, 4}) RETURN_IF_ERROR(want_dtype(c, i, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[2].shape[0], "number of sequences"));
+  RETURN_IF_ERROR(want_dim(c, 0, 2, c.in[1].shape[4], "cache's head size"));
+  const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
+  if (!h.is_constant() || !g.is_constant() || g.factor <= 0 || h.factor % g.factor != 0)
+    return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h.factor, g.factor);
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
+}
+
+}  // namespace
+
+void register_core_ops(OpRegistry& ops) {
+  using namespace op_flag;
+  ops.add("input(*, str name) -> Tensor", nullptr, kSource, "a tensor staged by the engine before each step");
+  ops.add("param(*, str name) -> Tensor", nullptr, kSource, "a tensor of the checkpoint, by its name there");
+  ops.add("embedding(Tensor table, Tensor ids, *, str shard = none) -> Tensor", infer_embedding, kParamLayout,
+          "[V, N], [T] i32 -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
+  ops.add("linear(Tensor x, Tensor weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor", infer_linear,
+          kParamLayout,
+          "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
+  ops.add("rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor", infer_rms_norm, kNone,
+          "x / sqrt(mean(x^2 over the last size) + eps) * weight, in fp32, rounded once");
+  ops.add("rope_table(Tensor positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
+          "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
+          infer_rope_table, kNone,
+          "[T] i32 -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
+          "where positions from ntk_window on use inv_freq of their own length");
+  ops.add("rope(Tensor x, Tensor table) -> Tensor", infer_rope, kNone,
+          "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2) of the first rot dimensions, fp32, rounded once");
+  ops.add("add(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a + b in fp32, rounded once");
+  ops.add("mul(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a * b in fp32, rounded once");
+  ops.add("silu(Tensor x) -> Tensor", infer_same, kNone, "x / (1 + exp(-x)) in fp32, rounded once");
+  ops.add("heads(Tensor x, *, int size) -> Tensor", infer_heads, kView, "[T, H*D] -> [T, H, D], same bytes");
+  ops.add("flatten(Tensor x) -> Tensor", infer_flatten, kView, "[T, H, D] -> [T, H*D], same bytes");
+  ops.add("kv_write(Tensor(a!) kv, Tensor k, Tensor v, Tensor slots) -> Tensor(a)", infer_kv_write, kNone,
+          "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
+  ops.add("paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, *, "
+          "float scale, int window = 0) -> Tensor",
+          infer_paged_attention, kSplitPoint,
+          "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
+          "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in order");
+  ops.add("rows(Tensor x, Tensor index) -> Tensor", infer_rows, kNone, "[T, N], [R] i32 -> [R, N]: x[index[r]]");
+}
+
+}  // namespace reprise

@@ -1,0 +1,68 @@
+// KernelEntry and KernelRegistry: how an op is computed on a device, and which of several ways is chosen.
+//
+// Entries are added by plain functions of each backend. For one call the accepted entry with the highest score wins; a
+// tie is an error, and when none accepts, the error carries every refusal in words. Read-only after start-up.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "device/thunk.h"
+#include "ops/schema.h"
+
+namespace reprise {
+
+// A device's own way of storing a parameter. Loading packs row blocks straight from the checkpoint.
+struct ParamLayout {
+  std::string name;  // "row_major", "panel64"
+  DeviceKind device = DeviceKind::Cpu;
+  // Bytes of the whole parameter of the given constant type.
+  size_t (*bytes)(const TensorType& type) = nullptr;
+  // Stores rows [first, first + count) of a row-major matrix that is already in the parameter's dtype. `dst` is the whole parameter,
+  // zero-filled before the first call.
+  void (*pack)(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) = nullptr;
+};
+
+struct KernelEntry {
+  std::string name;  // "cpu.linear.bf16.avx512"
+  std::string op;
+  DeviceKind device = DeviceKind::Cpu;
+  int score = 0;
+  // Ok, or Unsupported with the reason and the values.
+  Status (*accepts)(const OpCall& call) = nullptr;
+  // Fills dims and scalars; the binder has already set the pointers (operands, then results).
+  void (*bind)(const OpCall& call, LaunchArgs& args) = nullptr;
+  // Scratch bytes at these sizes; null means none.
+  size_t (*workspace)(const OpCall& call, const LiveSizes& bound, int ranks) = nullptr;
+  std::array<OpaqueKernel, 2> phase{};
+  // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty: row_major.
+  std::vector<std::string> param_layouts;
+};
+
+class KernelRegistry {
+ public:
+  void add(KernelEntry entry);
+  void add(ParamLayout layout);
+  Result<const KernelEntry*> choose(DeviceKind device, const OpCall& call) const;
+  // Every entry for the op on the device with its verdict, one line each.
+  std::string explain(DeviceKind device, const OpCall& call) const;
+  const ParamLayout* layout(DeviceKind device, std::string_view name) const;
+  const std::vector<std::unique_ptr<KernelEntry>>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::unique_ptr<KernelEntry>> entries_;
+  std::unordered_map<std::string, std::vector<const KernelEntry*>> by_op_;
+  std::vector<std::unique_ptr<ParamLayout>> layouts_;
+};
+
+// "linear(bf16[T, 1024], bf16[3072, 1024])": a call in words, for messages.
+std::string describe(const OpCall& call);
+std::string describe(const TensorType& type);
+
+}  // namespace reprise

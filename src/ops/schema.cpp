@@ -1,0 +1,197 @@
+#include "ops/schema.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace reprise {
+namespace {
+
+// A cursor over a declaration line.
+class DeclParser {
+ public:
+  explicit DeclParser(std::string_view text) : text_(text) {}
+
+  Result<OpSchema> parse() {
+    OpSchema s;
+    s.decl = std::string(text_);
+    ASSIGN_OR_RETURN(s.name, identifier());
+    RETURN_IF_ERROR(expect("("));
+    bool attributes = false;
+    while (!accept(")")) {
+      if (!s.operands.empty() || attributes) RETURN_IF_ERROR(expect(","));
+      if (accept("*")) {
+        attributes = true;
+        RETURN_IF_ERROR(expect(","));
+      }
+      if (!attributes && next_is("Tensor")) {
+        ASSIGN_OR_RETURN(auto operand, parse_operand());
+        if (!s.operands.empty() && s.operands.back().optional && !operand.optional)
+          return fail("an optional operand must come last");
+        s.operands.push_back(std::move(operand));
+      } else {
+        attributes = true;
+        ASSIGN_OR_RETURN(auto attr, parse_attr());
+        s.attrs.push_back(std::move(attr));
+      }
+    }
+    RETURN_IF_ERROR(expect("->"));
+    s.results = 0;
+    const bool list = accept("(");
+    do {
+      RETURN_IF_ERROR(expect("Tensor"));
+      if (accept("(")) RETURN_IF_ERROR(expect("a)"));
+      ++s.results;
+    } while (list && accept(","));
+    if (list) RETURN_IF_ERROR(expect(")"));
+    skip();
+    if (at_ != text_.size()) return fail("nothing more");
+    return s;
+  }
+
+ private:
+  Result<OperandSchema> parse_operand() {
+    OperandSchema o;
+    RETURN_IF_ERROR(expect("Tensor"));
+    if (accept("(")) {
+      RETURN_IF_ERROR(expect("a!)"));
+      o.mutated = true;
+    }
+    o.optional = accept("?");
+    ASSIGN_OR_RETURN(o.name, identifier());
+    return o;
+  }
+
+  Result<AttrSchema> parse_attr() {
+    AttrSchema a;
+    if (accept("floats")) {
+      a.kind = AttrSchema::Kind::Floats;
+      a.default_value = std::vector<double>{};
+    } else if (accept("float")) {
+      a.kind = AttrSchema::Kind::Float;
+      a.default_value = 0.0;
+    } else if (accept("int")) {
+      a.kind = AttrSchema::Kind::Int;
+      a.default_value = int64_t{0};
+    } else if (accept("str")) {
+      a.kind = AttrSchema::Kind::Str;
+      a.default_value = std::string();
+    } else {
+      return fail("Tensor, int, float, floats or str");
+    }
+    ASSIGN_OR_RETURN(a.name, identifier());
+    if (accept("=")) {
+      a.has_default = true;
+      skip();
+      size_t end = at_;
+      while (end < text_.size() && text_[end] != ',' && text_[end] != ')') ++end;
+      const std::string value(text_.substr(at_, end - at_));
+      at_ = end;
+      switch (a.kind) {
+        case AttrSchema::Kind::Int: a.default_value = static_cast<int64_t>(std::atoll(value.c_str())); break;
+        case AttrSchema::Kind::Float: a.default_value = std::atof(value.c_str()); break;
+        case AttrSchema::Kind::Str: a.default_value = value; break;
+        case AttrSchema::Kind::Floats: break;  // the only default is the empty list
+      }
+    }
+    return a;
+  }
+
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool next_is(std::string_view word) {
+    skip();
+    return text_.substr(at_).starts_with(word);
+  }
+  bool accept(std::string_view word) {
+    if (!next_is(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  Status expect(std::string_view word) { return accept(word) ? Status::ok() : fail(word); }
+  Result<std::string> identifier() {
+    skip();
+    size_t end = at_;
+    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.')) ++end;
+    if (end == at_) return fail("a name");
+    std::string name(text_.substr(at_, end - at_));
+    at_ = end;
+    return name;
+  }
+  Status fail(std::string_view expected) const {
+    return invalid("op declaration \"{}\", column {}: expected {}", text_, at_ + 1, expected);
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+std::string_view kind_name(AttrSchema::Kind kind) {
+  switch (kind) {
+    case AttrSchema::Kind::Int: return "int";
+    case AttrSchema::Kind::Float: return "float";
+    case AttrSchema::Kind::Str: return "str";
+    case AttrSchema::Kind::Floats: return "floats";
+  }
+  return "?";
+}
+
+}  // namespace
+
+int OpSchema::min_operands() const {
+  return static_cast<int>(std::count_if(operands.begin(), operands.end(), [](auto& o) { return !o.optional; }));
+}
+
+int OpSchema::mutated_operand() const {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].mutated) return static_cast<int>(i);
+  return -1;
+}
+
+Result<OpSchema> parse_schema(std::string_view decl) { return DeclParser(decl).parse(); }
+
+Status check_attrs(const OpSchema& schema, Attrs& attrs) {
+  for (auto& [name, value] : attrs.entries()) {
+    const bool known = std::any_of(schema.attrs.begin(), schema.attrs.end(), [&](auto& a) { return a.name == name; });
+    if (!known) return invalid("{}: unknown attribute \"{}\"; declared: {}", schema.name, name, schema.decl);
+  }
+  Attrs complete;
+  for (const AttrSchema& a : schema.attrs) {
+    const AttrValue* v = attrs.find(a.name);
+    if (!v && !a.has_default) return invalid("{}: attribute \"{}\" is missing", schema.name, a.name);
+    const AttrValue& value = v ? *v : a.default_value;
+    if (value.index() != static_cast<size_t>(a.kind))
+      return invalid("{}: attribute \"{}\" must be of type {}", schema.name, a.name, kind_name(a.kind));
+    complete.set(a.name, value);
+  }
+  attrs = std::move(complete);
+  return Status::ok();
+}
+
+const OpSchema& OpRegistry::add(std::string_view decl, InferFn infer, uint32_t flags, std::string_view doc) {
+  auto parsed = parse_schema(decl);
+  CHECK(parsed.is_ok(), "{}", parsed.status().message());
+  auto schema = std::make_unique<OpSchema>(std::move(*parsed));
+  schema->infer = infer;
+  schema->flags = flags;
+  schema->doc = std::string(doc);
+  CHECK(!schemas_.contains(schema->name), "op {} is registered twice", schema->name);
+  auto& slot = schemas_[schema->name];
+  slot = std::move(schema);
+  return *slot;
+}
+
+const OpSchema* OpRegistry::find(std::string_view name) const {
+  auto it = schemas_.find(std::string(name));
+  return it == schemas_.end() ? nullptr : it->second.get();
+}
+
+std::vector<const OpSchema*> OpRegistry::all() const {
+  std::vector<const OpSchema*> out;
+  for (auto& [name, schema] : schemas_) out.push_back(schema.get());
+  std::sort(out.begin(), out.end(), [](auto* a, auto* b) { return a->name < b->name; });
+  return out;
+}
+
+}  // namespace reprise
