@@ -17,7 +17,8 @@ struct LaunchArgs {
   static constexpr int kMaxDims = 12;
   static constexpr int kMaxScalars = 4;
 
-  std::array<void*, kMaxPointers> ptr{};  // operands in order, then results
+  // Operands in schema order (null where an optional one is left out), then results.
+  std::array<void*, kMaxPointers> ptr{};
   std::array<Dim, kMaxDims> dim{};        // meaning is the kernel's own
   std::array<double, kMaxScalars> scalar{};
   void* workspace = nullptr;

@@ -29,6 +29,7 @@ struct OpCall {
   std::span<const TensorType> in;
   std::span<const TensorType> out;  // empty while types are being inferred
   const Attrs* attrs = nullptr;
+  std::string_view param_layout;  // how the device stores this op's parameter (kParamLayout), once chosen
 };
 
 namespace op_flag {

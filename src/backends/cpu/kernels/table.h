@@ -1,0 +1,76 @@
+// KernelTable: the CPU kernels of one instruction set as plain function pointers.
+//
+// Files in this folder are compiled once per set and define the functions listed here in the namespace of that set. They hold nothing
+// but kernels: no containers, strings or other inline library code, because the linker keeps one copy of an inline
+// function for the whole program and it might keep the AVX-512 one. Entries, guards and binding live in backends/cpu/register_*.cpp,
+// compiled for the plain processor.
+#pragma once
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/isa.h"
+
+namespace reprise::cpu {
+
+// One name per kernel; a new kernel is one new line here.
+#define REPRISE_CPU_LINEAR_KERNELS(X) \
+  X(linear_f32)                       \
+  X(linear_bf16)                      \
+  X(linear_bf16_f32)                  \
+  X(linear_f16)                       \
+  X(linear_f16_f32)                   \
+  X(embedding_rows)                   \
+  X(embedding_panel)
+#define REPRISE_CPU_ATTENTION_KERNELS(X) \
+  X(kv_write_f32)                        \
+  X(kv_write_bf16)                       \
+  X(kv_write_f16)                        \
+  X(attention_f32)                       \
+  X(attention_bf16)                      \
+  X(attention_f16)                       \
+  X(attention_merge_f32)                 \
+  X(attention_merge_bf16)                \
+  X(attention_merge_f16)
+#define REPRISE_CPU_VECTOR_KERNELS(X) \
+  X(rms_norm_f32)                     \
+  X(rms_norm_bf16)                    \
+  X(rms_norm_f16)                     \
+  X(rope_table)                       \
+  X(rope_f32)                         \
+  X(rope_bf16)                        \
+  X(rope_f16)                         \
+  X(add_f32)                          \
+  X(add_bf16)                         \
+  X(add_f16)                          \
+  X(mul_f32)                          \
+  X(mul_bf16)                         \
+  X(mul_f16)                          \
+  X(silu_f32)                         \
+  X(silu_bf16)                        \
+  X(silu_f16)                         \
+  X(rows)
+#define REPRISE_CPU_KERNELS(X)   \
+  REPRISE_CPU_LINEAR_KERNELS(X)    \
+  REPRISE_CPU_ATTENTION_KERNELS(X) \
+  REPRISE_CPU_VECTOR_KERNELS(X)
+
+#define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks);
+namespace baseline {
+REPRISE_CPU_KERNELS(REPRISE_DECLARE)
+}
+namespace avx2 {
+REPRISE_CPU_KERNELS(REPRISE_DECLARE)
+}
+namespace avx512 {
+REPRISE_CPU_KERNELS(REPRISE_DECLARE)
+}
+#undef REPRISE_DECLARE
+
+struct KernelTable {
+#define REPRISE_MEMBER(name) CpuKernel name;
+  REPRISE_CPU_KERNELS(REPRISE_MEMBER)
+#undef REPRISE_MEMBER
+};
+
+const KernelTable& kernel_table(Isa isa);
+
+}  // namespace reprise::cpu

@@ -1,0 +1,11 @@
+#include "backends/cpu/register.h"
+
+namespace reprise::cpu {
+
+void register_cpu(KernelRegistry& kernels, Isa isa) {
+  register_linear(kernels, isa);
+  register_attention(kernels, isa);
+  register_vector(kernels, isa);
+}
+
+}  // namespace reprise::cpu
