@@ -1,0 +1,101 @@
+// Checkpoint: the tensors of a model on disk, whatever the format: a GGUF file, or a Hugging Face folder with
+// model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
+// Everything is immutable after open() and every method const, so any number of threads may read different rows (or the
+// same) at once.
+//
+// A *row* is one run of the last dimension; a vector is one row, and a matrix of shape [out, in] has `out` rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/safetensors.h"
+
+namespace reprise::checkpoint {
+
+struct CheckpointTensor {
+  std::string name;            // Hugging Face name where there is one, else the name in the file
+  std::string file_name;       // name in the file
+  StorageType type = StorageType::Other;
+  std::string type_name;       // "BF16", "Q4_K", and also the names of types that cannot be read
+  std::vector<int64_t> shape;  // outermost first
+  uint64_t bytes = 0;
+  int64_t interleaved_heads = 0;  // GGUF llama q/k only: raw() shows rows in another order; the readers undo it
+
+  int64_t elements() const { return rows() * row_elements(); }
+  int64_t rows() const {
+    int64_t n = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) n *= shape[i];
+    return n;
+  }
+  int64_t row_elements() const { return shape.empty() ? 1 : shape.back(); }
+
+  size_t file = 0;  // which of the checkpoint's files
+  uint64_t offset = 0;
+};
+
+class Checkpoint {
+ public:
+  enum class Format : uint8_t { Safetensors, Gguf };
+
+  // `path` is a GGUF file, a .safetensors file, or a folder.
+  static Result<Checkpoint> open(const std::string& path);
+  // From memory, for tests and fuzzing; the caller keeps `bytes` alive.
+  static Result<Checkpoint> from_gguf(GgufFile file);
+  static Result<Checkpoint> from_safetensors(SafetensorsFile file);
+
+  Format format() const { return gguf_ ? Format::Gguf : Format::Safetensors; }
+  const std::string& source() const { return source_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  // The GGUF file with its metadata; null for safetensors.
+  const GgufFile* gguf() const { return gguf_.get(); }
+
+  // In the order of the files, so that reading them in turn streams.
+  const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
+  const CheckpointTensor* find(std::string_view name) const;  // either name; null when absent
+  Result<const CheckpointTensor*> get(std::string_view name) const;  // or an error with close names
+
+  // Rows [first, first + rows) as `target`, dense, into `out`, which holds rows * row_elements * size_of(target) bytes.
+  // Floats (and block formats) convert to F32, BF16 or F16, rounding to nearest even; other types only to themselves.
+  // When `non_finite` is given, the number of NaN and infinite results is added to it.
+  Status read_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
+                   uint64_t* non_finite = nullptr) const;
+  Status read_rows(std::string_view name, int64_t first, int64_t rows, DType target, void* out,
+                   uint64_t* non_finite = nullptr) const;
+  // Rows as stored (packed blocks), in Hugging Face order; `out` holds rows * packed_row_bytes(t).
+  Status read_packed_rows(const CheckpointTensor& t, int64_t first, int64_t rows, void* out) const;
+  static uint64_t packed_row_bytes(const CheckpointTensor& t);
+  // The whole tensor as a view of the file, in the file's row order.
+  std::span<const uint8_t> raw(const CheckpointTensor& t) const;
+
+  // The tensor's pages are not needed soon: keeps peak memory near one copy of the weights while loading.
+  void release(const CheckpointTensor& t) const;
+  void release(std::string_view name) const;
+
+  // The one error for weights that are NaN or infinite; Ok when count is 0.
+  Status require_finite(const CheckpointTensor& t, uint64_t count) const;
+
+ private:
+  Status add_safetensors_folder(const std::string& folder);
+  Status add_index(const std::string& folder, const std::string& index_path);
+  Status finish();
+  std::span<const uint8_t> view(size_t file, uint64_t offset, uint64_t bytes) const;
+  const std::string& file_source(const CheckpointTensor& t) const;
+
+  std::string source_;
+  std::unique_ptr<GgufFile> gguf_;
+  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<CheckpointTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> index_;
+  uint64_t total_bytes_ = 0;
+};
+
+}  // namespace reprise::checkpoint

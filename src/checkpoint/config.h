@@ -1,0 +1,98 @@
+// ModelConfigFields: the hyper-parameters of a model, typed and range-checked, from config.json or from GGUF metadata
+// (which is first turned into the same JSON, so both take the same road and the same overrides). A plain value. Knows
+// the Hugging Face spelling of things and nothing of how a model is computed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "checkpoint/gguf.h"
+
+namespace reprise::checkpoint {
+
+enum class RopeKind : uint8_t { None, Linear, Dynamic, Llama3, Yarn };
+std::string_view rope_kind_name(RopeKind k);
+
+// `rope_scaling` (with "type" or "rope_type") or `rope_parameters` of transformers 5. Fields that the file left out are
+// nullopt where Hugging Face derives them from other fields, else Hugging Face's default.
+struct RopeScaling {
+  RopeKind kind = RopeKind::None;
+  std::optional<double> factor;  // always present for linear, dynamic and llama3
+  std::optional<int64_t> original_max_position_embeddings;
+  double low_freq_factor = 1.0;   // llama3
+  double high_freq_factor = 4.0;  // llama3
+  std::optional<double> attention_factor;  // yarn, this one and below
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  std::optional<double> mscale;
+  std::optional<double> mscale_all_dim;
+  bool truncate = true;
+};
+
+struct ModelConfigFields {
+  std::string source;        // what the errors name
+  std::string architecture;  // "LlamaForCausalLM"
+  std::string model_type;    // "llama", "" when not given
+
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 0;
+
+  double rope_theta = 10000.0;
+  RopeScaling rope;
+  double partial_rotary_factor = 1.0;
+  // GGUF only: divide each rotary frequency by the tensor "rope_freqs.weight" (this is how GGUF stores llama3 scaling).
+  bool has_rope_freqs = false;
+
+  bool tie_word_embeddings = false;
+  std::string hidden_act;  // "silu"
+  bool attention_bias = false;
+  bool mlp_bias = false;
+
+  std::optional<int64_t> sliding_window;
+  bool use_sliding_window = false;  // Qwen: the window counts only when this is set
+  int64_t max_window_layers = 0;    // Qwen: layers below this one attend in full
+  std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
+  // The attention window of a layer by Hugging Face's rules, 0 = the whole context.
+  int64_t window_of_layer(int64_t layer) const;
+
+  std::optional<int64_t> bos_token_id;
+  std::vector<int64_t> eos_token_ids;
+  std::optional<int64_t> pad_token_id;
+  std::optional<DType> dtype;  // torch_dtype or dtype; not given by GGUF
+
+  Json quantization;        // quantization_config or compression_config as it stands; null when there is none
+  Json modelslim;           // quant_model_description*.json of the folder; null when there is none
+
+  // The whole JSON after overrides, for fields of single families (experts, latent attention).
+  const Json& raw() const { return raw_json; }
+  Json raw_json;
+};
+
+// `overrides` are "key=value" (value is JSON, or else a string; "rope_scaling.factor=4" reaches inside).
+Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
+                                             std::span<const std::string> overrides = {});
+// `path` is a GGUF file, a folder with config.json, or a config.json itself. Tensors need not exist except in GGUF.
+Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides = {});
+Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides = {});
+
+// GGUF metadata (and which tensors there are) in config.json's words.
+Result<Json> config_json_from_gguf(const GgufFile& file);
+// Known keys are those of the table in config_keys.cpp and those that `config` already has; any other is an error that
+// lists close names.
+Status apply_overrides(Json& config, std::span<const std::string> overrides);
+
+}  // namespace reprise::checkpoint

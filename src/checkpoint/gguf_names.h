@@ -1,0 +1,38 @@
+// Names of GGUF tensors in terms of Hugging Face names, and what the conversion did to their rows. llama.cpp's converter
+// stores the q and k projections of the "llama" architecture with the two halves of each head interleaved; whoever reads
+// them under the Hugging Face name must undo that. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace reprise::checkpoint {
+
+struct GgufModelShape {
+  std::string architecture;  // general.architecture
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+};
+
+struct GgufName {
+  std::string name;
+  // Not 0: rows are stored interleaved within each of this many heads; see stored_row().
+  int64_t interleaved_heads = 0;
+};
+
+// "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; none when GGUF has no such tensor.
+std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model);
+// The other direction; none for tensors without a Hugging Face name ("rope_freqs.weight").
+std::optional<std::string> hf_name(std::string_view gguf_name);
+
+// The row of the file that holds row `row` of the Hugging Face tensor of `rows` rows.
+inline int64_t stored_row(int64_t row, int64_t rows, int64_t interleaved_heads) {
+  if (interleaved_heads == 0) return row;
+  const int64_t head = rows / interleaved_heads, half = head / 2;
+  const int64_t in_head = row % head;
+  return row - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+}
+
+}  // namespace reprise::checkpoint
