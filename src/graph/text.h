@@ -1,0 +1,26 @@
+// The IR's text form: print() and parse() are inverse, so that graphs can be read, compared, stored and written by hand.
+//
+//   graph "toy" {
+//     symbol T <= 2048
+//     %0: i32[T] = input(name="tokens") from "trace"
+//     %1: bf16[263, 48] = param(name="model.embed_tokens.weight") from "trace"
+//     %2: bf16[T, 48] = embedding(%1, %0, shard="none") from "trace"
+//     return hidden=%2
+//   }
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "graph/graph.h"
+
+namespace reprise {
+
+std::string print(const Graph& graph);
+std::string print(const Graph& graph, const TensorType& type);
+
+// Errors name the line and column. The result has been verified.
+Result<Graph> parse_graph(std::string_view text, const OpRegistry& ops);
+
+}  // namespace reprise

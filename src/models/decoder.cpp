@@ -1,0 +1,35 @@
+#include "models/decoder.h"
+
+#include "models/rope.h"
+
+namespace reprise::models {
+
+Tensor dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
+                     const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  const nn::ParamScope model = root / "model";
+  Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
+  Tensor x = nn::embedding(table, in.tokens);
+  Tensor rope = nn::rope_table(in.positions, rope_spec(config));
+  for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
+    const nn::ParamScope p = model / "layers" / l;
+    nn::AttentionSpec spec;
+    spec.heads = f.num_attention_heads;
+    spec.kv_heads = f.num_key_value_heads;
+    spec.head_dim = f.head_dim;
+    spec.window = f.window_of_layer(l);
+    spec.qkv_bias = traits.qkv_bias;
+    spec.output_bias = traits.output_bias;
+    spec.qk_norm_eps = traits.qk_norm ? f.rms_norm_eps : 0;
+    Tensor h = nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);
+    x = nn::add(x, nn::attention(h, spec, rope, in, l, p / "self_attn"));
+    h = nn::rms_norm(x, p / "post_attention_layernorm", f.rms_norm_eps);
+    x = nn::add(x, nn::gated_mlp(h, f.intermediate_size, traits.mlp_bias, p / "mlp"));
+  }
+  // Only the rows whose logits are wanted go through the norm and the head.
+  x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
+  Tensor head = f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
+  return nn::linear_f32(x, head, nn::Shard::Column);
+}
+
+}  // namespace reprise::models

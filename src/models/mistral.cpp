@@ -1,0 +1,17 @@
+// Mistral: Llama without biases, with an optional sliding attention window.
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+Status check(const ModelConfig&) { return Status::ok(); }
+
+Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return dense_decoder(config, {}, in, root);
+}
+
+}  // namespace
+
+const ModelSpec kMistral{"MistralForCausalLM", check, forward};
+
+}  // namespace reprise::models

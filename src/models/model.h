@@ -1,0 +1,53 @@
+// ModelConfig, ModelSpec and the registry: an architecture's name, its checks and its forward function.
+//
+// A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding an architecture is one
+// file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "graph/graph.h"
+#include "nn/layers.h"
+
+namespace reprise::models {
+
+struct ModelConfig {
+  checkpoint::ModelConfigFields fields;
+  std::vector<double> rope_divisors;  // GGUF's rope_freqs.weight: divides each rotary frequency; usually empty
+};
+
+struct ModelSpec {
+  std::string_view architecture;  // "Qwen3ForCausalLM"
+  // Refuses configurations that the forward function does not cover.
+  Status (*check)(const ModelConfig& config);
+  // Logits [L, vocabulary] in fp32 of the rows in.last_rows.
+  Tensor (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
+};
+
+extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3;
+
+std::vector<const ModelSpec*> all_models();
+// An unknown architecture is an error that lists the known ones.
+Result<const ModelSpec*> find_model(std::string_view architecture);
+
+struct TraceOptions {
+  DType dtype = DType::BF16;     // of parameters and activations
+  DType kv_dtype = DType::BF16;  // of the cache
+  int64_t max_tokens = 2048;     // bound of T
+  int64_t max_sequences = 64;    // bound of R and L
+  int64_t max_pages = 64;        // C: page-table columns, pages one sequence may have
+  int64_t pool_pages = 4096;     // bound of P
+};
+
+// Names of the symbols, in the order of their ids.
+// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
+enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
+
+// Inputs are named as in nn::StepInputs, caches "kv.<layer>"; the output is "logits".
+Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
+                          const OpRegistry& ops);
+
+}  // namespace reprise::models

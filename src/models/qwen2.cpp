@@ -1,0 +1,17 @@
+// Qwen2 and Qwen2.5: biases on query, key and value.
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+Status check(const ModelConfig&) { return Status::ok(); }
+
+Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return dense_decoder(config, {.qkv_bias = true}, in, root);
+}
+
+}  // namespace
+
+const ModelSpec kQwen2{"Qwen2ForCausalLM", check, forward};
+
+}  // namespace reprise::models

@@ -1,0 +1,18 @@
+// Qwen3 dense: RMS norm of every query and key head; biases as the configuration says.
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+Status check(const ModelConfig&) { return Status::ok(); }
+
+Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .qk_norm = true}, in, root);
+}
+
+}  // namespace
+
+const ModelSpec kQwen3{"Qwen3ForCausalLM", check, forward};
+
+}  // namespace reprise::models

@@ -1,0 +1,53 @@
+#include "nn/functional.h"
+
+namespace reprise::nn {
+namespace {
+
+Tensor one(std::string_view op, std::vector<Tensor> in, Attrs attrs = {}) {
+  return in[0].tracer()->call(op, std::move(in), std::move(attrs))[0];
+}
+
+std::string name(Shard shard) {
+  switch (shard) {
+    case Shard::None: return "none";
+    case Shard::Column: return "column";
+    case Shard::Row: return "row";
+  }
+  return "none";
+}
+
+}  // namespace
+
+Tensor embedding(Tensor table, Tensor ids, Shard shard) { return one("embedding", {table, ids}, {{"shard", name(shard)}}); }
+Tensor linear(Tensor x, Tensor weight, Tensor bias, Shard shard) {
+  return one("linear", {x, weight, bias}, {{"shard", name(shard)}});
+}
+Tensor linear_f32(Tensor x, Tensor weight, Shard shard) {
+  return one("linear", {x, weight}, {{"out", std::string(x.dtype() == DType::F32 ? "same" : "f32")}, {"shard", name(shard)}});
+}
+Tensor rms_norm(Tensor x, Tensor weight, double eps) { return one("rms_norm", {x, weight}, {{"eps", eps}}); }
+Tensor add(Tensor a, Tensor b) { return one("add", {a, b}); }
+Tensor mul(Tensor a, Tensor b) { return one("mul", {a, b}); }
+Tensor silu(Tensor x) { return one("silu", {x}); }
+Tensor heads(Tensor x, int64_t size) { return one("heads", {x}, {{"size", size}}); }
+Tensor flatten(Tensor x) { return one("flatten", {x}); }
+Tensor rows(Tensor x, Tensor index) { return one("rows", {x, index}); }
+
+Tensor rope_table(Tensor positions, const RopeSpec& s) {
+  return one("rope_table", {positions},
+             {{"dim", s.dim},
+              {"inv_freq", s.inv_freq},
+              {"scale", s.scale},
+              {"ntk_base", s.ntk_base},
+              {"ntk_factor", s.ntk_factor},
+              {"ntk_window", s.ntk_window}});
+}
+Tensor rope(Tensor x, Tensor table) { return one("rope", {x, table}); }
+
+Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
+Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
+                       int64_t window) {
+  return one("paged_attention", {q, kv, page_table, context_lens, query_starts}, {{"scale", scale}, {"window", window}});
+}
+
+}  // namespace reprise::nn

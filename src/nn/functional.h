@@ -1,0 +1,48 @@
+// The ops models are written in, one function each. Shapes as in ops/core.h: T tokens, R sequences, H and G heads of
+// size D, N features. Every result is rounded once to its dtype.
+#pragma once
+
+#include <vector>
+
+#include "graph/tracer.h"
+
+namespace reprise::nn {
+
+// How a weight is split over ranks: by output features (Column), by input features (Row), or not at all.
+enum class Shard { None, Column, Row };
+
+// [V, N], [T] -> [T, N]
+Tensor embedding(Tensor table, Tensor ids, Shard shard = Shard::Column);
+// [T, K], [N, K], [N]? -> [T, N]
+Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Shard shard = Shard::None);
+// The same with an fp32 result: logits are not rounded to the model's dtype.
+Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None);
+// over the last size of [T, N] or [T, H, D]
+Tensor rms_norm(Tensor x, Tensor weight, double eps);
+Tensor add(Tensor a, Tensor b);
+Tensor mul(Tensor a, Tensor b);
+Tensor silu(Tensor x);
+// [T, H*D] -> [T, H, D] and back, same bytes
+Tensor heads(Tensor x, int64_t size);
+Tensor flatten(Tensor x);
+// [T, N], [R] -> [R, N]
+Tensor rows(Tensor x, Tensor index);
+
+// Rotary position embedding. Frequencies and the scale come from models/rope.h.
+struct RopeSpec {
+  int64_t dim = 0;               // rotated dimensions of a head, even
+  std::vector<double> inv_freq;  // dim / 2
+  double scale = 1;              // yarn's attention factor, on cos and sin
+  double ntk_base = 0;           // dynamic NTK: base, factor and window; 0 window = off
+  double ntk_factor = 0;
+  int64_t ntk_window = 0;
+};
+Tensor rope_table(Tensor positions, const RopeSpec& spec);  // [T] -> [T, dim] f32
+Tensor rope(Tensor x, Tensor table);                        // [T, H, D]
+
+// Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
+Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
+Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
+                       int64_t window = 0);
+
+}  // namespace reprise::nn

@@ -1,0 +1,44 @@
+// Layers that several architectures share: the step's inputs, grouped-query attention over the paged cache, the gated
+// MLP. Each is a few calls of nn/functional.h and nothing more.
+#pragma once
+
+#include <vector>
+
+#include "nn/functional.h"
+#include "nn/param_scope.h"
+
+namespace reprise::nn {
+
+// What the engine stages before each step. C is the number of page-table columns. kv holds one cache per layer; attention replaces
+// the entry by the cache as it is after the write.
+struct StepInputs {
+  Tensor tokens;        // [T] i32
+  Tensor positions;     // [T] i32
+  Tensor slots;         // [T] i32, where each token's key and value go; negative: nowhere
+  Tensor page_table;    // [R, C] i32
+  Tensor context_lens;  // [R] i32, keys of each sequence including this step's
+  Tensor query_starts;  // [R + 1] i32, first row of each sequence
+  Tensor last_rows;     // [L] i32, rows whose logits are wanted
+  std::vector<Tensor> kv;
+};
+
+struct AttentionSpec {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t window = 0;       // 0: the whole context
+  bool qkv_bias = false;
+  bool output_bias = false;
+  double qk_norm_eps = 0;   // > 0: RMS norm of each query and key head before the rotation
+};
+
+// linear with parameters "<p>.weight" and "<p>.bias"
+Tensor linear(Tensor x, const ParamScope& p, int64_t features, bool bias, Shard shard);
+Tensor rms_norm(Tensor x, const ParamScope& p, double eps);
+
+// [T, N] -> [T, N]; parameters q_proj, k_proj, v_proj, o_proj (and q_norm, k_norm). `table` is rope_table's.
+Tensor attention(Tensor x, const AttentionSpec& spec, Tensor table, StepInputs& in, int64_t layer, const ParamScope& p);
+// down(silu(gate(x)) * up(x)); parameters gate_proj, up_proj, down_proj
+Tensor gated_mlp(Tensor x, int64_t intermediate, bool bias, const ParamScope& p);
+
+}  // namespace reprise::nn
