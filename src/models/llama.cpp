@@ -4,8 +4,6 @@
 namespace reprise::models {
 namespace {
 
-Status check(const ModelConfig&) { return Status::ok(); }
-
 Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .mlp_bias = f.mlp_bias}, in, root);
@@ -13,6 +11,6 @@ Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamSco
 
 }  // namespace
 
-const ModelSpec kLlama{"LlamaForCausalLM", check, forward};
+const ModelSpec kLlama{"LlamaForCausalLM", forward};
 
 }  // namespace reprise::models

@@ -4,14 +4,12 @@
 namespace reprise::models {
 namespace {
 
-Status check(const ModelConfig&) { return Status::ok(); }
-
 Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, {}, in, root);
 }
 
 }  // namespace
 
-const ModelSpec kMistral{"MistralForCausalLM", check, forward};
+const ModelSpec kMistral{"MistralForCausalLM", forward};
 
 }  // namespace reprise::models

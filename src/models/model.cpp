@@ -6,8 +6,8 @@ namespace reprise::models {
 
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& o,
                           const OpRegistry& ops) {
-  RETURN_IF_ERROR(spec.check(config));
   const auto& f = config.fields;
+  if (f.head_dim % 2 != 0) return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
   Tracer tracer(std::string(spec.architecture), ops);
   const Dim tokens = tracer.symbol("T", o.max_tokens);
   const Dim sequences = tracer.symbol("R", o.max_sequences);

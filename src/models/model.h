@@ -1,4 +1,4 @@
-// ModelConfig, ModelSpec and the registry: an architecture's name, its checks and its forward function.
+// ModelConfig, ModelSpec and the registry: an architecture's name and its forward function.
 //
 // A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding an architecture is one
 // file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
@@ -21,8 +21,6 @@ struct ModelConfig {
 
 struct ModelSpec {
   std::string_view architecture;  // "Qwen3ForCausalLM"
-  // Refuses configurations that the forward function does not cover.
-  Status (*check)(const ModelConfig& config);
   // Logits [L, vocabulary] in fp32 of the rows in.last_rows.
   Tensor (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 };

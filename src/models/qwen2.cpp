@@ -4,14 +4,12 @@
 namespace reprise::models {
 namespace {
 
-Status check(const ModelConfig&) { return Status::ok(); }
-
 Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, {.qkv_bias = true}, in, root);
 }
 
 }  // namespace
 
-const ModelSpec kQwen2{"Qwen2ForCausalLM", check, forward};
+const ModelSpec kQwen2{"Qwen2ForCausalLM", forward};
 
 }  // namespace reprise::models

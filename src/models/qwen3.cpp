@@ -4,8 +4,6 @@
 namespace reprise::models {
 namespace {
 
-Status check(const ModelConfig&) { return Status::ok(); }
-
 Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .qk_norm = true}, in, root);
@@ -13,6 +11,6 @@ Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamSco
 
 }  // namespace
 
-const ModelSpec kQwen3{"Qwen3ForCausalLM", check, forward};
+const ModelSpec kQwen3{"Qwen3ForCausalLM", forward};
 
 }  // namespace reprise::models

@@ -1,0 +1,70 @@
+// SamplingParams and Sampler: from a row of logits to the next token.
+//
+// Order of the steps (that of vLLM and SGLang): penalties, minimum length, temperature, top-k, top-p, min-p, draw. Temperature
+// 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed, position in the sequence) alone, so a
+// request's text does not depend on the batch it rode in. One Sampler per sequence; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+
+namespace reprise::engine {
+
+struct SamplingParams {
+  double temperature = 0;         // >= 0; 0 is greedy
+  double top_p = 1;               // (0, 1]
+  int64_t top_k = 0;              // 0 or -1: all
+  double min_p = 0;               // [0, 1]
+  double repetition_penalty = 1;  // > 0; over prompt and output
+  double presence_penalty = 0;    // [-2, 2]; over output
+  double frequency_penalty = 0;   // [-2, 2]; over output
+  uint64_t seed = 0;
+  int64_t max_new_tokens = 128;
+  int64_t min_new_tokens = 0;     // before that, end-of-sequence tokens are not drawn
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop;  // strings; watched by whoever detokenises
+  int logprobs = -1;              // -1: none; n: the drawn token's log-probability and the n best
+
+  // Ranges; the error names the field and what is allowed.
+  Status check(int64_t vocab_size) const;
+};
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+
+struct SampledToken {
+  int32_t token = 0;
+  std::optional<float> logprob;    // of the unmodified distribution
+  std::vector<TokenLogprob> top;   // best first
+};
+
+class Sampler {
+ public:
+  Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens);
+
+  // Draws the next token and remembers it for the penalties. `logits` is scratch afterwards. NaN logits are an error: something upstream broke.
+  Result<SampledToken> sample(std::span<float> logits);
+
+  const SamplingParams& params() const { return params_; }
+
+ private:
+  void apply_penalties(std::span<float> logits) const;
+  int32_t draw(std::span<float> logits);
+
+  SamplingParams params_;
+  std::vector<int32_t> eos_;
+  std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
+  int64_t position_ = 0;
+  std::vector<std::pair<float, int32_t>> candidates_;  // kept to avoid allocating per token
+};
+
+}  // namespace reprise::engine

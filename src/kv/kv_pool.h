@@ -1,0 +1,62 @@
+// KvPool: the device memory that holds keys and values, in pages of 128 tokens.
+//
+// A page spans all layers: page p of layer l lies at layer(l) + p * page_bytes_per_layer(). Page 0 is scratch: padding rows write there and it
+// is never handed out. Memory is reserved at once and touched lazily. The owner of sequences (one thread) allocates and releases.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/memory.h"
+
+namespace reprise::kv {
+
+using PageId = int32_t;
+constexpr PageId kScratchPage = 0;
+constexpr int64_t kPageTokens = 128;
+
+struct KvShape {
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  DType dtype = DType::BF16;
+
+  size_t page_bytes_per_layer() const {
+    return static_cast<size_t>(2 * heads * kPageTokens * head_dim) * size_of(dtype);
+  }
+  size_t page_bytes() const { return page_bytes_per_layer() * static_cast<size_t>(layers); }
+  size_t token_bytes() const { return page_bytes() / kPageTokens; }
+};
+
+// Pages that hold `tokens` tokens.
+constexpr int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+class KvPool {
+ public:
+  // `pages` usable pages, and the scratch page on top.
+  static Result<KvPool> create(MemoryPool& memory, const KvShape& shape, int64_t pages);
+
+  const KvShape& shape() const { return shape_; }
+  int64_t total_pages() const { return static_cast<int64_t>(used_.size()) - 1; }
+  int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
+  size_t bytes() const { return buffer_.size(); }
+  void* layer(int64_t l) const;
+
+  // All of them or OutOfMemory, which names what is free.
+  Result<std::vector<PageId>> allocate(int64_t pages);
+  // CHECKs that every page is in use: releasing twice is a bug.
+  void release(std::span<const PageId> pages);
+  // Every page is either free once or in use.
+  Status check_integrity() const;
+
+ private:
+  KvShape shape_;
+  Buffer buffer_;
+  std::vector<PageId> free_;  // used as a stack, lowest ids on top at first
+  std::vector<bool> used_;
+};
+
+}  // namespace reprise::kv
