@@ -1,0 +1,275 @@
+// OpRunner: runs one op through the real registries on given buffers, with real threads, for kernel tests.
+//
+//   OpRunner runner(Isa::Avx512);
+//   TestTensor x = random_tensor(DType::BF16, {3, 64}, 1);
+//   std::vector<TestTensor> out = runner.run("silu", {x}, {}, {.ranks = 2});
+//
+// Types come from the op's own shape function, parameters are packed into the layout the entry asks for, results start as poison and are
+// fenced by guard bytes, the workspace holds NaN. An operand left out at the end is simply not passed. A runner may be used by
+// one thread at a time; tensors are plain values.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <new>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/register.h"
+#include "base/half.h"
+#include "ops/core.h"
+#include "ops/kernel.h"
+#include "ops/schema.h"
+
+namespace reprise::cpu {
+
+template <typename T>
+struct CacheAligned {
+  using value_type = T;
+  CacheAligned() = default;
+  template <typename U>
+  CacheAligned(const CacheAligned<U>&) {}  // NOLINT: allocators convert
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const CacheAligned&) const { return true; }
+};
+using Bytes = std::vector<uint8_t, CacheAligned<uint8_t>>;
+
+// A dense tensor on the host. Dims are constants unless the test gives them a symbol; then `live` of the run resolves them.
+struct TestTensor {
+  TensorType type;
+  Bytes bytes;
+
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+  int64_t size() const { return static_cast<int64_t>(bytes.size() / size_of(type.dtype)); }
+
+  double get(int64_t i) const {
+    switch (type.dtype) {
+      case DType::F32: return as<float>()[i];
+      case DType::BF16: return bf16_to_float(as<uint16_t>()[i]);
+      case DType::F16: return half_to_float(as<uint16_t>()[i]);
+      case DType::I32: return as<int32_t>()[i];
+      case DType::F64: return as<double>()[i];
+      default: CHECK(false, "no test access to {}", dtype_name(type.dtype));
+    }
+    return 0;
+  }
+  // Rounds to nearest even into the tensor's dtype.
+  void set(int64_t i, double v) {
+    switch (type.dtype) {
+      case DType::F32: as<float>()[i] = static_cast<float>(v); break;
+      case DType::BF16: as<uint16_t>()[i] = float_to_bf16(static_cast<float>(v)); break;
+      case DType::F16: as<uint16_t>()[i] = float_to_half(static_cast<float>(v)); break;
+      case DType::I32: as<int32_t>()[i] = static_cast<int32_t>(v); break;
+      case DType::F64: as<double>()[i] = v; break;
+      default: CHECK(false, "no test access to {}", dtype_name(type.dtype));
+    }
+  }
+};
+
+inline Shape constant_shape(const std::vector<int64_t>& sizes) {
+  Shape s;
+  for (int64_t n : sizes) s.push_back(Dim(n));
+  return s;
+}
+
+inline TestTensor zero_tensor(DType dtype, const std::vector<int64_t>& sizes) {
+  TestTensor t{{dtype, constant_shape(sizes)}, {}};
+  t.bytes.resize(static_cast<size_t>(t.type.shape.elements(LiveSizes{})) * size_of(dtype));
+  return t;
+}
+
+// Uniform in [lo, hi), rounded to the dtype; the same seed gives the same values in every dtype up to rounding.
+inline TestTensor random_tensor(DType dtype, const std::vector<int64_t>& sizes, uint32_t seed, double lo = -1, double hi = 1) {
+  TestTensor t = zero_tensor(dtype, sizes);
+  std::mt19937 gen(seed);
+  for (int64_t i = 0; i < t.size(); ++i) t.set(i, lo + (hi - lo) * (static_cast<double>(gen()) / 4294967296.0));
+  return t;
+}
+
+inline TestTensor tensor_of(DType dtype, const std::vector<int64_t>& sizes, const std::vector<double>& values) {
+  TestTensor t = zero_tensor(dtype, sizes);
+  CHECK(static_cast<size_t>(t.size()) == values.size(), "{} values for {} elements", values.size(), t.size());
+  for (int64_t i = 0; i < t.size(); ++i) t.set(i, values[static_cast<size_t>(i)]);
+  return t;
+}
+
+inline std::vector<double> to_doubles(const TestTensor& t) {
+  std::vector<double> v(static_cast<size_t>(t.size()));
+  for (int64_t i = 0; i < t.size(); ++i) v[static_cast<size_t>(i)] = t.get(i);
+  return v;
+}
+
+// Half the distance between neighbours near 1: the rounding error of one store, relative.
+inline double unit_roundoff(DType t) {
+  return t == DType::BF16 ? 1.0 / 256 : t == DType::F16 ? 1.0 / 2048 : t == DType::F32 ? 1.0 / 16777216 : 0;
+}
+
+// |got - want| <= abs + rel * |want| for every element; NaN equals NaN, an infinity equals itself.
+inline void expect_close(const TestTensor& got, const std::vector<double>& want, double rel, double abs, const std::string& what = "") {
+  ASSERT_EQ(static_cast<size_t>(got.size()), want.size()) << what;
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double g = got.get(i), w = want[static_cast<size_t>(i)];
+    const bool good = std::isnan(w) ? std::isnan(g) : g == w || std::abs(g - w) <= abs + rel * std::abs(w);
+    ASSERT_TRUE(good) << what << ": element " << i << " is " << g << ", expected " << w;
+  }
+}
+
+inline void expect_same_bits(const TestTensor& a, const TestTensor& b, const std::string& what = "") {
+  ASSERT_EQ(a.bytes.size(), b.bytes.size()) << what;
+  if (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0) return;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const size_t at = static_cast<size_t>(i) * size_of(a.type.dtype);
+    ASSERT_EQ(std::memcmp(&a.bytes[at], &b.bytes[at], size_of(a.type.dtype)), 0)
+        << what << ": element " << i << " is " << a.get(i) << " and " << b.get(i);
+  }
+}
+
+// Rows [first, first + count) of the first dimension as a tensor of their own.
+inline TestTensor rows_of(const TestTensor& t, int64_t first, int64_t count) {
+  TestTensor r{t.type, {}};
+  const size_t row = t.bytes.size() / static_cast<size_t>(t.type.shape[0].factor);
+  r.type.shape[0] = Dim(count);
+  r.bytes.assign(t.bytes.begin() + static_cast<int64_t>(row) * first, t.bytes.begin() + static_cast<int64_t>(row) * (first + count));
+  return r;
+}
+
+struct RunOptions {
+  int ranks = 1;
+  LiveSizes live{};
+  std::string layout;                              // of the parameter; empty: the entry's first
+  std::function<void(LaunchArgs&)> adjust;         // after bind, before launch
+};
+
+class OpRunner {
+ public:
+  explicit OpRunner(Isa isa) {
+    register_core_ops(ops_);
+    register_cpu(kernels_, isa);
+  }
+
+  const OpRegistry& ops() const { return ops_; }
+  const KernelRegistry& kernels() const { return kernels_; }
+
+  // The entry the registry chooses for these operand types, or why there is none.
+  Result<const KernelEntry*> choose(std::string_view op, const std::vector<TensorType>& in, Attrs attrs = {}) const {
+    const OpSchema* schema = ops_.find(op);
+    CHECK(schema, "op {}", op);
+    RETURN_IF_ERROR(check_attrs(*schema, attrs));
+    OpCall call{schema, in, {}, &attrs, {}};
+    ASSIGN_OR_RETURN(const std::vector<TensorType> out, schema->infer(call));
+    call.out = out;
+    return kernels_.choose(DeviceKind::Cpu, call);
+  }
+
+  std::vector<TestTensor> run(std::string_view op, const std::vector<TestTensor>& inputs, Attrs attrs = {},
+                              const RunOptions& options = {}) const {
+    const OpSchema* schema = ops_.find(op);
+    CHECK(schema, "op {}", op);
+    const Status checked = check_attrs(*schema, attrs);
+    CHECK(checked.is_ok(), "{}", checked.message());
+    std::vector<TensorType> in;
+    for (auto& t : inputs) in.push_back(t.type);
+    OpCall call{schema, in, {}, &attrs, {}};
+    auto inferred = schema->infer(call);
+    const std::vector<TensorType> out_types = inferred.value();
+    call.out = out_types;
+    const KernelEntry& entry = **kernels_.choose(DeviceKind::Cpu, call);
+
+    // Operands are copied: a kernel that writes one it may not write is caught below.
+    std::vector<Bytes> operand;
+    for (auto& t : inputs) operand.push_back(t.bytes);
+    if (schema->has(op_flag::kParamLayout)) {
+      call.param_layout = !options.layout.empty() ? std::string_view(options.layout)
+                          : entry.param_layouts.empty() ? std::string_view("row_major")
+                                                        : std::string_view(entry.param_layouts.front());
+      const size_t at = schema->operands[0].name == "table" ? 0 : 1;
+      operand[at] = pack(inputs[at], call.param_layout);
+    }
+    std::vector<Bytes> given = operand;
+
+    LaunchArgs args;
+    for (size_t i = 0; i < operand.size(); ++i) args.ptr[i] = operand[i].data();
+    std::vector<Bytes> result;
+    for (size_t i = 0; i < out_types.size(); ++i) {
+      const int mutated = i == 0 ? schema->mutated_operand() : -1;
+      const size_t bytes = static_cast<size_t>(out_types[i].shape.elements(options.live)) * size_of(out_types[i].dtype);
+      result.emplace_back(bytes + kGuard, kPoison);
+      if (mutated >= 0) {
+        std::memcpy(result[i].data(), operand[static_cast<size_t>(mutated)].data(), bytes);
+        args.ptr[static_cast<size_t>(mutated)] = result[i].data();
+      }
+    }
+    for (size_t i = 0; i < result.size(); ++i) args.ptr[schema->operands.size() + i] = result[i].data();
+    Bytes workspace(entry.workspace ? entry.workspace(call, options.live, options.ranks) + kGuard : kGuard, kPoison);
+    args.workspace = workspace.data();
+    entry.bind(call, args);
+    if (options.adjust) options.adjust(args);
+    launch(entry, args, options.live, options.ranks);
+
+    for (size_t i = 0; i < operand.size(); ++i)
+      EXPECT_TRUE(operand[i] == given[i]) << entry.name << " wrote operand " << i;
+    expect_guard(workspace, entry.name + " workspace");
+    std::vector<TestTensor> out;
+    for (size_t i = 0; i < result.size(); ++i) {
+      expect_guard(result[i], entry.name + " result");
+      result[i].resize(result[i].size() - kGuard);
+      out.push_back({out_types[i], std::move(result[i])});
+    }
+    return out;
+  }
+
+  // The parameter as the layout stores it.
+  Bytes pack(const TestTensor& t, std::string_view layout_name) const {
+    const ParamLayout* layout = kernels_.layout(DeviceKind::Cpu, layout_name);
+    CHECK(layout, "layout {}", layout_name);
+    Bytes packed(layout->bytes(t.type), 0);
+    layout->pack(t.type, packed.data(), t.bytes.data(), 0, t.type.shape[0].factor);
+    return packed;
+  }
+
+  // Every phase on `ranks` threads with a barrier after each.
+  static void launch(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int ranks) {
+    std::barrier barrier(ranks);
+    auto body = [&](int rank) {
+      for (OpaqueKernel phase : entry.phase)
+        if (phase) {
+          reinterpret_cast<CpuKernel>(phase)(args, live, rank, ranks);
+          barrier.arrive_and_wait();
+        }
+    };
+    std::vector<std::thread> team;
+    for (int rank = 1; rank < ranks; ++rank) team.emplace_back(body, rank);
+    body(0);
+    for (std::thread& t : team) t.join();
+  }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr uint8_t kPoison = 0xff;  // NaN in every float type
+
+  static void expect_guard(const Bytes& b, const std::string& what) {
+    for (size_t i = b.size() - kGuard; i < b.size(); ++i) ASSERT_EQ(b[i], kPoison) << what << " was overrun";
+  }
+
+  OpRegistry ops_;
+  KernelRegistry kernels_;
+};
+
+}  // namespace reprise::cpu
