@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/dtype.h"
@@ -40,6 +41,8 @@ struct CheckpointTensor {
 
   size_t file = 0;  // which of the checkpoint's files
   uint64_t offset = 0;
+
+  static CheckpointTensor from(const StoredTensor& t, size_t file);
 };
 
 class Checkpoint {
@@ -87,7 +90,7 @@ class Checkpoint {
   Status add_safetensors_folder(const std::string& folder);
   Status add_index(const std::string& folder, const std::string& index_path);
   Status finish();
-  std::span<const uint8_t> view(size_t file, uint64_t offset, uint64_t bytes) const;
+  Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;
   const std::string& file_source(const CheckpointTensor& t) const;
 
   std::string source_;

@@ -1,0 +1,238 @@
+#include "checkpoint/checkpoint.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "checkpoint/close_names.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/gguf_names.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+// What GGUF names mean depends on these three; files of an unknown architecture keep their own names.
+Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
+  GgufModelShape shape;
+  ASSIGN_OR_RETURN(const auto architecture, file.string("general.architecture"));
+  if (!architecture) return shape;
+  shape.architecture = *architecture;
+  if (shape.architecture != "llama" && shape.architecture != "mistral") return shape;
+  const std::string key = shape.architecture + ".attention.head_count";
+  ASSIGN_OR_RETURN(const auto heads, file.integer(key));
+  if (!heads || *heads <= 0 || *heads > 65536)
+    return invalid("{}: metadata \"{}\" is missing or out of range; allowed: 1 to 65536", file.source(), key);
+  ASSIGN_OR_RETURN(const auto kv_heads, file.integer(key + "_kv"));
+  if (kv_heads && (*kv_heads <= 0 || *kv_heads > *heads))
+    return invalid("{}: metadata \"{}_kv\" is {}; allowed: 1 to {}", file.source(), key, *kv_heads, *heads);
+  shape.heads = *heads;
+  shape.kv_heads = kv_heads.value_or(*heads);
+  return shape;
+}
+
+}  // namespace
+
+CheckpointTensor CheckpointTensor::from(const StoredTensor& t, size_t file) {
+  CheckpointTensor out;
+  out.name = out.file_name = t.name;
+  out.type = t.type;
+  out.type_name = t.type_name;
+  out.shape = t.shape;
+  out.bytes = t.bytes;
+  out.file = file;
+  out.offset = t.offset;
+  return out;
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string& path) {
+  std::error_code ec;
+  if (std::filesystem::is_directory(path, ec)) {
+    Checkpoint out;
+    out.source_ = path;
+    RETURN_IF_ERROR(out.add_safetensors_folder(path));
+    RETURN_IF_ERROR(out.finish());
+    return out;
+  }
+  if (path.ends_with(".safetensors")) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+    return from_safetensors(std::move(file));
+  }
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path));
+  return from_gguf(std::move(file));
+}
+
+Result<Checkpoint> Checkpoint::from_safetensors(SafetensorsFile file) {
+  Checkpoint out;
+  out.source_ = file.source();
+  out.shards_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
+  for (const StoredTensor& t : out.shards_[0]->tensors()) out.tensors_.push_back(CheckpointTensor::from(t, 0));
+  RETURN_IF_ERROR(out.finish());
+  return out;
+}
+
+Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
+  ASSIGN_OR_RETURN(const auto splits, file.integer("split.count"));
+  if (splits.value_or(1) > 1)
+    return error(Code::Unsupported, "{}: one of {} files of a split GGUF; merge them into one file first",
+                 file.source(), *splits);
+  ASSIGN_OR_RETURN(const GgufModelShape shape, gguf_model_shape(file));
+  Checkpoint out;
+  out.source_ = file.source();
+  out.gguf_ = std::make_unique<GgufFile>(std::move(file));
+  for (const StoredTensor& t : out.gguf_->tensors()) {
+    CheckpointTensor tensor = CheckpointTensor::from(t, 0);
+    if (const auto name = hf_name(t.name)) {
+      tensor.name = *name;
+      tensor.interleaved_heads = gguf_name(*name, shape)->interleaved_heads;
+      const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
+      if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
+        return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", out.source_, t.name, rows,
+                       tensor.interleaved_heads);
+    }
+    out.tensors_.push_back(std::move(tensor));
+  }
+  RETURN_IF_ERROR(out.finish());
+  return out;
+}
+
+Status Checkpoint::add_safetensors_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const std::string single = folder + "/model.safetensors";
+  const std::string index = folder + "/model.safetensors.index.json";
+  // The single file goes first, as in Hugging Face's own loader.
+  if (fs::exists(single, ec)) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(single));
+    shards_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
+    for (const StoredTensor& t : shards_[0]->tensors()) tensors_.push_back(CheckpointTensor::from(t, 0));
+    return Status::ok();
+  }
+  if (fs::exists(index, ec)) return add_index(folder, index);
+  return error(Code::NotFound, "{}: no weights; expected model.safetensors or model.safetensors.index.json", folder);
+}
+
+Status Checkpoint::finish() {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!index_.emplace(tensors_[i].name, i).second)
+      return invalid("{}: tensor \"{}\" is given twice", source_, tensors_[i].name);
+    total_bytes_ += tensors_[i].bytes;
+  }
+  // A second way to find GGUF tensors; Hugging Face names win, though the two never meet in practice.
+  for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].file_name, i);
+  return Status::ok();
+}
+
+const CheckpointTensor* Checkpoint::find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &tensors_[it->second];
+}
+
+Result<const CheckpointTensor*> Checkpoint::get(std::string_view name) const {
+  if (const CheckpointTensor* t = find(name)) return t;
+  std::vector<std::string_view> known;
+  for (const CheckpointTensor& t : tensors_) known.push_back(t.name);
+  return error(Code::NotFound, "{}: no tensor \"{}\"{}", source_, name, close_names(name, known));
+}
+
+std::span<const uint8_t> Checkpoint::raw(const CheckpointTensor& t) const {
+  StoredTensor stored;
+  stored.offset = t.offset;
+  stored.bytes = t.bytes;
+  return gguf_ ? gguf_->bytes(stored) : shards_[t.file]->bytes(stored);
+}
+
+const std::string& Checkpoint::file_source(const CheckpointTensor& t) const {
+  return gguf_ ? gguf_->source() : shards_[t.file]->source();
+}
+
+uint64_t Checkpoint::packed_row_bytes(const CheckpointTensor& t) {
+  const BlockLayout layout = block_layout(t.type);
+  return static_cast<uint64_t>(t.row_elements()) / layout.elements * layout.bytes;
+}
+
+Status Checkpoint::check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const {
+  if (t.type == StorageType::Other)
+    return error(Code::Unsupported, "{}: tensor \"{}\" is stored as {}, which cannot be read", file_source(t), t.name,
+                 t.type_name);
+  if (first < 0 || rows < 0 || rows > t.rows() || first > t.rows() - rows)
+    return invalid("{}: tensor \"{}\": rows {} to {} of {} were asked for", file_source(t), t.name, first, first + rows,
+                   t.rows());
+  return Status::ok();
+}
+
+Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
+                             uint64_t* non_finite) const {
+  RETURN_IF_ERROR(check_rows(t, first, rows));
+  const uint64_t row_bytes = packed_row_bytes(t);
+  const auto row_elements = static_cast<size_t>(t.row_elements());
+  const std::span<const uint8_t> bytes = raw(t);
+  const auto convert = [&](int64_t row, int64_t count, void* to) {
+    return convert_elements(t.type, bytes.subspan(static_cast<uint64_t>(row) * row_bytes,
+                                                  static_cast<uint64_t>(count) * row_bytes),
+                            target, to, static_cast<size_t>(count) * row_elements, non_finite);
+  };
+  const auto named = [&](const Status& s) { return s.at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name)); };
+  if (t.interleaved_heads == 0) return named(convert(first, rows, out));
+
+  const size_t out_size = size_of(target);
+  auto* to = static_cast<uint8_t*>(out);
+  if (t.shape.size() < 2) {  // a bias: the elements of its only row change places
+    if (rows == 0) return Status::ok();
+    std::vector<uint8_t> stored(row_elements * out_size);
+    RETURN_IF_ERROR(named(convert(0, 1, stored.data())));
+    for (size_t i = 0; i < row_elements; ++i) {
+      const int64_t from = stored_row(static_cast<int64_t>(i), t.row_elements(), t.interleaved_heads);
+      std::memcpy(to + i * out_size, stored.data() + static_cast<size_t>(from) * out_size, out_size);
+    }
+    return Status::ok();
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    RETURN_IF_ERROR(named(convert(stored_row(first + r, t.rows(), t.interleaved_heads), 1,
+                                  to + static_cast<size_t>(r) * row_elements * out_size)));
+  return Status::ok();
+}
+
+Status Checkpoint::read_rows(std::string_view name, int64_t first, int64_t rows, DType target, void* out,
+                             uint64_t* non_finite) const {
+  ASSIGN_OR_RETURN(const CheckpointTensor* t, get(name));
+  return read_rows(*t, first, rows, target, out, non_finite);
+}
+
+Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, int64_t rows, void* out) const {
+  RETURN_IF_ERROR(check_rows(t, first, rows));
+  if (t.interleaved_heads != 0 && t.shape.size() < 2)
+    return error(Code::Unsupported, "{}: tensor \"{}\": a vector with interleaved heads has no packed rows",
+                 file_source(t), t.name);
+  const uint64_t row_bytes = packed_row_bytes(t);
+  const std::span<const uint8_t> bytes = raw(t);
+  auto* to = static_cast<uint8_t*>(out);
+  if (t.interleaved_heads == 0) {
+    if (const uint64_t n = static_cast<uint64_t>(rows) * row_bytes)
+      std::memcpy(to, bytes.data() + static_cast<uint64_t>(first) * row_bytes, n);
+    return Status::ok();
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t from = stored_row(first + r, t.rows(), t.interleaved_heads);
+    std::memcpy(to + static_cast<uint64_t>(r) * row_bytes, bytes.data() + static_cast<uint64_t>(from) * row_bytes,
+                row_bytes);
+  }
+  return Status::ok();
+}
+
+void Checkpoint::release(const CheckpointTensor& t) const {
+  if (gguf_)
+    gguf_->release(t.offset, t.bytes);
+  else
+    shards_[t.file]->release(t.offset, t.bytes);
+}
+
+void Checkpoint::release(std::string_view name) const {
+  if (const CheckpointTensor* t = find(name)) release(*t);
+}
+
+Status Checkpoint::require_finite(const CheckpointTensor& t, uint64_t count) const {
+  if (count == 0) return Status::ok();
+  return invalid("{}: tensor \"{}\" holds {} values of {} that are NaN or infinite; the file is damaged", file_source(t),
+                 t.name, count, t.elements());
+}
+
+}  // namespace reprise::checkpoint
