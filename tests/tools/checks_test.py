@@ -1,0 +1,177 @@
+"""The checks of ./dev check fail when they should, and only then."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_layers  # noqa: E402
+import check_source  # noqa: E402
+
+
+class Tree(unittest.TestCase):
+    """A small repository in a temporary folder."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+class Layers(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("tools/layers.txt", "# a comment\nbase:\ndevice: base\nops: device\nbackends: ops\n")
+        self.write("src/base/CMakeLists.txt", "house_library(base LIBS fmt::fmt)\n")
+        self.write("src/device/CMakeLists.txt", "house_library(device DEPS base)\n")
+        self.write("src/ops/CMakeLists.txt", "house_library(ops DEPS device LIBS a::b)\n")
+        self.write("src/backends/CMakeLists.txt", "house_library(backends DEPS ops)\n")
+
+    def errors(self, name=None, text=None):
+        if name:
+            self.write(name, text)
+        return check_layers.check(self.root)
+
+    def only(self, name, text, words):
+        errors = self.errors(name, text)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn(words, errors[0])
+        self.assertIn(name, errors[0])
+
+    def test_downward_includes_are_fine(self):
+        self.assertEqual(self.errors("src/ops/a.h", '#include <vector>\n#include "base/b.h"\n#include "ops/c.h"\n'), [])
+
+    def test_upward_include(self):
+        self.only("src/device/a.cpp", '#include "base/b.h"\n#include "ops/c.h"\n', "a.cpp:2: device may not include ops")
+
+    def test_include_of_unknown_folder(self):
+        self.only("src/base/a.h", '#include "elsewhere/b.h"\n', "does not start at src/")
+
+    def test_include_beside_the_file(self):
+        self.only("src/base/a.h", '#include "b.h"\n', "does not start at src/")
+
+    def test_own_header_in_angle_brackets(self):
+        self.only("src/ops/a.h", "#include <base/b.h>\n", "with quotes")
+
+    def test_vendor_header_outside_its_backend(self):
+        self.only("src/device/a.cpp", "#include <cuda_runtime.h>\n", "only src/backends/cuda")
+        self.write("src/device/a.cpp", "")
+        self.only("src/backends/cuda/b.cpp", "#include <acl/acl.h>\n", "only src/backends/ascend")
+
+    def test_vendor_header_in_its_backend(self):
+        self.assertEqual(self.errors("src/backends/ascend/a.cpp", "#include <acl/acl.h>\n"), [])
+        self.assertEqual(self.errors("src/backends/cuda/a.cpp", "#include <cuda_runtime.h>\n"), [])
+
+    def test_backends_do_not_know_each_other(self):
+        self.only("src/backends/cpu/a.cpp", '#include "backends/cuda/b.h"\n', "may not include backends/cuda")
+        self.write("src/backends/cpu/a.cpp", '#include "backends/registries.h"\n')
+        self.assertEqual(self.errors("src/backends/all.cpp", '#include "backends/cuda/b.h"\n'), [])
+
+    def test_condition_on_a_device(self):
+        self.only("src/ops/a.h", "#ifdef REPRISE_WITH_CUDA\n#endif\n", "#if on a device")
+        self.write("src/ops/a.h", "#ifdef __AVX2__\n#endif\n")
+        self.assertEqual(self.errors("src/backends/all.cpp", "#if defined(REPRISE_ASCEND)\n#endif\n"), [])
+
+    def test_cmake_and_layers_disagree(self):
+        self.only("src/ops/CMakeLists.txt", "house_library(ops DEPS base device)\n", "DEPS are [base device]")
+
+    def test_folder_without_target(self):
+        self.only("src/ops/CMakeLists.txt", "# nothing\n", "no house_library(ops")
+
+    def test_folder_without_line(self):
+        errors = self.errors("src/extra/a.h", "")
+        self.assertEqual(errors, ["src/extra: no line in tools/layers.txt"])
+
+    def test_cycle(self):
+        self.assertIn("no line above", self.errors("tools/layers.txt", "base: device\ndevice: base\n")[0])
+
+    def test_the_repository_has_fifteen_layers(self):
+        layers, errors = check_layers.read_layers(ROOT / "tools" / "layers.txt")
+        self.assertEqual(errors, [])
+        self.assertEqual(len(layers), 15)
+        self.assertEqual(check_layers.closure(layers)["checkpoint"], {"checkpoint", "base"})
+
+
+class Source(Tree):
+    def errors(self, name, text):
+        self.write(name, text)
+        return check_source.check_file(self.root, name)
+
+    def bad(self, text, words, name="src/base/a.cpp"):
+        errors = self.errors(name, text)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn(words, errors[0])
+
+    def good(self, text, name="src/base/a.cpp"):
+        self.assertEqual(self.errors(name, text), [])
+
+    def test_switched_off(self):
+        self.bad("#if 0\n", "switched off")
+        self.bad("  if (" + "false) f();\n", "switched off")
+        self.bad("  if constexpr (0) f();\n", "switched off")
+        self.good("#if 0x10 > 1\n#endif\nif (false_alarm) f();\n")
+
+    def test_commented_out_code(self):
+        for code in ("x = y + 1;", "foo(bar, 3);", "return x;", "if (a) {", "for (int i = 0; i < n; ++i)", "} else {",
+                     "int64_t rows;", "#include <vector>", "auto v = std::move(w);", "struct Foo {", "p->run();", "i++;",
+                     "std::vector<int> v;", "void f(int a) const {"):
+            with self.subTest(code=code):
+                self.bad(f"// {code}\n", "commented-out code")
+
+    def test_prose_is_not_code(self):
+        self.good("""// A value of one device; never shared between threads;
+// see base/status.h (the macros); a CHECK is for bugs.
+// [tokens, heads, dim]
+// Returns the number of rows; 0 means none.
+// e(x) = 2^x, rounded to nearest even
+// for each page, in one order
+// NOLINTNEXTLINE
+// ASSIGN_OR_RETURN(auto x, f()); declares x from a Result.
+//   graph "toy" {
+//     return hidden=%2
+//   }
+int x;  // x = 1;
+const char* s = "// not a comment";
+""")
+
+    def test_examples_follow_a_colon(self):
+        self.good("// Use it so:\n//   if (f()) {\n//     return g();\n//   }\n//\n//   h();\n// and no more.\n")
+        self.bad("// Use it so:\n//   f();\n// Then:\n// words\n// g();\n", "a.cpp:5")
+
+    def test_static_registration(self):
+        self.bad("static const bool registered = register_op(x);\n", "static object")
+        self.bad("REGISTER_KERNEL(add, f)\n", "static object")
+        self.bad("static Registrar<Add> r(1);\n", "static object")
+        self.good("static void register_cpu(Registries& r);\nStatus s = registry.register_kernel(k);\n")
+
+    def test_layout(self):
+        self.bad("int\tx;\n", "a tab")
+        self.bad("int x; \n", "spaces at the end")
+        self.bad("// " + "x" * 118 + "\n", "121 characters")
+        self.bad("int x;", "no newline")
+        self.good("x" * 200 + "\n", "docs/a.md")
+
+    def test_headers(self):
+        self.bad("// What it is.\n#include <vector>\n", "#pragma once", "src/base/a.h")
+        self.good("// What it is.\n\n#pragma once\n", "src/base/a.h")
+        self.bad("#pragma once\nusing namespace std;\n", "using namespace", "src/base/a.h")
+
+    def test_machine_paths(self):
+        for place in ("work", "root", "home/someone"):
+            for name in ("docs/a.md", "tests/data/b.json", "tools/c.sh"):
+                with self.subTest(place=place, name=name):
+                    self.bad(f"see /{place}/x\n", "one machine", name)
+        self.good("a/root/b ../work/x ${HOME}/root/x /workspace/x\n", "docs/a.md")
+
+
+if __name__ == "__main__":
+    unittest.main()

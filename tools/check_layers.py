@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Checks that includes go only down the list of tools/layers.txt, and that no device is known outside its backend.
+
+Rules, each reported as "file:line: what is wrong":
+  - every #include "folder/..." under src/ is an edge that layers.txt allows, transitively;
+  - a folder under src/ has a line in layers.txt and a CMake target whose DEPS are the same;
+  - backends/X includes nothing of backends/Y (only backends/all.cpp knows them all);
+  - vendor headers stay in backends/cuda and backends/ascend; #if on a device stays in backends/all.cpp.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*)")
+DEVICE_WORD = re.compile(r"(?i)cuda|ascend|(?:^|[^a-z])(?:npu|gpu|hip|rocm|cann)(?:[^a-z]|$)")
+VENDOR = {
+    "cuda": re.compile(r"^(cuda|cu(blas|dnn|rand|fft|sparse|solver|tlass|b/)|nccl|nvrtc|nvtx|nvml|thrust/)"),
+    "ascend": re.compile(r"^(acl/|aclnn|hccl/|atb/|tiling/|graph/ascend)"),
+}
+SOURCE_SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".inc"}
+
+
+def read_layers(path):
+    """Returns ({folder: [direct dependencies]}, [errors])."""
+    layers, errors = {}, []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        folder, colon, rest = line.partition(":")
+        folder = folder.strip()
+        if not colon or folder in layers:
+            errors.append(f"{path.name}:{number}: expected one line 'folder: folders it may include' per folder")
+            continue
+        layers[folder] = rest.split()
+        for dep in layers[folder]:
+            if dep not in layers:  # also rules out cycles: a dependency stands above its users
+                errors.append(f"{path.name}:{number}: {folder} names {dep}, which has no line above it")
+    return layers, errors
+
+
+def closure(layers):
+    allowed = {}
+    for folder, deps in layers.items():
+        allowed[folder] = {folder}
+        for dep in deps:
+            allowed[folder] |= allowed.get(dep, set())
+    return allowed
+
+
+def cmake_deps(text, folder):
+    """The DEPS of house_library(folder ...), or None when there is no such call."""
+    text = re.sub(r"#.*", "", text)
+    call = re.search(r"house_library\s*\(\s*" + re.escape(folder) + r"\b([^)]*)\)", text)
+    if not call:
+        return None
+    deps, key = [], None
+    for word in call.group(1).split():
+        if word in ("DEPS", "LIBS", "EXCLUDE"):
+            key = word
+        elif key == "DEPS":
+            deps.append(word)
+    return deps
+
+
+def check_file(src, path, allowed):
+    errors = []
+    parts = path.relative_to(src).parts
+    folder = parts[0]
+    backend = parts[1] if folder == "backends" and len(parts) > 2 else None
+    is_device_list = parts == ("backends", "all.cpp")
+    shown = path.relative_to(src.parent).as_posix()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        where = f"{shown}:{number}"
+        condition = CONDITION.match(line)
+        if condition and DEVICE_WORD.search(condition.group(1)) and not is_device_list:
+            errors.append(f"{where}: #if on a device; only src/backends/all.cpp may have one")
+        include = INCLUDE.match(line)
+        if not include:
+            continue
+        quote, name = include.groups()
+        for owner, pattern in VENDOR.items():
+            if quote == "<" and pattern.match(name) or quote == '"' and pattern.match(name) and "/" not in name:
+                if backend != owner:
+                    errors.append(f"{where}: {name} belongs to a vendor; only src/backends/{owner} may include it")
+        target = name.split("/")[0]
+        if quote == "<":
+            if "/" in name and target in allowed:
+                errors.append(f'{where}: write "{name}" with quotes')
+            continue
+        if "/" not in name and any(p.match(name) for p in VENDOR.values()):
+            continue
+        if "/" not in name or target not in allowed:
+            errors.append(f'{where}: "{name}" does not start at src/ ("folder/file.h")')
+        elif target not in allowed[folder]:
+            above = ", ".join(sorted(allowed[folder] - {folder})) or "nothing"
+            errors.append(f"{where}: {folder} may not include {target} (it may include: {above})")
+        elif backend and target == "backends" and name.count("/") > 1 and name.split("/")[1] != backend:
+            errors.append(f"{where}: backends/{backend} may not include backends/{name.split('/')[1]}")
+    return errors
+
+
+def check(root):
+    layers, errors = read_layers(root / "tools" / "layers.txt")
+    if errors:
+        return errors
+    allowed = closure(layers)
+    src = root / "src"
+    for folder in sorted(p for p in src.iterdir() if p.is_dir()):
+        name = folder.name
+        files = [f for f in sorted(folder.rglob("*")) if f.is_file()]
+        if not files:
+            continue
+        if name not in layers:
+            errors.append(f"src/{name}: no line in tools/layers.txt")
+            continue
+        cmake = folder / "CMakeLists.txt"
+        deps = cmake_deps(cmake.read_text(), name) if cmake.exists() else None
+        if deps is None:
+            errors.append(f"src/{name}/CMakeLists.txt: no house_library({name} ...)")
+        elif set(deps) != set(layers[name]):
+            errors.append(
+                f"src/{name}/CMakeLists.txt: DEPS are [{' '.join(deps)}], tools/layers.txt says [{' '.join(layers[name])}]"
+            )
+        for path in files:
+            if path.suffix in SOURCE_SUFFIXES:
+                errors += check_file(src, path, allowed)
+    return errors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    errors = check(parser.parse_args().root)
+    print("\n".join(errors) if errors else "includes go down only")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
