@@ -13,13 +13,14 @@ if(CCACHE)
 endif()
 
 # house_library(NAME DEPS a b LIBS pkg::lib): all .cpp files of the current folder, recursively, except those listed
-# in EXCLUDE; public include root is src/.
+# in EXCLUDE; public include root is src/. Every header must compile alone (`./dev check`), except those in EXCLUDE.
 function(house_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.h)
   if(ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${ARG_EXCLUDE})
+    list(REMOVE_ITEM headers ${ARG_EXCLUDE})
   endif()
   if(sources)
     add_library(${name} STATIC ${sources})

@@ -45,13 +45,22 @@ run_logged() {
   return "$status"
 }
 
+# The lines of a log that tell why: what ninja marked as failed, or else the end.
+show_failure() {
+  if grep -q '^FAILED: ' "$1"; then
+    awk '/^\[[0-9]+\/[0-9]+\] /{ shown = 0 } /^FAILED: /{ shown = 1 } shown && ++n <= 100' "$1" | cut -c 1-400
+  else
+    tail -n 60 "$1"
+  fi
+}
+
 # stage TITLE LOG COMMAND...: one line when it went well; the end of its log and exit status 1 when it did not.
 stage() {
   if run_logged "$@"; then
     say_ok "$1$([[ $took -gt 0 ]] && echo " ($took s)")"
   else
-    say_failed "$1 ($took s); the last lines of $logs/$2.log:"
-    tail -n 60 "$logs/$2.log"
+    say_failed "$1 ($took s); from $logs/$2.log:"
+    show_failure "$logs/$2.log"
     exit 1
   fi
 }
