@@ -1,0 +1,44 @@
+// Storage types of kernel sources: how sixteen elements (or the n < 16 of a tail) of one dtype become floats and go
+// back. A tail is padded with zeros, so that code after the load is the same for every length.
+#pragma once
+
+#include "backends/cpu/kernels/simd.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+struct F32 {
+  using Type = float;
+  static F32x16 load(const float* p) { return REPRISE_ISA::load(p); }
+  static void store(float* p, F32x16 v) { REPRISE_ISA::store(p, v); }
+};
+
+struct Bf16 {
+  using Type = uint16_t;
+  static F32x16 load(const uint16_t* p) { return load_bf16(p); }
+  static void store(uint16_t* p, F32x16 v) { store_bf16(p, v); }
+};
+
+struct F16 {
+  using Type = uint16_t;
+  static F32x16 load(const uint16_t* p) { return load_f16(p); }
+  static void store(uint16_t* p, F32x16 v) { store_f16(p, v); }
+};
+
+// The first n of sixteen, 0 <= n <= 16; nothing behind them is touched.
+template <typename E>
+inline F32x16 load_n(const typename E::Type* p, int64_t n) {
+  if (n >= 16) return E::load(p);
+  typename E::Type part[16] = {};
+  for (int64_t i = 0; i < n; ++i) part[i] = p[i];
+  return E::load(part);
+}
+
+template <typename E>
+inline void store_n(typename E::Type* p, F32x16 v, int64_t n) {
+  if (n >= 16) return E::store(p, v);
+  typename E::Type part[16];
+  E::store(part, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+}
+
+}  // namespace reprise::cpu::REPRISE_ISA

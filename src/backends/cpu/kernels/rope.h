@@ -1,0 +1,23 @@
+// Rotation of one head by one row of the table, shared by the plain and the fused kernels so that both give the same
+// bits.
+#pragma once
+
+#include "backends/cpu/kernels/elements.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+// Pairs (i, i + half) of the first 2 * half elements; the rest up to `size` is copied. out may be x.
+template <typename E>
+inline void rope_head(const typename E::Type* x, const float* table, typename E::Type* out, int64_t half,
+                      int64_t size) {
+  for (int64_t i = 0; i < half; i += 16) {
+    const int64_t n = half - i;
+    const F32x16 a = load_n<E>(x + i, n), b = load_n<E>(x + half + i, n);
+    const F32x16 c = load_n<F32>(table + i, n), s = load_n<F32>(table + half + i, n);
+    store_n<E>(out + i, fma(-b, s, a * c), n);
+    store_n<E>(out + half + i, fma(a, s, b * c), n);
+  }
+  for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
+}
+
+}  // namespace reprise::cpu::REPRISE_ISA
