@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
-#include "device/device.h"
+#include "ops/platform.h"
 #include "engine/sequence.h"
 
 namespace reprise::engine {
@@ -26,10 +26,6 @@ Result<LoadFormat> parse_load_format(std::string_view name);
 
 struct EngineOptions {
   std::string model_path;  // GGUF file, or folder with config.json
-  DeviceKind device = DeviceKind::Cpu;
-  std::string isa = "auto";
-  int threads = 0;                  // ranks of the CPU team; 0: one per allowed processor
-  bool pin_threads = true;
   std::optional<DType> dtype;       // nullopt = auto: the checkpoint's own (bf16 for GGUF)
   std::optional<DType> kv_dtype;    // nullopt = auto: the model's dtype
   LoadFormat load_format = LoadFormat::Auto;
@@ -67,7 +63,8 @@ struct LoadTimes {
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  // The platform comes from make_platform() (backends/all.h), which only programs and tests call.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, Platform platform);
   virtual ~Engine() = default;
 
   virtual const checkpoint::ModelConfigFields& config() const = 0;

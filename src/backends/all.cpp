@@ -1,0 +1,32 @@
+#include "backends/all.h"
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/register.h"
+#include "backends/null/null_device.h"
+#include "ops/core.h"
+
+namespace reprise {
+
+Result<Platform> make_platform(const DeviceOptions& options) {
+  Platform p;
+  p.ops = std::make_unique<OpRegistry>();
+  p.kernels = std::make_unique<KernelRegistry>();
+  register_core_ops(*p.ops);
+  switch (options.kind) {
+    case DeviceKind::Cpu: {
+      ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
+      cpu::register_cpu(*p.kernels, isa);
+      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device({options.threads, options.pin_threads, isa}));
+      return p;
+    }
+    case DeviceKind::Null:
+      null::register_null(*p.kernels, *p.ops);
+      p.device = null::make_null_device();
+      return p;
+    case DeviceKind::Cuda:
+    case DeviceKind::Ascend: break;
+  }
+  return error(Code::Unsupported, "device \"{}\" is not in this build; available: cpu", device_kind_name(options.kind));
+}
+
+}  // namespace reprise

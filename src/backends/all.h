@@ -1,0 +1,22 @@
+// The list of backends: makes a device by kind and registers its kernels. The only place that knows them all.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+#include "ops/platform.h"
+
+namespace reprise {
+
+struct DeviceOptions {
+  DeviceKind kind = DeviceKind::Cpu;
+  std::string isa = "auto";
+  int threads = 0;
+  bool pin_threads = true;
+};
+
+// A device that this build does not have is Unsupported and names those it has.
+Result<Platform> make_platform(const DeviceOptions& options);
+
+}  // namespace reprise

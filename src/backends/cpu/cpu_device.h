@@ -1,0 +1,20 @@
+// CpuDevice: the CPU as a device like the others: a team of threads, a pool of huge-page memory, streams that run each
+// launch at once on the team. Made by make_cpu_device(); one engine owns it.
+#pragma once
+
+#include <memory>
+
+#include "backends/cpu/isa.h"
+#include "device/device.h"
+
+namespace reprise::cpu {
+
+struct CpuDeviceOptions {
+  int threads = 0;  // 0: one per allowed processor
+  bool pin = true;
+  Isa isa = Isa::Baseline;
+};
+
+Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options);
+
+}  // namespace reprise::cpu

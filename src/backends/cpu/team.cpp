@@ -1,0 +1,113 @@
+#include "backends/cpu/team.h"
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <chrono>
+
+namespace reprise::cpu {
+namespace {
+
+constexpr int kSpins = 20000;          // about 0.5 ms of pause instructions on current processors
+constexpr int kSpinsShared = 50;       // when ranks share processors, give way soon
+constexpr int kYieldsBeforeSleep = 64;
+
+}  // namespace
+
+std::vector<int> Team::allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> out;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) out.push_back(i);
+  if (out.empty()) out.push_back(0);
+  return out;
+}
+
+Team::Team(int ranks, bool pin)
+    : ranks_(ranks),
+      done_(new Flag[static_cast<size_t>(ranks)]),
+      arrived_(new Flag[static_cast<size_t>(ranks)]),
+      passed_(new Flag[static_cast<size_t>(ranks)]) {
+  const std::vector<int> processors = allowed_processors();
+  const bool room = static_cast<int>(processors.size()) >= ranks;
+  spins_ = room ? kSpins : kSpinsShared;
+  for (int rank = 1; rank < ranks; ++rank) {
+    threads_.emplace_back([this, rank] { worker(rank); });
+    if (pin && room) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(processors[static_cast<size_t>(rank)], &set);
+      pthread_setaffinity_np(threads_.back().native_handle(), sizeof set, &set);
+    }
+  }
+}
+
+Team::~Team() {
+  stop_.store(true);
+  epoch_.value.fetch_add(1);
+  wake_.fetch_add(1);
+  wake_.notify_all();
+  for (auto& t : threads_) t.join();
+}
+
+void Team::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least, int spins) {
+  for (int i = 0; flag.load(std::memory_order_acquire) < at_least; ++i) {
+    if (i < spins) _mm_pause();
+    else sched_yield();
+  }
+}
+
+void Team::run(Job job, void* context) {
+  if (ranks_ == 1) {
+    job(context, *this, 0, 1);
+    return;
+  }
+  job_ = job;
+  context_ = context;
+  // Sequentially consistent with the worker's sleepers_ / epoch_ pair: either it sees the new epoch, or we see the sleeper.
+  const uint64_t epoch = epoch_.value.fetch_add(1) + 1;
+  if (sleepers_.load() > 0) {
+    wake_.fetch_add(1);
+    wake_.notify_all();
+  }
+  job(context, *this, 0, ranks_);
+  for (int r = 1; r < ranks_; ++r) wait_until(done_[r].value, epoch, spins_);
+}
+
+void Team::barrier(int rank) {
+  if (ranks_ == 1) return;
+  const uint64_t turn = passed_[rank].value.load(std::memory_order_relaxed) + 1;
+  passed_[rank].value.store(turn, std::memory_order_relaxed);
+  arrived_[rank].value.store(turn, std::memory_order_release);
+  for (int r = 0; r < ranks_; ++r)
+    if (r != rank) wait_until(arrived_[r].value, turn, spins_);
+}
+
+void Team::worker(int rank) {
+  uint64_t finished = 0;
+  while (true) {
+    int idle = 0;
+    while (epoch_.value.load(std::memory_order_acquire) == finished) {
+      ++idle;
+      if (idle < spins_) {
+        _mm_pause();
+      } else if (idle < spins_ + kYieldsBeforeSleep) {
+        sched_yield();
+      } else {
+        const uint32_t seen = wake_.load();
+        sleepers_.fetch_add(1);
+        if (epoch_.value.load() == finished) wake_.wait(seen);
+        sleepers_.fetch_sub(1);
+      }
+    }
+    if (stop_.load()) return;
+    ++finished;
+    job_(context_, *this, rank, ranks_);
+    done_[rank].value.store(finished, std::memory_order_release);
+  }
+}
+
+}  // namespace reprise::cpu

@@ -1,0 +1,130 @@
+#include "compile/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace reprise {
+namespace {
+
+size_t align(size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+// Largest first, each at the lowest offset where it meets nothing that is alive at the same time.
+void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
+  std::vector<size_t> order(storages.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return storages[a].bytes > storages[b].bytes; });
+  std::vector<size_t> placed;  // by offset
+  for (size_t i : order) {
+    PlannedStorage& s = storages[i];
+    const size_t size = align(s.bytes);
+    size_t at = 0;
+    for (size_t j : placed) {
+      const PlannedStorage& o = storages[j];
+      if (o.last < s.first || s.last < o.first) continue;
+      if (at + size <= o.offset) break;
+      at = std::max(at, o.offset + align(o.bytes));
+    }
+    s.offset = at;
+    arena_bytes = std::max(arena_bytes, at + size);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return storages[a].offset < storages[b].offset; }),
+                  i);
+  }
+}
+
+}  // namespace
+
+const Value* storage_root(const Value* v) {
+  while (true) {
+    const Node* n = v->def;
+    if (n->op->has(op_flag::kView)) {
+      v = n->in[0];
+    } else if (const int m = n->op->mutated_operand(); m >= 0 && v->result == 0) {
+      v = n->in[static_cast<size_t>(m)];
+    } else {
+      return v;
+    }
+  }
+}
+
+MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
+  MemoryPlan plan;
+  const LiveSizes bounds = graph.bounds();
+  int64_t number = 0;
+  for (const Node* n = graph.first(); n; n = n->next, ++number) {
+    for (const Value* v : n->in) {
+      auto it = plan.storage_of.find(storage_root(v));
+      if (it != plan.storage_of.end()) plan.storages[it->second].last = number;
+    }
+    if (n->op->has(op_flag::kSource)) continue;
+    for (auto& v : n->out) {
+      const Value* root = storage_root(v.get());
+      if (root->def->op->has(op_flag::kSource)) continue;
+      auto [it, fresh] = plan.storage_of.try_emplace(root, plan.storages.size());
+      if (fresh)
+        plan.storages.push_back({root, number, number,
+                                 static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype), 0});
+    }
+    if (auto it = workspace.find(n); it != workspace.end() && it->second > 0) {
+      plan.workspace_of[n] = plan.storages.size();
+      plan.storages.push_back({nullptr, number, number, it->second, 0});
+    }
+  }
+  for (auto& o : graph.outputs()) {
+    auto it = plan.storage_of.find(storage_root(o.value));
+    if (it != plan.storage_of.end()) plan.storages[it->second].last = number;  // outputs live past the last node
+  }
+  place(plan.storages, plan.arena_bytes);
+  return plan;
+}
+
+Status check_plan(const Graph& graph, const MemoryPlan& plan) {
+  // Recomputes lifetimes by walking the graph backwards, so that a mistake of the planner is not repeated here.
+  std::unordered_map<const Value*, std::pair<int64_t, int64_t>> alive;  // root -> first, last
+  std::vector<const Node*> nodes;
+  for (const Node* n = graph.first(); n; n = n->next) nodes.push_back(n);
+  auto touch = [&](const Value* v, int64_t at) {
+    auto [it, fresh] = alive.try_emplace(storage_root(v), at, at);
+    it->second.first = std::min(it->second.first, at);
+    it->second.second = std::max(it->second.second, at);
+  };
+  for (auto& o : graph.outputs()) touch(o.value, static_cast<int64_t>(nodes.size()));
+  for (int64_t i = static_cast<int64_t>(nodes.size()) - 1; i >= 0; --i) {
+    for (auto& v : nodes[static_cast<size_t>(i)]->out) touch(v.get(), i);
+    for (const Value* v : nodes[static_cast<size_t>(i)]->in) touch(v, i);
+  }
+  const LiveSizes bounds = graph.bounds();
+  struct Block {
+    int64_t first, last;
+    size_t begin, end;
+    std::string what;
+  };
+  std::vector<Block> blocks;
+  for (auto& [root, span] : alive) {
+    if (root->def->op->has(op_flag::kSource)) continue;
+    auto it = plan.storage_of.find(root);
+    if (it == plan.storage_of.end()) return error(Code::Internal, "memory plan: %{} has no place", root->id);
+    const PlannedStorage& s = plan.storages[it->second];
+    const size_t bytes = static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype);
+    blocks.push_back({span.first, span.second, s.offset, s.offset + bytes, fmt::format("%{}", root->id)});
+  }
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (auto it = plan.workspace_of.find(nodes[i]); it != plan.workspace_of.end()) {
+      const PlannedStorage& s = plan.storages[it->second];
+      blocks.push_back({static_cast<int64_t>(i), static_cast<int64_t>(i), s.offset, s.offset + s.bytes,
+                        fmt::format("workspace of {}", nodes[i]->op->name)});
+    }
+  for (size_t a = 0; a < blocks.size(); ++a) {
+    if (blocks[a].end > plan.arena_bytes)
+      return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end, plan.arena_bytes);
+    for (size_t b = a + 1; b < blocks.size(); ++b) {
+      const bool together = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
+      const bool overlap = blocks[a].begin < blocks[b].end && blocks[b].begin < blocks[a].end;
+      if (together && overlap)
+        return error(Code::Internal, "memory plan: {} and {} overlap while both are alive", blocks[a].what, blocks[b].what);
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace reprise

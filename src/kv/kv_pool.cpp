@@ -1,0 +1,55 @@
+#include "kv/kv_pool.h"
+
+#include "base/check.h"
+
+namespace reprise::kv {
+
+Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t pages) {
+  if (pages < 1) return invalid("a KV pool needs at least 1 page, not {}", pages);
+  KvPool pool;
+  pool.shape_ = shape;
+  ASSIGN_OR_RETURN(pool.buffer_, memory.allocate(shape.page_bytes() * static_cast<size_t>(pages + 1), "kv"));
+  pool.used_.assign(static_cast<size_t>(pages + 1), false);
+  pool.used_[kScratchPage] = true;
+  for (int64_t p = pages; p >= 1; --p) pool.free_.push_back(static_cast<PageId>(p));
+  return pool;
+}
+
+void* KvPool::layer(int64_t l) const {
+  CHECK(l >= 0 && l < shape_.layers);
+  return buffer_.as<uint8_t>() + shape_.page_bytes_per_layer() * used_.size() * static_cast<size_t>(l);
+}
+
+Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {
+  if (pages < 0) return invalid("cannot allocate {} pages", pages);
+  if (pages > free_pages())
+    return error(Code::OutOfMemory, "{} KV pages asked for, {} of {} are free (a page is {} tokens; --max-total-tokens sets the pool)",
+                 pages, free_pages(), total_pages(), kPageTokens);
+  std::vector<PageId> out(free_.end() - pages, free_.end());
+  free_.resize(free_.size() - static_cast<size_t>(pages));
+  for (PageId p : out) used_[static_cast<size_t>(p)] = true;
+  return out;
+}
+
+void KvPool::release(std::span<const PageId> pages) {
+  for (PageId p : pages) {
+    CHECK(p > 0 && static_cast<size_t>(p) < used_.size() && used_[static_cast<size_t>(p)], "page {} is not in use", p);
+    used_[static_cast<size_t>(p)] = false;
+    free_.push_back(p);
+  }
+}
+
+Status KvPool::check_integrity() const {
+  std::vector<bool> seen(used_.size(), false);
+  for (PageId p : free_) {
+    if (p <= 0 || static_cast<size_t>(p) >= used_.size()) return error(Code::Internal, "free page {} does not exist", p);
+    if (seen[static_cast<size_t>(p)]) return error(Code::Internal, "page {} is free twice", p);
+    if (used_[static_cast<size_t>(p)]) return error(Code::Internal, "page {} is both free and in use", p);
+    seen[static_cast<size_t>(p)] = true;
+  }
+  for (size_t p = 0; p < used_.size(); ++p)
+    if (!used_[p] && !seen[p]) return error(Code::Internal, "page {} is neither free nor in use", p);
+  return Status::ok();
+}
+
+}  // namespace reprise::kv
