@@ -1,0 +1,289 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/log.h"
+#include "compile/compiled_model.h"
+#include "engine/loader.h"
+#include "graph/text.h"
+#include "kv/step_tables.h"
+#include "models/model.h"
+
+namespace reprise::engine {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::ModelConfigFields;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class ModelEngine final : public Engine {
+ public:
+  ModelEngine(EngineOptions options, Platform platform) : options_(std::move(options)), platform_(std::move(platform)) {}
+
+  Status open();
+
+  const ModelConfigFields& config() const override { return config_.fields; }
+  const Checkpoint* checkpoint() const override { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const EngineOptions& options() const override { return options_; }
+  Device& device() override { return *platform_.device; }
+  MemoryReport memory() const override {
+    return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
+            model_->arena_bytes() + model_->staging_bytes()};
+  }
+  LoadTimes load_times() const override { return times_; }
+  int64_t context_length() const override { return options_.context_length; }
+  int64_t max_step_tokens() const override { return options_.chunked_prefill_size; }
+  int64_t max_step_rows() const override { return options_.max_running_requests; }
+  DType dtype() const override { return *options_.dtype; }
+  size_t weight_bytes_per_step() const override { return step_bytes_; }
+  size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
+  std::string graph_text() const override { return graph_text_; }
+
+  Status reserve(Sequence& sequence, int64_t tokens) override;
+  void release(Sequence& sequence) override {
+    pool_.release(sequence.pages());
+    sequence.pages().clear();
+    sequence.set_cached(0);
+  }
+  int64_t free_pages() const override { return pool_.free_pages(); }
+  Result<std::span<float>> step(std::span<const StepItem> items) override;
+
+ private:
+  Status check_options() const;
+  Status open_checkpoint();
+  Status choose_context();
+  Status load();
+  Result<int64_t> choose_kv_pages() const;
+  Status stage_logit_rows(std::span<const StepItem> items, int64_t& rows);
+
+  EngineOptions options_;
+  Platform platform_;  // outlives everything below, which holds its memory
+  models::ModelConfig config_;
+  std::optional<Checkpoint> checkpoint_;
+  ParamStore params_;
+  kv::KvPool pool_;
+  std::unique_ptr<CompiledModel> model_;
+  std::unique_ptr<Stream> stream_;
+  kv::StepBuffers buffers_;
+  std::span<int32_t> last_rows_;
+  std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
+  LoadTimes times_;
+  size_t step_bytes_ = 0;
+  std::string graph_text_;
+};
+
+Status ModelEngine::check_options() const {
+  auto range = [](std::string_view flag, int64_t v, int64_t lo, int64_t hi) {
+    return v >= lo && v <= hi ? Status::ok() : invalid("{} {} is out of range; allowed: {} to {}", flag, v, lo, hi);
+  };
+  RETURN_IF_ERROR(range("--max-running-requests", options_.max_running_requests, 1, 4096));
+  RETURN_IF_ERROR(range("--chunked-prefill-size", options_.chunked_prefill_size, 1, 65536));
+  RETURN_IF_ERROR(range("--context-length", options_.context_length, 0, int64_t{1} << 24));
+  RETURN_IF_ERROR(range("--max-total-tokens", options_.max_total_tokens, 0, int64_t{1} << 32));
+  if (!(options_.mem_fraction_static > 0 && options_.mem_fraction_static <= 1))
+    return invalid("--mem-fraction-static {} is out of range; allowed: above 0, up to 1", options_.mem_fraction_static);
+  for (auto& d : {options_.dtype, options_.kv_dtype})
+    if (d && *d != DType::F32 && *d != DType::F16 && *d != DType::BF16)
+      return invalid("dtype {} is not a model dtype; allowed: float32, float16, bfloat16", dtype_name(*d));
+  return Status::ok();
+}
+
+Status ModelEngine::open_checkpoint() {
+  if (options_.load_format == LoadFormat::Dummy) {
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides));
+    return Status::ok();
+  }
+  ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path));
+  const bool gguf = opened.format() == Checkpoint::Format::Gguf;
+  if (options_.load_format == LoadFormat::Gguf && !gguf)
+    return invalid("{}: not a GGUF file, but --load-format gguf was given", options_.model_path);
+  if (options_.load_format == LoadFormat::Safetensors && gguf)
+    return invalid("{}: a GGUF file, but --load-format safetensors was given", options_.model_path);
+  checkpoint_.emplace(std::move(opened));
+  if (gguf) {
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides));
+  } else {
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides));
+  }
+  if (config_.fields.has_rope_freqs) {
+    ASSIGN_OR_RETURN(const checkpoint::CheckpointTensor* t, checkpoint_->get("rope_freqs.weight"));
+    std::vector<float> freqs(static_cast<size_t>(t->elements()));
+    RETURN_IF_ERROR(checkpoint_->read_rows(*t, 0, t->rows(), DType::F32, freqs.data()));
+    for (float f : freqs) {
+      if (!(f > 0) || !std::isfinite(f)) return invalid("{}: rope_freqs.weight holds {}; it divides frequencies and must be positive", checkpoint_->source(), f);
+      config_.rope_divisors.push_back(f);
+    }
+  }
+  return Status::ok();
+}
+
+Status ModelEngine::choose_context() {
+  const ModelConfigFields& f = config_.fields;
+  int64_t longest = f.max_position_embeddings;
+  // These two stretch the trained window at run time; the others state the stretched length already.
+  if (f.rope.kind == checkpoint::RopeKind::Dynamic || f.rope.kind == checkpoint::RopeKind::Linear)
+    longest = static_cast<int64_t>(static_cast<double>(longest) * std::max(1.0, f.rope.factor.value_or(1.0)));
+  if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;
+  if (options_.context_length > longest)
+    return invalid("--context-length {} is more than the model's {}; set max_position_embeddings with --override to try it anyway",
+                   options_.context_length, longest);
+  return Status::ok();
+}
+
+Result<int64_t> ModelEngine::choose_kv_pages() const {
+  const kv::KvShape shape{config_.fields.num_hidden_layers, config_.fields.num_key_value_heads, config_.fields.head_dim,
+                          *options_.kv_dtype};
+  if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
+  // Enough for every running request at full length, but no more than the memory fraction leaves.
+  const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
+  const double budget = options_.mem_fraction_static * static_cast<double>(platform_.device->info().memory_bytes) -
+                        static_cast<double>(params_.bytes());
+  const auto fits = static_cast<int64_t>(budget / static_cast<double>(shape.page_bytes())) - 1;  // one is scratch
+  if (fits < 1)
+    return error(Code::OutOfMemory,
+                 "no memory is left for the KV cache: {:.1f} GB x --mem-fraction-static {} minus {:.1f} GB of weights; raise the fraction",
+                 static_cast<double>(platform_.device->info().memory_bytes) / 1e9, options_.mem_fraction_static,
+                 static_cast<double>(params_.bytes()) / 1e9);
+  return std::min(wanted, fits);
+}
+
+Status ModelEngine::load() {
+  const auto start = std::chrono::steady_clock::now();
+  LoadOptions load;
+  load.threads = platform_.device->info().ranks;
+  load.progress = options_.progress;
+  load.tied_head = config_.fields.tie_word_embeddings;
+  if (checkpoint_) RETURN_IF_ERROR(load_params(*checkpoint_, params_, load));
+  else RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
+  times_.load_s = seconds_since(start);
+  return Status::ok();
+}
+
+Status ModelEngine::open() {
+  RETURN_IF_ERROR(check_options());
+  RETURN_IF_ERROR(open_checkpoint());
+  RETURN_IF_ERROR(choose_context());
+  if (!options_.dtype) options_.dtype = config_.fields.dtype.value_or(DType::BF16);
+  if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
+  ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
+
+  auto start = std::chrono::steady_clock::now();
+  models::TraceOptions trace;
+  trace.dtype = *options_.dtype;
+  trace.kv_dtype = *options_.kv_dtype;
+  trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
+  options_.chunked_prefill_size = trace.max_tokens;
+  trace.max_sequences = options_.max_running_requests;
+  trace.max_pages = kv::pages_for(options_.context_length);
+  trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
+  ASSIGN_OR_RETURN(Graph graph, models::trace_model(*spec, config_, trace, *platform_.ops));
+  graph_text_ = print(graph);
+  ASSIGN_OR_RETURN(KernelSelection selection, select_kernels(graph, platform_));
+  ASSIGN_OR_RETURN(params_, ParamStore::create(selection.params, platform_.device->pool()));
+  times_.compile_s = seconds_since(start);
+  RETURN_IF_ERROR(load());
+
+  start = std::chrono::steady_clock::now();
+  const ModelConfigFields& f = config_.fields;
+  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages());
+  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(),
+                                             {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
+  options_.max_total_tokens = pages * kv::kPageTokens;
+  CompileRequest request{&platform_, &params_, {}};
+  for (int64_t l = 0; l < f.num_hidden_layers; ++l) request.external[fmt::format("kv.{}", l)] = pool_.layer(l);
+  ASSIGN_OR_RETURN(model_, compile_eager(std::move(graph), selection, request));
+  ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
+
+  auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
+    ASSIGN_OR_RETURN(TensorView v, model_->input(name));
+    return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
+  };
+  ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
+  ASSIGN_OR_RETURN(buffers_.positions, ints("positions"));
+  ASSIGN_OR_RETURN(buffers_.slots, ints("slots"));
+  ASSIGN_OR_RETURN(buffers_.page_table, ints("page_table"));
+  ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
+  ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
+  ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
+  buffers_.columns = trace.max_pages;
+  times_.compile_s += seconds_since(start);
+
+  // The embedding table is read row by row, unless it is the head as well.
+  for (auto& p : params_.params())
+    if (p.name != "model.embed_tokens.weight" || f.tie_word_embeddings) step_bytes_ += p.bytes;
+  return Status::ok();
+}
+
+Status ModelEngine::reserve(Sequence& sequence, int64_t tokens) {
+  if (tokens > options_.context_length)
+    return invalid("{} tokens are more than the context length of {}", tokens, options_.context_length);
+  const int64_t more = kv::pages_for(tokens) - static_cast<int64_t>(sequence.pages().size());
+  if (more <= 0) return Status::ok();
+  ASSIGN_OR_RETURN(auto pages, pool_.allocate(more));
+  sequence.pages().insert(sequence.pages().end(), pages.begin(), pages.end());
+  return Status::ok();
+}
+
+Status ModelEngine::stage_logit_rows(std::span<const StepItem> items, int64_t& rows) {
+  int64_t row = 0;
+  rows = 0;
+  for (const StepItem& item : items) {
+    const int64_t wanted = item.wants_all_logits ? item.count : (item.wants_logits ? 1 : 0);
+    if (rows + wanted > static_cast<int64_t>(last_rows_.size()))
+      return invalid("more than {} rows with logits in one step (--max-running-requests sets this)", last_rows_.size());
+    for (int64_t i = item.count - wanted; i < item.count; ++i) last_rows_[rows++] = static_cast<int32_t>(row + i);
+    row += item.count;
+  }
+  std::fill(last_rows_.begin() + rows, last_rows_.end(), 0);
+  return Status::ok();
+}
+
+Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
+  parts_.clear();
+  const auto vocab = static_cast<int32_t>(config_.fields.vocab_size);
+  for (const StepItem& item : items) {
+    const Sequence& s = *item.sequence;
+    if (item.count < 1 || item.count > s.uncached())
+      return invalid("{} tokens of a sequence with {} uncached ones", item.count, s.uncached());
+    for (int64_t t = s.cached(); t < s.cached() + item.count; ++t)
+      if (s.tokens()[t] < 0 || s.tokens()[t] >= vocab)
+        return invalid("token id {} is outside the vocabulary of {}", s.tokens()[t], vocab);
+    parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
+  }
+  ASSIGN_OR_RETURN(kv::StepCounts n, kv::fill(parts_, buffers_));
+  int64_t rows = 0;
+  RETURN_IF_ERROR(stage_logit_rows(items, rows));
+  LiveSizes live;
+  live.value[models::kTokens] = n.tokens;
+  live.value[models::kSequences] = n.sequences;
+  live.value[models::kQueryBorders] = n.sequences + 1;
+  live.value[models::kLogitRows] = rows;
+  live.value[models::kPoolPages] = pool_.total_pages() + 1;
+  RETURN_IF_ERROR(model_->run(live, *stream_));
+  for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  ASSIGN_OR_RETURN(TensorView logits, model_->output("logits"));
+  return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
+}
+
+}  // namespace
+
+Result<LoadFormat> parse_load_format(std::string_view name) {
+  if (name == "auto") return LoadFormat::Auto;
+  if (name == "safetensors") return LoadFormat::Safetensors;
+  if (name == "gguf") return LoadFormat::Gguf;
+  if (name == "dummy") return LoadFormat::Dummy;
+  return invalid("load format \"{}\" is not known; allowed: auto, safetensors, gguf, dummy", name);
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, Platform platform) {
+  auto engine = std::make_unique<ModelEngine>(options, std::move(platform));
+  RETURN_IF_ERROR(engine->open());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,219 @@
+#include "engine/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace reprise::engine {
+namespace {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+// The finaliser of SplitMix64: every input bit reaches every output bit.
+uint64_t mix(uint64_t z) {
+  z += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// A number in [0, 1) that depends on its two arguments alone.
+double uniform(uint64_t seed, int64_t position) {
+  return static_cast<double>(mix(mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
+}
+
+using Candidate = std::pair<float, int32_t>;  // logit (later weight) and id
+
+// Larger logits first, smaller ids on a tie.
+bool better(const Candidate& a, const Candidate& b) {
+  return a.first != b.first ? a.first > b.first : a.second < b.second;
+}
+
+// The index of the largest logit. NaN and +infinity would poison every sum below; no logit left means nothing to draw.
+Result<int32_t> largest(std::span<const float> logits) {
+  int32_t best = -1;
+  float best_value = kMasked;
+  bool finite = true;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float v = logits[i];
+    finite &= v < std::numeric_limits<float>::infinity();  // false for NaN
+    if (v > best_value) {
+      best_value = v;
+      best = static_cast<int32_t>(i);
+    }
+  }
+  if (!finite) {
+    for (size_t i = 0; i < logits.size(); ++i)
+      if (!(logits[i] < std::numeric_limits<float>::infinity()))
+        return error(Code::Internal, "the logit of token {} is {}; the weights or a kernel are broken", i, logits[i]);
+  }
+  if (best < 0) return error(Code::Internal, "no token can be drawn: all {} logits are -inf", logits.size());
+  return best;
+}
+
+// log(sum(exp(logits))), with the largest of them given.
+double log_sum_exp(std::span<const float> logits, float top) {
+  double sum = 0;
+  for (float v : logits) sum += std::exp(static_cast<double>(v) - top);
+  return top + std::log(sum);
+}
+
+}  // namespace
+
+Status SamplingParams::check(int64_t vocab_size) const {
+  if (!(temperature >= 0 && std::isfinite(temperature)))
+    return invalid("temperature is {}; allowed: 0 (greedy) or any larger number", temperature);
+  if (!(top_p > 0 && top_p <= 1)) return invalid("top_p is {}; allowed: above 0, up to 1", top_p);
+  if (top_k < -1) return invalid("top_k is {}; allowed: 1 or more, or 0 or -1 for all tokens", top_k);
+  if (!(min_p >= 0 && min_p <= 1)) return invalid("min_p is {}; allowed: 0 to 1", min_p);
+  if (!(repetition_penalty > 0 && std::isfinite(repetition_penalty)))
+    return invalid("repetition_penalty is {}; allowed: any number above 0", repetition_penalty);
+  if (!(presence_penalty >= -2 && presence_penalty <= 2))
+    return invalid("presence_penalty is {}; allowed: -2 to 2", presence_penalty);
+  if (!(frequency_penalty >= -2 && frequency_penalty <= 2))
+    return invalid("frequency_penalty is {}; allowed: -2 to 2", frequency_penalty);
+  if (max_new_tokens < 1) return invalid("max_new_tokens is {}; allowed: 1 or more", max_new_tokens);
+  if (min_new_tokens < 0 || min_new_tokens > max_new_tokens)
+    return invalid("min_new_tokens is {}; allowed: 0 to max_new_tokens, which is {}", min_new_tokens, max_new_tokens);
+  for (int32_t id : stop_token_ids)
+    if (id < 0 || id >= vocab_size)
+      return invalid("stop_token_ids holds {}; allowed: 0 to {} (the vocabulary)", id, vocab_size - 1);
+  for (const std::string& s : stop)
+    if (s.empty()) return invalid("stop holds an empty string; allowed: strings of one character or more");
+  if (logprobs < -1 || logprobs > vocab_size)
+    return invalid("logprobs is {}; allowed: 0 to {} (the vocabulary), or -1 for none", logprobs, vocab_size);
+  return Status::ok();
+}
+
+Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens)
+    : params_(std::move(params)),
+      eos_(eos_tokens.begin(), eos_tokens.end()),
+      position_(static_cast<int64_t>(prompt.size())) {
+  params_.min_new_tokens += position_;  // compared with position_ from here on
+  if (params_.repetition_penalty != 1)
+    for (int32_t id : prompt) seen_in_prompt_[id] = 1;
+}
+
+void Sampler::apply_penalties(std::span<float> logits) const {
+  const auto inside = [&](int32_t id) { return id >= 0 && static_cast<size_t>(id) < logits.size(); };
+  const float repetition = static_cast<float>(params_.repetition_penalty);
+  const auto repeat = [&](int32_t id) {
+    float& v = logits[static_cast<size_t>(id)];
+    v = v > 0 ? v / repetition : v * repetition;
+  };
+  if (repetition != 1) {
+    for (const auto& [id, count] : seen_in_prompt_)
+      if (inside(id)) repeat(id);
+    for (const auto& [id, count] : seen_in_output_)
+      if (inside(id) && !seen_in_prompt_.contains(id)) repeat(id);
+  }
+  for (const auto& [id, count] : seen_in_output_) {
+    if (!inside(id)) continue;
+    float& v = logits[static_cast<size_t>(id)];
+    v -= static_cast<float>(params_.frequency_penalty) * static_cast<float>(count);
+    v -= static_cast<float>(params_.presence_penalty);
+  }
+}
+
+int32_t Sampler::draw(std::span<float> logits) {
+  const size_t all = logits.size();
+  float top = kMasked;
+  candidates_.clear();
+  candidates_.reserve(all);
+  for (size_t i = 0; i < all; ++i) {
+    if (logits[i] == kMasked) continue;
+    top = std::max(top, logits[i]);
+    candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
+  }
+  // Relative to the largest logit, so that nothing overflows however small the temperature is.
+  const auto weight = [&](float v) { return std::exp((static_cast<double>(v) - top) / params_.temperature); };
+
+  if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < candidates_.size()) {
+    const auto end = candidates_.begin() + params_.top_k;
+    std::nth_element(candidates_.begin(), end - 1, candidates_.end(), better);
+    candidates_.resize(static_cast<size_t>(params_.top_k));
+    // The order of an unsorted selection belongs to the library; draws must not depend on it.
+    std::sort(candidates_.begin(), candidates_.end(), better);
+  }
+  if (params_.top_p < 1) {
+    double total = 0;
+    for (const Candidate& c : candidates_) total += weight(c.first);
+    // The shortest best-first prefix that reaches top_p; sorted in growing pieces, because it is usually short.
+    const double goal = params_.top_p * total;
+    double sum = 0;
+    size_t sorted = 0, kept = 0;
+    for (size_t piece = 64; kept < candidates_.size() && (kept == 0 || sum < goal); ++kept) {
+      if (kept == sorted) {
+        const auto begin = candidates_.begin() + static_cast<ptrdiff_t>(sorted);
+        sorted = std::min(candidates_.size(), sorted + piece);
+        piece *= 4;
+        const auto end = candidates_.begin() + static_cast<ptrdiff_t>(sorted);
+        if (end != candidates_.end()) std::nth_element(begin, end, candidates_.end(), better);
+        std::sort(begin, end, better);
+      }
+      sum += weight(candidates_[kept].first);
+    }
+    candidates_.resize(kept);
+  }
+
+  // From here on a candidate carries its weight; the best one has the weight 1.
+  double total = 0;
+  size_t kept = 0;
+  for (const Candidate& c : candidates_) {
+    const double w = weight(c.first);
+    if (w < params_.min_p) continue;
+    total += static_cast<float>(w);
+    candidates_[kept++] = {static_cast<float>(w), c.second};
+  }
+  double rest = uniform(params_.seed, position_) * total;
+  int32_t last = 0;
+  for (size_t i = 0; i < kept; ++i) {
+    if (candidates_[i].first == 0) continue;
+    last = candidates_[i].second;
+    rest -= candidates_[i].first;
+    if (rest < 0) break;
+  }
+  return last;  // rounding may leave rest at 0 after the last candidate
+}
+
+Result<SampledToken> Sampler::sample(std::span<float> logits) {
+  ASSIGN_OR_RETURN(int32_t best, largest(logits));
+  SampledToken out;
+  std::vector<float> unmodified;
+  double log_sum = 0;
+  if (params_.logprobs >= 0) {
+    unmodified.assign(logits.begin(), logits.end());
+    log_sum = log_sum_exp(logits, logits[static_cast<size_t>(best)]);
+  }
+  const auto logprob = [&](int32_t id) {
+    return static_cast<float>(static_cast<double>(unmodified[static_cast<size_t>(id)]) - log_sum);
+  };
+
+  const bool short_of_minimum = position_ < params_.min_new_tokens;
+  const bool penalties =
+      params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
+  if (penalties) apply_penalties(logits);
+  if (short_of_minimum) {
+    for (const auto* ids : {&eos_, &params_.stop_token_ids})
+      for (int32_t id : *ids)
+        if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[static_cast<size_t>(id)] = kMasked;
+  }
+  if (penalties || short_of_minimum) {
+    ASSIGN_OR_RETURN(best, largest(logits));
+  }
+  out.token = params_.temperature == 0 || params_.top_k == 1 ? best : draw(logits);
+
+  if (params_.logprobs >= 0) {
+    out.logprob = logprob(out.token);
+    candidates_.clear();
+    for (size_t i = 0; i < unmodified.size(); ++i) candidates_.emplace_back(unmodified[i], static_cast<int32_t>(i));
+    const size_t n = std::min(candidates_.size(), static_cast<size_t>(params_.logprobs));
+    std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(n), candidates_.end(), better);
+    for (size_t i = 0; i < n; ++i) out.top.push_back({candidates_[i].second, logprob(candidates_[i].second)});
+  }
+  if (penalties) ++seen_in_output_[out.token];
+  ++position_;
+  return out;
+}
+
+}  // namespace reprise::engine
