@@ -1,0 +1,88 @@
+// --override key=value: changes to config.json before it is parsed.
+#include "checkpoint/close_names.h"
+#include "checkpoint/config.h"
+#include "checkpoint/config_keys.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+bool contains(std::span<const std::string_view> list, std::string_view name) {
+  for (std::string_view s : list)
+    if (s == name) return true;
+  return false;
+}
+
+Status unknown(std::string_view what, std::string_view key, const Json& object, std::span<const std::string_view> known) {
+  std::vector<std::string_view> names(known.begin(), known.end());
+  if (object.is_object())
+    for (const auto& [k, v] : object.items()) names.push_back(k);
+  std::string close = close_names(key, names);
+  if (close.empty()) {
+    close = "; allowed: ";
+    for (size_t i = 0; i < names.size(); ++i) close += fmt::format("{}{}", i ? ", " : "", names[i]);
+  }
+  return invalid("--override: {} has no key \"{}\"{}", what, key, close);
+}
+
+// A value may be spelt in two places, of which the parser reads one; an override must reach that one.
+void redirect(const Json& config, std::string& key, std::string& inner) {
+  const auto rope = config.find("rope_parameters");
+  const bool newer = rope != config.end() && rope->is_object();
+  if (key == "rope_scaling" && newer) key = "rope_parameters";
+  if ((key == "rope_theta" || key == "partial_rotary_factor") && inner.empty())
+    for (const char* object : {"rope_parameters", "rope_scaling"})
+      if (const auto it = config.find(object); it != config.end() && it->is_object() && it->contains(key)) {
+        inner = key;
+        key = object;
+        return;
+      }
+  if (key == "torch_dtype" && config.contains("dtype")) key = "dtype";
+  if (key == "dtype" && !config.contains("dtype") && config.contains("torch_dtype")) key = "torch_dtype";
+}
+
+Status apply(Json& config, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    return invalid("--override: \"{}\" is not of the form key=value", text);
+  std::string key = text.substr(0, equals), inner;
+  const std::string value_text = text.substr(equals + 1);
+  if (const size_t dot = key.find('.'); dot != std::string::npos) {
+    inner = key.substr(dot + 1);
+    key.resize(dot);
+    if (inner.empty() || inner.find('.') != std::string::npos)
+      return invalid("--override: \"{}\": a key has at most two parts", text);
+  }
+  if (!contains(known_config_keys(), key) && !config.contains(key))
+    return unknown("the config", key, config, known_config_keys());
+  redirect(config, key, inner);
+
+  Result<Json> parsed = parse_json(value_text, "--override");
+  Json value = parsed.is_ok() ? std::move(*parsed) : Json(value_text);
+  if (inner.empty()) {
+    // The new spelling keeps the base frequency inside; replacing the rest must not lose it.
+    const auto old = config.find(key);
+    if (key == "rope_parameters" && value.is_object() && old != config.end() && old->is_object() &&
+        old->contains("rope_theta") && !value.contains("rope_theta"))
+      value["rope_theta"] = (*old)["rope_theta"];
+    config[key] = std::move(value);
+    return Status::ok();
+  }
+  const bool is_rope = key == "rope_scaling" || key == "rope_parameters";
+  Json& object = config[key];
+  if (object.is_null() && is_rope) object = Json::object();
+  if (!object.is_object()) return invalid("--override: {} has no keys of its own, so \"{}\" cannot be set", key, text);
+  const std::span<const std::string_view> known = is_rope ? known_rope_keys() : std::span<const std::string_view>();
+  if (!contains(known, inner) && !object.contains(inner)) return unknown(key, inner, object, known);
+  object[inner] = std::move(value);
+  return Status::ok();
+}
+
+}  // namespace
+
+Status apply_overrides(Json& config, std::span<const std::string> overrides) {
+  if (!config.is_object()) return invalid("--override: the config is not a JSON object");
+  for (const std::string& text : overrides) RETURN_IF_ERROR(apply(config, text));
+  return Status::ok();
+}
+
+}  // namespace reprise::checkpoint
