@@ -18,8 +18,7 @@ namespace reprise::cpu {
   X(linear_bf16_f32)                  \
   X(linear_f16)                       \
   X(linear_f16_f32)                   \
-  X(embedding_rows)                   \
-  X(embedding_panel)
+  X(embedding)
 #define REPRISE_CPU_ATTENTION_KERNELS(X) \
   X(kv_write_f32)                        \
   X(kv_write_bf16)                       \

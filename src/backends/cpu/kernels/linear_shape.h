@@ -1,0 +1,44 @@
+// How a linear kernel divides its work and its scratch memory: shared by the kernels and by the entries that reserve the workspace. Small
+// constexpr-like functions with internal linkage, because kernel sources may not share inline code across instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/cpu_kernel.h"
+
+namespace reprise::cpu {
+
+constexpr int64_t kBlockRows = 96;  // rows of x that stay close while the weights stream past: 16 tiles of 6
+
+// Rows per block for `rows` rows: as few blocks as possible, about equally long, whole tiles of 6.
+static inline int64_t linear_row_block(int64_t rows) {
+  const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  return blocks <= 1 ? rows : ((rows + blocks - 1) / blocks + 5) / 6 * 6;
+}
+
+// Floats from one widened row of x to the next; the extra line keeps rows off each other's cache sets.
+static inline int64_t linear_x_stride(int64_t k) { return (k + 15) / 16 * 16 + 16; }
+
+// Workspace bytes of one rank for 16-bit x.
+static inline size_t linear_rank_bytes(int64_t rows, int64_t k) {
+  return static_cast<size_t>((rows < kBlockRows ? rows : kBlockRows) * linear_x_stride(k)) * sizeof(float);
+}
+
+struct LinearShare {
+  Range rows;
+  Range columns;
+};
+
+// Columns are dealt out in whole panels where that is even or hardly matters, else in units of 16; rows where neither columns balance and
+// there are enough rows.
+static inline LinearShare linear_share(int64_t rows, int64_t n, int rank, int ranks) {
+  const int64_t panels = (n + 63) / 64;
+  const int64_t unit = panels % ranks == 0 || panels >= 32 * ranks ? 64 : 16;
+  const int64_t units = (n + unit - 1) / unit;
+  const int64_t busiest = (units + ranks - 1) / ranks;
+  if (rows >= 24 * ranks && units * 10 < busiest * ranks * 9) return {share(rows, 6, rank, ranks), {0, n}};
+  return {{0, rows}, share(n, unit, rank, ranks)};
+}
+
+}  // namespace reprise::cpu

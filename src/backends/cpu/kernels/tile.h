@@ -1,0 +1,225 @@
+// Register tiles of a matrix product: MR rows of x times NV registers of weight columns, every accumulator in a register.
+//
+// An output element is one chain of fused multiply-adds over k, starting at 0. Accumulators are kept in fp32 in `c` between blocks of
+// k, so blocking never changes a bit, and neither do the tile's shape and the number of rows.
+//
+// Weights lie as the panel64 layout has them (backends/cpu/layout.h): 64 columns wide, k-major, bf16 in pairs of k. In a bf16 pair the odd k
+// is added before the even one and subnormals are zeros: that is what vdpbf16ps does, so the instruction and its emulation give the
+// same bits, and the faster one may be taken on each processor.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "backends/cpu/kernels/simd.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+constexpr int kPanelColumns = 64;
+constexpr int kTileRows = 6;  // 6 x 4 accumulators leave 8 of 32 registers; 6 x 2 leave 4 of 16
+
+// One vector register of the set.
+#if defined(__AVX512F__)
+using Reg = __m512;
+constexpr int kLanes = 16;
+inline Reg reg_zero() { return _mm512_setzero_ps(); }
+inline Reg reg_load(const float* p) { return _mm512_loadu_ps(p); }
+inline void reg_store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
+inline Reg reg_splat(float x) { return _mm512_set1_ps(x); }
+inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+inline Reg reg_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(pairs), 16)); }
+inline Reg reg_odd_bf16(const uint16_t* pairs) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+#elif defined(__AVX2__)
+using Reg = __m256;
+constexpr int kLanes = 8;
+inline Reg reg_zero() { return _mm256_setzero_ps(); }
+inline Reg reg_load(const float* p) { return _mm256_loadu_ps(p); }
+inline void reg_store(float* p, Reg v) { _mm256_storeu_ps(p, v); }
+inline Reg reg_splat(float x) { return _mm256_set1_ps(x); }
+inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
+inline Reg reg_f16(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+inline __m256i reg_pairs(const uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(reg_pairs(pairs), 16)); }
+inline Reg reg_odd_bf16(const uint16_t* pairs) {
+  return _mm256_castsi256_ps(_mm256_and_si256(reg_pairs(pairs), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+#else
+using Reg = __m128;
+constexpr int kLanes = 4;
+inline Reg reg_zero() { return _mm_setzero_ps(); }
+inline Reg reg_load(const float* p) { return _mm_loadu_ps(p); }
+inline void reg_store(float* p, Reg v) { _mm_storeu_ps(p, v); }
+inline Reg reg_splat(float x) { return _mm_set1_ps(x); }
+inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+inline Reg reg_f16(const uint16_t* p) {
+  // Exponent and mantissa move into place; the product with 2^112 corrects the bias and normalises subnormals exactly.
+  const __m128i h = _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128());
+  const __m128i sign = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x8000)), 16);
+  const __m128i rest = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x7fff)), 13);
+  const __m128i special = _mm_cmpgt_epi32(rest, _mm_set1_epi32(0x0f7fffff));  // infinity or NaN
+  const __m128i scaled = _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(rest), _mm_castsi128_ps(_mm_set1_epi32(0x77800000))));
+  const __m128i value = _mm_or_si128(scaled, _mm_and_si128(special, _mm_set1_epi32(0x7f800000)));
+  return _mm_castsi128_ps(_mm_or_si128(sign, value));
+}
+inline __m128i reg_pairs(const uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm_castsi128_ps(_mm_slli_epi32(reg_pairs(pairs), 16)); }
+inline Reg reg_odd_bf16(const uint16_t* pairs) {
+  return _mm_castsi128_ps(_mm_and_si128(reg_pairs(pairs), _mm_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+#endif
+
+// Weight storages. A step takes kDepth values of k in kParts multiply-adds; `Elem` is what a panel holds, `X` what one row of x
+// holds per part.
+struct WeightF32 {
+  using Elem = float;
+  using X = float;
+  static constexpr int kDepth = 1, kParts = 1;
+  static constexpr bool kDot = false;
+  template <int kPart>
+  static Reg load(const float* w, int column) {
+    return reg_load(w + column);
+  }
+};
+struct WeightF16 {
+  using Elem = uint16_t;
+  using X = float;
+  static constexpr int kDepth = 1, kParts = 1;
+  static constexpr bool kDot = false;
+  template <int kPart>
+  static Reg load(const uint16_t* w, int column) {
+    return reg_f16(w + column);
+  }
+};
+// x is in fp32 with the two values of a pair swapped: odd first, in the order of use.
+struct WeightBf16 {
+  using Elem = uint16_t;
+  using X = float;
+  static constexpr int kDepth = 2, kParts = 2;
+  static constexpr bool kDot = false;
+  template <int kPart>
+  static Reg load(const uint16_t* w, int column) {
+    return kPart == 0 ? reg_odd_bf16(w + 2 * column) : reg_even_bf16(w + 2 * column);
+  }
+};
+// x stays in bf16, a pair is one word. Only sets with vdpbf16ps have it.
+struct WeightBf16Dot {
+  using Elem = uint16_t;
+  using X = uint32_t;
+  static constexpr int kDepth = 2, kParts = 1;
+  static constexpr bool kDot = true;
+  template <int kPart>
+  static Reg load(const uint16_t* w, int column) {
+    return reg_load(reinterpret_cast<const float*>(w + 2 * column));
+  }
+};
+
+// Elements of a panel per step.
+template <class W>
+constexpr int64_t kStepElems = static_cast<int64_t>(kPanelColumns) * W::kDepth;
+
+// What a tile may fetch into the second-level cache on the way: `lines` cache lines per step from `next` on.
+struct Ahead {
+  const char* next = nullptr;
+  int lines = 0;
+};
+
+template <class W, int MR, int NV, int kPart>
+inline void tile_part(Reg (&acc)[MR][NV], const typename W::X* x, int64_t ldx, const typename W::Elem* w) {
+  Reg b[NV];
+#pragma GCC unroll 8
+  for (int j = 0; j < NV; ++j) b[j] = W::template load<kPart>(w, j * kLanes);
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    if constexpr (W::kDot) {
+#if defined(__AVX512BF16__)
+      int word;
+      std::memcpy(&word, x + m * ldx, 4);
+      const __m512i a = _mm512_set1_epi32(word);
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j)
+        acc[m][j] = _mm512_dpbf16_ps(acc[m][j], reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b[j]));
+#endif
+    } else {
+      const Reg a = reg_splat(x[m * ldx + kPart]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) acc[m][j] = reg_fma(a, b[j], acc[m][j]);
+    }
+  }
+}
+
+// c[m][0, NV * kLanes) += x[m] . w over `steps` steps; `resume` says that c holds the sums of earlier blocks. Rows of c are
+// kPanelColumns apart. Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
+template <class W, int MR, int NV>
+void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, bool resume, Ahead ahead) {
+  Reg acc[MR][NV];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) acc[m][j] = resume ? reg_load(c + m * kPanelColumns + j * kLanes) : reg_zero();
+  for (int64_t s = 0; s < steps; ++s) {
+    for (int i = 0; i < ahead.lines; ++i, ahead.next += 64) _mm_prefetch(ahead.next, _MM_HINT_T1);
+    tile_part<W, MR, NV, 0>(acc, x, ldx, w);
+    if constexpr (W::kParts == 2) tile_part<W, MR, NV, 1>(acc, x, ldx, w);
+    x += W::kParts;
+    w += kStepElems<W>;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) reg_store(c + m * kPanelColumns + j * kLanes, acc[m][j]);
+}
+
+// Registers across for MR rows: enough independent chains to hide the latency of an FMA, few enough to stay in registers.
+constexpr int tile_registers(int rows) { return kLanes == 16 ? 4 : rows == 1 ? 8 : rows == 2 ? 4 : 2; }
+
+// The same for `columns` columns, a multiple of 16.
+template <class W, int MR, int NV = tile_registers(MR)>
+inline void tile_columns(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, int columns, bool resume,
+                         Ahead ahead) {
+  constexpr int kWidth = NV * kLanes;
+  constexpr int kElems = W::kDepth;
+  while (columns >= kWidth) {
+    tile<W, MR, NV>(x, ldx, w, steps, c, resume, ahead);
+    w += kWidth * kElems;
+    c += kWidth;
+    columns -= kWidth;
+    ahead.lines = 0;
+  }
+  if constexpr (kWidth > 16)
+    if (columns > 0) tile_columns<W, MR, NV / 2>(x, ldx, w, steps, c, columns, resume, ahead);
+}
+
+template <class W>
+inline void tile_rows(int rows, const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, int columns,
+                      bool resume, Ahead ahead) {
+  switch (rows) {
+    case 1: return tile_columns<W, 1>(x, ldx, w, steps, c, columns, resume, ahead);
+    case 2: return tile_columns<W, 2>(x, ldx, w, steps, c, columns, resume, ahead);
+    case 3: return tile_columns<W, 3>(x, ldx, w, steps, c, columns, resume, ahead);
+    case 4: return tile_columns<W, 4>(x, ldx, w, steps, c, columns, resume, ahead);
+    case 5: return tile_columns<W, 5>(x, ldx, w, steps, c, columns, resume, ahead);
+    case 6: return tile_columns<W, 6>(x, ldx, w, steps, c, columns, resume, ahead);
+    default: return;
+  }
+}
+
+// Subnormals count as zeros while it lives, as vdpbf16ps has it.
+class FlushSubnormals {
+ public:
+  FlushSubnormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }
+  ~FlushSubnormals() { _mm_setcsr(saved_); }
+  FlushSubnormals(const FlushSubnormals&) = delete;
+  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,83 @@
+#include "backends/cpu/layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace reprise::cpu {
+namespace {
+
+struct Sizes {
+  int64_t n, k;
+};
+
+Sizes sizes_of(const TensorType& type) {
+  CHECK(type.shape.rank() == 2 && type.shape[0].is_constant() && type.shape[1].is_constant(), "layout of {}", describe(type));
+  return {type.shape[0].factor, type.shape[1].factor};
+}
+
+size_t row_major_bytes(const TensorType& type) {
+  // Any rank: norms and biases are row-major too.
+  return static_cast<size_t>(type.shape.elements(LiveSizes{})) * size_of(type.dtype);
+}
+
+void row_major_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
+  if (count <= 0) return;
+  const size_t row = row_major_bytes(type) / static_cast<size_t>(type.shape[0].factor);
+  std::memcpy(static_cast<char*>(dst) + static_cast<size_t>(first) * row, rows, static_cast<size_t>(count) * row);
+}
+
+size_t panel_bytes(const TensorType& type) {
+  const auto [n, k] = sizes_of(type);
+  const int64_t group = panel_group(type.dtype);
+  const int64_t panels = (n + kPanelWidth - 1) / kPanelWidth;
+  return static_cast<size_t>(panels * ((k + group - 1) / group) * group * kPanelWidth) * size_of(type.dtype);
+}
+
+// Rows of `Group`s become columns of one panel. Sixteen groups of all rows at a time: each cache line of the source is read once
+// and the lines of the panel are filled while they are near.
+template <typename Group>
+void transpose(const char* rows, int64_t row_bytes, int64_t count, int64_t groups, Group* panel) {
+  constexpr int64_t kBlock = 64 / static_cast<int64_t>(sizeof(Group));
+  for (int64_t g = 0; g < groups; g += kBlock) {
+    const int64_t n = std::min(kBlock, groups - g);
+    for (int64_t r = 0; r < count; ++r) {
+      Group line[kBlock];
+      std::memcpy(line, rows + r * row_bytes + g * static_cast<int64_t>(sizeof(Group)), static_cast<size_t>(n) * sizeof(Group));
+      for (int64_t i = 0; i < n; ++i) panel[(g + i) * kPanelWidth + r] = line[i];
+    }
+  }
+}
+
+void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
+  const auto [n, k] = sizes_of(type);
+  const int64_t elem = static_cast<int64_t>(size_of(type.dtype)), group = panel_group(type.dtype);
+  const int64_t groups = k / group, row_bytes = k * elem, group_bytes = group * elem;
+  const int64_t panel_size = (k + group - 1) / group * group_bytes * kPanelWidth;
+  const auto* from = static_cast<const char*>(rows);
+  while (count > 0) {
+    const int64_t column = first % kPanelWidth;
+    const int64_t now = std::min(count, kPanelWidth - column);
+    char* to = static_cast<char*>(dst) + first / kPanelWidth * panel_size + column * group_bytes;
+    switch (group_bytes) {
+      case 1: transpose(from, row_bytes, now, groups, reinterpret_cast<uint8_t*>(to)); break;
+      case 2: transpose(from, row_bytes, now, groups, reinterpret_cast<uint16_t*>(to)); break;
+      case 4: transpose(from, row_bytes, now, groups, reinterpret_cast<uint32_t*>(to)); break;
+      case 8: transpose(from, row_bytes, now, groups, reinterpret_cast<uint64_t*>(to)); break;
+    }
+    if (k % group != 0)  // the second half of the last pair stays zero
+      for (int64_t r = 0; r < now; ++r)
+        std::memcpy(to + (groups * kPanelWidth + r) * group_bytes, from + r * row_bytes + groups * group_bytes, static_cast<size_t>(elem));
+    from += now * row_bytes;
+    first += now;
+    count -= now;
+  }
+}
+
+}  // namespace
+
+void register_layouts(KernelRegistry& kernels) {
+  kernels.add(ParamLayout{"row_major", DeviceKind::Cpu, row_major_bytes, row_major_pack});
+  kernels.add(ParamLayout{"panel64", DeviceKind::Cpu, panel_bytes, panel_pack});
+}
+
+}  // namespace reprise::cpu

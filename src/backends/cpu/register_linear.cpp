@@ -1,0 +1,83 @@
+#include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/layout.h"
+#include "backends/cpu/register.h"
+
+namespace reprise::cpu {
+namespace {
+
+// Zen runs vdpbf16ps at twice the speed of fp32 FMA, Intel cores at half of it. Both ways give the same bits (kernels/tile.h).
+bool bf16_dot_is_fast() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+}
+
+template <DType kIn, DType kOut>
+Status accepts_linear(const OpCall& call) {
+  if (call.in[0].dtype == kIn && call.out[0].dtype == kOut) return Status::ok();
+  return error(Code::Unsupported, "takes {} and gives {}; the call has {} and {}", dtype_name(kIn), dtype_name(kOut),
+               dtype_name(call.in[0].dtype), dtype_name(call.out[0].dtype));
+}
+
+void bind_linear(const OpCall& call, LaunchArgs& args) {
+  args.dim[0] = call.in[0].shape[0];
+  args.dim[1] = call.in[1].shape[1];
+  args.dim[2] = call.in[1].shape[0];
+  args.dim[3] = Dim(bf16_dot_is_fast() ? 1 : 0);
+}
+
+size_t workspace_linear(const OpCall& call, const LiveSizes& bound, int ranks) {
+  return static_cast<size_t>(ranks) * linear_rank_bytes(call.in[0].shape[0].value(bound), call.in[1].shape[1].factor);
+}
+
+template <DType kIn, DType kOut>
+void add_linear(KernelRegistry& kernels, Isa isa, std::string_view types, CpuKernel kernel) {
+  KernelEntry e;
+  e.name = fmt::format("cpu.linear.{}.{}", types, isa_name(isa));
+  e.op = "linear";
+  e.score = 100;
+  e.accepts = accepts_linear<kIn, kOut>;
+  e.bind = bind_linear;
+  if (kIn != DType::F32) e.workspace = workspace_linear;
+  e.phase[0] = opaque(kernel);
+  e.param_layouts = {"panel64"};
+  kernels.add(std::move(e));
+}
+
+Status accepts_embedding(const OpCall& call) {
+  const DType t = call.in[0].dtype;
+  if (t == DType::F32 || t == DType::F16 || t == DType::BF16) return Status::ok();
+  return error(Code::Unsupported, "takes f32, f16 or bf16 tables; the call has {}", dtype_name(t));
+}
+
+void bind_embedding(const OpCall& call, LaunchArgs& args) {
+  args.dim[0] = call.in[1].shape[0];
+  args.dim[1] = call.in[0].shape[1];
+  args.dim[2] = call.in[0].shape[0];
+  args.dim[3] = Dim(static_cast<int64_t>(size_of(call.in[0].dtype)));
+  args.dim[4] = Dim(call.param_layout == "panel64" ? panel_group(call.in[0].dtype) : 0);
+}
+
+}  // namespace
+
+void register_linear(KernelRegistry& kernels, Isa isa) {
+  const KernelTable& table = kernel_table(isa);
+  register_layouts(kernels);
+  add_linear<DType::F32, DType::F32>(kernels, isa, "f32", table.linear_f32);
+  add_linear<DType::BF16, DType::BF16>(kernels, isa, "bf16", table.linear_bf16);
+  add_linear<DType::BF16, DType::F32>(kernels, isa, "bf16_f32", table.linear_bf16_f32);
+  add_linear<DType::F16, DType::F16>(kernels, isa, "f16", table.linear_f16);
+  add_linear<DType::F16, DType::F32>(kernels, isa, "f16_f32", table.linear_f16_f32);
+
+  KernelEntry e;
+  e.name = fmt::format("cpu.embedding.{}", isa_name(isa));
+  e.op = "embedding";
+  e.score = 100;
+  e.accepts = accepts_embedding;
+  e.bind = bind_embedding;
+  e.phase[0] = opaque(table.embedding);
+  e.param_layouts = {"panel64", "row_major"};
+  kernels.add(std::move(e));
+}
+
+}  // namespace reprise::cpu
