@@ -89,7 +89,6 @@ Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, std::sp
     : params_(std::move(params)),
       eos_(eos_tokens.begin(), eos_tokens.end()),
       position_(static_cast<int64_t>(prompt.size())) {
-  params_.min_new_tokens += position_;  // compared with position_ from here on
   if (params_.repetition_penalty != 1)
     for (int32_t id : prompt) seen_in_prompt_[id] = 1;
 }
@@ -189,7 +188,7 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
     return static_cast<float>(static_cast<double>(unmodified[static_cast<size_t>(id)]) - log_sum);
   };
 
-  const bool short_of_minimum = position_ < params_.min_new_tokens;
+  const bool short_of_minimum = generated_ < params_.min_new_tokens;
   const bool penalties =
       params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
   if (penalties) apply_penalties(logits);
@@ -213,6 +212,7 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
   }
   if (penalties) ++seen_in_output_[out.token];
   ++position_;
+  ++generated_;
   return out;
 }
 

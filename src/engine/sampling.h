@@ -63,7 +63,8 @@ class Sampler {
   SamplingParams params_;
   std::vector<int32_t> eos_;
   std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
-  int64_t position_ = 0;
+  int64_t position_ = 0;   // in the sequence, prompt included
+  int64_t generated_ = 0;
   std::vector<std::pair<float, int32_t>> candidates_;  // kept to avoid allocating per token
 };
 
