@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,7 +21,7 @@ struct Fd {
 };
 
 Result<size_t> open_regular(const std::string& path, Fd& out) {
-  out.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  out.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block before it is refused
   if (out.fd < 0)
     return error(errno == ENOENT ? Code::NotFound : Code::Invalid, "{}: {}", path, std::strerror(errno));
   struct stat st {};

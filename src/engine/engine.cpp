@@ -124,14 +124,22 @@ Status ModelEngine::open_checkpoint() {
 
 Status ModelEngine::choose_context() {
   const ModelConfigFields& f = config_.fields;
-  int64_t longest = f.max_position_embeddings;
-  // These two stretch the trained window at run time; the others state the stretched length already.
-  if (f.rope.kind == checkpoint::RopeKind::Dynamic || f.rope.kind == checkpoint::RopeKind::Linear)
-    longest = static_cast<int64_t>(static_cast<double>(longest) * std::max(1.0, f.rope.factor.value_or(1.0)));
+  // Some scalings stretch the stated window at run time; the others state the stretched length already.
+  double longest = static_cast<double>(f.max_position_embeddings);
+  const double factor = std::max(1.0, f.rope.factor.value_or(1.0));
+  switch (f.rope.kind) {
+    case checkpoint::RopeKind::Dynamic: longest = 1 << 24; break;  // adapts to any length
+    case checkpoint::RopeKind::Linear: longest *= factor; break;
+    case checkpoint::RopeKind::Yarn:
+      longest = std::max(longest, factor * static_cast<double>(f.rope.original_max_position_embeddings.value_or(0)));
+      break;
+    case checkpoint::RopeKind::None:
+    case checkpoint::RopeKind::Llama3: break;
+  }
   if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;
-  if (options_.context_length > longest)
+  if (static_cast<double>(options_.context_length) > longest)
     return invalid("--context-length {} is more than the model's {}; set max_position_embeddings with --override to try it anyway",
-                   options_.context_length, longest);
+                   options_.context_length, static_cast<int64_t>(longest));
   return Status::ok();
 }
 

@@ -9,9 +9,11 @@
 namespace reprise::cpu {
 namespace {
 
-constexpr int kSpins = 20000;          // about 0.5 ms of pause instructions on current processors
-constexpr int kSpinsShared = 50;       // when ranks share processors, give way soon
-constexpr int kYieldsBeforeSleep = 64;
+// A pause takes 15 to 60 ns on current processors, so this is 30 to 120 us: longer than any wait inside a step of a healthy team, short
+// enough not to burn a time slice when another program has the processor.
+constexpr int kSpins = 2000;
+constexpr int kSpinsShared = 50;  // when ranks share processors, give way soon
+constexpr int kYieldsBeforeSleep = 200;
 
 }  // namespace
 

@@ -1,0 +1,85 @@
+#include "graph/text.h"
+
+#include <gtest/gtest.h>
+
+#include "models/model.h"
+#include "ops/core.h"
+
+namespace reprise {
+namespace {
+
+struct TextTest : testing::Test {
+  OpRegistry ops;
+  TextTest() { register_core_ops(ops); }
+
+  models::ModelConfig config(const std::string& architecture) {
+    Json j = {{"architectures", {architecture}}, {"model_type", "x"}, {"hidden_size", 48}, {"intermediate_size", 100},
+              {"num_hidden_layers", 2}, {"num_attention_heads", 6}, {"num_key_value_heads", 2}, {"head_dim", 10},
+              {"vocab_size", 263}, {"max_position_embeddings", 256}, {"rms_norm_eps", 1e-5}, {"rope_theta", 12345.5},
+              {"tie_word_embeddings", true}, {"hidden_act", "silu"}};
+    auto fields = checkpoint::parse_model_config(j, "test");
+    EXPECT_TRUE(fields.is_ok()) << fields.status().message();
+    return {*fields, {}};
+  }
+};
+
+TEST_F(TextTest, EveryModelPrintsAndParsesBackToItself) {
+  for (const models::ModelSpec* spec : models::all_models()) {
+    auto g = models::trace_model(*spec, config(std::string(spec->architecture)), {}, ops);
+    ASSERT_TRUE(g.is_ok()) << g.status().message();
+    const std::string text = print(*g);
+    auto again = parse_graph(text, ops);
+    ASSERT_TRUE(again.is_ok()) << again.status().message();
+    EXPECT_EQ(print(*again), text);
+  }
+}
+
+TEST_F(TextTest, WhatItLooksLike) {
+  const char* text = R"(graph "toy" {
+  symbol T <= 2048
+  %0: i32[T] = input(name="tokens") from "trace"
+  %1: bf16[263, 48] = param(name="model.embed_tokens.weight") from "trace"
+  %2: bf16[T, 48] = embedding(%1, %0, shard="column") from "trace"
+  return hidden=%2
+}
+)";
+  auto g = parse_graph(text, ops);
+  ASSERT_TRUE(g.is_ok()) << g.status().message();
+  EXPECT_EQ(print(*g), text);
+}
+
+TEST_F(TextTest, ErrorsNameLineAndColumn) {
+  struct Case {
+    const char* text;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"", "expected graph"},
+      {"graph \"g\" {\n  symbol T <= x\n", "line 2, column 15"},
+      {"graph \"g\" {\n  %0: i32[T] = input(name=\"a\")\n  return\n}", "symbol T is not declared"},
+      {"graph \"g\" {\n  %0: i32[4] = nothing()\n  return\n}", "op \"nothing\" is not known"},
+      {"graph \"g\" {\n  %0: f32[4] = silu(%9)\n  return\n}", "%9 is not defined"},
+      {"graph \"g\" {\n  %0: i32[4] = input(name=\"a\")\n  %0: i32[4] = input(name=\"b\")\n  return\n}", "defined twice"},
+      {"graph \"g\" {\n  %0: f32[4] = input(name=\"a\")\n  %1: f32[5] = silu(%0)\n  return\n}", "written as"},
+      {"graph \"g\" {\n  %0: f99[4] = input(name=\"a\")\n  return\n}", "dtype"},
+      {"graph \"g\" {\n  %0: f32[4] = input(name=\"a\", extra=1)\n  return\n}", "no attribute \"extra\""},
+      {"graph \"g\" {\n  %0: f32[1,2,3,4,5,6] = input(name=\"a\")\n  return\n}", "at most 5"},
+      {"graph \"g\" {\n  %0: f32[4] = input(name=\"a)\n  return\n}", "does not end"},
+      {"graph \"g\" {\n  %0: f32[4] = input(name=\"a\")\n  return y=%0\n} more", "nothing may follow"},
+  };
+  for (const Case& c : cases) {
+    auto g = parse_graph(c.text, ops);
+    ASSERT_FALSE(g.is_ok()) << c.text;
+    EXPECT_NE(g.status().message().find(c.expected), std::string::npos) << g.status().message();
+  }
+}
+
+TEST_F(TextTest, EveryPrefixOfAGraphIsOneCleanError) {
+  auto g = models::trace_model(models::kQwen3, config("Qwen3ForCausalLM"), {}, ops);
+  ASSERT_TRUE(g.is_ok());
+  const std::string text = print(*g);
+  for (size_t n = 0; n + 2 < text.size(); n += 7) EXPECT_FALSE(parse_graph(text.substr(0, n), ops).is_ok());
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,90 @@
+// Logits of every tiny checkpoint against Hugging Face transformers in fp32 (tests/data/models/README.md): within 1e-4 of the largest
+// |logit| in fp32, within 2e-2 in bf16 and fp16; on every instruction set this processor has.
+#include <gtest/gtest.h>
+
+#include "backends/cpu/isa.h"
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using testing_support::EngineSetup;
+
+struct Golden {
+  std::vector<int32_t> tokens, positions;
+  std::vector<float> logits;
+};
+
+std::map<int64_t, Golden> read_goldens(const std::string& folder) {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  std::map<int64_t, Golden> out;
+  for (auto& t : file->tensors()) {
+    const auto dot = t.name.find('.');
+    Golden& g = out[std::stoll(t.name.substr(dot + 1))];
+    const auto bytes = file->bytes(t);
+    auto copy = [&](auto& v) {
+      v.resize(bytes.size() / 4);
+      std::memcpy(v.data(), bytes.data(), bytes.size());
+    };
+    if (t.name.starts_with("tokens")) copy(g.tokens);
+    else if (t.name.starts_with("positions")) copy(g.positions);
+    else copy(g.logits);
+  }
+  return out;
+}
+
+struct Param {
+  std::string model;
+  DType dtype;
+  std::string isa;
+};
+
+class GoldenTest : public testing::TestWithParam<Param> {};
+
+TEST_P(GoldenTest, LogitsAreThoseOfTheReference) {
+  const Param& p = GetParam();
+  const std::string folder = testing_support::tiny_model_path(p.model);
+  const auto goldens = read_goldens(folder);
+  ASSERT_FALSE(goldens.empty());
+  EngineSetup setup;
+  setup.dtype = p.dtype;
+  setup.isa = p.isa;
+  setup.context = 0;
+  setup.total_tokens = 4096;
+  int64_t longest = 0;
+  for (auto& [length, g] : goldens) longest = std::max(longest, length);
+  setup.context = longest;
+  auto engine = testing_support::open_engine(folder, setup);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  const auto vocab = static_cast<size_t>((*engine)->config().vocab_size);
+  const double tolerance = p.dtype == DType::F32 ? 1e-4 : 2e-2;
+  for (auto& [length, g] : goldens) {
+    const std::vector<float> logits = testing_support::all_logits(**engine, g.tokens, 1000);
+    ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
+    double largest = 0, worst = 0;
+    for (float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    for (size_t i = 0; i < g.positions.size(); ++i)
+      for (size_t v = 0; v < vocab; ++v)
+        worst = std::max(worst, std::fabs(static_cast<double>(logits[static_cast<size_t>(g.positions[i]) * vocab + v]) -
+                                          static_cast<double>(g.logits[i * vocab + v])));
+    EXPECT_LE(worst, tolerance * largest) << "length " << length << ": off by " << worst / largest << " of the largest";
+    EXPECT_FALSE(std::isnan(worst));
+    RecordProperty(fmt::format("relative_{}", length), fmt::format("{:.2e}", worst / largest));
+  }
+}
+
+std::vector<Param> params() {
+  std::vector<Param> out;
+  for (auto& model : testing_support::tiny_models())
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(params()), [](const auto& info) {
+  return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.isa);
+});
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,74 @@
+// The tiny checkpoints of tests/data/models and engines on them, shared by tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/all.h"
+#include "checkpoint/safetensors.h"
+#include "engine/engine.h"
+
+namespace reprise::testing_support {
+
+inline const std::vector<std::string>& tiny_models() {
+  static const std::vector<std::string> names{
+      "llama_bias",        "llama_gqa3_tied", "llama_gqa4_sharded", "llama_mha_untied",        "llama_rope_dynamic", "llama_rope_dynamic_new",
+      "llama_rope_linear", "llama_rope_llama3", "llama_rope_yarn",  "llama_rope_yarn_options", "mistral_full",
+      "mistral_window24",  "qwen25_yarn",     "qwen2_tied",         "qwen2_untied",            "qwen3_tied",         "qwen3_untied"};
+  return names;
+}
+
+inline std::string tiny_model_path(const std::string& name) {
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/" + name;
+}
+
+struct EngineSetup {
+  DType dtype = DType::F32;
+  std::string isa = "auto";
+  int threads = 2;
+  int64_t chunk = 256;
+  int64_t rows = 16;
+  int64_t context = 256;
+  int64_t total_tokens = 0;
+};
+
+inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
+  DeviceOptions device;
+  device.isa = s.isa;
+  device.threads = s.threads;
+  device.pin_threads = false;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = path;
+  o.dtype = s.dtype;
+  o.chunked_prefill_size = s.chunk;
+  o.max_running_requests = s.rows;
+  o.context_length = s.context;
+  // A dynamically scaled window may be exceeded; that is its purpose.
+  o.max_total_tokens = s.total_tokens ? s.total_tokens : 16 * s.context;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// Logits of every position of `tokens`, in steps of at most `chunk` tokens (and as many rows with logits as the engine allows).
+inline std::vector<float> all_logits(engine::Engine& e, const std::vector<int32_t>& tokens, int64_t chunk) {
+  engine::Sequence s(tokens);
+  std::vector<float> out;
+  Status ok = e.reserve(s, s.size());
+  EXPECT_TRUE(ok.is_ok()) << ok.message();
+  while (s.uncached() > 0) {
+    const int64_t n = std::min({chunk, s.uncached(), e.max_step_rows(), e.max_step_tokens()});
+    const engine::StepItem item{&s, n, false, true};
+    auto logits = e.step({&item, 1});
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (!logits.is_ok()) break;
+    out.insert(out.end(), logits->begin(), logits->end());
+  }
+  e.release(s);
+  return out;
+}
+
+}  // namespace reprise::testing_support
