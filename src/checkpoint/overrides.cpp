@@ -15,7 +15,8 @@ bool contains(std::span<const std::string_view> list, std::string_view name) {
 Status unknown(std::string_view what, std::string_view key, const Json& object, std::span<const std::string_view> known) {
   std::vector<std::string_view> names(known.begin(), known.end());
   if (object.is_object())
-    for (const auto& [k, v] : object.items()) names.push_back(k);
+    for (const auto& [k, v] : object.items())
+      if (!contains(known, k)) names.push_back(k);
   std::string close = close_names(key, names);
   if (close.empty()) {
     close = "; allowed: ";

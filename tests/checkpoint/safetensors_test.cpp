@@ -65,7 +65,7 @@ TEST(Safetensors, HostileHeaders) {
   struct Case {
     std::string header;
     size_t data;
-    std::initializer_list<std::string_view> words;
+    std::vector<std::string_view> words;
   };
   const std::string deep = R"({"a":{"dtype":"F32","shape":)" + std::string(100000, '[') + std::string(100000, ']') + "}}";
   const Case cases[] = {
