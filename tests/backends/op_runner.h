@@ -153,8 +153,8 @@ inline TestTensor rows_of(const TestTensor& t, int64_t first, int64_t count) {
 struct RunOptions {
   int ranks = 1;
   LiveSizes live{};
-  std::string layout;                              // of the parameter; empty: the entry's first
-  std::function<void(LaunchArgs&)> adjust;         // after bind, before launch
+  std::string layout{};                              // of the parameter; empty: the entry's first
+  std::function<void(LaunchArgs&)> adjust{};         // after bind, before launch
 };
 
 class OpRunner {

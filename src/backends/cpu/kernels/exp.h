@@ -8,9 +8,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 
 // mask ? a : b, where mask is all ones or all zeros per lane.
-inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) {
-  return reinterpret_cast<F32x16>((mask & reinterpret_cast<I32x16>(a)) | (~mask & reinterpret_cast<I32x16>(b)));
-}
+inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) { return mask ? a : b; }
 
 inline F32x16 exp(F32x16 x) {
   // x = n ln2 + r with |r| <= ln2 / 2. The high part of ln2 has 15 bits, so its product with n is exact without FMA

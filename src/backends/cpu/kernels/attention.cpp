@@ -1,0 +1,145 @@
+#include "backends/cpu/kernels/attention_plan.h"
+#include "backends/cpu/kernels/attention_tile.h"
+#include "backends/cpu/kernels/table.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+// ptr: q, kv, page_table, context_lens, query_starts, out. dim: query heads, key/value heads, head size, sequences,
+// columns of the page table, window. scalar: scale.
+template <typename E>
+struct Call {
+  using T = typename E::Type;
+
+  Call(const LaunchArgs& args, const LiveSizes& live, int ranks)
+      : q(static_cast<const T*>(args.ptr[0])),
+        kv(static_cast<const T*>(args.ptr[1])),
+        page_table(static_cast<const int32_t*>(args.ptr[2])),
+        context_lens(static_cast<const int32_t*>(args.ptr[3])),
+        query_starts(static_cast<const int32_t*>(args.ptr[4])),
+        out(static_cast<T*>(args.ptr[5])),
+        workspace(static_cast<float*>(args.workspace)),
+        scale(static_cast<float>(args.scalar[0])) {
+    sizes.heads = args.dim[0].value(live);
+    sizes.kv_heads = args.dim[1].value(live);
+    sizes.size = args.dim[2].value(live);
+    sizes.sequences = args.dim[3].value(live);
+    sizes.columns = args.dim[4].value(live);
+    sizes.window = args.dim[5].value(live);
+    rank_floats = sizes.rank_floats(ranks);
+  }
+
+  // Where row r of the item lies in q and in the output.
+  int64_t row_offset(const AttentionItem& item, int64_t r) const {
+    const int64_t row = item.first_row + r, per_group = sizes.per_group();
+    const int64_t token = query_starts[item.sequence] + row / per_group;
+    return (token * sizes.heads + item.kv_head * per_group + row % per_group) * sizes.size;
+  }
+
+  // Slot 0 of a rank is the state of the item it began, slot 1 + i the i-th partial of the item it continues.
+  Partial slot(int rank, int64_t i) const {
+    float* p = workspace + rank * rank_floats + sizes.scratch_floats() + i * sizes.slot_floats();
+    return {p, p + sizes.split_rows(), p + 2 * sizes.split_rows()};
+  }
+
+  const T* q;
+  const T* kv;
+  const int32_t* page_table;
+  const int32_t* context_lens;
+  const int32_t* query_starts;
+  T* out;
+  float* workspace;
+  float scale;
+  AttentionSizes sizes;
+  int64_t rank_floats;
+};
+
+template <typename E>
+void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages, int rank) {
+  const AttentionSizes& z = call.sizes;
+  float* scratch = call.workspace + rank * call.rank_floats;
+  Tile<E> tile(scratch, AttentionSizes::kTileRows, z.size, call.scale);
+  tile.set_rows(item.rows);
+  for (int64_t r = 0; r < item.rows; ++r) {
+    const int64_t high = item.context - item.tokens + (item.first_row + r) / z.per_group() + 1;
+    const int64_t low = z.window > 0 && high > z.window ? high - z.window : 0;
+    tile.set_row(r, call.q + call.row_offset(item, r), low, high);
+  }
+  Partial state{scratch + Tile<E>::scratch_floats(AttentionSizes::kTileRows, z.size), nullptr, nullptr};
+  state.l = state.m + AttentionSizes::kTileRows;
+  state.o = state.l + AttentionSizes::kTileRows;
+  const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
+  if (!continues && !whole) state = call.slot(rank, 0);
+  for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
+  for (int64_t p = pages.begin; p < pages.end; ++p) {
+    const int64_t column = item.first_page + p;
+    const int64_t page = call.page_table[item.sequence * z.columns + column];
+    const auto* keys = call.kv + kv_block(page, false, item.kv_head, z.kv_heads, z.size);
+    const auto* values = call.kv + kv_block(page, true, item.kv_head, z.kv_heads, z.size);
+    if (continues) {
+      tile.attend(keys, values, column, call.slot(rank, 1 + p - pages.begin));
+    } else {
+      tile.attend(keys, values, column, tile.page_scratch());
+      tile.merge_page(state);
+    }
+  }
+  if (!whole) return;
+  for (int64_t r = 0; r < item.rows; ++r)
+    finish_row<E>(state.l[r], state.o + r * z.size, call.out + call.row_offset(item, r), z.size);
+}
+
+template <typename E>
+void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Call<E> call(args, live, ranks);
+  const int64_t length =
+      walk_items(call.sizes, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
+  const Range mine = share(length, rank, ranks);
+  walk_items(call.sizes, call.context_lens, call.query_starts, mine.begin, mine.end, [&](const AttentionItem& item) {
+    const PageRange pages = pages_of(item, mine.begin, mine.end);
+    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) attend_item(call, item, pages, rank);
+  });
+}
+
+// Merges the items that a border cut. Every rank takes every ranks-th row of each.
+template <typename E>
+void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  if (ranks == 1) return;
+  const Call<E> call(args, live, ranks);
+  const AttentionSizes& z = call.sizes;
+  const int64_t length = walk_items(z, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
+  for (int owner = 0; owner + 1 < ranks; ++owner) {
+    const Range r = share(length, owner, ranks);
+    walk_items(z, call.context_lens, call.query_starts, r.begin, r.end, [&](const AttentionItem& item) {
+      PageRange pages = pages_of(item, r.begin, r.end);
+      if (!item.divisible || pages.begin > 0 || pages.end == 0 || pages.end >= item.pages) return;
+      const Partial state = call.slot(owner, 0);
+      for (int next = owner + 1; next < ranks && pages.end < item.pages; ++next) {
+        const Range s = share(length, next, ranks);
+        const PageRange more = pages_of(item, s.begin, s.end);
+        for (int64_t p = more.begin; p < more.end; ++p) {
+          const Partial page = call.slot(next, 1 + p - more.begin);
+          for (int64_t row = rank; row < item.rows; row += ranks)
+            merge_row(state.m[row], state.l[row], state.o + row * z.size, page.m[row], page.l[row],
+                      page.o + row * z.size, z.size);
+        }
+        pages.end = more.end;
+      }
+      for (int64_t row = rank; row < item.rows; row += ranks)
+        finish_row<E>(state.l[row], state.o + row * z.size, call.out + call.row_offset(item, row), z.size);
+    });
+  }
+}
+
+}  // namespace
+
+#define REPRISE_KERNEL(name, body) \
+  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { body(args, live, rank, ranks); }
+REPRISE_KERNEL(attention_f32, attend<F32>)
+REPRISE_KERNEL(attention_bf16, attend<Bf16>)
+REPRISE_KERNEL(attention_f16, attend<F16>)
+REPRISE_KERNEL(attention_merge_f32, merge<F32>)
+REPRISE_KERNEL(attention_merge_bf16, merge<Bf16>)
+REPRISE_KERNEL(attention_merge_f16, merge<F16>)
+#undef REPRISE_KERNEL
+
+}  // namespace reprise::cpu::REPRISE_ISA

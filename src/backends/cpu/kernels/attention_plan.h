@@ -1,0 +1,118 @@
+// How the work of one attention call is divided, without looking at a single key.
+//
+// An item is (sequence, key/value head, tile of query rows); a row is one query head of one token, and all query heads
+// that share a key/value head are rows of one tile, so a page is read once for them. Items lie on a line in the order
+// sequence, head, tile; each is as long as its cost, and every rank takes an equal stretch of the line. A small item (a
+// decoding sequence) that a border cuts is divided at pages: the rank that has its first page leaves the merged state,
+// the others leave each page's partial result, and the second phase merges them in page order. That is the same
+// arithmetic in the same order as a single rank's, so the cut does not show in the bits. Large items belong whole to
+// the rank that has their middle.
+//
+// Kernel sources of every instruction set and the registration use this: nothing here may become a function with
+// external linkage.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/kernels/kv_layout.h"
+#include "device/thunk.h"
+
+namespace reprise::cpu {
+
+struct AttentionSizes {
+  static constexpr int64_t kTileRows = 96;
+  static constexpr int64_t kMaxSplitRows = 32;
+  static constexpr int64_t kMaxSplitPages = 2048;
+  static constexpr int64_t kPageCost = 8;  // reading a page costs about as much as computing this many rows with it
+
+  int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0;
+
+  [[gnu::always_inline]] int64_t per_group() const { return heads / kv_heads; }
+  // Rows of an item that may be cut at pages: what decoding one token has.
+  [[gnu::always_inline]] int64_t split_rows() const { return per_group() <= kMaxSplitRows ? per_group() : 0; }
+  [[gnu::always_inline]] int64_t split_pages() const { return columns < kMaxSplitPages ? columns : kMaxSplitPages; }
+
+  // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, and six numbers per row.
+  [[gnu::always_inline]] int64_t scratch_floats() const { return kTileRows * (3 * size + kKvTokens + 6); }
+  // One state or partial: maximum, sum and outputs of every row.
+  [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
+  // A rank leaves at most one state, and partials of at most one item.
+  [[gnu::always_inline]] int64_t rank_floats(int ranks) const {
+    return scratch_floats() + (ranks > 1 ? (1 + split_pages()) * slot_floats() : 0);
+  }
+};
+
+struct AttentionItem {
+  int64_t sequence = 0, kv_head = 0;
+  int64_t first_row = 0, rows = 0;    // counted over (token of this step, head of the group)
+  int64_t first_page = 0, pages = 0;  // columns of the page table
+  int64_t tokens = 0, context = 0;    // of the sequence
+  int64_t start = 0, page_cost = 0;   // place on the line
+  bool divisible = false;
+
+  [[gnu::always_inline]] int64_t cost() const { return page_cost * (pages > 0 ? pages : 1); }
+};
+
+// Fills what depends on the tile alone.
+[[maybe_unused]] static inline void set_tile(const AttentionSizes& z, int64_t tile, AttentionItem& item) {
+  const int64_t all = item.tokens * z.per_group();
+  item.first_row = tile * AttentionSizes::kTileRows;
+  item.rows = all - item.first_row < AttentionSizes::kTileRows ? all - item.first_row : AttentionSizes::kTileRows;
+  const int64_t before = item.context - item.tokens;  // position of the first token
+  const int64_t first = before + item.first_row / z.per_group();
+  const int64_t last = before + (item.first_row + item.rows - 1) / z.per_group();
+  const int64_t low = z.window > 0 && first - z.window + 1 > 0 ? first - z.window + 1 : 0;
+  item.first_page = low / kKvTokens;
+  item.pages = last < low ? 0 : last / kKvTokens + 1 - item.first_page;
+  item.page_cost = AttentionSizes::kPageCost + item.rows;
+  item.divisible = item.rows <= z.split_rows() && item.pages > 1 && item.pages <= z.split_pages();
+}
+
+// Calls visit(item) for the items that touch [from, to) of the line; returns the length of the whole line.
+template <typename Visit>
+[[maybe_unused]] static inline int64_t walk_items(const AttentionSizes& z, const int32_t* context_lens,
+                                                  const int32_t* query_starts, int64_t from, int64_t to, Visit visit) {
+  int64_t at = 0;
+  for (int64_t r = 0; r < z.sequences; ++r) {
+    AttentionItem item;
+    item.sequence = r;
+    item.tokens = query_starts[r + 1] - query_starts[r];
+    item.context = context_lens[r];
+    if (item.tokens <= 0) continue;
+    const int64_t tiles = (item.tokens * z.per_group() + AttentionSizes::kTileRows - 1) / AttentionSizes::kTileRows;
+    int64_t head_cost = 0;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      set_tile(z, tile, item);
+      head_cost += item.cost();
+    }
+    for (item.kv_head = 0; item.kv_head < z.kv_heads; ++item.kv_head, at += head_cost) {
+      if (at >= to || at + head_cost <= from) continue;
+      item.start = at;
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        set_tile(z, tile, item);
+        if (item.start < to && item.start + item.cost() > from) visit(item);
+        item.start += item.cost();
+      }
+    }
+  }
+  return at;
+}
+
+struct PageRange {
+  int64_t begin = 0, end = 0;  // relative to the item's first page
+};
+
+// The pages of an item that belong to the stretch [from, to) of the line.
+[[maybe_unused]] static inline PageRange pages_of(const AttentionItem& item, int64_t from, int64_t to) {
+  if (!item.divisible) {
+    const int64_t middle = item.start + item.cost() / 2;
+    return {0, middle >= from && middle < to ? item.pages : -1};
+  }
+  auto first_at = [&](int64_t border) {
+    const int64_t page = border <= item.start ? 0 : (border - item.start + item.page_cost - 1) / item.page_cost;
+    return page < item.pages ? page : item.pages;
+  };
+  return {first_at(from), first_at(to)};
+}
+
+}  // namespace reprise::cpu

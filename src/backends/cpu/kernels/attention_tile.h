@@ -1,0 +1,281 @@
+// One tile of query rows against one page of keys and values, and the merging of pages.
+//
+// Per row and page: scores s_j = scale * (q . k_j); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
+// sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden keys have p = 0 exactly. Pages merge in
+// ascending order by the usual rescaling. With bf16 dot instructions p is rounded to bf16 for o (as HF rounds its
+// probabilities), not for l.
+#pragma once
+
+#include "backends/cpu/kernels/attention_panel.h"
+#include "backends/cpu/kernels/attention_plan.h"
+#include "backends/cpu/kernels/exp.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+// Maximum, sum and outputs of some rows, for one page or for all pages so far. A row that has seen no key has l = 0.
+struct Partial {
+  float* m;
+  float* l;
+  float* o;  // [rows][size]
+};
+
+template <typename E>
+struct PanelOf;
+template <>
+struct PanelOf<F32> {
+  using Type = PanelF32;
+};
+template <>
+struct PanelOf<F16> {
+  using Type = PanelF16;
+};
+template <>
+struct PanelOf<Bf16> {
+  using Type = PanelBf16;
+};
+
+// Merges one page into the state of one row.
+inline void merge_row(float& state_m, float& state_l, float* state_o, float m, float l, const float* o, int64_t size) {
+  if (l == 0.0f) return;
+  // Adding zero makes +0 of -0: the sign of a vanished sum depends on how many hidden keys were multiplied by zero.
+  if (state_l == 0.0f) {
+    state_m = m;
+    state_l = l;
+    for (int64_t d = 0; d < size; d += 16) store_n<F32>(state_o + d, load_n<F32>(o + d, size - d) + 0.0f, size - d);
+    return;
+  }
+  const float top = m > state_m ? m : state_m;
+  F32x16 shift = zero();
+  shift[0] = state_m - top;
+  shift[1] = m - top;
+  const F32x16 factors = exp(shift);
+  const float old_factor = factors[0], new_factor = factors[1];
+  const F32x16 old_factors = splat(old_factor), new_factors = splat(new_factor);
+  const F32x16 sums = fma(splat(l), new_factors, splat(state_l) * old_factors);
+  state_l = sums[0];
+  state_m = top;
+  for (int64_t d = 0; d < size; d += 16) {
+    const F32x16 next = load_n<F32>(o + d, size - d) + 0.0f;
+    store_n<F32>(state_o + d, fma(next, new_factors, load_n<F32>(state_o + d, size - d) * old_factors), size - d);
+  }
+}
+
+template <typename E>
+inline void finish_row(float l, const float* o, typename E::Type* out, int64_t size) {
+  const F32x16 factor = splat(l == 0.0f ? 0.0f : 1.0f / l);
+  for (int64_t d = 0; d < size; d += 16) {
+    const F32x16 v = l == 0.0f ? zero() : load_n<F32>(o + d, size - d) * factor;
+    store_n<E>(out + d, v, size - d);
+  }
+}
+
+// Turns 128 scores in place into weights for the value product: bf16 where the panel has pairs and the processor
+// multiplies them, else floats. Key j is visible when low <= j < high; keys outside [from, to) are not looked at, nor
+// written.
+template <typename P>
+inline void weights_of_scores(float* scores, int64_t low, int64_t high, int64_t from, int64_t to, float scale, float& m,
+                              float& l) {
+  const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const F32x16 hidden = splat(-__builtin_inff());
+  F32x16 top = hidden;
+  for (int64_t j = from / 16 * 16; j < to; j += 16) {
+    const I32x16 key = lane + static_cast<int32_t>(j);
+    const I32x16 visible = (key >= static_cast<int32_t>(low)) & (key < static_cast<int32_t>(high));
+    const F32x16 s = select(visible, load(scores + j) * scale, hidden);
+    store(scores + j, s);
+    top = select(s > top, s, top);
+  }
+  m = reduce_max(top);
+  F32x16 sum = zero();
+  for (int64_t j = from / 16 * 16; j < to; j += 16) {
+    const F32x16 p = exp(load(scores + j) - m);
+    sum += p;
+#if defined(__AVX512BF16__)
+    if constexpr (P::kStep == 2) {
+      // In place: the weights of key j lie at byte 2 j, behind which every score has been read.
+      const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(p)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(scores) + j), packed);
+      continue;
+    }
+#endif
+    store(scores + j, p);
+  }
+  l = reduce_add(sum);
+}
+
+template <typename E>
+class Tile {
+  using P = typename PanelOf<E>::Type;
+  using Factor = typename P::Factor;
+
+ public:
+  // Floats of scratch for `capacity` rows: queries, scores, one page's results, spans.
+  static int64_t scratch_floats(int64_t capacity, int64_t size) { return capacity * (2 * size + kKvTokens + 4); }
+
+  Tile(float* scratch, int64_t capacity, int64_t size, float scale) : size_(size), scale_(scale) {
+    left_ = reinterpret_cast<Factor*>(scratch);
+    scores_ = scratch + capacity * size;
+    page_ = {scores_ + capacity * kKvTokens, nullptr, nullptr};
+    page_.l = page_.m + capacity;
+    page_.o = page_.l + capacity;
+    low_ = reinterpret_cast<int32_t*>(page_.o + capacity * size);
+    high_ = low_ + capacity;
+    left_stride_ = size / P::kStep * P::kFactors;
+  }
+
+  void set_rows(int64_t rows) {
+    rows_ = rows;
+    flat_ = rows <= 4 * kFlatRows;
+    group_rows_ = flat_ ? kFlatRows : kBlockRows;
+  }
+
+  // Query row r, which sees keys [low, high) of the sequence.
+  void set_row(int64_t r, const typename E::Type* q, int64_t low, int64_t high) {
+    Factor* left = left_ + r * left_stride_;
+    if constexpr (sizeof(Factor) == 2 * sizeof(typename E::Type) && P::kFactors == 1 && P::kStep == 2)
+      std::memcpy(left, q, static_cast<size_t>(size_) * sizeof(typename E::Type));
+    else
+      for (int64_t d = 0; d < size_; d += 16)
+        store_n<F32>(reinterpret_cast<float*>(left) + d, load_n<E>(q + d, size_ - d), size_ - d);
+    low_[r] = static_cast<int32_t>(low);
+    high_[r] = static_cast<int32_t>(high);
+  }
+
+  const Partial& page_scratch() const { return page_; }
+
+  // Page number `page` of the sequence; the results go to `to`.
+  void attend(const typename E::Type* keys, const typename E::Type* values, int64_t page, const Partial& to) {
+    const int64_t base = page * kKvTokens;
+    for (int64_t g = 0; g < rows_; g += group_rows_) spans_[g / group_rows_] = span_of_group(g, base);
+    score(reinterpret_cast<const typename P::Cell*>(keys));
+    for (int64_t g = 0; g < rows_; g += group_rows_) {
+      const Span all = spans_[g / group_rows_];
+      for (int64_t r = g; r < group_end(g); ++r) {
+        const Span s = seen(r, base);
+        to.m[r] = 0;
+        to.l[r] = 0;
+        if (all.low < all.high)
+          weights_of_scores<P>(scores_ + r * kKvTokens, s.low, s.high, all.low, all.high, scale_, to.m[r], to.l[r]);
+        if (s.low >= s.high) to.l[r] = 0;
+      }
+    }
+    weigh(reinterpret_cast<const typename P::Cell*>(values), to.o);
+    for (int64_t g = 0; g < rows_; g += group_rows_)
+      correct(reinterpret_cast<const typename P::Cell*>(values), g, base, to);
+  }
+
+  void merge_page(const Partial& state) {
+    for (int64_t r = 0; r < rows_; ++r)
+      merge_row(state.m[r], state.l[r], state.o + r * size_, page_.m[r], page_.l[r], page_.o + r * size_, size_);
+  }
+
+ private:
+  struct Span {
+    int64_t low, high;
+  };
+
+  static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
+  int64_t group_end(int64_t g) const { return g + group_rows_ < rows_ ? g + group_rows_ : rows_; }
+  // Keys of this page that row r sees.
+  Span seen(int64_t r, int64_t base) const { return {clamp(low_[r] - base), clamp(high_[r] - base)}; }
+  // The smallest span that holds those of all rows of the group.
+  Span span_of_group(int64_t g, int64_t base) const {
+    Span all{kKvTokens, 0};
+    for (int64_t r = g; r < group_end(g); ++r) {
+      const Span s = seen(r, base);
+      if (s.low >= s.high) continue;
+      all.low = s.low < all.low ? s.low : all.low;
+      all.high = s.high > all.high ? s.high : all.high;
+    }
+    return all;
+  }
+
+  // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
+  void score(const typename P::Cell* keys) {
+    const int64_t width = (flat_ ? kFlatVecs : kBlockVecs) * kLanes;
+    for (int64_t c = 0; c < kKvTokens; c += width)
+      for (int64_t g = 0; g < rows_; g += group_rows_) {
+        const Span all = spans_[g / group_rows_];
+        if (all.low >= all.high || all.high <= c || all.low >= c + width) continue;
+        const Product<P> p{left_ + g * left_stride_,    left_stride_, keys + c,        kKvTokens,
+                           scores_ + g * kKvTokens + c, kKvTokens,    size_ / P::kStep};
+        if (flat_)
+          product_rows<P, kFlatVecs>(p, group_end(g) - g);
+        else
+          product_rows<P, kBlockVecs>(p, group_end(g) - g);
+      }
+  }
+
+  const Factor* weights(int64_t r) const { return reinterpret_cast<const Factor*>(scores_) + r * kKvTokens; }
+
+  // The product of the weights of rows from `r` on with the values of the keys [low, high).
+  Product<P> value_product(const typename P::Cell* values, int64_t r, Span keys, int64_t column, float* o) const {
+    const int64_t first = keys.low / P::kStep;
+    Product<P> p{weights(r) + first * P::kFactors,
+                 kKvTokens,
+                 values + first * size_ + column,
+                 size_,
+                 o + r * size_ + column,
+                 size_,
+                 (keys.high + P::kStep - 1) / P::kStep - first};
+    // A pair may hold a key that nobody wrote yet: zero times anything must be zero.
+    if (keys.high % P::kStep != 0) p.last_mask = 0x0000ffffu;
+    if (keys.low % P::kStep != 0) p.first_mask = 0xffff0000u;
+    return p;
+  }
+
+  void weigh(const typename P::Cell* values, float* o) {
+    for (int64_t c = 0; c < size_;) {
+      const int64_t left = size_ - c;
+      const int64_t width = flat_ && left >= kFlatVecs * kLanes ? kFlatVecs * kLanes
+                            : left >= kBlockVecs * kLanes       ? kBlockVecs * kLanes
+                            : left >= kLanes                    ? kLanes
+                                                                : left;
+      for (int64_t g = 0; g < rows_; g += group_rows_) {
+        const Span all = spans_[g / group_rows_];
+        if (all.low >= all.high) continue;
+        const int64_t rows = group_end(g) - g;
+        const Product<P> p = value_product(values, g, all, c, o);
+        if (width == kFlatVecs * kLanes && flat_)
+          product_rows<P, kFlatVecs>(p, rows);
+        else if (width == kBlockVecs * kLanes)
+          product_rows<P, kBlockVecs>(p, rows);
+        else if (width == kLanes)
+          product_rows<P, 1>(p, rows);
+        else
+          for (int64_t r = 0; r < rows; ++r) product_tail<P>(value_product(values, g + r, all, c, o), width);
+      }
+      c += width;
+    }
+  }
+
+  // A value of inf or NaN at a key that only other rows of the group see has made 0 * inf = NaN here. Such rows are
+  // computed again over their own keys alone. Without such values this finds nothing.
+  void correct(const typename P::Cell* values, int64_t g, int64_t base, const Partial& to) {
+    const Span all = spans_[g / group_rows_];
+    for (int64_t r = g; r < group_end(g); ++r) {
+      const Span s = seen(r, base);
+      if (s.low >= s.high || (s.low == all.low / P::kStep * P::kStep && s.high == all.high)) continue;
+      float* o = to.o + r * size_;
+      bool good = true;
+      for (int64_t d = 0; d < size_; ++d) good = good & (o[d] == o[d]);
+      if (good) continue;
+      for (int64_t c = 0; c < size_; c += kLanes)
+        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
+    }
+  }
+
+  int64_t size_;
+  float scale_;
+  int64_t rows_ = 0, group_rows_ = 1;
+  bool flat_ = false;
+  int64_t left_stride_;
+  Factor* left_;
+  float* scores_;
+  Partial page_;
+  int32_t* low_;
+  int32_t* high_;
+  Span spans_[AttentionSizes::kTileRows];  // of this page, per group of rows
+};
+
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,355 @@
+// kv_write and paged_attention against double precision and against themselves: the bits rule over batches, chunks,
+// page places, team sizes, and caches full of NaN where nothing was written.
+#include <gtest/gtest.h>
+
+#include "backends/cpu/kernels/kv_layout.h"
+#include "backends/op_runner.h"
+#include "backends/reference.h"
+#include "ops/core.h"
+
+namespace reprise::cpu {
+namespace {
+
+struct Model {
+  DType dtype = DType::F32;
+  int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
+
+  std::string name() const {
+    return fmt::format("{} H {} G {} D {} window {}", dtype_name(dtype), heads, kv_heads, size, window);
+  }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
+};
+
+// Queries, keys and values of every token of a sequence.
+struct Sequence {
+  TestTensor q, k, v;
+  int64_t length() const { return q.type.shape[0].factor; }
+};
+
+Sequence make_sequence(const Model& m, int64_t length, uint32_t seed) {
+  return {random_tensor(m.dtype, {length, m.heads, m.size}, seed, -3, 3),
+          random_tensor(m.dtype, {length, m.kv_heads, m.size}, seed + 1000, -3, 3),
+          random_tensor(m.dtype, {length, m.kv_heads, m.size}, seed + 2000, -1, 1)};
+}
+
+// Tokens [from, to) of a sequence are this step's; those before are in the cache.
+struct Part {
+  const Sequence* sequence;
+  int64_t from, to;
+};
+
+struct StepOptions {
+  int ranks = 1;
+  uint32_t page_seed = 1;     // which physical pages
+  int64_t extra_columns = 2;  // padding of the page table, never to be read
+};
+
+TestTensor concat(const std::vector<TestTensor>& parts) {
+  TestTensor all = parts.front();
+  int64_t n = all.type.shape[0].factor;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    n += parts[i].type.shape[0].factor;
+    all.bytes.insert(all.bytes.end(), parts[i].bytes.begin(), parts[i].bytes.end());
+  }
+  all.type.shape[0] = Dim(n);
+  return all;
+}
+
+TestTensor empty_rows(const Model& m) { return zero_tensor(m.dtype, {0, m.heads, m.size}); }
+
+// Writes keys and values of every part into a fresh cache of NaN and attends with the tokens of this step.
+TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts,
+                const StepOptions& options = {}) {
+  int64_t columns = 1, pages = 1;
+  for (auto& p : parts) {
+    columns = std::max(columns, (p.to + kPageTokens - 1) / kPageTokens);
+    pages += (p.to + kPageTokens - 1) / kPageTokens;
+  }
+  columns += options.extra_columns;
+  std::vector<int> order(static_cast<size_t>(pages));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  std::shuffle(order.begin(), order.end(), std::mt19937(options.page_seed));
+
+  const int64_t sequences = static_cast<int64_t>(parts.size());
+  TestTensor table = zero_tensor(DType::I32, {sequences, columns});
+  for (int64_t i = 0; i < table.size(); ++i) table.set(i, -1);
+  std::vector<double> lengths, starts{0}, slots;
+  std::vector<TestTensor> q{empty_rows(m)}, k, v;
+  size_t next = 0;
+  for (int64_t r = 0; r < sequences; ++r) {
+    const Part& p = parts[static_cast<size_t>(r)];
+    for (int64_t c = 0; c * kPageTokens < p.to; ++c) table.set(r * columns + c, order[next++]);
+    for (int64_t t = 0; t < p.to; ++t)
+      slots.push_back(table.get(r * columns + t / kPageTokens) * kPageTokens + static_cast<double>(t % kPageTokens));
+    lengths.push_back(static_cast<double>(p.to));
+    starts.push_back(starts.back() + static_cast<double>(p.to - p.from));
+    q.push_back(rows_of(p.sequence->q, p.from, p.to - p.from));
+    k.push_back(rows_of(p.sequence->k, 0, p.to));
+    v.push_back(rows_of(p.sequence->v, 0, p.to));
+  }
+  TestTensor kv = zero_tensor(m.dtype, {pages, 2, m.kv_heads, kPageTokens, m.size});
+  std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
+  if (!slots.empty())
+    kv = runner.run("kv_write",
+                    {kv, concat(k), concat(v), tensor_of(DType::I32, {static_cast<int64_t>(slots.size())}, slots)}, {},
+                    {.ranks = options.ranks})[0];
+  return runner.run("paged_attention",
+                    {concat(q), kv, table, tensor_of(DType::I32, {sequences}, lengths),
+                     tensor_of(DType::I32, {sequences + 1}, starts)},
+                    {{"scale", m.scale()}, {"window", m.window}}, {.ranks = options.ranks})[0];
+}
+
+// One head of keys or values as [tokens][size].
+std::vector<double> head_of(const TestTensor& t, int64_t head, int64_t heads, int64_t size) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < t.type.shape[0].factor; ++i)
+    for (int64_t d = 0; d < size; ++d) out.push_back(t.get((i * heads + head) * size + d));
+  return out;
+}
+
+std::vector<double> expected(const Model& m, const std::vector<Part>& parts) {
+  std::vector<double> out;
+  for (auto& p : parts) {
+    std::vector<std::vector<double>> k, v;
+    for (int64_t g = 0; g < m.kv_heads; ++g) {
+      k.push_back(head_of(p.sequence->k, g, m.kv_heads, m.size));
+      v.push_back(head_of(p.sequence->v, g, m.kv_heads, m.size));
+    }
+    for (int64_t t = p.from; t < p.to; ++t)
+      for (int64_t h = 0; h < m.heads; ++h) {
+        const TestTensor row = rows_of(p.sequence->q, t, 1);
+        std::vector<double> q;
+        for (int64_t d = 0; d < m.size; ++d) q.push_back(row.get(h * m.size + d));
+        const size_t g = static_cast<size_t>(h / (m.heads / m.kv_heads));
+        const int64_t first = m.window > 0 ? std::max<int64_t>(0, t + 1 - m.window) : 0;
+        const auto o =
+            reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1), m.scale());
+        out.insert(out.end(), o.begin(), o.end());
+      }
+  }
+  return out;
+}
+
+// |error| allowed for values in [-1, 1]: rounding of the result, and of the weights where they are bf16.
+double tolerance(DType t) { return t == DType::BF16 ? 6e-3 : t == DType::F16 ? 6e-4 : 1e-5; }
+
+void expect_matches(Isa isa, const Model& m, const std::vector<Part>& parts, const StepOptions& options = {}) {
+  const OpRunner runner(isa);
+  expect_close(step(runner, m, parts, options), expected(m, parts), 0, tolerance(m.dtype),
+               fmt::format("{} {}, {} ranks", isa_name(isa), m.name(), options.ranks));
+}
+
+constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
+
+TEST(KvWrite, PutsEveryElementInItsPlace) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (int ranks : {1, 2, 3}) {
+        const int64_t heads = 3, size = 6, tokens = 150;
+        const TestTensor k = random_tensor(t, {tokens, heads, size}, 1), v = random_tensor(t, {tokens, heads, size}, 2);
+        const TestTensor kv = random_tensor(t, {4, 2, heads, kPageTokens, size}, 3);
+        // A run over a page border, a skipped token, single places.
+        std::vector<double> slots;
+        for (int64_t i = 0; i < tokens; ++i)
+          slots.push_back(static_cast<double>(i < 100 ? 310 + i : i == 100 ? -1 : (i * 37) % 256));
+        TestTensor want = kv;
+        for (int64_t i = 0; i < tokens; ++i) {
+          const int64_t slot = static_cast<int64_t>(slots[static_cast<size_t>(i)]);
+          if (slot < 0) continue;
+          for (int64_t h = 0; h < heads; ++h)
+            for (int64_t d = 0; d < size; ++d) {
+              const int64_t page = slot / kPageTokens, place = slot % kPageTokens, from = (i * heads + h) * size + d;
+              const bool pairs = t == DType::BF16;
+              want.set(kv_block(page, false, h, heads, size) + key_offset(place, d, size, pairs), k.get(from));
+              want.set(kv_block(page, true, h, heads, size) + value_offset(place, d, size, pairs), v.get(from));
+            }
+        }
+        const auto got =
+            runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
+        expect_same_bits(got[0], want, fmt::format("{} {} ranks {}", isa_name(isa), dtype_name(t), ranks));
+      }
+  }
+}
+
+TEST(PagedAttention, MatchesTheReferenceAtPageBorders) {
+  for (Isa isa : supported_isas())
+    for (DType t : kDTypes) {
+      const Model m{t, 4, 2, 24, 0};
+      for (int64_t n : {0, 1, 2, 127, 128, 129, 255, 256, 257, 500}) {
+        const Sequence s = make_sequence(m, std::max(n, int64_t{1}), 10);
+        expect_matches(isa, m, {{&s, 0, n}}, {.ranks = 2});
+        if (n > 0) expect_matches(isa, m, {{&s, n - 1, n}}, {.ranks = 2});
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
+TEST(PagedAttention, MatchesTheReferenceForEveryHeadShape) {
+  for (Isa isa : supported_isas())
+    for (DType t : kDTypes)
+      for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{2, 2}, {9, 3}, {4, 1}, {8, 1}, {14, 2}})
+        for (int64_t size : {2, 24, 64, 80, 96, 128, 256}) {
+          const Model m{t, heads, kv_heads, size, 0};
+          const Sequence a = make_sequence(m, 133, 20), b = make_sequence(m, 70, 21);
+          expect_matches(isa, m, {{&a, 120, 133}, {&b, 69, 70}}, {.ranks = 2});
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(PagedAttention, WindowsHideOldKeys) {
+  for (Isa isa : supported_isas())
+    for (DType t : kDTypes)
+      for (int64_t window : {1, 2, 24, 127, 128, 129, 300}) {
+        const Model m{t, 6, 2, 64, window};
+        const Sequence a = make_sequence(m, 400, 30), b = make_sequence(m, 131, 31);
+        expect_matches(isa, m, {{&a, 330, 400}, {&b, 130, 131}}, {.ranks = 3});
+        if (HasFatalFailure()) return;
+      }
+}
+
+// A batch of everything: whole prompts, chunks with a prefix in the cache, decoding sequences, one without tokens.
+struct Mixed {
+  explicit Mixed(const Model& m) {
+    for (int64_t n : {500, 129, 257, 1, 384, 128, 60})
+      sequences.push_back(make_sequence(m, n, 40 + static_cast<uint32_t>(n)));
+    parts = {{&sequences[0], 0, 500},   {&sequences[1], 128, 129}, {&sequences[2], 100, 257}, {&sequences[3], 0, 1},
+             {&sequences[4], 383, 384}, {&sequences[5], 64, 64},   {&sequences[6], 3, 60}};
+  }
+  std::vector<Sequence> sequences;
+  std::vector<Part> parts;
+};
+
+TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (int64_t window : {0, 100}) {
+        const Model m{t, 6, 2, 64, window};
+        const Mixed batch(m);
+        const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
+        const TestTensor all = step(runner, m, batch.parts);
+        expect_close(all, expected(m, batch.parts), 0, tolerance(t), what);
+        for (int ranks : {2, 3, 7})
+          expect_same_bits(step(runner, m, batch.parts, {.ranks = ranks}), all, what + " ranks");
+        expect_same_bits(step(runner, m, batch.parts, {.ranks = 2, .page_seed = 99, .extra_columns = 0}), all,
+                         what + " pages");
+        int64_t row = 0;
+        for (auto& p : batch.parts) {
+          const TestTensor alone = step(runner, m, {p}, {.ranks = 2, .page_seed = 5});
+          expect_same_bits(alone, rows_of(all, row, p.to - p.from), what + " alone");
+          row += p.to - p.from;
+        }
+        if (HasFatalFailure()) return;
+      }
+  }
+}
+
+TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {9, 3}, {8, 2}, {8, 1}})
+        for (int64_t window : {0, 77}) {
+          const Model m{t, heads, kv_heads, 32, window};
+          const Sequence s = make_sequence(m, 390, 50);
+          const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
+          const TestTensor whole = step(runner, m, {{&s, 0, 390}});
+          for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 1},
+                                  {0, 100},
+                                  {100, 129},
+                                  {129, 130},
+                                  {129, 256},
+                                  {256, 257},
+                                  {255, 256},
+                                  {127, 128},
+                                  {256, 389},
+                                  {389, 390},
+                                  {385, 390}})
+            for (int ranks : {1, 2})
+              expect_same_bits(
+                  step(runner, m, {{&s, from, to}}, {.ranks = ranks, .page_seed = static_cast<uint32_t>(to)}),
+                  rows_of(whole, from, to - from), fmt::format("{} tokens {} to {}", what, from, to));
+          if (HasFatalFailure()) return;
+        }
+  }
+}
+
+TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (int64_t kv_heads : {1, 3}) {
+        const Model m{t, 3 * kv_heads, kv_heads, 64, 0};
+        const Sequence a = make_sequence(m, 1100, 60), b = make_sequence(m, 300, 61);
+        const std::vector<Part> parts{{&a, 1099, 1100}, {&b, 299, 300}};
+        const TestTensor one = step(runner, m, parts);
+        expect_close(one, expected(m, parts), 0, tolerance(t), m.name());
+        for (int ranks : {2, 3, 4, 5, 16})
+          expect_same_bits(step(runner, m, parts, {.ranks = ranks}), one,
+                           fmt::format("{} {} ranks {}", isa_name(isa), m.name(), ranks));
+        if (HasFatalFailure()) return;
+      }
+  }
+}
+
+// Infinite values in tokens that a row may not see, before its window and behind its position, do not reach it.
+TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (int64_t size : {24, 64}) {
+        const Model m{t, 4, 2, size, 40};
+        const Sequence clean = make_sequence(m, 200, 70);
+        const TestTensor want = step(runner, m, {{&clean, 0, 200}});
+        Sequence dirty = clean;
+        for (int64_t token : {60, 61, 150, 199})
+          for (int64_t i = 0; i < m.kv_heads * size; ++i) {
+            dirty.v.set(token * m.kv_heads * size + i, i % 2 ? INFINITY : NAN);
+            dirty.k.set(token * m.kv_heads * size + i, i % 3 ? -INFINITY : NAN);
+          }
+        const TestTensor got = step(runner, m, {{&dirty, 0, 200}}, {.ranks = 2});
+        for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 60}, {101, 150}, {190, 199}})
+          expect_same_bits(rows_of(got, from, to - from), rows_of(want, from, to - from),
+                           fmt::format("{} {} rows {} to {}", isa_name(isa), m.name(), from, to));
+        EXPECT_TRUE(std::isnan(got.get(60 * m.heads * size)));
+        if (HasFatalFailure()) return;
+      }
+  }
+}
+
+TEST(PagedAttention, RowsWithoutKeysAreZero) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    const Model m;
+    const TestTensor q = random_tensor(m.dtype, {2, m.heads, m.size}, 80);
+    TestTensor kv = zero_tensor(m.dtype, {1, 2, m.kv_heads, kPageTokens, m.size});
+    std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
+    const TestTensor got = runner.run("paged_attention",
+                                      {q, kv, tensor_of(DType::I32, {1, 1}, {-1}), tensor_of(DType::I32, {1}, {0}),
+                                       tensor_of(DType::I32, {2}, {0, 2})},
+                                      {{"scale", 1.0}}, {.ranks = 2})[0];
+    for (int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.get(i), 0) << isa_name(isa);
+  }
+}
+
+TEST(PagedAttention, RefusesWhatItCannotDo) {
+  const OpRunner runner(Isa::Baseline);
+  auto message = [&](DType q, DType kv, int64_t size) {
+    const auto r = runner.choose("paged_attention",
+                                 {{q, {Dim(1), Dim(2), Dim(size)}},
+                                  {kv, {Dim(1), Dim(2), Dim(1), Dim(kPageTokens), Dim(size)}},
+                                  {DType::I32, {Dim(1), Dim(1)}},
+                                  {DType::I32, {Dim(1)}},
+                                  {DType::I32, {Dim(2)}}},
+                                 {{"scale", 1.0}});
+    return r.is_ok() ? "" : r.status().message();
+  };
+  EXPECT_EQ(message(DType::BF16, DType::BF16, 64), "");
+  EXPECT_NE(message(DType::BF16, DType::BF16, 7).find("even head sizes"), std::string::npos);
+  EXPECT_NE(message(DType::BF16, DType::BF16, 258).find("even head sizes"), std::string::npos);
+  EXPECT_NE(message(DType::F32, DType::BF16, 64).find("takes f32"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise::cpu
