@@ -215,7 +215,9 @@ def main():
                 per_position_dynamic(check)
                 drift = relative(run(check, tokens), logits)
                 assert drift < 2e-5, (name, n, drift)
-        save_file(golden, folder / "golden.safetensors", metadata={"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]})
+        save_file(golden, folder / "golden.safetensors", metadata={
+            # one key: the order of several is not fixed
+            "made_with": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"})
 
         entry = {"max_abs_logit": round(float(max(np.abs(l).max() for *_, l in full.values())), 4)}
         for label in ("bf16", "f16"):
