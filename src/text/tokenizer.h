@@ -1,0 +1,75 @@
+// Tokenizer: text to token ids and back, as the model's own tokenizer.json or GGUF metadata describes it. Results equal
+// those of HF tokenizers. Text that is not valid UTF-8 is first repaired: each maximal invalid part becomes U+FFFD,
+// which is what HF would receive. A Tokenizer is a small handle on immutable data: copying is cheap, any thread may use
+// it, and the Json or struct it was built from need not stay.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace reprise::text {
+
+// The tokenizer metadata of a GGUF file; whoever reads the file fills it.
+struct GgufTokenizer {
+  std::string model;                // "gpt2" (byte-level BPE) or "llama" (SentencePiece-style)
+  std::string pre;                  // how "gpt2" cuts words; "" is "default"
+  std::vector<std::string> tokens;  // by id
+  std::vector<std::string> merges;  // "left right", best first; for "gpt2"
+  std::vector<float> scores;        // by id; for "llama"
+  std::vector<int32_t>
+      token_types;  // by id, or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  int64_t bos = -1;
+  int64_t eos = -1;
+  int64_t unk = -1;
+  int64_t pad = -1;
+  // Where the file is silent, what this kind of vocabulary usually does.
+  std::optional<bool> add_bos;
+  std::optional<bool> add_eos;
+  std::optional<bool> add_space_prefix;
+};
+
+struct EncodeOptions {
+  bool add_special_tokens = true;  // for example the begin-of-text token in front
+  bool parse_special = true;       // special tokens written in the text count as such
+};
+
+struct TokenizerParts;
+
+class Tokenizer {
+ public:
+  // `tokenizer` is tokenizer.json as base/json.h parses it, `config` tokenizer_config.json where there is one: it names
+  // the begin and end tokens, and for classes of the Llama family says whether they are added. What is not understood
+  // is an error that names its place; "truncation" and "padding" belong to training and are not looked at.
+  static Result<Tokenizer> from_json(const Json& tokenizer, const Json* config = nullptr);
+  static Result<Tokenizer> from_gguf(const GgufTokenizer& gguf);
+
+  Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Ids without a token say nothing. `skip_special` leaves special tokens out.
+  Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  std::optional<std::string> id_to_token(int64_t id) const;
+  int32_t vocab_size() const;  // one more than the highest id
+  int32_t bos_id() const;      // -1 when there is none
+  int32_t eos_id() const;
+  int32_t unk_id() const;
+  int32_t pad_id() const;
+  bool is_special(int64_t id) const;
+
+ private:
+  friend class IncrementalDetokenizer;
+  friend class TokenizerBuilder;
+  explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const TokenizerParts> parts_;
+};
+
+}  // namespace reprise::text

@@ -1,0 +1,254 @@
+#include "text/tokenizer_decoder.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "text/pre_tokenizer.h"
+#include "text/unicode.h"
+
+namespace reprise::text {
+namespace {
+
+constexpr size_t kMaxStages = 64;
+constexpr size_t kMaxStrip = 1 << 20;
+
+// The bytes that the characters of a byte-level token stand for; a token with any other character means itself.
+std::string bytes_of_visible(std::string_view token) {
+  std::string bytes;
+  for (size_t at = 0; at < token.size();) {
+    const CodePoint c = code_point_at(token, at);
+    at += c.size;
+    const int byte = byte_of_visible(c.value);
+    if (byte < 0) return std::string(token);
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+// "<0x0A>"
+std::optional<char> byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  int value = 0;
+  for (char c : token.substr(3, 2)) {
+    const char lower = static_cast<char>(c | 0x20);
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && (lower < 'a' || lower > 'f')) return std::nullopt;
+    value = value * 16 + (digit ? c - '0' : lower - 'a' + 10);
+  }
+  return static_cast<char>(value);
+}
+
+}  // namespace
+
+Result<Decoder> Decoder::from_json(const JsonPlace& place) {
+  Decoder out;
+  RETURN_IF_ERROR(out.add_json(place));
+  return out;
+}
+
+void Decoder::add(Stage stage) {
+  stage.fused = fused_;
+  fused_ = fused_ || stage.kind == Kind::Fuse || stage.kind == Kind::ByteLevel;
+  stages_.push_back(std::move(stage));
+}
+
+void Decoder::add_spaces_between() { add({Kind::SpacesBetween}); }
+void Decoder::add_byte_level() { add({Kind::ByteLevel}); }
+void Decoder::add_byte_fallback() { add({Kind::ByteFallback}); }
+void Decoder::add_fuse() { add({Kind::Fuse}); }
+void Decoder::add_replace(TextPattern pattern, std::string content) {
+  add({Kind::Replace, false, {std::move(pattern)}, std::move(content)});
+}
+void Decoder::add_strip(std::string character, size_t from_front, size_t from_back) {
+  add({Kind::Strip, false, {}, std::move(character), from_front, from_back});
+}
+
+Status Decoder::add_json(const JsonPlace& place) {
+  if (stages_.size() >= kMaxStages) return place.error("more than {} decoders", kMaxStages);
+  ASSIGN_OR_RETURN(const std::string type,
+                   place.type({"Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}));
+  if (type == "Sequence") {
+    RETURN_IF_ERROR(place.expect_object({"type", "decoders"}));
+    ASSIGN_OR_RETURN(const auto parts, place.array("decoders"));
+    for (const JsonPlace& part : parts) RETURN_IF_ERROR(add_json(part));
+  } else if (type == "ByteLevel") {
+    RETURN_IF_ERROR(place.expect_object({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+    add_byte_level();
+  } else if (type == "Replace") {
+    RETURN_IF_ERROR(place.expect_object({"type", "pattern", "content"}));
+    if (!place.has("pattern")) return place.error("pattern is missing");
+    ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::from_json(place["pattern"]));
+    ASSIGN_OR_RETURN(std::string content, place.string("content"));
+    add_replace(std::move(pattern), std::move(content));
+  } else if (type == "Strip") {
+    RETURN_IF_ERROR(place.expect_object({"type", "content", "start", "stop"}));
+    ASSIGN_OR_RETURN(std::string content, place.string("content"));
+    if (content.empty() || code_point_at(content, 0).size != content.size())
+      return place.error("content must be one character, not \"{}\"", content);
+    ASSIGN_OR_RETURN(const int64_t start, place.integer("start", 0, kMaxStrip));
+    ASSIGN_OR_RETURN(const int64_t stop, place.integer("stop", 0, kMaxStrip));
+    add_strip(std::move(content), static_cast<size_t>(start), static_cast<size_t>(stop));
+  } else if (type == "Metaspace") {
+    RETURN_IF_ERROR(
+        place.expect_object({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
+    Stage stage{Kind::Metaspace};
+    ASSIGN_OR_RETURN(stage.content, place.string("replacement"));
+    if (stage.content.empty() || code_point_at(stage.content, 0).size != stage.content.size())
+      return place.error("replacement must be one character, not \"{}\"", stage.content);
+    ASSIGN_OR_RETURN(const bool prefix, place.boolean_or("add_prefix_space", true));
+    ASSIGN_OR_RETURN(const size_t scheme, place.choice("prepend_scheme", {"always", "first", "never"}, prefix ? 0 : 2));
+    stage.drop_first = scheme != 2;
+    add(std::move(stage));
+  } else {
+    RETURN_IF_ERROR(place.expect_object({"type"}));
+    if (type == "Fuse") {
+      add_fuse();
+    } else {
+      add_byte_fallback();
+    }
+  }
+  return Status::ok();
+}
+
+// Behind a stage that fuses, most stages can only work on the whole.
+bool Decoder::waits_for_all(const Stage& stage) const {
+  if (!stage.fused) return false;
+  switch (stage.kind) {
+    case Kind::ByteLevel:
+    case Kind::ByteFallback: return true;
+    case Kind::Replace: {
+      const std::string* literal = stage.pattern[0].as_literal();
+      return literal == nullptr || code_point_at(*literal, 0).size != literal->size();
+    }
+    case Kind::SpacesBetween:
+    case Kind::Fuse:
+    case Kind::Strip:
+    case Kind::Metaspace: return false;
+  }
+  return false;
+}
+
+Status Decoder::feed(size_t index, DecoderState* state, std::string_view token, std::string* out) const {
+  if (index == stages_.size()) {
+    out->append(token);
+    return Status::ok();
+  }
+  if (waits_for_all(stages_[index])) {
+    state->stages[index].pending += token;
+    return Status::ok();
+  }
+  return feed_whole(index, state, token, out);
+}
+
+Status Decoder::feed_whole(size_t index, DecoderState* state, std::string_view token, std::string* out) const {
+  const Stage& stage = stages_[index];
+  DecoderState::Stage& s = state->stages[index];
+  const size_t seen = stage.fused ? 0 : s.tokens++;
+  switch (stage.kind) {
+    case Kind::SpacesBetween:
+      return feed(index + 1, state, seen > 0 ? " " + std::string(token) : std::string(token), out);
+    case Kind::Fuse: return feed(index + 1, state, token, out);
+    case Kind::ByteLevel: {
+      s.pending += bytes_of_visible(token);
+      std::string text;
+      s.pending.erase(0, append_repaired_utf8(s.pending, false, &text));
+      return feed(index + 1, state, text, out);
+    }
+    case Kind::Replace: {
+      const size_t limit = max_grown_bytes(state->fed);
+      ASSIGN_OR_RETURN(const std::string text, stage.pattern[0].replace_all(token, stage.content, limit));
+      state->replaced += text.size();
+      if (state->replaced > limit) return invalid("decoding made a text of more than {} bytes", limit);
+      return feed(index + 1, state, text, out);
+    }
+    case Kind::ByteFallback: {
+      if (const std::optional<char> byte = byte_token(token)) {
+        s.pending += *byte;
+        return Status::ok();
+      }
+      RETURN_IF_ERROR(flush_bytes(index, state, out));
+      return feed(index + 1, state, token, out);
+    }
+    case Kind::Strip:
+      return feed(index + 1, state, stage.fused ? strip_part(stage, &s, token) : strip_token(stage, token), out);
+    case Kind::Metaspace: {
+      std::string text;
+      for (size_t at = 0; at < token.size();) {
+        const size_t size = code_point_at(token, at).size;
+        const std::string_view character = token.substr(at, size);
+        at += size;
+        if (character != stage.content) {
+          text += character;
+        } else if (seen > 0 || !stage.drop_first) {
+          text += ' ';
+        }
+      }
+      return feed(index + 1, state, text, out);
+    }
+  }
+  return Status::ok();
+}
+
+// A run of byte tokens is text when all of it is; otherwise each byte becomes U+FFFD. So the run must have ended.
+Status Decoder::flush_bytes(size_t index, DecoderState* state, std::string* out) const {
+  std::string& pending = state->stages[index].pending;
+  if (pending.empty()) return Status::ok();
+  const std::string bytes = std::move(pending);
+  pending.clear();
+  if (is_valid_utf8(bytes)) return feed(index + 1, state, bytes, out);
+  for (size_t i = 0; i < bytes.size(); ++i) RETURN_IF_ERROR(feed(index + 1, state, "\xEF\xBF\xBD", out));
+  return Status::ok();
+}
+
+std::string Decoder::strip_token(const Stage& stage, std::string_view token) const {
+  const std::string& c = stage.content;
+  for (size_t i = 0; i < stage.from_front && token.starts_with(c); ++i) token.remove_prefix(c.size());
+  for (size_t i = 0; i < stage.from_back && token.ends_with(c); ++i) token.remove_suffix(c.size());
+  return std::string(token);
+}
+
+std::string Decoder::strip_part(const Stage& stage, DecoderState::Stage* state, std::string_view part) const {
+  std::string text;
+  for (size_t at = 0; at < part.size();) {
+    const size_t size = code_point_at(part, at).size;
+    const std::string_view character = part.substr(at, size);
+    at += size;
+    const bool is_it = character == stage.content;
+    if (is_it && !state->front_done && state->cut < stage.from_front) {
+      ++state->cut;
+      continue;
+    }
+    state->front_done = true;
+    if (is_it && state->held < stage.from_back) {
+      ++state->held;
+      continue;
+    }
+    if (!is_it) {
+      for (; state->held > 0; --state->held) text += stage.content;
+    }
+    text += character;
+  }
+  return text;
+}
+
+Status Decoder::finish(DecoderState* state, std::string* out) const {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    DecoderState::Stage& s = state->stages[i];
+    if (waits_for_all(stage)) {
+      const std::string all = std::move(s.pending);
+      s.pending.clear();
+      if (!all.empty()) RETURN_IF_ERROR(feed_whole(i, state, all, out));
+    }
+    if (stage.kind == Kind::ByteFallback) RETURN_IF_ERROR(flush_bytes(i, state, out));
+    if (stage.kind == Kind::ByteLevel) {
+      std::string text;
+      append_repaired_utf8(s.pending, true, &text);
+      s.pending.clear();
+      if (!text.empty()) RETURN_IF_ERROR(feed(i + 1, state, text, out));
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace reprise::text

@@ -1,0 +1,236 @@
+// Tokenizer::from_gguf: the tokenizer metadata of GGUF files. They name how words are cut instead of describing it;
+// what each name means follows the tokenizer.json of the models that use it.
+#include <algorithm>
+
+#include "text/tokenizer_parts.h"
+#include "text/unicode.h"
+
+namespace reprise::text {
+namespace {
+
+enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kCl100k =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kDeepseekV3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Letters of the European scripts, in the ranges that DeepSeek's first tokenizers list.
+constexpr std::string_view kDeepseekLetters =
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώ)"
+    R"(ᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏)"
+    R"(𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
+
+struct Pre {
+  std::string_view name;
+  // Applied one after the other to what the ones before left whole.
+  std::vector<std::string_view> patterns;
+  bool single_digits = false;  // every digit is a word, before the patterns
+  bool ignore_merges = false;
+  bool nfc = false;
+  bool add_bos = false;  // where the file is silent
+};
+
+const std::vector<Pre>& known_pres() {
+  static const std::vector<Pre> pres = {
+      {.name = "default", .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+      {.name = "gpt-2", .patterns = {kGpt2}},
+      {.name = "gpt2", .patterns = {kGpt2}},
+      {.name = "olmo", .patterns = {kGpt2}},
+      {.name = "mpt", .patterns = {kGpt2}},
+      {.name = "phi-2", .patterns = {kGpt2}},
+      {.name = "smollm", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "starcoder", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "refact", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "command-r", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "codeshell", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "exaone", .patterns = {kGpt2}, .single_digits = true},
+      {.name = "llama-bpe", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
+      {.name = "llama3", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
+      {.name = "llama-v3", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
+      {.name = "dbrx", .patterns = {kCl100k}},
+      {.name = "smaug-bpe", .patterns = {kCl100k}},
+      {.name = "chatglm-bpe", .patterns = {kCl100k}},
+      {.name = "qwen2", .patterns = {kQwen2}, .nfc = true},
+      {.name = "deepseek-r1-qwen", .patterns = {kQwen2}, .nfc = true},
+      {.name = "stablelm2", .patterns = {kQwen2}, .nfc = true},
+      {.name = "deepseek-llm",
+       .patterns = {R"([\r\n])", kDeepseekLetters, R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)",
+                    R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N}+)"}},
+      {.name = "deepseek-coder",
+       .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)"},
+       .single_digits = true},
+      {.name = "deepseek-v3", .patterns = {R"(\p{N}{1,3})", "[一-龥\u3040-ゟ゠-ヿ]+", kDeepseekV3}},
+      {.name = "tekken", .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
+      {.name = "mistral", .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
+      {.name = "gpt-4o", .patterns = {kGpt4o}, .ignore_merges = true},
+      {.name = "llama4", .patterns = {kGpt4o}, .ignore_merges = true, .add_bos = true},
+  };
+  return pres;
+}
+
+Result<const Pre*> find_pre(const std::string& name) {
+  std::string names;
+  for (const Pre& pre : known_pres()) {
+    if (pre.name == (name.empty() ? "default" : name)) return &pre;
+    names += (names.empty() ? "" : ", ") + std::string(pre.name);
+  }
+  return Status(Code::Unsupported,
+                fmt::format("tokenizer.ggml.pre: \"{}\" is not supported; supported are {}", name, names));
+}
+
+Status check_lengths(const GgufTokenizer& gguf) {
+  const size_t count = gguf.tokens.size();
+  if (count == 0) return invalid("tokenizer.ggml.tokens: is empty");
+  if (count > static_cast<size_t>(Vocabulary::kMaxId))
+    return invalid("tokenizer.ggml.tokens: has {} tokens; at most {} are allowed", count, Vocabulary::kMaxId);
+  if (!gguf.token_types.empty() && gguf.token_types.size() != count)
+    return invalid("tokenizer.ggml.token_type: has {} entries for {} tokens", gguf.token_types.size(), count);
+  for (size_t i = 0; i < gguf.token_types.size(); ++i) {
+    if (gguf.token_types[i] < 0 || gguf.token_types[i] > kByte)
+      return invalid("tokenizer.ggml.token_type[{}]: {} is not a type; they lie between 0 and {}", i,
+                     gguf.token_types[i], int{kByte});
+  }
+  struct Named {
+    std::string_view key;
+    int64_t id;
+  };
+  for (const Named& n :
+       {Named{"bos", gguf.bos}, Named{"eos", gguf.eos}, Named{"unknown", gguf.unk}, Named{"padding", gguf.pad}}) {
+    if (n.id < -1 || n.id >= static_cast<int64_t>(count))
+      return invalid("tokenizer.ggml.{}_token_id: {} is not the id of one of {} tokens", n.key, n.id, count);
+  }
+  return Status::ok();
+}
+
+int32_t type_of(const GgufTokenizer& gguf, size_t id) {
+  return gguf.token_types.empty() ? kNormal : gguf.token_types[id];
+}
+
+Status read_tokens(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  size_t bytes = 0;
+  for (const std::string& token : gguf.tokens) bytes += token.size();
+  parts->vocabulary.reserve(gguf.tokens.size(), bytes);
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    if (!is_valid_utf8(gguf.tokens[id])) return invalid("tokenizer.ggml.tokens[{}]: is not valid UTF-8", id);
+    const Status added = parts->vocabulary.add(gguf.tokens[id], static_cast<int64_t>(id));
+    if (!added) return added.at("tokenizer.ggml.tokens");
+  }
+  return Status::ok();
+}
+
+// Control, unknown and user-defined tokens are found in the text as they stand.
+Status read_added_tokens(const GgufTokenizer& gguf, TokenizerBuilder* builder) {
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    const int32_t type = type_of(gguf, id);
+    if (type != kControl && type != kUnknown && type != kUserDefined) continue;
+    AddedToken token;
+    token.id = static_cast<int32_t>(id);
+    token.content = gguf.tokens[id];
+    token.special = type != kUserDefined;
+    // Files may repeat a token to fill up the vocabulary; the first one counts.
+    if (token.content.empty() || builder->parts().vocabulary.find(token.content) != token.id) continue;
+    const Status added = builder->add_token(std::move(token));
+    if (!added) return added.at("tokenizer.ggml.tokens");
+  }
+  return Status::ok();
+}
+
+Status read_byte_level(const GgufTokenizer& gguf, const Pre& pre, TokenizerParts* parts) {
+  BpeOptions options;
+  options.ignore_merges = pre.ignore_merges;
+  BpeModel model(std::move(options));
+  model.reserve(gguf.merges.size());
+  for (size_t i = 0; i < gguf.merges.size(); ++i) {
+    const std::string_view line = gguf.merges[i];
+    // A token may begin with a space only in the left half's place, so the separator is the first space behind it.
+    const size_t space = line.find(' ', 1);
+    const Status added = space == std::string_view::npos
+                             ? invalid("must be two tokens with a space between, not \"{}\"", line)
+                             : model.add_merge(parts->vocabulary, line.substr(0, space), line.substr(space + 1),
+                                               static_cast<uint32_t>(i));
+    if (!added) return added.at(fmt::format("tokenizer.ggml.merges[{}]", i));
+  }
+  model.finish(parts->vocabulary);
+  parts->model = std::move(model);
+  if (pre.nfc) parts->normalizer.add_form(NormalForm::Nfc);
+  if (pre.single_digits) parts->pre_tokenizer.add_digits(true);
+  for (std::string_view pattern : pre.patterns) {
+    ASSIGN_OR_RETURN(TextPattern compiled, TextPattern::regex(pattern));
+    parts->pre_tokenizer.add_split(std::move(compiled), PreTokenizer::Behavior::Isolated, false);
+  }
+  parts->pre_tokenizer.add_byte_level(gguf.add_space_prefix.value_or(false), false);
+  parts->decoder.add_byte_level();
+  return Status::ok();
+}
+
+Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  if (gguf.scores.size() != gguf.tokens.size())
+    return invalid("tokenizer.ggml.scores: has {} entries for {} tokens", gguf.scores.size(), gguf.tokens.size());
+  std::vector<uint8_t> mergeable(gguf.tokens.size());
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    const int32_t type = type_of(gguf, id);
+    mergeable[id] = type != kUnknown && type != kControl && type != kByte;
+  }
+  Result<ScoreModel> model = ScoreModel::create(parts->vocabulary, gguf.scores, std::move(mergeable), parts->unk);
+  if (!model) return model.status().at("tokenizer.ggml");
+  parts->model = std::move(*model);
+  const bool prefix = gguf.add_space_prefix.value_or(true);
+  if (prefix) parts->normalizer.add_prepend(std::string(kSpacePiece));
+  parts->normalizer.add_replace(TextPattern::literal(" "), std::string(kSpacePiece));
+  parts->decoder.add_replace(TextPattern::literal(std::string(kSpacePiece)), " ");
+  parts->decoder.add_byte_fallback();
+  parts->decoder.add_fuse();
+  if (prefix) parts->decoder.add_strip(" ", 1, 0);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
+  RETURN_IF_ERROR(check_lengths(gguf));
+  TokenizerBuilder builder;
+  TokenizerParts& parts = builder.parts();
+  parts.bos = static_cast<int32_t>(gguf.bos);
+  parts.eos = static_cast<int32_t>(gguf.eos);
+  parts.unk = static_cast<int32_t>(gguf.unk);
+  parts.pad = static_cast<int32_t>(gguf.pad);
+  RETURN_IF_ERROR(read_tokens(gguf, &parts));
+  bool add_bos = false;
+  if (gguf.model == "gpt2") {
+    ASSIGN_OR_RETURN(const Pre* pre, find_pre(gguf.pre));
+    RETURN_IF_ERROR(read_byte_level(gguf, *pre, &parts));
+    add_bos = pre->add_bos;
+  } else if (gguf.model == "llama") {
+    RETURN_IF_ERROR(read_scores(gguf, &parts));
+    add_bos = true;
+  } else {
+    return Status(Code::Unsupported, fmt::format("tokenizer.ggml.model: \"{}\" is not supported; supported are gpt2, "
+                                                 "llama",
+                                                 gguf.model));
+  }
+  RETURN_IF_ERROR(read_added_tokens(gguf, &builder));
+  if (gguf.add_bos.value_or(add_bos && parts.bos >= 0)) {
+    if (parts.bos < 0) return invalid("tokenizer.ggml.add_bos_token: is true, but there is no bos_token_id");
+    parts.before.push_back(parts.bos);
+  }
+  if (gguf.add_eos.value_or(false)) {
+    if (parts.eos < 0) return invalid("tokenizer.ggml.add_eos_token: is true, but there is no eos_token_id");
+    parts.after.push_back(parts.eos);
+  }
+  return builder.build();
+}
+
+}  // namespace reprise::text

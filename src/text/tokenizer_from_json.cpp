@@ -1,0 +1,250 @@
+// Tokenizer::from_json: tokenizer.json of HF tokenizers, and what tokenizer_config.json adds to it.
+#include <algorithm>
+#include <limits>
+
+#include "text/tokenizer_json.h"
+#include "text/tokenizer_parts.h"
+
+namespace reprise::text {
+namespace {
+
+Status read_vocabulary(const JsonPlace& model, Vocabulary* vocabulary) {
+  if (!model.has("vocab") || !model["vocab"].json().is_object())
+    return model.error("vocab is missing or not an object of ids by token");
+  const JsonPlace place = model["vocab"];
+  const Json& vocab = place.json();
+  vocabulary->reserve(vocab.size(), vocab.size() * 8);
+  for (auto it = vocab.begin(); it != vocab.end(); ++it) {
+    const Json& id = it.value();
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(Vocabulary::kMaxId))
+      return place.error("the id of \"{}\" must be a whole number between 0 and {}", it.key(), Vocabulary::kMaxId);
+    const Status added = vocabulary->add(it.key(), id.get<int64_t>());
+    if (!added) return place.at(added);
+  }
+  return Status::ok();
+}
+
+// "left right", or ["left", "right"] in newer files.
+Status read_merges(const JsonPlace& model, const Vocabulary& vocabulary, BpeModel* bpe) {
+  if (!model.has("merges") || !model["merges"].json().is_array())
+    return model.error("merges is missing or not an array");
+  const JsonPlace place = model["merges"];
+  const Json& merges = place.json();
+  bpe->reserve(merges.size());
+  uint32_t rank = 0;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const Json& merge = merges[i];
+    std::string_view left;
+    std::string_view right;
+    if (merge.is_string()) {
+      const std::string_view line = merge.get_ref<const std::string&>();
+      if (line.starts_with("#version")) continue;
+      const size_t space = line.find(' ');
+      if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
+        return invalid("{}[{}]: must be two tokens with one space between, not \"{}\"", place.path(), i, line);
+      left = line.substr(0, space);
+      right = line.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      left = merge[0].get_ref<const std::string&>();
+      right = merge[1].get_ref<const std::string&>();
+    } else {
+      return invalid("{}[{}]: must be a string or an array of two strings", place.path(), i);
+    }
+    const Status added = bpe->add_merge(vocabulary, left, right, rank++);
+    if (!added) return added.at(fmt::format("{}[{}]", place.path(), i));
+  }
+  bpe->finish(vocabulary);
+  return Status::ok();
+}
+
+Status read_model(const JsonPlace& place, TokenizerParts* parts) {
+  RETURN_IF_ERROR(
+      place.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                           "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
+  // Old files leave the type out; merges tell.
+  if (place.has("type") || !place.has("merges")) {
+    ASSIGN_OR_RETURN(const std::string type, place.type({"BPE"}));
+  }
+  if (place.has("dropout") && (!place["dropout"].json().is_number() || place["dropout"].json().get<double>() != 0))
+    return place.error("dropout must be null or 0: tokenizing must not be random");
+  BpeOptions options;
+  ASSIGN_OR_RETURN(options.unk_token, place.string_or("unk_token", ""));
+  ASSIGN_OR_RETURN(options.subword_prefix, place.string_or("continuing_subword_prefix", ""));
+  ASSIGN_OR_RETURN(options.word_suffix, place.string_or("end_of_word_suffix", ""));
+  ASSIGN_OR_RETURN(options.fuse_unk, place.boolean_or("fuse_unk", false));
+  ASSIGN_OR_RETURN(options.byte_fallback, place.boolean_or("byte_fallback", false));
+  ASSIGN_OR_RETURN(options.ignore_merges, place.boolean_or("ignore_merges", false));
+  RETURN_IF_ERROR(read_vocabulary(place, &parts->vocabulary));
+  parts->unk = parts->vocabulary.find(options.unk_token);
+  BpeModel bpe(std::move(options));
+  RETURN_IF_ERROR(read_merges(place, parts->vocabulary, &bpe));
+  parts->model = std::move(bpe);
+  return Status::ok();
+}
+
+// The flags that tokenizer.json and tokenizer_config.json share.
+Result<AddedToken> read_added_token(const JsonPlace& place) {
+  AddedToken token;
+  ASSIGN_OR_RETURN(token.content, place.string("content"));
+  ASSIGN_OR_RETURN(token.single_word, place.boolean_or("single_word", false));
+  ASSIGN_OR_RETURN(token.lstrip, place.boolean_or("lstrip", false));
+  ASSIGN_OR_RETURN(token.rstrip, place.boolean_or("rstrip", false));
+  ASSIGN_OR_RETURN(token.special, place.boolean_or("special", false));
+  ASSIGN_OR_RETURN(token.normalized, place.boolean_or("normalized", !token.special));
+  return token;
+}
+
+Status read_added_tokens(const JsonPlace& root, TokenizerBuilder* builder) {
+  if (!root.has("added_tokens")) return Status::ok();
+  ASSIGN_OR_RETURN(const auto places, root.array("added_tokens"));
+  for (const JsonPlace& place : places) {
+    RETURN_IF_ERROR(place.expect_object({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
+    ASSIGN_OR_RETURN(AddedToken token, read_added_token(place));
+    ASSIGN_OR_RETURN(const int64_t id, place.integer("id", 0, Vocabulary::kMaxId));
+    token.id = static_cast<int32_t>(id);
+    const Status added = builder->add_token(std::move(token));
+    if (!added) return place.at(added);
+  }
+  return Status::ok();
+}
+
+// The ids that one item of a template stands for; nothing for the text itself.
+Status read_template_item(const JsonPlace& item, const JsonPlace& post, const TokenizerParts& parts, bool* seen_text,
+                          std::vector<int32_t>* before, std::vector<int32_t>* after) {
+  RETURN_IF_ERROR(item.expect_object({"SpecialToken", "Sequence"}));
+  if (item.json().size() != 1) return item.error("must have one key, SpecialToken or Sequence");
+  if (item.has("Sequence")) {
+    ASSIGN_OR_RETURN(const size_t which, item["Sequence"].choice("id", {"A"}));
+    if (which != 0 || *seen_text) return item.error("the text must occur once");
+    *seen_text = true;
+    return Status::ok();
+  }
+  if (!item.has("SpecialToken")) return item.error("SpecialToken is null");
+  ASSIGN_OR_RETURN(const std::string name, item["SpecialToken"].string("id"));
+  if (!post.has("special_tokens") || !post["special_tokens"].has(name))
+    return item.error("\"{}\" is not among special_tokens", name);
+  const JsonPlace definition = post["special_tokens"][name];
+  ASSIGN_OR_RETURN(const auto ids, definition.array("ids"));
+  for (const JsonPlace& id : ids) {
+    if (!id.json().is_number_unsigned() || id.json().get<uint64_t>() > static_cast<uint64_t>(Vocabulary::kMaxId) ||
+        !parts.token(id.json().get<int64_t>()))
+      return id.error("must be the id of a token");
+    (*seen_text ? after : before)->push_back(id.json().get<int32_t>());
+  }
+  return Status::ok();
+}
+
+Status read_post_processor(const JsonPlace& place, TokenizerParts* parts) {
+  ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "TemplateProcessing", "ByteLevel"}));
+  if (type == "ByteLevel")  // moves offsets only
+    return place.expect_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (type == "Sequence") {
+    RETURN_IF_ERROR(place.expect_object({"type", "processors"}));
+    ASSIGN_OR_RETURN(const auto processors, place.array("processors"));
+    for (const JsonPlace& p : processors) RETURN_IF_ERROR(read_post_processor(p, parts));
+    return Status::ok();
+  }
+  RETURN_IF_ERROR(place.expect_object({"type", "single", "pair", "special_tokens"}));
+  ASSIGN_OR_RETURN(const auto items, place.array("single"));
+  std::vector<int32_t> before;
+  std::vector<int32_t> after;
+  bool seen_text = false;
+  for (const JsonPlace& item : items)
+    RETURN_IF_ERROR(read_template_item(item, place, *parts, &seen_text, &before, &after));
+  if (!seen_text) return place.error("single does not contain the text");
+  parts->before.insert(parts->before.begin(), before.begin(), before.end());
+  parts->after.insert(parts->after.end(), after.begin(), after.end());
+  return Status::ok();
+}
+
+// "bos_token" and the like: a string, or an object with "content".
+Status read_named_token(const JsonPlace& config, std::string_view key, const TokenizerParts& parts, int32_t* id) {
+  if (!config.has(key)) return Status::ok();
+  const JsonPlace place = config[key];
+  std::string content;
+  if (place.json().is_string()) {
+    content = place.json().get<std::string>();
+  } else if (place.json().is_object()) {
+    ASSIGN_OR_RETURN(content, place.string("content"));
+  } else {
+    return place.error("must be a string or an object with \"content\"");
+  }
+  if (content.empty()) return Status::ok();
+  *id = parts.find(content);
+  if (*id < 0) return place.error("\"{}\" is not a token of tokenizer.json", content);
+  return Status::ok();
+}
+
+// Tokens that only the config lists.
+Status read_config_tokens(const JsonPlace& config, TokenizerBuilder* builder) {
+  if (!config.has("added_tokens_decoder")) return Status::ok();
+  const JsonPlace table = config["added_tokens_decoder"];
+  if (!table.json().is_object()) return table.error("must be an object of tokens by id");
+  for (auto it = table.json().begin(); it != table.json().end(); ++it) {
+    const JsonPlace place(it.value(), fmt::format("{}.{}", table.path(), it.key()));
+    const std::string& key = it.key();
+    if (key.empty() || key.size() > 7 ||
+        !std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      return table.error("\"{}\" must be an id between 0 and {}", key, Vocabulary::kMaxId);
+    ASSIGN_OR_RETURN(AddedToken token, read_added_token(place));
+    token.id = std::stoi(key);
+    const Status added = builder->add_token(std::move(token));
+    if (!added) return place.at(added);
+  }
+  return Status::ok();
+}
+
+Status read_config(const JsonPlace& config, TokenizerBuilder* builder) {
+  if (!config.json().is_object()) return config.error("must be an object");
+  RETURN_IF_ERROR(read_config_tokens(config, builder));
+  TokenizerParts& parts = builder->parts();
+  RETURN_IF_ERROR(read_named_token(config, "bos_token", parts, &parts.bos));
+  RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, &parts.eos));
+  RETURN_IF_ERROR(read_named_token(config, "pad_token", parts, &parts.pad));
+
+  // These classes replace the file's post-processor by their own.
+  ASSIGN_OR_RETURN(std::string name, config.string_or("tokenizer_class", ""));
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  constexpr std::string_view kAddByConfig[] = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer",
+                                               "CohereTokenizer"};
+  if (std::find(std::begin(kAddByConfig), std::end(kAddByConfig), name) == std::end(kAddByConfig)) return Status::ok();
+  ASSIGN_OR_RETURN(const bool add_bos, config.boolean_or("add_bos_token", true));
+  ASSIGN_OR_RETURN(const bool add_eos, config.boolean_or("add_eos_token", false));
+  if (add_bos && parts.bos < 0) return config.error("add_bos_token is true, but there is no bos_token");
+  if (add_eos && parts.eos < 0) return config.error("add_eos_token is true, but there is no eos_token");
+  parts.before.assign(add_bos ? 1 : 0, parts.bos);
+  parts.after.assign(add_eos ? 1 : 0, parts.eos);
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::from_json(const Json& tokenizer, const Json* config) {
+  const JsonPlace root(tokenizer, "tokenizer.json: ");
+  RETURN_IF_ERROR(JsonPlace(tokenizer, "tokenizer.json")
+                      .expect_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                                      "post_processor", "decoder", "model"}));
+  if (!root.has("model")) return invalid("tokenizer.json: model is missing");
+  TokenizerBuilder builder;
+  TokenizerParts& parts = builder.parts();
+  if (root.has("normalizer")) {
+    ASSIGN_OR_RETURN(parts.normalizer, Normalizer::from_json(root["normalizer"]));
+  }
+  if (root.has("pre_tokenizer")) {
+    ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::from_json(root["pre_tokenizer"]));
+  }
+  if (root.has("decoder")) {
+    ASSIGN_OR_RETURN(parts.decoder, Decoder::from_json(root["decoder"]));
+  } else {
+    parts.decoder.add_spaces_between();
+  }
+  RETURN_IF_ERROR(read_model(root["model"], &parts));
+  RETURN_IF_ERROR(read_added_tokens(root, &builder));
+  if (root.has("post_processor")) RETURN_IF_ERROR(read_post_processor(root["post_processor"], &parts));
+  if (parts.before.size() == 1) parts.bos = parts.before[0];
+  if (parts.after.size() == 1) parts.eos = parts.after[0];
+  if (config != nullptr) RETURN_IF_ERROR(read_config({*config, "tokenizer_config.json"}, &builder));
+  return builder.build();
+}
+
+}  // namespace reprise::text

@@ -1,0 +1,44 @@
+// Normalizer: the "normalizer" of a tokenizer.json, a list of steps that rewrite a stretch of text before it is cut
+// into words. Immutable; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer_json.h"
+#include "text/tokenizer_pattern.h"
+#include "text/unicode.h"
+
+namespace reprise::text {
+
+class Normalizer {
+ public:
+  Normalizer() = default;  // changes nothing
+  static Result<Normalizer> from_json(const JsonPlace& place);
+
+  void add_form(NormalForm form);
+  void add_prepend(std::string text);  // not in front of an empty text
+  void add_replace(TextPattern pattern, std::string content);
+
+  bool changes_nothing() const { return steps_.empty(); }
+  Result<std::string> apply(std::string_view text) const;
+
+ private:
+  enum class Kind : uint8_t { Form, Prepend, Replace, Strip, Lowercase };
+  struct Step {
+    Kind kind;
+    NormalForm form = NormalForm::Nfc;
+    std::string content;
+    std::vector<TextPattern> pattern = {};  // one for Replace
+    bool left = false;                      // for Strip
+    bool right = false;
+  };
+
+  Status add_json(const JsonPlace& place);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace reprise::text

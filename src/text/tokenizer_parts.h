@@ -1,0 +1,54 @@
+// What a Tokenizer is made of, for the files that build and run it. TokenizerBuilder fills the parts on one thread and
+// hands them over; from then on they are immutable.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/pre_tokenizer.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_added_tokens.h"
+#include "text/tokenizer_bpe.h"
+#include "text/tokenizer_decoder.h"
+#include "text/tokenizer_normalizer.h"
+#include "text/tokenizer_scores.h"
+#include "text/tokenizer_vocabulary.h"
+
+namespace reprise::text {
+
+struct TokenizerParts {
+  Vocabulary vocabulary;  // what the model can make; added tokens may have ids beyond it or in its gaps
+  AddedTokens added;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::variant<BpeModel, ScoreModel> model;
+  Decoder decoder;
+  // What add_special_tokens puts around the text.
+  std::vector<int32_t> before;
+  std::vector<int32_t> after;
+  int32_t bos = -1;
+  int32_t eos = -1;
+  int32_t unk = -1;
+  int32_t pad = -1;
+
+  std::optional<std::string_view> token(int64_t id) const;
+  int32_t find(std::string_view token) const;  // -1 when there is none
+};
+
+class TokenizerBuilder {
+ public:
+  TokenizerBuilder() : parts_(std::make_shared<TokenizerParts>()) {}
+  TokenizerParts& parts() { return *parts_; }
+  // An added token, after the vocabulary is complete. One that is known already stays as it is.
+  Status add_token(AddedToken token);
+  // The last step.
+  Result<Tokenizer> build();
+
+ private:
+  std::shared_ptr<TokenizerParts> parts_;
+};
+
+}  // namespace reprise::text

@@ -1,0 +1,273 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "text/unicode_additions.h"
+
+namespace reprise::text {
+namespace {
+
+struct Range {
+  char32_t first;
+  char32_t last;
+};
+
+bool contains(std::span<const Range> sorted, char32_t c) {
+  auto it = std::upper_bound(sorted.begin(), sorted.end(), c, [](char32_t v, const Range& r) { return v < r.first; });
+  return it != sorted.begin() && c <= std::prev(it)->last;
+}
+
+const UnicodeAddition* find_addition(char32_t c) {
+  auto it = std::upper_bound(std::begin(kUnicodeAdditions), std::end(kUnicodeAdditions), c,
+                             [](char32_t v, const UnicodeAddition& a) { return v < a.first; });
+  if (it == std::begin(kUnicodeAdditions)) return nullptr;
+  --it;
+  return c <= it->last ? it : nullptr;
+}
+
+// Two letters of the general category in Unicode 16.
+std::string_view category(char32_t c) {
+  if (const UnicodeAddition* addition = find_addition(c)) return addition->category;
+  return utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
+}
+
+// The normalizer behind published tokenizers knows Unicode 9. Marks that came later have no combining class for it,
+// and characters that came later neither fall apart nor arise by composition.
+constexpr Range kMarksSinceUnicode9[] = {
+    {0x07FD, 0x07FD},   {0x0898, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},   {0x0C3C, 0x0C3C},
+    {0x0D3B, 0x0D3C},   {0x0EBA, 0x0EBA},   {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
+    {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
+    {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x1193D, 0x1193E},
+    {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
+    {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x16FF0, 0x16FF1}, {0x1E130, 0x1E136},
+    {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF},
+};
+constexpr Range kDecompositionsSinceUnicode9[] = {
+    {0x32FF, 0x32FF}, {0xA7F2, 0xA7F4}, {0xAB69, 0xAB69}, {0x10781, 0x107BA}, {0x11938, 0x11938}, {0x1FBF0, 0x1FBF9},
+};
+
+bool decomposes(char32_t c) { return !contains(kDecompositionsSinceUnicode9, c) && !find_addition(c); }
+
+int combining_class(char32_t c) {
+  if (c < 0x300) return 0;
+  const int value = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class;
+  if (value == 0 || contains(kMarksSinceUnicode9, c) || find_addition(c)) return 0;
+  return value;
+}
+
+// The one character that a starter and what follows it make, or 0.
+char32_t compose_pair(char32_t a, char32_t b) {
+  // utf8proc takes U+11A7, which stands before the first trailing Hangul letter, for one.
+  if (b < 0x300 || b == 0x11A7) return 0;
+  utf8proc_int32_t pair[2] = {static_cast<utf8proc_int32_t>(a), static_cast<utf8proc_int32_t>(b)};
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  if (utf8proc_normalize_utf32(pair, 2, options) != 1) return 0;
+  const auto made = static_cast<char32_t>(pair[0]);
+  return decomposes(made) ? made : 0;
+}
+
+std::vector<char32_t> decompose(std::string_view text, bool compatible) {
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0));
+  std::vector<char32_t> out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    at += c.size;
+    // The longest decomposition has 18 characters.
+    utf8proc_int32_t parts[32];
+    int boundary = 0;
+    utf8proc_ssize_t count = 0;
+    if (c.value >= 0x80 && decomposes(c.value))
+      count =
+          utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.value), parts, std::size(parts), options, &boundary);
+    if (count < 1 || count > static_cast<utf8proc_ssize_t>(std::size(parts))) {
+      out.push_back(c.value);
+    } else {
+      out.insert(out.end(), parts, parts + count);
+    }
+  }
+  return out;
+}
+
+// Sorts each run of marks by combining class. std::stable_sort keeps a hostile run of marks from taking quadratic time.
+void order_marks(std::vector<char32_t>* text) {
+  auto by_class = [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); };
+  for (auto it = text->begin(); it != text->end();) {
+    if (combining_class(*it) == 0) {
+      ++it;
+      continue;
+    }
+    auto end = std::find_if(it, text->end(), [](char32_t c) { return combining_class(c) == 0; });
+    if (end - it > 1) std::stable_sort(it, end, by_class);
+    it = end;
+  }
+}
+
+void compose(std::vector<char32_t>* text) {
+  size_t kept = 0;
+  size_t starter = SIZE_MAX;
+  int last_class = 0;  // of the last character kept after the starter
+  for (char32_t c : *text) {
+    const int cls = combining_class(c);
+    // A mark is blocked when another of the same or a higher class stands between it and the starter.
+    const bool reachable = starter != SIZE_MAX && (kept == starter + 1 || (last_class != 0 && last_class < cls));
+    if (reachable) {
+      if (char32_t made = compose_pair((*text)[starter], c)) {
+        (*text)[starter] = made;
+        continue;
+      }
+    }
+    if (cls == 0) starter = kept;
+    last_class = cls;
+    (*text)[kept++] = c;
+  }
+  text->resize(kept);
+}
+
+// True where the normal form surely changes nothing: the common case, without the tables.
+bool is_plainly_normal(std::string_view text, NormalForm form) {
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return true;
+  if (form != NormalForm::Nfc) return false;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    at += c.size;
+    const bool plain = c.value < 0x300 || (c.value >= 0x3400 && c.value <= 0x9FFF) ||
+                       (c.value >= 0xAC00 && c.value <= 0xD7A3) || (c.value >= 0x2010 && c.value <= 0x2027) ||
+                       (c.value >= 0x3001 && c.value <= 0x3029) || (c.value >= 0xFF01 && c.value <= 0xFF60) ||
+                       (c.value >= 0x410 && c.value <= 0x44F);
+    if (!plain) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CodePoint code_point_at(std::string_view valid, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(valid[at + i])); };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xE0) return {((lead & 0x1F) << 6) | (byte(1) & 0x3F), 2};
+  if (lead < 0xF0) return {((lead & 0x0F) << 12) | ((byte(1) & 0x3F) << 6) | (byte(2) & 0x3F), 3};
+  return {((lead & 0x07) << 18) | ((byte(1) & 0x3F) << 12) | ((byte(2) & 0x3F) << 6) | (byte(3) & 0x3F), 4};
+}
+
+void append_utf8(char32_t c, std::string* out) {
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c));
+    return;
+  }
+  utf8proc_uint8_t bytes[4];
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
+  out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
+}
+
+namespace {
+
+enum class Shape : uint8_t { Whole, Unfinished, Broken };
+struct Sequence {
+  Shape shape;
+  size_t size;  // bytes of the character, or of the maximal part that could have begun one
+};
+
+Sequence sequence_at(std::string_view bytes, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[at + i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {Shape::Whole, 1};
+  if (lead < 0xC2 || lead > 0xF4) return {Shape::Broken, 1};
+  const size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte's range rules out overlong forms, surrogates and values above U+10FFFF.
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (size_t i = 1; i < size; ++i) {
+    if (at + i == bytes.size()) return {Shape::Unfinished, i};
+    if (byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) return {Shape::Broken, i};
+  }
+  return {Shape::Whole, size};
+}
+
+}  // namespace
+
+bool is_valid_utf8(std::string_view bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    const Sequence s = sequence_at(bytes, at);
+    if (s.shape != Shape::Whole) return false;
+    at += s.size;
+  }
+  return true;
+}
+
+size_t append_repaired_utf8(std::string_view bytes, bool is_last, std::string* out) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const Sequence s = sequence_at(bytes, at);
+    if (s.shape == Shape::Unfinished && !is_last) break;
+    if (s.shape == Shape::Whole) {
+      out->append(bytes.substr(at, s.size));
+    } else {
+      out->append("\xEF\xBF\xBD");
+    }
+    at += s.size;
+  }
+  return at;
+}
+
+bool is_whitespace(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_numeric(char32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
+  // The class behind the Digits pre-tokenizer already knows the digits of Unicode 17.
+  if ((c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6)) return true;
+  return category(c)[0] == 'N';
+}
+
+bool is_punctuation(char32_t c) {
+  if (c < 0x80) return c > 0x20 && c < 0x7F && !(c >= '0' && c <= '9') && !((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+  return category(c)[0] == 'P';
+}
+
+bool is_word(char32_t c) {
+  if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+  const std::string_view cat = category(c);
+  // Circled and squared letters are symbols, yet alphabetic.
+  const bool alphabetic_symbol = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                                 (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return cat[0] == 'L' || cat[0] == 'M' || cat == "Nd" || cat == "Nl" || cat == "Pc" || alphabetic_symbol ||
+         c == 0x200C || c == 0x200D;
+}
+
+std::string normalize(std::string_view valid, NormalForm form) {
+  if (is_plainly_normal(valid, form)) return std::string(valid);
+  std::vector<char32_t> text = decompose(valid, form == NormalForm::Nfkc || form == NormalForm::Nfkd);
+  order_marks(&text);
+  if (form == NormalForm::Nfc || form == NormalForm::Nfkc) compose(&text);
+  std::string out;
+  out.reserve(valid.size());
+  for (char32_t c : text) append_utf8(c, &out);
+  return out;
+}
+
+std::string to_lowercase(std::string_view valid) {
+  std::string out;
+  out.reserve(valid.size());
+  for (size_t at = 0; at < valid.size();) {
+    const CodePoint c = code_point_at(valid, at);
+    at += c.size;
+    if (c.value == 0x130) {  // the one character whose lower case is two
+      out += "i\xCC\x87";
+    } else {
+      append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.value))), &out);
+    }
+  }
+  return out;
+}
+
+}  // namespace reprise::text

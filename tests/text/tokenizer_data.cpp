@@ -1,0 +1,123 @@
+#include "text/tokenizer_data.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/gguf_tokenizer.h"
+
+namespace reprise::text {
+namespace {
+
+std::string environment(const char* name, const std::string& fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+Result<Tokenizer> load_gguf(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(path));
+  ASSIGN_OR_RETURN(const auto read, checkpoint::read_gguf_tokenizer(file));
+  GgufTokenizer gguf;
+  gguf.model = read.model;
+  gguf.pre = read.pre;
+  gguf.tokens = read.tokens;
+  gguf.merges = read.merges;
+  gguf.scores = read.scores;
+  for (const checkpoint::GgufTokenKind kind : read.kinds) gguf.token_types.push_back(static_cast<int32_t>(kind));
+  gguf.bos = read.bos_id.value_or(-1);
+  gguf.eos = read.eos_id.value_or(-1);
+  gguf.unk = read.unk_id.value_or(-1);
+  gguf.pad = read.pad_id.value_or(-1);
+  gguf.add_bos = read.add_bos;
+  gguf.add_eos = read.add_eos;
+  gguf.add_space_prefix = read.add_space_prefix;
+  return Tokenizer::from_gguf(gguf);
+}
+
+}  // namespace
+
+Result<std::string> read_gzip(const std::string& path) {
+  gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) return error(Code::NotFound, "{}: cannot be opened", path);
+  std::string out;
+  std::string block(1 << 20, '\0');
+  int count = 0;
+  while ((count = gzread(file, block.data(), static_cast<unsigned>(block.size()))) > 0)
+    out.append(block, 0, static_cast<size_t>(count));
+  gzclose(file);
+  if (count < 0) return invalid("{}: not a whole gzip file", path);
+  return out;
+}
+
+std::string test_data_folder() {
+  return environment("REPRISE_TEST_DATA", std::string(REPRISE_SOURCE_DIR) + "/../shared/data");
+}
+std::string golden_folder() { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/tokenizer"; }
+
+Result<Tokenizer> load_tokenizer(const std::string& name) {
+  if (name == "smollm2")
+    return load_gguf(environment("REPRISE_CACHE", environment("HOME", "") + "/.cache/reprise") +
+                     "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
+  if (name == "spm_gguf") return load_gguf(golden_folder() + "/spm/spm_llama.gguf");
+  const bool is_small = name.starts_with("spm_");
+  const std::string path = is_small ? golden_folder() + "/spm/" + name + ".tokenizer.json"
+                                    : test_data_folder() + "/tokenizers/" + name + ".tokenizer.json.gz";
+  ASSIGN_OR_RETURN(const std::string text, is_small ? read_file(path) : read_gzip(path));
+  ASSIGN_OR_RETURN(const Json json, parse_json(text, path));
+  return Tokenizer::from_json(json);
+}
+
+std::optional<Tokenizer> tokenizer_or_skip(const std::string& name) {
+  Result<Tokenizer> tokenizer = load_tokenizer(name);
+  if (tokenizer) return std::move(*tokenizer);
+  const bool is_missing = tokenizer.status().code() == Code::NotFound;
+  // The default model is fetched by the demo, not by the tests.
+  const bool must_exist = environment("CI", "") == "true" && name != "smollm2";
+  [&] {
+    if (!is_missing || must_exist) FAIL() << tokenizer.status().message();
+    GTEST_SKIP() << tokenizer.status().message();
+  }();
+  return std::nullopt;
+}
+
+Result<Golden> read_golden(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string bytes, read_gzip(path));
+  if (bytes.size() < 16 || bytes.compare(0, 8, "RTOKGLD1") != 0) return invalid("{}: not a golden file", path);
+  uint32_t count = 0;
+  std::memcpy(&count, bytes.data() + 8, 4);
+  if (bytes.size() != 16 + size_t{count} * 20) return invalid("{}: has {} bytes", path, bytes.size());
+  Golden golden;
+  golden.id_hashes.resize(count);
+  golden.id_counts.resize(count);
+  golden.text_hashes.resize(count);
+  const char* at = bytes.data() + 16;
+  std::memcpy(golden.id_hashes.data(), at, size_t{count} * 8);
+  std::memcpy(golden.id_counts.data(), at + size_t{count} * 8, size_t{count} * 4);
+  std::memcpy(golden.text_hashes.data(), at + size_t{count} * 12, size_t{count} * 8);
+  return golden;
+}
+
+Result<std::vector<std::string>> read_golden_strings() {
+  const std::string path = golden_folder() + "/strings.jsonl.gz";
+  ASSIGN_OR_RETURN(const std::string bytes, read_gzip(path));
+  std::vector<std::string> strings;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = std::min(bytes.find('\n', at), bytes.size());
+    ASSIGN_OR_RETURN(const Json line, parse_json(std::string_view(bytes).substr(at, end - at), path));
+    strings.push_back(line.get<std::string>());
+    at = end + 1;
+  }
+  return strings;
+}
+
+uint64_t fnv1a(const void* data, size_t size) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < size; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace reprise::text

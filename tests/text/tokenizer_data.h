@@ -1,0 +1,42 @@
+// Where tests of the tokenizer find vocabularies and what HF tokenizers made of them (tests/data/tokenizer/README.md).
+// The published vocabularies are too large for the repository; without them a test skips and says why, except under
+// CI=true.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer.h"
+
+namespace reprise::text {
+
+// The bytes of a gzip file.
+Result<std::string> read_gzip(const std::string& path);
+
+// $REPRISE_TEST_DATA, or ../shared/data beside the repository.
+std::string test_data_folder();
+std::string golden_folder();
+
+// "qwen3", "deepseek_v3": the published tokenizer.json. "smollm2": the GGUF file of the default model, in
+// $REPRISE_CACHE or where `reprise pull smollm2` puts it. "spm_llama", "spm_mistral": in the repository. "spm_gguf":
+// the first of these as GGUF metadata.
+Result<Tokenizer> load_tokenizer(const std::string& name);
+
+// The same; where the file is missing, nothing, and the test is marked as skipped (under CI=true as failed, except for
+// smollm2, which the demo fetches).
+std::optional<Tokenizer> tokenizer_or_skip(const std::string& name);
+
+struct Golden {
+  std::vector<uint64_t> id_hashes;
+  std::vector<uint32_t> id_counts;
+  std::vector<uint64_t> text_hashes;  // 0: decoding gives back the string
+};
+Result<Golden> read_golden(const std::string& path);
+Result<std::vector<std::string>> read_golden_strings();
+
+uint64_t fnv1a(const void* data, size_t size);
+
+}  // namespace reprise::text
