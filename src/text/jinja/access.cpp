@@ -88,7 +88,7 @@ bool find_attribute(Runtime& rt, const Value& object, std::string_view name, Val
     hidden = name.starts_with("_");
     return true;
   }
-  const MethodBody body = object.is_string()            ? find_string_method(name)
+  const MethodBody body = object.is_string()          ? find_string_method(name)
                           : object.is(Kind::Function) ? find_function_method(object, name)
                                                       : find_container_method(object.kind(), name);
   if (!body) return false;
@@ -101,7 +101,8 @@ Value unsafe(Runtime& rt, const Value& object, std::string_view name) {
 }
 
 Value missing(Runtime& rt, const Value& object, const Value& key) {
-  if (key.is_string()) return rt.undefined(fmt::format("'{} object' has no attribute '{}'", type_name(object), key.text()));
+  if (key.is_string())
+    return rt.undefined(fmt::format("'{} object' has no attribute '{}'", type_name(object), key.text()));
   return rt.undefined(fmt::format("'{} object' has no such element", type_name(object)));
 }
 
@@ -232,7 +233,8 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
     rt.meter.ensure(s.count * sizeof(Value));
     std::vector<Value> out;
     out.reserve(s.count);
-    for (size_t i = 0; i < s.count; ++i) out.push_back(items[static_cast<size_t>(s.start + s.step * static_cast<int64_t>(i))]);
+    for (size_t i = 0; i < s.count; ++i)
+      out.push_back(items[static_cast<size_t>(s.start + s.step * static_cast<int64_t>(i))]);
     return object.is(Kind::List) ? rt.list(std::move(out)) : rt.tuple(std::move(out));
   }
   if (object.is_string()) {
@@ -257,7 +259,8 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
     const Slice s = resolve(start, stop, step, range.count);
     const Int by = Int{range.step} * s.step;
     const auto narrow = [](Int i) { return static_cast<int64_t>(checked_integer(i).int_value()); };
-    return rt.range(narrow(range.start + Int{range.step} * s.start), narrow(range.start + Int{range.step} * s.stop), narrow(by));
+    return rt.range(narrow(range.start + Int{range.step} * s.start), narrow(range.start + Int{range.step} * s.stop),
+                    narrow(by));
   }
   fail("a '{}' cannot be sliced", type_name(object));
 }
@@ -303,9 +306,12 @@ std::vector<Value> items_of(Runtime& rt, const Value& value) {
       const Entries& entries = view.dict.dict().entries;
       reserve(entries.size());
       for (const auto& [key, item] : entries) {
-        if (view.view == ViewKind::Keys) out.push_back(key);
-        else if (view.view == ViewKind::Values) out.push_back(item);
-        else out.push_back(rt.tuple({key, item}));
+        if (view.view == ViewKind::Keys)
+          out.push_back(key);
+        else if (view.view == ViewKind::Values)
+          out.push_back(item);
+        else
+          out.push_back(rt.tuple({key, item}));
       }
       return out;
     }

@@ -27,32 +27,76 @@ struct Arguments {
   ExprPtr star_star;  // **kwargs
 };
 
-struct ConstExpr { Value value; };
-struct NameExpr { NameId name; };
-struct ListExpr { Exprs items; bool tuple; };
-struct DictExpr { std::vector<std::pair<ExprPtr, ExprPtr>> entries; };
-struct NotExpr { ExprPtr operand; };
-struct SignExpr { bool minus; ExprPtr operand; };
-struct BinaryExpr { const char* op; ExprPtr left, right; };
-struct LogicExpr { bool is_or; ExprPtr left, right; };
+struct ConstExpr {
+  Value value;
+};
+struct NameExpr {
+  NameId name;
+};
+struct ListExpr {
+  Exprs items;
+  bool tuple;
+};
+struct DictExpr {
+  std::vector<std::pair<ExprPtr, ExprPtr>> entries;
+};
+struct NotExpr {
+  ExprPtr operand;
+};
+struct SignExpr {
+  bool minus;
+  ExprPtr operand;
+};
+struct BinaryExpr {
+  const char* op;
+  ExprPtr left, right;
+};
+struct LogicExpr {
+  bool is_or;
+  ExprPtr left, right;
+};
 struct CompareExpr {
   ExprPtr first;
   std::vector<std::pair<const char*, ExprPtr>> rest;  // "==", ..., "in", "not in"
 };
-struct ConcatExpr { Exprs parts; };
-struct ConditionalExpr { ExprPtr test, then, otherwise; };  // otherwise may be null
-struct AttributeExpr { ExprPtr object; std::string name; };
-struct SubscriptExpr { ExprPtr object, key; };
-struct SliceExpr { ExprPtr object, start, stop, step; };  // bounds may be null
-struct CallExpr { ExprPtr callee; Arguments args; };
-struct FilterExpr { ExprPtr input; std::string name; Filter filter; Arguments args; };  // input null: a filter block's
-struct TestExpr { ExprPtr input; std::string name; Test test; Arguments args; };
+struct ConcatExpr {
+  Exprs parts;
+};
+struct ConditionalExpr {
+  ExprPtr test, then, otherwise;
+};  // otherwise may be null
+struct AttributeExpr {
+  ExprPtr object;
+  std::string name;
+};
+struct SubscriptExpr {
+  ExprPtr object, key;
+};
+struct SliceExpr {
+  ExprPtr object, start, stop, step;
+};  // bounds may be null
+struct CallExpr {
+  ExprPtr callee;
+  Arguments args;
+};
+struct FilterExpr {
+  ExprPtr input;
+  std::string name;
+  Filter filter;
+  Arguments args;
+};  // input null: a filter block's
+struct TestExpr {
+  ExprPtr input;
+  std::string name;
+  Test test;
+  Arguments args;
+};
 
 struct Expr {
   int line;
   int depth;  // of the tree below, bounded by kMaxChainDepth
-  std::variant<ConstExpr, NameExpr, ListExpr, DictExpr, NotExpr, SignExpr, BinaryExpr, LogicExpr, CompareExpr, ConcatExpr,
-               ConditionalExpr, AttributeExpr, SubscriptExpr, SliceExpr, CallExpr, FilterExpr, TestExpr>
+  std::variant<ConstExpr, NameExpr, ListExpr, DictExpr, NotExpr, SignExpr, BinaryExpr, LogicExpr, CompareExpr,
+               ConcatExpr, ConditionalExpr, AttributeExpr, SubscriptExpr, SliceExpr, CallExpr, FilterExpr, TestExpr>
       node;
 };
 
@@ -78,8 +122,12 @@ struct MacroBody {
   bool takes_caller = false, takes_args = false, takes_kwargs = false;  // it mentions caller, varargs, kwargs
 };
 
-struct TextStmt { std::string text; };
-struct OutputStmt { ExprPtr value; };
+struct TextStmt {
+  std::string text;
+};
+struct OutputStmt {
+  ExprPtr value;
+};
 struct IfStmt {
   std::vector<std::pair<ExprPtr, Body>> branches;
   Body otherwise;
@@ -90,11 +138,27 @@ struct ForStmt {
   bool recursive = false;
   Body body, otherwise;
 };
-struct SetStmt { Target target; ExprPtr value; };
-struct SetBlockStmt { Target target; ExprPtr filter; Body body; };  // filter may be null
-struct MacroStmt { NameId name; MacroBody macro; };
-struct CallBlockStmt { ExprPtr call; MacroBody caller; };
-struct FilterBlockStmt { ExprPtr filter; Body body; };
+struct SetStmt {
+  Target target;
+  ExprPtr value;
+};
+struct SetBlockStmt {
+  Target target;
+  ExprPtr filter;
+  Body body;
+};  // filter may be null
+struct MacroStmt {
+  NameId name;
+  MacroBody macro;
+};
+struct CallBlockStmt {
+  ExprPtr call;
+  MacroBody caller;
+};
+struct FilterBlockStmt {
+  ExprPtr filter;
+  Body body;
+};
 struct WithStmt {
   std::vector<std::pair<Target, ExprPtr>> assignments;
   Body body;

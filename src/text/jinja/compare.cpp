@@ -80,8 +80,8 @@ Value numeric(std::string_view op, const Value& a, const Value& b) {
   if (op == "/") {
     if (b.as_double() == 0) fail("division by zero");
     if (a.is_integral() && b.is_integral())
-      return Value::number(static_cast<double>(static_cast<long double>(a.int_value()) /
-                                               static_cast<long double>(b.int_value())));
+      return Value::number(
+          static_cast<double>(static_cast<long double>(a.int_value()) / static_cast<long double>(b.int_value())));
     return Value::number(a.as_double() / b.as_double());
   }
   if (a.is_integral() && b.is_integral()) {
@@ -161,9 +161,7 @@ bool equal(Runtime& rt, const Value& a, const Value& b) {
     case Kind::Bool:
     case Kind::Int:
     case Kind::Float: return equal_numbers(a, b);
-    case Kind::String:
-      rt.meter.step(a.text().size() / 256);
-      return a.text() == b.text();
+    case Kind::String: rt.meter.step(a.text().size() / 256); return a.text() == b.text();
     case Kind::List:
     case Kind::Tuple: {
       const auto& x = a.items();
@@ -236,9 +234,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
       if (!item.is_string()) fail("'in <string>' needs a string on its left, got '{}'", type_name(item));
       rt.meter.step(1 + container.text().size() / 64);
       return container.text().find(item.text()) != std::string::npos;
-    case Kind::Dict:
-      rt.meter.step();
-      return container.dict().find(rt, item) != nullptr;
+    case Kind::Dict: rt.meter.step(); return container.dict().find(rt, item) != nullptr;
     case Kind::View: {
       const auto& view = container.as<ViewObject>();
       if (view.view == ViewKind::Keys) return view.dict.dict().find(rt, item) != nullptr;

@@ -96,7 +96,8 @@ MethodBody find_container_method(Kind kind, std::string_view name) {
 }
 
 bool is_mutating_method(Kind kind, std::string_view name) {
-  constexpr std::array<std::string_view, 8> kList = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  constexpr std::array<std::string_view, 8> kList = {"append", "clear", "pop",    "reverse",
+                                                     "insert", "sort",  "extend", "remove"};
   constexpr std::array<std::string_view, 5> kDict = {"clear", "pop", "popitem", "setdefault", "update"};
   if (kind == Kind::List) return std::find(kList.begin(), kList.end(), name) != kList.end();
   if (kind == Kind::Dict) return std::find(kDict.begin(), kDict.end(), name) != kDict.end();

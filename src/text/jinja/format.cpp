@@ -81,10 +81,22 @@ void format_integer(Builder& out, Spec spec, Int value) {
   int base = 10;
   std::string prefix;
   switch (spec.type) {
-    case 'x': base = 16; prefix = "0x"; break;
-    case 'X': base = 16; prefix = "0X"; break;
-    case 'o': base = 8; prefix = "0o"; break;
-    case 'b': base = 2; prefix = "0b"; break;
+    case 'x':
+      base = 16;
+      prefix = "0x";
+      break;
+    case 'X':
+      base = 16;
+      prefix = "0X";
+      break;
+    case 'o':
+      base = 8;
+      prefix = "0o";
+      break;
+    case 'b':
+      base = 2;
+      prefix = "0b";
+      break;
     default: break;
   }
   std::string digits = digits_of(magnitude, base, spec.type == 'X');
@@ -171,11 +183,16 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
     Spec spec;
     spec.align = '>';
     for (; i < s.size() && std::string_view("-+ #0").find(s[i]) != std::string_view::npos; ++i) {
-      if (s[i] == '-') spec.align = '<';
-      else if (s[i] == '+') spec.sign = '+';
-      else if (s[i] == ' ' && spec.sign != '+') spec.sign = ' ';
-      else if (s[i] == '#') spec.alternate = true;
-      else if (s[i] == '0') spec.zero = true;
+      if (s[i] == '-')
+        spec.align = '<';
+      else if (s[i] == '+')
+        spec.sign = '+';
+      else if (s[i] == ' ' && spec.sign != '+')
+        spec.sign = ' ';
+      else if (s[i] == '#')
+        spec.alternate = true;
+      else if (s[i] == '0')
+        spec.zero = true;
     }
     const auto amount = [&]() -> int64_t {
       if (i < s.size() && s[i] == '*') {
@@ -233,7 +250,10 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
         spec.type = type;
         if (spec.precision >= 0) {
           // A precision is a least number of digits.
-          std::string digits = digits_of(number < 0 ? -number : number, type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : 10,
+          std::string digits = digits_of(number < 0 ? -number : number,
+                                         type == 'x' || type == 'X' ? 16
+                                         : type == 'o'              ? 8
+                                                                    : 10,
                                          type == 'X');
           const auto least = static_cast<size_t>(spec.precision);
           if (digits.size() < least) digits.insert(0, least - digits.size(), '0');
@@ -241,7 +261,7 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
           break;
         }
         if (spec.zero && spec.align != '<') {
-          spec.fill = "0";
+          spec.fill.assign(1, '0');
           spec.align = '=';
         }
         format_integer(out, spec, number);
@@ -257,7 +277,7 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
         if (!value.is_numeric()) fail("%{} needs a number, got '{}'", type, type_name(value));
         spec.type = type;
         if (spec.zero && spec.align != '<') {
-          spec.fill = "0";
+          spec.fill.assign(1, '0');
           spec.align = '=';
         }
         format_float(out, spec, value.as_double());
@@ -265,7 +285,8 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
       default: fail("unknown format character '{}'", type);
     }
   }
-  if (is_tuple ? used < args.items().size() : used == 0 && !may_be_left) fail("not all arguments were used by the format");
+  if (is_tuple ? used < args.items().size() : used == 0 && !may_be_left)
+    fail("not all arguments were used by the format");
   return out.value();
 }
 
@@ -274,7 +295,9 @@ namespace {
 Spec parse_spec(std::string_view s) {
   Spec spec;
   size_t i = 0;
-  const auto is_align = [&](size_t at) { return at < s.size() && std::string_view("<>^=").find(s[at]) != std::string_view::npos; };
+  const auto is_align = [&](size_t at) {
+    return at < s.size() && std::string_view("<>^=").find(s[at]) != std::string_view::npos;
+  };
   if (!s.empty()) {
     const size_t first = point_bytes(s, 0);
     if (is_align(first)) {
@@ -294,7 +317,7 @@ Spec parse_spec(std::string_view s) {
   if (i < s.size() && s[i] == '0') {
     spec.zero = true;
     if (!spec.align) {
-      spec.fill = "0";
+      spec.fill.assign(1, '0');
       spec.align = '=';
     }
     ++i;
@@ -388,9 +411,12 @@ class BraceFormatter {
     if (colon < s.size() && s[colon] == '!') {
       if (colon + 1 >= s.size() || (colon + 2 < s.size() && s[colon + 2] != ':')) fail("a format lacks its conversion");
       const char conversion = s[colon + 1];
-      if (conversion == 'r' || conversion == 'a') value = rt_.string(repr(rt_, value));
-      else if (conversion == 's') value = to_string_value(rt_, value);
-      else fail("unknown conversion '!{}' in a format", conversion);
+      if (conversion == 'r' || conversion == 'a')
+        value = rt_.string(repr(rt_, value));
+      else if (conversion == 's')
+        value = to_string_value(rt_, value);
+      else
+        fail("unknown conversion '!{}' in a format", conversion);
       colon += 2;
     }
     if (colon >= s.size()) return format_one(out, rt_, value, "");
@@ -440,7 +466,8 @@ class BraceFormatter {
       if (automatic_ == 1) fail("a format mixes numbered and unnumbered fields");
       automatic_ = 2;
     }
-    if (index >= args_.positional.size()) fail("the format needs more arguments than the {} given", args_.positional.size());
+    if (index >= args_.positional.size())
+      fail("the format needs more arguments than the {} given", args_.positional.size());
     return args_.positional[index];
   }
 

@@ -119,8 +119,10 @@ void Interpreter::write(std::string_view text) {
 }
 
 void Interpreter::write(const Value& value) {
-  if (value.is_string()) write(value.text());
-  else write(to_text(rt_, value));
+  if (value.is_string())
+    write(value.text());
+  else
+    write(to_text(rt_, value));
 }
 
 Interpreter::Flow Interpreter::execute(const Body& body, Scope& scope) {
@@ -135,53 +137,52 @@ Interpreter::Flow Interpreter::execute(const Body& body, Scope& scope) {
 Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope) {
   rt_.meter.step();
   rt_.line = stmt.line;
-  return std::visit(
-      Overloaded{
-          [&](const TextStmt& s) {
-            write(s.text);
-            return Flow::Next;
-          },
-          [&](const OutputStmt& s) {
-            write(evaluate(*s.value, scope));
-            return Flow::Next;
-          },
-          [&](const IfStmt& s) { return run_if(s, scope); },
-          [&](const ForStmt& s) { return run_for(s, evaluate(*s.iterable, scope), scope, 0); },
-          [&](const SetStmt& s) {
-            assign(s.target, evaluate(*s.value, scope), scope);
-            return Flow::Next;
-          },
-          [&](const SetBlockStmt& s) {
-            assign(s.target, filtered_text(s.filter.get(), captured_output(s.body, scope), scope), scope);
-            return Flow::Next;
-          },
-          [&](const MacroStmt& s) {
-            scope.set(s.name, make_macro(s.macro, scope));
-            return Flow::Next;
-          },
-          [&](const CallBlockStmt& s) {
-            CallArgs extra;
-            extra.named.emplace_back("caller", make_macro(s.caller, scope));
-            write(call(std::get<CallExpr>(s.call->node), std::move(extra), scope));
-            return Flow::Next;
-          },
-          [&](const FilterBlockStmt& s) {
-            write(filtered_text(s.filter.get(), captured_output(s.body, scope), scope));
-            return Flow::Next;
-          },
-          [&](const WithStmt& s) {
-            return in_scope(&scope, [&](Scope& inner) {
-              // Values see the variables outside, not those of the same tag.
-              std::vector<Value> values;
-              for (const auto& [target, value] : s.assignments) values.push_back(evaluate(*value, scope));
-              for (size_t i = 0; i < values.size(); ++i) assign(s.assignments[i].first, values[i], inner);
-              return execute(s.body, inner);
-            });
-          },
-          [&](const BreakStmt&) { return Flow::Break; },
-          [&](const ContinueStmt&) { return Flow::Continue; },
-      },
-      stmt.node);
+  return std::visit(Overloaded{
+                        [&](const TextStmt& s) {
+                          write(s.text);
+                          return Flow::Next;
+                        },
+                        [&](const OutputStmt& s) {
+                          write(evaluate(*s.value, scope));
+                          return Flow::Next;
+                        },
+                        [&](const IfStmt& s) { return run_if(s, scope); },
+                        [&](const ForStmt& s) { return run_for(s, evaluate(*s.iterable, scope), scope, 0); },
+                        [&](const SetStmt& s) {
+                          assign(s.target, evaluate(*s.value, scope), scope);
+                          return Flow::Next;
+                        },
+                        [&](const SetBlockStmt& s) {
+                          assign(s.target, filtered_text(s.filter.get(), captured_output(s.body, scope), scope), scope);
+                          return Flow::Next;
+                        },
+                        [&](const MacroStmt& s) {
+                          scope.set(s.name, make_macro(s.macro, scope));
+                          return Flow::Next;
+                        },
+                        [&](const CallBlockStmt& s) {
+                          CallArgs extra;
+                          extra.named.emplace_back("caller", make_macro(s.caller, scope));
+                          write(call(std::get<CallExpr>(s.call->node), std::move(extra), scope));
+                          return Flow::Next;
+                        },
+                        [&](const FilterBlockStmt& s) {
+                          write(filtered_text(s.filter.get(), captured_output(s.body, scope), scope));
+                          return Flow::Next;
+                        },
+                        [&](const WithStmt& s) {
+                          return in_scope(&scope, [&](Scope& inner) {
+                            // Values see the variables outside, not those of the same tag.
+                            std::vector<Value> values;
+                            for (const auto& [target, value] : s.assignments) values.push_back(evaluate(*value, scope));
+                            for (size_t i = 0; i < values.size(); ++i) assign(s.assignments[i].first, values[i], inner);
+                            return execute(s.body, inner);
+                          });
+                        },
+                        [&](const BreakStmt&) { return Flow::Break; },
+                        [&](const ContinueStmt&) { return Flow::Continue; },
+                    },
+                    stmt.node);
 }
 
 Interpreter::Flow Interpreter::run_if(const IfStmt& stmt, Scope& scope) {
@@ -247,8 +248,7 @@ void Interpreter::assign(const Target& target, const Value& value, Scope& scope)
     const auto& parts = *target.parts;
     require_defined(value);
     const auto items = items_of(rt_, value);
-    if (items.size() != parts.size())
-      fail("cannot assign {} values to {} names", items.size(), parts.size());
+    if (items.size() != parts.size()) fail("cannot assign {} values to {} names", items.size(), parts.size());
     for (size_t i = 0; i < parts.size(); ++i) assign(parts[i], items[i], scope);
     return;
   }
@@ -257,8 +257,10 @@ void Interpreter::assign(const Target& target, const Value& value, Scope& scope)
     return;
   }
   const Value name_space = lookup(target.name, scope);
-  if (!name_space.is(Kind::Namespace)) fail("cannot assign to a field of '{}': it is no namespace", tree_.names[target.name]);
-  if (target.field.starts_with('_')) fail("a namespace cannot hold the name '{}' that starts with an underscore", target.field);
+  if (!name_space.is(Kind::Namespace))
+    fail("cannot assign to a field of '{}': it is no namespace", tree_.names[target.name]);
+  if (target.field.starts_with('_'))
+    fail("a namespace cannot hold the name '{}' that starts with an underscore", target.field);
   name_space.as<NamespaceObject>().set(target.field, value);
 }
 
@@ -307,7 +309,8 @@ Value Interpreter::call_macro(const MacroBody& macro, Scope& home, const CallArg
     if (macro.takes_kwargs) scope.set(*kwargs_name_, rt_.dict(std::move(rest)));
     if (macro.takes_args) {
       const size_t from = std::min(names.size(), args.positional.size());
-      scope.set(*varargs_name_, rt_.tuple({args.positional.begin() + static_cast<ptrdiff_t>(from), args.positional.end()}));
+      scope.set(*varargs_name_,
+                rt_.tuple({args.positional.begin() + static_cast<ptrdiff_t>(from), args.positional.end()}));
     } else if (args.positional.size() > names.size()) {
       fail("macro '{}' takes not more than {} arguments, got {}", macro.name, names.size(), args.positional.size());
     }
@@ -318,7 +321,8 @@ Value Interpreter::call_macro(const MacroBody& macro, Scope& home, const CallArg
 // loop(items) inside a recursive loop runs the loop's body again on them.
 Value Interpreter::call_loop(const Value& loop, const CallArgs& args) {
   const Bound bound("loop", args, {"iterable"}, 1);
-  const auto it = std::find_if(loops_.begin(), loops_.end(), [&](const ActiveLoop& l) { return l.loop == loop.object(); });
+  const auto it =
+      std::find_if(loops_.begin(), loops_.end(), [&](const ActiveLoop& l) { return l.loop == loop.object(); });
   if (it == loops_.end()) fail("only a loop marked 'recursive' can be called");
   const ActiveLoop active = *it;
   Builder out(rt_);

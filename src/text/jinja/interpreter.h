@@ -95,7 +95,7 @@ class Interpreter {
   std::vector<Charge> kept_charges_;
   std::vector<ActiveLoop> loops_;  // running recursive loops
   Builder* out_ = nullptr;
-  bool at_top_ = true;  // out_ is the template's own output
+  bool at_top_ = true;                 // out_ is the template's own output
   const Value* block_text_ = nullptr;  // input of the filter of a filter block
   std::optional<NameId> loop_name_, caller_name_, varargs_name_, kwargs_name_;
 };

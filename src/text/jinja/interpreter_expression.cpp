@@ -73,8 +73,10 @@ Value Interpreter::evaluate_node(const CompareExpr& e, Scope& scope) {
     Value right = evaluate(*operand, scope);
     const std::string_view name(op);
     bool holds;
-    if (name == "in" || name == "not in") holds = contains(rt_, right, left) == (name == "in");
-    else holds = compare(rt_, name, left, right);
+    if (name == "in" || name == "not in")
+      holds = contains(rt_, right, left) == (name == "in");
+    else
+      holds = compare(rt_, name, left, right);
     if (!holds) return Value::boolean(false);
     left = std::move(right);
   }
@@ -85,8 +87,10 @@ Value Interpreter::evaluate_node(const ConcatExpr& e, Scope& scope) {
   Builder out(rt_);
   for (const auto& part : e.parts) {
     const Value value = evaluate(*part, scope);
-    if (value.is_string()) out << value.text();
-    else out << to_text(rt_, value);
+    if (value.is_string())
+      out << value.text();
+    else
+      out << to_text(rt_, value);
   }
   return out.value();
 }

@@ -86,9 +86,12 @@ class Lexer {
     emit_text(tag, sign, kind == '{');
     const int begin = line_;
     skip(sign ? 3 : 2);
-    if (kind == '#') comment(begin);
-    else if (kind == '%' && raw_follows()) raw(begin);
-    else code(kind == '{' ? TokenKind::OutputBegin : TokenKind::BlockBegin, begin);
+    if (kind == '#')
+      comment(begin);
+    else if (kind == '%' && raw_follows())
+      raw(begin);
+    else
+      code(kind == '{' ? TokenKind::OutputBegin : TokenKind::BlockBegin, begin);
   }
 
   // The text before a tag, as far as the tag's sign leaves it.
@@ -111,12 +114,11 @@ class Lexer {
 
   // Passes the end of a block or comment, which takes one line end with it.
   bool end_of(std::string_view close) {
-    const std::string minus = "-" + std::string(close);
-    const std::string plus = "+" + std::string(close);
-    if (at(plus)) {
-      skip(plus.size());
-    } else if (at(minus)) {
-      skip(minus.size() + spaces_at(pos_ + minus.size()));
+    const char sign = rest_[pos_];
+    const bool signed_close = (sign == '+' || sign == '-') && rest_.substr(pos_ + 1).starts_with(close);
+    const size_t signed_size = close.size() + 1;
+    if (signed_close) {
+      skip(signed_size + (sign == '-' ? spaces_at(pos_ + signed_size) : 0));
     } else if (at(close)) {
       const size_t after = pos_ + close.size();
       skip(close.size() + (after < rest_.size() && rest_[after] == '\n' ? 1 : 0));
@@ -179,8 +181,10 @@ class Lexer {
       if (open.empty()) {
         if (output && (at("-}}") || at("}}"))) {
           push(TokenKind::OutputEnd, "");
-          if (at("-}}")) skip(3 + spaces_at(pos_ + 3));
-          else skip(2);
+          if (at("-}}"))
+            skip(3 + spaces_at(pos_ + 3));
+          else
+            skip(2);
           return;
         }
         if (!output && (at("%}") || at("-%}") || at("+%}"))) {
@@ -205,7 +209,8 @@ class Lexer {
     for (const std::string_view op : kOperators) {
       if (op.empty() || !at(op)) continue;
       if (op == "(" || op == "[" || op == "{") {
-        if (open.size() >= static_cast<size_t>(kMaxParseDepth)) fail_at(line_, "brackets nest deeper than {} levels", kMaxParseDepth);
+        if (open.size() >= static_cast<size_t>(kMaxParseDepth))
+          fail_at(line_, "brackets nest deeper than {} levels", kMaxParseDepth);
         open.push_back(op[0] == '(' ? ')' : op[0] == '[' ? ']' : '}');
       } else if (op == ")" || op == "]" || op == "}") {
         if (open.empty()) fail_at(line_, "unexpected '{}'", op);
@@ -235,9 +240,12 @@ class Lexer {
   size_t digits(size_t p, IsDigit is) const {
     if (p >= rest_.size() || !is(rest_[p])) return p;
     while (p < rest_.size()) {
-      if (is(rest_[p])) ++p;
-      else if (rest_[p] == '_' && p + 1 < rest_.size() && is(rest_[p + 1])) p += 2;
-      else break;
+      if (is(rest_[p]))
+        ++p;
+      else if (rest_[p] == '_' && p + 1 < rest_.size() && is(rest_[p + 1]))
+        p += 2;
+      else
+        break;
     }
     return p;
   }
@@ -277,10 +285,14 @@ class Lexer {
       end = to;
       return true;
     };
-    if (rest_[pos_] == '0' && marker == 'x' && prefixed(is_hex)) base = 16;
-    else if (rest_[pos_] == '0' && marker == 'o' && prefixed(is_octal)) base = 8;
-    else if (rest_[pos_] == '0' && marker == 'b' && prefixed(is_binary)) base = 2;
-    else end = rest_[pos_] == '0' ? digits(pos_, [](char c) { return c == '0'; }) : digits(pos_, is_digit_char);
+    if (rest_[pos_] == '0' && marker == 'x' && prefixed(is_hex))
+      base = 16;
+    else if (rest_[pos_] == '0' && marker == 'o' && prefixed(is_octal))
+      base = 8;
+    else if (rest_[pos_] == '0' && marker == 'b' && prefixed(is_binary))
+      base = 2;
+    else
+      end = rest_[pos_] == '0' ? digits(pos_, [](char c) { return c == '0'; }) : digits(pos_, is_digit_char);
     Int value = 0;
     for (const char c : rest_.substr(start, end - start)) {
       if (c == '_') continue;
@@ -313,7 +325,9 @@ class Lexer {
       char32_t c = 0;
       for (size_t i = from; i < from + count; ++i) {
         const char d = i < rest_.size() ? rest_[i] : '\0';
-        const int digit = is_digit_char(d) ? d - '0' : (d | 0x20) >= 'a' && (d | 0x20) <= 'f' ? (d | 0x20) - 'a' + 10 : 99;
+        const int digit = is_digit_char(d)                         ? d - '0'
+                          : (d | 0x20) >= 'a' && (d | 0x20) <= 'f' ? (d | 0x20) - 'a' + 10
+                                                                   : 99;
         if (digit >= base) fail_at(line_, "a string holds an incomplete escape: expected {} hexadecimal digits", count);
         c = c * static_cast<char32_t>(base) + static_cast<char32_t>(digit);
       }

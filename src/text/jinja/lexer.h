@@ -15,7 +15,19 @@ struct SyntaxError {
   std::string message;
 };
 
-enum class TokenKind : uint8_t { Text, OutputBegin, OutputEnd, BlockBegin, BlockEnd, Name, String, Integer, Float, Operator, End };
+enum class TokenKind : uint8_t {
+  Text,
+  OutputBegin,
+  OutputEnd,
+  BlockBegin,
+  BlockEnd,
+  Name,
+  String,
+  Integer,
+  Float,
+  Operator,
+  End
+};
 
 struct Token {
   TokenKind kind;

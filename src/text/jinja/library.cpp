@@ -59,21 +59,26 @@ const std::unordered_map<std::string_view, Test>& tests() {
       {"string", is_kind<Kind::String>},
       {"mapping", is_kind<Kind::Dict>},
       {"number", [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is_numeric(); }},
-      {"true", [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is(Kind::Bool) && v.int_value() != 0; }},
-      {"false", [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is(Kind::Bool) && v.int_value() == 0; }},
+      {"true",
+       [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is(Kind::Bool) && v.int_value() != 0; }},
+      {"false",
+       [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is(Kind::Bool) && v.int_value() == 0; }},
       {"iterable", [](Runtime&, const Value& v, const CallArgs& a) { return none(a), is_iterable(v); }},
       {"sequence",
        [](Runtime&, const Value& v, const CallArgs& a) {
          none(a);
          return v.is_string() || v.is_sequence() || v.is(Kind::Dict) || v.is(Kind::Range) || v.is_undefined();
        }},
-      {"callable", [](Runtime&, const Value& v, const CallArgs& a) {
+      {"callable",
+       [](Runtime&, const Value& v, const CallArgs& a) {
          // jinja2's undefined and loop objects define a call operator, which is all that Python's callable() asks.
          return none(a), v.is(Kind::Function) || v.is_undefined() || v.is(Kind::Loop);
        }},
       {"escaped", [](Runtime&, const Value&, const CallArgs& a) { return none(a), false; }},
-      {"even", [](Runtime& rt, const Value& v, const CallArgs& a) { return none(a), remainder(rt, v, Value::integer(2)) == 0; }},
-      {"odd", [](Runtime& rt, const Value& v, const CallArgs& a) { return none(a), remainder(rt, v, Value::integer(2)) == 1; }},
+      {"even", [](Runtime& rt, const Value& v,
+                  const CallArgs& a) { return none(a), remainder(rt, v, Value::integer(2)) == 0; }},
+      {"odd", [](Runtime& rt, const Value& v,
+                 const CallArgs& a) { return none(a), remainder(rt, v, Value::integer(2)) == 1; }},
       {"divisibleby",
        [](Runtime& rt, const Value& v, const CallArgs& a) { return remainder(rt, v, one("divisibleby", a)) == 0; }},
       {"lower",
@@ -90,15 +95,25 @@ const std::unordered_map<std::string_view, Test>& tests() {
        }},
       {"in", [](Runtime& rt, const Value& v, const CallArgs& a) { return contains(rt, one("in", a), v); }},
       {"sameas", [](Runtime& rt, const Value& v, const CallArgs& a) { return same_object(rt, v, one("sameas", a)); }},
-      {"filter",
-       [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is_string() && find_filter(v.text()) != nullptr; }},
-      {"test",
-       [](Runtime&, const Value& v, const CallArgs& a) { return none(a), v.is_string() && find_test(v.text()) != nullptr; }},
-      {"eq", is_compared<0>},  {"equalto", is_compared<0>},     {"==", is_compared<0>},
-      {"ne", is_compared<1>},  {"!=", is_compared<1>},          {"lt", is_compared<2>},
-      {"<", is_compared<2>},   {"lessthan", is_compared<2>},    {"le", is_compared<3>},
-      {"<=", is_compared<3>},  {"gt", is_compared<4>},          {">", is_compared<4>},
-      {"ge", is_compared<5>},  {"greaterthan", is_compared<4>}, {">=", is_compared<5>},
+      {"filter", [](Runtime&, const Value& v,
+                    const CallArgs& a) { return none(a), v.is_string() && find_filter(v.text()) != nullptr; }},
+      {"test", [](Runtime&, const Value& v,
+                  const CallArgs& a) { return none(a), v.is_string() && find_test(v.text()) != nullptr; }},
+      {"eq", is_compared<0>},
+      {"equalto", is_compared<0>},
+      {"==", is_compared<0>},
+      {"ne", is_compared<1>},
+      {"!=", is_compared<1>},
+      {"lt", is_compared<2>},
+      {"<", is_compared<2>},
+      {"lessthan", is_compared<2>},
+      {"le", is_compared<3>},
+      {"<=", is_compared<3>},
+      {"gt", is_compared<4>},
+      {">", is_compared<4>},
+      {"ge", is_compared<5>},
+      {"greaterthan", is_compared<4>},
+      {">=", is_compared<5>},
   };
   return table;
 }
@@ -156,7 +171,8 @@ Value name_space(Runtime& rt, const CallArgs& args) {
   const Value out = rt.name_space();
   for (auto& [key, value] : entries_of(rt, "namespace", args)) {
     if (!key.is_string()) continue;
-    if (key.text().starts_with('_')) fail("a namespace cannot hold the name '{}' that starts with an underscore", key.text());
+    if (key.text().starts_with('_'))
+      fail("a namespace cannot hold the name '{}' that starts with an underscore", key.text());
     out.as<NamespaceObject>().set(key.text(), std::move(value));
   }
   return out;
@@ -204,7 +220,8 @@ struct Joiner : FunctionObject {
 
 Value cycler(Runtime& rt, const CallArgs& args) {
   if (args.positional.empty() || !args.named.empty()) fail("cycler() needs items");
-  return Value(Kind::Function, std::make_shared<Cycler>(args.positional, rt.charge(96 + args.positional.size() * sizeof(Value))));
+  return Value(Kind::Function,
+               std::make_shared<Cycler>(args.positional, rt.charge(96 + args.positional.size() * sizeof(Value))));
 }
 
 Value joiner(Runtime& rt, const CallArgs& args) {
@@ -269,12 +286,12 @@ Value find_global(Runtime& rt, std::string_view name) {
   static const std::unordered_map<std::string_view, Value> table = [] {
     std::unordered_map<std::string_view, Value> all;
     const std::array<std::pair<std::string_view, GlobalBody>, 7> entries = {{{"range", range},
-                                                                            {"dict", dict},
-                                                                            {"namespace", name_space},
-                                                                            {"raise_exception", raise_exception},
-                                                                            {"strftime_now", strftime_now},
-                                                                            {"cycler", cycler},
-                                                                            {"joiner", joiner}}};
+                                                                             {"dict", dict},
+                                                                             {"namespace", name_space},
+                                                                             {"raise_exception", raise_exception},
+                                                                             {"strftime_now", strftime_now},
+                                                                             {"cycler", cycler},
+                                                                             {"joiner", joiner}}};
     for (const auto& [key, body] : entries)
       all.emplace(key, Value(Kind::Function, std::make_shared<GlobalFunction>(key, body)));
     return all;

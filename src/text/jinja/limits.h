@@ -19,10 +19,10 @@ struct Limits {
 };
 
 constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
-constexpr int kMaxParseDepth = 100;   // nested brackets and blocks
-constexpr int kMaxChainDepth = 500;   // operators and filters hanging on one another: a.b.c|d|e
-constexpr int kMaxValueDepth = 256;   // lists in lists
-constexpr size_t kMaxRange = 100'000; // what jinja2's sandbox allows
+constexpr int kMaxParseDepth = 100;    // nested brackets and blocks
+constexpr int kMaxChainDepth = 500;    // operators and filters hanging on one another: a.b.c|d|e
+constexpr int kMaxValueDepth = 256;    // lists in lists
+constexpr size_t kMaxRange = 100'000;  // what jinja2's sandbox allows
 
 class Meter {
  public:

@@ -110,8 +110,10 @@ Value filesizeformat(Runtime& rt, const Value& input, const CallArgs& args) {
   const bool binary = bound.truth(0, false);
   double bytes;
   require_defined(input);
-  if (input.is_numeric()) bytes = input.as_double();
-  else if (!input.is_string() || !parse_python_float(input.text(), bytes)) fail("filesizeformat needs a number");
+  if (input.is_numeric())
+    bytes = input.as_double();
+  else if (!input.is_string() || !parse_python_float(input.text(), bytes))
+    fail("filesizeformat needs a number");
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return rt.string("1 Byte");
   if (bytes < base) return rt.string(fmt::format("{} Bytes", static_cast<int64_t>(bytes)));
@@ -122,7 +124,8 @@ Value filesizeformat(Runtime& rt, const Value& input, const CallArgs& args) {
     unit *= base;
     ++i;
   }
-  const std::string prefix = binary ? std::string(1, i == 0 ? 'K' : kPrefixes[i]) + "iB" : std::string(1, kPrefixes[i]) + "B";
+  const std::string prefix =
+      binary ? std::string(1, i == 0 ? 'K' : kPrefixes[i]) + "iB" : std::string(1, kPrefixes[i]) + "B";
   return rt.string(fmt::format("{:.1f} {}", bytes / unit, prefix));
 }
 
@@ -157,7 +160,9 @@ bool parse_python_int(std::string_view text, int64_t base, Int& out) {
     if (c == '_' && last == '_') return false;
     last = c;
     if (c == '_') continue;
-    const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+    const int digit = c >= '0' && c <= '9'                     ? c - '0'
+                      : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
+                                                               : 99;
     if (digit >= base) return false;
     value = value * base + digit;
     if (value > std::numeric_limits<uint64_t>::max()) fail("an integer does not fit into 64 bits");

@@ -129,17 +129,20 @@ void Parser::statement(Body& out) {
   } else if (tag == "break" || tag == "continue") {
     next();
     if (loops_ == 0) throw SyntaxError{line, fmt::format("'{}' stands outside of a loop", tag)};
-    if (tag == "break") add(out, line, BreakStmt{});
-    else add(out, line, ContinueStmt{});
+    if (tag == "break")
+      add(out, line, BreakStmt{});
+    else
+      add(out, line, ContinueStmt{});
   } else if (tag == "include" || tag == "extends" || tag == "import" || tag == "from" || tag == "block" ||
              tag == "autoescape") {
     throw SyntaxError{line, fmt::format("the tag '{}' is not supported in chat templates", tag)};
   } else if (open_tags_.size() > 1) {
     throw SyntaxError{line, fmt::format("unknown tag '{}' inside '{}'", tag, open_tags_[open_tags_.size() - 2])};
   } else {
-    throw SyntaxError{line, fmt::format("unknown tag '{}': expected if, for, set, macro, call, filter, with, generation, "
-                                        "break, continue or raw",
-                                        tag)};
+    throw SyntaxError{line,
+                      fmt::format("unknown tag '{}': expected if, for, set, macro, call, filter, with, generation, "
+                                  "break, continue or raw",
+                                  tag)};
   }
   open_tags_.pop_back();
 }
@@ -223,7 +226,8 @@ Target Parser::target(bool allow_field, std::string_view end_name) {
   out.parts.emplace();
   out.parts->push_back(std::move(first));
   while (skip_operator(",")) {
-    if (now().is_operator("=") || (!end_name.empty() && now().is_name(end_name)) || now().kind == TokenKind::BlockEnd) break;
+    if (now().is_operator("=") || (!end_name.empty() && now().is_name(end_name)) || now().kind == TokenKind::BlockEnd)
+      break;
     out.parts->push_back(target_part(allow_field));
   }
   return out;
@@ -235,8 +239,10 @@ Parameters Parser::parameters() {
   while (!now().is_operator(")")) {
     if (!out.names.empty()) expect_operator(",");
     out.names.push_back(name_id(expect(TokenKind::Name, "the name of a parameter").text));
-    if (skip_operator("=")) out.defaults.push_back(expression());
-    else if (!out.defaults.empty()) fail_here("'=', as the parameter before has a default");
+    if (skip_operator("="))
+      out.defaults.push_back(expression());
+    else if (!out.defaults.empty())
+      fail_here("'=', as the parameter before has a default");
   }
   expect_operator(")");
   return out;

@@ -6,7 +6,8 @@ namespace reprise::text::jinja {
 
 template <typename Node>
 ExprPtr Parser::make(int line, Node node, int deepest) {
-  if (deepest >= kMaxChainDepth) throw SyntaxError{line, fmt::format("an expression chains more than {} operations", kMaxChainDepth)};
+  if (deepest >= kMaxChainDepth)
+    throw SyntaxError{line, fmt::format("an expression chains more than {} operations", kMaxChainDepth)};
   return std::make_unique<Expr>(Expr{line, deepest + 1, std::move(node)});
 }
 

@@ -79,8 +79,8 @@ Value Runtime::range(int64_t start, int64_t stop, int64_t step) {
   const Int stride = step > 0 ? Int{step} : -Int{step};
   const Int count = span <= 0 ? 0 : (span + stride - 1) / stride;
   if (count > static_cast<Int>(kMaxRange)) fail("range() of {} numbers is longer than {}", count, kMaxRange);
-  return Value(Kind::Range, std::make_shared<RangeObject>(start, stop, step, static_cast<size_t>(count),
-                                                          charge(kObjectBytes)));
+  return Value(Kind::Range,
+               std::make_shared<RangeObject>(start, stop, step, static_cast<size_t>(count), charge(kObjectBytes)));
 }
 
 Value Runtime::undefined(std::string message) {

@@ -30,8 +30,10 @@ class Path {
       const std::string_view part = rest.substr(0, dot);
       const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
       Int index;
-      if (digits && parse_python_int(part, 10, index)) parts_.push_back(Value::integer(index));
-      else parts_.push_back(rt.string(std::string(part)));
+      if (digits && parse_python_int(part, 10, index))
+        parts_.push_back(Value::integer(index));
+      else
+        parts_.push_back(rt.string(std::string(part)));
       if (dot == rest.size()) break;
       rest = rest.substr(dot + 1);
     }
@@ -74,8 +76,10 @@ Value join(Runtime& rt, const Value& input, const CallArgs& args) {
     if (!first) out << between;
     first = false;
     const Value value = path.get(rt, item);
-    if (value.is_string()) out << value.text();
-    else out << to_text(rt, value);
+    if (value.is_string())
+      out << value.text();
+    else
+      out << to_text(rt, value);
   }
   return out.value();
 }
@@ -122,7 +126,8 @@ Value dictsort(Runtime& rt, const Value& input, const CallArgs& args) {
   if (by != "key" && by != "value") fail("dictsort sorts by 'key' or 'value', not '{}'", by);
   const bool ignore = !bound.truth(0, false);
   std::vector<Value> keys;
-  for (const auto& [key, value] : input.dict().entries) keys.push_back(ignore_case(rt, by == "key" ? key : value, ignore));
+  for (const auto& [key, value] : input.dict().entries)
+    keys.push_back(ignore_case(rt, by == "key" ? key : value, ignore));
   std::vector<Value> out;
   for (const size_t i : sorted_order(rt, keys, bound.truth(2, false))) {
     const auto& [key, value] = input.dict().entries[i];
@@ -223,7 +228,8 @@ Value batch(Runtime& rt, const Value& input, const CallArgs& args) {
   }
   if (!row.empty()) {
     if (bound.has_value(1) && static_cast<int64_t>(row.size()) < size) {
-      rt.meter.ensure(static_cast<size_t>(size) > SIZE_MAX / sizeof(Value) ? SIZE_MAX : static_cast<size_t>(size) * sizeof(Value));
+      rt.meter.ensure(static_cast<size_t>(size) > SIZE_MAX / sizeof(Value) ? SIZE_MAX
+                                                                           : static_cast<size_t>(size) * sizeof(Value));
       row.resize(static_cast<size_t>(size), bound[1]);
     }
     out.push_back(rt.list(std::move(row)));
@@ -328,14 +334,30 @@ Value attr(Runtime& rt, const Value& input, const CallArgs& args) {
 
 const std::vector<FilterEntry>& sequence_filters() {
   static const std::vector<FilterEntry> table = {
-      {"length", length},         {"count", length},     {"default", default_filter},
-      {"d", default_filter},      {"join", join},        {"first", first},
-      {"last", last},             {"list", list},        {"items", items},
-      {"dictsort", dictsort},     {"sort", sort},        {"unique", unique},
-      {"min", min},               {"max", max},          {"sum", sum},
-      {"reverse", reverse},       {"batch", batch},      {"slice", slice},
-      {"groupby", groupby},       {"map", map},          {"select", select},
-      {"reject", reject},         {"selectattr", selectattr}, {"rejectattr", rejectattr},
+      {"length", length},
+      {"count", length},
+      {"default", default_filter},
+      {"d", default_filter},
+      {"join", join},
+      {"first", first},
+      {"last", last},
+      {"list", list},
+      {"items", items},
+      {"dictsort", dictsort},
+      {"sort", sort},
+      {"unique", unique},
+      {"min", min},
+      {"max", max},
+      {"sum", sum},
+      {"reverse", reverse},
+      {"batch", batch},
+      {"slice", slice},
+      {"groupby", groupby},
+      {"map", map},
+      {"select", select},
+      {"reject", reject},
+      {"selectattr", selectattr},
+      {"rejectattr", rejectattr},
       {"attr", attr},
   };
   return table;

@@ -61,7 +61,8 @@ std::vector<std::string_view> split_spaces(std::string_view s, int64_t most, boo
   return out;
 }
 
-std::vector<std::string_view> split_text(std::string_view s, std::string_view separator, int64_t most, bool from_right) {
+std::vector<std::string_view> split_text(std::string_view s, std::string_view separator, int64_t most,
+                                         bool from_right) {
   std::vector<std::string_view> out;
   while (most < 0 || static_cast<int64_t>(out.size()) < most) {
     const size_t at = from_right ? s.rfind(separator) : s.find(separator);

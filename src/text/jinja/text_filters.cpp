@@ -28,7 +28,9 @@ std::string title_words(std::string_view s) {
   while (i < s.size()) {
     const size_t start = i;
     char32_t c;
-    const auto breaks = [](char32_t p) { return is_space(p) || p == '-' || p == '(' || p == '{' || p == '[' || p == '<'; };
+    const auto breaks = [](char32_t p) {
+      return is_space(p) || p == '-' || p == '(' || p == '{' || p == '[' || p == '<';
+    };
     size_t n = decode(s, i, c);
     const bool separator = breaks(c);
     while (i < s.size()) {
@@ -87,8 +89,10 @@ Value indent(Runtime& rt, const Value& input, const CallArgs& args) {
   const Bound bound("indent", args, {"width", "first", "blank"});
   const std::string& text = require_text(input, "the input of indent");
   Builder pad(rt);
-  if (bound.has(0) && bound[0].is_string()) pad << bound[0].text();
-  else pad.repeat(" ", static_cast<size_t>(std::max<int64_t>(0, bound.integer(0, 4))));
+  if (bound.has(0) && bound[0].is_string())
+    pad << bound[0].text();
+  else
+    pad.repeat(" ", static_cast<size_t>(std::max<int64_t>(0, bound.integer(0, 4))));
   const bool blank = bound.truth(2, false);
   Builder out(rt);
   if (bound.truth(1, false)) out << pad.text();
@@ -113,8 +117,9 @@ Value truncate(Runtime& rt, const Value& input, const CallArgs& args) {
   const auto end_size = static_cast<int64_t>(count_points(end));
   if (length < end_size) fail("truncate needs a length of at least {}, got {}", end_size, length);
   if (leeway < 0) fail("truncate needs a leeway of at least 0, got {}", leeway);
+  // Anything that has a length passes when it is short enough.
+  if (static_cast<int64_t>(length_of(rt, input)) - leeway <= length) return input;
   const std::string& text = require_text(input, "the input of truncate");
-  if (static_cast<int64_t>(input.string().points) - leeway <= length) return input;
   std::string_view kept = std::string_view(text).substr(0, byte_offset(text, static_cast<size_t>(length - end_size)));
   if (!bound.truth(1, false)) {
     if (const size_t space = kept.rfind(' '); space != std::string_view::npos) kept = kept.substr(0, space);
@@ -155,7 +160,7 @@ Value tojson(Runtime& rt, const Value& input, const CallArgs& args) {
   style.ascii = bound.truth(0, false);
   if (bound.has_value(1)) {
     style.pretty = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     if (bound[1].is_string()) {
       style.indent = bound[1].text();
     } else {
@@ -181,9 +186,12 @@ Value urlencode(Runtime& rt, const Value& input, const CallArgs& args) {
     for (const char c : to_text(rt, value)) {
       const bool plain = is_alpha(static_cast<uint8_t>(c) < 0x80 ? c : 0) || (c >= '0' && c <= '9') || c == '_' ||
                          c == '.' || c == '-' || c == '~' || (c == '/' && !in_query);
-      if (plain) out << c;
-      else if (c == ' ' && in_query) out << '+';
-      else out << fmt::format("%{:02X}", static_cast<uint8_t>(c));
+      if (plain)
+        out << c;
+      else if (c == ' ' && in_query)
+        out << '+';
+      else
+        out << fmt::format("%{:02X}", static_cast<uint8_t>(c));
     }
     return out.take();
   };

@@ -20,15 +20,24 @@ void append_string_repr(Builder& out, std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     char32_t c;
     const size_t n = decode(s, i, c);
-    if (c == static_cast<char32_t>(quote) || c == '\\') out << '\\' << s[i];
-    else if (c == '\n') out << "\\n";
-    else if (c == '\r') out << "\\r";
-    else if (c == '\t') out << "\\t";
-    else if (c >= 0x110000) out << s[i];
-    else if (is_printable(c)) out << s.substr(i, n);
-    else if (c < 0x100) out << fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
-    else if (c < 0x10000) out << fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
-    else out << fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
+    if (c == static_cast<char32_t>(quote) || c == '\\')
+      out << '\\' << s[i];
+    else if (c == '\n')
+      out << "\\n";
+    else if (c == '\r')
+      out << "\\r";
+    else if (c == '\t')
+      out << "\\t";
+    else if (c >= 0x110000)
+      out << s[i];
+    else if (is_printable(c))
+      out << s.substr(i, n);
+    else if (c < 0x100)
+      out << fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
+    else if (c < 0x10000)
+      out << fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+    else
+      out << fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
     i += n;
   }
   out << quote;
@@ -105,18 +114,27 @@ void append_json_string(Builder& out, std::string_view s, bool ascii) {
   for (size_t i = 0; i < s.size();) {
     char32_t c;
     const size_t n = decode(s, i, c);
-    if (c == '"') out << "\\\"";
-    else if (c == '\\') out << "\\\\";
-    else if (c == '\n') out << "\\n";
-    else if (c == '\r') out << "\\r";
-    else if (c == '\t') out << "\\t";
-    else if (c == '\f') out << "\\f";
-    else if (c == '\b') out << "\\b";
-    else if (c < 0x20 || (ascii && c >= 0x7F && c < 0x10000)) out << fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+    if (c == '"')
+      out << "\\\"";
+    else if (c == '\\')
+      out << "\\\\";
+    else if (c == '\n')
+      out << "\\n";
+    else if (c == '\r')
+      out << "\\r";
+    else if (c == '\t')
+      out << "\\t";
+    else if (c == '\f')
+      out << "\\f";
+    else if (c == '\b')
+      out << "\\b";
+    else if (c < 0x20 || (ascii && c >= 0x7F && c < 0x10000))
+      out << fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
     else if (ascii && c >= 0x10000 && c < 0x110000)
       out << fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + static_cast<uint32_t>((c - 0x10000) >> 10),
                          0xDC00 + static_cast<uint32_t>((c - 0x10000) & 0x3FF));
-    else out << s.substr(i, n);
+    else
+      out << s.substr(i, n);
     i += n;
   }
   out << '"';
@@ -226,15 +244,16 @@ std::string float_repr(double value) {
   std::string digits(1, all[0]);
   if (e > 2) digits += all.substr(2, e - 2);
   const int n = static_cast<int>(digits.size());
-  std::string out = std::signbit(value) ? "-" : "";
+  const std::string_view sign = std::signbit(value) ? "-" : "";
   if (exponent < -4 || exponent >= 16) {
-    out += digits[0];
-    if (n > 1) out += "." + digits.substr(1);
-    return out + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+    const std::string_view point = n > 1 ? "." : "";
+    return fmt::format("{}{}{}{}e{:+03}", sign, digits[0], point, std::string_view(digits).substr(1), exponent);
   }
-  if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  if (n <= exponent + 1) return out + digits + std::string(static_cast<size_t>(exponent + 1 - n), '0') + ".0";
-  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." + digits.substr(static_cast<size_t>(exponent + 1));
+  if (exponent < 0) return fmt::format("{}0.{:0>{}}{}", sign, "", -exponent - 1, digits);
+  if (n <= exponent + 1) return fmt::format("{}{:0<{}}.0", sign, digits, exponent + 1);
+  const auto whole = static_cast<size_t>(exponent + 1);
+  return fmt::format("{}{}.{}", sign, std::string_view(digits).substr(0, whole),
+                     std::string_view(digits).substr(whole));
 }
 
 std::string repr(Runtime& rt, const Value& value) {

@@ -14,9 +14,17 @@ struct LongCase {
   const char* title;
 };
 constexpr LongCase kLongCases[] = {
-    {0x00DF, "SS", "Ss"},   {0x0149, "\u02BCN", "\u02BCN"}, {0x01F0, "J\u030C", "J\u030C"}, {0xFB00, "FF", "Ff"},
-    {0xFB01, "FI", "Fi"},   {0xFB02, "FL", "Fl"},           {0xFB03, "FFI", "Ffi"},         {0xFB04, "FFL", "Ffl"},
-    {0xFB05, "ST", "St"},   {0xFB06, "ST", "St"},           {0x0587, "\u0535\u0552", "\u0535\u0582"},
+    {0x00DF, "SS", "Ss"},
+    {0x0149, "\u02BCN", "\u02BCN"},
+    {0x01F0, "J\u030C", "J\u030C"},
+    {0xFB00, "FF", "Ff"},
+    {0xFB01, "FI", "Fi"},
+    {0xFB02, "FL", "Fl"},
+    {0xFB03, "FFI", "Ffi"},
+    {0xFB04, "FFL", "Ffl"},
+    {0xFB05, "ST", "St"},
+    {0xFB06, "ST", "St"},
+    {0x0587, "\u0535\u0552", "\u0535\u0582"},
 };
 
 enum class Case { Upper, Lower, Title };
@@ -29,8 +37,10 @@ void append_case(std::string& out, char32_t c, Case to) {
     return;
   }
   if (to == Case::Lower) {
-    if (c == 0x130) out += "i\u0307";
-    else append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    if (c == 0x130)
+      out += "i\u0307";
+    else
+      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
     return;
   }
   for (const LongCase& special : kLongCases) {
@@ -70,8 +80,10 @@ std::string map_case(std::string_view s, Choose choose) {
       out.push_back(s[i]);
     } else {
       const Case to = choose(c, after_cased, i == 0);
-      if (c == 0x3A3 && to == Case::Lower && is_final_sigma(s, i, after_cased)) out += "\u03C2";
-      else append_case(out, c, to);
+      if (c == 0x3A3 && to == Case::Lower && is_final_sigma(s, i, after_cased))
+        out += "\u03C2";
+      else
+        append_case(out, c, to);
     }
     after_cased = c < kStray && is_cased(c);
     i += n;
@@ -177,8 +189,9 @@ bool is_numeric(char32_t c) {
   const auto cat = category(c);
   if (cat == UTF8PROC_CATEGORY_NL || cat == UTF8PROC_CATEGORY_NO) return true;
   // The common Chinese numerals are letters that count as numbers.
-  constexpr std::u32string_view kNumerals = U"\u4E00\u4E8C\u4E09\u56DB\u4E94\u516D\u4E03\u516B\u4E5D\u5341\u767E\u5343"
-                                            U"\u4E07\u5104\u96F6\u3007";
+  constexpr std::u32string_view kNumerals =
+      U"\u4E00\u4E8C\u4E09\u56DB\u4E94\u516D\u4E03\u516B\u4E5D\u5341\u767E\u5343"
+      U"\u4E07\u5104\u96F6\u3007";
   return kNumerals.find(c) != std::u32string_view::npos;
 }
 

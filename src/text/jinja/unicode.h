@@ -36,7 +36,7 @@ bool is_word(char32_t c);  // what \w matches
 
 std::string to_upper(std::string_view s);
 std::string to_lower(std::string_view s);
-std::string to_title(std::string_view s);       // Each Word
+std::string to_title(std::string_view s);        // Each Word
 std::string to_capitalized(std::string_view s);  // First letter
 std::string swap_case(std::string_view s);
 

@@ -132,8 +132,10 @@ Value* NamespaceObject::find(std::string_view name) {
 }
 
 void NamespaceObject::set(std::string_view name, Value value) {
-  if (Value* old = find(name)) *old = std::move(value);
-  else fields.emplace_back(std::string(name), std::move(value));
+  if (Value* old = find(name))
+    *old = std::move(value);
+  else
+    fields.emplace_back(std::string(name), std::move(value));
 }
 
 }  // namespace reprise::text::jinja

@@ -1,7 +1,7 @@
-// Value: what a template computes with, after Python's model: undefined, None, bool, int, float, str, list, tuple, dict,
-// dict views, range, one-shot iterators, namespaces, the loop variable and functions. A Value is a small handle; its
-// heap object is shared and never changes, except namespaces, loops and iterators, which belong to one render. Strings
-// and numbers inside a compiled template may be read from any thread.
+// Value: what a template computes with, after Python's model: undefined, None, bool, int, float, str, list, tuple,
+// dict, dict views, range, one-shot iterators, namespaces, the loop variable and functions. A Value is a small handle;
+// its heap object is shared and never changes, except namespaces, loops and iterators, which belong to one render.
+// Strings and numbers inside a compiled template may be read from any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,21 @@ struct CallArgs;
 using Int = __int128;
 
 enum class Kind : uint8_t {
-  Undefined, None, Bool, Int, Float, String, List, Tuple, Dict, View, Range, Iterator, Namespace, Loop, Function,
+  Undefined,
+  None,
+  Bool,
+  Int,
+  Float,
+  String,
+  List,
+  Tuple,
+  Dict,
+  View,
+  Range,
+  Iterator,
+  Namespace,
+  Loop,
+  Function,
 };
 
 struct Object {
@@ -78,8 +92,8 @@ class Value {
   bool is_numeric() const { return is_integral() || kind_ == Kind::Float; }
   bool is_sequence() const { return kind_ == Kind::List || kind_ == Kind::Tuple; }
 
-  Int int_value() const { return int_; }           // Bool, Int
-  double float_value() const { return float_; }    // Float
+  Int int_value() const { return int_; }                                                          // Bool, Int
+  double float_value() const { return float_; }                                                   // Float
   double as_double() const { return kind_ == Kind::Float ? float_ : static_cast<double>(int_); }  // any number
   const StringObject& string() const { return static_cast<const StringObject&>(*object_); }
   const std::string& text() const { return string().text; }
