@@ -33,6 +33,16 @@ Tensor heads(Tensor x, int64_t size) { return one("heads", {x}, {{"size", size}}
 Tensor flatten(Tensor x) { return one("flatten", {x}); }
 Tensor rows(Tensor x, Tensor index) { return one("rows", {x, index}); }
 
+Tensor slice(Tensor x, int64_t begin, int64_t size) { return one("slice", {x}, {{"begin", begin}, {"size", size}}); }
+Tensor copy(Tensor x) { return one("copy", {x}); }
+Tensor reciprocal(Tensor x) { return one("reciprocal", {x}); }
+Tensor argmax(Tensor x) { return one("argmax", {x}); }
+Tensor quantize_static(Tensor x, Tensor scale, Tensor offset) { return one("quantize_static", {x, scale, offset}); }
+Quantized quantize_dynamic(Tensor x) {
+  const std::vector<Tensor> out = x.tracer()->call("quantize_dynamic", {x});
+  return {out[0], out.size() > 1 ? out[1] : out[0]};
+}
+
 Tensor rope_table(Tensor positions, const RopeSpec& s) {
   return one("rope_table", {positions},
              {{"dim", s.dim},

@@ -28,6 +28,20 @@ Tensor flatten(Tensor x);
 // [T, N], [R] -> [R, N]
 Tensor rows(Tensor x, Tensor index);
 
+// [T, N] -> [T, size]: columns [begin, begin + size)
+Tensor slice(Tensor x, int64_t begin, int64_t size);
+Tensor copy(Tensor x);
+Tensor reciprocal(Tensor x);
+// [L, V] -> [L] i32, the smallest index on ties
+Tensor argmax(Tensor x);
+// [T, N], [N] or [1], [N] or [1] -> [T, N] i8: round(x * scale + offset)
+Tensor quantize_static(Tensor x, Tensor scale, Tensor offset);
+struct Quantized {
+  Tensor values;  // [T, N] i8
+  Tensor scale;   // [T, 1] f32
+};
+Quantized quantize_dynamic(Tensor x);
+
 // Rotary position embedding. Frequencies and the scale come from models/rope.h.
 struct RopeSpec {
   int64_t dim = 0;               // rotated dimensions of a head, even

@@ -174,6 +174,41 @@ Result<Types> infer_rows(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
 }
 
+Result<Types> infer_slice(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t begin = c.attrs->integer("begin"), size = c.attrs->integer("size"), width = c.in[0].shape[1].factor;
+  if (begin < 0 || size <= 0 || size > width || begin > width - size)
+    return invalid("{}: columns [{}, {} + {}) are not inside the width {}", describe(c), begin, begin, size, width);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(size)}}};
+}
+
+Result<Types> infer_copy(const OpCall& c) { return Types{c.in[0]}; }
+
+Result<Types> infer_quantize_static(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::F32));
+    if (!same_dim(c.in[i].shape[0], Dim(1))) RETURN_IF_ERROR(want_dim(c, i, 0, c.in[0].shape[1], "row size of x, or 1"));
+  }
+  return Types{{DType::I8, c.in[0].shape}};
+}
+
+Result<Types> infer_quantize_dynamic(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  return Types{{DType::I8, c.in[0].shape}, {DType::F32, {c.in[0].shape[0], Dim(1)}}};
+}
+
+Result<Types> infer_argmax(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  return Types{{DType::I32, {c.in[0].shape[0]}}};
+}
+
 }  // namespace
 
 void register_core_ops(OpRegistry& ops) {
@@ -207,6 +242,18 @@ void register_core_ops(OpRegistry& ops) {
           "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
           "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in order");
   ops.add("rows(Tensor x, Tensor index) -> Tensor", infer_rows, kNone, "[T, N], [R] i32 -> [R, N]: x[index[r]]");
+  ops.add("slice(Tensor x, *, int begin, int size) -> Tensor", infer_slice, kNone,
+          "[T, N] -> [T, size]: columns [begin, begin + size), copied");
+  ops.add("copy(Tensor x) -> Tensor", infer_copy, kNone, "the same values in bytes of their own; any type");
+  ops.add("reciprocal(Tensor x) -> Tensor", infer_same, kNone, "1 / x in fp32, rounded once");
+  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
+          "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round half to "
+          "even, clamp to [-128, 127]; NaN gives 0");
+  ops.add("quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
+          "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, clamp to "
+          "[-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
+  ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
+          "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
 }
 
 }  // namespace reprise

@@ -173,7 +173,7 @@ const OpSchema& OpRegistry::add(std::string_view decl, InferFn infer, uint32_t f
   auto parsed = parse_schema(decl);
   CHECK(parsed.is_ok(), "{}", parsed.status().message());
   auto schema = std::make_unique<OpSchema>(std::move(*parsed));
-  schema->infer = infer;
+  schema->infer = std::move(infer);
   schema->flags = flags;
   schema->doc = std::string(doc);
   CHECK(!schemas_.contains(schema->name), "op {} is registered twice", schema->name);

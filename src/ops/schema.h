@@ -8,6 +8,7 @@
 // read-only afterwards; schemas keep their address for its lifetime, so nodes point at them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,7 +55,8 @@ struct AttrSchema {
   AttrValue default_value;
 };
 
-using InferFn = Result<std::vector<TensorType>> (*)(const OpCall&);
+// A plain function, or for fused ops one that traces their meaning (nn/fused.h).
+using InferFn = std::function<Result<std::vector<TensorType>>(const OpCall&)>;
 
 struct OpSchema {
   std::string name;
@@ -63,7 +65,7 @@ struct OpSchema {
   std::vector<AttrSchema> attrs;
   int results = 1;
   uint32_t flags = 0;
-  InferFn infer = nullptr;
+  InferFn infer;
   std::string doc;  // one line: what it computes, with shapes
 
   bool has(uint32_t flag) const { return (flags & flag) != 0; }

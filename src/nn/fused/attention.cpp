@@ -1,0 +1,70 @@
+// Fused ops between the query/key/value projection and attention.
+#include "nn/functional.h"
+#include "nn/fused/list.h"
+#include "ops/core.h"
+
+namespace reprise::nn {
+namespace {
+
+// Query, key and value heads [T, H, D] out of one projection [T, (H + 2 G) D]. RMS norm of every query and key head where
+// weights are given, then the rotation.
+std::vector<Tensor> split_qk_norm_rope(Tensor qkv, Tensor table, Tensor q_weight, Tensor k_weight, const Attrs& at) {
+  const int64_t h = at.integer("heads"), g = at.integer("kv_heads"), width = qkv.dim(-1).factor;
+  if (h <= 0 || g <= 0 || width % (h + 2 * g) != 0) {
+    qkv.tracer()->fail(invalid("a width of {} is not divided by {} query, {} key and {} value heads", width, h, g, g));
+    return std::vector<Tensor>(3, qkv);
+  }
+  const int64_t d = width / (h + 2 * g);
+  Tensor q = heads(slice(qkv, 0, h * d), d);
+  Tensor k = heads(slice(qkv, h * d, g * d), d);
+  Tensor v = heads(slice(qkv, (h + g) * d, g * d), d);
+  if (!q_weight.absent()) q = rms_norm(q, q_weight, at.number("eps"));
+  if (!k_weight.absent()) k = rms_norm(k, k_weight, at.number("eps"));
+  return {rope(q, table), rope(k, table), v};
+}
+
+constexpr int64_t kHeads = 26, kKvHeads = 13, kSize = 22, kPartial = 10;
+constexpr double kEps = 0.0123;
+
+// With and without norms, the whole head or a part of it rotated.
+std::vector<FusedExample> examples(bool cache) {
+  const DType dtype = DType::BF16;
+  std::vector<FusedExample> out;
+  for (int64_t rotated : {kSize, kPartial})
+    for (bool norm : {true, false}) {
+      FusedExample e;
+      e.symbols = example_symbols();
+      if (cache) e.in.push_back({dtype, {example_pages(), Dim(2), Dim(kKvHeads), Dim(kPageTokens), Dim(kSize)}});
+      e.in.push_back({dtype, {example_tokens(), Dim((kHeads + 2 * kKvHeads) * kSize)}});
+      e.in.push_back({DType::F32, {example_tokens(), Dim(rotated)}});
+      if (cache) e.in.push_back({DType::I32, {example_tokens()}});
+      for (int i = 0; norm && i < 2; ++i) e.in.push_back({dtype, {Dim(kSize)}});
+      e.attrs = {{"heads", kHeads}, {"kv_heads", kKvHeads}, {"eps", norm ? kEps : 0.0}};
+      out.push_back(std::move(e));
+    }
+  return out;
+}
+
+}  // namespace
+
+void add_attention_ops(FusedOps& ops) {
+  ops.add({"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Tensor slots, Tensor? q_weight, Tensor? k_weight, *, "
+           "int heads, int kv_heads, float eps = 0) -> (Tensor(a), Tensor)",
+           op_flag::kNone,
+           "[P, 2, G, 128, D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the cache with keys and values written, "
+           "queries [T, H, D]: split, RMS norm of query and key heads, rotation, cache write",
+           [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+             const auto t = split_qk_norm_rope(in[1], in[2], in[4], in[5], at);
+             return {kv_write(in[0], t[1], t[2], in[3]), t[0]};
+           },
+           examples(true)});
+  ops.add({"split_qk_norm_rope(Tensor qkv, Tensor table, Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, "
+           "float eps = 0) -> (Tensor, Tensor, Tensor)",
+           op_flag::kNone,
+           "[T, (H + 2 G) D], [T, rot] f32, [D]?, [D]? -> queries [T, H, D], keys and values [T, G, D]: split, RMS norm of query "
+           "and key heads, rotation",
+           [](std::span<const Tensor> in, const Attrs& at) { return split_qk_norm_rope(in[0], in[1], in[2], in[3], at); },
+           examples(false)});
+}
+
+}  // namespace reprise::nn
