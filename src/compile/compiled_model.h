@@ -1,7 +1,10 @@
 // CompiledModel: a graph bound to a device and ready to run, at any live size up to the bounds.
 //
-// Inputs are fixed buffers that the caller fills before a run; outputs are views into the arena, good until the next run. Nothing is allocated in a run. One thread
-// at a time; the parameters and caches it was bound to must outlive it.
+// The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. How they then run is the mode:
+// eager launches one by one (the answer key); whole replays one captured graph; piecewise replays the stretches between split ops and launches
+// those ops themselves. All modes use the same thunks, so they give the same bits. Inputs are fixed buffers that the
+// caller fills before a run; outputs are views into the arena, good until the next run on it. Nothing is allocated in a run.
+// One thread at a time; parameters, arena, staging and caches must outlive it.
 #pragma once
 
 #include <memory>
@@ -14,33 +17,72 @@
 #include "compile/binding.h"
 #include "compile/memory_plan.h"
 #include "compile/param_store.h"
+#include "compile/staging.h"
 #include "device/device.h"
 
 namespace reprise {
 
+enum class GraphMode : uint8_t { Eager, Whole, Piecewise };
+std::string_view graph_mode_name(GraphMode mode);  // "eager", "whole", "piecewise"
+
 struct CompileRequest {
   const Platform* platform = nullptr;
   const ParamStore* params = nullptr;
-  // Inputs that live elsewhere, by name (the KV caches); all others get a staging buffer of their own.
+  Staging* staging = nullptr;  // every input that is not external
+  // Inputs that live elsewhere, by name (the KV caches).
   std::unordered_map<std::string, void*> external;
+  void* arena = nullptr;  // at least the plan's arena_bytes
+  GraphMode mode = GraphMode::Eager;
+  // Ops at which piecewise graphs are cut, besides those with the split flag; names of ops.
+  std::vector<std::string> split_ops;
+};
+
+// One stretch of launches; captured ones replay as a unit.
+struct Piece {
+  std::vector<Thunk> thunks;
+  bool captured = false;
+  std::unique_ptr<DeviceGraph> graph;
+};
+
+struct RunCounters {
+  uint64_t replays = 0;   // captured pieces replayed
+  uint64_t launches = 0;  // thunks launched one by one
 };
 
 class CompiledModel {
  public:
-  virtual ~CompiledModel() = default;
-  virtual std::string_view mode() const = 0;  // "eager"
-  virtual Status run(const LiveSizes& live, Stream& stream) = 0;
-  // The whole staging buffer of an input, at its bound.
-  virtual Result<TensorView> input(std::string_view name) const = 0;
-  // The output at the sizes of the last run.
-  virtual Result<TensorView> output(std::string_view name) const = 0;
-  virtual size_t arena_bytes() const = 0;
-  virtual size_t staging_bytes() const = 0;
-  virtual size_t launches() const = 0;  // per step
-};
+  // Takes the graph over. `plan` is plan_memory's for it. Captures what the mode asks for; an error of the device's capture is
+  // returned as it is, and the caller decides on another mode.
+  static Result<std::unique_ptr<CompiledModel>> compile(Graph graph, const KernelSelection& selection, MemoryPlan plan,
+                                                        const CompileRequest& request);
 
-// Node by node, in order, through the same kernels and team as any other mode: the answer key. Takes the graph over.
-Result<std::unique_ptr<CompiledModel>> compile_eager(Graph graph, const KernelSelection& selection,
-                                                     const CompileRequest& request);
+  GraphMode mode() const { return mode_; }
+  const Graph& graph() const { return graph_; }
+  const MemoryPlan& plan() const { return plan_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  const RunCounters& counters() const { return counters_; }
+  size_t launches() const;  // thunks per step
+
+  // Runs as compiled; `eagerly` launches one by one whatever the mode (same bits).
+  Status run(const LiveSizes& live, Stream& stream, bool eagerly = false);
+  // The output at the sizes of the last run.
+  Result<TensorView> output(std::string_view name) const;
+
+ private:
+  explicit CompiledModel(Graph graph) : graph_(std::move(graph)) {}
+  void place(const CompileRequest& request);
+  Result<std::vector<Thunk>> bind(const KernelSelection& selection, const CompileRequest& request);
+  void mark_dependencies(std::vector<Thunk>& thunks) const;
+  Status cut_and_capture(std::vector<Thunk> thunks, const CompileRequest& request);
+
+  Graph graph_;
+  MemoryPlan plan_;
+  GraphMode mode_ = GraphMode::Eager;
+  std::vector<Piece> pieces_;
+  std::unordered_map<const Value*, void*> address_;  // of storage roots
+  std::vector<const Node*> nodes_;                   // by number
+  RunCounters counters_;
+  LiveSizes live_;
+};
 
 }  // namespace reprise

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "device/graph.h"
 #include "device/memory.h"
 #include "device/stream.h"
 
@@ -27,6 +29,7 @@ struct DeviceInfo {
   int ranks = 1;             // threads that share a kernel's work
   size_t memory_bytes = 0;   // total memory the device may use
   bool host_visible = true;  // the host may read and write device memory directly
+  bool live_sizes = false;   // kernels read sizes at run time: one captured graph serves every size up to its bounds
 };
 
 class Device {
@@ -36,6 +39,9 @@ class Device {
   virtual MemoryPool& pool() = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
+  // Records what `body` launches, without running it. An error of the body is the capture's error and leaves nothing behind.
+  virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
+                                                       const std::function<Status(Recorder&)>& body) = 0;
 };
 
 }  // namespace reprise

@@ -31,6 +31,9 @@ struct Thunk {
   std::array<OpaqueKernel, 2> phase{};
   LaunchArgs args;
   uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
+  // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose ranks or queues run ahead of each
+  // other must finish those first; where this is false they need not.
+  bool depends = true;
 };
 
 }  // namespace reprise

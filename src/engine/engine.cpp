@@ -5,9 +5,8 @@
 #include <cmath>
 
 #include "base/log.h"
-#include "compile/compiled_model.h"
 #include "engine/loader.h"
-#include "graph/text.h"
+#include "engine/programs.h"
 #include "kv/step_tables.h"
 #include "models/model.h"
 
@@ -33,7 +32,7 @@ class ModelEngine final : public Engine {
   Device& device() override { return *platform_.device; }
   MemoryReport memory() const override {
     return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
-            model_->arena_bytes() + model_->staging_bytes()};
+            arena_.size() + staging_.bytes()};
   }
   LoadTimes load_times() const override { return times_; }
   int64_t context_length() const override { return options_.context_length; }
@@ -43,6 +42,8 @@ class ModelEngine final : public Engine {
   size_t weight_bytes_per_step() const override { return step_bytes_; }
   size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
   std::string graph_text() const override { return graph_text_; }
+  const StepRunner& decode_runner() const override { return *decode_; }
+  const StepRunner& prefill_runner() const override { return *prefill_; }
 
   Status reserve(Sequence& sequence, int64_t tokens) override;
   void release(Sequence& sequence) override {
@@ -60,6 +61,7 @@ class ModelEngine final : public Engine {
   Status load();
   Result<int64_t> choose_kv_pages() const;
   Status stage_logit_rows(std::span<const StepItem> items, int64_t& rows);
+  Status compile(ProgramBuilder& builder);
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
@@ -67,7 +69,9 @@ class ModelEngine final : public Engine {
   std::optional<Checkpoint> checkpoint_;
   ParamStore params_;
   kv::KvPool pool_;
-  std::unique_ptr<CompiledModel> model_;
+  Buffer arena_;
+  Staging staging_;
+  std::unique_ptr<StepRunner> decode_, prefill_;
   std::unique_ptr<Stream> stream_;
   kv::StepBuffers buffers_;
   std::span<int32_t> last_rows_;
@@ -180,7 +184,7 @@ Status ModelEngine::open() {
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
 
-  auto start = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
@@ -189,26 +193,46 @@ Status ModelEngine::open() {
   trace.max_sequences = options_.max_running_requests;
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
-  ASSIGN_OR_RETURN(Graph graph, models::trace_model(*spec, config_, trace, *platform_.ops));
-  graph_text_ = print(graph);
-  ASSIGN_OR_RETURN(KernelSelection selection, select_kernels(graph, platform_));
-  ASSIGN_OR_RETURN(params_, ParamStore::create(selection.params, platform_.device->pool()));
+  ProgramBuilder builder(*spec, config_, platform_, options_.graph);
+  RETURN_IF_ERROR(builder.prepare(trace));
+  graph_text_ = builder.graph_text();
+  ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), platform_.device->pool()));
   times_.compile_s = seconds_since(start);
   RETURN_IF_ERROR(load());
 
-  start = std::chrono::steady_clock::now();
   const ModelConfigFields& f = config_.fields;
   ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages());
   ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(),
                                              {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
-  CompileRequest request{&platform_, &params_, {}};
-  for (int64_t l = 0; l < f.num_hidden_layers; ++l) request.external[fmt::format("kv.{}", l)] = pool_.layer(l);
-  ASSIGN_OR_RETURN(model_, compile_eager(std::move(graph), selection, request));
+  buffers_.columns = trace.max_pages;
+  RETURN_IF_ERROR(compile(builder));
+
+  // The embedding table is read row by row, unless it is the head as well.
+  for (auto& p : params_.params())
+    if (p.name != "model.embed_tokens.weight" || f.tie_word_embeddings) step_bytes_ += p.bytes;
+  return Status::ok();
+}
+
+Status ModelEngine::compile(ProgramBuilder& builder) {
+  const auto start = std::chrono::steady_clock::now();
+  MemoryPool& memory = platform_.device->pool();
+  ProgramBuilder::Bindings bindings;
+  bindings.params = &params_;
+  bindings.staging = &staging_;
+  bindings.progress = options_.progress;
+  for (int64_t l = 0; l < config_.fields.num_hidden_layers; ++l)
+    bindings.external[fmt::format("kv.{}", l)] = pool_.layer(l);
+  builder.declare_inputs(staging_, bindings.external);
+  RETURN_IF_ERROR(staging_.allocate(memory));
+  ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
+  bindings.arena = arena_.data();
+  ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));
+  ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
   ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
 
   auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
-    ASSIGN_OR_RETURN(TensorView v, model_->input(name));
+    ASSIGN_OR_RETURN(TensorView v, staging_.input(name));
     return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
   };
   ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
@@ -218,12 +242,7 @@ Status ModelEngine::open() {
   ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
   ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
   ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
-  buffers_.columns = trace.max_pages;
-  times_.compile_s += seconds_since(start);
-
-  // The embedding table is read row by row, unless it is the head as well.
-  for (auto& p : params_.params())
-    if (p.name != "model.embed_tokens.weight" || f.tie_word_embeddings) step_bytes_ += p.bytes;
+  times_.capture_s = seconds_since(start);
   return Status::ok();
 }
 
@@ -272,9 +291,11 @@ Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
   live.value[models::kQueryBorders] = n.sequences + 1;
   live.value[models::kLogitRows] = rows;
   live.value[models::kPoolPages] = pool_.total_pages() + 1;
-  RETURN_IF_ERROR(model_->run(live, *stream_));
+  const bool decode = n.tokens == n.sequences;  // one token each
+  StepRunner& runner = decode ? *decode_ : *prefill_;
+  RETURN_IF_ERROR(runner.run(n.tokens, live, *stream_));
   for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
-  ASSIGN_OR_RETURN(TensorView logits, model_->output("logits"));
+  ASSIGN_OR_RETURN(TensorView logits, runner.output("logits"));
   return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
 }
 

@@ -16,8 +16,10 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
-#include "ops/platform.h"
+#include "engine/graph_options.h"
 #include "engine/sequence.h"
+#include "engine/step_runner.h"
+#include "ops/platform.h"
 
 namespace reprise::engine {
 
@@ -36,6 +38,7 @@ struct EngineOptions {
   double mem_fraction_static = 0.8; // of the machine's memory, for weights and KV together
   uint64_t random_seed = 0;         // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
+  GraphOptions graph;
   bool progress = false;            // bars on standard error
 };
 
@@ -82,6 +85,8 @@ class Engine {
   virtual size_t weight_bytes_per_step() const = 0;
   virtual size_t kv_bytes_per_token() const = 0;
   virtual std::string graph_text() const = 0;
+  virtual const StepRunner& decode_runner() const = 0;
+  virtual const StepRunner& prefill_runner() const = 0;
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's destructor.
   virtual Status reserve(Sequence& sequence, int64_t tokens) = 0;

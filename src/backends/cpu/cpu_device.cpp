@@ -66,6 +66,7 @@ class CpuStream final : public Stream {
   explicit CpuStream(Team& team) : team_(team) {}
 
   void set_live_sizes(const LiveSizes& live) override { live_ = live; }
+  const LiveSizes& live_sizes() const { return live_; }
 
   Status launch(const Thunk& thunk) override {
     thunk_ = &thunk;
@@ -96,6 +97,87 @@ class CpuStream final : public Stream {
   const Thunk* thunk_ = nullptr;
 };
 
+struct CpuStep {
+  std::array<CpuKernel, 2> phase{};
+  LaunchArgs args;
+  bool depends = true;
+};
+
+// A replay is one job of the team: every rank walks the whole list and meets the others only where a step depends on one before.
+class CpuGraph final : public DeviceGraph {
+ public:
+  explicit CpuGraph(Team& team) : team_(team) {}
+
+  uint32_t add(const Thunk& t) {
+    CpuStep s;
+    for (size_t i = 0; i < t.phase.size(); ++i) s.phase[i] = reinterpret_cast<CpuKernel>(t.phase[i]);
+    s.args = t.args;
+    s.depends = t.depends && !steps_.empty();
+    steps_.push_back(s);
+    return static_cast<uint32_t>(steps_.size() - 1);
+  }
+  void mark_patchable(uint32_t step) {
+    patchable_.resize(steps_.size(), false);
+    patchable_[step] = true;
+  }
+
+  Status replay(Stream& stream, std::span<const Patch> patches) override {
+    for (const Patch& p : patches) {
+      if (p.id >= patchable_.size() || !patchable_[p.id]) return invalid("launch {} of this graph is not patchable", p.id);
+      steps_[p.id].args = *p.args;
+    }
+    live_ = static_cast<CpuStream&>(stream).live_sizes();
+    ++replays_;
+    team_.run([](void* context, Team& team, int rank, int ranks) { static_cast<CpuGraph*>(context)->walk(team, rank, ranks); },
+              this);
+    return Status::ok();
+  }
+
+  GraphStats stats() const override {
+    GraphStats g;
+    g.launches = steps_.size();
+    for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.phase[1] ? 1 : 0);
+    g.bytes = steps_.capacity() * sizeof(CpuStep);
+    g.replays = replays_;
+    return g;
+  }
+
+ private:
+  void walk(Team& team, int rank, int ranks) const {
+    for (const CpuStep& s : steps_) {
+      if (s.depends) team.barrier(rank);
+      s.phase[0](s.args, live_, rank, ranks);
+      if (s.phase[1]) {
+        team.barrier(rank);
+        s.phase[1](s.args, live_, rank, ranks);
+      }
+    }
+  }
+
+  Team& team_;
+  std::vector<CpuStep> steps_;
+  std::vector<bool> patchable_;
+  LiveSizes live_;
+  uint64_t replays_ = 0;
+};
+
+class CpuRecorder final : public Recorder {
+ public:
+  explicit CpuRecorder(CpuGraph& graph) : graph_(graph) {}
+  Status launch(const Thunk& thunk) override {
+    graph_.add(thunk);
+    return Status::ok();
+  }
+  Result<PatchId> launch_patchable(const Thunk& thunk) override {
+    const uint32_t id = graph_.add(thunk);
+    graph_.mark_patchable(id);
+    return id;
+  }
+
+ private:
+  CpuGraph& graph_;
+};
+
 class CpuDevice final : public Device {
  public:
   CpuDevice(DeviceInfo info, bool pin) : info_(std::move(info)), team_(info_.ranks, pin) {}
@@ -106,6 +188,12 @@ class CpuDevice final : public Device {
     return std::unique_ptr<Stream>(std::make_unique<CpuStream>(team_));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<CpuEvent>()); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream&, const std::function<Status(Recorder&)>& body) override {
+    auto graph = std::make_unique<CpuGraph>(team_);
+    CpuRecorder recorder(*graph);
+    RETURN_IF_ERROR(body(recorder));
+    return std::unique_ptr<DeviceGraph>(std::move(graph));
+  }
 
  private:
   DeviceInfo info_;
@@ -124,6 +212,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   info.kind = DeviceKind::Cpu;
   info.isa = std::string(isa_name(options.isa));
   info.ranks = threads;
+  info.live_sizes = true;
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
   info.memory_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options.pin));

@@ -1,5 +1,6 @@
 #include "backends/null/null_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -49,6 +50,36 @@ class NullStream final : public Stream {
   std::vector<uint32_t>* launched_;
 };
 
+// Replays by launching each recorded thunk on the stream again.
+class NullGraph final : public DeviceGraph, public Recorder {
+ public:
+  Status launch(const Thunk& thunk) override {
+    thunks_.push_back(thunk);
+    return Status::ok();
+  }
+  Result<PatchId> launch_patchable(const Thunk& thunk) override {
+    thunks_.push_back(thunk);
+    patchable_.push_back(thunks_.size() - 1);
+    return static_cast<PatchId>(thunks_.size() - 1);
+  }
+  Status replay(Stream& stream, std::span<const Patch> patches) override {
+    for (const Patch& p : patches) {
+      if (std::find(patchable_.begin(), patchable_.end(), p.id) == patchable_.end())
+        return invalid("launch {} of this graph is not patchable", p.id);
+      thunks_[p.id].args = *p.args;
+    }
+    ++replays_;
+    for (const Thunk& t : thunks_) RETURN_IF_ERROR(stream.launch(t));
+    return Status::ok();
+  }
+  GraphStats stats() const override { return {thunks_.size(), 0, thunks_.capacity() * sizeof(Thunk), replays_}; }
+
+ private:
+  std::vector<Thunk> thunks_;
+  std::vector<size_t> patchable_;
+  uint64_t replays_ = 0;
+};
+
 class NullDevice final : public Device {
  public:
   explicit NullDevice(const NullDeviceOptions& options) : options_(options) {
@@ -62,6 +93,11 @@ class NullDevice final : public Device {
     return std::unique_ptr<Stream>(std::make_unique<NullStream>(options_.launched));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<NullEvent>()); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream&, const std::function<Status(Recorder&)>& body) override {
+    auto graph = std::make_unique<NullGraph>();
+    RETURN_IF_ERROR(body(*graph));
+    return std::unique_ptr<DeviceGraph>(std::move(graph));
+  }
 
  private:
   NullDeviceOptions options_;

@@ -1,0 +1,59 @@
+#include "compile/staging.h"
+
+#include "compile/memory_plan.h"
+
+namespace reprise {
+
+TensorView view_of(const TensorType& type, const LiveSizes& live, void* data) {
+  TensorView v;
+  v.data = data;
+  v.dtype = type.dtype;
+  for (Dim d : type.shape.dims()) v.size[v.rank++] = d.value(live);
+  int64_t step = 1;
+  for (int i = v.rank - 1; i >= 0; --i) {
+    v.stride[i] = step;
+    step *= v.size[i];
+  }
+  return v;
+}
+
+void Staging::declare(const Graph& graph, const std::unordered_map<std::string, void*>& external) {
+  const LiveSizes bounds = graph.bounds();
+  for (const Node* n = graph.first(); n; n = n->next) {
+    if (n->op->name != "input") continue;
+    const std::string& name = n->attrs.text("name");
+    if (external.contains(name)) continue;
+    const TensorType& type = n->result()->type;
+    const size_t bytes = static_cast<size_t>(type.shape.elements(bounds)) * size_of(type.dtype);
+    Entry& e = entries_[name];
+    if (bytes >= e.bytes) {
+      e.bytes = bytes;
+      e.view = view_of(type, bounds, nullptr);
+    }
+  }
+}
+
+Status Staging::allocate(MemoryPool& pool) {
+  size_t total = 0;
+  for (auto& [name, e] : entries_) {
+    e.offset = total;
+    total += (e.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  }
+  ASSIGN_OR_RETURN(buffer_, pool.allocate(total, "staging"));
+  for (auto& [name, e] : entries_) e.view.data = buffer_.as<uint8_t>() + e.offset;
+  return Status::ok();
+}
+
+Result<TensorView> Staging::input(std::string_view name) const {
+  auto it = entries_.find(std::string(name));
+  if (it == entries_.end()) return error(Code::NotFound, "the model has no staged input \"{}\"", name);
+  return it->second.view;
+}
+
+void* Staging::address(const std::string& name) const {
+  auto it = entries_.find(name);
+  CHECK(it != entries_.end() && it->second.view.data, "input {} is not staged", name);
+  return it->second.view.data;
+}
+
+}  // namespace reprise

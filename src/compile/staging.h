@@ -1,0 +1,42 @@
+// Staging: the fixed buffers of a model's inputs, shared by every program compiled from it.
+//
+// Each input has one address for good, sized for the largest bound it occurs with; the engine writes there before a step and replays read
+// from there. Declared first, then allocated once. One thread at a time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/memory.h"
+#include "graph/graph.h"
+
+namespace reprise {
+
+class Staging {
+ public:
+  // Notes the graph's inputs, except those named in `external`; the largest bound counts.
+  void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
+  Status allocate(MemoryPool& pool);
+
+  // The buffer at its bound.
+  Result<TensorView> input(std::string_view name) const;
+  void* address(const std::string& name) const;  // CHECKs that it exists
+  size_t bytes() const { return buffer_.size(); }
+
+ private:
+  struct Entry {
+    TensorView view;  // sizes at the bound
+    size_t bytes = 0;
+    size_t offset = 0;
+  };
+  std::unordered_map<std::string, Entry> entries_;
+  Buffer buffer_;
+};
+
+// A dense view of `data` with the type's shape at these sizes.
+TensorView view_of(const TensorType& type, const LiveSizes& live, void* data);
+
+}  // namespace reprise

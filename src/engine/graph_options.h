@@ -1,0 +1,33 @@
+// GraphOptions: what is captured, for which sizes, after which passes. The native settings behind --graph* and --passes. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compile/compiled_model.h"
+
+namespace reprise::engine {
+
+enum class GraphPolicy : uint8_t {
+  Auto,      // capture what can be; the rest runs eagerly and is counted with its reason
+  Off,       // nothing is captured
+  Required,  // a step that would run uncaptured is an error
+};
+Result<GraphPolicy> parse_graph_policy(std::string_view name);
+// "whole", "piecewise", "off"
+Result<GraphMode> parse_phase_mode(std::string_view flag, std::string_view name);
+
+struct GraphOptions {
+  GraphPolicy policy = GraphPolicy::Auto;
+  GraphMode decode = GraphMode::Whole;
+  GraphMode prefill = GraphMode::Piecewise;
+  std::vector<int64_t> decode_sizes;   // empty: by rule up to the largest batch
+  std::vector<int64_t> prefill_sizes;  // empty: by rule up to the chunk
+  bool padding = true;                 // false: a batch runs captured only at an exact size
+  std::vector<std::string> split_ops;  // besides attention
+  bool fuse = true;                    // --passes all or none
+};
+
+}  // namespace reprise::engine

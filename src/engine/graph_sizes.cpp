@@ -1,0 +1,86 @@
+#include "engine/graph_sizes.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace reprise::engine {
+namespace {
+
+void add(std::vector<int64_t>& out, int64_t first, int64_t last, int64_t step) {
+  for (int64_t n = first; n <= last; n += step) out.push_back(n);
+}
+
+std::vector<int64_t> with_largest(std::vector<int64_t> sizes, int64_t largest) {
+  if (largest > 0 && (sizes.empty() || sizes.back() < largest)) sizes.push_back(largest);
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<int64_t> decode_sizes_by_rule(int64_t largest, SizeRule rule) {
+  std::vector<int64_t> out;
+  switch (rule) {
+    case SizeRule::Padded:
+      out = {1, 2, 4, 8, 12};
+      add(out, 16, 256, 8);
+      add(out, 272, 511, 16);
+      add(out, 512, largest, 32);
+      break;
+    case SizeRule::Exact: add(out, 1, largest, 1); break;
+    case SizeRule::Speculative:
+      add(out, 1, 8, 1);
+      add(out, 10, 32, 2);
+      add(out, 40, 64, 4);
+      add(out, 72, 256, 8);
+      add(out, 272, largest, 16);
+      break;
+  }
+  std::erase_if(out, [&](int64_t n) { return n > largest; });
+  return out;
+}
+
+std::vector<int64_t> decode_sizes(int64_t largest, SizeRule rule) {
+  return with_largest(decode_sizes_by_rule(largest, rule), largest);
+}
+
+std::vector<int64_t> prefill_sizes_by_rule(int64_t largest) {
+  std::vector<int64_t> out;
+  add(out, 4, 32, 4);
+  add(out, 48, 256, 16);
+  add(out, 288, 512, 32);
+  add(out, 640, 4096, 128);
+  add(out, 4352, largest, 256);
+  std::erase_if(out, [&](int64_t n) { return n > largest; });
+  return out;
+}
+
+std::vector<int64_t> prefill_sizes(int64_t largest) { return with_largest(prefill_sizes_by_rule(largest), largest); }
+
+Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view list, int64_t limit) {
+  std::vector<int64_t> out;
+  std::string_view rest = list;
+  while (true) {
+    const auto comma = rest.find(',');
+    std::string_view item = rest.substr(0, comma);
+    while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
+    while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
+    int64_t n = 0;
+    auto [end, ec] = std::from_chars(item.data(), item.data() + item.size(), n);
+    if (ec != std::errc() || end != item.data() + item.size() || n < 1 || n > limit)
+      return invalid("{} \"{}\": \"{}\" is not a size; allowed: a comma list of numbers from 1 to {}", flag, list, item, limit);
+    out.push_back(n);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::optional<int64_t> choose_size(const std::vector<int64_t>& sizes, int64_t n) {
+  auto it = std::lower_bound(sizes.begin(), sizes.end(), n);
+  if (it == sizes.end()) return std::nullopt;
+  return *it;
+}
+
+}  // namespace reprise::engine
