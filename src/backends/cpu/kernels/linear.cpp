@@ -13,10 +13,11 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kWideDepth = 128;      // k of one block when weights are fp32 or widened: 32 KiB
-constexpr int64_t kNarrowDepth = 256;    // k of one block of 16-bit weights: 32 KiB
-constexpr int kWidenTiles = 4;           // from this many row tiles on, widening once pays
-constexpr int64_t kAheadBytes = 8192;    // how far ahead a single pass over the weights fetches
+constexpr int64_t kWideDepth = 64;     // k of one block when weights are fp32 or widened: 16 KiB
+constexpr int64_t kNarrowDepth = 128;  // k of one block of 16-bit weights: 16 KiB, leaving room for x and the sums
+constexpr int kWidenTilesBf16 = 6;     // from this many row tiles on, widening once pays
+constexpr int kWidenTilesF16 = 3;      // the conversion costs twice as much
+constexpr int64_t kAheadBytes = 8192;  // how far ahead a single pass over the weights fetches
 
 struct F32 {
   using T = float;
@@ -93,21 +94,21 @@ void finish(const float* c, int64_t rows, int columns, const typename In::T* bia
   }
 }
 
-// All row tiles of one block of k. The weights that come next are fetched meanwhile, spread over the tiles.
+// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles: over two tiles as halves of every step (in
+// pairs, which processors fetch anyway), over more as one run of lines after the other. Both measured best where they are used.
 template <class W>
 void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps, float* c, int columns,
-                    bool resume, const char* next, int64_t next_lines) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  for (int64_t t = 0; t < tiles; ++t) {
-    const Range r = share(rows, static_cast<int>(t), static_cast<int>(tiles));
-    Ahead ahead{next, 0};
-    if (next_lines > 0) {
-      const int64_t todo = steps * (tiles - t);
-      ahead.lines = static_cast<int>((next_lines + todo - 1) / todo);
-      next += ahead.lines * steps * 64;
-      next_lines -= ahead.lines * steps;
-    }
-    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns, columns, resume, ahead);
+                    bool resume, Ahead ahead) {
+  const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+  const bool runs = tiles > 2 && ahead.lines * 64 == ahead.stride;
+  for (int t = 0; t < tiles; ++t) {
+    const Range r = share(rows, t, tiles);
+    int lines = (ahead.lines + tiles - t - 1) / (tiles - t);
+    if (!runs) lines = std::min(ahead.lines, (lines + 1) / 2 * 2);
+    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns, columns, resume,
+                 {ahead.next, lines, runs ? 64 * lines : ahead.stride});
+    ahead.next += 64 * lines * (runs ? steps : 1);
+    ahead.lines -= lines;
   }
 }
 
@@ -122,24 +123,29 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
                    Scratch& scratch) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
-  const bool widen = !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= kWidenTiles;
+  const bool widen = !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
   const int64_t depth = widen || sizeof(typename W::Elem) == 4 ? kWideDepth : kNarrowDepth;
   const int64_t block = tiles == 1 ? steps : depth / W::kDepth;
-  constexpr int64_t kStepBytes = kStepElems<W> * static_cast<int64_t>(sizeof(typename W::Elem));
+  constexpr int kElemBytes = static_cast<int>(sizeof(typename W::Elem));
+  constexpr int kStepBytes = static_cast<int>(kStepElems<W>) * kElemBytes;
   for (int64_t s = 0; s < steps; s += block) {
     const int64_t n = steps - s < block ? steps - s : block;
     const typename W::Elem* w = panel + s * kStepElems<W>;
     const typename W::X* xs = x + s * W::kParts;
+    // The next block of weights is fetched while this one is used.
     const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kAheadBytes : n * kStepBytes);
-    const int64_t lines = columns == kPanelColumns ? n * kStepBytes / 64 : 0;
-    if constexpr (!W::kDot && sizeof(typename W::Elem) == 2) {
+    if constexpr (!W::kDot && kElemBytes == 2) {
       if (widen) {
         widen_weights<W>(w, n, scratch.wide);
-        block_of_tiles<WeightF32>(xs, ldx, rows, scratch.wide + first, n * W::kParts, scratch.c, columns, s > 0, next, lines);
+        constexpr int kPartBytes = kStepBytes / W::kParts;
+        block_of_tiles<WeightF32>(xs, ldx, rows, scratch.wide + first, n * W::kParts, scratch.c, columns, s > 0,
+                                  {next, columns == kPanelColumns ? kPartBytes / 64 : 0, kPartBytes});
         continue;
       }
     }
-    block_of_tiles<W>(xs, ldx, rows, w + first * W::kDepth, n, scratch.c, columns, s > 0, next, lines);
+    const int piece = columns * W::kDepth * kElemBytes;
+    block_of_tiles<W>(xs, ldx, rows, w + first * W::kDepth, n, scratch.c, columns, s > 0,
+                      {next + first * W::kDepth * kElemBytes, (piece + 63) / 64, kStepBytes});
   }
 }
 

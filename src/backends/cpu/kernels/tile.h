@@ -124,10 +124,11 @@ struct WeightBf16Dot {
 template <class W>
 constexpr int64_t kStepElems = static_cast<int64_t>(kPanelColumns) * W::kDepth;
 
-// What a tile may fetch into the second-level cache on the way: `lines` cache lines per step from `next` on.
+// What a tile fetches into the second-level cache on the way: `lines` cache lines per step, `stride` bytes further each step.
 struct Ahead {
   const char* next = nullptr;
   int lines = 0;
+  int stride = 0;
 };
 
 template <class W, int MR, int NV, int kPart>
@@ -164,7 +165,8 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) acc[m][j] = resume ? reg_load(c + m * kPanelColumns + j * kLanes) : reg_zero();
   for (int64_t s = 0; s < steps; ++s) {
-    for (int i = 0; i < ahead.lines; ++i, ahead.next += 64) _mm_prefetch(ahead.next, _MM_HINT_T1);
+    for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
+    ahead.next += ahead.stride;
     tile_part<W, MR, NV, 0>(acc, x, ldx, w);
     if constexpr (W::kParts == 2) tile_part<W, MR, NV, 1>(acc, x, ldx, w);
     x += W::kParts;
