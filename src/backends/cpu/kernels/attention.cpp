@@ -71,15 +71,19 @@ void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages
   const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
   if (!continues && !whole) state = call.slot(rank, 0);
   for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
+  const int32_t* table = call.page_table + item.sequence * z.columns + item.first_page;
   for (int64_t p = pages.begin; p < pages.end; ++p) {
-    const int64_t column = item.first_page + p;
-    const int64_t page = call.page_table[item.sequence * z.columns + column];
-    const auto* keys = call.kv + kv_block(page, false, item.kv_head, z.kv_heads, z.size);
-    const auto* values = call.kv + kv_block(page, true, item.kv_head, z.kv_heads, z.size);
+    const auto* keys = call.kv + kv_block(table[p], false, item.kv_head, z.kv_heads, z.size);
+    const auto* values = call.kv + kv_block(table[p], true, item.kv_head, z.kv_heads, z.size);
+    const typename E::Type* next = nullptr;
+    if (p + 1 < pages.end)
+      next = call.kv + kv_block(table[p + 1], false, item.kv_head, z.kv_heads, z.size);
+    else if (item.kv_head + 1 < z.kv_heads)
+      next = call.kv + kv_block(table[0], false, item.kv_head + 1, z.kv_heads, z.size);
     if (continues) {
-      tile.attend(keys, values, column, call.slot(rank, 1 + p - pages.begin));
+      tile.attend(keys, values, item.first_page + p, call.slot(rank, 1 + p - pages.begin), next);
     } else {
-      tile.attend(keys, values, column, tile.page_scratch());
+      tile.attend(keys, values, item.first_page + p, tile.page_scratch(), next);
       tile.merge_page(state);
     }
   }

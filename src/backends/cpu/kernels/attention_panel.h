@@ -122,10 +122,12 @@ struct Product {
   int64_t steps;
   uint32_t first_mask = 0xffffffffu;  // for the first step's cells; heeded by product_tail only
   uint32_t last_mask = 0xffffffffu;   // for the last step's cells
+  const char* ahead = nullptr;        // bytes to bring into the cache while this product runs, as many as it reads
 };
 
-// kRows rows times kVecs vectors of columns.
-template <typename P, int kRows, int kVecs>
+// kRows rows times kVecs vectors of columns. kAhead: with few rows memory is the limit, and asking for the next block
+// keeps it busy.
+template <typename P, int kRows, int kVecs, bool kAhead>
 inline void product_block(const Product<P>& p) {
   // Loops over the accumulators must be unrolled early, or GCC 12 keeps them in memory.
   Vec sum[kRows][kVecs];
@@ -137,10 +139,17 @@ inline void product_block(const Product<P>& p) {
   const typename P::Factor* left = p.left;
   const int64_t stride = p.left_stride;
   const bool masked = p.last_mask != 0xffffffffu;
+  [[maybe_unused]] const char* ahead = p.ahead;
   for (int64_t k = p.steps - (masked ? 1 : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
     typename P::Wide wide[kVecs];
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) wide[v] = P::load(cells + v * kLanes);
+    if constexpr (kAhead) {
+      constexpr int kBytes = kVecs * kLanes * static_cast<int>(sizeof(typename P::Cell));
+#pragma GCC unroll 8
+      for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
+      ahead += kBytes;
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const typename P::Wide a = P::broadcast(left + r * stride);
@@ -186,17 +195,17 @@ constexpr int kBlockRows = 3, kBlockVecs = 4;
 constexpr int kFlatRows = 3, kFlatVecs = 4;
 #endif
 
-template <typename P, int kVecs>
+template <typename P, int kVecs, bool kAhead = false>
 inline void product_rows(const Product<P>& p, int64_t rows) {
   switch (rows) {
-    case 1: return product_block<P, 1, kVecs>(p);
-    case 2: return product_block<P, 2, kVecs>(p);
-    case 3: return product_block<P, 3, kVecs>(p);
+    case 1: return product_block<P, 1, kVecs, kAhead>(p);
+    case 2: return product_block<P, 2, kVecs, kAhead>(p);
+    case 3: return product_block<P, 3, kVecs, kAhead>(p);
   }
-  if constexpr (kVecs <= kBlockVecs && kBlockRows > 3) switch (rows) {
-      case 4: return product_block<P, 4, kVecs>(p);
-      case 5: return product_block<P, 5, kVecs>(p);
-      case 6: return product_block<P, 6, kVecs>(p);
+  if constexpr (!kAhead && kBlockRows > 3) switch (rows) {
+      case 4: return product_block<P, 4, kVecs, kAhead>(p);
+      case 5: return product_block<P, 5, kVecs, kAhead>(p);
+      case 6: return product_block<P, 6, kVecs, kAhead>(p);
     }
 }
 

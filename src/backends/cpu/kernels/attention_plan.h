@@ -20,7 +20,7 @@
 namespace reprise::cpu {
 
 struct AttentionSizes {
-  static constexpr int64_t kTileRows = 96;
+  static constexpr int64_t kTileRows = 48;
   static constexpr int64_t kMaxSplitRows = 32;
   static constexpr int64_t kMaxSplitPages = 2048;
   static constexpr int64_t kPageCost = 8;  // reading a page costs about as much as computing this many rows with it

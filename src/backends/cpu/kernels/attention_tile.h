@@ -144,10 +144,12 @@ class Tile {
   const Partial& page_scratch() const { return page_; }
 
   // Page number `page` of the sequence; the results go to `to`.
-  void attend(const typename E::Type* keys, const typename E::Type* values, int64_t page, const Partial& to) {
+  // `next` is the block that will be read after these two, or null.
+  void attend(const typename E::Type* keys, const typename E::Type* values, int64_t page, const Partial& to,
+              const typename E::Type* next) {
     const int64_t base = page * kKvTokens;
     for (int64_t g = 0; g < rows_; g += group_rows_) spans_[g / group_rows_] = span_of_group(g, base);
-    score(reinterpret_cast<const typename P::Cell*>(keys));
+    score(reinterpret_cast<const typename P::Cell*>(keys), reinterpret_cast<const typename P::Cell*>(values));
     for (int64_t g = 0; g < rows_; g += group_rows_) {
       const Span all = spans_[g / group_rows_];
       for (int64_t r = g; r < group_end(g); ++r) {
@@ -159,7 +161,7 @@ class Tile {
         if (s.low >= s.high) to.l[r] = 0;
       }
     }
-    weigh(reinterpret_cast<const typename P::Cell*>(values), to.o);
+    weigh(reinterpret_cast<const typename P::Cell*>(values), reinterpret_cast<const typename P::Cell*>(next), to.o);
     for (int64_t g = 0; g < rows_; g += group_rows_)
       correct(reinterpret_cast<const typename P::Cell*>(values), g, base, to);
   }
@@ -191,15 +193,18 @@ class Tile {
   }
 
   // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
-  void score(const typename P::Cell* keys) {
+  void score(const typename P::Cell* keys, const typename P::Cell* ahead) {
     const int64_t width = (flat_ ? kFlatVecs : kBlockVecs) * kLanes;
     for (int64_t c = 0; c < kKvTokens; c += width)
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high || all.high <= c || all.low >= c + width) continue;
-        const Product<P> p{left_ + g * left_stride_,    left_stride_, keys + c,        kKvTokens,
-                           scores_ + g * kKvTokens + c, kKvTokens,    size_ / P::kStep};
-        if (flat_)
+        Product<P> p{left_ + g * left_stride_,    left_stride_, keys + c,        kKvTokens,
+                     scores_ + g * kKvTokens + c, kKvTokens,    size_ / P::kStep};
+        p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
+        if (flat_ && g == 0)
+          product_rows<P, kFlatVecs, true>(p, group_end(g) - g);
+        else if (flat_)
           product_rows<P, kFlatVecs>(p, group_end(g) - g);
         else
           product_rows<P, kBlockVecs>(p, group_end(g) - g);
@@ -224,7 +229,7 @@ class Tile {
     return p;
   }
 
-  void weigh(const typename P::Cell* values, float* o) {
+  void weigh(const typename P::Cell* values, const typename P::Cell* ahead, float* o) {
     for (int64_t c = 0; c < size_;) {
       const int64_t left = size_ - c;
       const int64_t width = flat_ && left >= kFlatVecs * kLanes ? kFlatVecs * kLanes
@@ -235,8 +240,13 @@ class Tile {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high) continue;
         const int64_t rows = group_end(g) - g;
-        const Product<P> p = value_product(values, g, all, c, o);
-        if (width == kFlatVecs * kLanes && flat_)
+        Product<P> p = value_product(values, g, all, c, o);
+        p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
+        if (flat_ && g == 0 && ahead && width == kFlatVecs * kLanes)
+          product_rows<P, kFlatVecs, true>(p, rows);
+        else if (flat_ && g == 0 && ahead && width == kBlockVecs * kLanes)
+          product_rows<P, kBlockVecs, true>(p, rows);
+        else if (flat_ && width == kFlatVecs * kLanes)
           product_rows<P, kFlatVecs>(p, rows);
         else if (width == kBlockVecs * kLanes)
           product_rows<P, kBlockVecs>(p, rows);
