@@ -42,8 +42,8 @@ class ModelEngine final : public Engine {
   size_t weight_bytes_per_step() const override { return step_bytes_; }
   size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
   std::string graph_text() const override { return graph_text_; }
-  const StepRunner& decode_runner() const override { return *decode_; }
-  const StepRunner& prefill_runner() const override { return *prefill_; }
+  const StepRunner* decode_runner() const override { return decode_.get(); }
+  const StepRunner* prefill_runner() const override { return prefill_.get(); }
 
   Status reserve(Sequence& sequence, int64_t tokens) override;
   void release(Sequence& sequence) override {

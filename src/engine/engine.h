@@ -85,8 +85,9 @@ class Engine {
   virtual size_t weight_bytes_per_step() const = 0;
   virtual size_t kv_bytes_per_token() const = 0;
   virtual std::string graph_text() const = 0;
-  virtual const StepRunner& decode_runner() const = 0;
-  virtual const StepRunner& prefill_runner() const = 0;
+  // How the phases run and what they counted; null for an engine that captures nothing.
+  virtual const StepRunner* decode_runner() const { return nullptr; }
+  virtual const StepRunner* prefill_runner() const { return nullptr; }
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's destructor.
   virtual Status reserve(Sequence& sequence, int64_t tokens) = 0;

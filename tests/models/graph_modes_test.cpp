@@ -1,0 +1,148 @@
+// Replay is eager, bit for bit: whole, piecewise and eager programs on every size and between sizes, alone and in batches (F01, F06, F08-F10, F22, F25,
+// F29, F33), and what the counters say about it.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using engine::GraphPolicy;
+
+struct Modes {
+  GraphPolicy policy = GraphPolicy::Auto;
+  GraphMode decode = GraphMode::Whole;
+  GraphMode prefill = GraphMode::Piecewise;
+  std::vector<int64_t> decode_sizes = {}, prefill_sizes = {};
+  bool padding = true;
+};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m) {
+  ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path(model);
+  o.chunked_prefill_size = 200;
+  o.max_running_requests = 20;
+  o.max_total_tokens = 20 * 256;
+  o.graph.policy = m.policy;
+  o.graph.decode = m.decode;
+  o.graph.prefill = m.prefill;
+  o.graph.decode_sizes = m.decode_sizes;
+  o.graph.prefill_sizes = m.prefill_sizes;
+  o.graph.padding = m.padding;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// Prefills `batch` prompts of different lengths, then decodes three steps with fixed tokens; every logit that came out.
+std::vector<float> traffic(engine::Engine& e, int64_t batch) {
+  std::vector<engine::Sequence> sequences;
+  uint32_t seed = 7;
+  auto token = [&] {
+    seed = seed * 1664525u + 1013904223u;
+    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
+  };
+  for (int64_t i = 0; i < batch; ++i) {
+    std::vector<int32_t> prompt(static_cast<size_t>(1 + i % 9));
+    for (auto& t : prompt) t = token();
+    sequences.emplace_back(prompt);
+  }
+  std::vector<float> out;
+  auto step = [&] {
+    std::vector<engine::StepItem> items;
+    for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
+    auto logits = e.step(items);
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
+  };
+  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 3).is_ok());
+  step();
+  for (int i = 0; i < 3; ++i) {
+    for (auto& s : sequences) s.append(token());
+    step();
+  }
+  for (auto& s : sequences) e.release(s);
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class GraphModesTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(GraphModesTest, AllModesGiveTheSameBitsAtEveryBatch) {
+  auto eager = open(GetParam(), {.policy = GraphPolicy::Off});
+  ASSERT_TRUE(eager.is_ok()) << eager.status().message();
+  const std::vector<Modes> modes{{},
+                                 {.decode = GraphMode::Piecewise, .prefill = GraphMode::Whole},
+                                 {.decode = GraphMode::Eager, .prefill = GraphMode::Eager},
+                                 {.decode_sizes = {3, 7}, .prefill_sizes = {5, 40}},
+                                 {.decode_sizes = {1, 4}, .padding = false}};
+  std::vector<std::vector<float>> expected;
+  for (int64_t batch = 1; batch <= 20; ++batch) expected.push_back(traffic(**eager, batch));
+  for (const Modes& m : modes) {
+    auto e = open(GetParam(), m);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    for (int64_t batch = 1; batch <= 20; ++batch)
+      EXPECT_TRUE(same_bits(expected[static_cast<size_t>(batch - 1)], traffic(**e, batch))) << "batch " << batch;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest, testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24"));
+
+TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
+  auto e = open("qwen3_tied", {.decode_sizes = {1, 4, 8}});
+  ASSERT_TRUE(e.is_ok());
+  (void)traffic(**e, 3);   // three decode steps of 3 in size 4
+  (void)traffic(**e, 12);  // three decode steps beyond the largest size
+  const engine::StepRunner& decode = *(*e)->decode_runner();
+  EXPECT_EQ(decode.stats().replays, 3u);
+  EXPECT_EQ(decode.stats().padded_rows, 3u);
+  ASSERT_EQ(decode.stats().fallbacks.size(), 1u);
+  EXPECT_EQ(decode.stats().fallbacks.begin()->first, "larger than the largest captured size 8");
+  EXPECT_EQ(decode.stats().fallbacks.begin()->second, 3u);
+  EXPECT_EQ(decode.mode(), GraphMode::Whole);
+  EXPECT_EQ((*e)->prefill_runner()->mode(), GraphMode::Piecewise);
+}
+
+TEST(GraphCounters, PiecesAlternateAroundAttention) {
+  auto e = open("qwen3_tied", {});
+  ASSERT_TRUE(e.is_ok());
+  const auto& pieces = (*e)->prefill_runner()->programs().back().model->pieces();
+  const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
+  ASSERT_EQ(pieces.size(), 2 * layers + 1);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_EQ(pieces[i].captured, i % 2 == 0);
+    if (i % 2) EXPECT_EQ(pieces[i].thunks.size(), 1u);
+  }
+  EXPECT_EQ((*e)->decode_runner()->programs().back().model->pieces().size(), 1u);
+}
+
+TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {
+  auto e = open("qwen3_tied", {.policy = GraphPolicy::Required, .decode_sizes = {1, 2}});
+  ASSERT_TRUE(e.is_ok());
+  std::vector<engine::Sequence> sequences;
+  for (int i = 0; i < 3; ++i) sequences.emplace_back(std::vector<int32_t>{1});
+  std::vector<engine::StepItem> items;
+  for (auto& s : sequences) {
+    ASSERT_TRUE((*e)->reserve(s, 1).is_ok());
+    items.push_back({&s, 1, true, false});
+  }
+  auto logits = (*e)->step(items);
+  ASSERT_FALSE(logits.is_ok());
+  EXPECT_NE(logits.status().message().find("--graph required"), std::string::npos) << logits.status().message();
+  items.resize(2);
+  EXPECT_TRUE((*e)->step(items).is_ok());
+  for (auto& s : sequences) (*e)->release(s);
+}
+
+TEST(GraphPolicyTest, NamesAreChecked) {
+  EXPECT_TRUE(engine::parse_graph_policy("required").is_ok());
+  EXPECT_NE(engine::parse_graph_policy("on").status().message().find("auto, off, required"), std::string::npos);
+  EXPECT_NE(engine::parse_phase_mode("--graph-decode", "full").status().message().find("whole, piecewise, off"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise
