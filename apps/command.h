@@ -1,0 +1,27 @@
+// Command: one verb of the binary. add_*() declares its flags under the program and returns what to do with them:
+// check() finds usage errors (exit 2), run() does the work (exit 1 when it fails).
+#pragma once
+
+#include <functional>
+
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace reprise::apps {
+
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Status()> check;
+  std::function<Status()> run;
+};
+
+Command add_generate(CLI::App& program);
+Command add_chat(CLI::App& program);
+Command add_bench_one_batch(CLI::App& bench);
+Command add_pull(CLI::App& program);
+Command add_doctor(CLI::App& program);
+
+}  // namespace reprise::apps

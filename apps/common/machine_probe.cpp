@@ -1,0 +1,237 @@
+#include "common/machine_probe.h"
+
+#include <fmt/format.h>
+#include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "backends/cpu/isa.h"
+#include "common/peak_loops.h"
+
+namespace reprise::apps {
+namespace {
+
+constexpr int kTrials = 5;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Files under /proc and /sys do not say their size; missing ones are empty.
+std::string text_of(const char* path) {
+  std::ifstream in(path);
+  std::stringstream out;
+  out << in.rdbuf();
+  return in ? out.str() : std::string();
+}
+
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> out;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) out.push_back(i);
+  if (out.empty()) out.push_back(0);
+  return out;
+}
+
+// Processors' worth of time that the control group grants; infinity when there is no limit.
+double granted_processors() {
+  std::istringstream v2(text_of("/sys/fs/cgroup/cpu.max"));
+  double quota = 0, period = 0;
+  if (v2 >> quota >> period && quota > 0 && period > 0) return quota / period;  // "max 100000" stops at the word
+  std::istringstream q(text_of("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")),
+      p(text_of("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+  if (q >> quota && p >> period && quota > 0 && period > 0) return quota / period;
+  return HUGE_VAL;
+}
+
+size_t available_memory() {
+  std::istringstream in(text_of("/proc/meminfo"));
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("MemAvailable:", 0) == 0) return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  return 0;
+}
+
+std::string cpu_name() {
+  std::istringstream in(text_of("/proc/cpuinfo"));
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  return "unknown";
+}
+
+// Two counters on lines of their own: the cheapest meeting of two threads.
+struct alignas(64) Flag {
+  std::atomic<int64_t> value{0};
+};
+
+// Runs f(rank) on `threads` pinned threads that start together; the wall seconds of all of them. The caller's own
+// thread is left where it was.
+template <typename F>
+double together(int threads, F f) {
+  const auto processors = allowed_processors();
+  std::atomic<int> arrived{0};
+  std::vector<double> begin(static_cast<size_t>(threads)), end(static_cast<size_t>(threads));
+  std::vector<std::thread> team;
+  for (int t = 0; t < threads; ++t) {
+    team.emplace_back([&, t] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(processors[static_cast<size_t>(t) % processors.size()], &one);
+      ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+      arrived.fetch_add(1);
+      while (arrived.load() < threads) _mm_pause();
+      begin[static_cast<size_t>(t)] = now();
+      f(t);
+      end[static_cast<size_t>(t)] = now();
+    });
+  }
+  for (auto& t : team) t.join();
+  return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
+}
+
+double peak(const PeakLoop& loop, int threads) {
+  constexpr int64_t kRounds = 2'000'000;  // about 10 ms
+  double best = 0;
+  for (int i = 0; i <= kTrials; ++i) {  // the first one warms up
+    const double s = together(threads, [&](int) { loop.run(kRounds); });
+    best = std::max(best, loop.operations_per_round * kRounds * threads / s / 1e9);
+  }
+  return best;
+}
+
+double barrier_ns() {
+  constexpr int64_t kMeetings = 200'000;
+  double best = HUGE_VAL;
+  for (int i = 0; i < kTrials; ++i) {
+    Flag flag[2];
+    const double s = together(2, [&](int t) {
+      for (int64_t k = 1; k <= kMeetings; ++k) {
+        flag[t].value.store(k, std::memory_order_release);
+        while (flag[1 - t].value.load(std::memory_order_acquire) < k) _mm_pause();
+      }
+    });
+    best = std::min(best, s / kMeetings * 1e9);
+  }
+  return best;
+}
+
+// Three digits are more than the trials agree on.
+double rounded(double v) {
+  if (!(v > 0)) return 0;
+  const double unit = std::pow(10, std::floor(std::log10(v)) - 2);
+  return unit < 1 ? std::round(v / unit) / std::round(1 / unit) : std::round(v / unit) * unit;
+}
+
+}  // namespace
+
+ReadProbe::ReadProbe(int threads) {
+  const long l3 = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  size_ = std::max(size_t{1} << 30, static_cast<size_t>(std::max(l3, 0L)) * 4);
+  size_ = std::min(size_, available_memory() / 2) / kHugePage * kHugePage;
+  if (size_ == 0) return;
+  void* p = ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return;
+  data_ = static_cast<char*>(p);
+  char* aligned = data_ + (kHugePage - reinterpret_cast<uintptr_t>(data_) % kHugePage);
+  ::madvise(aligned, size_, MADV_HUGEPAGE);
+  // Touched by the threads that will read it, so that it lies near them.
+  const size_t part = size_ / static_cast<size_t>(threads);
+  together(threads, [&](int t) {
+    for (size_t i = 0; i < part; i += 64) aligned[static_cast<size_t>(t) * part + i] = static_cast<char>(i >> 6);
+  });
+}
+
+ReadProbe::~ReadProbe() {
+  if (data_) ::munmap(data_, size_ + kHugePage);
+}
+
+double ReadProbe::measure(int threads) const {
+  if (!data_) return 0;
+  const char* aligned = data_ + (kHugePage - reinterpret_cast<uintptr_t>(data_) % kHugePage);
+  const size_t part = size_ / static_cast<size_t>(threads) / 4096 * 4096;
+  std::atomic<uint64_t> keep{0};
+  double best = 0;
+  for (int i = 0; i < kTrials; ++i) {
+    const double s = together(threads, [&](int t) { keep += read_all(aligned + static_cast<size_t>(t) * part, part); });
+    best = std::max(best, static_cast<double>(part) * threads / s / 1e9);
+  }
+  return best;
+}
+
+Machine describe_machine() {
+  Machine m;
+  m.cpu = cpu_name();
+  for (cpu::Isa isa : cpu::supported_isas()) m.isa.emplace_back(cpu::isa_name(isa));
+  m.devices = {"cpu"};
+  const int allowed = static_cast<int>(allowed_processors().size());
+  const double granted = granted_processors();
+  m.threads = std::max(1, static_cast<int>(std::min<double>(allowed, std::floor(granted + 0.01))));
+  if (granted < allowed)
+    m.warnings.push_back(
+        fmt::format("the control group grants the time of {:.1f} processors, but {} may be used: run with "
+                    "--threads {}",
+                    granted, allowed, m.threads));
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  if (online > allowed)
+    m.warnings.push_back(fmt::format("only {} of the {} processors may be used by this process", allowed, online));
+  if (text_of("/sys/kernel/mm/transparent_hugepage/enabled").find("[never]") != std::string::npos)
+    m.warnings.push_back(
+        "transparent huge pages are switched off: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+  if (const size_t memory = available_memory(); memory < size_t{2} << 30)
+    m.warnings.push_back(fmt::format("only {:.1f} GB of memory are available", static_cast<double>(memory) / 1e9));
+  if (text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").rfind("powersave", 0) == 0)
+    m.warnings.push_back("the frequency governor is powersave; performance gives steadier figures");
+  if (m.isa.size() == 1) m.warnings.push_back("no AVX2: the baseline kernels are many times slower");
+  const double load = std::strtod(text_of("/proc/loadavg").c_str(), nullptr);
+  if (load > 0.5)
+    m.warnings.push_back(fmt::format("other programs are running (load average {:.1f}): figures may be low", load));
+  return m;
+}
+
+MachineSpeed measure_machine(int threads) {
+  MachineSpeed s;
+  {
+    const ReadProbe probe(threads);
+    s.read_GBps_1 = probe.measure(1);
+    s.read_GBps_all = threads == 1 ? s.read_GBps_1 : probe.measure(threads);
+  }
+  s.fp32_gflops = peak(fp32_loop(), threads);
+  if (have_bf16_dot()) s.bf16_gflops = peak(bf16_dot_loop(), threads);
+  if (have_int8_dot()) s.int8_gops = peak(int8_dot_loop(), threads);
+  if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
+  return s;
+}
+
+OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
+  const auto or_null = [](const std::optional<double>& v) {
+    return v ? OrderedJson(rounded(*v)) : OrderedJson(nullptr);
+  };
+  OrderedJson j;
+  j["cpu"] = machine.cpu;
+  j["isa"] = machine.isa;
+  j["threads"] = machine.threads;
+  j["read_GBps_1"] = rounded(speed.read_GBps_1);
+  j["read_GBps_all"] = rounded(speed.read_GBps_all);
+  j["fp32_gflops"] = rounded(speed.fp32_gflops);
+  j["bf16_gflops"] = or_null(speed.bf16_gflops);
+  j["int8_gops"] = or_null(speed.int8_gops);
+  j["barrier_ns"] = or_null(speed.barrier_ns);
+  j["devices"] = machine.devices;
+  j["warnings"] = machine.warnings;
+  return j;
+}
+
+}  // namespace reprise::apps

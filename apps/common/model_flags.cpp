@@ -1,0 +1,127 @@
+#include "common/model_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "backends/all.h"
+#include "backends/cpu/isa.h"
+#include "base/log.h"
+#include "common/default_model.h"
+#include "common/flags.h"
+
+namespace reprise::apps {
+namespace {
+
+constexpr int64_t kMany = INT64_MAX;
+
+Result<std::optional<DType>> dtype_of(const std::string& name) {
+  if (name == "auto") return std::optional<DType>();
+  ASSIGN_OR_RETURN(DType t, parse_dtype(name));
+  return std::optional<DType>(t);
+}
+
+Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
+  engine::EngineOptions o;
+  ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path));
+  ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
+  ASSIGN_OR_RETURN(o.kv_dtype, dtype_of(f.kv_dtype));
+  ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
+  o.context_length = f.context_length;
+  o.max_running_requests = f.max_running_requests;
+  o.max_total_tokens = f.max_total_tokens;
+  o.chunked_prefill_size = f.chunked_prefill_size;
+  o.mem_fraction_static = f.mem_fraction_static;
+  o.random_seed = static_cast<uint64_t>(f.random_seed);
+  o.overrides = f.overrides;
+  o.progress = log::level() <= log::Level::Info;
+  return o;
+}
+
+void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
+  const auto& o = e.options();
+  const DeviceInfo& info = e.device().info();
+  log::info("{}, {}, {} thread{}, {} (KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph off, passes none",
+            device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
+            dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
+            e.max_step_tokens());
+  if (f.graph == "auto") log::debug("--graph auto: this build captures no graphs, so it is off");
+  if (f.passes == "all") log::debug("--passes all: this build has no optional fusions, so it is none");
+  if (f.trust_remote_code) log::info("notice: --trust-remote-code is accepted; no code from a model is ever run");
+}
+
+}  // namespace
+
+void ModelFlags::add_to(CLI::App& app) {
+  app.option_defaults()->group("Model");
+  add_text(app, "--model-path,--model", model_path, "smollm2, a GGUF file, or a Hugging Face folder", "PATH");
+  add_text(app, "--tokenizer-path", tokenizer_path, "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
+  add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
+             "dummy: random weights, only config.json is needed");
+  add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16"},
+             "of weights and activations; auto: the checkpoint's (bfloat16 for GGUF)");
+  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16"},
+             "of the KV cache; auto: as --dtype");
+  add_choice(app, "--quantization", quantization, {"none"}, "none is the only one in this build");
+  add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
+  add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
+            "KEY=VALUE");
+  add_integer(app, "--random-seed", random_seed, {0, kMany}, "of dummy weights and of draws without --seed");
+  add_switch(app, "--trust-remote-code", trust_remote_code, "accepted; no code from a model is ever run");
+
+  app.option_defaults()->group("Engine");
+  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"}, "where to run; this build has cpu");
+  add_integer(app, "--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
+  add_integer(app, "--max-running-requests", max_running_requests, {1, 4096}, "sequences that run together");
+  add_integer(app, "--max-total-tokens", max_total_tokens, {0, int64_t{1} << 32},
+              "tokens that the KV cache holds; 0: what memory allows");
+  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {1, 65536}, "most tokens of one step");
+  add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
+           "share of the machine's memory for weights and KV cache");
+  add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
+  add_choice(app, "--graph", graph, {"auto", "off", "required"},
+             "captured graphs; this build has none, so auto is off and required is an error");
+  add_choice(app, "--passes", passes, {"all", "none"}, "optional fusions; this build has none");
+  add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");
+  add_integer(app, "--dp-size,--dp", dp_size, {1, 1}, "data-parallel replicas");
+  add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
+             "what is said on standard error");
+  app.option_defaults()->group("Options");
+}
+
+Status ModelFlags::check() const {
+  ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level));
+  log::set_level(level);
+  if (model_path.empty()) return invalid("--model-path is missing; allowed: smollm2, a GGUF file, or a folder");
+  if (auto isa_known = cpu::parse_isa(isa); !isa_known) return isa_known.status().at("--isa");
+  for (const std::string& o : overrides)
+    if (o.find('=') == std::string::npos || o[0] == '=')
+      return invalid("--override \"{}\" is not of the form key=value", o);
+  if (graph == "required")
+    return invalid("--graph required: capturing graphs is not in this build; allowed: auto, off");
+  return Status::ok();
+}
+
+Result<std::string> resolve_model_path(const std::string& model_path) {
+  if (model_path != kDefaultModelName) return model_path;
+  ASSIGN_OR_RETURN(std::string file, default_model_file());
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    return error(Code::NotFound, "{} is not there yet ({}); fetch it with: reprise pull {}", kDefaultModelName, file,
+                 kDefaultModelName);
+  return file;
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
+  ASSIGN_OR_RETURN(auto options, engine_options(flags));
+  DeviceOptions device;
+  ASSIGN_OR_RETURN(device.kind, parse_device_kind(flags.device));
+  device.isa = flags.isa;
+  device.threads = static_cast<int>(flags.threads);
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
+  say_what_is_in_effect(flags, *engine);
+  return engine;
+}
+
+}  // namespace reprise::apps

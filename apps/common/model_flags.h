@@ -1,0 +1,55 @@
+// ModelFlags: which model to load and how to run it, as the command line says it; shared by every command that needs an
+// engine. Flags whose work is not in this build are accepted with the values that change nothing, and open_engine()
+// says what is in effect. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace reprise::apps {
+
+struct ModelFlags {
+  std::string model_path;
+  std::string tokenizer_path;  // "" = beside the model
+  std::string device = "cpu";
+  std::string dtype = "auto";
+  std::string kv_dtype = "auto";
+  std::string quantization = "none";
+  std::string load_format = "auto";
+  std::string isa = "auto";
+  std::string graph = "auto";
+  std::string passes = "all";
+  std::string log_level = "info";
+  int64_t threads = 0;
+  int64_t context_length = 0;
+  int64_t max_running_requests = 64;
+  int64_t max_total_tokens = 0;
+  int64_t chunked_prefill_size = 2048;
+  double mem_fraction_static = 0.8;
+  int64_t page_size = 128;
+  int64_t tp_size = 1;
+  int64_t dp_size = 1;
+  int64_t random_seed = 0;
+  bool trust_remote_code = false;
+  std::vector<std::string> overrides;
+
+  void add_to(CLI::App& app);
+  // Usage errors that need more than one value to see; also sets the log level.
+  Status check() const;
+};
+
+// "smollm2" is the file that `reprise pull smollm2` stored; anything else stands for itself.
+Result<std::string> resolve_model_path(const std::string& model_path);
+
+// Loads the model. Says on standard error which settings are in effect.
+Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags);
+
+}  // namespace reprise::apps

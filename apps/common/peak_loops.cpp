@@ -1,0 +1,105 @@
+#include "common/peak_loops.h"
+
+#include <immintrin.h>
+
+namespace reprise::apps {
+namespace {
+
+// Eight accumulators fit every instruction set; the wide sets use sixteen.
+#define EIGHT(I) I(0) I(1) I(2) I(3) I(4) I(5) I(6) I(7)
+#define SIXTEEN(I) EIGHT(I) I(8) I(9) I(10) I(11) I(12) I(13) I(14) I(15)
+#define LOW_REGISTERS "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7"
+#define HIGH_REGISTERS "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+
+#define ZERO_512(k) "vpxorq %%zmm" #k ",%%zmm" #k ",%%zmm" #k "\n"
+#define FMA_512(k) "vfmadd231ps %%zmm30,%%zmm31,%%zmm" #k "\n"
+#define BF16_512(k) "vdpbf16ps %%zmm30,%%zmm31,%%zmm" #k "\n"
+#define INT8_512(k) "vpdpbusd %%zmm30,%%zmm31,%%zmm" #k "\n"
+#define FMA_256(k) "vfmadd231ps %%ymm14,%%ymm15,%%ymm" #k "\n"
+#define MUL_128(k) "mulps %%xmm15,%%xmm" #k "\n"
+#define ADD_128(k) "addps %%xmm15,%%xmm" #k "\n"
+
+#define LOOP_512(name, instruction)                                                                      \
+  __attribute__((target("avx512f"))) void name(int64_t rounds) {                                         \
+    asm volatile(SIXTEEN(ZERO_512) "vpxorq %%zmm30,%%zmm30,%%zmm30\nvpxorq %%zmm31,%%zmm31,%%zmm31\n" :: \
+                     : LOW_REGISTERS, HIGH_REGISTERS, "xmm30", "xmm31");                                 \
+    for (int64_t i = 0; i < rounds; ++i)                                                                 \
+      asm volatile(SIXTEEN(instruction)::: LOW_REGISTERS, HIGH_REGISTERS, "xmm30", "xmm31");             \
+    asm volatile("vzeroupper" ::: LOW_REGISTERS, HIGH_REGISTERS);                                        \
+  }
+LOOP_512(fma_512, FMA_512)
+LOOP_512(bf16_512, BF16_512)
+LOOP_512(int8_512, INT8_512)
+
+#define FMA_256_ALL EIGHT(FMA_256) FMA_256(8) FMA_256(9) FMA_256(10) FMA_256(11) FMA_256(12) FMA_256(13)
+__attribute__((target("avx2,fma"))) void fma_256(int64_t rounds) {
+  asm volatile("vzeroall" ::: LOW_REGISTERS, HIGH_REGISTERS);
+  for (int64_t i = 0; i < rounds; ++i) asm volatile(FMA_256_ALL ::: LOW_REGISTERS, HIGH_REGISTERS);
+  asm volatile("vzeroupper" ::: LOW_REGISTERS, HIGH_REGISTERS);
+}
+
+#define ZERO_128(k) "xorps %%xmm" #k ",%%xmm" #k "\n"
+#define MUL_ADD_128_ALL EIGHT(MUL_128) ADD_128(8) ADD_128(9) ADD_128(10) ADD_128(11) ADD_128(12) ADD_128(13) ADD_128(14)
+void mul_add_128(int64_t rounds) {
+  asm volatile(SIXTEEN(ZERO_128)::: LOW_REGISTERS, HIGH_REGISTERS);
+  for (int64_t i = 0; i < rounds; ++i) asm volatile(MUL_ADD_128_ALL ::: LOW_REGISTERS, HIGH_REGISTERS);
+}
+
+__attribute__((target("avx512f"))) uint64_t read_512(const char* data, uint64_t size) {
+  __m512i a[8] = {};
+  for (uint64_t i = 0; i < size; i += 512)
+    for (int k = 0; k < 8; ++k) a[k] = _mm512_add_epi64(a[k], _mm512_load_si512(data + i + 64 * k));
+  __m512i sum = a[0];
+  for (int k = 1; k < 8; ++k) sum = _mm512_add_epi64(sum, a[k]);
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, sum);
+  return lanes[0] ^ lanes[1] ^ lanes[2] ^ lanes[3] ^ lanes[4] ^ lanes[5] ^ lanes[6] ^ lanes[7];
+}
+
+__attribute__((target("avx2"))) uint64_t read_256(const char* data, uint64_t size) {
+  __m256i a[8] = {};
+  for (uint64_t i = 0; i < size; i += 256)
+    for (int k = 0; k < 8; ++k)
+      a[k] = _mm256_add_epi64(a[k], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * k)));
+  __m256i sum = a[0];
+  for (int k = 1; k < 8; ++k) sum = _mm256_add_epi64(sum, a[k]);
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum);
+  return lanes[0] ^ lanes[1] ^ lanes[2] ^ lanes[3];
+}
+
+uint64_t read_128(const char* data, uint64_t size) {
+  __m128i a[8] = {};
+  for (uint64_t i = 0; i < size; i += 128)
+    for (int k = 0; k < 8; ++k)
+      a[k] = _mm_add_epi64(a[k], _mm_load_si128(reinterpret_cast<const __m128i*>(data + i + 16 * k)));
+  __m128i sum = a[0];
+  for (int k = 1; k < 8; ++k) sum = _mm_add_epi64(sum, a[k]);
+  alignas(16) uint64_t lanes[2];
+  _mm_store_si128(reinterpret_cast<__m128i*>(lanes), sum);
+  return lanes[0] ^ lanes[1];
+}
+
+bool have_512() { return __builtin_cpu_supports("avx512f"); }
+bool have_256() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+}  // namespace
+
+PeakLoop fp32_loop() {
+  if (have_512()) return {fma_512, 16 * 16 * 2};
+  if (have_256()) return {fma_256, 14 * 8 * 2};
+  return {mul_add_128, 15 * 4};
+}
+
+bool have_bf16_dot() { return have_512() && __builtin_cpu_supports("avx512bf16"); }
+PeakLoop bf16_dot_loop() { return {bf16_512, 16 * 32 * 2}; }
+bool have_int8_dot() { return have_512() && __builtin_cpu_supports("avx512vnni"); }
+PeakLoop int8_dot_loop() { return {int8_512, 16 * 64 * 2}; }
+
+uint64_t read_all(const char* data, uint64_t size) {
+  if (have_512()) return read_512(data, size);
+  if (have_256()) return read_256(data, size);
+  return read_128(data, size);
+}
+
+}  // namespace reprise::apps

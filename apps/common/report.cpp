@@ -1,0 +1,106 @@
+#include "common/report.h"
+
+#include <algorithm>
+
+#include "common/terminal.h"
+
+namespace reprise::apps {
+namespace {
+
+double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+
+double first_token_s(const std::vector<TextResult>& results) {
+  double slowest = 0;
+  for (const auto& r : results) slowest = std::max(slowest, r.ttft_s);
+  return slowest;
+}
+
+OrderedJson output_json(const TextResult& r) {
+  OrderedJson j;
+  j["text"] = r.text ? OrderedJson(*r.text) : OrderedJson(nullptr);
+  j["token_ids"] = r.token_ids;
+  j["finish_reason"] = engine::finish_reason_name(r.finish);
+  if (r.sampled.empty()) return j;
+  j["logprobs"] = OrderedJson::array();
+  for (const auto& s : r.sampled) {
+    OrderedJson one;
+    one["token"] = s.token;
+    one["logprob"] = s.logprob.value_or(0);
+    one["top"] = OrderedJson::array();
+    for (const auto& t : s.top) one["top"].push_back({{"token", t.token}, {"logprob", t.logprob}});
+    j["logprobs"].push_back(std::move(one));
+  }
+  return j;
+}
+
+// Nothing is captured in this build: every step runs node by node.
+OrderedJson graph_json(engine::Engine& engine) {
+  OrderedJson off;
+  off["mode"] = "off";
+  off["sizes"] = OrderedJson::array();
+  off["replays"] = 0;
+  off["fallbacks"] = OrderedJson::object();
+  off["padded_rows"] = 0;
+  OrderedJson j;
+  j["decode"] = off;
+  j["prefill"] = off;
+  const auto bytes = engine.memory().activation_bytes;
+  j["memory_bytes"] = {{"planned", bytes}, {"actual", bytes}};
+  return j;
+}
+
+std::string megabytes(size_t bytes) { return fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6); }
+
+}  // namespace
+
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const engine::GenerationTimes& times,
+                          std::span<const engine::GenerationRequest> requests, const std::vector<TextResult>& results,
+                          bool as_list) {
+  OrderedJson j;
+  j["model"] = model;
+  if (as_list) j["results"] = OrderedJson::array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (as_list) {
+      j["results"].push_back({{"prompt_tokens", requests[i].prompt.size()}, {"output", output_json(results[i])}});
+    } else {
+      j["prompt_tokens"] = requests[i].prompt.size();
+      j["output"] = output_json(results[i]);
+    }
+  }
+  const auto load = engine.load_times();
+  OrderedJson timing;
+  timing["load_s"] = load.load_s;
+  timing["compile_s"] = load.compile_s;
+  timing["capture_s"] = load.capture_s;
+  timing["ttft_s"] = first_token_s(results);
+  timing["prefill_tok_s"] = per_second(times.prefill_tokens, times.prefill_s);
+  timing["decode_tok_s"] = per_second(times.decode_tokens, times.decode_s);
+  j["timing"] = std::move(timing);
+  j["graph"] = graph_json(engine);
+  return j;
+}
+
+void print_summary(engine::Engine& engine, const engine::GenerationTimes& times,
+                   const std::vector<TextResult>& results) {
+  int64_t generated = 0;
+  for (const auto& r : results) generated += static_cast<int64_t>(r.token_ids.size());
+  const auto m = engine.memory();
+  const auto load = engine.load_times();
+  const auto line = [](std::string_view name, const std::string& value) {
+    fmt::print(stderr, "{} {}\n", coloured(Colour::Dim, fmt::format("{:<9}", name), stderr), value);
+  };
+  const std::string speed = fmt::format("{:.1f} tokens/s", per_second(times.decode_tokens, times.decode_s));
+  fmt::print(stderr, "\n");
+  line("speed",
+       fmt::format("{} ({} generated); prompt {:.0f} tokens/s ({}); first token after {:.2f} s",
+                   coloured(Colour::Green, speed, stderr), generated, per_second(times.prefill_tokens, times.prefill_s),
+                   times.prefill_tokens, first_token_s(results)));
+  line("start",
+       fmt::format("load {:.2f} s, compile {:.2f} s, capture {:.2f} s", load.load_s, load.compile_s, load.capture_s));
+  line("graphs", "off: 0 sizes captured, 0 replays, 0 fallbacks");
+  line("memory", fmt::format("weights {}, activations {}, KV cache up to {} ({} per page of {} tokens)",
+                             megabytes(m.weight_bytes), megabytes(m.activation_bytes), megabytes(m.kv_bytes),
+                             megabytes(m.kv_page_bytes), kv::kPageTokens));
+}
+
+}  // namespace reprise::apps

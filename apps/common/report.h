@@ -1,0 +1,23 @@
+// What `generate` reports about a run: the JSON of the contract, and the short summary for people.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "common/text_generator.h"
+#include "engine/engine.h"
+
+namespace reprise::apps {
+
+// With `as_list` the outputs stand in "results", else the only one stands at the top.
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const engine::GenerationTimes& times,
+                          std::span<const engine::GenerationRequest> requests, const std::vector<TextResult>& results,
+                          bool as_list);
+
+// To standard error.
+void print_summary(engine::Engine& engine, const engine::GenerationTimes& times,
+                   const std::vector<TextResult>& results);
+
+}  // namespace reprise::apps

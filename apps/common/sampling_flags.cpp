@@ -1,0 +1,61 @@
+#include "common/sampling_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "common/flags.h"
+
+namespace reprise::apps {
+
+void SamplingFlags::add_to(CLI::App& app) {
+  constexpr int64_t kMany = INT64_MAX;
+  app.option_defaults()->group("Sampling");
+  add_integer(app, "--max-new-tokens", max_new_tokens, {1, kMany}, "most tokens of an answer");
+  add_integer(app, "--min-new-tokens", min_new_tokens, {0, kMany}, "end tokens are not drawn before that many");
+  add_real(app, "--temperature", temperature, {0, HUGE_VAL},
+           "0: always the likeliest token; default: the model's own, else 0");
+  add_real(app, "--top-p", top_p, {0, 1, true}, "draw among the likeliest tokens that make up this share");
+  add_integer(app, "--top-k", top_k, {-1, kMany}, "draw among that many; 0 or -1: all");
+  add_real(app, "--min-p", min_p, {0, 1}, "drop tokens less likely than this share of the likeliest");
+  add_real(app, "--repetition-penalty", repetition_penalty, {0, HUGE_VAL, true}, "of tokens in prompt and answer");
+  add_real(app, "--presence-penalty", presence_penalty, {-2, 2}, "of tokens in the answer");
+  add_real(app, "--frequency-penalty", frequency_penalty, {-2, 2}, "of tokens in the answer, for each time");
+  add_texts(app, "--stop", stop, "text that ends the answer and is not shown; repeatable");
+  add_integer(app, "--seed", seed, {0, kMany}, "the same seed draws the same answer; default: --random-seed");
+  add_switch(app, "--ignore-eos", ignore_eos, "go on after an end token");
+  app.option_defaults()->group("Options");
+}
+
+Status SamplingFlags::check() const {
+  if (min_new_tokens > max_new_tokens)
+    return invalid("--min-new-tokens {} is out of range; allowed: 0 to --max-new-tokens, which is {}", min_new_tokens,
+                   max_new_tokens);
+  for (const std::string& s : stop)
+    if (s.empty()) return invalid("--stop is an empty text; allowed: one character or more");
+  return Status::ok();
+}
+
+engine::SamplingParams SamplingFlags::params(const checkpoint::GenerationDefaults& defaults,
+                                             int64_t random_seed) const {
+  engine::SamplingParams p;
+  // do_sample false makes the file's other values idle, as in Hugging Face's generate().
+  const bool drawn = defaults.do_sample.value_or(false);
+  p.temperature = temperature.value_or(drawn ? defaults.temperature.value_or(1) : 0);
+  p.top_p = top_p.value_or(drawn ? defaults.top_p.value_or(1) : 1);
+  p.top_k = top_k.value_or(drawn ? defaults.top_k.value_or(0) : 0);
+  p.min_p = min_p.value_or(drawn ? defaults.min_p.value_or(0) : 0);
+  p.repetition_penalty = repetition_penalty.value_or(defaults.repetition_penalty.value_or(1));
+  p.presence_penalty = presence_penalty;
+  p.frequency_penalty = frequency_penalty;
+  p.seed = static_cast<uint64_t>(seed.value_or(random_seed));
+  p.max_new_tokens = max_new_tokens;
+  p.min_new_tokens = min_new_tokens;
+  p.ignore_eos = ignore_eos;
+  p.stop = stop;
+  p.logprobs = static_cast<int>(logprobs);
+  if (!ignore_eos)
+    for (int64_t id : defaults.eos_token_ids) p.stop_token_ids.push_back(static_cast<int32_t>(id));
+  return p;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,27 @@
+// StopStrings: watches a growing text for the strings that end it. Text that may be the beginning of one is held back,
+// so a stop string is never seen by anybody even when it arrives in pieces. One answer, one thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::apps {
+
+class StopStrings {
+ public:
+  explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  // The text that is now certain to belong to the answer. After hit() there is no more.
+  std::string push(std::string_view piece);
+  // What was held back, when the answer ends for another reason.
+  std::string finish();
+  bool hit() const { return hit_; }
+
+ private:
+  std::vector<std::string> stops_;  // none is empty
+  std::string held_;
+  bool hit_ = false;
+};
+
+}  // namespace reprise::apps

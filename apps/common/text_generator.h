@@ -1,0 +1,41 @@
+// TextGenerator: requests in, text out while it arrives: joins the Generator with a detokenizer and the stop strings of
+// each request. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/generator.h"
+#include "text/tokenizer.h"
+
+namespace reprise::apps {
+
+struct TextResult {
+  std::optional<std::string> text;            // without end token and stop string; nullopt without a tokenizer
+  std::vector<int32_t> token_ids;             // everything that was generated
+  std::vector<engine::SampledToken> sampled;  // when logprobs are asked for
+  engine::FinishReason finish = engine::FinishReason::None;
+  double ttft_s = 0;
+};
+
+// Called after every token with the text it made certain, often empty. Answer false to cancel that request.
+using PieceSink = std::function<bool(size_t request, std::string_view piece)>;
+
+class TextGenerator {
+ public:
+  // `tokenizer` may be null: then there is no text.
+  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer) : generator_(engine), tokenizer_(tokenizer) {}
+
+  Result<std::vector<TextResult>> run(std::span<const engine::GenerationRequest> requests, const PieceSink& sink = {});
+  const engine::GenerationTimes& times() const { return generator_.times(); }
+
+ private:
+  engine::Generator generator_;
+  const text::Tokenizer* tokenizer_;
+};
+
+}  // namespace reprise::apps

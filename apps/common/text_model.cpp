@@ -1,0 +1,148 @@
+#include "common/text_model.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_tokenizer.h"
+
+namespace reprise::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& g) {
+  text::GgufTokenizer t;
+  t.model = g.model;
+  t.pre = g.pre;
+  t.tokens = g.tokens;
+  t.merges = g.merges;
+  t.scores = g.scores;
+  for (checkpoint::GgufTokenKind kind : g.kinds) t.token_types.push_back(static_cast<int32_t>(kind));
+  t.bos = g.bos_id.value_or(-1);
+  t.eos = g.eos_id.value_or(-1);
+  t.unk = g.unk_id.value_or(-1);
+  t.pad = g.pad_id.value_or(-1);
+  t.add_bos = g.add_bos;
+  t.add_eos = g.add_eos;
+  t.add_space_prefix = g.add_space_prefix;
+  return t;
+}
+
+Result<std::optional<OrderedJson>> read_optional_json(const fs::path& path) {
+  if (!is_there(path)) return std::optional<OrderedJson>();
+  ASSIGN_OR_RETURN(const std::string content, read_file(path.string()));
+  ASSIGN_OR_RETURN(OrderedJson json, parse_ordered_json(content, path.string()));
+  return std::optional<OrderedJson>(std::move(json));
+}
+
+}  // namespace
+
+void TextModel::keep_template(Result<text::ChatTemplate> compiled) {
+  template_problem_ = compiled.status();
+  if (compiled) template_.emplace(std::move(compiled).value());
+}
+
+// Folder of a model, or a tokenizer.json with its neighbours.
+Status TextModel::open_folder(const std::string& path) {
+  std::error_code ignored;
+  const fs::path file = fs::is_directory(path, ignored) ? fs::path(path) / "tokenizer.json" : fs::path(path);
+  const fs::path folder = file.parent_path();
+  ASSIGN_OR_RETURN(auto config, read_optional_json(folder / "tokenizer_config.json"));
+  if (is_there(file)) {
+    ASSIGN_OR_RETURN(const std::string content, read_file(file.string()));
+    ASSIGN_OR_RETURN(const Json json, parse_json(content, file.string()));
+    std::optional<Json> plain;
+    if (config) plain = Json::parse(config->dump());
+    auto made = text::Tokenizer::from_json(json, plain ? &*plain : nullptr);
+    if (!made) return made.status().at(file.string());
+    tokenizer_.emplace(std::move(made).value());
+  }
+  const OrderedJson settings = config.value_or(OrderedJson::object());
+  special_tokens_ = settings.is_object() ? text::find_special_tokens(settings) : OrderedJson::object();
+  if (const fs::path jinja = folder / "chat_template.jinja"; is_there(jinja)) {
+    ASSIGN_OR_RETURN(const std::string source, read_file(jinja.string()));
+    keep_template(text::ChatTemplate::compile(source, special_tokens_));
+  } else if (config) {
+    keep_template(text::ChatTemplate::from_config(settings));
+  }
+  return Status::ok();
+}
+
+Status TextModel::open_gguf(const checkpoint::GgufFile& file) {
+  auto metadata = checkpoint::read_gguf_tokenizer(file);
+  if (!metadata) return metadata.status().code() == Code::NotFound ? Status::ok() : metadata.status();
+  ASSIGN_OR_RETURN(auto made, text::Tokenizer::from_gguf(for_text(*metadata)));
+  tokenizer_.emplace(std::move(made));
+  special_tokens_ = OrderedJson::object();
+  for (const auto& [name, id] : {std::pair{"bos_token", metadata->bos_id}, std::pair{"eos_token", metadata->eos_id},
+                                 std::pair{"unk_token", metadata->unk_id}, std::pair{"pad_token", metadata->pad_id}})
+    if (id) special_tokens_[name] = metadata->tokens[static_cast<size_t>(*id)];
+  if (!metadata->chat_template.empty())
+    keep_template(text::ChatTemplate::compile(metadata->chat_template, special_tokens_));
+  return Status::ok();
+}
+
+Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& template_file,
+                                  const checkpoint::Checkpoint* checkpoint) {
+  TextModel m;
+  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(flags.model_path));
+  const bool own = flags.tokenizer_path.empty();
+  m.where_ = own ? model : flags.tokenizer_path;
+  if (!is_there(m.where_)) return error(Code::NotFound, "{}: there is no such file or folder", m.where_);
+  const checkpoint::GgufFile* gguf = checkpoint ? checkpoint->gguf() : nullptr;
+  if (own && gguf) {
+    RETURN_IF_ERROR(m.open_gguf(*gguf));
+  } else if (m.where_.ends_with(".gguf")) {
+    ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(m.where_));
+    RETURN_IF_ERROR(m.open_gguf(file));
+  } else {
+    RETURN_IF_ERROR(m.open_folder(m.where_));
+  }
+  if (gguf) {
+    ASSIGN_OR_RETURN(m.defaults_, checkpoint::read_generation_config(*gguf));
+  } else {
+    ASSIGN_OR_RETURN(m.defaults_, checkpoint::read_generation_config(model));
+  }
+  if (!template_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string source, read_file(template_file));
+    auto compiled = text::ChatTemplate::compile(source, m.special_tokens_);
+    if (!compiled) return compiled.status().at(template_file);
+    m.keep_template(std::move(compiled));
+  }
+  if (!own && !m.tokenizer_) RETURN_IF_ERROR(m.require_tokenizer());
+  return m;
+}
+
+Status TextModel::require_tokenizer() const {
+  if (tokenizer_) return Status::ok();
+  return error(Code::NotFound,
+               "{}: there is no tokenizer (tokenizer.json, or GGUF metadata); give --tokenizer-path, or the prompt as "
+               "--prompt-ids",
+               where_);
+}
+
+Result<std::vector<int32_t>> TextModel::encode(std::string_view text) const {
+  RETURN_IF_ERROR(require_tokenizer());
+  return tokenizer_->encode(text);
+}
+
+Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages) const {
+  RETURN_IF_ERROR(require_tokenizer());
+  if (!template_) {
+    if (!template_problem_.is_ok() && template_problem_.code() != Code::NotFound) return template_problem_.at(where_);
+    return error(Code::NotFound, "{}: the model has no chat template; give one with --chat-template FILE", where_);
+  }
+  text::RenderOptions options;
+  options.add_generation_prompt = true;
+  ASSIGN_OR_RETURN(const std::string prompt, template_->render(messages, nullptr, options));
+  // The template has written the special tokens itself.
+  return tokenizer_->encode(prompt, {.add_special_tokens = false});
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,48 @@
+// TextModel: the text side of a model: tokenizer, chat template and the publisher's sampling defaults, from a Hugging
+// Face folder or a GGUF file. A model without a tokenizer is one for token ids only. Immutable once opened; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/generation_config.h"
+#include "common/model_flags.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace reprise::apps {
+
+class TextModel {
+ public:
+  // `checkpoint` is the engine's; null with dummy weights. `template_file` replaces the model's own template, "" keeps
+  // it.
+  static Result<TextModel> open(const ModelFlags& flags, const std::string& template_file,
+                                const checkpoint::Checkpoint* checkpoint);
+
+  const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  const checkpoint::GenerationDefaults& defaults() const { return defaults_; }
+
+  // Text as it stands, with the special tokens that the tokenizer adds.
+  Result<std::vector<int32_t>> encode(std::string_view text) const;
+  // [{"role": "user", "content": "..."}, ...] through the chat template, ready for the answer.
+  Result<std::vector<int32_t>> encode_chat(const OrderedJson& messages) const;
+
+ private:
+  Status open_folder(const std::string& folder);
+  Status open_gguf(const checkpoint::GgufFile& file);
+  void keep_template(Result<text::ChatTemplate> compiled);
+  Status require_tokenizer() const;
+
+  std::optional<text::Tokenizer> tokenizer_;
+  std::optional<text::ChatTemplate> template_;
+  Status template_problem_;  // told only to those who need the template
+  OrderedJson special_tokens_;
+  checkpoint::GenerationDefaults defaults_;
+  std::string where_;  // what was searched, for errors
+};
+
+}  // namespace reprise::apps

@@ -1,0 +1,167 @@
+// `reprise generate`: one prompt to text, streaming; or a file of prompts as one batch.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "base/file.h"
+#include "base/progress.h"
+#include "command.h"
+#include "common/flags.h"
+#include "common/model_flags.h"
+#include "common/report.h"
+#include "common/sampling_flags.h"
+#include "common/terminal.h"
+#include "common/text_generator.h"
+#include "common/text_model.h"
+
+namespace reprise::apps {
+namespace {
+
+struct GenerateFlags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::optional<std::string> prompt, prompt_ids, prompts_file, system;
+  std::string chat_template;
+  bool apply_chat_template = false;
+  bool json = false;
+  bool summary = false;
+
+  Status check() const {
+    RETURN_IF_ERROR(model.check());
+    RETURN_IF_ERROR(sampling.check());
+    if (prompt.has_value() + prompt_ids.has_value() + prompts_file.has_value() != 1)
+      return invalid("exactly one of --prompt, --prompt-ids and --prompts-file is needed");
+    if (!apply_chat_template && system) return invalid("--system needs --apply-chat-template");
+    if (!apply_chat_template && !chat_template.empty()) return invalid("--chat-template needs --apply-chat-template");
+    if (apply_chat_template && prompt_ids) return invalid("--prompt-ids cannot go with --apply-chat-template");
+    if (prompt_ids) RETURN_IF_ERROR(parse_integers(*prompt_ids, {0, INT32_MAX}).status().at("--prompt-ids"));
+    return Status::ok();
+  }
+};
+
+// The "prompt" or "question" of each line; other keys (an answer, say) are of no interest here.
+Result<std::vector<std::string>> read_prompts(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  std::vector<std::string> prompts;
+  size_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const std::string place = fmt::format("{}:{}", path, ++number);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    ASSIGN_OR_RETURN(const Json json, parse_json(line, place));
+    const char* key = json.is_object() && json.contains("prompt") ? "prompt" : "question";
+    if (!json.is_object() || !json.contains(key) || !json[key].is_string())
+      return invalid("{}: an object with a text \"prompt\" or \"question\" was expected", place);
+    prompts.push_back(json[key].get<std::string>());
+  }
+  if (prompts.empty()) return invalid("{}: no prompts; each line is an object with \"prompt\" or \"question\"", path);
+  return prompts;
+}
+
+Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f, const TextModel& text) {
+  std::vector<std::vector<int32_t>> out;
+  if (f.prompt_ids) {
+    ASSIGN_OR_RETURN(auto ids, parse_integers(*f.prompt_ids, {0, INT32_MAX}));
+    out.emplace_back(ids.begin(), ids.end());
+    return out;
+  }
+  std::vector<std::string> prompts;
+  if (f.prompts_file) {
+    ASSIGN_OR_RETURN(prompts, read_prompts(*f.prompts_file));
+  } else {
+    prompts.push_back(*f.prompt);
+  }
+  for (const std::string& p : prompts) {
+    if (!f.apply_chat_template) {
+      ASSIGN_OR_RETURN(auto ids, text.encode(p));
+      out.push_back(std::move(ids));
+      continue;
+    }
+    OrderedJson messages = OrderedJson::array();
+    if (f.system) messages.push_back({{"role", "system"}, {"content", *f.system}});
+    messages.push_back({{"role", "user"}, {"content", p}});
+    ASSIGN_OR_RETURN(auto ids, text.encode_chat(messages));
+    out.push_back(std::move(ids));
+  }
+  return out;
+}
+
+std::string as_ids(const std::vector<int32_t>& ids) { return fmt::format("{}", fmt::join(ids, ",")); }
+
+void print_results(const std::vector<TextResult>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results.size() > 1) fmt::print("{}\n", coloured(Colour::Dim, fmt::format("--- {}", i), stdout));
+    fmt::print("{}\n", results[i].text ? *results[i].text : as_ids(results[i].token_ids));
+  }
+}
+
+Status run_generate(const GenerateFlags& f) {
+  ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, engine->checkpoint()));
+  ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, text));
+  std::vector<engine::GenerationRequest> requests;
+  for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
+
+  TextGenerator generator(*engine, text.tokenizer());
+  const bool streaming = !f.json && requests.size() == 1 && text.tokenizer();
+  std::vector<TextResult> results;
+  {
+    uint64_t tokens = 0;
+    for (const auto& r : requests) tokens += static_cast<uint64_t>(r.sampling.max_new_tokens);
+    Progress bar("generating", tokens, !streaming);
+    const auto sink = [&](size_t, std::string_view piece) {
+      if (streaming && !piece.empty()) write_now(piece, stdout);
+      bar.advance(1);
+      return true;
+    };
+    ASSIGN_OR_RETURN(results, generator.run(requests, sink));
+  }
+  if (f.json) {
+    // Text that is not valid UTF-8 cannot come out of a tokenizer, but JSON must never fail to print.
+    fmt::print("{}\n", generate_json(f.model.model_path, *engine, generator.times(), requests, results,
+                                     f.prompts_file.has_value())
+                           .dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  } else if (streaming) {
+    write_now("\n", stdout);
+  } else {
+    print_results(results);
+  }
+  if (f.summary) print_summary(*engine, generator.times(), results);
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_generate(CLI::App& program) {
+  auto flags = std::make_shared<GenerateFlags>();
+  Command c;
+  c.app = program.add_subcommand("generate", "Continue a prompt, or answer it, streaming the text");
+  CLI::App& app = *c.app;
+  app.option_defaults()->group("Prompt");
+  add_text(app, "--prompt", flags->prompt, "raw text to continue");
+  add_text(app, "--prompt-ids", flags->prompt_ids, "the prompt as token ids; needs no tokenizer", "N,N,...");
+  add_text(app, "--prompts-file", flags->prompts_file, "JSON lines with \"prompt\" or \"question\", run as one batch",
+           "FILE");
+  add_switch(app, "--apply-chat-template", flags->apply_chat_template, "wrap the prompt as a user's message");
+  add_text(app, "--system", flags->system, "system message in front of it");
+  add_text(app, "--chat-template", flags->chat_template, "Jinja file in place of the model's own template", "FILE");
+  app.option_defaults()->group("Output");
+  add_switch(app, "--json", flags->json, "one JSON object on standard output, nothing else");
+  add_switch(app, "--summary", flags->summary, "speed, graphs and memory at the end (standard error)");
+  add_integer(app, "--logprobs", flags->sampling.logprobs, {0, 1 << 20},
+              "with --json: each token's log-probability and the N likeliest");
+  flags->sampling.add_to(app);
+  flags->model.add_to(app);
+  app.footer(
+      "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph}; with --prompts-file\n"
+      "{model, results: [{prompt_tokens, output}, ...], timing, graph}, in the order of the file. text is null when "
+      "the\n"
+      "model has no tokenizer. Exit codes: 0 ok, 1 the work failed, 2 the command line is wrong.");
+  c.check = [flags] { return flags->check(); };
+  c.run = [flags] { return run_generate(*flags); };
+  return c;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,45 @@
+// The binary: declares the commands, parses the command line, and turns a Status into one line and an exit code.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <vector>
+
+#include "base/log.h"
+#include "command.h"
+#include "common/flags.h"
+
+int main(int argc, char** argv) {
+  using namespace reprise;
+  using namespace reprise::apps;
+  CLI::App program("Reprise runs large language models on this machine.", "reprise");
+  program.require_subcommand(1);
+  program.get_formatter()->column_width(34);
+  program.footer(
+      "reprise COMMAND --help lists the flags of a command.\n"
+      "First steps: reprise pull smollm2; reprise chat --model-path smollm2");
+  std::vector<Command> commands{add_generate(program), add_chat(program)};
+  CLI::App* bench = program.add_subcommand("bench", "Measure speed");
+  bench->require_subcommand(1);
+  commands.push_back(add_bench_one_batch(*bench));
+  commands.push_back(add_pull(program));
+  commands.push_back(add_doctor(program));
+  if (const auto code = parse_arguments(program, argc, argv)) return *code;
+
+  for (const Command& c : commands) {
+    if (!c.app->parsed()) continue;
+    if (const Status usage = c.check(); !usage.is_ok()) {
+      log::write(log::Level::Error, usage.message());
+      return kExitUsage;
+    }
+    if (const Status done = c.run(); !done.is_ok()) {
+      std::fflush(stdout);
+      log::write(log::Level::Error, done.message());
+      return kExitFailed;
+    }
+  }
+  // A reader that went away, or a full disk, must not look like success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    log::write(log::Level::Error, "standard output could not be written");
+    return kExitFailed;
+  }
+  return kExitOk;
+}

