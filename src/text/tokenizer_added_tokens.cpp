@@ -102,6 +102,8 @@ void AddedTokens::cut(std::string_view text, Where where, bool parse_special, st
     at = end;
     if (!parse_special && token.special) continue;
     if (token.single_word && touches_word(text, begin, end)) continue;
+    // The token before may have swallowed white space that this one begins with.
+    if (token.lstrip) begin = std::max(begin, copied);
     while (token.lstrip && begin > copied) {
       const size_t before = character_before(text, begin);
       if (!is_whitespace(code_point_at(text, before).value)) break;
@@ -113,7 +115,7 @@ void AddedTokens::cut(std::string_view text, Where where, bool parse_special, st
       end += c.size;
     }
     if (copied < begin) out->push_back({-1, copied, begin});
-    out->push_back({token.id, begin, end});
+    if (begin < end) out->push_back({token.id, begin, end});
     copied = end;
   }
   if (copied < text.size()) out->push_back({-1, copied, text.size()});

@@ -408,7 +408,7 @@ class Translator {
     static constexpr Posix kPosix[] = {{"alpha", "\\p{Alphabetic}"},        {"digit", "\\p{Nd}"},
                                        {"alnum", "\\p{Alphabetic}\\p{Nd}"}, {"upper", "\\p{Uppercase}"},
                                        {"lower", "\\p{Lowercase}"},         {"space", kSpace},
-                                       {"punct", "\\p{P}$+<=>\\^`|~"},      {"xdigit", kHex}};
+                                       {"punct", "\\p{P}\\p{S}"},           {"xdigit", kHex}};
     for (const Posix& p : kPosix) {
       if (p.name != name) continue;
       into->members += p.members;
