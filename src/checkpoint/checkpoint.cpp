@@ -154,8 +154,8 @@ Status Checkpoint::check_rows(const CheckpointTensor& t, int64_t first, int64_t 
     return error(Code::Unsupported, "{}: tensor \"{}\" is stored as {}, which cannot be read", file_source(t), t.name,
                  t.type_name);
   if (first < 0 || rows < 0 || rows > t.rows() || first > t.rows() - rows)
-    return invalid("{}: tensor \"{}\": rows {} to {} of {} were asked for", file_source(t), t.name, first, first + rows,
-                   t.rows());
+    return invalid("{}: tensor \"{}\": {} rows from row {} were asked for, but there are {}", file_source(t), t.name,
+                   rows, first, t.rows());
   return Status::ok();
 }
 
@@ -166,9 +166,9 @@ Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t r
   const auto row_elements = static_cast<size_t>(t.row_elements());
   const std::span<const uint8_t> bytes = raw(t);
   const auto convert = [&](int64_t row, int64_t count, void* to) {
-    return convert_elements(t.type, bytes.subspan(static_cast<uint64_t>(row) * row_bytes,
-                                                  static_cast<uint64_t>(count) * row_bytes),
-                            target, to, static_cast<size_t>(count) * row_elements, non_finite);
+    return convert_elements(
+        t.type, bytes.subspan(static_cast<uint64_t>(row) * row_bytes, static_cast<uint64_t>(count) * row_bytes), target,
+        to, static_cast<size_t>(count) * row_elements, non_finite);
   };
   const auto named = [&](const Status& s) { return s.at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name)); };
   if (t.interleaved_heads == 0) return named(convert(first, rows, out));
@@ -231,8 +231,8 @@ void Checkpoint::release(std::string_view name) const {
 
 Status Checkpoint::require_finite(const CheckpointTensor& t, uint64_t count) const {
   if (count == 0) return Status::ok();
-  return invalid("{}: tensor \"{}\" holds {} values of {} that are NaN or infinite; the file is damaged", file_source(t),
-                 t.name, count, t.elements());
+  return invalid("{}: tensor \"{}\" holds {} values of {} that are NaN or infinite; the file is damaged",
+                 file_source(t), t.name, count, t.elements());
 }
 
 }  // namespace reprise::checkpoint

@@ -23,8 +23,8 @@
 namespace reprise::checkpoint {
 
 struct CheckpointTensor {
-  std::string name;            // Hugging Face name where there is one, else the name in the file
-  std::string file_name;       // name in the file
+  std::string name;       // Hugging Face name where there is one, else the name in the file
+  std::string file_name;  // name in the file
   StorageType type = StorageType::Other;
   std::string type_name;       // "BF16", "Q4_K", and also the names of types that cannot be read
   std::vector<int64_t> shape;  // outermost first
@@ -63,7 +63,7 @@ class Checkpoint {
 
   // In the order of the files, so that reading them in turn streams.
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
-  const CheckpointTensor* find(std::string_view name) const;  // either name; null when absent
+  const CheckpointTensor* find(std::string_view name) const;         // either name; null when absent
   Result<const CheckpointTensor*> get(std::string_view name) const;  // or an error with close names
 
   // Rows [first, first + rows) as `target`, dense, into `out`, which holds rows * row_elements * size_of(target) bytes.

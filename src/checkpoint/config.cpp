@@ -53,8 +53,7 @@ Status read_architecture(const FieldReader& in, ModelConfigFields& out) {
   }
   for (const Defaults& d : kDefaults)
     if (d.model_type == out.model_type) out.architecture = d.architecture;
-  if (out.architecture.empty())
-    return in.absent("architectures", "a list with one name, as [\"LlamaForCausalLM\"]");
+  if (out.architecture.empty()) return in.absent("architectures", "a list with one name, as [\"LlamaForCausalLM\"]");
   return Status::ok();
 }
 
@@ -85,7 +84,8 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
                      out.source, out.hidden_size, out.num_attention_heads);
     head_dim = out.hidden_size / out.num_attention_heads;
     if (*head_dim > kMaxHeadDim)
-      return invalid("{}: hidden_size / num_attention_heads is {}; allowed: 1 to {}", out.source, *head_dim, kMaxHeadDim);
+      return invalid("{}: hidden_size / num_attention_heads is {}; allowed: 1 to {}", out.source, *head_dim,
+                     kMaxHeadDim);
   }
   out.head_dim = *head_dim;
 
@@ -121,9 +121,9 @@ Status read_rope_scaling(const FieldReader& in, std::string_view place, ModelCon
   RETURN_IF_ERROR(
       in.integer("original_max_position_embeddings", 1, kMaxPositions, rope.original_max_position_embeddings));
   if (!rope.original_max_position_embeddings)
-    RETURN_IF_ERROR(FieldReader(out.raw_json, out.source)
-                        .integer("original_max_position_embeddings", 1, kMaxPositions,
-                                 rope.original_max_position_embeddings));
+    RETURN_IF_ERROR(
+        FieldReader(out.raw_json, out.source)
+            .integer("original_max_position_embeddings", 1, kMaxPositions, rope.original_max_position_embeddings));
   if (!rope.factor && !(rope.kind == RopeKind::Yarn && rope.original_max_position_embeddings))
     return in.absent("factor", "numbers from 1 to 1000000");
   if (rope.kind == RopeKind::Llama3) {
@@ -163,7 +163,8 @@ Status read_rope(const FieldReader& in, ModelConfigFields& out) {
                      key, inner);
     const FieldReader rope(*object, out.source, fmt::format("{}.", key));
     RETURN_IF_ERROR(rope.number("rope_theta", kMinTheta, kMaxTheta, out.rope_theta, out.rope_theta));
-    RETURN_IF_ERROR(rope.number("partial_rotary_factor", 1e-3, 1.0, out.partial_rotary_factor, out.partial_rotary_factor));
+    RETURN_IF_ERROR(
+        rope.number("partial_rotary_factor", 1e-3, 1.0, out.partial_rotary_factor, out.partial_rotary_factor));
     RETURN_IF_ERROR(read_rope_scaling(rope, key, out));
     break;  // the newer object holds everything
   }

@@ -26,8 +26,8 @@ struct RopeScaling {
   RopeKind kind = RopeKind::None;
   std::optional<double> factor;  // always present for linear, dynamic and llama3
   std::optional<int64_t> original_max_position_embeddings;
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
+  double low_freq_factor = 1.0;            // llama3
+  double high_freq_factor = 4.0;           // llama3
   std::optional<double> attention_factor;  // yarn, this one and below
   double beta_fast = 32.0;
   double beta_slow = 1.0;
@@ -63,8 +63,8 @@ struct ModelConfigFields {
   bool mlp_bias = false;
 
   std::optional<int64_t> sliding_window;
-  bool use_sliding_window = false;  // Qwen: the window counts only when this is set
-  int64_t max_window_layers = 0;    // Qwen: layers below this one attend in full
+  bool use_sliding_window = false;       // Qwen: the window counts only when this is set
+  int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
   std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
   // The attention window of a layer by Hugging Face's rules, 0 = the whole context.
   int64_t window_of_layer(int64_t layer) const;
@@ -74,8 +74,8 @@ struct ModelConfigFields {
   std::optional<int64_t> pad_token_id;
   std::optional<DType> dtype;  // torch_dtype or dtype; not given by GGUF
 
-  Json quantization;        // quantization_config or compression_config as it stands; null when there is none
-  Json modelslim;           // quant_model_description*.json of the folder; null when there is none
+  Json quantization;  // quantization_config or compression_config as it stands; null when there is none
+  Json modelslim;     // quant_model_description*.json of the folder; null when there is none
 
   // The whole JSON after overrides, for fields of single families (experts, latent attention).
   const Json& raw() const { return raw_json; }

@@ -86,7 +86,8 @@ class Translator {
     ASSIGN_OR_RETURN(const auto rotary, file_.integer(key("rope.dimension_count")));
     const int64_t hidden = out_["hidden_size"].get<int64_t>(), heads = out_["num_attention_heads"].get<int64_t>();
     if (heads <= 0)
-      return invalid("{}: metadata \"{}\" is {}; allowed: 1 to 65536", file_.source(), key("attention.head_count"), heads);
+      return invalid("{}: metadata \"{}\" is {}; allowed: 1 to 65536", file_.source(), key("attention.head_count"),
+                     heads);
     const int64_t dim = length.value_or(hidden / heads);
     if (dim <= 0)
       return invalid("{}: metadata \"{}\" is {}; allowed: 1 to 8192", file_.source(), key("attention.key_length"), dim);
@@ -119,8 +120,8 @@ class Translator {
     if (kind == "yarn") {
       ASSIGN_OR_RETURN(const auto original, file_.integer(key("rope.scaling.original_context_length")));
       if (original) scaling["original_max_position_embeddings"] = *original;
-      for (const auto& [name, to] : {std::pair{"rope.scaling.yarn_beta_fast", "beta_fast"},
-                                     {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
+      for (const auto& [name, to] :
+           {std::pair{"rope.scaling.yarn_beta_fast", "beta_fast"}, {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
         ASSIGN_OR_RETURN(const auto v, file_.number(key(name)));
         if (v) scaling[to] = *v;
       }

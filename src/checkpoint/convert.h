@@ -1,5 +1,6 @@
-// Bulk conversions between float formats, as loaders need them: plain loops that the compiler turns into vector code and
-// that agree bit for bit with base/half.h. Sources come from files and need no alignment. Pure functions, any thread.
+// Bulk conversions between float formats, as loaders need them: plain loops that the compiler turns into vector code
+// and that agree bit for bit with base/half.h. Sources come from files and need no alignment. Pure functions, any
+// thread.
 #pragma once
 
 #include <cstddef>

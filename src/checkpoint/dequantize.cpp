@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/wide.h"
 
 namespace reprise::checkpoint {
 namespace {
@@ -11,13 +12,13 @@ namespace {
 // One function for each block format: kElements numbers from kBytes bytes. Every product and sum is its own float
 // operation, in the order that the reference uses; the folder is built without contraction, so bits agree.
 
-float half_at(const uint8_t* p) {
+REPRISE_INLINE float half_at(const uint8_t* p) {
   uint16_t h;
   std::memcpy(&h, p, 2);
   return half_to_float(h);
 }
 
-uint32_t u32_at(const uint8_t* p) {
+REPRISE_INLINE uint32_t u32_at(const uint8_t* p) {
   uint32_t v;
   std::memcpy(&v, p, 4);
   return v;
@@ -27,7 +28,7 @@ constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 
 
 struct Q8_0 {
   static constexpr size_t kElements = 32, kBytes = 34;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
     for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(p[2 + i]));
   }
@@ -35,7 +36,7 @@ struct Q8_0 {
 
 struct Q4_0 {
   static constexpr size_t kElements = 32, kBytes = 18;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
     for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>((p[2 + i] & 15) - 8);
     for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>((p[2 + i] >> 4) - 8);
@@ -44,7 +45,7 @@ struct Q4_0 {
 
 struct Q4_1 {
   static constexpr size_t kElements = 32, kBytes = 20;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p), m = half_at(p + 2);
     for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(p[4 + i] & 15) + m;
     for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(p[4 + i] >> 4) + m;
@@ -53,7 +54,7 @@ struct Q4_1 {
 
 struct Q5_0 {
   static constexpr size_t kElements = 32, kBytes = 22;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
     const uint32_t high = u32_at(p + 2);
     for (int i = 0; i < 16; ++i) {
@@ -69,7 +70,7 @@ struct Q5_0 {
 
 struct Q5_1 {
   static constexpr size_t kElements = 32, kBytes = 24;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p), m = half_at(p + 2);
     const uint32_t high = u32_at(p + 4);
     for (int i = 0; i < 16; ++i) {
@@ -85,7 +86,7 @@ struct Q5_1 {
 
 struct Iq4Nl {
   static constexpr size_t kElements = 32, kBytes = 18;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
     for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(kIq4Values[p[2 + i] & 15]);
     for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(kIq4Values[p[2 + i] >> 4]);
@@ -95,7 +96,7 @@ struct Iq4Nl {
 // 16 scales and minima of 4 bits, 256 numbers of 2 bits, then the two factors.
 struct Q2K {
   static constexpr size_t kElements = 256, kBytes = 84;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p + 80), dmin = half_at(p + 82);
     for (int j = 0; j < 16; ++j) {
       const uint8_t* q = p + 16 + (j / 8) * 32 + (j % 2) * 16;
@@ -106,10 +107,11 @@ struct Q2K {
   }
 };
 
-// The high bits, the low 2 bits, 16 scales of 6 bits in 12 bytes, the factor. A number whose high bit is clear is 4 less.
+// The high bits, the low 2 bits, 16 scales of 6 bits in 12 bytes, the factor. A number whose high bit is clear is 4
+// less.
 struct Q3K {
   static constexpr size_t kElements = 256, kBytes = 110;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const uint8_t* scales = p + 96;
     const float d = half_at(p + 108);
     for (int j = 0; j < 16; ++j) {
@@ -128,7 +130,7 @@ struct Q3K {
 };
 
 // 8 scales and 8 minima of 6 bits in 12 bytes, shared by Q4_K and Q5_K.
-void scale_min(const uint8_t* s, int j, int& scale, int& min) {
+REPRISE_INLINE void scale_min(const uint8_t* s, int j, int& scale, int& min) {
   if (j < 4) {
     scale = s[j] & 63;
     min = s[j + 4] & 63;
@@ -140,7 +142,7 @@ void scale_min(const uint8_t* s, int j, int& scale, int& min) {
 
 struct Q4K {
   static constexpr size_t kElements = 256, kBytes = 144;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p), dmin = half_at(p + 2);
     for (int j = 0; j < 8; ++j) {
       int s, m;
@@ -155,7 +157,7 @@ struct Q4K {
 
 struct Q5K {
   static constexpr size_t kElements = 256, kBytes = 176;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p), dmin = half_at(p + 2);
     const uint8_t* high = p + 16;
     for (int j = 0; j < 8; ++j) {
@@ -174,7 +176,7 @@ struct Q5K {
 
 struct Q6K {
   static constexpr size_t kElements = 256, kBytes = 210;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p + 208);
     for (int j = 0; j < 16; ++j) {
       const uint8_t* low = p + (j / 8) * 64 + (j % 4) * 16;
@@ -191,7 +193,7 @@ struct Q6K {
 
 struct Iq4Xs {
   static constexpr size_t kElements = 256, kBytes = 136;
-  static void block(const uint8_t* p, float* out) {
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
     const int high = p[2] | p[3] << 8;
     for (int j = 0; j < 8; ++j) {
@@ -205,9 +207,15 @@ struct Iq4Xs {
 };
 
 template <typename Block>
+struct AllBlocks {
+  REPRISE_INLINE void operator()(const uint8_t* in, float* out, size_t n) const {
+    for (size_t i = 0; i < n; ++i) Block::block(in + i * Block::kBytes, out + i * Block::kElements);
+  }
+};
+
+template <typename Block>
 void all_blocks(std::span<const uint8_t> blocks, std::span<float> out) {
-  const size_t n = out.size() / Block::kElements;
-  for (size_t i = 0; i < n; ++i) Block::block(blocks.data() + i * Block::kBytes, out.data() + i * Block::kElements);
+  run_wide<AllBlocks<Block>>(blocks.data(), out.data(), out.size() / Block::kElements);
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ class FieldReader {
     const Json* v = find(key);
     if (!v) return Status::ok();
     const double d = v->is_number() ? v->get<double>() : 0;
-    if (!v->is_number() || !(d >= min && d <= max)) return wrong(key, *v, fmt::format("numbers from {} to {}", min, max));
+    if (!v->is_number() || !(d >= min && d <= max))
+      return wrong(key, *v, fmt::format("numbers from {} to {}", min, max));
     out = d;
     return Status::ok();
   }

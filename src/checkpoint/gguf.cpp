@@ -191,8 +191,8 @@ class GgufParser {
       if (row % type->layout.elements != 0)
         return invalid("{}: tensor \"{}\": rows of {} elements are not whole blocks of {} ({} elements)", file_.source_,
                        t.name, row, t.type_name, type->layout.elements);
-      if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / type->layout.elements,
-                                 uint64_t{type->layout.bytes}, &t.bytes))
+      if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / type->layout.elements, uint64_t{type->layout.bytes},
+                                 &t.bytes))
         return invalid("{}: tensor \"{}\": its size in bytes overflows", file_.source_, t.name);
       ASSIGN_OR_RETURN(t.offset, reader_.read<uint64_t>(t.name));
       if (t.offset % file_.alignment_ != 0)

@@ -1,7 +1,7 @@
-// GgufFile: one GGUF file (version 2 or 3, little-endian), read through a mapping. open() checks every metadata entry and
-// tensor against the file before anything else can be asked: counts, lengths, nesting, alignment, bounds and overlap.
-// Owns the mapping; strings and spans handed out live as long as the object. Immutable after open, so any thread may
-// read.
+// GgufFile: one GGUF file (version 2 or 3, little-endian), read through a mapping. open() checks every metadata entry
+// and tensor against the file before anything else can be asked: counts, lengths, nesting, alignment, bounds and
+// overlap. Owns the mapping; strings and spans handed out live as long as the object. Immutable after open, so any
+// thread may read.
 #pragma once
 
 #include <optional>

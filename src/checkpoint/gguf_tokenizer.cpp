@@ -78,7 +78,8 @@ Result<GgufTokenizer> read_gguf_tokenizer(const GgufFile& file) {
     std::string_view key;
     std::string GgufTokenizer::*member;
   };
-  for (const Text& t : {Text{"tokenizer.ggml.model", &GgufTokenizer::model}, {"tokenizer.ggml.pre", &GgufTokenizer::pre},
+  for (const Text& t : {Text{"tokenizer.ggml.model", &GgufTokenizer::model},
+                        {"tokenizer.ggml.pre", &GgufTokenizer::pre},
                         {"tokenizer.chat_template", &GgufTokenizer::chat_template}}) {
     ASSIGN_OR_RETURN(auto text, file.string(t.key));
     if (text) out.*t.member = std::move(*text);

@@ -13,7 +13,15 @@
 namespace reprise::checkpoint {
 
 // tokenizer.ggml.token_type
-enum class GgufTokenKind : int32_t { Undefined = 0, Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
+enum class GgufTokenKind : int32_t {
+  Undefined = 0,
+  Normal = 1,
+  Unknown = 2,
+  Control = 3,
+  UserDefined = 4,
+  Unused = 5,
+  Byte = 6
+};
 
 struct GgufTokenizer {
   std::string model;                 // "gpt2" (byte-level BPE), "llama" (SentencePiece), ...
@@ -24,8 +32,8 @@ struct GgufTokenizer {
   std::vector<std::string> merges;   // "left right", best first
   std::optional<int64_t> bos_id, eos_id, eot_id, eom_id, unk_id, pad_id, sep_id, mask_id;  // all below tokens.size()
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
-  std::string chat_template;                            // "" when not given
-  std::map<std::string, std::string> chat_templates;    // further named ones
+  std::string chat_template;                          // "" when not given
+  std::map<std::string, std::string> chat_templates;  // further named ones
 };
 
 // Lengths and ids are checked. A file without tokenizer.ggml.tokens is an error of code NotFound.

@@ -11,9 +11,7 @@
 
 namespace reprise::checkpoint {
 
-enum class GgufValueType : uint32_t {
-  U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64
-};
+enum class GgufValueType : uint32_t { U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64 };
 constexpr uint32_t kGgufValueTypes = 13;
 std::string_view value_type_name(GgufValueType t);
 // Bytes of one scalar, 0 for String and Array.

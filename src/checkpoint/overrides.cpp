@@ -12,7 +12,8 @@ bool contains(std::span<const std::string_view> list, std::string_view name) {
   return false;
 }
 
-Status unknown(std::string_view what, std::string_view key, const Json& object, std::span<const std::string_view> known) {
+Status unknown(std::string_view what, std::string_view key, const Json& object,
+               std::span<const std::string_view> known) {
   std::vector<std::string_view> names(known.begin(), known.end());
   if (object.is_object())
     for (const auto& [k, v] : object.items())

@@ -29,7 +29,8 @@ uint64_t bits_of_unreadable(std::string_view dtype) {
 // hostile header cannot make us allocate more than a small multiple of its size.
 class HeaderReader : public Json::json_sax_t {
  public:
-  HeaderReader(std::string_view source, std::vector<StoredTensor>& tensors, std::map<std::string, std::string>& metadata)
+  HeaderReader(std::string_view source, std::vector<StoredTensor>& tensors,
+               std::map<std::string, std::string>& metadata)
       : source_(source), tensors_(tensors), metadata_(metadata) {}
 
   const Status& status() const { return status_; }

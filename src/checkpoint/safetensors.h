@@ -1,6 +1,6 @@
-// SafetensorsFile: one .safetensors file, read through a mapping. open() checks the whole header before anything else can
-// be asked: its size, the JSON, every dtype, shape and byte range, and that the ranges cover the data without holes or
-// overlap. Owns the mapping; spans from bytes() live as long as the object. Immutable after open, so any thread may
+// SafetensorsFile: one .safetensors file, read through a mapping. open() checks the whole header before anything else
+// can be asked: its size, the JSON, every dtype, shape and byte range, and that the ranges cover the data without holes
+// or overlap. Owns the mapping; spans from bytes() live as long as the object. Immutable after open, so any thread may
 // read. write_safetensors() is the other direction.
 #pragma once
 

@@ -16,7 +16,8 @@ namespace {
 // once more in memory as base/file.h's writer would need.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& path) : path_(path), temporary_(fmt::format("{}.tmp.{}", path, ::getpid())) {}
+  explicit TemporaryFile(const std::string& path)
+      : path_(path), temporary_(fmt::format("{}.tmp.{}", path, ::getpid())) {}
   ~TemporaryFile() {
     if (fd_ >= 0) ::close(fd_);
     if (created_) ::unlink(temporary_.c_str());
@@ -91,9 +92,9 @@ Status write_safetensors(const std::string& path, std::span<const TensorToWrite>
     if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump();
     for (const TensorToWrite* t : order) {
       if (!names.insert(t->name).second) return invalid("{}: tensor \"{}\" is given twice", path, t->name);
-      text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                          Json(t->name).dump(), safetensors_name(t->dtype), fmt::join(t->shape, ","), offset,
-                          offset + t->bytes.size());
+      text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                          text.size() > 1 ? "," : "", Json(t->name).dump(), safetensors_name(t->dtype),
+                          fmt::join(t->shape, ","), offset, offset + t->bytes.size());
       offset += t->bytes.size();
     }
   } catch (const nlohmann::json::exception&) {

@@ -38,9 +38,10 @@ Result<std::map<std::string, std::string>> parse_shard_index(std::string_view te
     if (!file.is_string()) return invalid("{}: weight_map \"{}\" is not a file name", source, tensor);
     const std::string name = file.get<std::string>();
     if (!plain_name(name))
-      return invalid("{}: weight_map \"{}\": \"{}\" is not allowed; expected the name of a .safetensors file in the "
-                     "same folder",
-                     source, tensor, name);
+      return invalid(
+          "{}: weight_map \"{}\": \"{}\" is not allowed; expected the name of a .safetensors file in the "
+          "same folder",
+          source, tensor, name);
     out.emplace(tensor, name);
   }
   if (out.empty()) return invalid("{}: weight_map is empty", source);
@@ -79,8 +80,7 @@ Status Checkpoint::add_index(const std::string& folder, const std::string& index
       tensors_.push_back(CheckpointTensor::from(t, shards_.size() - 1));
     }
   }
-  if (!strangers.empty())
-    return invalid("{}: tensors that the index does not list: {}", index_path, listed(strangers));
+  if (!strangers.empty()) return invalid("{}: tensors that the index does not list: {}", index_path, listed(strangers));
   std::vector<std::string> absent;
   for (const auto& [tensor, file] : weight_map)
     if (!found.contains(tensor)) absent.push_back(fmt::format("{} ({})", tensor, file));

@@ -1,5 +1,5 @@
-// parse_shard_index: the weight_map of model.safetensors.index.json, tensor name to shard, with every shard checked to be
-// a plain file name. Pure, any thread.
+// parse_shard_index: the weight_map of model.safetensors.index.json, tensor name to shard, with every shard checked to
+// be a plain file name. Pure, any thread.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
-// StorageType: how a tensor's elements lie in a checkpoint file. The first ten are plain dtypes of base/dtype.h; the rest
-// are GGUF block formats, where a run of `block_elements` numbers shares scales inside `block_bytes` bytes. `Other` is a
-// format that this reader can list and skip but not read (its name is kept beside it). Plain values, any thread.
+// StorageType: how a tensor's elements lie in a checkpoint file. The first ten are plain dtypes of base/dtype.h; the
+// rest are GGUF block formats, where a run of `block_elements` numbers shares scales inside `block_bytes` bytes.
+// `Other` is a format that this reader can list and skip but not read (its name is kept beside it). Plain values, any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,28 @@
 namespace reprise::checkpoint {
 
 enum class StorageType : uint8_t {
-  F32, F16, BF16, F64, I8, U8, I16, I32, I64, Bool,
-  Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+  F32,
+  F16,
+  BF16,
+  F64,
+  I8,
+  U8,
+  I16,
+  I32,
+  I64,
+  Bool,
+  Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  Q8_0,
+  Q2_K,
+  Q3_K,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  IQ4_NL,
+  IQ4_XS,
   Other
 };
 constexpr int kStorageTypes = static_cast<int>(StorageType::Other);

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string one_tensor(std::string_view name, int value) {
-  std::string out = safetensors_bytes(
-      fmt::format(R"({{"{}":{{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}}})", name), 0);
+  std::string out =
+      safetensors_bytes(fmt::format(R"({{"{}":{{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}}})", name), 0);
   put<int32_t>(out, value);
   return out;
 }
@@ -100,13 +100,15 @@ TEST(Checkpoint, WrongPaths) {
 
 TEST(Checkpoint, ReadErrors) {
   std::string bytes = safetensors_bytes(
-      R"({"abc":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]},"f8":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[32,36]},)"
+      R"({"abc":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]},"f8":{"dtype":"F8_E4M3","shape":[4],)"
+      R"("data_offsets":[32,36]},)"
       R"("i":{"dtype":"I8","shape":[4],"data_offsets":[36,40]}})",
       40);
   auto c = Checkpoint::from_safetensors(std::move(SafetensorsFile::parse(bytes_of(bytes), "t")).value());
   ASSERT_TRUE(c.is_ok());
   std::vector<float> out(64);
-  for (auto [first, rows] : {std::pair<int64_t, int64_t>{-1, 1}, {0, 5}, {4, 1}, {0, -1}, {INT64_MAX, 1}, {1, INT64_MAX}})
+  for (auto [first, rows] :
+       {std::pair<int64_t, int64_t>{-1, 1}, {0, 5}, {4, 1}, {0, -1}, {INT64_MAX, 1}, {1, INT64_MAX}})
     expect_error(c->read_rows("abc", first, rows, DType::F32, out.data()), {"\"abc\"", "rows"});
   EXPECT_TRUE(c->read_rows("abc", 4, 0, DType::F32, out.data()).is_ok());
   expect_error(c->read_rows("abd", 0, 1, DType::F32, out.data()), {"no tensor \"abd\"", "close names: abc"});
@@ -174,7 +176,8 @@ TEST(Checkpoint, GgufNamesAndHeadOrder) {
     EXPECT_EQ(c->find("blk.0.attn_q.weight"), c->find("model.layers.0.self_attn.q_proj.weight"));
     EXPECT_NE(c->find("rope_freqs.weight"), nullptr);
     std::vector<float> out(q.size());
-    ASSERT_TRUE(c->read_rows("model.layers.0.self_attn.q_proj.weight", 0, kHeads * kDim, DType::F32, out.data()).is_ok());
+    ASSERT_TRUE(
+        c->read_rows("model.layers.0.self_attn.q_proj.weight", 0, kHeads * kDim, DType::F32, out.data()).is_ok());
     EXPECT_EQ(out, q);
     std::vector<float> part(3 * kCols);
     ASSERT_TRUE(c->read_rows("model.layers.0.self_attn.q_proj.weight", 11, 3, DType::F32, part.data()).is_ok());
@@ -213,7 +216,9 @@ TEST(Checkpoint, GgufHeadErrors) {
   put<uint16_t>(split.metadata, 3);
   expect_error(status(split), {"one of 3 files of a split GGUF"});
   GgufBuilder twice;
-  twice.str("general.architecture", "qwen2").f32_tensor("output.weight", {1}, {1}).f32_tensor("lm_head.weight", {1}, {1});
+  twice.str("general.architecture", "qwen2")
+      .f32_tensor("output.weight", {1}, {1})
+      .f32_tensor("lm_head.weight", {1}, {1});
   expect_error(status(twice), {"\"lm_head.weight\" is given twice"});
 }
 

@@ -109,16 +109,19 @@ TEST(Config, EachBadValueIsNamed) {
       {R"("rope_scaling":{"type":7})", {"rope_scaling.type is 7"}},
       {R"("rope_scaling":{"rope_type":"yarn"})", {"rope_scaling.factor is missing"}},
       {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1})", {"high_freq_factor is missing"}},
-      {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":64})",
+      {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,)"
+       R"("original_max_position_embeddings":64})",
        {"high_freq_factor 4 must be above low_freq_factor 4"}},
       {R"("rope_scaling":{"rope_type":"yarn","factor":8,"beta_fast":1,"beta_slow":2})", {"beta_fast 1"}},
-      {R"("rope_parameters":{"full_attention":{"rope_type":"default"}})", {"rope_parameters.full_attention is an object"}},
+      {R"("rope_parameters":{"full_attention":{"rope_type":"default"}})",
+       {"rope_parameters.full_attention is an object"}},
       {R"("rope_parameters":{"rope_type":"default","rope_theta":"x"})", {"rope_parameters.rope_theta is \"x\""}},
       {R"("partial_rotary_factor":2)", {"partial_rotary_factor is 2"}},
       {R"("hidden_act":"gelu")", {"hidden_act is \"gelu\"", "allowed: silu"}},
       {R"("attention_bias":1)", {"attention_bias is 1", "true, false"}},
       {R"("layer_types":["full_attention"])", {"layer_types has 1 entries", "num_hidden_layers is 2"}},
-      {R"("layer_types":["full_attention","linear_attention"])", {"layer_types[1] is \"linear_attention\"", "sliding_attention"}},
+      {R"("layer_types":["full_attention","linear_attention"])",
+       {"layer_types[1] is \"linear_attention\"", "sliding_attention"}},
       {R"("eos_token_id":"</s>")", {"eos_token_id is \"</s>\"", "a token id"}},
       {R"("eos_token_id":[1,2.5])", {"eos_token_id is [1,2.5]"}},
       {R"("bos_token_id":-2)", {"bos_token_id is -2"}},
@@ -240,7 +243,9 @@ TEST(Config, FromGguf) {
   EXPECT_FALSE(c->dtype.has_value());
 
   GgufBuilder q = gguf_model("qwen3");
-  q.u32("qwen3.attention.head_count_kv", 2).u32("qwen3.attention.key_length", 32).u32("qwen3.attention.value_length", 32);
+  q.u32("qwen3.attention.head_count_kv", 2)
+      .u32("qwen3.attention.key_length", 32)
+      .u32("qwen3.attention.value_length", 32);
   q.u32("qwen3.rope.dimension_count", 32).f32("qwen3.rope.freq_base", 1e6f).str("qwen3.rope.scaling.type", "yarn");
   q.f32("qwen3.rope.scaling.factor", 4).u32("qwen3.rope.scaling.original_context_length", 128);
   q.f32_tensor("output.weight", {1}, {1}).f32_tensor("rope_freqs.weight", {1}, {1});
@@ -272,8 +277,9 @@ TEST(Config, GgufErrors) {
                {"rope.dimension_count", "1 to 16"});
   expect_error(gguf_config(gguf_model("llama").array<uint32_t>("llama.attention.head_count_kv", 4, {4, 2})).status(),
                {"head_count_kv", "differs between layers"});
-  EXPECT_EQ(gguf_config(gguf_model("llama").array<uint32_t>("llama.attention.head_count_kv", 4, {2, 2}))->num_key_value_heads,
-            2);
+  EXPECT_EQ(
+      gguf_config(gguf_model("llama").array<uint32_t>("llama.attention.head_count_kv", 4, {2, 2}))->num_key_value_heads,
+      2);
 }
 
 TEST(GenerationConfig, ReadsAndChecks) {

@@ -195,7 +195,8 @@ TEST(Gguf, HostileTensors) {
   expect_error(status({1, 1, 1, 1, 1}, 0, 0), {"\"w\"", "5 dimensions"});
   expect_error(status({16}, 2, 0), {"\"w\"", "not whole blocks of Q4_0"});
   expect_error(status({128}, 14, 0), {"\"w\"", "not whole blocks of Q6_K"});
-  for (uint32_t type : {4u, 5u, 31u, 36u, 99u, ~0u}) expect_error(status({16}, type, 0), {"\"w\"", "not defined", "Q4_K (12)"});
+  for (uint32_t type : {4u, 5u, 31u, 36u, 99u, ~0u})
+    expect_error(status({16}, type, 0), {"\"w\"", "not defined", "Q4_K (12)"});
   // Types that GGUF defines and we cannot read are listed.
   EXPECT_TRUE(status({256}, 16, 0, 66).is_ok());
   expect_error(status({256}, 16, 0, 65), {"reaches beyond"});
@@ -206,7 +207,8 @@ TEST(Gguf, HostileTensors) {
                {"\"v\" overlaps \"w\""});
   expect_error(parse_status(GgufBuilder().info("", {4}, 0, 0).finish()), {"empty name"});
   expect_error(parse_status(GgufBuilder().info("a\nb", {4}, 0, 0).finish()), {"control characters"});
-  expect_error(parse_status(GgufBuilder().info(std::string(65, 'n'), {4}, 0, 0).finish()), {"more than the allowed 64"});
+  expect_error(parse_status(GgufBuilder().info(std::string(65, 'n'), {4}, 0, 0).finish()),
+               {"more than the allowed 64"});
 }
 
 TEST(Gguf, Alignment) {
@@ -215,7 +217,8 @@ TEST(Gguf, Alignment) {
     b.u32("general.alignment", alignment);
     expect_error(parse_status(b.finish()), {"general.alignment", "powers of two"});
   }
-  expect_error(parse_status(GgufBuilder().str("general.alignment", "32").finish()), {"general.alignment", "an integer"});
+  expect_error(parse_status(GgufBuilder().str("general.alignment", "32").finish()),
+               {"general.alignment", "an integer"});
   GgufBuilder b;
   b.alignment = 128;
   b.u32("general.alignment", 128).f32_tensor("a", {1}, {1}).f32_tensor("b", {1}, {2});
@@ -238,7 +241,9 @@ TEST(Gguf, DequantizeChecksSizes) {
 
 TEST(GgufTokenizer, ReadsAndChecks) {
   GgufBuilder b;
-  b.str("tokenizer.ggml.model", "gpt2").str("tokenizer.ggml.pre", "smollm").strings("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  b.str("tokenizer.ggml.model", "gpt2")
+      .str("tokenizer.ggml.pre", "smollm")
+      .strings("tokenizer.ggml.tokens", {"a", "b", "ab"});
   b.strings("tokenizer.ggml.merges", {"a b"}).array<int32_t>("tokenizer.ggml.token_type", 5, {1, 3, 6});
   b.array<float>("tokenizer.ggml.scores", 6, {0, -1, -2.5}).u32("tokenizer.ggml.bos_token_id", 2);
   b.u32("tokenizer.ggml.padding_token_id", 0xffffffff).flag("tokenizer.ggml.add_bos_token", 1);
@@ -274,7 +279,8 @@ TEST(GgufTokenizer, BadMetadata) {
   expect_error(status(GgufBuilder().u32("tokenizer.ggml.tokens", 1)), {"tokenizer.ggml.tokens", "array of strings"});
   expect_error(status(GgufBuilder().strings("tokenizer.ggml.tokens", {})), {"0 tokens"});
   expect_error(status(with_tokens().u32("tokenizer.ggml.eos_token_id", 2)), {"eos_token_id", "allowed: 0 to 1"});
-  expect_error(status(with_tokens().array<float>("tokenizer.ggml.scores", 6, {1})), {"scores", "1 elements", "2 tokens"});
+  expect_error(status(with_tokens().array<float>("tokenizer.ggml.scores", 6, {1})),
+               {"scores", "1 elements", "2 tokens"});
   expect_error(status(with_tokens().array<int32_t>("tokenizer.ggml.token_type", 5, {1, 7})), {"token 1", "0 to 6"});
   expect_error(status(with_tokens().u32("tokenizer.ggml.add_bos_token", 1)), {"add_bos_token", "expected a bool"});
   expect_error(status(with_tokens().u32("tokenizer.chat_template", 1)), {"chat_template", "expected a string"});

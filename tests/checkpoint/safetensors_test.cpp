@@ -67,7 +67,8 @@ TEST(Safetensors, HostileHeaders) {
     size_t data;
     std::vector<std::string_view> words;
   };
-  const std::string deep = R"({"a":{"dtype":"F32","shape":)" + std::string(100000, '[') + std::string(100000, ']') + "}}";
+  const std::string deep =
+      R"({"a":{"dtype":"F32","shape":)" + std::string(100000, '[') + std::string(100000, ']') + "}}";
   const Case cases[] = {
       {"", 0, {"does not begin with {"}},
       {" {}", 0, {"does not begin with {"}},
@@ -97,7 +98,9 @@ TEST(Safetensors, HostileHeaders) {
       {R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, {"shape holds an array"}},
       {deep, 0, {"shape holds an array"}},
       {R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,4]}})", 4, {"more than any tensor"}},
-      {R"({"a":{"dtype":"F32","shape":[99999999999999999999999],"data_offsets":[0,4]}})", 4, {"shape holds the number"}},
+      {R"({"a":{"dtype":"F32","shape":[99999999999999999999999],"data_offsets":[0,4]}})",
+       4,
+       {"shape holds the number"}},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,4]}})", 4, {"overflows"}},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})", 0, {"overflows"}},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", 0, {"overflows"}},
@@ -110,13 +113,15 @@ TEST(Safetensors, HostileHeaders) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551611,18446744073709551615]}})",
        4,
        {"reach beyond"}},
-      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],)"
+       R"("data_offsets":[4,12]}})",
        12,
        {"\"b\"", "overlaps \"a\""}},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
        4,
        {"overlaps"}},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],)"
+       R"("data_offsets":[8,12]}})",
        12,
        {"bytes 4 to 8", "belong to no tensor"}},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, {"belong to no tensor"}},
@@ -141,9 +146,10 @@ TEST(Safetensors, HeaderLengthIsBounded) {
 }
 
 TEST(Safetensors, UnreadableTypesAreListed) {
-  const std::string bytes = safetensors_bytes(
-      R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"NEW","shape":[4],"data_offsets":[4,7]}})",
-      7);
+  const std::string bytes =
+      safetensors_bytes(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"NEW","shape":[4],)"
+                        R"("data_offsets":[4,7]}})",
+                        7);
   auto file = SafetensorsFile::parse(bytes_of(bytes), "t");
   ASSERT_TRUE(file.is_ok()) << file.status().message();
   EXPECT_EQ(file->find("a")->type, StorageType::Other);
