@@ -9,9 +9,8 @@ struct Types {
   DType in;
   const char* out;  // attribute of linear
 };
-constexpr Types kTypes[] = {{DType::F32, "same"}, {DType::BF16, "same"}, {DType::BF16, "f32"}, {DType::F16, "same"}, {DType::F16, "f32"}};
-
-DType out_type(Types t) { return std::string_view(t.out) == "same" ? t.in : DType::F32; }
+constexpr Types kTypes[] = {
+    {DType::F32, "same"}, {DType::BF16, "same"}, {DType::BF16, "f32"}, {DType::F16, "same"}, {DType::F16, "f32"}};
 
 struct Reference {
   std::vector<double> value;
@@ -50,7 +49,8 @@ class Linear : public testing::TestWithParam<Isa> {
  protected:
   OpRunner runner{GetParam()};
 
-  TestTensor run(const TestTensor& x, const TestTensor& w, const TestTensor* bias, Types types, RunOptions options = {}) const {
+  TestTensor run(const TestTensor& x, const TestTensor& w, const TestTensor* bias, Types types,
+                 RunOptions options = {}) const {
     std::vector<TestTensor> in{x, w};
     if (bias) in.push_back(*bias);
     return runner.run("linear", in, {{"out", std::string(types.out)}}, options)[0];
@@ -68,7 +68,8 @@ TEST_P(Linear, MatchesTheReferenceAtOddSizes) {
           if (m * n * k > 600000 && n != 191) continue;  // the largest products once per type are enough
           const TestTensor x = random_tensor(types.in, {m, k}, static_cast<uint32_t>(m));
           const TestTensor* b = (m + n + k) % 2 ? &bias : nullptr;
-          const std::string what = fmt::format("{} -> {} m={} n={} k={} bias={}", dtype_name(types.in), types.out, m, n, k, b != nullptr);
+          const std::string what =
+              fmt::format("{} -> {} m={} n={} k={} bias={}", dtype_name(types.in), types.out, m, n, k, b != nullptr);
           expect_matches(run(x, w, b, types), reference(x, w, b), k, what);
           if (HasFatalFailure()) return;
         }
@@ -87,7 +88,8 @@ TEST_P(Linear, ARowIsTheSameInEveryBatchAndTeam) {
       for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 19, 24, 25, 96, 97}) {
         const int64_t first = (m * 31) % (200 - m);
         const TestTensor part = run(rows_of(x, first, m), w, &bias, types, {.ranks = static_cast<int>(1 + m % 3)});
-        expect_same_bits(part, rows_of(whole, first, m), fmt::format("{} {} rows from {}", dtype_name(types.in), m, first));
+        expect_same_bits(part, rows_of(whole, first, m),
+                         fmt::format("{} {} rows from {}", dtype_name(types.in), m, first));
       }
       if (HasFailure()) return;
     }
@@ -118,10 +120,14 @@ TEST_P(Linear, NothingIsHidden) {  // infinities and NaN reach exactly the resul
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < 66; ++j) {
           const double v = got.get(i * 66 + j);
-          if (i == 1 || (i == 0 && j == 65)) EXPECT_TRUE(std::isnan(v));
-          else if (i == 0) EXPECT_EQ(v, inf);
-          else if (j == 65) EXPECT_EQ(v, -inf);
-          else EXPECT_TRUE(std::isfinite(v));
+          if (i == 1 || (i == 0 && j == 65))
+            EXPECT_TRUE(std::isnan(v));
+          else if (i == 0)
+            EXPECT_EQ(v, inf);
+          else if (j == 65)
+            EXPECT_EQ(v, -inf);
+          else
+            EXPECT_TRUE(std::isfinite(v));
         }
     }
 }
@@ -131,7 +137,8 @@ TEST_P(Linear, TheBf16InstructionAndItsEmulationAgree) {
   for (double scale : {1.0, 1e-19, 3e-38, 1e19})  // products around the subnormals and around overflow too
     for (int64_t k : {64, 577})
       for (int64_t m : {1, 6, 8, 40}) {
-        const TestTensor x = random_tensor(DType::BF16, {m, k}, 1, -scale, scale), w = random_tensor(DType::BF16, {100, k}, 2, -scale, scale);
+        const TestTensor x = random_tensor(DType::BF16, {m, k}, 1, -scale, scale),
+                         w = random_tensor(DType::BF16, {100, k}, 2, -scale, scale);
         const TestTensor bias = random_tensor(DType::BF16, {100}, 3, -1e-39, 1e-39);
         auto with = [&](int64_t dot) {
           return run(x, w, &bias, kTypes[2], {.ranks = 2, .adjust = [dot](LaunchArgs& a) { a.dim[3] = Dim(dot); }});
@@ -146,7 +153,8 @@ TEST_P(Linear, SetsWithFmaAgree) {
   for (Types types : kTypes) {
     const TestTensor x = random_tensor(types.in, {30, 321}, 1), w = random_tensor(types.in, {130, 321}, 2);
     expect_same_bits(runner.run("linear", {x, w}, {{"out", std::string(types.out)}})[0],
-                     other.run("linear", {x, w}, {{"out", std::string(types.out)}})[0], std::string(dtype_name(types.in)));
+                     other.run("linear", {x, w}, {{"out", std::string(types.out)}})[0],
+                     std::string(dtype_name(types.in)));
   }
 }
 
@@ -166,7 +174,8 @@ TEST_P(Linear, EmbeddingTakesRowsInBothLayouts) {
       const TestTensor id = tensor_of(DType::I32, {static_cast<int64_t>(ids.size())}, ids);
       std::vector<double> want;
       for (double i : ids)
-        for (int64_t j = 0; j < width; ++j) want.push_back(i >= 0 && i < 130 ? table.get(static_cast<int64_t>(i) * width + j) : 0.0);
+        for (int64_t j = 0; j < width; ++j)
+          want.push_back(i >= 0 && i < 130 ? table.get(static_cast<int64_t>(i) * width + j) : 0.0);
       for (const char* layout : {"panel64", "row_major"})
         for (int ranks : {1, 2, 3})
           expect_close(runner.run("embedding", {table, id}, {}, {.ranks = ranks, .layout = layout})[0], want, 0, 0,
@@ -204,7 +213,8 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
         for (int64_t r = 0; r < 150; ++r)
           for (int64_t c = 0; c < k; ++c) {
             expected += std::abs(m.get(r * k + c));
-            EXPECT_EQ(raw.get(r / 64 * 64 * padded + c / group * 64 * group + r % 64 * group + c % group), m.get(r * k + c));
+            EXPECT_EQ(raw.get(r / 64 * 64 * padded + c / group * 64 * group + r % 64 * group + c % group),
+                      m.get(r * k + c));
           }
         EXPECT_NEAR(total, expected, 1e-9 * expected);
       }

@@ -4,9 +4,9 @@
 //   TestTensor x = random_tensor(DType::BF16, {3, 64}, 1);
 //   std::vector<TestTensor> out = runner.run("silu", {x}, {}, {.ranks = 2});
 //
-// Types come from the op's own shape function, parameters are packed into the layout the entry asks for, results start as poison and are
-// fenced by guard bytes, the workspace holds NaN. An operand left out at the end is simply not passed. A runner may be used by
-// one thread at a time; tensors are plain values.
+// Types come from the op's own shape function, parameters are packed into the layout the entry asks for, results start
+// as poison and are fenced by guard bytes, the workspace holds NaN. An operand left out at the end is simply not
+// passed. A runner may be used by one thread at a time; tensors are plain values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,8 @@ struct CacheAligned {
 };
 using Bytes = std::vector<uint8_t, CacheAligned<uint8_t>>;
 
-// A dense tensor on the host. Dims are constants unless the test gives them a symbol; then `live` of the run resolves them.
+// A dense tensor on the host. Dims are constants unless the test gives them a symbol; then `live` of the run resolves
+// them.
 struct TestTensor {
   TensorType type;
   Bytes bytes;
@@ -96,7 +97,8 @@ inline TestTensor zero_tensor(DType dtype, const std::vector<int64_t>& sizes) {
 }
 
 // Uniform in [lo, hi), rounded to the dtype; the same seed gives the same values in every dtype up to rounding.
-inline TestTensor random_tensor(DType dtype, const std::vector<int64_t>& sizes, uint32_t seed, double lo = -1, double hi = 1) {
+inline TestTensor random_tensor(DType dtype, const std::vector<int64_t>& sizes, uint32_t seed, double lo = -1,
+                                double hi = 1) {
   TestTensor t = zero_tensor(dtype, sizes);
   std::mt19937 gen(seed);
   for (int64_t i = 0; i < t.size(); ++i) t.set(i, lo + (hi - lo) * (static_cast<double>(gen()) / 4294967296.0));
@@ -122,7 +124,8 @@ inline double unit_roundoff(DType t) {
 }
 
 // |got - want| <= abs + rel * |want| for every element; NaN equals NaN, an infinity equals itself.
-inline void expect_close(const TestTensor& got, const std::vector<double>& want, double rel, double abs, const std::string& what = "") {
+inline void expect_close(const TestTensor& got, const std::vector<double>& want, double rel, double abs,
+                         const std::string& what = "") {
   ASSERT_EQ(static_cast<size_t>(got.size()), want.size()) << what;
   for (int64_t i = 0; i < got.size(); ++i) {
     const double g = got.get(i), w = want[static_cast<size_t>(i)];
@@ -146,15 +149,16 @@ inline TestTensor rows_of(const TestTensor& t, int64_t first, int64_t count) {
   TestTensor r{t.type, {}};
   const size_t row = t.bytes.size() / static_cast<size_t>(t.type.shape[0].factor);
   r.type.shape[0] = Dim(count);
-  r.bytes.assign(t.bytes.begin() + static_cast<int64_t>(row) * first, t.bytes.begin() + static_cast<int64_t>(row) * (first + count));
+  r.bytes.assign(t.bytes.begin() + static_cast<int64_t>(row) * first,
+                 t.bytes.begin() + static_cast<int64_t>(row) * (first + count));
   return r;
 }
 
 struct RunOptions {
   int ranks = 1;
   LiveSizes live{};
-  std::string layout{};                              // of the parameter; empty: the entry's first
-  std::function<void(LaunchArgs&)> adjust{};         // after bind, before launch
+  std::string layout{};                       // of the parameter; empty: the entry's first
+  std::function<void(LaunchArgs&)> adjust{};  // after bind, before launch
 };
 
 class OpRunner {
@@ -196,7 +200,7 @@ class OpRunner {
     std::vector<Bytes> operand;
     for (auto& t : inputs) operand.push_back(t.bytes);
     if (schema->has(op_flag::kParamLayout)) {
-      call.param_layout = !options.layout.empty() ? std::string_view(options.layout)
+      call.param_layout = !options.layout.empty()       ? std::string_view(options.layout)
                           : entry.param_layouts.empty() ? std::string_view("row_major")
                                                         : std::string_view(entry.param_layouts.front());
       const size_t at = schema->operands[0].name == "table" ? 0 : 1;

@@ -11,7 +11,8 @@ struct Sizes {
 };
 
 Sizes sizes_of(const TensorType& type) {
-  CHECK(type.shape.rank() == 2 && type.shape[0].is_constant() && type.shape[1].is_constant(), "layout of {}", describe(type));
+  CHECK(type.shape.rank() == 2 && type.shape[0].is_constant() && type.shape[1].is_constant(), "layout of {}",
+        describe(type));
   return {type.shape[0].factor, type.shape[1].factor};
 }
 
@@ -33,8 +34,8 @@ size_t panel_bytes(const TensorType& type) {
   return static_cast<size_t>(panels * ((k + group - 1) / group) * group * kPanelWidth) * size_of(type.dtype);
 }
 
-// Rows of `Group`s become columns of one panel. Sixteen groups of all rows at a time: each cache line of the source is read once
-// and the lines of the panel are filled while they are near.
+// Rows of `Group`s become columns of one panel. Sixteen groups of all rows at a time: each cache line of the source is
+// read once and the lines of the panel are filled while they are near.
 template <typename Group>
 void transpose(const char* rows, int64_t row_bytes, int64_t count, int64_t groups, Group* panel) {
   constexpr int64_t kBlock = 64 / static_cast<int64_t>(sizeof(Group));
@@ -42,7 +43,8 @@ void transpose(const char* rows, int64_t row_bytes, int64_t count, int64_t group
     const int64_t n = std::min(kBlock, groups - g);
     for (int64_t r = 0; r < count; ++r) {
       Group line[kBlock];
-      std::memcpy(line, rows + r * row_bytes + g * static_cast<int64_t>(sizeof(Group)), static_cast<size_t>(n) * sizeof(Group));
+      std::memcpy(line, rows + r * row_bytes + g * static_cast<int64_t>(sizeof(Group)),
+                  static_cast<size_t>(n) * sizeof(Group));
       for (int64_t i = 0; i < n; ++i) panel[(g + i) * kPanelWidth + r] = line[i];
     }
   }
@@ -66,7 +68,8 @@ void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
     }
     if (k % group != 0)  // the second half of the last pair stays zero
       for (int64_t r = 0; r < now; ++r)
-        std::memcpy(to + (groups * kPanelWidth + r) * group_bytes, from + r * row_bytes + groups * group_bytes, static_cast<size_t>(elem));
+        std::memcpy(to + (groups * kPanelWidth + r) * group_bytes, from + r * row_bytes + groups * group_bytes,
+                    static_cast<size_t>(elem));
     from += now * row_bytes;
     first += now;
     count -= now;

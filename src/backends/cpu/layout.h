@@ -1,9 +1,10 @@
 // Parameter layouts of the CPU.
 //
 // row_major: as the checkpoint has it.
-// panel64: a matrix [N, K] as ceil(N / 64) panels of 64 output columns; inside a panel k-major: bf16 as [ceil(K / 2)][64][2] (two
-// neighbouring k side by side, the last one zero when K is odd), other types as [K][64]. Columns beyond N are zero. Different rows of the
-// matrix touch different bytes, so disjoint row blocks may be packed from several threads.
+// panel64: a matrix [N, K] as ceil(N / 64) panels of 64 output columns; inside a panel k-major: bf16 as [ceil(K /
+// 2)][64][2] (two neighbouring k side by side, the last one zero when K is odd), other types as [K][64]. Columns beyond
+// N are zero. Different rows of the matrix touch different bytes, so disjoint row blocks may be packed from several
+// threads.
 #pragma once
 
 #include "ops/kernel.h"

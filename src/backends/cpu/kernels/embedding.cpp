@@ -1,7 +1,7 @@
 // embedding: rows of a table by id. An id outside the table gives a row of zeros.
 //
-// Arguments: ptr table, ids, out; dim ids, row width, table rows, bytes per element, k per group of the panel layout or 0 when the
-// table is row-major.
+// Arguments: ptr table, ids, out; dim ids, row width, table rows, bytes per element, k per group of the panel layout or
+// 0 when the table is row-major.
 #include <cstring>
 
 #include "backends/cpu/kernels/table.h"
@@ -14,7 +14,8 @@ constexpr int64_t kChunk = 64;  // elements of a row that one rank takes at a ti
 
 template <typename Group>
 void gather(const Group* panel, int64_t first, int64_t count, char* out) {
-  for (int64_t i = 0; i < count; ++i) std::memcpy(out + i * static_cast<int64_t>(sizeof(Group)), panel + (first + i) * kPanel, sizeof(Group));
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(out + i * static_cast<int64_t>(sizeof(Group)), panel + (first + i) * kPanel, sizeof(Group));
 }
 
 void from_rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
@@ -24,8 +25,10 @@ void from_rows(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
   const int64_t row = args.dim[1].factor * args.dim[3].factor, table_rows = args.dim[2].factor;
   const Range mine = share(args.dim[0].value(live), rank, ranks);
   for (int64_t t = mine.begin; t < mine.end; ++t) {
-    if (ids[t] < 0 || ids[t] >= table_rows) std::memset(out + t * row, 0, static_cast<size_t>(row));
-    else std::memcpy(out + t * row, table + ids[t] * row, static_cast<size_t>(row));
+    if (ids[t] < 0 || ids[t] >= table_rows)
+      std::memset(out + t * row, 0, static_cast<size_t>(row));
+    else
+      std::memcpy(out + t * row, table + ids[t] * row, static_cast<size_t>(row));
   }
 }
 
@@ -33,7 +36,8 @@ void from_panels(const LaunchArgs& args, const LiveSizes& live, int rank, int ra
   const auto* table = static_cast<const char*>(args.ptr[0]);
   const auto* ids = static_cast<const int32_t*>(args.ptr[1]);
   auto* out = static_cast<char*>(args.ptr[2]);
-  const int64_t width = args.dim[1].factor, table_rows = args.dim[2].factor, elem = args.dim[3].factor, group = args.dim[4].factor;
+  const int64_t width = args.dim[1].factor, table_rows = args.dim[2].factor, elem = args.dim[3].factor,
+                group = args.dim[4].factor;
   const int64_t panel_bytes = (width + group - 1) / group * kPanel * group * elem;
   const int64_t chunks = (width + kChunk - 1) / kChunk;
   // A row of a panel is one element out of every line, so even a single row is worth sharing.
@@ -48,18 +52,23 @@ void from_panels(const LaunchArgs& args, const LiveSizes& live, int rank, int ra
       continue;
     }
     const char* panel = table + id / kPanel * panel_bytes + id % kPanel * group * elem;
-    if (group * elem == 4) gather(reinterpret_cast<const uint32_t*>(panel), first / group, count / group, to);
-    else gather(reinterpret_cast<const uint16_t*>(panel), first, count, to);
+    if (group * elem == 4)
+      gather(reinterpret_cast<const uint32_t*>(panel), first / group, count / group, to);
+    else
+      gather(reinterpret_cast<const uint16_t*>(panel), first, count, to);
     if (count % group != 0)  // the last element of an odd row has a group to itself
-      std::memcpy(to + (count - 1) * elem, panel + (first + count - 1) / group * kPanel * group * elem, static_cast<size_t>(elem));
+      std::memcpy(to + (count - 1) * elem, panel + (first + count - 1) / group * kPanel * group * elem,
+                  static_cast<size_t>(elem));
   }
 }
 
 }  // namespace
 
 void embedding(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  if (args.dim[4].factor == 0) from_rows(args, live, rank, ranks);
-  else from_panels(args, live, rank, ranks);
+  if (args.dim[4].factor == 0)
+    from_rows(args, live, rank, ranks);
+  else
+    from_panels(args, live, rank, ranks);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

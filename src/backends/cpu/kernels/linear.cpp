@@ -1,10 +1,11 @@
 // linear: x weight^T + bias on weights in the panel64 layout.
 //
-// Arguments: ptr x, weight, bias (or null), out; dim rows, K, N, use of vdpbf16ps (avx512 only). Workspace: linear_shape.h.
+// Arguments: ptr x, weight, bias (or null), out; dim rows, K, N, use of vdpbf16ps (avx512 only). Workspace:
+// linear_shape.h.
 //
-// Rows go in blocks that stay in the second-level cache while the weights stream past, so up to kBlockRows rows read every weight
-// once. 16-bit x is widened once per block of rows; 16-bit weights are widened inside the tile for few rows, and once per block
-// of k for many.
+// Rows go in blocks that stay in the second-level cache while the weights stream past, so up to kBlockRows rows read
+// every weight once. 16-bit x is widened once per block of rows; 16-bit weights are widened inside the tile for few
+// rows, and once per block of k for many.
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/simd.h"
 #include "backends/cpu/kernels/table.h"
@@ -94,19 +95,19 @@ void finish(const float* c, int64_t rows, int columns, const typename In::T* bia
   }
 }
 
-// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles: over two tiles as halves of every step (in
-// pairs, which processors fetch anyway), over more as one run of lines after the other. Both measured best where they are used.
+// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles, as one run after the other;
+// two tiles take a pair of lines each in every step where there are four. Both measured best where they are used.
 template <class W>
-void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps, float* c, int columns,
-                    bool resume, Ahead ahead) {
+void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
+                    float* c, int columns, bool resume, Ahead ahead) {
   const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
-  const bool runs = tiles > 2 && ahead.lines * 64 == ahead.stride;
+  const bool runs = (tiles > 2 || ahead.lines < 4) && ahead.lines * 64 == ahead.stride;
   for (int t = 0; t < tiles; ++t) {
     const Range r = share(rows, t, tiles);
     int lines = (ahead.lines + tiles - t - 1) / (tiles - t);
     if (!runs) lines = std::min(ahead.lines, (lines + 1) / 2 * 2);
-    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns, columns, resume,
-                 {ahead.next, lines, runs ? 64 * lines : ahead.stride});
+    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns,
+                 columns, resume, {ahead.next, lines, runs ? 64 * lines : ahead.stride});
     ahead.next += 64 * lines * (runs ? steps : 1);
     ahead.lines -= lines;
   }
@@ -119,11 +120,12 @@ struct Scratch {
 
 // `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
 template <class W>
-void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first, int64_t k, int columns,
-                   Scratch& scratch) {
+void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first,
+                   int64_t k, int columns, Scratch& scratch) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
-  const bool widen = !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
+  const bool widen =
+      !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
   const int64_t depth = widen || sizeof(typename W::Elem) == 4 ? kWideDepth : kNarrowDepth;
   const int64_t block = tiles == 1 ? steps : depth / W::kDepth;
   constexpr int kElemBytes = static_cast<int>(sizeof(typename W::Elem));
@@ -193,7 +195,8 @@ void linear(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) 
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
       panel_product<W>(xt, ldx, rows, weight + p * panel_elems, first, k, (last - first + 15) / 16 * 16, scratch);
-      finish<In, Out>(scratch.c, rows, last - first, bias ? bias + base + first : nullptr, out + m * n + base + first, n);
+      finish<In, Out>(scratch.c, rows, last - first, bias ? bias + base + first : nullptr, out + m * n + base + first,
+                      n);
     }
   }
 }

@@ -1,5 +1,6 @@
-// How a linear kernel divides its work and its scratch memory: shared by the kernels and by the entries that reserve the workspace. Small
-// constexpr-like functions with internal linkage, because kernel sources may not share inline code across instruction sets.
+// How a linear kernel divides its work and its scratch memory: shared by the kernels and by the entries that reserve
+// the workspace. Small constexpr-like functions with internal linkage, because kernel sources may not share inline code
+// across instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,8 @@ struct LinearShare {
   Range columns;
 };
 
-// Columns are dealt out in whole panels where that is even or hardly matters, else in units of 16; rows where neither columns balance and
-// there are enough rows.
+// Columns are dealt out in whole panels where that is even or hardly matters, else in units of 16; rows where neither
+// columns balance and there are enough rows.
 static inline LinearShare linear_share(int64_t rows, int64_t n, int rank, int ranks) {
   const int64_t panels = (n + 63) / 64;
   const int64_t unit = panels % ranks == 0 || panels >= 32 * ranks ? 64 : 16;

@@ -1,11 +1,12 @@
-// Register tiles of a matrix product: MR rows of x times NV registers of weight columns, every accumulator in a register.
+// Register tiles of a matrix product: MR rows of x times NV registers of weight columns, every accumulator in a
+// register.
 //
-// An output element is one chain of fused multiply-adds over k, starting at 0. Accumulators are kept in fp32 in `c` between blocks of
-// k, so blocking never changes a bit, and neither do the tile's shape and the number of rows.
+// An output element is one chain of fused multiply-adds over k, starting at 0. Accumulators are kept in fp32 in `c`
+// between blocks of k, so blocking never changes a bit, and neither do the tile's shape and the number of rows.
 //
-// Weights lie as the panel64 layout has them (backends/cpu/layout.h): 64 columns wide, k-major, bf16 in pairs of k. In a bf16 pair the odd k
-// is added before the even one and subnormals are zeros: that is what vdpbf16ps does, so the instruction and its emulation give the
-// same bits, and the faster one may be taken on each processor.
+// Weights lie as the panel64 layout has them (backends/cpu/layout.h): 64 columns wide, k-major, bf16 in pairs of k. In
+// a bf16 pair the odd k is added before the even one and subnormals are zeros: that is what vdpbf16ps does, so the
+// instruction and its emulation give the same bits, and the faster one may be taken on each processor.
 #pragma once
 
 #include <immintrin.h>
@@ -32,9 +33,12 @@ inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
 inline Reg reg_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(pairs), 16)); }
+inline Reg reg_even_bf16(const uint16_t* pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(pairs), 16));
+}
 inline Reg reg_odd_bf16(const uint16_t* pairs) {
-  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 #elif defined(__AVX2__)
 using Reg = __m256;
@@ -64,7 +68,8 @@ inline Reg reg_f16(const uint16_t* p) {
   const __m128i sign = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x8000)), 16);
   const __m128i rest = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x7fff)), 13);
   const __m128i special = _mm_cmpgt_epi32(rest, _mm_set1_epi32(0x0f7fffff));  // infinity or NaN
-  const __m128i scaled = _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(rest), _mm_castsi128_ps(_mm_set1_epi32(0x77800000))));
+  const __m128i scaled =
+      _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(rest), _mm_castsi128_ps(_mm_set1_epi32(0x77800000))));
   const __m128i value = _mm_or_si128(scaled, _mm_and_si128(special, _mm_set1_epi32(0x7f800000)));
   return _mm_castsi128_ps(_mm_or_si128(sign, value));
 }
@@ -75,8 +80,8 @@ inline Reg reg_odd_bf16(const uint16_t* pairs) {
 }
 #endif
 
-// Weight storages. A step takes kDepth values of k in kParts multiply-adds; `Elem` is what a panel holds, `X` what one row of x
-// holds per part.
+// Weight storages. A step takes kDepth values of k in kParts multiply-adds; `Elem` is what a panel holds, `X` what one
+// row of x holds per part.
 struct WeightF32 {
   using Elem = float;
   using X = float;
@@ -124,7 +129,8 @@ struct WeightBf16Dot {
 template <class W>
 constexpr int64_t kStepElems = static_cast<int64_t>(kPanelColumns) * W::kDepth;
 
-// What a tile fetches into the second-level cache on the way: `lines` cache lines per step, `stride` bytes further each step.
+// What a tile fetches into the second-level cache on the way: `lines` cache lines per step, `stride` bytes further each
+// step.
 struct Ahead {
   const char* next = nullptr;
   int lines = 0;
@@ -155,10 +161,11 @@ inline void tile_part(Reg (&acc)[MR][NV], const typename W::X* x, int64_t ldx, c
   }
 }
 
-// c[m][0, NV * kLanes) += x[m] . w over `steps` steps; `resume` says that c holds the sums of earlier blocks. Rows of c are
-// kPanelColumns apart. Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
+// c[m][0, NV * kLanes) += x[m] . w over `steps` steps; `resume` says that c holds the sums of earlier blocks. Rows of c
+// are kPanelColumns apart. Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
 template <class W, int MR, int NV>
-void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, bool resume, Ahead ahead) {
+void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, bool resume,
+          Ahead ahead) {
   Reg acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
@@ -178,13 +185,14 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
     for (int j = 0; j < NV; ++j) reg_store(c + m * kPanelColumns + j * kLanes, acc[m][j]);
 }
 
-// Registers across for MR rows: enough independent chains to hide the latency of an FMA, few enough to stay in registers.
+// Registers across for MR rows: enough independent chains to hide the latency of an FMA, few enough to stay in
+// registers.
 constexpr int tile_registers(int rows) { return kLanes == 16 ? 4 : rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
 // The same for `columns` columns, a multiple of 16.
 template <class W, int MR, int NV = tile_registers(MR)>
-inline void tile_columns(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, int columns, bool resume,
-                         Ahead ahead) {
+inline void tile_columns(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c,
+                         int columns, bool resume, Ahead ahead) {
   constexpr int kWidth = NV * kLanes;
   constexpr int kElems = W::kDepth;
   while (columns >= kWidth) {
@@ -199,8 +207,8 @@ inline void tile_columns(const typename W::X* x, int64_t ldx, const typename W::
 }
 
 template <class W>
-inline void tile_rows(int rows, const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, int columns,
-                      bool resume, Ahead ahead) {
+inline void tile_rows(int rows, const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c,
+                      int columns, bool resume, Ahead ahead) {
   switch (rows) {
     case 1: return tile_columns<W, 1>(x, ldx, w, steps, c, columns, resume, ahead);
     case 2: return tile_columns<W, 2>(x, ldx, w, steps, c, columns, resume, ahead);
