@@ -127,6 +127,19 @@ Status Graph::add_output(std::string name, Value* value) {
   return Status::ok();
 }
 
+Status Graph::replace_output(std::string_view name, Value* value, std::string new_name) {
+  GraphOutput* found = nullptr;
+  for (auto& o : outputs_) {
+    if (o.name == name) found = &o;
+    else if (o.name == new_name) return invalid("output {} exists already", new_name);
+  }
+  if (!found) return error(Code::NotFound, "the graph has no output \"{}\"", name);
+  std::erase(found->value->outputs, name);
+  value->outputs.push_back(new_name);
+  *found = {std::move(new_name), value};
+  return Status::ok();
+}
+
 Node* Graph::find_source(std::string_view op, std::string_view name) const {
   for (Node* n = first_; n; n = n->next)
     if (n->op->name == op && n->attrs.find("name") && n->attrs.text("name") == name) return n;

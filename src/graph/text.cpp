@@ -36,7 +36,8 @@ std::string print_attr(const AttrValue& v) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const OpRegistry& ops) : text_(text), ops_(ops) {}
+  Parser(std::string_view text, const OpRegistry& ops, const TextVariables& variables)
+      : text_(text), ops_(ops), variables_(variables) {}
 
   Result<Graph> run() {
     RETURN_IF_ERROR(expect("graph"));
@@ -171,7 +172,7 @@ class Parser {
   Result<Dim> dim() {
     int64_t factor = 1;
     const char c = peek();
-    if ((c >= '0' && c <= '9') || c == '-') {
+    if ((c >= '0' && c <= '9') || c == '-' || c == '$') {
       ASSIGN_OR_RETURN(factor, integer());
       if (factor < 0 || factor > (int64_t{1} << 40)) return fail("a size is between 0 and 2^40");
       if (!accept("*")) return Dim(factor);
@@ -196,7 +197,17 @@ class Parser {
     return it->second;
   }
 
+  template <typename T>
+  Result<T> variable() {
+    ASSIGN_OR_RETURN(auto name, word());
+    auto it = variables_.find(name);
+    if (it == variables_.end()) return fail(fmt::format("variable ${} is not declared", name));
+    if (auto* v = std::get_if<T>(&it->second)) return *v;
+    return fail(fmt::format("variable ${} has another type than what stands here", name));
+  }
+
   Result<int64_t> integer() {
+    if (accept("$")) return variable<int64_t>();
     skip();
     int64_t v = 0;
     auto [end, ec] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
@@ -206,6 +217,7 @@ class Parser {
   }
 
   Result<double> number() {
+    if (accept("$")) return variable<double>();
     skip();
     double v = 0;
     auto [end, ec] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
@@ -215,6 +227,7 @@ class Parser {
   }
 
   Result<std::string> string() {
+    if (accept("$")) return variable<std::string>();
     RETURN_IF_ERROR(expect("\""));
     std::string out;
     while (at_ < text_.size() && text_[at_] != '"') {
@@ -279,6 +292,7 @@ class Parser {
 
   std::string_view text_;
   const OpRegistry& ops_;
+  const TextVariables& variables_;
   size_t at_ = 0;
   std::unordered_map<std::string, SymbolId> symbols_;
   std::unordered_map<uint32_t, Value*> values_;
@@ -323,6 +337,8 @@ std::string print(const Graph& g) {
   return out + "\n}\n";
 }
 
-Result<Graph> parse_graph(std::string_view text, const OpRegistry& ops) { return Parser(text, ops).run(); }
+Result<Graph> parse_graph(std::string_view text, const OpRegistry& ops, const TextVariables& variables) {
+  return Parser(text, ops, variables).run();
+}
 
 }  // namespace reprise

@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/status.h"
 #include "graph/graph.h"
@@ -20,7 +21,10 @@ namespace reprise {
 std::string print(const Graph& graph);
 std::string print(const Graph& graph, const TensorType& type);
 
+// Values that a text may name as $name wherever an attribute's value or a constant size stands.
+using TextVariables = std::unordered_map<std::string, AttrValue>;
+
 // Errors name the line and column. The result has been verified.
-Result<Graph> parse_graph(std::string_view text, const OpRegistry& ops);
+Result<Graph> parse_graph(std::string_view text, const OpRegistry& ops, const TextVariables& variables = {});
 
 }  // namespace reprise

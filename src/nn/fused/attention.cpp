@@ -6,8 +6,8 @@
 namespace reprise::nn {
 namespace {
 
-// Query, key and value heads [T, H, D] out of one projection [T, (H + 2 G) D]. RMS norm of every query and key head where
-// weights are given, then the rotation.
+// Query, key and value heads [T, H, D] out of one projection [T, (H + 2 G) D]. RMS norm of every query and key head
+// where weights are given, then the rotation.
 std::vector<Tensor> split_qk_norm_rope(Tensor qkv, Tensor table, Tensor q_weight, Tensor k_weight, const Attrs& at) {
   const int64_t h = at.integer("heads"), g = at.integer("kv_heads"), width = qkv.dim(-1).factor;
   if (h <= 0 || g <= 0 || width % (h + 2 * g) != 0) {
@@ -48,23 +48,28 @@ std::vector<FusedExample> examples(bool cache) {
 }  // namespace
 
 void add_attention_ops(FusedOps& ops) {
-  ops.add({"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Tensor slots, Tensor? q_weight, Tensor? k_weight, *, "
-           "int heads, int kv_heads, float eps = 0) -> (Tensor(a), Tensor)",
-           op_flag::kNone,
-           "[P, 2, G, 128, D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the cache with keys and values written, "
-           "queries [T, H, D]: split, RMS norm of query and key heads, rotation, cache write",
-           [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
-             const auto t = split_qk_norm_rope(in[1], in[2], in[4], in[5], at);
-             return {kv_write(in[0], t[1], t[2], in[3]), t[0]};
-           },
-           examples(true)});
-  ops.add({"split_qk_norm_rope(Tensor qkv, Tensor table, Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, "
-           "float eps = 0) -> (Tensor, Tensor, Tensor)",
-           op_flag::kNone,
-           "[T, (H + 2 G) D], [T, rot] f32, [D]?, [D]? -> queries [T, H, D], keys and values [T, G, D]: split, RMS norm of query "
-           "and key heads, rotation",
-           [](std::span<const Tensor> in, const Attrs& at) { return split_qk_norm_rope(in[0], in[1], in[2], in[3], at); },
-           examples(false)});
+  ops.add(
+      {"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Tensor slots, Tensor? q_weight, Tensor? "
+       "k_weight, *, "
+       "int heads, int kv_heads, float eps = 0) -> (Tensor(a), Tensor)",
+       op_flag::kNone,
+       "[P, 2, G, 128, D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the cache with keys and values "
+       "written, "
+       "queries [T, H, D]: split, RMS norm of query and key heads, rotation, cache write",
+       [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+         const auto t = split_qk_norm_rope(in[1], in[2], in[4], in[5], at);
+         return {kv_write(in[0], t[1], t[2], in[3]), t[0]};
+       },
+       examples(true)});
+  ops.add(
+      {"split_qk_norm_rope(Tensor qkv, Tensor table, Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, "
+       "float eps = 0) -> (Tensor, Tensor, Tensor)",
+       op_flag::kNone,
+       "[T, (H + 2 G) D], [T, rot] f32, [D]?, [D]? -> queries [T, H, D], keys and values [T, G, D]: split, RMS norm of "
+       "query "
+       "and key heads, rotation",
+       [](std::span<const Tensor> in, const Attrs& at) { return split_qk_norm_rope(in[0], in[1], in[2], in[3], at); },
+       examples(false)});
 }
 
 }  // namespace reprise::nn

@@ -34,7 +34,9 @@ void add_float_ops(FusedOps& ops) {
            "[T, 2 F] -> [T, F]: silu(first half), rounded, times second half",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> { return {gate_times_up(in[0])}; },
            {{example_symbols(), {rows_of(t, 2 * kWidth)}, {}}}});
-  FusedExample plain{example_symbols(), {rows_of(t, kInner), matrix(t, kWidth, kInner), rows_of(t, kWidth)}, {{"shard", std::string("row")}}};
+  FusedExample plain{example_symbols(),
+                     {rows_of(t, kInner), matrix(t, kWidth, kInner), rows_of(t, kWidth)},
+                     {{"shard", std::string("row")}}};
   FusedExample biased = plain;
   biased.in.push_back({t, {Dim(kWidth)}});
   ops.add({"linear_add(Tensor x, Tensor weight, Tensor residual, Tensor? bias, *, str shard = none) -> Tensor",

@@ -49,7 +49,8 @@ void register_fused_op(OpRegistry& ops, const FusedOp& op) {
 }
 
 void register_fused_ops(OpRegistry& ops) {
-  for (const FusedOp& op : fused_ops().all()) register_fused_op(ops, op);
+  const FusedOps fused = fused_ops();
+  for (const FusedOp& op : fused.all()) register_fused_op(ops, op);
 }
 
 Result<Graph> trace_meaning(const Meaning& meaning, size_t operands, std::span<const Symbol> symbols,

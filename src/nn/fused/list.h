@@ -1,4 +1,5 @@
-// The fused ops of the house by family; fused.cpp puts them in one list. Each function adds to the list and keeps nothing.
+// The fused ops of the house by family; fused.cpp puts them in one list. Each function adds to the list and keeps
+// nothing.
 #pragma once
 
 #include "nn/fused.h"

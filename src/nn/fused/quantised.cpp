@@ -21,18 +21,22 @@ FusedExample static_example(int64_t scale_width) {
 }  // namespace
 
 void add_quantised_ops(FusedOps& ops) {
-  ops.add({"add_rms_norm_quant_static(Tensor x, Tensor r, Tensor weight, Tensor scale, Tensor offset, *, float eps) -> (Tensor, Tensor)",
-           op_flag::kCommutes,
-           "[T, N], [T, N], [N], [N] or [1] f32, [N] or [1] f32 -> i8 [T, N], [T, N]: sum = x + r, its RMS norm quantised with the "
-           "given scale and offset; and the sum",
-           [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
-             Tensor sum = add(in[0], in[1]);
-             return {quantize_static(rms_norm(sum, in[2], at.number("eps")), in[3], in[4]), sum};
-           },
-           {static_example(kWidth), static_example(1)}});
+  ops.add(
+      {"add_rms_norm_quant_static(Tensor x, Tensor r, Tensor weight, Tensor scale, Tensor offset, *, float eps) -> "
+       "(Tensor, Tensor)",
+       op_flag::kCommutes,
+       "[T, N], [T, N], [N], [N] or [1] f32, [N] or [1] f32 -> i8 [T, N], [T, N]: sum = x + r, its RMS norm quantised "
+       "with the "
+       "given scale and offset; and the sum",
+       [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+         Tensor sum = add(in[0], in[1]);
+         return {quantize_static(rms_norm(sum, in[2], at.number("eps")), in[3], in[4]), sum};
+       },
+       {static_example(kWidth), static_example(1)}});
   ops.add({"add_rms_norm_quant_dynamic(Tensor x, Tensor r, Tensor weight, *, float eps) -> (Tensor, Tensor, Tensor)",
            op_flag::kCommutes,
-           "[T, N], [T, N], [N] -> i8 [T, N], f32 [T, 1], [T, N]: sum = x + r, its RMS norm quantised with a scale per row; and the sum",
+           "[T, N], [T, N], [N] -> i8 [T, N], f32 [T, 1], [T, N]: sum = x + r, its RMS norm quantised with a scale per "
+           "row; and the sum",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              Tensor sum = add(in[0], in[1]);
              const Quantized q = quantize_dynamic(rms_norm(sum, in[2], at.number("eps")));

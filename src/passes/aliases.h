@@ -1,0 +1,21 @@
+// Which bytes a node touches: values that share storage (views, writes in place) have one root. Plain functions of a
+// graph.
+#pragma once
+
+#include <unordered_set>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace reprise {
+
+// The value whose bytes `v` names.
+const Value* alias_root(const Value* v);
+// Roots of everything the node reads or writes.
+std::vector<const Value*> touched_roots(const Node& node);
+// Root of what the node writes in place; null when it writes nothing but its results.
+const Value* written_root(const Node& node);
+// Roots that some node of the graph writes in place.
+std::unordered_set<const Value*> written_roots(const Graph& graph);
+
+}  // namespace reprise

@@ -1,0 +1,100 @@
+#include <algorithm>
+
+#include "passes/house_passes.h"
+
+namespace reprise {
+namespace {
+
+// How many leading operands of the op are read row by row, giving the same row of the result; 0: none.
+size_t row_operands(const OpSchema& op) {
+  if (op.name == "add" || op.name == "mul") return 2;
+  if (op.name == "silu" || op.name == "rms_norm" || op.name == "linear" || op.name == "slice") return 1;
+  return 0;
+}
+
+bool comes_before(const Node* a, const Node* b) {
+  for (; a; a = a->next)
+    if (a == b) return true;
+  return false;
+}
+
+class Hoister {
+ public:
+  Hoister(Graph& g, PassContext& c) : g_(g), c_(c) {}
+
+  Status run() {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      stopped_.clear();
+      for (Node* n = g_.first(); n && !changed; n = n->next)
+        if (n->op->name == "rows") {
+          merge_twins(n);
+          ASSIGN_OR_RETURN(changed, hoist(n));
+        }
+    }
+    c_.report().tried = c_.report().matched + static_cast<int64_t>(stopped_.size());
+    for (PassRemark& r : stopped_) c_.refuse(std::move(r));
+    return Status::ok();
+  }
+
+ private:
+  // Later gathers of the same rows become this one.
+  void merge_twins(Node* n) {
+    const std::vector<Use> uses = n->in[0]->uses;
+    for (const Use& u : uses)
+      if (u.user != n && u.user->op == n->op && u.user->in == n->in && comes_before(n, u.user)) {
+        g_.replace_all_uses(u.user->result(), n->result());
+        g_.erase(u.user);
+      }
+  }
+
+  bool stop(const Node& n, std::string why) {
+    stopped_.push_back({n.result()->id, std::move(why)});
+    return false;
+  }
+
+  Result<bool> hoist(Node* n) {
+    Value* x = n->in[0];
+    Node* p = x->def;
+    const size_t by_row = row_operands(*p->op);
+    if (by_row == 0) return stop(*n, fmt::format("{} does not work row by row on one tensor", p->op->name));
+    if (!x->outputs.empty() || x->uses.size() > 1)
+      return stop(*n, fmt::format("%{} ({}) has other readers", x->id, p->op->name));
+    const LiveSizes bound = g_.bounds();
+    if (n->result()->type.shape[0].value(bound) > x->type.shape[0].value(bound))
+      return stop(*n, fmt::format("more rows may be gathered than %{} has", x->id));
+    if (c_.allowance() == 0) return stop(*n, "the bisect limit is reached");
+    (void)c_.may_apply(*n);
+    std::vector<Value*> in = p->in;
+    for (size_t i = 0; i < by_row; ++i) {
+      ASSIGN_OR_RETURN(in[i], gather(in[i], n));
+    }
+    ASSIGN_OR_RETURN(Node * moved, g_.add(*p->op, std::move(in), p->attrs, "hoist_row_gather", n));
+    g_.replace_all_uses(n->result(), moved->result());
+    g_.erase(n);
+    g_.erase(p);
+    return true;
+  }
+
+  // rows(x, index) before `place`, made if it is not there yet.
+  Result<Value*> gather(Value* x, Node* place) {
+    for (const Use& u : x->uses)
+      if (u.user->op == place->op && u.operand == 0 && u.user->in[1] == place->in[1] && comes_before(u.user, place))
+        return u.user->result();
+    ASSIGN_OR_RETURN(Node * made, g_.add(*place->op, {x, place->in[1]}, {}, "hoist_row_gather", place));
+    return made->result();
+  }
+
+  Graph& g_;
+  PassContext& c_;
+  std::vector<PassRemark> stopped_;
+};
+
+}  // namespace
+
+Pass hoist_row_gather() {
+  return {"hoist_row_gather", false, [](Graph& g, PassContext& c) { return Hoister(g, c).run(); }};
+}
+
+}  // namespace reprise

@@ -1,0 +1,34 @@
+// The passes of the house that are more than one rewrite. Each function makes a Pass; pipeline.cpp puts them in order.
+#pragma once
+
+#include <vector>
+
+#include "passes/pass.h"
+#include "passes/rewrite.h"
+
+namespace reprise {
+
+// What canonicalise() looks for: views that undo each other, copies nobody needs, 1 / (1 / x).
+std::vector<Rewrite> canonical_rewrites();
+Pass canonicalise();
+
+// Pure calls of the same op on the same operands with the same attributes become one.
+Pass common_subexpressions();
+
+// rows(f(x)) becomes f(rows(x)) as long as nobody else reads f(x): only the wanted rows are computed, and the last norm
+// stands behind its addition again.
+Pass hoist_row_gather();
+
+// Linears that read the same tensor become one linear on a packed parameter, followed by slices of its columns.
+Pass pack_parallel_linears();
+
+// The logits output becomes "next_tokens", their argmax.
+Pass greedy_head();
+
+// A fused op that the device has no kernel for becomes what it means. Required.
+Pass legalise();
+
+// Required: dead nodes would ask for kernels and memory.
+Pass dead_code();
+
+}  // namespace reprise

@@ -1,0 +1,156 @@
+#include <algorithm>
+
+#include "passes/house_passes.h"
+
+namespace reprise {
+namespace {
+
+constexpr const char* kName = "pack_parallel_linears";
+
+bool is_own_param(const Value* v) { return v->def->op->name == "param" && v->uses.size() == 1 && v->outputs.empty(); }
+
+// "a.b.q_proj.weight", "a.b.k_proj.weight" -> "a.b.qk_proj.weight"; "gate", "up" -> "gate_up".
+std::string packed_name(const std::vector<std::string>& parts) {
+  struct Path {
+    std::string scope, module, leaf;
+  };
+  std::vector<Path> paths;
+  for (const std::string& name : parts) {
+    const size_t leaf = name.rfind('.');
+    if (leaf == std::string::npos) return fmt::format("{}", fmt::join(parts, "+"));
+    const size_t module = name.rfind('.', leaf - 1);
+    const size_t begin = module == std::string::npos ? 0 : module + 1;
+    paths.push_back({name.substr(0, begin), name.substr(begin, leaf - begin), name.substr(leaf)});
+  }
+  constexpr std::string_view kEnding = "_proj";
+  bool alike = true, ending = true, letters = true;
+  for (const Path& p : paths) {
+    alike = alike && p.scope == paths[0].scope && p.leaf == paths[0].leaf;
+    ending = ending && p.module.ends_with(kEnding);
+    letters = letters && p.module.size() == kEnding.size() + 1;
+  }
+  if (!alike) return fmt::format("{}", fmt::join(parts, "+"));
+  std::string module;
+  for (const Path& p : paths) {
+    if (!module.empty() && !(ending && letters)) module += "_";
+    module += ending ? p.module.substr(0, p.module.size() - kEnding.size()) : p.module;
+  }
+  return paths[0].scope + module + (ending ? std::string(kEnding) : "") + paths[0].leaf;
+}
+
+class Packer {
+ public:
+  Packer(Graph& g, PassContext& c) : g_(g), c_(c), slice_(*c.ops().find("slice")), param_(*c.ops().find("param")) {}
+
+  Status run() {
+    for (Node* n = g_.first(); n;) {
+      Node* next = n->next;
+      if (n->op->name == "linear" && n->made_by != kName) {
+        const std::vector<Node*> group = parallel(n);
+        if (group.size() > 1 && group[0] == n) {
+          c_.count_tried();
+          if (Status s = check(group); !s.is_ok())
+            c_.refuse(*n, s.message());
+          else if (c_.may_apply(*n)) {
+            while (next && std::find(group.begin(), group.end(), next) != group.end()) next = next->next;
+            RETURN_IF_ERROR(pack(group));
+          }
+        }
+      }
+      n = next;
+    }
+    return Status::ok();
+  }
+
+ private:
+  // All linears of n's input, in program order.
+  std::vector<Node*> parallel(const Node* n) const {
+    std::vector<Node*> group;
+    for (const Use& u : n->in[0]->uses)
+      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName) group.push_back(u.user);
+    std::sort(group.begin(), group.end(), [](const Node* a, const Node* b) {
+      for (const Node* x = a->next; x; x = x->next)
+        if (x == b) return true;
+      return false;
+    });
+    group.erase(std::unique(group.begin(), group.end()), group.end());
+    return group;
+  }
+
+  static int64_t columns(const Node& n) { return n.result()->type.shape[1].factor; }
+
+  Status check(const std::vector<Node*>& group) const {
+    const Node& first = *group[0];
+    int64_t total = 0;
+    for (const Node* n : group) {
+      if (!(n->attrs == first.attrs))
+        return invalid("%{} and %{} differ in their attributes", first.result()->id, n->result()->id);
+      if (n->in.size() != first.in.size()) return invalid("some have a bias and some have none");
+      for (size_t i = 1; i < n->in.size(); ++i) {
+        if (!is_own_param(n->in[i]))
+          return invalid("%{}, operand {} of %{}, is not a parameter of its own", n->in[i]->id, i, n->result()->id);
+        if (n->in[i]->type.dtype != first.in[i]->type.dtype)
+          return invalid("%{} and %{} have parameters of different types", first.result()->id, n->result()->id);
+      }
+      total += columns(*n);
+    }
+    std::vector<TensorType> in = first.in_types();
+    in[1].shape[0] = Dim(total);
+    if (in.size() > 2) in[2].shape[0] = Dim(total);
+    RETURN_IF_ERROR(c_.has_kernel(*first.op, in, first.attrs));
+    const TensorType wide{first.result()->type.dtype, {first.result()->type.shape[0], Dim(total)}};
+    int64_t begin = 0;
+    for (const Node* n : group) {
+      RETURN_IF_ERROR(c_.has_kernel(slice_, std::span(&wide, 1), {{"begin", begin}, {"size", columns(*n)}}));
+      begin += columns(*n);
+    }
+    return Status::ok();
+  }
+
+  Status pack(const std::vector<Node*>& group) {
+    Node* first = group[0];
+    std::vector<Value*> in{first->in[0]};
+    for (size_t i = 1; i < first->in.size(); ++i) {
+      PackedParam packed;
+      TensorType type = first->in[i]->type;
+      int64_t rows = 0;
+      for (const Node* n : group) {
+        packed.parts.push_back(n->in[i]->def->attrs.text("name"));
+        rows += n->in[i]->type.shape[0].factor;
+      }
+      type.shape[0] = Dim(rows);
+      packed.name = packed_name(packed.parts);
+      ASSIGN_OR_RETURN(Node * param, g_.add_source(param_, packed.name, type, kName, first));
+      in.push_back(param->result());
+      c_.packed().push_back(std::move(packed));
+    }
+    ASSIGN_OR_RETURN(Node * wide, g_.add(*first->op, in, first->attrs, kName, first));
+    int64_t begin = 0;
+    for (Node* n : group) {
+      ASSIGN_OR_RETURN(Node * part,
+                       g_.add(slice_, {wide->result()}, {{"begin", begin}, {"size", columns(*n)}}, kName, first));
+      begin += columns(*n);
+      g_.replace_all_uses(n->result(), part->result());
+    }
+    c_.applied(*wide, fmt::format("{} linears in one", group.size()));
+    for (Node* n : group) {
+      const std::vector<Value*> params(n->in.begin() + 1, n->in.end());
+      g_.erase(n);
+      for (Value* v : params) g_.erase(v->def);
+    }
+    return Status::ok();
+  }
+
+  Graph& g_;
+  PassContext& c_;
+  const OpSchema& slice_;
+  const OpSchema& param_;
+};
+
+}  // namespace
+
+Pass pack_parallel_linears() {
+  return {kName, false, [](Graph& g, PassContext& c) { return Packer(g, c).run(); }};
+}
+
+}  // namespace reprise

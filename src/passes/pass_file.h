@@ -1,0 +1,25 @@
+// Rewrites written as text and loaded at run time (--pass-file), so that a fusion needs no build. docs/add-a-fusion.md
+// explains the form:
+//
+//   rewrite "name" {
+//     variable $eps = 0.0123
+//     search graph "a" { ... return y=%3 }
+//     replace graph "b" { ... return y=%1 }
+//   }
+//
+// Graphs are the IR's own text. A variable may stand for an attribute's value or a constant size; its value here is an
+// example and must be unusual, because everything in the search graph that equals it is the variable. Types are
+// examples as well. Inputs and outputs of the two graphs go together by name.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "passes/rewrite.h"
+
+namespace reprise {
+
+// Errors name the line and column.
+Result<std::vector<Rewrite>> parse_rewrites(std::string_view text, const OpRegistry& ops);
+
+}  // namespace reprise

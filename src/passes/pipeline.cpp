@@ -1,0 +1,50 @@
+#include "passes/pipeline.h"
+
+#include "base/file.h"
+#include "passes/house_passes.h"
+#include "passes/pass_file.h"
+
+namespace reprise {
+
+std::vector<Rewrite> house_rewrites(const OpRegistry& ops) {
+  std::vector<Rewrite> out = canonical_rewrites();
+  const nn::FusedOps fused = nn::fused_ops();
+  for (const nn::FusedOp& op : fused.all()) out.push_back(rewrite_from(op, ops));
+  return out;
+}
+
+Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops) {
+  PassManager m;
+  const nn::FusedOps fused = nn::fused_ops();
+  if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
+  RETURN_IF_ERROR(m.add(canonicalise()));
+  RETURN_IF_ERROR(m.add(common_subexpressions()));
+  RETURN_IF_ERROR(m.add(hoist_row_gather()));
+  RETURN_IF_ERROR(m.add(pack_parallel_linears()));
+  if (!options.pass_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
+    auto rewrites = parse_rewrites(text, ops);
+    if (!rewrites.is_ok()) return rewrites.status().at(options.pass_file);
+    for (Rewrite& r : *rewrites) RETURN_IF_ERROR(m.add(pass_from(std::move(r), ops)).at(options.pass_file));
+  }
+  // Largest first, as in fused_ops(): a smaller fusion would take nodes away from a larger one.
+  for (const nn::FusedOp& op : fused.all()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
+  RETURN_IF_ERROR(m.add(legalise()));
+  RETURN_IF_ERROR(m.add(dead_code()));
+  return m;
+}
+
+Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options, const Platform& platform) {
+  const nn::FusedOps fused = nn::fused_ops();
+  for (const nn::FusedOp& op : fused.all())
+    if (!platform.ops->find(op.name()))
+      return error(Code::Internal, "the platform's registry does not know the fused op {}", op.name());
+  ASSIGN_OR_RETURN(const PassManager manager, make_pipeline(options, *platform.ops));
+  PassContext context(*platform.ops, fused, &platform);
+  PipelineReport report;
+  ASSIGN_OR_RETURN(report.passes, manager.run(graph, context, options.passes));
+  report.packed = std::move(context.packed());
+  return report;
+}
+
+}  // namespace reprise

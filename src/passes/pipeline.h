@@ -1,0 +1,31 @@
+// The pipeline: which passes a model goes through, in which order. Plain functions; thread-compatible.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "passes/pass_manager.h"
+#include "passes/rewrite.h"
+
+namespace reprise {
+
+struct PipelineOptions {
+  PassOptions passes;
+  std::string pass_file;  // rewrites written as text, applied before the house's fusions; empty: none
+  bool greedy = false;    // return "next_tokens", the argmax of the logits, instead of the logits
+};
+
+struct PipelineReport {
+  std::vector<PassReport> passes;
+  std::vector<PackedParam> packed;  // how the loader fills parameters that are made of several
+};
+
+// Every declarative rewrite of the house, for the tests that compare both sides.
+std::vector<Rewrite> house_rewrites(const OpRegistry& ops);
+
+Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops);
+
+// Rewrites the graph in place for the platform, whose registry must know the fused ops (nn/fused.h).
+Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options, const Platform& platform);
+
+}  // namespace reprise
