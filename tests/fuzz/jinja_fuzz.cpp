@@ -8,8 +8,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
   static const OrderedJson context = OrderedJson::parse(
-      R"({"n": 7, "f": 2.5, "s": "Hello, Wörld 世界", "x": null, "t": true, "l": [3, 1, 2], "d": {"a": 1, "b": [1, "x"]},
-          "messages": [{"role": "user", "content": "Hi <b>"}, {"role": "assistant", "content": [{"type": "text", "text": "y"}]}],
+      R"({"n": 7, "f": 2.5, "s": "Hello, Wörld 世界", "x": null, "t": true, "l": [3, 1, 2],
+          "d": {"a": 1, "b": [1, "x"]},
+          "messages": [{"role": "user", "content": "Hi <b>"},
+                       {"role": "assistant", "content": [{"type": "text", "text": "y"}]}],
           "tools": null, "add_generation_prompt": true, "bos_token": "<s>"})");
   if (size > 4096) return 0;
   const auto compiled = text::jinja::Template::compile(std::string_view(reinterpret_cast<const char*>(data), size));

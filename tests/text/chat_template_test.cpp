@@ -95,8 +95,8 @@ OrderedJson json(std::string_view text) { return parse_ordered_json(text, "test"
 
 TEST(ChatTemplate, FindsTheTemplateAndTokens) {
   const OrderedJson one = json(
-      R"({"chat_template": "{{ bos_token }}A", "bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>",
-                                   "pad_token": null, "additional_special_tokens": ["<x>", {"content": "<y>"}]})");
+      R"({"chat_template": "{{ bos_token }}A", "bos_token": {"content": "<s>", "lstrip": false},
+          "eos_token": "</s>", "pad_token": null, "additional_special_tokens": ["<x>", {"content": "<y>"}]})");
   EXPECT_EQ(find_special_tokens(one).dump(),
             R"({"bos_token":"<s>","eos_token":"</s>","additional_special_tokens":["<x>","<y>"]})");
   const auto compiled = ChatTemplate::from_config(one);
@@ -105,7 +105,8 @@ TEST(ChatTemplate, FindsTheTemplateAndTokens) {
   EXPECT_EQ(*ChatTemplate::from_config(one, "{{ eos_token }}B")->render(OrderedJson::array(), nullptr, {}), "</s>B");
 
   const OrderedJson several = json(
-      R"({"chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
+      R"({"chat_template": [{"name": "default", "template": "D"},
+                            {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
   const auto named = ChatTemplate::from_config(several);
   ASSERT_TRUE(named.is_ok());
   EXPECT_EQ(*named->render(OrderedJson::array(), nullptr, {}), "D");
@@ -133,7 +134,8 @@ TEST(ChatTemplate, KnowsWhetherItTakesParts) {
   EXPECT_FALSE(strings->takes_parts());
   EXPECT_TRUE(parts->takes_parts());
   const OrderedJson messages = json(
-      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "x", "content": null}])");
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+          {"role": "x", "content": null}])");
   const auto joined = join_text_parts(messages);
   ASSERT_TRUE(joined.is_ok());
   EXPECT_EQ((*joined)[0]["content"], "a b");

@@ -450,6 +450,8 @@ s.join(undefd)
 '%s' % none
 '%5s%%' % 12
 5 % 'a'
+'x' % undefd
+'%s' % undefd
 s | upper
 s | lower
 s | title

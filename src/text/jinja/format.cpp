@@ -155,7 +155,7 @@ Value percent_format(Runtime& rt, const Value& format, const Value& args) {
   const std::string_view s = format.text();
   Builder out(rt);
   const bool is_tuple = args.is(Kind::Tuple);
-  const bool may_be_left = args.is(Kind::Dict) || args.is(Kind::List) || args.is(Kind::Range);
+  const bool may_be_left = args.is(Kind::Dict) || args.is(Kind::List) || args.is(Kind::Range) || args.is_undefined();
   size_t used = 0;
   const auto next = [&]() -> const Value& {
     if (is_tuple) {
