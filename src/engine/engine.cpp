@@ -58,6 +58,7 @@ class ModelEngine final : public Engine {
   Status check_options() const;
   Status open_checkpoint();
   Status choose_context();
+  DType choose_dtype() const;
   Status load();
   Result<int64_t> choose_kv_pages() const;
   Status stage_logit_rows(std::span<const StepItem> items, int64_t& rows);
@@ -147,6 +148,17 @@ Status ModelEngine::choose_context() {
   return Status::ok();
 }
 
+// What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in small models (bf16
+// turns SmolLM2's first word about the capital of France) and they are fast all the same; bf16 above.
+DType ModelEngine::choose_dtype() const {
+  if (config_.fields.dtype) return *config_.fields.dtype;
+  if (!checkpoint_) return DType::BF16;
+  int64_t elements = 0;
+  for (auto& t : checkpoint_->tensors()) elements += t.elements();
+  constexpr int64_t kSmall = 250'000'000;
+  return elements <= kSmall ? DType::F32 : DType::BF16;
+}
+
 Result<int64_t> ModelEngine::choose_kv_pages() const {
   const kv::KvShape shape{config_.fields.num_hidden_layers, config_.fields.num_key_value_heads, config_.fields.head_dim,
                           *options_.kv_dtype};
@@ -180,7 +192,7 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
   RETURN_IF_ERROR(choose_context());
-  if (!options_.dtype) options_.dtype = config_.fields.dtype.value_or(DType::BF16);
+  if (!options_.dtype) options_.dtype = choose_dtype();
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
 
