@@ -49,6 +49,8 @@ class Tokenizer {
   // the begin and end tokens, and for classes of the Llama family says whether they are added. What is not understood
   // is an error that names its place; "truncation" and "padding" belong to training and are not looked at.
   static Result<Tokenizer> from_json(const Json& tokenizer, const Json* config = nullptr);
+  // The same from the text of the file, which takes half the time.
+  static Result<Tokenizer> from_json_text(std::string_view tokenizer, const Json* config = nullptr);
   static Result<Tokenizer> from_gguf(const GgufTokenizer& gguf);
 
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;

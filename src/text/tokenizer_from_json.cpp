@@ -4,60 +4,38 @@
 
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_parts.h"
+#include "text/tokenizer_tables.h"
 
 namespace reprise::text {
 namespace {
 
-Status read_vocabulary(const JsonPlace& model, Vocabulary* vocabulary) {
-  if (!model.has("vocab") || !model["vocab"].json().is_object())
-    return model.error("vocab is missing or not an object of ids by token");
-  const JsonPlace place = model["vocab"];
-  const Json& vocab = place.json();
-  vocabulary->reserve(vocab.size(), vocab.size() * 8);
-  for (auto it = vocab.begin(); it != vocab.end(); ++it) {
-    const Json& id = it.value();
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(Vocabulary::kMaxId))
-      return place.error("the id of \"{}\" must be a whole number between 0 and {}", it.key(), Vocabulary::kMaxId);
-    const Status added = vocabulary->add(it.key(), id.get<int64_t>());
-    if (!added) return place.at(added);
+bool is_id(const Json& json) {
+  if (json.is_number_unsigned()) return json.get<uint64_t>() <= static_cast<uint64_t>(Vocabulary::kMaxId);
+  return json.is_number_integer() && json.get<int64_t>() >= 0 && json.get<int64_t>() <= Vocabulary::kMaxId;
+}
+
+Status build_vocabulary(const TokenizerTables& tables, const std::string& place, Vocabulary* vocabulary) {
+  vocabulary->reserve(tables.token_count(), tables.token_bytes() / 2);
+  for (size_t i = 0; i < tables.token_count(); ++i) {
+    const Status added = vocabulary->add(tables.token(i), tables.id(i));
+    if (!added) return added.at(place + ".vocab");
   }
+  if (vocabulary->distinct() != tables.token_count()) return invalid("{}.vocab: a token occurs twice", place);
   return Status::ok();
 }
 
-// "left right", or ["left", "right"] in newer files.
-Status read_merges(const JsonPlace& model, const Vocabulary& vocabulary, BpeModel* bpe) {
-  if (!model.has("merges") || !model["merges"].json().is_array())
-    return model.error("merges is missing or not an array");
-  const JsonPlace place = model["merges"];
-  const Json& merges = place.json();
-  bpe->reserve(merges.size());
-  uint32_t rank = 0;
-  for (size_t i = 0; i < merges.size(); ++i) {
-    const Json& merge = merges[i];
-    std::string_view left;
-    std::string_view right;
-    if (merge.is_string()) {
-      const std::string_view line = merge.get_ref<const std::string&>();
-      if (line.starts_with("#version")) continue;
-      const size_t space = line.find(' ');
-      if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
-        return invalid("{}[{}]: must be two tokens with one space between, not \"{}\"", place.path(), i, line);
-      left = line.substr(0, space);
-      right = line.substr(space + 1);
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      left = merge[0].get_ref<const std::string&>();
-      right = merge[1].get_ref<const std::string&>();
-    } else {
-      return invalid("{}[{}]: must be a string or an array of two strings", place.path(), i);
-    }
-    const Status added = bpe->add_merge(vocabulary, left, right, rank++);
-    if (!added) return added.at(fmt::format("{}[{}]", place.path(), i));
+Status build_merges(const TokenizerTables& tables, const std::string& place, const Vocabulary& vocabulary,
+                    BpeModel* bpe) {
+  bpe->reserve(tables.merge_count());
+  for (size_t i = 0; i < tables.merge_count(); ++i) {
+    const Status added = bpe->add_merge(vocabulary, tables.left(i), tables.right(i), static_cast<uint32_t>(i));
+    if (!added) return added.at(fmt::format("{}.merges[{}]", place, i));
   }
   bpe->finish(vocabulary);
   return Status::ok();
 }
 
-Status read_model(const JsonPlace& place, TokenizerParts* parts) {
+Status read_model(const JsonPlace& place, const TokenizerTables* read, TokenizerParts* parts) {
   RETURN_IF_ERROR(
       place.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                            "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
@@ -74,10 +52,19 @@ Status read_model(const JsonPlace& place, TokenizerParts* parts) {
   ASSIGN_OR_RETURN(options.fuse_unk, place.boolean_or("fuse_unk", false));
   ASSIGN_OR_RETURN(options.byte_fallback, place.boolean_or("byte_fallback", false));
   ASSIGN_OR_RETURN(options.ignore_merges, place.boolean_or("ignore_merges", false));
-  RETURN_IF_ERROR(read_vocabulary(place, &parts->vocabulary));
+  if (!place.has("vocab") || !place["vocab"].json().is_object())
+    return place.error("vocab is missing or not an object of ids by token");
+  if (!place.has("merges") || !place["merges"].json().is_array())
+    return place.error("merges is missing or not an array");
+  TokenizerTables own;
+  if (read == nullptr) {
+    ASSIGN_OR_RETURN(own, TokenizerTables::from_json(place));
+    read = &own;
+  }
+  RETURN_IF_ERROR(build_vocabulary(*read, place.path(), &parts->vocabulary));
   parts->unk = parts->vocabulary.find(options.unk_token);
   BpeModel bpe(std::move(options));
-  RETURN_IF_ERROR(read_merges(place, parts->vocabulary, &bpe));
+  RETURN_IF_ERROR(build_merges(*read, place.path(), parts->vocabulary, &bpe));
   parts->model = std::move(bpe);
   return Status::ok();
 }
@@ -126,9 +113,7 @@ Status read_template_item(const JsonPlace& item, const JsonPlace& post, const To
   const JsonPlace definition = post["special_tokens"][name];
   ASSIGN_OR_RETURN(const auto ids, definition.array("ids"));
   for (const JsonPlace& id : ids) {
-    if (!id.json().is_number_unsigned() || id.json().get<uint64_t>() > static_cast<uint64_t>(Vocabulary::kMaxId) ||
-        !parts.token(id.json().get<int64_t>()))
-      return id.error("must be the id of a token");
+    if (!is_id(id.json()) || !parts.token(id.json().get<int64_t>())) return id.error("must be the id of a token");
     (*seen_text ? after : before)->push_back(id.json().get<int32_t>());
   }
   return Status::ok();
@@ -217,9 +202,8 @@ Status read_config(const JsonPlace& config, TokenizerBuilder* builder) {
   return Status::ok();
 }
 
-}  // namespace
-
-Result<Tokenizer> Tokenizer::from_json(const Json& tokenizer, const Json* config) {
+// `tables` when they were read already.
+Result<Tokenizer> build(const Json& tokenizer, const TokenizerTables* tables, const Json* config) {
   const JsonPlace root(tokenizer, "tokenizer.json: ");
   RETURN_IF_ERROR(JsonPlace(tokenizer, "tokenizer.json")
                       .expect_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -238,13 +222,25 @@ Result<Tokenizer> Tokenizer::from_json(const Json& tokenizer, const Json* config
   } else {
     parts.decoder.add_spaces_between();
   }
-  RETURN_IF_ERROR(read_model(root["model"], &parts));
+  RETURN_IF_ERROR(read_model(root["model"], tables, &parts));
   RETURN_IF_ERROR(read_added_tokens(root, &builder));
   if (root.has("post_processor")) RETURN_IF_ERROR(read_post_processor(root["post_processor"], &parts));
   if (parts.before.size() == 1) parts.bos = parts.before[0];
   if (parts.after.size() == 1) parts.eos = parts.after[0];
   if (config != nullptr) RETURN_IF_ERROR(read_config({*config, "tokenizer_config.json"}, &builder));
   return builder.build();
+}
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::from_json(const Json& tokenizer, const Json* config) {
+  return build(tokenizer, nullptr, config);
+}
+
+Result<Tokenizer> Tokenizer::from_json_text(std::string_view tokenizer, const Json* config) {
+  Json rest;
+  ASSIGN_OR_RETURN(const TokenizerTables tables, TokenizerTables::from_text(tokenizer, "tokenizer.json", &rest));
+  return build(rest, &tables, config);
 }
 
 }  // namespace reprise::text

@@ -24,6 +24,7 @@ class Vocabulary {
   int32_t find(std::string_view token) const;  // -1 when there is none
   bool has(int64_t id) const { return id >= 0 && id < size() && spans_[static_cast<size_t>(id)].offset != kNone; }
   std::string_view token(int32_t id) const;  // has(id) must hold
+  size_t distinct() const { return used_; }  // tokens, each counted once
   // One more than the highest id.
   int32_t size() const { return static_cast<int32_t>(spans_.size()); }
 
