@@ -167,8 +167,8 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   j["batch_size"] = r.batch_size;
   j["input_len"] = f.input_len;
   j["output_len"] = f.output_len;
-  j["graph"] = "off";
-  j["passes"] = "none";
+  j["graph"] = phase_mode(engine.decode_runner());
+  j["passes"] = f.model.graph.passes;
   j["prefill_tok_s"] = r.prefill_s > 0 ? batch * input / r.prefill_s : 0;
   j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;
   j["step_ms_p50"] = r.step_ms_p50;

@@ -63,6 +63,14 @@ std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
+auto one_of(std::vector<std::string> allowed) {
+  return [allowed = std::move(allowed)](const std::string& s) -> Result<std::string> {
+    if (std::find(allowed.begin(), allowed.end(), s) == allowed.end())
+      return invalid("\"{}\" is not known; allowed: {}", s, listed(allowed));
+    return s;
+  };
+}
+
 // What to say about words that no option took.
 std::string unknown_words(const CLI::App& root) {
   const CLI::App* app = &root;
@@ -108,13 +116,12 @@ void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>
 
 void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
                 const std::string& help) {
-  const std::string list = listed(allowed);
-  add_parsed(app, names, target, help, fmt::format("{{{}}}", list),
-             [list, allowed = std::move(allowed)](const std::string& s) -> Result<std::string> {
-               if (std::find(allowed.begin(), allowed.end(), s) == allowed.end())
-                 return invalid("\"{}\" is not known; allowed: {}", s, list);
-               return s;
-             });
+  add_parsed(app, names, target, help, fmt::format("{{{}}}", listed(allowed)), one_of(allowed));
+}
+
+void add_choice(CLI::App& app, const std::string& names, std::optional<std::string>& target,
+                std::vector<std::string> allowed, const std::string& help) {
+  add_parsed(app, names, target, help, fmt::format("{{{}}}", listed(allowed)), one_of(allowed));
 }
 
 void add_integer(CLI::App& app, const std::string& names, int64_t& target, IntegerRange range,

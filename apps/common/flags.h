@@ -29,6 +29,8 @@ void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>
                const std::string& value = "TEXT");
 void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
                 const std::string& help);
+void add_choice(CLI::App& app, const std::string& names, std::optional<std::string>& target,
+                std::vector<std::string> allowed, const std::string& help);
 
 struct IntegerRange {
   int64_t low, high;

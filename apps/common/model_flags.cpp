@@ -33,6 +33,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.mem_fraction_static = f.mem_fraction_static;
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
+  ASSIGN_OR_RETURN(o.graph, f.graph.options(f.max_running_requests, f.chunked_prefill_size));
   o.progress = log::level() <= log::Level::Info;
   return o;
 }
@@ -40,12 +41,12 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
 void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
   const auto& o = e.options();
   const DeviceInfo& info = e.device().info();
-  log::info("{}, {}, {} thread{}, {} (KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph off, passes none",
-            device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
-            dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
-            e.max_step_tokens());
-  if (f.graph == "auto") log::debug("--graph auto: this build captures no graphs, so it is off");
-  if (f.passes == "all") log::debug("--passes all: this build has no optional fusions, so it is none");
+  log::info(
+      "{}, {}, {} thread{}, {} (KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph decode {} prefill {}, "
+      "passes {}",
+      device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
+      dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
+      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()), f.graph.passes);
   if (f.trust_remote_code) log::info("notice: --trust-remote-code is accepted; no code from a model is ever run");
 }
 
@@ -79,14 +80,12 @@ void ModelFlags::add_to(CLI::App& app) {
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of the machine's memory for weights and KV cache");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
-  add_choice(app, "--graph", graph, {"auto", "off", "required"},
-             "captured graphs; this build has none, so auto is off and required is an error");
-  add_choice(app, "--passes", passes, {"all", "none"}, "optional fusions; this build has none");
   add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");
   add_integer(app, "--dp-size,--dp", dp_size, {1, 1}, "data-parallel replicas");
   add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
              "what is said on standard error");
   app.option_defaults()->group("Options");
+  graph.add_to(app);
 }
 
 Status ModelFlags::check() const {
@@ -97,8 +96,7 @@ Status ModelFlags::check() const {
   for (const std::string& o : overrides)
     if (o.find('=') == std::string::npos || o[0] == '=')
       return invalid("--override \"{}\" is not of the form key=value", o);
-  if (graph == "required")
-    return invalid("--graph required: capturing graphs is not in this build; allowed: auto, off");
+  RETURN_IF_ERROR(graph.options(max_running_requests, chunked_prefill_size).status());
   return Status::ok();
 }
 

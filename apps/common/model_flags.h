@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/graph_flags.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -25,8 +26,7 @@ struct ModelFlags {
   std::string quantization = "none";
   std::string load_format = "auto";
   std::string isa = "auto";
-  std::string graph = "auto";
-  std::string passes = "all";
+  GraphFlags graph;
   std::string log_level = "info";
   int64_t threads = 0;
   int64_t context_length = 0;

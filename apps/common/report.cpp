@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/graph_flags.h"
 #include "common/terminal.h"
 
 namespace reprise::apps {
@@ -30,22 +31,6 @@ OrderedJson output_json(const TextResult& r) {
     for (const auto& t : s.top) one["top"].push_back({{"token", t.token}, {"logprob", t.logprob}});
     j["logprobs"].push_back(std::move(one));
   }
-  return j;
-}
-
-// Nothing is captured in this build: every step runs node by node.
-OrderedJson graph_json(engine::Engine& engine) {
-  OrderedJson off;
-  off["mode"] = "off";
-  off["sizes"] = OrderedJson::array();
-  off["replays"] = 0;
-  off["fallbacks"] = OrderedJson::object();
-  off["padded_rows"] = 0;
-  OrderedJson j;
-  j["decode"] = off;
-  j["prefill"] = off;
-  const auto bytes = engine.memory().activation_bytes;
-  j["memory_bytes"] = {{"planned", bytes}, {"actual", bytes}};
   return j;
 }
 
@@ -97,7 +82,7 @@ void print_summary(engine::Engine& engine, const engine::GenerationTimes& times,
                    times.prefill_tokens, first_token_s(results)));
   line("start",
        fmt::format("load {:.2f} s, compile {:.2f} s, capture {:.2f} s", load.load_s, load.compile_s, load.capture_s));
-  line("graphs", "off: 0 sizes captured, 0 replays, 0 fallbacks");
+  line("graphs", graph_summary(engine));
   line("memory", fmt::format("weights {}, activations {}, KV cache up to {} ({} per page of {} tokens)",
                              megabytes(m.weight_bytes), megabytes(m.activation_bytes), megabytes(m.kv_bytes),
                              megabytes(m.kv_page_bytes), kv::kPageTokens));

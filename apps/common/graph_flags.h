@@ -1,0 +1,36 @@
+// GraphFlags: what is captured and fused, as the command line says it. A plain value.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "engine/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace reprise::apps {
+
+struct GraphFlags {
+  std::string graph = "auto";
+  std::optional<std::string> decode, prefill;              // whole, piecewise, off
+  std::optional<std::string> decode_sizes, prefill_sizes;  // "auto" or a list
+  std::optional<std::string> split_ops;
+  std::string passes = "all";
+  bool no_padding = false;
+
+  void add_to(CLI::App& app);
+  // The engine's options. Contradictions and sizes above what a step can hold are usage errors.
+  Result<engine::GraphOptions> options(int64_t max_running_requests, int64_t chunked_prefill_size) const;
+};
+
+// How one phase runs: "whole", "piecewise" or "off".
+std::string phase_mode(const engine::StepRunner* runner);
+// The "graph" object of `generate --json`.
+OrderedJson graph_json(engine::Engine& engine);
+// One line for people: modes, sizes, replays, fallbacks and why.
+std::string graph_summary(engine::Engine& engine);
+
+}  // namespace reprise::apps
