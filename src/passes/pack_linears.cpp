@@ -49,11 +49,11 @@ class Packer {
         const std::vector<Node*> group = parallel(n);
         if (group.size() > 1 && group[0] == n) {
           c_.count_tried();
-          if (Status s = check(group); !s.is_ok())
+          if (Status s = check(group); !s.is_ok()) {
             c_.refuse(*n, s.message());
-          else if (c_.may_apply(*n)) {
-            while (next && std::find(group.begin(), group.end(), next) != group.end()) next = next->next;
-            RETURN_IF_ERROR(pack(group));
+          } else if (c_.may_apply(*n)) {
+            ASSIGN_OR_RETURN(Node * wide, pack(group));
+            next = wide->next;  // what followed n may have been a parameter of the group
           }
         }
       }
@@ -107,7 +107,7 @@ class Packer {
     return Status::ok();
   }
 
-  Status pack(const std::vector<Node*>& group) {
+  Result<Node*> pack(const std::vector<Node*>& group) {
     Node* first = group[0];
     std::vector<Value*> in{first->in[0]};
     for (size_t i = 1; i < first->in.size(); ++i) {
@@ -116,7 +116,8 @@ class Packer {
       int64_t rows = 0;
       for (const Node* n : group) {
         packed.parts.push_back(n->in[i]->def->attrs.text("name"));
-        rows += n->in[i]->type.shape[0].factor;
+        packed.rows.push_back(n->in[i]->type.shape[0].factor);
+        rows += packed.rows.back();
       }
       type.shape[0] = Dim(rows);
       packed.name = packed_name(packed.parts);
@@ -138,7 +139,7 @@ class Packer {
       g_.erase(n);
       for (Value* v : params) g_.erase(v->def);
     }
-    return Status::ok();
+    return wide;
   }
 
   Graph& g_;

@@ -38,6 +38,7 @@ struct PassReport {
 struct PackedParam {
   std::string name;
   std::vector<std::string> parts;
+  std::vector<int64_t> rows;  // of each part; a vector's elements count as rows
 };
 
 class PassContext {

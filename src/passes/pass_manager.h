@@ -17,14 +17,14 @@ namespace reprise {
 struct PassOptions {
   // "all", "none", or names of the optional passes to run. Required passes always run.
   std::vector<std::string> enable{"all"};
-  std::vector<std::string> disable;
-  std::vector<std::string> print_after;  // names, or "all"
+  std::vector<std::string> disable{};
+  std::vector<std::string> print_after{};  // names, or "all"
   // Changes that optional passes may make, over the whole pipeline; negative: any number.
   int64_t bisect_limit = -1;
-  std::string dump_dir;  // NN-name.before.txt and NN-name.after.txt of every pass that ran; empty: none
+  std::string dump_dir{};  // NN-name.before.txt and NN-name.after.txt of every pass that ran; empty: none
   bool verify_each = true;
   // Where --print-after goes; standard error when empty.
-  std::function<void(std::string_view text)> print;
+  std::function<void(std::string_view text)> print{};
 };
 
 // "a,b,c" to names, for flags.

@@ -106,13 +106,9 @@ class Matcher {
   bool bind_value(State& s, const Value* pattern, Value* value) {
     s.value[pattern] = value;
     const Shape& shape = value->type.shape;
-    if (shape.rank() != pattern->type.shape.rank())
-      return fail(s, *value->def, [&] {
-        return fmt::format("%{} is {}, expected rank {}", value->id, describe(value->type), pattern->type.shape.rank());
-      });
     if (auto it = p_.dim_sites_.find(pattern); it != p_.dim_sites_.end())
       for (const Pattern::DimSite& site : it->second) {
-        if (!shape[site.dim].is_constant())
+        if (site.dim >= shape.rank() || !shape[site.dim].is_constant())
           return fail(s, *value->def,
                       [&] { return fmt::format("size {} of %{} is not a constant", site.dim, value->id); });
         if (!bind_variable(s, *value->def, site.variable, shape[site.dim].factor)) return false;

@@ -1,0 +1,218 @@
+// What the pipeline makes of the model families: how often each pass fits, and that the bits stay.
+#include <gtest/gtest.h>
+
+#include "nn/functional.h"
+#include "support.h"
+
+namespace reprise {
+namespace {
+
+using test::TinyModel;
+
+const char* const kFamilies[] = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+
+PipelineReport run(Graph& g, const Platform& p, const PipelineOptions& options = {}) {
+  auto report = run_pipeline(g, options, p);
+  EXPECT_TRUE(report.is_ok()) << report.status().message();
+  return report.is_ok() ? std::move(*report) : PipelineReport{};
+}
+
+TEST(Pipeline, EveryFamilyFusesEveryLayer) {
+  const Platform platform = test::null_platform();
+  for (const char* family : kFamilies)
+    for (double eps : {1e-5, 1e-6})
+      for (int64_t head : {64, 80, 128}) {
+        const TinyModel model{family, 3, head, eps};
+        Graph g = test::trace_tiny(model, *platform.ops);
+        auto n = test::counts(run(g, platform).passes);
+        const std::map<std::string, int64_t> expected{
+            {"canonicalise", 0},
+            {"common_subexpressions", 0},
+            {"hoist_row_gather", 9},  // the last layer behind attention
+            {"pack_parallel_linears", 2 * model.layers},
+            {"split_qk_norm_rope_kv", model.layers},
+            {"split_qk_norm_rope", 0},
+            {"add_rms_norm_quant_static", 0},
+            {"add_rms_norm_quant_dynamic", 0},
+            {"silu_mul_quant", 0},
+            {"add_rms_norm", 2 * model.layers},
+            {"silu_mul", model.layers},
+            {"linear_add", 0},  // every residual is taken by a norm
+            {"lm_head_argmax", 0},
+            {"legalise", 0},
+        };
+        for (auto& [name, count] : expected) EXPECT_EQ(n[name], count) << family << " " << name << " head " << head;
+        EXPECT_EQ(print(test::copy_of(g, *platform.ops)), print(g));
+        int primitive = 0;
+        for (const Node* node = g.first(); node; node = node->next)
+          for (const char* left : {"slice", "heads", "rope", "kv_write", "silu", "mul", "add"})
+            primitive += node->op->name == left;
+        EXPECT_EQ(primitive, 0) << print(g);
+      }
+}
+
+TEST(Pipeline, IsDeterministic) {
+  const Platform platform = test::null_platform();
+  Graph a = test::trace_tiny({"Qwen3ForCausalLM"}, *platform.ops), b = test::copy_of(a, *platform.ops);
+  (void)run(a, platform);
+  (void)run(b, platform);
+  EXPECT_EQ(print(a), print(b));
+  const std::string once = print(a);
+  (void)run(a, platform);
+  EXPECT_EQ(print(a), once) << "a second run finds nothing left";
+}
+
+TEST(Pipeline, PackedParametersNameTheirParts) {
+  const Platform platform = test::null_platform();
+  Graph g = test::trace_tiny({"Qwen2ForCausalLM", 1}, *platform.ops);
+  const PipelineReport report = run(g, platform);
+  const std::string p = "model.layers.0.";
+  ASSERT_EQ(report.packed.size(), 3u);
+  EXPECT_EQ(report.packed[0].name, p + "self_attn.qkv_proj.weight");
+  EXPECT_EQ(report.packed[0].parts,
+            (std::vector<std::string>{p + "self_attn.q_proj.weight", p + "self_attn.k_proj.weight",
+                                      p + "self_attn.v_proj.weight"}));
+  EXPECT_EQ(report.packed[1].name, p + "self_attn.qkv_proj.bias");
+  EXPECT_EQ(report.packed[2].name, p + "mlp.gate_up_proj.weight");
+  for (auto& packed : report.packed) {
+    ASSERT_TRUE(g.find_source("param", packed.name));
+    for (auto& part : packed.parts) EXPECT_FALSE(g.find_source("param", part));
+  }
+}
+
+TEST(Pipeline, GreedyTakesTheHeadAndItsArgmax) {
+  const Platform platform = test::null_platform();
+  for (bool tied : {true, false}) {
+    Graph g = test::trace_tiny({"LlamaForCausalLM", 2, 64, 1e-5, tied}, *platform.ops);
+    PipelineOptions options;
+    options.greedy = true;
+    auto n = test::counts(run(g, platform, options).passes);
+    EXPECT_EQ(n["lm_head_argmax"], 1);
+    ASSERT_EQ(g.outputs().size(), 1u);
+    EXPECT_EQ(g.outputs()[0].name, "next_tokens");
+    EXPECT_EQ(g.outputs()[0].value->type.dtype, DType::I32);
+    EXPECT_EQ(g.outputs()[0].value->def->op->name, "lm_head_argmax");
+  }
+}
+
+TEST(Pipeline, NoneKeepsTheRequiredPasses) {
+  const Platform platform = test::null_platform();
+  Graph g = test::trace_tiny({"LlamaForCausalLM"}, *platform.ops);
+  const std::string before = print(g);
+  PipelineOptions options;
+  options.passes.enable = {"none"};
+  const PipelineReport report = run(g, platform, options);
+  EXPECT_EQ(print(g), before);
+  for (auto& p : report.passes) EXPECT_EQ(p.skipped.empty(), p.required) << p.name;
+}
+
+TEST(Pipeline, BisectLimitAppliesExactlyThatMany) {
+  const Platform platform = test::null_platform();
+  const Graph traced = test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops);
+  auto changes = [&](int64_t limit, std::string* text) {
+    Graph g = test::copy_of(traced, *platform.ops);
+    PipelineOptions options;
+    options.passes.bisect_limit = limit;
+    const PipelineReport report = run(g, platform, options);
+    *text = print(g);
+    int64_t total = 0;
+    for (auto& p : report.passes) total += p.required ? 0 : p.matched;
+    return total;
+  };
+  std::string text, previous;
+  const int64_t all = changes(-1, &text);
+  EXPECT_EQ(all, 9 + 4 + 2 + 4 + 2);
+  for (int64_t limit = 0; limit <= all + 1; ++limit) {
+    EXPECT_EQ(changes(limit, &text), std::min(limit, all)) << limit;
+    if (limit > 0 && limit <= all) {
+      EXPECT_NE(text, previous) << limit;
+    }
+    previous = text;
+  }
+}
+
+TEST(Pipeline, AFusedOpWithoutAKernelBecomesItsMeaning) {
+  Platform platform = test::null_platform();
+  Graph g = test::trace_tiny({"LlamaForCausalLM", 2}, *platform.ops);
+  (void)run(g, platform);
+  Platform bare = test::null_platform();
+  OpRegistry primitive;
+  register_core_ops(primitive);
+  bare.kernels = std::make_unique<KernelRegistry>();
+  null::register_null(*bare.kernels, primitive);
+  Graph again = test::copy_of(g, *bare.ops);
+  PipelineOptions options;
+  options.passes.enable = {"none"};
+  const PipelineReport report = run(again, bare, options);
+  EXPECT_EQ(test::counts(report.passes)["legalise"], 2 + 2 * 2 + 2);
+  for (const Node* n = again.first(); n; n = n->next) EXPECT_TRUE(primitive.find(n->op->name)) << n->op->name;
+  for (auto& p : report.passes)
+    if (p.name == "legalise") {
+      ASSERT_FALSE(p.applied.empty());
+      EXPECT_NE(p.applied[0].reason.find("no null kernel for"), std::string::npos) << p.applied[0].reason;
+    }
+}
+
+TEST(Pipeline, WithoutKernelsNothingIsFusedAndEveryRefusalHasAReason) {
+  Platform bare = test::null_platform();
+  OpRegistry primitive;
+  register_core_ops(primitive);
+  bare.kernels = std::make_unique<KernelRegistry>();
+  null::register_null(*bare.kernels, primitive);
+  Graph g = test::trace_tiny({"LlamaForCausalLM", 2}, *bare.ops);
+  const PipelineReport report = run(g, bare);
+  for (auto& p : report.passes) {
+    EXPECT_GE(p.tried, p.matched) << p.name;
+    for (auto& r : p.refused) EXPECT_FALSE(r.reason.empty()) << p.name;
+    if (p.name == "silu_mul") {
+      EXPECT_EQ(p.refusals, 2);
+      EXPECT_NE(p.refused[0].reason.find("no null kernel for silu_mul"), std::string::npos) << p.refused[0].reason;
+    }
+  }
+}
+
+TEST(Pipeline, LinearsWithUnequalBiasesStayApart) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 8), Dim(12)}});
+  auto weight = [&](const char* name) { return t.param(name, {DType::F32, {Dim(12), Dim(12)}}); };
+  Tensor a = nn::linear(x, weight("a.weight"), t.param("a.bias", {DType::F32, {Dim(12)}}));
+  t.output("y", nn::add(a, nn::linear(x, weight("b.weight"))));
+  Graph g = std::move(*t.finish());
+  const PipelineReport report = run(g, platform);
+  for (auto& p : report.passes)
+    if (p.name == "pack_parallel_linears") {
+      EXPECT_EQ(p.matched, 0);
+      ASSERT_EQ(p.refused.size(), 1u);
+      EXPECT_NE(p.refused[0].reason.find("bias"), std::string::npos);
+    }
+}
+
+TEST(Pipeline, CommonSubexpressionsMeetInOne) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  Tensor positions = t.input("positions", {DType::I32, {t.symbol("T", 8)}});
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 8), Dim(2), Dim(4)}});
+  const nn::RopeSpec spec{4, {1.0, 0.25}};
+  Tensor a = nn::rope(x, nn::rope_table(positions, spec)), b = nn::rope(x, nn::rope_table(positions, spec));
+  t.output("y", nn::add(a, b));
+  t.output("z", nn::add(b, a));
+  Graph g = std::move(*t.finish());
+  EXPECT_EQ(test::counts(run(g, platform).passes)["common_subexpressions"], 3);
+  EXPECT_EQ(g.outputs()[0].value, g.outputs()[1].value);
+}
+
+TEST(Pipeline, ViewPairsCopiesAndReciprocalsGo) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 8), Dim(12)}});
+  Tensor h = nn::heads(nn::flatten(nn::heads(x, 4)), 4);
+  Tensor y = nn::reciprocal(nn::reciprocal(nn::flatten(h)));
+  t.output("y", nn::silu(nn::copy(y)));
+  Graph g = std::move(*t.finish());
+  EXPECT_GE(test::counts(run(g, platform).passes)["canonicalise"], 4);
+  EXPECT_EQ(g.size(), 2u);
+}
+
+}  // namespace
+}  // namespace reprise
