@@ -69,7 +69,13 @@ void GraphFlags::add_to(CLI::App& app) {
   add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto, or a list", "N,N,...");
   add_switch(app, "--disable-cuda-graph-padding", no_padding, "replay only at exact sizes");
   add_text(app, "--split-ops", split_ops, "ops at which piecewise graphs are cut, besides attention", "OP,OP,...");
-  add_choice(app, "--passes", passes, {"all", "none"}, "none leaves optional fusions out");
+  add_text(app, "--passes", passes, "all, none (optional passes left out), or a list of passes", "PASS,PASS,...");
+  add_text(app, "--disable-pass", disable_pass, "passes to leave out", "PASS,PASS,...");
+  add_text(app, "--print-after", print_after, "print the graph after these passes (or all) to standard error", "PASS,...");
+  add_whole(app, "--pass-bisect-limit", bisect_limit, -1, int64_t{1} << 40,
+            "apply only the first N changes of optional passes; -1: all");
+  add_text(app, "--pass-file", pass_file, "more rewrites, in the IR's text form", "FILE");
+  add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
   app.option_defaults()->group("Options");
 }
 
@@ -90,7 +96,13 @@ Result<engine::GraphOptions> GraphFlags::options(int64_t max_running_requests, i
   ASSIGN_OR_RETURN(o.prefill_sizes, sizes_of("--graph-prefill-sizes", prefill_sizes, chunked_prefill_size));
   if (split_ops) o.split_ops = words_of(*split_ops);
   o.padding = !no_padding;
-  o.fuse = passes == "all";
+  PassOptions& p = o.pipeline.passes;
+  if (passes) p.enable = split_names(*passes);
+  if (disable_pass) p.disable = split_names(*disable_pass);
+  if (print_after) p.print_after = split_names(*print_after);
+  p.bisect_limit = bisect_limit;
+  if (dump_dir) p.dump_dir = *dump_dir;
+  if (pass_file) o.pipeline.pass_file = *pass_file;
   return o;
 }
 

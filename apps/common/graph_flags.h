@@ -18,7 +18,8 @@ struct GraphFlags {
   std::optional<std::string> decode, prefill;              // whole, piecewise, off
   std::optional<std::string> decode_sizes, prefill_sizes;  // "auto" or a list
   std::optional<std::string> split_ops;
-  std::string passes = "all";
+  std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
+  int64_t bisect_limit = -1;
   bool no_padding = false;
 
   void add_to(CLI::App& app);

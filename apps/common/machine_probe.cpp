@@ -23,6 +23,7 @@ namespace reprise::apps {
 namespace {
 
 constexpr int kTrials = 5;
+constexpr double kBudget = 0.4;  // seconds that the trials of one figure may take; two trials always run
 constexpr size_t kHugePage = size_t{2} << 20;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -102,30 +103,35 @@ double together(int threads, F f) {
   return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
 }
 
-double peak(const PeakLoop& loop, int threads) {
-  constexpr int64_t kRounds = 2'000'000;  // about 10 ms
-  double best = 0;
-  for (int i = 0; i <= kTrials; ++i) {  // the first one warms up
-    const double s = together(threads, [&](int) { loop.run(kRounds); });
-    best = std::max(best, loop.operations_per_round * kRounds * threads / s / 1e9);
-  }
+// The smallest of what `trial` answers.
+template <typename F>
+double least_of(F trial) {
+  double best = HUGE_VAL;
+  const double begin = now();
+  for (int i = 0; i < kTrials && (i < 2 || now() - begin < kBudget); ++i) best = std::min(best, trial());
   return best;
 }
 
+double peak(const PeakLoop& loop, int threads) {
+  constexpr int64_t kRounds = 1'000'000;  // some milliseconds
+  const auto trial = [&] { return together(threads, [&](int) { loop.run(kRounds); }); };
+  trial();  // warms up
+  return loop.operations_per_round * kRounds * threads / least_of(trial) / 1e9;
+}
+
 double barrier_ns() {
-  constexpr int64_t kMeetings = 200'000;
-  double best = HUGE_VAL;
-  for (int i = 0; i < kTrials; ++i) {
+  constexpr int64_t kMeetings = 50'000;
+  return least_of([&] {
     Flag flag[2];
-    const double s = together(2, [&](int t) {
-      for (int64_t k = 1; k <= kMeetings; ++k) {
-        flag[t].value.store(k, std::memory_order_release);
-        while (flag[1 - t].value.load(std::memory_order_acquire) < k) _mm_pause();
-      }
-    });
-    best = std::min(best, s / kMeetings * 1e9);
-  }
-  return best;
+    return together(2,
+                    [&](int t) {
+                      for (int64_t k = 1; k <= kMeetings; ++k) {
+                        flag[t].value.store(k, std::memory_order_release);
+                        while (flag[1 - t].value.load(std::memory_order_acquire) < k) _mm_pause();
+                      }
+                    }) /
+           kMeetings * 1e9;
+  });
 }
 
 // Three digits are more than the trials agree on.
@@ -163,12 +169,10 @@ double ReadProbe::measure(int threads) const {
   const char* aligned = data_ + (kHugePage - reinterpret_cast<uintptr_t>(data_) % kHugePage);
   const size_t part = size_ / static_cast<size_t>(threads) / 4096 * 4096;
   std::atomic<uint64_t> keep{0};
-  double best = 0;
-  for (int i = 0; i < kTrials; ++i) {
-    const double s = together(threads, [&](int t) { keep += read_all(aligned + static_cast<size_t>(t) * part, part); });
-    best = std::max(best, static_cast<double>(part) * threads / s / 1e9);
-  }
-  return best;
+  const double seconds = least_of([&] {
+    return together(threads, [&](int t) { keep += read_all(aligned + static_cast<size_t>(t) * part, part); });
+  });
+  return static_cast<double>(part) * threads / seconds / 1e9;
 }
 
 Machine describe_machine() {

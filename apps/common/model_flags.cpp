@@ -46,7 +46,7 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       "passes {}",
       device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
       dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
-      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()), f.graph.passes);
+      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
   if (f.trust_remote_code) log::info("notice: --trust-remote-code is accepted; no code from a model is ever run");
 }
 

@@ -1,0 +1,232 @@
+// The commands at work on tiny models.
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kTiny = "--model-path " + model_folder("llama_mha_untied") + " ";
+
+// A model of random weights whose tokens are single bytes, with a chat template.
+class ByteModel {
+ public:
+  ByteModel() {
+    std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder_ / "config.json");
+    Json vocab = Json::object();
+    // The visible characters that stand for the bytes, as every byte-level tokenizer has them.
+    int next = 256;
+    for (int b = 0; b < 256; ++b) {
+      const bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      const int c = visible ? b : next++;
+      std::string text;
+      if (c < 128) {
+        text += static_cast<char>(c);
+      } else {
+        text += static_cast<char>(0xc0 | (c >> 6));
+        text += static_cast<char>(0x80 | (c & 63));
+      }
+      vocab[text] = b;
+    }
+    const Json byte_level = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+    Json added = Json::array();
+    for (const auto& [id, content] : {std::pair{256, "<|im_start|>"}, std::pair{257, "<|im_end|>"}})
+      added.push_back({{"id", id},
+                       {"content", content},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+    const Json tokenizer = {{"version", "1.0"},
+                            {"added_tokens", added},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", byte_level},
+                            {"post_processor", nullptr},
+                            {"decoder", byte_level},
+                            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+    folder_.write("tokenizer.json", tokenizer.dump());
+    folder_.write("tokenizer_config.json",
+                  Json{{"chat_template",
+                        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
+                       {"eos_token", "<|im_end|>"}}
+                      .dump());
+  }
+  std::string flags() const {
+    return "--model-path " + folder_.path() +
+           " --load-format dummy --override vocab_size=258 --override eos_token_id=257 --dtype float32 ";
+  }
+  const Folder& folder() const { return folder_; }
+
+ private:
+  Folder folder_;
+};
+
+TEST(Generate, JsonOfTheContract) {
+  const OrderedJson j =
+      json_of(run_binary("generate --json --prompt-ids 1,2,3 --max-new-tokens 5 --ignore-eos " + kTiny));
+  EXPECT_EQ(keys_of(j), (Words{"model", "prompt_tokens", "output", "timing", "graph"}));
+  EXPECT_EQ(keys_of(j["output"]), (Words{"text", "token_ids", "finish_reason"}));
+  EXPECT_EQ(keys_of(j["timing"]),
+            (Words{"load_s", "compile_s", "capture_s", "ttft_s", "prefill_tok_s", "decode_tok_s"}));
+  EXPECT_EQ(keys_of(j["graph"]), (Words{"decode", "prefill", "memory_bytes"}));
+  EXPECT_EQ(keys_of(j["graph"]["decode"]), (Words{"mode", "sizes", "replays", "fallbacks", "padded_rows"}));
+  EXPECT_EQ(keys_of(j["graph"]["memory_bytes"]), (Words{"planned", "actual"}));
+  EXPECT_EQ(j["prompt_tokens"], 3);
+  EXPECT_TRUE(j["output"]["text"].is_null());
+  EXPECT_EQ(j["output"]["token_ids"].size(), 5u);
+  EXPECT_EQ(j["output"]["finish_reason"], "length");
+  EXPECT_GT(j["timing"]["ttft_s"], 0);
+  EXPECT_EQ(j["graph"]["decode"]["mode"], "whole");
+  EXPECT_EQ(j["graph"]["decode"]["replays"], 4);
+}
+
+TEST(Generate, SettingsThatMustNotChangeTheTokensDoNot) {
+  const std::string base = "generate --json --prompt-ids 5,6,7,8,9,10 --max-new-tokens 12 --ignore-eos " + kTiny;
+  const auto tokens = [&](const std::string& flags) {
+    return json_of(run_binary(base + flags))["output"]["token_ids"];
+  };
+  const OrderedJson expected = tokens("");
+  for (const char* flags :
+       {"--graph off", "--graph required", "--graph-decode piecewise --graph-prefill whole", "--threads 1",
+        "--chunked-prefill-size 2 --max-running-requests 2", "--max-total-tokens 128"})
+    EXPECT_EQ(tokens(flags), expected) << flags;
+  const OrderedJson off = json_of(run_binary(base + "--graph off"));
+  EXPECT_EQ(off["graph"]["decode"]["mode"], "off");
+  EXPECT_EQ(off["graph"]["decode"]["replays"], 0);
+}
+
+TEST(Generate, SeedsAndLogprobs) {
+  const std::string base =
+      "generate --json --prompt-ids 5,6,7 --max-new-tokens 20 --ignore-eos --temperature 2 --logprobs 3 " + kTiny;
+  const OrderedJson a = json_of(run_binary(base + "--seed 1"))["output"];
+  EXPECT_EQ(json_of(run_binary(base + "--seed 1"))["output"], a);
+  EXPECT_NE(json_of(run_binary(base + "--seed 2"))["output"]["token_ids"], a["token_ids"]);
+  ASSERT_EQ(a["logprobs"].size(), 20u);
+  EXPECT_EQ(a["logprobs"][0]["top"].size(), 3u);
+  EXPECT_EQ(a["logprobs"][0]["token"], a["token_ids"][0]);
+  EXPECT_LT(a["logprobs"][0]["logprob"], 0);
+}
+
+TEST(Generate, NotesGoToStandardError) {
+  const Outcome o =
+      run_binary("generate --prompt-ids 1 --max-new-tokens 3 --ignore-eos --summary --trust-remote-code " + kTiny);
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), ','), 2) << o.out;  // three ids and nothing else
+  for (const char* word : {"tokens/s", "replays", "memory", "no code from a model"})
+    EXPECT_NE(o.err.find(word), std::string::npos) << word << "\n" << o.err;
+  EXPECT_EQ(o.err.find('\033'), std::string::npos) << "colours without a terminal";
+  const Outcome quiet = run_binary("generate --prompt-ids 1 --max-new-tokens 3 --log-level error " + kTiny);
+  EXPECT_EQ(quiet.err, "");
+}
+
+TEST(Generate, TextAndStopStrings) {
+  const ByteModel model;
+  const std::string base = "generate --json --max-new-tokens 40 --ignore-eos --prompt 'hello world' " + model.flags();
+  const OrderedJson j = json_of(run_binary(base));
+  EXPECT_EQ(j["prompt_tokens"], 11);
+  const std::string text = j["output"]["text"];
+  ASSERT_GT(text.size(), 20u);
+  // A stop string of several tokens from the middle of that text. It may stand earlier by chance.
+  size_t at = text.size() / 2;
+  while (at < text.size() && (text[at] & 0xc0) == 0x80) ++at;
+  size_t end = at + 4;
+  while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;
+  const std::string stop = text.substr(at, end - at);
+  const Folder folder;
+  folder.write("stop", stop);
+  const OrderedJson stopped = json_of(run_binary(base + "--stop \"$(cat " + (folder / "stop") + ")\""));
+  if (stop.find('\n') == std::string::npos && stop.find('\0') == std::string::npos) {
+    EXPECT_EQ(stopped["output"]["text"], text.substr(0, text.find(stop)));
+    EXPECT_EQ(stopped["output"]["finish_reason"], "stop");
+  }
+  // Streamed text is the same text.
+  const Outcome plain = run_binary("generate --max-new-tokens 40 --ignore-eos --prompt 'hello world' " + model.flags());
+  EXPECT_EQ(plain.out, text + "\n");
+}
+
+TEST(Generate, BatchOfAFileEqualsOneByOne) {
+  const ByteModel model;
+  model.folder().write(
+      "prompts.jsonl",
+      "{\"prompt\": \"one\"}\n\n{\"question\": \"and another?\", \"answer\": 4}\n{\"prompt\": \"3\"}\n");
+  const std::string flags = "--json --max-new-tokens 10 --ignore-eos --apply-chat-template " + model.flags();
+  const OrderedJson batch =
+      json_of(run_binary("generate --prompts-file " + (model.folder() / "prompts.jsonl") + " " + flags));
+  EXPECT_EQ(keys_of(batch), (Words{"model", "results", "timing", "graph"}));
+  ASSERT_EQ(batch["results"].size(), 3u);
+  const Words prompts{"one", "and another?", "3"};
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const OrderedJson one = json_of(run_binary("generate --prompt '" + prompts[i] + "' " + flags));
+    EXPECT_EQ(batch["results"][i]["output"], one["output"]);
+    EXPECT_EQ(batch["results"][i]["prompt_tokens"], one["prompt_tokens"]);
+  }
+  const Outcome text = run_binary("generate --prompts-file " + (model.folder() / "prompts.jsonl") +
+                                  " --max-new-tokens 3 " + model.flags());
+  EXPECT_NE(text.out.find("--- 2\n"), std::string::npos) << text.out;
+}
+
+TEST(Generate, ChatTemplates) {
+  const ByteModel model;
+  const std::string base = "generate --json --max-new-tokens 1 --prompt hi --apply-chat-template " + model.flags();
+  // Each special token is one token: "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n".
+  EXPECT_EQ(json_of(run_binary(base))["prompt_tokens"], 1 + 5 + 2 + 1 + 1 + 1 + 10);
+  EXPECT_EQ(json_of(run_binary(base + "--system ok"))["prompt_tokens"], 1 + 5 + 2 + 1 + 1 + 1 + 10 + 1 + 7 + 2 + 1 + 1);
+  model.folder().write("other.jinja", "{{ messages[0].content }}!");
+  EXPECT_EQ(json_of(run_binary(base + "--chat-template " + (model.folder() / "other.jinja")))["prompt_tokens"], 3);
+  model.folder().write("broken.jinja", "{% for %}");
+  const Outcome broken = run_binary(base + "--chat-template " + (model.folder() / "broken.jinja"));
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_NE(broken.err.find("broken.jinja"), std::string::npos) << broken.err;
+}
+
+TEST(Chat, AConversationThroughAPipe) {
+  const ByteModel model;
+  const std::string flags = "chat --max-new-tokens 6 --ignore-eos --log-level error " + model.flags();
+  const Outcome o = run_binary(flags, "printf 'first\\n\\nsecond\\n/reset\\nfirst\\n/exit\\nnever\\n' |");
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(o.err, "");
+  const Outcome once = run_binary(flags, "printf 'first\\n' |");
+  EXPECT_EQ(o.out.rfind(once.out, 0), 0u);
+  EXPECT_TRUE(o.out.ends_with(once.out)) << "/reset must forget the conversation";
+  EXPECT_GT(o.out.size(), 2 * once.out.size());
+  const Outcome full = run_binary(flags + "--context-length 32", "printf 'far too long for that\\n' |");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_NE(full.err.find("context"), std::string::npos) << full.err;
+}
+
+TEST(Doctor, JsonOfTheContract) {
+  const OrderedJson j = json_of(run_binary("doctor --json"));
+  EXPECT_EQ(keys_of(j), (Words{"cpu", "isa", "threads", "read_GBps_1", "read_GBps_all", "fp32_gflops", "bf16_gflops",
+                               "int8_gops", "barrier_ns", "devices", "warnings"}));
+  EXPECT_GT(j["read_GBps_all"], 0);
+  EXPECT_GT(j["fp32_gflops"], 0);
+  EXPECT_EQ(j["isa"][0], "baseline");
+  EXPECT_EQ(j["devices"][0], "cpu");
+}
+
+TEST(BenchOneBatch, JsonOfTheContract) {
+  const Folder folder;
+  std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder / "config.json");
+  const OrderedJson j =
+      json_of(run_binary("bench one-batch --load-format dummy --batch-size 1,3 --input-len 9 --output-len 4 --repeat 2 "
+                         "--chunked-prefill-size 8 --json --model-path " +
+                         folder.path()));
+  EXPECT_EQ(keys_of(j), (Words{"limits", "rows"}));
+  for (const char* key : {"read_GBps_all", "before", "after"}) EXPECT_TRUE(j["limits"].contains(key)) << key;
+  ASSERT_EQ(j["rows"].size(), 2u);
+  for (const auto& row : j["rows"]) {
+    EXPECT_EQ(keys_of(row), (Words{"batch_size", "input_len", "output_len", "graph", "passes", "prefill_tok_s",
+                                   "decode_tok_s", "step_ms_p50", "step_ms_p99", "weight_bytes", "kv_bytes",
+                                   "achieved_GBps", "achieved_GFLOPs", "pct_bandwidth", "pct_peak"}));
+    EXPECT_GT(row["decode_tok_s"], 0);
+    EXPECT_GT(row["weight_bytes"], 0);
+    EXPECT_LE(row["step_ms_p50"], row["step_ms_p99"]);
+  }
+  EXPECT_EQ(j["rows"][1]["kv_bytes"], 3 * j["rows"][0]["kv_bytes"].get<int64_t>());
+}
+
+}  // namespace
+}  // namespace reprise::apps
