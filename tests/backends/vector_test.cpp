@@ -140,8 +140,8 @@ TEST(Elementwise, AddAndMulRoundOnce) {
   });
 }
 
-// Distance in units in the last place of a float. Below 1e-36 the exponential of a silu is subnormal and loses bits; there the
-// unit stays that of 1e-36.
+// Distance in units in the last place of a float. Below 1e-36 the exponential of a silu is subnormal and loses bits;
+// there the unit stays that of 1e-36.
 double ulps(float got, double want) {
   const double unit = std::max(std::ldexp(1.0, -142), std::ldexp(1.0, std::ilogb(want) - 23));
   return std::abs(got - want) / unit;

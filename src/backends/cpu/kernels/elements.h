@@ -1,5 +1,6 @@
 // Storage types of kernel sources: how sixteen elements (or the n < 16 of a tail) of one dtype become floats and go
-// back. A tail is padded with zeros, so that code after the load is the same for every length.
+// back. A tail is padded with zeros, so that code after the load is the same for every length. round() gives what a
+// store and a load would: fused kernels call it where their meaning has a value of the dtype.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -10,18 +11,25 @@ struct F32 {
   using Type = float;
   static F32x16 load(const float* p) { return REPRISE_ISA::load(p); }
   static void store(float* p, F32x16 v) { REPRISE_ISA::store(p, v); }
+  static F32x16 round(F32x16 v) { return v; }
 };
 
 struct Bf16 {
   using Type = uint16_t;
   static F32x16 load(const uint16_t* p) { return load_bf16(p); }
   static void store(uint16_t* p, F32x16 v) { store_bf16(p, v); }
+  static F32x16 round(F32x16 v) { return reinterpret_cast<F32x16>(bf16_bits(v) << 16); }
 };
 
 struct F16 {
   using Type = uint16_t;
   static F32x16 load(const uint16_t* p) { return load_f16(p); }
   static void store(uint16_t* p, F32x16 v) { store_f16(p, v); }
+  static F32x16 round(F32x16 v) {
+    uint16_t part[16];
+    store_f16(part, v);
+    return load_f16(part);
+  }
 };
 
 // The first n of sixteen, 0 <= n <= 16; nothing behind them is touched.

@@ -1,4 +1,4 @@
-// exp of sixteen floats, within 1 ulp (2 on `baseline`) over the whole range: overflow gives inf, underflow rounds into
+// exp of sixteen floats, within 1.1 ulp over the whole range: overflow gives inf, underflow rounds into
 // the subnormals and then to 0, exp(0) is exactly 1, NaN stays NaN. Every lane gets the same operations, so a value's
 // result does not depend on its place.
 #pragma once
