@@ -27,7 +27,7 @@ struct TokenEvent {
 };
 
 struct GenerationResult {
-  std::vector<int32_t> tokens;  // generated, end token included
+  std::vector<int32_t> tokens;        // generated, end token included
   std::vector<SampledToken> sampled;  // only when logprobs are asked for
   FinishReason finish = FinishReason::None;
   double ttft_s = 0;  // from run() to the first token
@@ -45,8 +45,8 @@ using TokenSink = std::function<bool(const TokenEvent&)>;
 class Generator {
  public:
   explicit Generator(Engine& engine) : engine_(engine) {}
-  // Results in the order of the requests. An empty prompt, one longer than the context, or an id outside the vocabulary is
-  // an error before anything runs. max_new_tokens is cut at the context's end (finish: Length).
+  // Results in the order of the requests. An empty prompt, one that fills the context, or an id outside the vocabulary
+  // is an error before anything runs. max_new_tokens is cut at the context's end (finish: Length).
   Result<std::vector<GenerationResult>> run(std::span<const GenerationRequest> requests, const TokenSink& sink = {});
   const GenerationTimes& times() const { return times_; }
 

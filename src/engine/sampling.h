@@ -1,8 +1,8 @@
 // SamplingParams and Sampler: from a row of logits to the next token.
 //
-// Order of the steps (that of vLLM and SGLang): penalties, minimum length, temperature, top-k, top-p, min-p, draw. Temperature
-// 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed, position in the sequence) alone, so a
-// request's text does not depend on the batch it rode in. One Sampler per sequence; one thread at a time.
+// Order of the steps (that of vLLM and SGLang): penalties, minimum length, temperature, top-k, top-p, min-p, draw.
+// Temperature 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed, position in the sequence)
+// alone, so a request's text does not depend on the batch it rode in. One Sampler per sequence; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SamplingParams {
   double frequency_penalty = 0;   // [-2, 2]; over output
   uint64_t seed = 0;
   int64_t max_new_tokens = 128;
-  int64_t min_new_tokens = 0;     // before that, end-of-sequence tokens are not drawn
+  int64_t min_new_tokens = 0;  // before that, end-of-sequence tokens are not drawn
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop;  // strings; watched by whoever detokenises
@@ -43,15 +43,16 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token = 0;
-  std::optional<float> logprob;    // of the unmodified distribution
-  std::vector<TokenLogprob> top;   // best first
+  std::optional<float> logprob;   // of the unmodified distribution
+  std::vector<TokenLogprob> top;  // best first
 };
 
 class Sampler {
  public:
   Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens);
 
-  // Draws the next token and remembers it for the penalties. `logits` is scratch afterwards. NaN logits are an error: something upstream broke.
+  // Draws the next token and remembers it for the penalties. `logits` is scratch afterwards. NaN logits are an error:
+  // something upstream broke.
   Result<SampledToken> sample(std::span<float> logits);
 
   const SamplingParams& params() const { return params_; }
@@ -63,7 +64,7 @@ class Sampler {
   SamplingParams params_;
   std::vector<int32_t> eos_;
   std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
-  int64_t position_ = 0;   // in the sequence, prompt included
+  int64_t position_ = 0;  // in the sequence, prompt included
   int64_t generated_ = 0;
   std::vector<std::pair<float, int32_t>> candidates_;  // kept to avoid allocating per token
 };

@@ -268,11 +268,11 @@ TEST(Sampler, LogprobsAreOfTheUnmodifiedDistribution) {
 }
 
 TEST(Sampler, BrokenLogitsAreErrors) {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinite = std::numeric_limits<float>::infinity();
   for (double temperature : {0.0, 1.0}) {
     SamplingParams p;
     p.temperature = temperature;
-    for (float bad : {kNan, kInf}) {
+    for (float bad : {kNan, kInfinite}) {
       Sampler s(p, std::vector<int32_t>{0}, {});
       std::vector<float> logits{1, bad, 2};
       auto token = s.sample(logits);
@@ -280,9 +280,9 @@ TEST(Sampler, BrokenLogitsAreErrors) {
       EXPECT_NE(token.status().message().find("token 1"), std::string::npos) << token.status().message();
     }
     Sampler s(p, std::vector<int32_t>{0}, {});
-    std::vector<float> logits{-kInf, -kInf};
+    std::vector<float> logits{-kInfinite, -kInfinite};
     EXPECT_FALSE(s.sample(logits).is_ok());
-    std::vector<float> masked{-kInf, -100, -kInf};
+    std::vector<float> masked{-kInfinite, -100, -kInfinite};
     EXPECT_EQ(s.sample(masked)->token, 1);
   }
 }
