@@ -168,7 +168,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   j["input_len"] = f.input_len;
   j["output_len"] = f.output_len;
   j["graph"] = phase_mode(engine.decode_runner());
-  j["passes"] = f.model.graph.passes;
+  j["passes"] = f.model.graph.passes.value_or("all");
   j["prefill_tok_s"] = r.prefill_s > 0 ? batch * input / r.prefill_s : 0;
   j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;
   j["step_ms_p50"] = r.step_ms_p50;

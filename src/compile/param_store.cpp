@@ -32,7 +32,8 @@ void ParamStore::pack_rows(size_t index, const void* rows, int64_t first, int64_
     p.layout->pack(p.type, data(index), rows, first, count);
     return;
   }
-  const size_t row_bytes = static_cast<size_t>(p.type.shape.back().factor) * size_of(p.type.dtype);
+  const int64_t width = p.type.shape.rank() == 1 ? 1 : p.type.shape.back().factor;
+  const size_t row_bytes = static_cast<size_t>(width) * size_of(p.type.dtype);
   std::memcpy(static_cast<uint8_t*>(data(index)) + row_bytes * static_cast<size_t>(first), rows,
               row_bytes * static_cast<size_t>(count));
 }

@@ -59,7 +59,7 @@ class ModelEngine final : public Engine {
   Status open_checkpoint();
   Status choose_context();
   DType choose_dtype() const;
-  Status load();
+  Status load(const ProgramBuilder& builder);
   Result<int64_t> choose_kv_pages() const;
   Status stage_logit_rows(std::span<const StepItem> items, int64_t& rows);
   Status compile(ProgramBuilder& builder);
@@ -176,12 +176,13 @@ Result<int64_t> ModelEngine::choose_kv_pages() const {
   return std::min(wanted, fits);
 }
 
-Status ModelEngine::load() {
+Status ModelEngine::load(const ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   LoadOptions load;
   load.threads = platform_.device->info().ranks;
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
+  load.packed = builder.packed();
   if (checkpoint_) RETURN_IF_ERROR(load_params(*checkpoint_, params_, load));
   else RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
   times_.load_s = seconds_since(start);
@@ -205,12 +206,13 @@ Status ModelEngine::open() {
   trace.max_sequences = options_.max_running_requests;
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
+  nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*spec, config_, platform_, options_.graph);
   RETURN_IF_ERROR(builder.prepare(trace));
   graph_text_ = builder.graph_text();
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), platform_.device->pool()));
   times_.compile_s = seconds_since(start);
-  RETURN_IF_ERROR(load());
+  RETURN_IF_ERROR(load(builder));
 
   const ModelConfigFields& f = config_.fields;
   ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages());

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "compile/compiled_model.h"
+#include "passes/pipeline.h"
 
 namespace reprise::engine {
 
@@ -27,7 +28,7 @@ struct GraphOptions {
   std::vector<int64_t> prefill_sizes;  // empty: by rule up to the chunk
   bool padding = true;                 // false: a batch runs captured only at an exact size
   std::vector<std::string> split_ops;  // besides attention
-  bool fuse = true;                    // --passes all or none
+  PipelineOptions pipeline;            // which passes run
 };
 
 }  // namespace reprise::engine

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "compile/param_store.h"
+#include "passes/pass.h"
 
 namespace reprise::engine {
 
@@ -15,6 +16,7 @@ struct LoadOptions {
   int threads = 1;
   bool progress = false;
   bool tied_head = false;  // a stored lm_head.weight is then not needed
+  std::vector<PackedParam> packed;  // parameters made of several of the checkpoint's, as the passes decided
 };
 
 // One error lists every parameter that the checkpoint lacks and every tensor that no parameter takes; wrong shapes and non-finite

@@ -10,14 +10,34 @@ namespace reprise::engine {
 
 std::string_view phase_name(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
 
-Status ProgramBuilder::prepare_phase(Phase phase, models::TraceOptions trace, int64_t bound) {
+Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound, PipelineReport* report) const {
+  models::TraceOptions trace = trace_;
   trace.max_tokens = bound;
   if (phase == Phase::Decode) trace.max_sequences = bound;
   ASSIGN_OR_RETURN(Graph graph, models::trace_model(spec_, config_, trace, *platform_.ops));
-  if (phase == Phase::Decode && graph_text_.empty()) graph_text_ = print(graph);
+  auto done = run_pipeline(graph, options_.pipeline, platform_);
+  if (!done.is_ok()) return done.status();
+  if (report) *report = std::move(*done);
   ASSIGN_OR_RETURN(KernelSelection selection, select_kernels(graph, platform_));
   MemoryPlan plan = plan_memory(graph, selection.workspace);
-  prepared_.push_back({phase, bound, std::move(graph), std::move(selection), std::move(plan)});
+  return Prepared{phase, bound, std::move(graph), std::move(selection), std::move(plan)};
+}
+
+Status ProgramBuilder::add(Phase phase, int64_t bound, PipelineReport* report) {
+  ASSIGN_OR_RETURN(Prepared p, prepare_phase(phase, bound, report));
+  if (!prepared_.empty()) {
+    // All programs read one set of parameters.
+    const auto& first = prepared_.front().selection.params;
+    bool same = first.size() == p.selection.params.size();
+    for (const ParamPlan& plan : p.selection.params) {
+      auto it = prepared_.front().selection.param_index.find(plan.name);
+      same = same && it != prepared_.front().selection.param_index.end() && first[it->second].layout == plan.layout;
+    }
+    if (!same)
+      return error(Code::Internal, "the {} graph of size {} asks for other parameters than the decode graph",
+                   phase_name(phase), bound);
+  }
+  prepared_.push_back(std::move(p));
   return Status::ok();
 }
 
@@ -28,14 +48,16 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
     decode_sizes_ = decode_sizes(trace.max_sequences, options_.padding ? SizeRule::Padded : SizeRule::Exact);
   prefill_sizes_ = options_.prefill_sizes.empty() ? prefill_sizes(trace.max_tokens) : options_.prefill_sizes;
   // The largest bound comes first; it also serves whatever fits no size.
-  RETURN_IF_ERROR(prepare_phase(Phase::Decode, trace, trace.max_sequences));
-  RETURN_IF_ERROR(prepare_phase(Phase::Prefill, trace, trace.max_tokens));
+  RETURN_IF_ERROR(add(Phase::Decode, trace.max_sequences, &decode_report_));
+  RETURN_IF_ERROR(add(Phase::Prefill, trace.max_tokens, &prefill_report_));
+  packed_ = decode_report_.packed;
+  graph_text_ = print(prepared_.front().graph);
   if (platform_.device->info().live_sizes) return Status::ok();
   // Elsewhere every size needs a program of its own, as sizes are frozen at capture.
   for (auto it = decode_sizes_.rbegin(); it != decode_sizes_.rend(); ++it)
-    if (*it < trace.max_sequences) RETURN_IF_ERROR(prepare_phase(Phase::Decode, trace, *it));
+    if (*it < trace.max_sequences) RETURN_IF_ERROR(add(Phase::Decode, *it, nullptr));
   for (auto it = prefill_sizes_.rbegin(); it != prefill_sizes_.rend(); ++it)
-    if (*it < trace.max_tokens) RETURN_IF_ERROR(prepare_phase(Phase::Prefill, trace, *it));
+    if (*it < trace.max_tokens) RETURN_IF_ERROR(add(Phase::Prefill, *it, nullptr));
   return Status::ok();
 }
 
@@ -63,13 +85,8 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile_degrading(Prepare
                  prepared.size, reason, graph_mode_name(next), phase_name(prepared.phase),
                  next == GraphMode::Eager ? "off" : "piecewise");
     mode = next;
-    // The graph went with the failed program; trace it again.
-    models::TraceOptions trace = trace_;
-    trace.max_tokens = prepared.size;
-    if (prepared.phase == Phase::Decode) trace.max_sequences = prepared.size;
-    ASSIGN_OR_RETURN(prepared.graph, models::trace_model(spec_, config_, trace, *platform_.ops));
-    ASSIGN_OR_RETURN(prepared.selection, select_kernels(prepared.graph, platform_));
-    prepared.plan = plan_memory(prepared.graph, prepared.selection.workspace);
+    // The graph went with the failed program; make it again.
+    ASSIGN_OR_RETURN(prepared, prepare_phase(prepared.phase, prepared.size, nullptr));
   }
 }
 

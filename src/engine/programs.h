@@ -29,6 +29,10 @@ class ProgramBuilder {
 
   // The parameters every program reads, in the layouts their kernels ask for.
   const std::vector<ParamPlan>& params() const { return prepared_.front().selection.params; }
+  // How the loader fills parameters that the passes packed.
+  const std::vector<PackedParam>& packed() const { return packed_; }
+  // What the passes did to the decode and the prefill graph.
+  const PipelineReport& report(Phase phase) const { return phase == Phase::Decode ? decode_report_ : prefill_report_; }
   size_t arena_bytes() const;
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
@@ -52,7 +56,8 @@ class ProgramBuilder {
     KernelSelection selection;
     MemoryPlan plan;
   };
-  Status prepare_phase(Phase phase, models::TraceOptions trace, int64_t bound);
+  Result<Prepared> prepare_phase(Phase phase, int64_t bound, PipelineReport* report) const;
+  Status add(Phase phase, int64_t bound, PipelineReport* report);
   Result<std::unique_ptr<CompiledModel>> compile_degrading(Prepared prepared, GraphMode& mode, std::string& reason,
                                                            const Bindings& bindings);
 
@@ -64,6 +69,8 @@ class ProgramBuilder {
   std::vector<Prepared> prepared_;
   std::vector<int64_t> decode_sizes_, prefill_sizes_;
   std::string graph_text_;
+  std::vector<PackedParam> packed_;
+  PipelineReport decode_report_, prefill_report_;
 };
 
 }  // namespace reprise::engine
