@@ -191,7 +191,8 @@ Result<Types> infer_quantize_static(const OpCall& c) {
   for (size_t i : {1, 2}) {
     RETURN_IF_ERROR(want_rank(c, i, 1, 1));
     RETURN_IF_ERROR(want_dtype(c, i, DType::F32));
-    if (!same_dim(c.in[i].shape[0], Dim(1))) RETURN_IF_ERROR(want_dim(c, i, 0, c.in[0].shape[1], "row size of x, or 1"));
+    if (!same_dim(c.in[i].shape[0], Dim(1)))
+      RETURN_IF_ERROR(want_dim(c, i, 0, c.in[0].shape[1], "row size of x, or 1"));
   }
   return Types{{DType::I8, c.in[0].shape}};
 }
@@ -247,11 +248,11 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("copy(Tensor x) -> Tensor", infer_copy, kNone, "the same values in bytes of their own; any type");
   ops.add("reciprocal(Tensor x) -> Tensor", infer_same, kNone, "1 / x in fp32, rounded once");
   ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
-          "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round half to "
-          "even, clamp to [-128, 127]; NaN gives 0");
+          "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
+          "half to even, clamp to [-128, 127]; NaN gives 0");
   ops.add("quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
-          "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, clamp to "
-          "[-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
+          "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
+          "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
 }

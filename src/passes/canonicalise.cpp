@@ -33,6 +33,7 @@ Rewrite unary(std::string name, nn::Meaning search, nn::FusedExample e) {
   r.search = std::move(search);
   r.replace = [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> { return {in[0]}; };
   r.examples = {std::move(e)};
+  r.report_partial = false;  // a view on its own is nothing to tell about
   return r;
 }
 

@@ -3,16 +3,12 @@
 #include <algorithm>
 
 namespace reprise {
-namespace {
-
 std::string show(const AttrValue& v) {
   if (auto* i = std::get_if<int64_t>(&v)) return fmt::format("{}", *i);
   if (auto* f = std::get_if<double>(&v)) return fmt::format("{}", *f);
   if (auto* s = std::get_if<std::string>(&v)) return fmt::format("\"{}\"", *s);
   return fmt::format("[{}]", fmt::join(std::get<std::vector<double>>(v), ", "));
 }
-
-}  // namespace
 
 // One search. State is copied where there is a choice: patterns have a dozen nodes.
 class Matcher {

@@ -18,6 +18,9 @@
 
 namespace reprise {
 
+// An attribute's value for messages.
+std::string show(const AttrValue& value);
+
 struct Match {
   std::vector<Node*> nodes;  // in the pattern's order
   std::vector<Value*> in;    // by operand; operands the example leaves out are missing at the end
@@ -36,6 +39,7 @@ class Pattern {
   static Result<Pattern> make(std::string_view name, const nn::Meaning& search, size_t operands,
                               const nn::FusedExample& example, const OpRegistry& ops);
 
+  size_t size() const { return nodes_.size(); }
   const OpSchema* anchor_op() const { return nodes_.back()->op; }
 
   // Looks for the pattern with its last node at `anchor`. `accept` decides about each complete candidate; its error is

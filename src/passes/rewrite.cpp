@@ -17,13 +17,6 @@ std::unordered_map<const Node*, size_t> number(const Graph& graph) {
   return position;
 }
 
-std::string show(const AttrValue& v) {
-  if (auto* i = std::get_if<int64_t>(&v)) return fmt::format("{}", *i);
-  if (auto* f = std::get_if<double>(&v)) return fmt::format("{}", *f);
-  if (auto* s = std::get_if<std::string>(&v)) return fmt::format("\"{}\"", *s);
-  return fmt::format("[{}]", fmt::join(std::get<std::vector<double>>(v), ", "));
-}
-
 // The meaning traced on the types that were found must be exactly the nodes that were found.
 Status same_as_traced(const Match& match, const Graph& traced) {
   std::unordered_map<const Value*, const Value*> found;
@@ -108,8 +101,10 @@ class Runner {
   Result<Node*> visit(Node* anchor) {
     NearMiss miss;
     Plan plan;
+    size_t nodes = 0;
     for (const Pattern& p : patterns_) {
       if (p.anchor_op() != anchor->op) continue;
+      nodes = std::max(nodes, p.size());
       auto match = p.match(
           anchor, [&](Match& m) { return accept(m, plan); }, miss);
       if (!match) continue;
@@ -121,7 +116,7 @@ class Runner {
       ++applied_;
       return apply(*match, plan);
     }
-    misses_.push_back(std::move(miss.remark));
+    if (r_.report_partial || miss.depth >= static_cast<int>(nodes)) misses_.push_back(std::move(miss.remark));
     return anchor;
   }
 

@@ -23,8 +23,9 @@ struct Rewrite {
   std::vector<nn::FusedExample> examples;
   // Called on a legal match; its error is the reason to leave the graph alone. May be empty.
   std::function<Status(const Match&, const PassContext&)> guard;
-  bool needs_kernels = true;  // refused where the device has no kernel for an op of the replacement
-  bool exact = true;          // the replacement gives the same bits
+  bool needs_kernels = true;   // refused where the device has no kernel for an op of the replacement
+  bool report_partial = true;  // tell of places where only a part of the pattern fits
+  bool exact = true;           // the replacement gives the same bits
 };
 
 // Search for the meaning, put the op itself.

@@ -202,6 +202,95 @@ TEST(Pipeline, CommonSubexpressionsMeetInOne) {
   EXPECT_EQ(g.outputs()[0].value, g.outputs()[1].value);
 }
 
+// What a quantised model's layers look like once linears quantise their input.
+TEST(Pipeline, QuantisingFusionsTakeTheWholeChain) {
+  const Platform platform = test::null_platform();
+  constexpr int kLayers = 3;
+  for (double eps : {1e-5, 1e-6})
+    for (bool dynamic : {false, true}) {
+      Tracer t("g", *platform.ops);
+      const Dim tokens = t.symbol("T", 8);
+      Tensor x = t.input("x", {DType::BF16, {tokens, Dim(32)}});
+      for (int l = 0; l < kLayers; ++l) {
+        auto param = [&](const char* name, DType dtype) {
+          return t.param(fmt::format("{}.{}", l, name), {dtype, {Dim(32)}});
+        };
+        x = nn::add(x, t.input(fmt::format("attention.{}", l), {DType::BF16, {tokens, Dim(32)}}));
+        Tensor h = nn::rms_norm(x, param("norm", DType::BF16), eps);
+        if (dynamic) {
+          const nn::Quantized q = nn::quantize_dynamic(h);
+          t.output(fmt::format("q{}", l), q.values);
+          t.output(fmt::format("s{}", l), q.scale);
+        } else {
+          t.output(fmt::format("q{}", l),
+                   nn::quantize_static(h, param("scale", DType::F32), param("offset", DType::F32)));
+        }
+        Tensor gate_up = t.input(fmt::format("gate_up.{}", l), {DType::BF16, {tokens, Dim(40)}});
+        const nn::Quantized act =
+            nn::quantize_dynamic(nn::mul(nn::silu(nn::slice(gate_up, 0, 20)), nn::slice(gate_up, 20, 20)));
+        t.output(fmt::format("a{}", l), act.values);
+        t.output(fmt::format("b{}", l), act.scale);
+      }
+      t.output("x", x);
+      Graph g = std::move(*t.finish());
+      auto n = test::counts(run(g, platform).passes);
+      EXPECT_EQ(n["add_rms_norm_quant_static"], dynamic ? 0 : kLayers);
+      EXPECT_EQ(n["add_rms_norm_quant_dynamic"], dynamic ? kLayers : 0);
+      EXPECT_EQ(n["silu_mul_quant"], kLayers);
+      EXPECT_EQ(n["add_rms_norm"] + n["silu_mul"], 0);
+    }
+}
+
+TEST(Pipeline, RowsAreNotGatheredEarlierWhenOthersReadTheTensor) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 8), Dim(12)}});
+  Tensor few = t.input("few", {DType::I32, {t.symbol("L", 2)}}),
+         many = t.input("many", {DType::I32, {t.symbol("M", 99)}});
+  Tensor shared = nn::silu(x), own = nn::mul(x, x);
+  t.output("a", nn::rows(shared, few));
+  t.output("b", shared);
+  t.output("c", nn::rows(own, many));
+  t.output("d", nn::rows(nn::silu(nn::add(x, x)), few));
+  Graph g = std::move(*t.finish());
+  for (auto& p : run(g, platform).passes)
+    if (p.name == "hoist_row_gather") {
+      EXPECT_EQ(p.matched, 2);
+      std::string reasons;
+      for (auto& r : p.refused) reasons += r.reason + "; ";
+      EXPECT_NE(reasons.find("has other readers"), std::string::npos) << reasons;
+      EXPECT_NE(reasons.find("more rows may be gathered"), std::string::npos) << reasons;
+      EXPECT_NE(reasons.find("input does not work row by row"), std::string::npos) << reasons;
+    }
+}
+
+// One layer as a reader of a dump sees it.
+TEST(Pipeline, WhatAFusedLayerLooksLike) {
+  const Platform platform = test::null_platform();
+  Graph g = test::trace_tiny({"Qwen3ForCausalLM", 1}, *platform.ops);
+  (void)run(g, platform);
+  std::string ops;
+  for (const Node* n = g.first(); n; n = n->next)
+    if (!n->op->has(op_flag::kSource)) ops += fmt::format("{} from {}\n", n->op->name, n->made_by);
+  EXPECT_EQ(ops, R"(embedding from trace
+rope_table from trace
+rms_norm from trace
+linear from pack_parallel_linears
+split_qk_norm_rope_kv from split_qk_norm_rope_kv
+paged_attention from trace
+flatten from trace
+rows from hoist_row_gather
+rows from hoist_row_gather
+linear from hoist_row_gather
+add_rms_norm from add_rms_norm
+linear from pack_parallel_linears
+silu_mul from silu_mul
+linear from hoist_row_gather
+add_rms_norm from add_rms_norm
+linear from trace
+)");
+}
+
 TEST(Pipeline, ViewPairsCopiesAndReciprocalsGo) {
   const Platform platform = test::null_platform();
   Tracer t("g", *platform.ops);
