@@ -11,6 +11,7 @@
 #include "backends/all.h"
 #include "checkpoint/safetensors.h"
 #include "engine/engine.h"
+#include "support/test_mode.h"
 
 namespace reprise::testing_support {
 
@@ -41,8 +42,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
-  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
+  RETURN_IF_ERROR(apply_test_mode(o, device));
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = path;
   o.dtype = s.dtype;
   o.chunked_prefill_size = s.chunk;
