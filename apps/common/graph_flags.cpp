@@ -71,7 +71,8 @@ void GraphFlags::add_to(CLI::App& app) {
   add_text(app, "--split-ops", split_ops, "ops at which piecewise graphs are cut, besides attention", "OP,OP,...");
   add_text(app, "--passes", passes, "all, none (optional passes left out), or a list of passes", "PASS,PASS,...");
   add_text(app, "--disable-pass", disable_pass, "passes to leave out", "PASS,PASS,...");
-  add_text(app, "--print-after", print_after, "print the graph after these passes (or all) to standard error", "PASS,...");
+  add_text(app, "--print-after", print_after, "print the graph after these passes (or all) to standard error",
+           "PASS,...");
   add_integer(app, "--pass-bisect-limit", bisect_limit, {-1, int64_t{1} << 40},
               "apply only the first N changes of optional passes; -1: all");
   add_text(app, "--pass-file", pass_file, "more rewrites, in the IR's text form", "FILE");

@@ -46,7 +46,8 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       "passes {}",
       device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
       dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
-      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
+      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()),
+      f.graph.passes.value_or("all"));
   if (f.trust_remote_code) log::info("notice: --trust-remote-code is accepted; no code from a model is ever run");
 }
 
@@ -59,7 +60,7 @@ void ModelFlags::add_to(CLI::App& app) {
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed");
   add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16"},
-             "of weights and activations; auto: the checkpoint's (bfloat16 for GGUF)");
+             "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
   add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16"},
              "of the KV cache; auto: as --dtype");
   add_choice(app, "--quantization", quantization, {"none"}, "none is the only one in this build");
