@@ -26,6 +26,7 @@
 #include "backends/cpu/isa.h"
 #include "backends/cpu/register.h"
 #include "base/half.h"
+#include "nn/fused.h"
 #include "ops/core.h"
 #include "ops/kernel.h"
 #include "ops/schema.h"
@@ -165,6 +166,7 @@ class OpRunner {
  public:
   explicit OpRunner(Isa isa) {
     register_core_ops(ops_);
+    nn::register_fused_ops(ops_);
     register_cpu(kernels_, isa);
   }
 

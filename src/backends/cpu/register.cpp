@@ -6,6 +6,7 @@ void register_cpu(KernelRegistry& kernels, Isa isa) {
   register_linear(kernels, isa);
   register_attention(kernels, isa);
   register_vector(kernels, isa);
+  register_fused(kernels, isa);
 }
 
 }  // namespace reprise::cpu

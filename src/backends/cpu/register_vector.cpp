@@ -1,4 +1,5 @@
-// Entries of the vector ops: norms, rotary embedding, elementwise, rows.
+// Entries of the vector ops: norms, rotary embedding, elementwise, int8, argmax, slice, copy, rows.
+#include "backends/cpu/kernels/argmax_shape.h"
 #include "backends/cpu/kernels/table.h"
 #include "backends/cpu/register.h"
 
@@ -72,6 +73,49 @@ void bind_elementwise(const OpCall& c, LaunchArgs& args) {
   args.dim[1] = product(s, 1, s.rank());
 }
 
+// Scale and offset are one number, or one per column: fixed here, because the kernel reads them in different ways.
+template <DType T>
+Status accepts_quantize_static(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_float<T>(c));
+  for (int i : {1, 2})
+    if (!c.in[i].shape[0].is_constant())
+      return error(Code::Unsupported, "the size of scale or offset of {} is not a constant", describe(c));
+  return Status::ok();
+}
+
+void bind_quantize_static(const OpCall& c, LaunchArgs& args) {
+  bind_elementwise(c, args);
+  for (int i : {1, 2}) args.dim[i + 1] = c.in[i].shape[0].factor == 1 ? 0 : 1;
+}
+
+size_t argmax_workspace(const OpCall& c, const LiveSizes& bound, int ranks) {
+  return best_bytes(c.in[0].shape[0].value(bound), ranks);
+}
+
+Status accepts_slice(const OpCall&) { return Status::ok(); }  // bytes of any type; its width is constant by itself
+
+void bind_slice(const OpCall& c, LaunchArgs& args) {
+  const int64_t element = static_cast<int64_t>(size_of(c.in[0].dtype));
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = c.in[0].shape[1].factor * element;
+  args.dim[2] = c.attrs->integer("begin") * element;
+  args.dim[3] = c.attrs->integer("size") * element;
+}
+
+// A size is a number times at most one symbol.
+Status accepts_copy(const OpCall& c) {
+  int symbols = 0;
+  for (Dim d : c.in[0].shape.dims()) symbols += d.is_constant() ? 0 : 1;
+  if (symbols > 1) return error(Code::Unsupported, "more than one size of {} is not a constant", describe(c));
+  return Status::ok();
+}
+
+void bind_copy(const OpCall& c, LaunchArgs& args) {
+  Dim bytes(static_cast<int64_t>(size_of(c.in[0].dtype)));
+  for (Dim d : c.in[0].shape.dims()) bytes = Dim(bytes.factor * d.factor, d.is_constant() ? bytes.symbol : d.symbol);
+  args.dim[0] = bytes;
+}
+
 Status accepts_rows(const OpCall& c) {
   if (!c.in[0].shape[1].is_constant())
     return error(Code::Unsupported, "the row size of {} is not a constant", describe(c));
@@ -86,19 +130,23 @@ void bind_rows(const OpCall& c, LaunchArgs& args) {
 
 using Accepts = Status (*)(const OpCall&);
 using Bind = void (*)(const OpCall&, LaunchArgs&);
+using Workspace = size_t (*)(const OpCall&, const LiveSizes&, int);
 
 }  // namespace
 
 void register_vector(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
-  auto add = [&](std::string_view op, std::string_view dtype, Accepts accepts, Bind bind, CpuKernel kernel) {
+  auto add = [&](std::string_view op, std::string_view dtype, Accepts accepts, Bind bind, CpuKernel kernel,
+                 CpuKernel second = nullptr, Workspace workspace = nullptr) {
     KernelEntry e;
     e.name = fmt::format("cpu.{}{}{}.{}", op, dtype.empty() ? "" : ".", dtype, isa_name(isa));
     e.op = op;
     e.score = 100;
     e.accepts = accepts;
     e.bind = bind;
+    e.workspace = workspace;
     e.phase[0] = opaque(kernel);
+    if (second) e.phase[1] = opaque(second);
     kernels.add(std::move(e));
   };
 #define REPRISE_ADD(op, accepts, bind)                       \
@@ -110,7 +158,15 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   REPRISE_ADD(add, accepts_float, bind_elementwise);
   REPRISE_ADD(mul, accepts_float, bind_elementwise);
   REPRISE_ADD(silu, accepts_float, bind_elementwise);
+  REPRISE_ADD(reciprocal, accepts_float, bind_elementwise);
+  REPRISE_ADD(quantize_static, accepts_quantize_static, bind_quantize_static);
+  REPRISE_ADD(quantize_dynamic, accepts_float, bind_elementwise);
 #undef REPRISE_ADD
+  add("argmax", "f32", accepts_float<DType::F32>, bind_elementwise, k.argmax_f32, k.argmax_merge, argmax_workspace);
+  add("argmax", "bf16", accepts_float<DType::BF16>, bind_elementwise, k.argmax_bf16, k.argmax_merge, argmax_workspace);
+  add("argmax", "f16", accepts_float<DType::F16>, bind_elementwise, k.argmax_f16, k.argmax_merge, argmax_workspace);
+  add("slice", "", accepts_slice, bind_slice, k.slice);
+  add("copy", "", accepts_copy, bind_copy, k.copy);
   add("rope_table", "", accepts_rope_table, bind_rope_table, k.rope_table);
   add("rows", "", accepts_rows, bind_rows, k.rows);
 }

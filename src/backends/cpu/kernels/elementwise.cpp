@@ -12,12 +12,9 @@ struct Mul {
   static F32x16 apply(F32x16 a, F32x16 b) { return a * b; }
 };
 
-// dim: first size, elements per unit of it. Whole rows where every rank gets several of them, as the neighbours in the
-// graph divide; else any 64 elements.
+// dim: first size, elements per unit of it.
 Range elements_of_rank(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const int64_t rows = args.dim[0].value(live), columns = args.dim[1].value(live);
-  return rows >= 4 * ranks ? share(rows * columns, columns > 0 ? columns : 1, rank, ranks)
-                           : share(rows * columns, 64, rank, ranks);
+  return share_rows_or_elements(args.dim[0].value(live), args.dim[1].value(live), rank, ranks);
 }
 
 // ptr: a, b, out.
@@ -29,6 +26,16 @@ void binary(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) 
   const Range r = elements_of_rank(args, live, rank, ranks);
   for (int64_t i = r.begin; i < r.end; i += 16)
     store_n<E>(out + i, Op::apply(load_n<E>(a + i, r.end - i), load_n<E>(b + i, r.end - i)), r.end - i);
+}
+
+// ptr: x, out.
+template <typename E>
+void reciprocal_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
+  auto* out = static_cast<typename E::Type*>(args.ptr[1]);
+  const Range r = elements_of_rank(args, live, rank, ranks);
+  for (int64_t i = r.begin; i < r.end; i += 16)
+    store_n<E>(out + i, splat(1.0f) / load_n<E>(x + i, r.end - i), r.end - i);
 }
 
 // ptr: x, out.
@@ -50,6 +57,9 @@ REPRISE_KERNEL(add_f16, (binary<F16, Add>))
 REPRISE_KERNEL(mul_f32, (binary<F32, Mul>))
 REPRISE_KERNEL(mul_bf16, (binary<Bf16, Mul>))
 REPRISE_KERNEL(mul_f16, (binary<F16, Mul>))
+REPRISE_KERNEL(reciprocal_f32, reciprocal_of<F32>)
+REPRISE_KERNEL(reciprocal_bf16, reciprocal_of<Bf16>)
+REPRISE_KERNEL(reciprocal_f16, reciprocal_of<F16>)
 REPRISE_KERNEL(silu_f32, silu_of<F32>)
 REPRISE_KERNEL(silu_bf16, silu_of<Bf16>)
 REPRISE_KERNEL(silu_f16, silu_of<F16>)

@@ -1,6 +1,7 @@
 // Elementwise functions on sixteen floats, shared by the plain and the fused kernels so that both give the same bits.
 #pragma once
 
+#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/exp.h"
 
@@ -14,6 +15,30 @@ inline F32x16 silu(F32x16 x) {
   // -inf * 0 would be NaN; below -200 the result is -0 anyway.
   const F32x16 bounded = select(x < splat(-200.0f), splat(-200.0f), x);
   return select(negative, bounded * e, x) / (e + 1.0f);
+}
+
+// silu(gate) * up of the first n of sixteen, not yet rounded; the gate's silu is.
+template <typename E>
+inline F32x16 silu_times_up(const typename E::Type* gate, const typename E::Type* up, int64_t n) {
+  return E::round(silu(load_n<E>(gate, n))) * load_n<E>(up, n);
+}
+
+// A rank's part of the elements of a [rows, columns] tensor. Whole rows where every rank gets several of them, as the
+// neighbours in the graph divide; else any 64 elements, so that one row keeps every rank busy.
+inline Range share_rows_or_elements(int64_t rows, int64_t columns, int rank, int ranks) {
+  return rows >= 4 * ranks ? share(rows * columns, columns > 0 ? columns : 1, rank, ranks)
+                           : share(rows * columns, 64, rank, ranks);
+}
+
+// Calls body(row, first column, last column) for every row that the range touches.
+template <typename Body>
+inline void for_each_row_part(Range r, int64_t columns, const Body& body) {
+  for (int64_t i = r.begin; i < r.end;) {
+    const int64_t row = i / columns, first = i % columns;
+    const int64_t last = columns < first + (r.end - i) ? columns : first + (r.end - i);
+    body(row, first, last);
+    i += last - first;
+  }
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

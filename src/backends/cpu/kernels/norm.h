@@ -5,6 +5,11 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
+// 1 / sqrt(mean + eps) of n squares in sixteen partial sums.
+inline float rms_factor_of(F32x16 squares, int64_t n, float eps) {
+  return 1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps);
+}
+
 // 1 / sqrt(mean(x^2) + eps). Element i is added by lane i % 16 in ascending order; then the tree of reduce_add.
 template <typename E>
 inline float rms_factor(const typename E::Type* x, int64_t n, float eps) {
@@ -13,7 +18,7 @@ inline float rms_factor(const typename E::Type* x, int64_t n, float eps) {
     const F32x16 v = load_n<E>(x + i, n - i);
     sum = fma(v, v, sum);
   }
-  return 1.0f / __builtin_sqrtf(reduce_add(sum) / static_cast<float>(n) + eps);
+  return rms_factor_of(sum, n, eps);
 }
 
 template <typename E>

@@ -77,19 +77,25 @@ inline F32x16 load_f16(const uint16_t* p) {
 #endif
 }
 
-// Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals).
-inline void store_bf16(uint16_t* p, F32x16 v) {
+// Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals); the bf16 in the low
+// half of each lane.
+inline U32x16 bf16_bits(F32x16 v) {
   const U32x16 u = reinterpret_cast<U32x16>(v);
   const U32x16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U32x16 nan = (u >> 16) | 0x40u;
   const U32x16 is_nan = reinterpret_cast<U32x16>((u & 0x7fffffffu) > 0x7f800000u);
-  const U32x16 r = (is_nan & nan) | (~is_nan & rounded);
+  return (is_nan & nan) | (~is_nan & rounded);
+}
+
+inline void store_bf16_bits(uint16_t* p, U32x16 r) {
 #if defined(__AVX512F__)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(r)));
 #else
   for (int i = 0; i < 16; ++i) p[i] = static_cast<uint16_t>(r[i]);
 #endif
 }
+
+inline void store_bf16(uint16_t* p, F32x16 v) { store_bf16_bits(p, bf16_bits(v)); }
 
 inline void store_f16(uint16_t* p, F32x16 v) {
 #if defined(__AVX512F__)

@@ -46,11 +46,52 @@ namespace reprise::cpu {
   X(silu_f32)                         \
   X(silu_bf16)                        \
   X(silu_f16)                         \
+  X(reciprocal_f32)                   \
+  X(reciprocal_bf16)                  \
+  X(reciprocal_f16)                   \
+  X(quantize_static_f32)              \
+  X(quantize_static_bf16)             \
+  X(quantize_static_f16)              \
+  X(quantize_dynamic_f32)             \
+  X(quantize_dynamic_bf16)            \
+  X(quantize_dynamic_f16)             \
+  X(argmax_f32)                       \
+  X(argmax_bf16)                      \
+  X(argmax_f16)                       \
+  X(argmax_merge)                     \
+  X(slice)                            \
+  X(copy)                             \
   X(rows)
+#define REPRISE_CPU_FUSED_KERNELS(X) \
+  X(silu_mul_f32)                    \
+  X(silu_mul_bf16)                   \
+  X(silu_mul_f16)                    \
+  X(silu_mul_quant_f32)              \
+  X(silu_mul_quant_bf16)             \
+  X(silu_mul_quant_f16)              \
+  X(silu_mul_quant_finish_f32)       \
+  X(silu_mul_quant_finish_bf16)      \
+  X(silu_mul_quant_finish_f16)       \
+  X(add_rms_norm_f32)                \
+  X(add_rms_norm_bf16)               \
+  X(add_rms_norm_f16)                \
+  X(add_rms_norm_quant_static_f32)   \
+  X(add_rms_norm_quant_static_bf16)  \
+  X(add_rms_norm_quant_static_f16)   \
+  X(add_rms_norm_quant_dynamic_f32)  \
+  X(add_rms_norm_quant_dynamic_bf16) \
+  X(add_rms_norm_quant_dynamic_f16)  \
+  X(split_qk_norm_rope_f32)          \
+  X(split_qk_norm_rope_bf16)         \
+  X(split_qk_norm_rope_f16)          \
+  X(split_qk_norm_rope_kv_f32)       \
+  X(split_qk_norm_rope_kv_bf16)      \
+  X(split_qk_norm_rope_kv_f16)
 #define REPRISE_CPU_KERNELS(X)   \
   REPRISE_CPU_LINEAR_KERNELS(X)    \
   REPRISE_CPU_ATTENTION_KERNELS(X) \
-  REPRISE_CPU_VECTOR_KERNELS(X)
+  REPRISE_CPU_VECTOR_KERNELS(X)    \
+  REPRISE_CPU_FUSED_KERNELS(X)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks);
 namespace baseline {

@@ -1,0 +1,118 @@
+// add_rms_norm and its quantising variants: the sum of two rows is rounded and kept, its norm is rounded before it is
+// quantised. Ranks share rows.
+#include "backends/cpu/kernels/norm.h"
+#include "backends/cpu/kernels/quantize.h"
+#include "backends/cpu/kernels/table.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+// sum = x + r; the factor of its norm.
+template <typename E>
+float add_row(const typename E::Type* x, const typename E::Type* r, typename E::Type* sum, int64_t n, float eps) {
+  F32x16 squares = zero();
+  for (int64_t i = 0; i < n; i += 16) {
+    const F32x16 s = E::round(load_n<E>(x + i, n - i) + load_n<E>(r + i, n - i));
+    store_n<E>(sum + i, s, n - i);
+    squares = fma(s, s, squares);
+  }
+  return rms_factor_of(squares, n, eps);
+}
+
+template <typename E>
+F32x16 norm_of(const typename E::Type* sum, const typename E::Type* weight, F32x16 factor, int64_t n) {
+  return load_n<E>(sum, n) * factor * load_n<E>(weight, n);
+}
+
+template <typename E>
+struct Rows {
+  using T = typename E::Type;
+  Rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, int sum_at)
+      : x(static_cast<const T*>(args.ptr[0])),
+        r(static_cast<const T*>(args.ptr[1])),
+        weight(static_cast<const T*>(args.ptr[2])),
+        sum(static_cast<T*>(args.ptr[static_cast<size_t>(sum_at)])),
+        n(args.dim[1].value(live)),
+        eps(static_cast<float>(args.scalar[0])),
+        mine(share(args.dim[0].value(live), rank, ranks)) {}
+  F32x16 add(int64_t row) const { return splat(add_row<E>(x + row * n, r + row * n, sum + row * n, n, eps)); }
+
+  const T* x;
+  const T* r;
+  const T* weight;
+  T* sum;
+  int64_t n;
+  float eps;
+  Range mine;
+};
+
+// ptr: x, r, weight, norm, sum. dim: rows, row size. scalar: eps.
+template <typename E>
+void plain(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Rows<E> a(args, live, rank, ranks, 4);
+  auto* out = static_cast<typename E::Type*>(args.ptr[3]);
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
+    const auto* sum = a.sum + row * a.n;
+    for (int64_t i = 0; i < a.n; i += 16)
+      store_n<E>(out + row * a.n + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i);
+  }
+}
+
+// ptr: x, r, weight, scale, offset, values, sum. dim: rows, row size, steps of scale and of offset (1, or 0 when one
+// number serves all columns). scalar: eps.
+template <typename E>
+void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Rows<E> a(args, live, rank, ranks, 6);
+  const StaticScale scale(args.ptr[3], args.ptr[4], args.dim[2].factor, args.dim[3].factor);
+  auto* out = static_cast<int8_t*>(args.ptr[5]);
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
+    const auto* sum = a.sum + row * a.n;
+    for (int64_t i = 0; i < a.n; i += 16) {
+      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i));
+      store_i8_n(out + row * a.n + i, scale.apply(v, i, a.n - i), a.n - i);
+    }
+  }
+}
+
+// ptr: x, r, weight, values, scales, sum. dim: rows, row size. scalar: eps. The norm is computed twice: for the scale,
+// and for the values.
+template <typename E>
+void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Rows<E> a(args, live, rank, ranks, 5);
+  auto* out = static_cast<int8_t*>(args.ptr[3]);
+  auto* scales = static_cast<float*>(args.ptr[4]);
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
+    const auto* sum = a.sum + row * a.n;
+    F32x16 top = zero();
+    for (int64_t i = 0; i < a.n; i += 16)
+      top = larger_magnitude(top, E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i)));
+    scales[row] = dynamic_scale(reduce_max(top));
+    const F32x16 scale = splat(scales[row]);
+    for (int64_t i = 0; i < a.n; i += 16) {
+      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i));
+      store_i8_n(out + row * a.n + i, v / scale, a.n - i);
+    }
+  }
+}
+
+}  // namespace
+
+#define REPRISE_KERNELS(name, body)                                                      \
+  void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
+    body<F32>(args, live, rank, ranks);                                                  \
+  }                                                                                      \
+  void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
+    body<Bf16>(args, live, rank, ranks);                                                 \
+  }                                                                                      \
+  void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
+    body<F16>(args, live, rank, ranks);                                                  \
+  }
+REPRISE_KERNELS(add_rms_norm, plain)
+REPRISE_KERNELS(add_rms_norm_quant_static, quant_static)
+REPRISE_KERNELS(add_rms_norm_quant_dynamic, quant_dynamic)
+#undef REPRISE_KERNELS
+
+}  // namespace reprise::cpu::REPRISE_ISA

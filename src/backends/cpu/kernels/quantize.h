@@ -1,0 +1,61 @@
+// Floats to int8, shared by the plain and the fused kernels so that both give the same bits.
+#pragma once
+
+#include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/exp.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+// Half to even, clamped; NaN gives 0.
+inline void store_i8(int8_t* p, F32x16 v) {
+  v = select(v == v, v, zero());
+  v = select(v > splat(127.0f), splat(127.0f), v);
+  v = select(v < splat(-128.0f), splat(-128.0f), v);
+  const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
+  const I32x16 q = __builtin_convertvector((v + magic) - magic, I32x16);
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(q)));
+#else
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(q[i]);
+#endif
+}
+
+inline void store_i8_n(int8_t* p, F32x16 v, int64_t n) {
+  if (n >= 16) return store_i8(p, v);
+  int8_t part[16];
+  store_i8(part, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+}
+
+// Scale and offset of quantize_static: one number per column (step 1), or one for all (step 0).
+class StaticScale {
+ public:
+  StaticScale(const void* scale, const void* offset, int64_t scale_step, int64_t offset_step)
+      : scale_(static_cast<const float*>(scale)),
+        offset_(static_cast<const float*>(offset)),
+        scale_step_(scale_step),
+        offset_step_(offset_step) {}
+  // The first n of sixteen columns from `column` on.
+  F32x16 apply(F32x16 v, int64_t column, int64_t n) const {
+    return v * at(scale_, scale_step_, column, n) + at(offset_, offset_step_, column, n);
+  }
+
+ private:
+  static F32x16 at(const float* p, int64_t step, int64_t column, int64_t n) {
+    return step == 0 ? splat(*p) : load_n<F32>(p + column, n);
+  }
+  const float* scale_;
+  const float* offset_;
+  int64_t scale_step_, offset_step_;
+};
+
+// Lane by lane; NaN is never larger.
+inline F32x16 larger_magnitude(F32x16 top, F32x16 v) {
+  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(v) & 0x7fffffffu);
+  return select(magnitude > top, magnitude, top);
+}
+
+// The scale of a row whose largest magnitude is `top`. Values are divided by it; 0 / 0 is NaN and so gives 0.
+inline float dynamic_scale(float top) { return top / 127.0f; }
+
+}  // namespace reprise::cpu::REPRISE_ISA

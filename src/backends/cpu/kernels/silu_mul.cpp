@@ -1,0 +1,34 @@
+// silu_mul: silu of the first half of a row, rounded as the meaning has it, times the second half.
+#include "backends/cpu/kernels/elementwise.h"
+#include "backends/cpu/kernels/table.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+// ptr: gate_up, out. dim: rows, columns of out.
+template <typename E>
+void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const auto* gate_up = static_cast<const typename E::Type*>(args.ptr[0]);
+  auto* out = static_cast<typename E::Type*>(args.ptr[1]);
+  const int64_t n = args.dim[1].value(live);
+  const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
+  for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
+    const auto* gate = gate_up + row * 2 * n;
+    for (int64_t i = first; i < last; i += 16)
+      store_n<E>(out + row * n + i, silu_times_up<E>(gate + i, gate + n + i, last - i), last - i);
+  });
+}
+
+}  // namespace
+
+void silu_mul_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  run<F32>(args, live, rank, ranks);
+}
+void silu_mul_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  run<Bf16>(args, live, rank, ranks);
+}
+void silu_mul_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  run<F16>(args, live, rank, ranks);
+}
+
+}  // namespace reprise::cpu::REPRISE_ISA

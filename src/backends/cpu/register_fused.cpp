@@ -1,0 +1,142 @@
+// Entries of the fused ops (nn/fused.h) other than those around a matrix product. A kernel gives the bits of the op's
+// meaning run with the kernels of its parts.
+#include "backends/cpu/kernels/quantize_shape.h"
+#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/register.h"
+
+namespace reprise::cpu {
+namespace {
+
+// Operand `i` has this dtype.
+Status want(const OpCall& c, int i, DType t) {
+  if (c.in[static_cast<size_t>(i)].dtype == t) return Status::ok();
+  return error(Code::Unsupported, "takes {}, not {}", dtype_name(t), describe(c));
+}
+
+Status want_constant(const OpCall& c, Dim d, std::string_view what) {
+  if (d.is_constant()) return Status::ok();
+  return error(Code::Unsupported, "the {} of {} is not a constant", what, describe(c));
+}
+
+template <DType T>
+Status accepts_rows_of(const OpCall& c) {
+  RETURN_IF_ERROR(want(c, 0, T));
+  return want_constant(c, c.in[0].shape.back(), "row size");
+}
+
+void bind_silu_mul(const OpCall& c, LaunchArgs& args) {
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = c.in[0].shape[1].factor / 2;
+}
+
+size_t workspace_silu_mul_quant(const OpCall& c, const LiveSizes&, int ranks) {
+  return SiluMulShape(c.in[0].shape[1].factor / 2, static_cast<int64_t>(size_of(c.in[0].dtype)), ranks).bytes();
+}
+
+template <DType T>
+Status accepts_add_norm(const OpCall& c) {
+  if (c.in[0].shape.rank() != 2) return error(Code::Unsupported, "takes rows of rank 2, not {}", describe(c));
+  return accepts_rows_of<T>(c);
+}
+
+template <DType T>
+Status accepts_add_norm_static(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_add_norm<T>(c));
+  for (int i : {3, 4})
+    RETURN_IF_ERROR(want_constant(c, c.in[static_cast<size_t>(i)].shape[0], "size of scale or offset"));
+  return Status::ok();
+}
+
+void bind_add_norm(const OpCall& c, LaunchArgs& args) {
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = c.in[0].shape[1];
+  args.scalar[0] = c.attrs->number("eps");
+}
+
+void bind_add_norm_static(const OpCall& c, LaunchArgs& args) {
+  bind_add_norm(c, args);
+  for (int i : {3, 4}) args.dim[i - 1] = c.in[static_cast<size_t>(i)].shape[0].factor == 1 ? 0 : 1;
+}
+
+// The cache's variant has the operand kv before and slots after these two.
+struct SplitOperands {
+  int qkv, table;
+};
+constexpr SplitOperands kSplit{0, 1}, kSplitKv{1, 2};
+
+Status accepts_split_of(const OpCall& c, DType t, SplitOperands at) {
+  RETURN_IF_ERROR(want(c, at.qkv, t));
+  const Dim rot = c.in[static_cast<size_t>(at.table)].shape[1];
+  RETURN_IF_ERROR(want_constant(c, rot, "rotated size"));
+  if (rot.factor % 2 != 0) return error(Code::Unsupported, "the rotated size {} of {} is odd", rot.factor, describe(c));
+  return Status::ok();
+}
+
+template <DType T>
+Status accepts_split(const OpCall& c) {
+  return accepts_split_of(c, T, kSplit);
+}
+
+template <DType T>
+Status accepts_split_kv(const OpCall& c) {
+  RETURN_IF_ERROR(want(c, 0, T));
+  RETURN_IF_ERROR(accepts_split_of(c, T, kSplitKv));
+  const Dim size = c.in[0].shape[4];
+  RETURN_IF_ERROR(want_constant(c, size, "head size"));
+  if (size.factor % 2 != 0 || size.factor < 2 || size.factor > 256)
+    return error(Code::Unsupported, "takes even head sizes from 2 to 256, not {} of {}", size.factor, describe(c));
+  return Status::ok();
+}
+
+void bind_split_of(const OpCall& c, LaunchArgs& args, SplitOperands at) {
+  const Shape& qkv = c.in[static_cast<size_t>(at.qkv)].shape;
+  const int64_t h = c.attrs->integer("heads"), g = c.attrs->integer("kv_heads");
+  args.dim[0] = qkv[0];
+  args.dim[1] = h;
+  args.dim[2] = g;
+  args.dim[3] = qkv[1].factor / (h + 2 * g);
+  args.dim[4] = c.in[static_cast<size_t>(at.table)].shape[1];
+  args.scalar[0] = c.attrs->number("eps");
+}
+
+void bind_split(const OpCall& c, LaunchArgs& args) { bind_split_of(c, args, kSplit); }
+void bind_split_kv(const OpCall& c, LaunchArgs& args) { bind_split_of(c, args, kSplitKv); }
+
+}  // namespace
+
+void register_fused(KernelRegistry& kernels, Isa isa) {
+  const KernelTable& k = kernel_table(isa);
+  auto add = [&](std::string_view op, std::string_view dtype, Status (*accepts)(const OpCall&),
+                 void (*bind)(const OpCall&, LaunchArgs&), CpuKernel first, CpuKernel second = nullptr,
+                 size_t(*workspace)(const OpCall&, const LiveSizes&, int) = nullptr) {
+    KernelEntry e;
+    e.name = fmt::format("cpu.{}.{}.{}", op, dtype, isa_name(isa));
+    e.op = op;
+    e.score = 100;
+    e.accepts = accepts;
+    e.bind = bind;
+    e.workspace = workspace;
+    e.phase[0] = opaque(first);
+    if (second) e.phase[1] = opaque(second);
+    kernels.add(std::move(e));
+  };
+#define REPRISE_ADD(op, accepts, bind)                       \
+  add(#op, "f32", accepts<DType::F32>, bind, k.op##_f32);    \
+  add(#op, "bf16", accepts<DType::BF16>, bind, k.op##_bf16); \
+  add(#op, "f16", accepts<DType::F16>, bind, k.op##_f16)
+  REPRISE_ADD(silu_mul, accepts_rows_of, bind_silu_mul);
+  REPRISE_ADD(add_rms_norm, accepts_add_norm, bind_add_norm);
+  REPRISE_ADD(add_rms_norm_quant_static, accepts_add_norm_static, bind_add_norm_static);
+  REPRISE_ADD(add_rms_norm_quant_dynamic, accepts_add_norm, bind_add_norm);
+  REPRISE_ADD(split_qk_norm_rope, accepts_split, bind_split);
+  REPRISE_ADD(split_qk_norm_rope_kv, accepts_split_kv, bind_split_kv);
+#undef REPRISE_ADD
+  add("silu_mul_quant", "f32", accepts_rows_of<DType::F32>, bind_silu_mul, k.silu_mul_quant_f32,
+      k.silu_mul_quant_finish_f32, workspace_silu_mul_quant);
+  add("silu_mul_quant", "bf16", accepts_rows_of<DType::BF16>, bind_silu_mul, k.silu_mul_quant_bf16,
+      k.silu_mul_quant_finish_bf16, workspace_silu_mul_quant);
+  add("silu_mul_quant", "f16", accepts_rows_of<DType::F16>, bind_silu_mul, k.silu_mul_quant_f16,
+      k.silu_mul_quant_finish_f16, workspace_silu_mul_quant);
+}
+
+}  // namespace reprise::cpu
