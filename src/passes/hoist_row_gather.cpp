@@ -27,11 +27,14 @@ class Hoister {
     while (changed) {
       changed = false;
       stopped_.clear();
-      for (Node* n = g_.first(); n && !changed; n = n->next)
+      for (Node* n = g_.first(); n && !changed;) {
+        if (n->op->name == "rows") merge_twins(n);
+        Node* next = n->next;  // before n goes
         if (n->op->name == "rows") {
-          merge_twins(n);
           ASSIGN_OR_RETURN(changed, hoist(n));
         }
+        n = next;
+      }
     }
     c_.report().tried = c_.report().matched + static_cast<int64_t>(stopped_.size());
     for (PassRemark& r : stopped_) c_.refuse(std::move(r));
