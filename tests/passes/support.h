@@ -114,7 +114,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   ASSIGN_OR_RETURN(ParamStore params, ParamStore::create(selection.params, platform.device->pool()));
   for (size_t i = 0; i < params.params().size(); ++i) {
     const ParamPlan& p = params.params()[i];
-    params.pack_rows(i, bytes.at(p.name).data(), 0, p.type.shape.rank() == 1 ? 1 : p.type.shape[0].factor);
+    params.pack_rows(i, bytes.at(p.name).data(), 0, p.type.shape[0].factor);
   }
   Staging staging;
   staging.declare(graph, {});
