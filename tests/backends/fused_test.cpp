@@ -271,6 +271,46 @@ TEST(Fused, SplitQkNormRopeKv) {
   });
 }
 
+struct LinearCase {
+  int64_t k, n;
+};
+const LinearCase kLinears[] = {{1, 1}, {33, 70}, {64, 200}, {130, 64}, {257, 129}};
+
+TEST(Fused, LinearAdd) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    for (int64_t rows : {1, 2, 3, 7, 33, 100})
+      for (const LinearCase& c : kLinears) {
+        TestTensor x = random_tensor(t, {rows, c.k}, 26), w = random_tensor(t, {c.n, c.k}, 27);
+        TestTensor residual = random_tensor(t, {rows, c.n}, 28), bias = random_tensor(t, {c.n}, 29);
+        add_odd_values(x);
+        add_odd_values(residual);
+        // Products that are nothing against subnormal residuals: the sum's mode must not leak into the addition.
+        for (int64_t i = 0; i < c.k; ++i) x.set((rows - 1) * c.k + i, 0);
+        for (int64_t i = 0; i < c.n; ++i) residual.set((rows - 1) * c.n + i, 1e-40 * static_cast<double>(i));
+        expect_meaning(runner, "linear_add", {x, w, residual}, {}, name_of(isa, x));
+        expect_meaning(runner, "linear_add", {x, w, residual, bias}, {{"shard", std::string("row")}}, name_of(isa, x));
+      }
+  });
+}
+
+TEST(Fused, LmHeadArgmax) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    for (int64_t rows : {1, 2, 3, 7, 33, 100})
+      for (const LinearCase& c : kLinears) {
+        TestTensor x = random_tensor(t, {rows, c.k}, 30), w = random_tensor(t, {c.n, c.k}, 31);
+        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x));
+        // Ties in different panels and shares; all logits negative; NaN and infinities.
+        for (int64_t i = 0; i < w.size(); ++i) w.set(i, w.get(i % (7 * c.k)));
+        for (int64_t i = 0; i < c.k; ++i) x.set(i, 0);
+        if (rows > 2) x.set(c.k, NAN), x.set(2 * c.k, -INFINITY);
+        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " ties");
+        for (int64_t i = 0; i < w.size(); ++i) w.set(i, -std::abs(w.get(i)) - 0.01);
+        for (int64_t i = 0; i < x.size(); ++i) x.set(i, std::abs(x.get(i)));
+        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " negative");
+      }
+  });
+}
+
 TEST(Fused, OnlyLiveRowsAreTouched) {
   const OpRunner runner(supported_isas().back());
   RunOptions options;
@@ -286,6 +326,9 @@ TEST(Fused, OnlyLiveRowsAreTouched) {
     expect_meaning(runner, "add_rms_norm_quant_dynamic", {x, x, w}, {{"eps", 1e-5}}, "live", options);
     expect_meaning(runner, "split_qk_norm_rope", {x, table}, {{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}}, "live",
                    options);
+    const TestTensor matrix = random_tensor(t, {96, 96}, 32);
+    expect_meaning(runner, "linear_add", {x, matrix, x}, {}, "live", options);
+    expect_meaning(runner, "lm_head_argmax", {x, matrix}, {}, "live", options);
     EXPECT_EQ(runner.run("argmax", {x}, {}, options)[0].size(), 3);
     EXPECT_EQ(runner.run("copy", {x}, {}, options)[0].size(), 3 * 96);
   }

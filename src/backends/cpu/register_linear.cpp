@@ -1,3 +1,4 @@
+#include "backends/cpu/kernels/argmax_shape.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/table.h"
 #include "backends/cpu/layout.h"
@@ -45,6 +46,32 @@ void add_linear(KernelRegistry& kernels, Isa isa, std::string_view types, CpuKer
   kernels.add(std::move(e));
 }
 
+template <DType T>
+Status accepts_dtype(const OpCall& call) {
+  if (call.in[0].dtype == T) return Status::ok();
+  return error(Code::Unsupported, "takes {}; the call has {}", dtype_name(T), dtype_name(call.in[0].dtype));
+}
+
+size_t workspace_lm_head(const OpCall& call, const LiveSizes& bound, int ranks) {
+  return workspace_linear(call, bound, ranks) + best_bytes(call.in[0].shape[0].value(bound), ranks);
+}
+
+// A fused op around the product: operands x, weight, ... and the storage layout of linear.
+template <DType T>
+void add_fused(KernelRegistry& kernels, Isa isa, std::string_view op, CpuKernel kernel, CpuKernel second) {
+  KernelEntry e;
+  e.name = fmt::format("cpu.{}.{}.{}", op, dtype_name(T), isa_name(isa));
+  e.op = op;
+  e.score = 100;
+  e.accepts = accepts_dtype<T>;
+  e.bind = bind_linear;
+  e.workspace = second ? workspace_lm_head : workspace_linear;
+  e.phase[0] = opaque(kernel);
+  if (second) e.phase[1] = opaque(second);
+  e.param_layouts = {"panel64"};
+  kernels.add(std::move(e));
+}
+
 Status accepts_embedding(const OpCall& call) {
   const DType t = call.in[0].dtype;
   if (t == DType::F32 || t == DType::F16 || t == DType::BF16) return Status::ok();
@@ -69,6 +96,12 @@ void register_linear(KernelRegistry& kernels, Isa isa) {
   add_linear<DType::BF16, DType::F32>(kernels, isa, "bf16_f32", table.linear_bf16_f32);
   add_linear<DType::F16, DType::F16>(kernels, isa, "f16", table.linear_f16);
   add_linear<DType::F16, DType::F32>(kernels, isa, "f16_f32", table.linear_f16_f32);
+  add_fused<DType::F32>(kernels, isa, "linear_add", table.linear_add_f32, nullptr);
+  add_fused<DType::BF16>(kernels, isa, "linear_add", table.linear_add_bf16, nullptr);
+  add_fused<DType::F16>(kernels, isa, "linear_add", table.linear_add_f16, nullptr);
+  add_fused<DType::F32>(kernels, isa, "lm_head_argmax", table.lm_head_argmax_f32, table.lm_head_argmax_merge);
+  add_fused<DType::BF16>(kernels, isa, "lm_head_argmax", table.lm_head_argmax_bf16, table.lm_head_argmax_merge);
+  add_fused<DType::F16>(kernels, isa, "lm_head_argmax", table.lm_head_argmax_f16, table.lm_head_argmax_merge);
 
   KernelEntry e;
   e.name = fmt::format("cpu.embedding.{}", isa_name(isa));

@@ -2,230 +2,66 @@
 //
 // Arguments: ptr x, weight, bias (or null), out; dim rows, K, N, use of vdpbf16ps (avx512 only). Workspace:
 // linear_shape.h.
-//
-// Rows go in blocks that stay in the second-level cache while the weights stream past, so up to kBlockRows rows read
-// every weight once. 16-bit x is widened once per block of rows; 16-bit weights are widened inside the tile for few
-// rows, and once per block of k for many.
-#include "backends/cpu/kernels/linear_shape.h"
-#include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/linear_tiles.h"
 #include "backends/cpu/kernels/table.h"
-#include "backends/cpu/kernels/tile.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kWideDepth = 64;     // k of one block when weights are fp32 or widened: 16 KiB
-constexpr int64_t kNarrowDepth = 128;  // k of one block of 16-bit weights: 16 KiB, leaving room for x and the sums
-constexpr int kWidenTilesBf16 = 6;     // from this many row tiles on, widening once pays
-constexpr int kWidenTilesF16 = 3;      // the conversion costs twice as much
-constexpr int64_t kAheadBytes = 8192;  // how far ahead a single pass over the weights fetches
-
-struct F32 {
-  using T = float;
-  using Weight = WeightF32;
-  static F32x16 load16(const T* p) { return load(p); }
-  static void store16(T* p, F32x16 v) { store(p, v); }
-};
-struct F16 {
-  using T = uint16_t;
-  using Weight = WeightF16;
-  static F32x16 load16(const T* p) { return load_f16(p); }
-  static void store16(T* p, F32x16 v) { store_f16(p, v); }
-};
-struct Bf16 {
-  using T = uint16_t;
-  using Weight = WeightBf16;
-  static F32x16 load16(const T* p) { return load_bf16(p); }
-  static void store16(T* p, F32x16 v) { store_bf16(p, v); }
-};
-
-// One row of x as the tiles want it: fp32, for bf16 with the values of a pair swapped, zeros up to a multiple of 16.
-template <class In>
-void widen_row(const typename In::T* x, int64_t k, float* out) {
-  for (int64_t i = 0; i < k; i += 16) {
-    typename In::T padded[16] = {};
-    const typename In::T* from = x + i;
-    if (k - i < 16) {
-      std::memcpy(padded, from, static_cast<size_t>(k - i) * sizeof(padded[0]));
-      from = padded;
-    }
-    F32x16 v = In::load16(from);
-    if constexpr (In::Weight::kParts == 2)
-      v = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-    store(out + i, v);
-  }
-}
-
-// A block of weights as the fp32 tiles want it, in the order of use.
-template <class W>
-void widen_weights(const typename W::Elem* w, int64_t steps, float* out) {
-  for (int64_t s = 0; s < steps; ++s, w += kStepElems<W>) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<0>(w, j));
-    out += kPanelColumns;
-    if constexpr (W::kParts == 2) {
-      for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<1>(w, j));
-      out += kPanelColumns;
-    }
-  }
-}
-
 // Rows of sums become rows of the result: bias, one rounding, no column beyond `columns`.
 template <class In, class Out>
-void finish(const float* c, int64_t rows, int columns, const typename In::T* bias, typename Out::T* out, int64_t ldo) {
+void round_sums(const float* c, int64_t rows, int columns, const typename In::Type* bias, typename Out::Type* out,
+                int64_t ldo) {
   for (int j = 0; j < columns; j += 16) {
     const int n = columns - j < 16 ? columns - j : 16;
     F32x16 b = zero();
     if (bias) {
-      typename In::T padded[16] = {};
+      typename In::Type padded[16] = {};
       std::memcpy(padded, bias + j, static_cast<size_t>(n) * sizeof(padded[0]));
-      b = In::load16(padded);
+      b = In::load(padded);
     }
     for (int64_t m = 0; m < rows; ++m) {
       F32x16 v = load(c + m * kPanelColumns + j);
       if (bias) v = v + b;
-      typename Out::T* to = out + m * ldo + j;
+      typename Out::Type* to = out + m * ldo + j;
       if (n == 16) {
-        Out::store16(to, v);
+        Out::store(to, v);
       } else {
-        typename Out::T padded[16];
-        Out::store16(padded, v);
+        typename Out::Type padded[16];
+        Out::store(padded, v);
         std::memcpy(to, padded, static_cast<size_t>(n) * sizeof(padded[0]));
       }
     }
   }
 }
 
-// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles, as one run after the other;
-// two tiles take a pair of lines each in every step where there are four. Both measured best where they are used.
-template <class W>
-void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
-                    float* c, int columns, bool resume, Ahead ahead) {
-  const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
-  const bool runs = (tiles > 2 || ahead.lines < 4) && ahead.lines * 64 == ahead.stride;
-  for (int t = 0; t < tiles; ++t) {
-    const Range r = share(rows, t, tiles);
-    int lines = (ahead.lines + tiles - t - 1) / (tiles - t);
-    if (!runs) lines = std::min(ahead.lines, (lines + 1) / 2 * 2);
-    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns,
-                 columns, resume, {ahead.next, lines, runs ? 64 * lines : ahead.stride});
-    ahead.next += 64 * lines * (runs ? steps : 1);
-    ahead.lines -= lines;
-  }
-}
-
-struct Scratch {
-  alignas(64) float c[kBlockRows * kPanelColumns];
-  alignas(64) float wide[kWideDepth * kPanelColumns];
-};
-
-// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
-template <class W>
-void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first,
-                   int64_t k, int columns, Scratch& scratch) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
-  const bool widen =
-      !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
-  const int64_t depth = widen || sizeof(typename W::Elem) == 4 ? kWideDepth : kNarrowDepth;
-  const int64_t block = tiles == 1 ? steps : depth / W::kDepth;
-  constexpr int kElemBytes = static_cast<int>(sizeof(typename W::Elem));
-  constexpr int kStepBytes = static_cast<int>(kStepElems<W>) * kElemBytes;
-  for (int64_t s = 0; s < steps; s += block) {
-    const int64_t n = steps - s < block ? steps - s : block;
-    const typename W::Elem* w = panel + s * kStepElems<W>;
-    const typename W::X* xs = x + s * W::kParts;
-    // The next block of weights is fetched while this one is used.
-    const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kAheadBytes : n * kStepBytes);
-    if constexpr (!W::kDot && kElemBytes == 2) {
-      if (widen) {
-        widen_weights<W>(w, n, scratch.wide);
-        constexpr int kPartBytes = kStepBytes / W::kParts;
-        block_of_tiles<WeightF32>(xs, ldx, rows, scratch.wide + first, n * W::kParts, scratch.c, columns, s > 0,
-                                  {next, columns == kPanelColumns ? kPartBytes / 64 : 0, kPartBytes});
-        continue;
-      }
-    }
-    const int piece = columns * W::kDepth * kElemBytes;
-    block_of_tiles<W>(xs, ldx, rows, w + first * W::kDepth, n, scratch.c, columns, s > 0,
-                      {next + first * W::kDepth * kElemBytes, (piece + 63) / 64, kStepBytes});
-  }
-}
-
-template <class In, class Out, class W>
+template <class In, class Out>
 void linear(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
-  const LinearShare mine = linear_share(args.dim[0].value(live), n, rank, ranks);
-  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
-  const auto* x = static_cast<const typename In::T*>(args.ptr[0]);
-  const auto* weight = static_cast<const typename W::Elem*>(args.ptr[1]);
-  const auto* bias = static_cast<const typename In::T*>(args.ptr[2]);
-  auto* out = static_cast<typename Out::T*>(args.ptr[3]);
-  const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
-  auto* wide_x = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
-                                          static_cast<size_t>(rank) * linear_rank_bytes(args.dim[0].value(live), k));
-  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
-  Scratch scratch;
-  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
-    const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
-    const typename In::T* xm = x + m * k;
-    const typename W::X* xt;
-    int64_t ldx = linear_x_stride(k);
-    if constexpr (W::kDot) {
-      // Pairs are read as words; an odd row length needs rows of its own with a zero at the end.
-      xt = reinterpret_cast<const uint32_t*>(xm);
-      if (k % 2 == 0) {
-        ldx = k / 2;
-      } else {
-        xt = reinterpret_cast<const uint32_t*>(wide_x);
-        for (int64_t i = 0; i < rows; ++i) {
-          auto* row = reinterpret_cast<uint16_t*>(wide_x + i * ldx);
-          std::memcpy(row, xm + i * k, static_cast<size_t>(k) * 2);
-          row[k] = 0;
-        }
-      }
-    } else if constexpr (sizeof(typename In::T) == 2) {
-      for (int64_t i = 0; i < rows; ++i) widen_row<In>(xm + i * k, k, wide_x + i * ldx);
-      xt = wide_x;
-    } else {
-      xt = xm;
-      ldx = k;
-    }
-    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
-      const int64_t base = p * kPanelColumns;
-      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
-      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      panel_product<W>(xt, ldx, rows, weight + p * panel_elems, first, k, (last - first + 15) / 16 * 16, scratch);
-      finish<In, Out>(scratch.c, rows, last - first, bias ? bias + base + first : nullptr, out + m * n + base + first,
-                      n);
-    }
-  }
-}
-
-template <class Out>
-void linear_of_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const FlushSubnormals flush;
-#if defined(__AVX512BF16__)
-  if (args.dim[3].factor != 0) return linear<Bf16, Out, WeightBf16Dot>(args, live, rank, ranks);
-#endif
-  linear<Bf16, Out, WeightBf16>(args, live, rank, ranks);
+  const auto* bias = static_cast<const typename In::Type*>(args.ptr[2]);
+  auto* out = static_cast<typename Out::Type*>(args.ptr[3]);
+  const int64_t n = args.dim[2].factor;
+  products_of<In>(args, live, rank, ranks,
+                  [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+                    round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
+                  });
 }
 
 }  // namespace
 
 void linear_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear<F32, F32, WeightF32>(args, live, rank, ranks);
+  linear<F32, F32>(args, live, rank, ranks);
 }
 void linear_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear_of_bf16<Bf16>(args, live, rank, ranks);
+  linear<Bf16, Bf16>(args, live, rank, ranks);
 }
 void linear_bf16_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear_of_bf16<F32>(args, live, rank, ranks);
+  linear<Bf16, F32>(args, live, rank, ranks);
 }
 void linear_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear<F16, F16, WeightF16>(args, live, rank, ranks);
+  linear<F16, F16>(args, live, rank, ranks);
 }
 void linear_f16_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear<F16, F32, WeightF16>(args, live, rank, ranks);
+  linear<F16, F32>(args, live, rank, ranks);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -18,6 +18,13 @@ namespace reprise::cpu {
   X(linear_bf16_f32)                  \
   X(linear_f16)                       \
   X(linear_f16_f32)                   \
+  X(linear_add_f32)                   \
+  X(linear_add_bf16)                  \
+  X(linear_add_f16)                   \
+  X(lm_head_argmax_f32)               \
+  X(lm_head_argmax_bf16)              \
+  X(lm_head_argmax_f16)               \
+  X(lm_head_argmax_merge)             \
   X(embedding)
 #define REPRISE_CPU_ATTENTION_KERNELS(X) \
   X(kv_write_f32)                        \

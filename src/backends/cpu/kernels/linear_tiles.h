@@ -1,0 +1,189 @@
+// The machinery of ops around a matrix product: blocks of rows and panels of weights through the tiles of tile.h, and
+// what is done with the sums of each panel left to the op.
+//
+// Rows go in blocks that stay in the second-level cache while the weights stream past, so up to kBlockRows rows read
+// every weight once. 16-bit x is widened once per block of rows; 16-bit weights are widened inside the tile for few
+// rows, and once per block of k for many. Everything here has internal linkage, as in a source file of its own.
+#pragma once
+
+#include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/tile.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+constexpr int64_t kWideDepth = 64;     // k of one block when weights are fp32 or widened: 16 KiB
+constexpr int64_t kNarrowDepth = 128;  // k of one block of 16-bit weights: 16 KiB, leaving room for x and the sums
+constexpr int kWidenTilesBf16 = 6;     // from this many row tiles on, widening once pays
+constexpr int kWidenTilesF16 = 3;      // the conversion costs twice as much
+constexpr int64_t kAheadBytes = 8192;  // how far ahead a single pass over the weights fetches
+
+template <class E>
+struct WeightsOf;
+template <>
+struct WeightsOf<F32> {
+  using Type = WeightF32;
+};
+template <>
+struct WeightsOf<Bf16> {
+  using Type = WeightBf16;
+};
+template <>
+struct WeightsOf<F16> {
+  using Type = WeightF16;
+};
+template <class E>
+using WeightOf = typename WeightsOf<E>::Type;
+
+// One row of x as the tiles want it: fp32, for bf16 with the values of a pair swapped, zeros up to a multiple of 16.
+template <class In>
+void widen_row(const typename In::Type* x, int64_t k, float* out) {
+  for (int64_t i = 0; i < k; i += 16) {
+    typename In::Type padded[16] = {};
+    const typename In::Type* from = x + i;
+    if (k - i < 16) {
+      std::memcpy(padded, from, static_cast<size_t>(k - i) * sizeof(padded[0]));
+      from = padded;
+    }
+    F32x16 v = In::load(from);
+    if constexpr (WeightOf<In>::kParts == 2)
+      v = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    store(out + i, v);
+  }
+}
+
+// A block of weights as the fp32 tiles want it, in the order of use.
+template <class W>
+void widen_weights(const typename W::Elem* w, int64_t steps, float* out) {
+  for (int64_t s = 0; s < steps; ++s, w += kStepElems<W>) {
+    for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<0>(w, j));
+    out += kPanelColumns;
+    if constexpr (W::kParts == 2) {
+      for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<1>(w, j));
+      out += kPanelColumns;
+    }
+  }
+}
+
+// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles, as one run after the other;
+// two tiles take a pair of lines each in every step where there are four. Both measured best where they are used.
+template <class W>
+void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
+                    float* c, int columns, bool resume, Ahead ahead) {
+  const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+  const bool runs = (tiles > 2 || ahead.lines < 4) && ahead.lines * 64 == ahead.stride;
+  for (int t = 0; t < tiles; ++t) {
+    const Range r = share(rows, t, tiles);
+    int lines = (ahead.lines + tiles - t - 1) / (tiles - t);
+    if (!runs) lines = std::min(ahead.lines, (lines + 1) / 2 * 2);
+    tile_rows<W>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, w, steps, c + r.begin * kPanelColumns,
+                 columns, resume, {ahead.next, lines, runs ? 64 * lines : ahead.stride});
+    ahead.next += 64 * lines * (runs ? steps : 1);
+    ahead.lines -= lines;
+  }
+}
+
+struct Scratch {
+  alignas(64) float c[kBlockRows * kPanelColumns];
+  alignas(64) float wide[kWideDepth * kPanelColumns];
+};
+
+// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
+template <class W>
+void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first,
+                   int64_t k, int columns, Scratch& scratch) {
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
+  const bool widen =
+      !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
+  const int64_t depth = widen || sizeof(typename W::Elem) == 4 ? kWideDepth : kNarrowDepth;
+  const int64_t block = tiles == 1 ? steps : depth / W::kDepth;
+  constexpr int kElemBytes = static_cast<int>(sizeof(typename W::Elem));
+  constexpr int kStepBytes = static_cast<int>(kStepElems<W>) * kElemBytes;
+  for (int64_t s = 0; s < steps; s += block) {
+    const int64_t n = steps - s < block ? steps - s : block;
+    const typename W::Elem* w = panel + s * kStepElems<W>;
+    const typename W::X* xs = x + s * W::kParts;
+    // The next block of weights is fetched while this one is used.
+    const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kAheadBytes : n * kStepBytes);
+    if constexpr (!W::kDot && kElemBytes == 2) {
+      if (widen) {
+        widen_weights<W>(w, n, scratch.wide);
+        constexpr int kPartBytes = kStepBytes / W::kParts;
+        block_of_tiles<WeightF32>(xs, ldx, rows, scratch.wide + first, n * W::kParts, scratch.c, columns, s > 0,
+                                  {next, columns == kPanelColumns ? kPartBytes / 64 : 0, kPartBytes});
+        continue;
+      }
+    }
+    const int piece = columns * W::kDepth * kElemBytes;
+    block_of_tiles<W>(xs, ldx, rows, w + first * W::kDepth, n, scratch.c, columns, s > 0,
+                      {next + first * W::kDepth * kElemBytes, (piece + 63) / 64, kStepBytes});
+  }
+}
+
+// The sums of a rank's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets them
+// kPanelColumns apart and may change them. ptr: x, weight, ...; dim as in linear.cpp.
+template <class In, class W, class Finish>
+void products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
+  const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
+  const LinearShare mine = linear_share(args.dim[0].value(live), n, rank, ranks);
+  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
+  const auto* x = static_cast<const typename In::Type*>(args.ptr[0]);
+  const auto* weight = static_cast<const typename W::Elem*>(args.ptr[1]);
+  const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
+  auto* wide_x = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
+                                          static_cast<size_t>(rank) * linear_rank_bytes(args.dim[0].value(live), k));
+  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
+  Scratch scratch;
+  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
+    const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
+    const typename In::Type* xm = x + m * k;
+    const typename W::X* xt;
+    int64_t ldx = linear_x_stride(k);
+    if constexpr (W::kDot) {
+      // Pairs are read as words; an odd row length needs rows of its own with a zero at the end.
+      xt = reinterpret_cast<const uint32_t*>(xm);
+      if (k % 2 == 0) {
+        ldx = k / 2;
+      } else {
+        xt = reinterpret_cast<const uint32_t*>(wide_x);
+        for (int64_t i = 0; i < rows; ++i) {
+          auto* row = reinterpret_cast<uint16_t*>(wide_x + i * ldx);
+          std::memcpy(row, xm + i * k, static_cast<size_t>(k) * 2);
+          row[k] = 0;
+        }
+      }
+    } else if constexpr (sizeof(typename In::Type) == 2) {
+      for (int64_t i = 0; i < rows; ++i) widen_row<In>(xm + i * k, k, wide_x + i * ldx);
+      xt = wide_x;
+    } else {
+      xt = xm;
+      ldx = k;
+    }
+    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
+      const int64_t base = p * kPanelColumns;
+      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
+      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
+      panel_product<W>(xt, ldx, rows, weight + p * panel_elems, first, k, (last - first + 15) / 16 * 16, scratch);
+      finish(scratch.c, m, rows, base + first, last - first);
+    }
+  }
+}
+
+// The same with the weights of the dtype; bf16 by the faster of two ways with the same bits.
+template <class In, class Finish>
+void products_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
+  if constexpr (WeightOf<In>::kParts == 2) {
+    const FlushSubnormals flush;
+#if defined(__AVX512BF16__)
+    if (args.dim[3].factor != 0) return products<In, WeightBf16Dot>(args, live, rank, ranks, finish);
+#endif
+    products<In, WeightOf<In>>(args, live, rank, ranks, finish);
+  } else {
+    products<In, WeightOf<In>>(args, live, rank, ranks, finish);
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cpu::REPRISE_ISA
