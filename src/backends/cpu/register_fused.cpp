@@ -58,6 +58,11 @@ void bind_add_norm_static(const OpCall& c, LaunchArgs& args) {
   for (int i : {3, 4}) args.dim[i - 1] = c.in[static_cast<size_t>(i)].shape[0].factor == 1 ? 0 : 1;
 }
 
+size_t workspace_add_norm_dynamic(const OpCall& c, const LiveSizes&, int ranks) {
+  return static_cast<size_t>(ranks *
+                             row_scratch_bytes(c.in[0].shape[1].factor, static_cast<int64_t>(size_of(c.in[0].dtype))));
+}
+
 // The cache's variant has the operand kv before and slots after these two.
 struct SplitOperands {
   int qkv, table;
@@ -127,10 +132,15 @@ void register_fused(KernelRegistry& kernels, Isa isa) {
   REPRISE_ADD(silu_mul, accepts_rows_of, bind_silu_mul);
   REPRISE_ADD(add_rms_norm, accepts_add_norm, bind_add_norm);
   REPRISE_ADD(add_rms_norm_quant_static, accepts_add_norm_static, bind_add_norm_static);
-  REPRISE_ADD(add_rms_norm_quant_dynamic, accepts_add_norm, bind_add_norm);
   REPRISE_ADD(split_qk_norm_rope, accepts_split, bind_split);
   REPRISE_ADD(split_qk_norm_rope_kv, accepts_split_kv, bind_split_kv);
 #undef REPRISE_ADD
+  add("add_rms_norm_quant_dynamic", "f32", accepts_add_norm<DType::F32>, bind_add_norm,
+      k.add_rms_norm_quant_dynamic_f32, nullptr, workspace_add_norm_dynamic);
+  add("add_rms_norm_quant_dynamic", "bf16", accepts_add_norm<DType::BF16>, bind_add_norm,
+      k.add_rms_norm_quant_dynamic_bf16, nullptr, workspace_add_norm_dynamic);
+  add("add_rms_norm_quant_dynamic", "f16", accepts_add_norm<DType::F16>, bind_add_norm,
+      k.add_rms_norm_quant_dynamic_f16, nullptr, workspace_add_norm_dynamic);
   add("silu_mul_quant", "f32", accepts_rows_of<DType::F32>, bind_silu_mul, k.silu_mul_quant_f32,
       k.silu_mul_quant_finish_f32, workspace_silu_mul_quant);
   add("silu_mul_quant", "bf16", accepts_rows_of<DType::BF16>, bind_silu_mul, k.silu_mul_quant_bf16,

@@ -2,6 +2,7 @@
 // quantised. Ranks share rows.
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/quantize.h"
+#include "backends/cpu/kernels/quantize_shape.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -12,8 +13,7 @@ template <typename E>
 float add_row(const typename E::Type* x, const typename E::Type* r, typename E::Type* sum, int64_t n, float eps) {
   F32x16 squares = zero();
   for (int64_t i = 0; i < n; i += 16) {
-    const F32x16 s = E::round(load_n<E>(x + i, n - i) + load_n<E>(r + i, n - i));
-    store_n<E>(sum + i, s, n - i);
+    const F32x16 s = store_rounded_n<E>(sum + i, load_n<E>(x + i, n - i) + load_n<E>(r + i, n - i), n - i);
     squares = fma(s, s, squares);
   }
   return rms_factor_of(squares, n, eps);
@@ -76,25 +76,26 @@ void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   }
 }
 
-// ptr: x, r, weight, values, scales, sum. dim: rows, row size. scalar: eps. The norm is computed twice: for the scale,
-// and for the values.
+// ptr: x, r, weight, values, scales, sum. dim: rows, row size. scalar: eps. Workspace: one row of the norm per
+// rank (quantize_shape.h).
 template <typename E>
 void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const Rows<E> a(args, live, rank, ranks, 5);
   auto* out = static_cast<int8_t*>(args.ptr[3]);
   auto* scales = static_cast<float*>(args.ptr[4]);
+  auto* norm = reinterpret_cast<typename E::Type*>(static_cast<char*>(args.workspace) +
+                                                   rank * row_scratch_bytes(a.n, static_cast<int64_t>(sizeof(*a.sum))));
   for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
     const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
     F32x16 top = zero();
     for (int64_t i = 0; i < a.n; i += 16)
-      top = larger_magnitude(top, E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i)));
+      top = larger_magnitude(top,
+                             store_rounded_n<E>(norm + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i));
     scales[row] = dynamic_scale(reduce_max(top));
     const F32x16 scale = splat(scales[row]);
-    for (int64_t i = 0; i < a.n; i += 16) {
-      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i));
-      store_i8_n(out + row * a.n + i, v / scale, a.n - i);
-    }
+    for (int64_t i = 0; i < a.n; i += 16)
+      store_i8_n(out + row * a.n + i, load_n<E>(norm + i, a.n - i) / scale, a.n - i);
   }
 }
 

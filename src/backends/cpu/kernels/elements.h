@@ -12,6 +12,10 @@ struct F32 {
   static F32x16 load(const float* p) { return REPRISE_ISA::load(p); }
   static void store(float* p, F32x16 v) { REPRISE_ISA::store(p, v); }
   static F32x16 round(F32x16 v) { return v; }
+  static F32x16 store_rounded(float* p, F32x16 v) {
+    REPRISE_ISA::store(p, v);
+    return v;
+  }
 };
 
 struct Bf16 {
@@ -19,6 +23,11 @@ struct Bf16 {
   static F32x16 load(const uint16_t* p) { return load_bf16(p); }
   static void store(uint16_t* p, F32x16 v) { store_bf16(p, v); }
   static F32x16 round(F32x16 v) { return reinterpret_cast<F32x16>(bf16_bits(v) << 16); }
+  static F32x16 store_rounded(uint16_t* p, F32x16 v) {
+    const U32x16 bits = bf16_bits(v);
+    store_bf16_bits(p, bits);
+    return reinterpret_cast<F32x16>(bits << 16);
+  }
 };
 
 struct F16 {
@@ -27,8 +36,11 @@ struct F16 {
   static void store(uint16_t* p, F32x16 v) { store_f16(p, v); }
   static F32x16 round(F32x16 v) {
     uint16_t part[16];
-    store_f16(part, v);
-    return load_f16(part);
+    return store_rounded(part, v);
+  }
+  static F32x16 store_rounded(uint16_t* p, F32x16 v) {
+    store_f16(p, v);
+    return load_f16(p);
   }
 };
 
@@ -47,6 +59,16 @@ inline void store_n(typename E::Type* p, F32x16 v, int64_t n) {
   typename E::Type part[16];
   E::store(part, v);
   for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+}
+
+// store_n and round in one.
+template <typename E>
+inline F32x16 store_rounded_n(typename E::Type* p, F32x16 v, int64_t n) {
+  if (n >= 16) return E::store_rounded(p, v);
+  typename E::Type part[16];
+  v = E::store_rounded(part, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+  return v;
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

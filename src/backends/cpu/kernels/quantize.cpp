@@ -61,9 +61,8 @@ struct SiluMul {
     const T* gate = gate_up + row * 2 * n;
     F32x16 top = zero();
     for (int64_t i = first; i < last; i += 16) {
-      const F32x16 v = E::round(silu_times_up<E>(gate + i, gate + n + i, last - i));
-      store_n<E>(to + i, v, last - i);
-      top = larger_magnitude(top, v);
+      top = larger_magnitude(top,
+                             store_rounded_n<E>(to + i, silu_times_up<E>(gate + i, gate + n + i, last - i), last - i));
     }
     return reduce_max(top);
   }

@@ -8,14 +8,19 @@ namespace reprise::cpu::REPRISE_ISA {
 
 // Half to even, clamped; NaN gives 0.
 inline void store_i8(int8_t* p, F32x16 v) {
+#if defined(__AVX512F__)
+  // What is too small becomes the smallest integer, which the narrowing store saturates.
+  const __m512 x = reinterpret_cast<__m512>(v);
+  const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+  const __m512i q = _mm512_maskz_cvt_roundps_epi32(number, _mm512_min_ps(x, _mm512_set1_ps(127.0f)),
+                                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(q));
+#else
   v = select(v == v, v, zero());
   v = select(v > splat(127.0f), splat(127.0f), v);
   v = select(v < splat(-128.0f), splat(-128.0f), v);
   const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
   const I32x16 q = __builtin_convertvector((v + magic) - magic, I32x16);
-#if defined(__AVX512F__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(q)));
-#else
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(q[i]);
 #endif
 }

@@ -13,11 +13,16 @@ namespace reprise::cpu {
   return rows % ranks == 0 || rows >= 4 * ranks;
 }
 
+// One row, in whole cache lines.
+[[maybe_unused]] static constexpr int64_t row_scratch_bytes(int64_t columns, int64_t element) {
+  return (columns * element + 63) / 64 * 64;
+}
+
 // Scratch of silu_mul_quant: the largest magnitude per row and rank, then rows of products: one per rank, or one per
 // row of a small batch.
 struct SiluMulShape {
   constexpr SiluMulShape(int64_t columns, int64_t element, int all_ranks)
-      : ranks(all_ranks), row_bytes((columns * element + 63) / 64 * 64) {}
+      : ranks(all_ranks), row_bytes(row_scratch_bytes(columns, element)) {}
   constexpr int64_t top_at(int64_t row, int rank) const { return row * ranks + rank; }
   constexpr int64_t row_at(int64_t row) const { return (4 * ranks * ranks * 4 + 63) / 64 * 64 + row * row_bytes; }
   constexpr size_t bytes() const { return static_cast<size_t>(row_at(4 * ranks)); }

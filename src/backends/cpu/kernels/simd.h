@@ -80,11 +80,19 @@ inline F32x16 load_f16(const uint16_t* p) {
 // Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals); the bf16 in the low
 // half of each lane.
 inline U32x16 bf16_bits(F32x16 v) {
+#if defined(__AVX512F__)
+  const __m512i u = reinterpret_cast<__m512i>(v), high = _mm512_srli_epi32(u, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i r = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(reinterpret_cast<__m512>(v), reinterpret_cast<__m512>(v), _CMP_UNORD_Q);
+  return reinterpret_cast<U32x16>(_mm512_mask_or_epi32(r, nan, high, _mm512_set1_epi32(0x40)));
+#else
   const U32x16 u = reinterpret_cast<U32x16>(v);
   const U32x16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U32x16 nan = (u >> 16) | 0x40u;
   const U32x16 is_nan = reinterpret_cast<U32x16>((u & 0x7fffffffu) > 0x7f800000u);
   return (is_nan & nan) | (~is_nan & rounded);
+#endif
 }
 
 inline void store_bf16_bits(uint16_t* p, U32x16 r) {
