@@ -11,6 +11,29 @@ namespace {
 
 constexpr int64_t kMaxHeadSize = 256;  // of the cache: register_fused.cpp
 
+// Norm and rotation of a whole head of the usual sizes without a stop in memory between the two.
+template <typename E, int kChunks>
+inline void norm_rope_whole(const typename E::Type* x, const typename E::Type* weight, const float* table,
+                            typename E::Type* out, float eps) {
+  constexpr int kPairs = kChunks / 2;
+  F32x16 v[kChunks];
+  F32x16 squares = zero();
+#pragma GCC unroll 8
+  for (int i = 0; i < kChunks; ++i) {
+    v[i] = E::load(x + 16 * i);
+    squares = fma(v[i], v[i], squares);
+  }
+  const F32x16 factor = splat(rms_factor_of(squares, 16 * kChunks, eps));
+#pragma GCC unroll 8
+  for (int i = 0; i < kPairs; ++i) {
+    const F32x16 a = E::round(v[i] * factor * E::load(weight + 16 * i));
+    const F32x16 b = E::round(v[i + kPairs] * factor * E::load(weight + 16 * (i + kPairs)));
+    const F32x16 c = load(table + 16 * i), s = load(table + 16 * (i + kPairs));
+    E::store(out + 16 * i, rope_first(a, b, c, s));
+    E::store(out + 16 * (i + kPairs), rope_second(a, b, c, s));
+  }
+}
+
 // dim: tokens, query heads, key/value heads, head size, rotated size. scalar: eps.
 template <typename E>
 struct Heads {
@@ -26,6 +49,8 @@ struct Heads {
   const T* head(int64_t token, int64_t h) const { return qkv + (token * (heads + 2 * kv_heads) + h) * size; }
 
   void norm_rope(const T* x, const T* weight, int64_t token, T* out) const {
+    if (weight && rot == size && size == 128) return norm_rope_whole<E, 8>(x, weight, table + token * rot, out, eps);
+    if (weight && rot == size && size == 64) return norm_rope_whole<E, 4>(x, weight, table + token * rot, out, eps);
     if (weight) {
       rms_norm_row<E>(x, weight, out, size, eps);
       x = out;

@@ -6,6 +6,10 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
+// One pair of every lane, by cosine and sine.
+inline F32x16 rope_first(F32x16 a, F32x16 b, F32x16 c, F32x16 s) { return fma(-b, s, a * c); }
+inline F32x16 rope_second(F32x16 a, F32x16 b, F32x16 c, F32x16 s) { return fma(a, s, b * c); }
+
 // Pairs (i, i + half) of the first 2 * half elements; the rest up to `size` is copied. out may be x.
 template <typename E>
 inline void rope_head(const typename E::Type* x, const float* table, typename E::Type* out, int64_t half,
@@ -14,8 +18,8 @@ inline void rope_head(const typename E::Type* x, const float* table, typename E:
     const int64_t n = half - i;
     const F32x16 a = load_n<E>(x + i, n), b = load_n<E>(x + half + i, n);
     const F32x16 c = load_n<F32>(table + i, n), s = load_n<F32>(table + half + i, n);
-    store_n<E>(out + i, fma(-b, s, a * c), n);
-    store_n<E>(out + half + i, fma(a, s, b * c), n);
+    store_n<E>(out + i, rope_first(a, b, c, s), n);
+    store_n<E>(out + half + i, rope_second(a, b, c, s), n);
   }
   for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
 }
