@@ -1,6 +1,10 @@
 // split_qk_norm_rope and split_qk_norm_rope_kv: from one row of projected heads per token to rotated queries and keys,
 // the keys and values in tensors of their own or straight in the paged cache. A norm is rounded before the rotation, as
 // the meaning has it.
+
+// GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised variables.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rope.h"
