@@ -20,6 +20,11 @@ int main(int argc, char** argv) {
   CLI::App* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   commands.push_back(add_bench_one_batch(*bench));
+  CLI::App* graph = program.add_subcommand("graph", "See what is captured and fused, and prove it equal to eager");
+  graph->require_subcommand(1);
+  commands.push_back(add_graph_explain(*graph));
+  commands.push_back(add_graph_dump(*graph));
+  commands.push_back(add_graph_verify(*graph));
   commands.push_back(add_pull(program));
   commands.push_back(add_doctor(program));
   if (const auto code = parse_arguments(program, argc, argv)) return *code;

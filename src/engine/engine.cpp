@@ -44,6 +44,8 @@ class ModelEngine final : public Engine {
   std::string graph_text() const override { return graph_text_; }
   const StepRunner* decode_runner() const override { return decode_.get(); }
   const StepRunner* prefill_runner() const override { return prefill_.get(); }
+  const PipelineReport* decode_passes() const override { return &decode_passes_; }
+  const PipelineReport* prefill_passes() const override { return &prefill_passes_; }
 
   Status reserve(Sequence& sequence, int64_t tokens) override;
   void release(Sequence& sequence) override {
@@ -73,6 +75,7 @@ class ModelEngine final : public Engine {
   Buffer arena_;
   Staging staging_;
   std::unique_ptr<StepRunner> decode_, prefill_;
+  PipelineReport decode_passes_, prefill_passes_;
   std::unique_ptr<Stream> stream_;
   kv::StepBuffers buffers_;
   std::span<int32_t> last_rows_;
@@ -210,6 +213,8 @@ Status ModelEngine::open() {
   ProgramBuilder builder(*spec, config_, platform_, options_.graph);
   RETURN_IF_ERROR(builder.prepare(trace));
   graph_text_ = builder.graph_text();
+  decode_passes_ = builder.report(Phase::Decode);
+  prefill_passes_ = builder.report(Phase::Prefill);
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), platform_.device->pool()));
   times_.compile_s = seconds_since(start);
   RETURN_IF_ERROR(load(builder));

@@ -88,6 +88,9 @@ class Engine {
   // How the phases run and what they counted; null for an engine that captures nothing.
   virtual const StepRunner* decode_runner() const { return nullptr; }
   virtual const StepRunner* prefill_runner() const { return nullptr; }
+  // What the passes did to the phases' graphs; null likewise.
+  virtual const PipelineReport* decode_passes() const { return nullptr; }
+  virtual const PipelineReport* prefill_passes() const { return nullptr; }
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's destructor.
   virtual Status reserve(Sequence& sequence, int64_t tokens) = 0;
