@@ -41,11 +41,14 @@ std::string ops_of(const CompiledModel& m, const Piece& piece) {
   std::vector<std::pair<std::string, int>> runs;
   for (const Thunk& t : piece.thunks) {
     const std::string& op = nodes[t.node]->op->name;
-    if (!runs.empty() && runs.back().first == op) ++runs.back().second;
-    else runs.emplace_back(op, 1);
+    if (!runs.empty() && runs.back().first == op)
+      ++runs.back().second;
+    else
+      runs.emplace_back(op, 1);
   }
   std::string out;
-  for (auto& [op, count] : runs) out += fmt::format("{}{}{}", out.empty() ? "" : " ", op, count > 1 ? fmt::format("*{}", count) : "");
+  for (auto& [op, count] : runs)
+    out += fmt::format("{}{}{}", out.empty() ? "" : " ", op, count > 1 ? fmt::format("*{}", count) : "");
   return out;
 }
 
@@ -64,7 +67,9 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   const CompiledModel& m = program_of(v);
   j["pieces"] = OrderedJson::array();
   for (size_t i = 0; i < m.pieces().size(); ++i)
-    j["pieces"].push_back({{"index", i}, {"captured", m.pieces()[i].captured}, {"ops", ops_of(m, m.pieces()[i])},
+    j["pieces"].push_back({{"index", i},
+                           {"captured", m.pieces()[i].captured},
+                           {"ops", ops_of(m, m.pieces()[i])},
                            {"kernels", m.pieces()[i].thunks.size()}});
   j["sizes"] = {{"decode", e.decode_runner()->sizes()}, {"prefill", e.prefill_runner()->sizes()}};
   const auto live = e.device().pool().stats().live_by_label;
@@ -74,7 +79,8 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
     for (auto& p : runner->programs()) by_size.push_back({{"size", p.size}, {"bytes", p.model->plan().arena_bytes}});
   size_t planned = 0;
   for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());
-  j["memory"] = {{"planned_bytes", planned}, {"actual_bytes", found == live.end() ? 0 : found->second}, {"by_size", by_size}};
+  j["memory"] = {
+      {"planned_bytes", planned}, {"actual_bytes", found == live.end() ? 0 : found->second}, {"by_size", by_size}};
   j["fallbacks_possible"] = OrderedJson::array();
   for (const auto* runner : {e.decode_runner(), e.prefill_runner()}) {
     if (!runner->uncaptured_reason().empty())
@@ -100,14 +106,16 @@ void explain_text(const PhaseView& v, const std::string& phase) {
     constexpr size_t kShown = 3;
     for (size_t i = 0; i < std::min(kShown, p.refused.size()); ++i)
       fmt::print("    %{}: {}\n", p.refused[i].at, p.refused[i].reason);
-    if (p.refusals > static_cast<int64_t>(kShown)) fmt::print("    and {} more\n", p.refusals - static_cast<int64_t>(kShown));
+    if (p.refusals > static_cast<int64_t>(kShown))
+      fmt::print("    and {} more\n", p.refusals - static_cast<int64_t>(kShown));
   }
   fmt::print("\n{:<8}{:<10}{:>9}  ops\n", "piece", "", "kernels");
   constexpr size_t kShown = 8;
   for (size_t i = 0; i < std::min(kShown, m.pieces().size()); ++i) {
     std::string ops = ops_of(m, m.pieces()[i]);
     if (ops.size() > 110) ops = ops.substr(0, 107) + "...";
-    fmt::print("{:<8}{:<10}{:>9}  {}\n", i, m.pieces()[i].captured ? "captured" : "launched", m.pieces()[i].thunks.size(), ops);
+    fmt::print("{:<8}{:<10}{:>9}  {}\n", i, m.pieces()[i].captured ? "captured" : "launched",
+               m.pieces()[i].thunks.size(), ops);
   }
   if (m.pieces().size() > kShown) fmt::print("... {} more pieces\n", m.pieces().size() - kShown);
 }
@@ -126,8 +134,10 @@ std::string dot_of(const Graph& g) {
 Status run_explain(const GraphCommandFlags& f) {
   ASSIGN_OR_RETURN(auto e, open_engine(f.model));
   ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(*e, f.phase));
-  if (f.json) fmt::print("{}\n", explain_json(*e, v).dump());
-  else explain_text(v, f.phase);
+  if (f.json)
+    fmt::print("{}\n", explain_json(*e, v).dump());
+  else
+    explain_text(v, f.phase);
   return Status::ok();
 }
 

@@ -1,5 +1,5 @@
-// `reprise graph verify`: the same traffic through every graph mode, with and without passes, compared bit for bit with the eager,
-// unfused run.
+// `reprise graph verify`: the same traffic through every graph mode, with and without passes, compared bit for bit with
+// the eager, unfused run.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -61,8 +61,10 @@ Result<std::vector<float>> traffic(engine::Engine& e, int64_t batch) {
     std::vector<engine::StepItem> items;
     for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
     auto logits = e.step(items);
-    if (!logits.is_ok()) failed = logits.status();
-    else out.insert(out.end(), logits->begin(), logits->end());
+    if (!logits.is_ok())
+      failed = logits.status();
+    else
+      out.insert(out.end(), logits->begin(), logits->end());
     for (auto& s : sequences) s.append(token());
   }
   for (auto& s : sequences) e.release(s);

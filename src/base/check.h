@@ -12,10 +12,10 @@ namespace reprise {
 
 }  // namespace reprise
 
-#define CHECK(expr, ...)                                                                            \
-  do {                                                                                              \
-    if (!(expr)) [[unlikely]]                                                                       \
-      ::reprise::check_failed(#expr, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__));            \
+#define CHECK(expr, ...)                                                                 \
+  do {                                                                                   \
+    if (!(expr)) [[unlikely]]                                                            \
+      ::reprise::check_failed(#expr, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__)); \
   } while (0)
 
 #ifdef NDEBUG

@@ -37,7 +37,10 @@ Result<DType> parse_dtype(std::string_view name) {
     if (n == name) return type;
   for (auto& [n, type] : kLongNames)
     if (n == name) return type;
-  return invalid("dtype \"{}\" is not known; allowed: float32, float16, half, bfloat16, f32, f16, bf16, i8, u8, i16, i32, i64, bool, f64", name);
+  return invalid(
+      "dtype \"{}\" is not known; allowed: float32, float16, half, bfloat16, f32, f16, bf16, i8, u8, i16, i32, i64, "
+      "bool, f64",
+      name);
 }
 
 }  // namespace reprise

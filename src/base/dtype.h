@@ -28,9 +28,7 @@ constexpr size_t size_of(DType t) {
   return 0;
 }
 
-constexpr bool is_float(DType t) {
-  return t == DType::F32 || t == DType::F16 || t == DType::BF16 || t == DType::F64;
-}
+constexpr bool is_float(DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16 || t == DType::F64; }
 
 // Short names, as the IR text prints them: "f32", "bf16", "i32".
 std::string_view dtype_name(DType t);

@@ -22,8 +22,7 @@ struct Fd {
 
 Result<size_t> open_regular(const std::string& path, Fd& out) {
   out.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block before it is refused
-  if (out.fd < 0)
-    return error(errno == ENOENT ? Code::NotFound : Code::Invalid, "{}: {}", path, std::strerror(errno));
+  if (out.fd < 0) return error(errno == ENOENT ? Code::NotFound : Code::Invalid, "{}: {}", path, std::strerror(errno));
   struct stat st {};
   if (::fstat(out.fd, &st) != 0) return error(Code::Invalid, "{}: {}", path, std::strerror(errno));
   if (!S_ISREG(st.st_mode)) return invalid("{}: not a regular file", path);

@@ -1,8 +1,8 @@
 // Dim, Shape, TensorType: sizes as the graph knows them.
 //
-// A Dim is a constant, or a constant factor times one symbol whose upper bound the graph states ("T <= 2048"). Model code cannot
-// branch on a symbolic size: comparisons of Dim do not compile. Shape functions and kernels use same_dim() and
-// Dim::value(). All are small values, usable from any thread.
+// A Dim is a constant, or a constant factor times one symbol whose upper bound the graph states ("T <= 2048"). Model
+// code cannot branch on a symbolic size: comparisons of Dim do not compile. Shape functions and kernels use same_dim()
+// and Dim::value(). All are small values, usable from any thread.
 #pragma once
 
 #include <array>

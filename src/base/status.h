@@ -64,7 +64,7 @@ Status invalid(fmt::format_string<Args...> format, Args&&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: a value is a result
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: a value is a result
   Result(Status status) : status_(std::move(status)) {  // NOLINT: so is an error
     CHECK(!status_.is_ok(), "a Result cannot be made from an Ok status");
   }
@@ -102,10 +102,10 @@ class [[nodiscard]] Result {
 #define REPRISE_CONCAT(a, b) REPRISE_CONCAT2(a, b)
 
 // Returns from the enclosing function when `expr` (a Status) is not Ok.
-#define RETURN_IF_ERROR(expr)                                \
-  do {                                                       \
-    ::reprise::Status reprise_status_ = (expr);              \
-    if (!reprise_status_.is_ok()) return reprise_status_;    \
+#define RETURN_IF_ERROR(expr)                             \
+  do {                                                    \
+    ::reprise::Status reprise_status_ = (expr);           \
+    if (!reprise_status_.is_ok()) return reprise_status_; \
   } while (0)
 
 // ASSIGN_OR_RETURN(auto x, f()); declares x from a Result or returns its Status.

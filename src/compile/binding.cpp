@@ -33,13 +33,16 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
     const bool own = u.user->op->has(op_flag::kParamLayout) && u.operand == layout_operand(*u.user->op);
     std::vector<std::string> accepted = own ? accepted_layouts(e) : std::vector<std::string>{"row_major"};
     users += fmt::format("\n  {} accepts {}", e.name, join(accepted));
-    if (first) common = accepted;
-    else std::erase_if(common, [&](auto& l) { return std::find(accepted.begin(), accepted.end(), l) == accepted.end(); });
+    if (first)
+      common = accepted;
+    else
+      std::erase_if(common, [&](auto& l) { return std::find(accepted.begin(), accepted.end(), l) == accepted.end(); });
     first = false;
   }
   if (first) return std::string("row_major");
   if (common.empty())
-    return error(Code::Unsupported, "the users of parameter {} accept no common layout:{}", param.attrs.text("name"), users);
+    return error(Code::Unsupported, "the users of parameter {} accept no common layout:{}", param.attrs.text("name"),
+                 users);
   return common.front();
 }
 

@@ -1,7 +1,7 @@
 // Binding: a graph matched to a device: which kernel runs each node and in which layout each parameter is stored.
 //
-// select_kernels() is the one place where a graph meets the kernel registry. The result points into the graph and the registry and lives no
-// longer than they do.
+// select_kernels() is the one place where a graph meets the kernel registry. The result points into the graph and the
+// registry and lives no longer than they do.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct KernelSelection {
   std::unordered_map<const Node*, const KernelEntry*> kernel;  // none for sources and views
   std::vector<ParamPlan> params;                               // in the order of the graph
   std::unordered_map<std::string, size_t> param_index;
-  std::unordered_map<const Node*, size_t> workspace;           // bytes at the bounds
+  std::unordered_map<const Node*, size_t> workspace;  // bytes at the bounds
 };
 
 // Errors: an op without an accepting kernel (with every refusal), a parameter whose users accept no common layout.

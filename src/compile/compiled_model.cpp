@@ -12,12 +12,11 @@ struct Access {
   bool write = false;
 };
 
-bool conflict(const Access& a, const Access& b) {
-  return (a.write || b.write) && a.begin < b.end && b.begin < a.end;
-}
+bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
 
 bool layout_operand(const OpSchema& op, size_t operand) {
-  return op.has(op_flag::kParamLayout) && (op.operands[operand].name == "weight" || op.operands[operand].name == "table");
+  return op.has(op_flag::kParamLayout) &&
+         (op.operands[operand].name == "weight" || op.operands[operand].name == "table");
 }
 
 }  // namespace
@@ -74,8 +73,8 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
   return thunks;
 }
 
-// A launch depends on those before it when it touches bytes that one of them writes, or writes bytes that one of them touches. Only launches
-// since the last dependency matter: everything before that has been waited for.
+// A launch depends on those before it when it touches bytes that one of them writes, or writes bytes that one of them
+// touches. Only launches since the last dependency matter: everything before that has been waited for.
 void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
   const LiveSizes bounds = graph_.bounds();
   std::vector<Access> open;

@@ -1,10 +1,11 @@
 // CompiledModel: a graph bound to a device and ready to run, at any live size up to the bounds.
 //
-// The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. How they then run is the mode:
-// eager launches one by one (the answer key); whole replays one captured graph; piecewise replays the stretches between split ops and launches
-// those ops themselves. All modes use the same thunks, so they give the same bits. Inputs are fixed buffers that the
-// caller fills before a run; outputs are views into the arena, good until the next run on it. Nothing is allocated in a run.
-// One thread at a time; parameters, arena, staging and caches must outlive it.
+// The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. How they
+// then run is the mode: eager launches one by one (the answer key); whole replays one captured graph; piecewise replays
+// the stretches between split ops and launches those ops themselves. All modes use the same thunks, so they give the
+// same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the arena, good until
+// the next run on it. Nothing is allocated in a run. One thread at a time; parameters, arena, staging and caches must
+// outlive it.
 #pragma once
 
 #include <memory>
@@ -51,8 +52,8 @@ struct RunCounters {
 
 class CompiledModel {
  public:
-  // Takes the graph over. `plan` is plan_memory's for it. Captures what the mode asks for; an error of the device's capture is
-  // returned as it is, and the caller decides on another mode.
+  // Takes the graph over. `plan` is plan_memory's for it. Captures what the mode asks for; an error of the device's
+  // capture is returned as it is, and the caller decides on another mode.
   static Result<std::unique_ptr<CompiledModel>> compile(Graph graph, const KernelSelection& selection, MemoryPlan plan,
                                                         const CompileRequest& request);
 

@@ -12,7 +12,8 @@ size_t align(size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kA
 void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
   std::vector<size_t> order(storages.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return storages[a].bytes > storages[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return storages[a].bytes > storages[b].bytes; });
   std::vector<size_t> placed;  // by offset
   for (size_t i : order) {
     PlannedStorage& s = storages[i];
@@ -63,7 +64,8 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
       auto [it, fresh] = plan.storage_of.try_emplace(root, plan.storages.size());
       if (fresh)
         plan.storages.push_back({root, number, number,
-                                 static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype), 0});
+                                 static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype),
+                                 0});
     }
     if (auto it = workspace.find(n); it != workspace.end() && it->second > 0) {
       plan.workspace_of[n] = plan.storages.size();
@@ -116,12 +118,14 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
     }
   for (size_t a = 0; a < blocks.size(); ++a) {
     if (blocks[a].end > plan.arena_bytes)
-      return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end, plan.arena_bytes);
+      return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end,
+                   plan.arena_bytes);
     for (size_t b = a + 1; b < blocks.size(); ++b) {
       const bool together = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
       const bool overlap = blocks[a].begin < blocks[b].end && blocks[b].begin < blocks[a].end;
       if (together && overlap)
-        return error(Code::Internal, "memory plan: {} and {} overlap while both are alive", blocks[a].what, blocks[b].what);
+        return error(Code::Internal, "memory plan: {} and {} overlap while both are alive", blocks[a].what,
+                     blocks[b].what);
     }
   }
   return Status::ok();

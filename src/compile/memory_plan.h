@@ -1,8 +1,9 @@
 // MemoryPlan: where every value of a graph lives, as offsets into one arena.
 //
-// Values that alias (views, writes in place) share one storage. A storage lives from its definition to the last use of any of its names;
-// storages that are never alive together may share bytes. Sizes are taken at the symbols' bounds, so one plan serves every live
-// size. Inputs, params and what continues them are not in the arena. A plan is plain data about one graph.
+// Values that alias (views, writes in place) share one storage. A storage lives from its definition to the last use of
+// any of its names; storages that are never alive together may share bytes. Sizes are taken at the symbols' bounds, so
+// one plan serves every live size. Inputs, params and what continues them are not in the arena. A plan is plain data
+// about one graph.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct PlannedStorage {
 
 struct MemoryPlan {
   std::vector<PlannedStorage> storages;
-  std::unordered_map<const Value*, size_t> storage_of;       // root -> index
-  std::unordered_map<const Node*, size_t> workspace_of;      // node -> index
+  std::unordered_map<const Value*, size_t> storage_of;   // root -> index
+  std::unordered_map<const Node*, size_t> workspace_of;  // node -> index
   size_t arena_bytes = 0;
 };
 
@@ -35,7 +36,8 @@ const Value* storage_root(const Value* v);
 // `workspace` gives scratch bytes per node (missing: none).
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace);
 
-// Proves that no two storages alive at the same time overlap and that all lie inside the arena; independent of how the plan was made.
+// Proves that no two storages alive at the same time overlap and that all lie inside the arena; independent of how the
+// plan was made.
 Status check_plan(const Graph& graph, const MemoryPlan& plan);
 
 }  // namespace reprise

@@ -21,7 +21,8 @@ class ParamStore {
   void* data(size_t index) const { return buffer_.as<uint8_t>() + offsets_[index]; }
   void* data(const std::string& name) const;  // CHECKs that it exists
 
-  // Stores rows [first, first + count) of the row-major parameter, already in its dtype. The elements of a vector count as rows.
+  // Stores rows [first, first + count) of the row-major parameter, already in its dtype. The elements of a vector count
+  // as rows.
   void pack_rows(size_t index, const void* rows, int64_t first, int64_t count);
 
  private:

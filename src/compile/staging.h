@@ -1,7 +1,7 @@
 // Staging: the fixed buffers of a model's inputs, shared by every program compiled from it.
 //
-// Each input has one address for good, sized for the largest bound it occurs with; the engine writes there before a step and replays read
-// from there. Declared first, then allocated once. One thread at a time.
+// Each input has one address for good, sized for the largest bound it occurs with; the engine writes there before a
+// step and replays read from there. Declared first, then allocated once. One thread at a time.
 #pragma once
 
 #include <string>

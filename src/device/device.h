@@ -39,7 +39,8 @@ class Device {
   virtual MemoryPool& pool() = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
-  // Records what `body` launches, without running it. An error of the body is the capture's error and leaves nothing behind.
+  // Records what `body` launches, without running it. An error of the body is the capture's error and leaves nothing
+  // behind.
   virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
                                                        const std::function<Status(Recorder&)>& body) = 0;
 };

@@ -1,9 +1,10 @@
 // Recorder, DeviceGraph and Patch: capture once, play again, the same on every device.
 //
-// Device::capture() runs a body that launches thunks on a Recorder; nothing is computed meanwhile. The DeviceGraph that comes out replays all of
-// them with one call. Arguments stay as recorded, except those of patchable launches, for which a replay may carry new ones. Sizes are not arguments: kernels
-// read them from the stream's live sizes, so one graph serves every size up to its bounds where the device allows
-// (DeviceInfo::live_sizes). A graph must not outlive its device or the memory it was bound to; one thread replays at a time.
+// Device::capture() runs a body that launches thunks on a Recorder; nothing is computed meanwhile. The DeviceGraph that
+// comes out replays all of them with one call. Arguments stay as recorded, except those of patchable launches, for
+// which a replay may carry new ones. Sizes are not arguments: kernels read them from the stream's live sizes, so one
+// graph serves every size up to its bounds where the device allows (DeviceInfo::live_sizes). A graph must not outlive
+// its device or the memory it was bound to; one thread replays at a time.
 #pragma once
 
 #include <cstddef>

@@ -56,8 +56,8 @@ struct PoolStats {
 class MemoryPool {
  public:
   virtual ~MemoryPool() = default;
-  // Zero-filled bytes, aligned to 2 MiB when they are at least that long, else to 256. Zero bytes give an empty Buffer. The
-  // pool must outlive its buffers.
+  // Zero-filled bytes, aligned to 2 MiB when they are at least that long, else to 256. Zero bytes give an empty Buffer.
+  // The pool must outlive its buffers.
   virtual Result<Buffer> allocate(size_t bytes, std::string_view label) = 0;
   virtual PoolStats stats() const = 0;
 };

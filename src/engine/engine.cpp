@@ -22,7 +22,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 class ModelEngine final : public Engine {
  public:
-  ModelEngine(EngineOptions options, Platform platform) : options_(std::move(options)), platform_(std::move(platform)) {}
+  ModelEngine(EngineOptions options, Platform platform)
+      : options_(std::move(options)), platform_(std::move(platform)) {}
 
   Status open();
 
@@ -123,7 +124,9 @@ Status ModelEngine::open_checkpoint() {
     std::vector<float> freqs(static_cast<size_t>(t->elements()));
     RETURN_IF_ERROR(checkpoint_->read_rows(*t, 0, t->rows(), DType::F32, freqs.data()));
     for (float f : freqs) {
-      if (!(f > 0) || !std::isfinite(f)) return invalid("{}: rope_freqs.weight holds {}; it divides frequencies and must be positive", checkpoint_->source(), f);
+      if (!(f > 0) || !std::isfinite(f))
+        return invalid("{}: rope_freqs.weight holds {}; it divides frequencies and must be positive",
+                       checkpoint_->source(), f);
       config_.rope_divisors.push_back(f);
     }
   }
@@ -146,13 +149,15 @@ Status ModelEngine::choose_context() {
   }
   if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;
   if (static_cast<double>(options_.context_length) > longest)
-    return invalid("--context-length {} is more than the model's {}; set max_position_embeddings with --override to try it anyway",
-                   options_.context_length, static_cast<int64_t>(longest));
+    return invalid(
+        "--context-length {} is more than the model's {}; set max_position_embeddings with --override to try it anyway",
+        options_.context_length, static_cast<int64_t>(longest));
   return Status::ok();
 }
 
-// What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in small models (bf16
-// turns SmolLM2's first word about the capital of France) and they are fast all the same; bf16 above.
+// What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in
+// small models (bf16 turns SmolLM2's first word about the capital of France) and they are fast all the same; bf16
+// above.
 DType ModelEngine::choose_dtype() const {
   if (config_.fields.dtype) return *config_.fields.dtype;
   if (!checkpoint_) return DType::BF16;
@@ -173,7 +178,8 @@ Result<int64_t> ModelEngine::choose_kv_pages() const {
   const auto fits = static_cast<int64_t>(budget / static_cast<double>(shape.page_bytes())) - 1;  // one is scratch
   if (fits < 1)
     return error(Code::OutOfMemory,
-                 "no memory is left for the KV cache: {:.1f} GB x --mem-fraction-static {} minus {:.1f} GB of weights; raise the fraction",
+                 "no memory is left for the KV cache: {:.1f} GB x --mem-fraction-static {} minus {:.1f} GB of weights; "
+                 "raise the fraction",
                  static_cast<double>(platform_.device->info().memory_bytes) / 1e9, options_.mem_fraction_static,
                  static_cast<double>(params_.bytes()) / 1e9);
   return std::min(wanted, fits);
@@ -186,8 +192,10 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
   load.packed = builder.packed();
-  if (checkpoint_) RETURN_IF_ERROR(load_params(*checkpoint_, params_, load));
-  else RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
+  if (checkpoint_)
+    RETURN_IF_ERROR(load_params(*checkpoint_, params_, load));
+  else
+    RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
   times_.load_s = seconds_since(start);
   return Status::ok();
 }
@@ -221,8 +229,9 @@ Status ModelEngine::open() {
 
   const ModelConfigFields& f = config_.fields;
   ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages());
-  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(),
-                                             {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
+  ASSIGN_OR_RETURN(
+      pool_, kv::KvPool::create(platform_.device->pool(),
+                                {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   buffers_.columns = trace.max_pages;
   RETURN_IF_ERROR(compile(builder));

@@ -1,8 +1,8 @@
 // Engine: one loaded model on one device, ready to run steps.
 //
-// It owns the device, the parameters, the compiled model and the pool of KV pages. A step takes any mix of prefill chunks and decode rows
-// and returns the logits of the rows that asked for them. Two engines with different models live side by
-// side in one process. One thread drives an engine at a time.
+// It owns the device, the parameters, the compiled model and the pool of KV pages. A step takes any mix of prefill
+// chunks and decode rows and returns the logits of the rows that asked for them. Two engines with different models live
+// side by side in one process. One thread drives an engine at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,32 +27,32 @@ enum class LoadFormat : uint8_t { Auto, Safetensors, Gguf, Dummy };
 Result<LoadFormat> parse_load_format(std::string_view name);
 
 struct EngineOptions {
-  std::string model_path;  // GGUF file, or folder with config.json
-  std::optional<DType> dtype;       // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
-  std::optional<DType> kv_dtype;    // nullopt = auto: the model's dtype
+  std::string model_path;         // GGUF file, or folder with config.json
+  std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
+  std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype
   LoadFormat load_format = LoadFormat::Auto;
-  int64_t context_length = 0;       // 0: the model's
+  int64_t context_length = 0;  // 0: the model's
   int64_t max_running_requests = 64;
   int64_t chunked_prefill_size = 2048;  // most tokens of one step
-  int64_t max_total_tokens = 0;     // KV capacity in tokens; 0: from memory
-  double mem_fraction_static = 0.8; // of the machine's memory, for weights and KV together
-  uint64_t random_seed = 0;         // of dummy weights
-  std::vector<std::string> overrides;  // "key=value" into config.json
+  int64_t max_total_tokens = 0;         // KV capacity in tokens; 0: from memory
+  double mem_fraction_static = 0.8;     // of the machine's memory, for weights and KV together
+  uint64_t random_seed = 0;             // of dummy weights
+  std::vector<std::string> overrides;   // "key=value" into config.json
   GraphOptions graph;
-  bool progress = false;            // bars on standard error
+  bool progress = false;  // bars on standard error
 };
 
 // One sequence's part of a step: the next `count` tokens of it. Its KV pages must exist (Engine::reserve).
 struct StepItem {
   Sequence* sequence = nullptr;
-  int64_t count = 0;       // tokens [sequence->cached(), + count) are computed and cached
-  bool wants_logits = false;  // of the last of them
+  int64_t count = 0;              // tokens [sequence->cached(), + count) are computed and cached
+  bool wants_logits = false;      // of the last of them
   bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
 };
 
 struct MemoryReport {
   size_t weight_bytes = 0;
-  size_t kv_bytes = 0;       // whole pool, touched lazily
+  size_t kv_bytes = 0;  // whole pool, touched lazily
   size_t kv_page_bytes = 0;
   int64_t kv_pages = 0;
   size_t activation_bytes = 0;  // arena and staging
@@ -92,13 +92,14 @@ class Engine {
   virtual const PipelineReport* decode_passes() const { return nullptr; }
   virtual const PipelineReport* prefill_passes() const { return nullptr; }
 
-  // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's destructor.
+  // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's
+  // destructor.
   virtual Status reserve(Sequence& sequence, int64_t tokens) = 0;
   virtual void release(Sequence& sequence) = 0;
   virtual int64_t free_pages() const = 0;
 
-  // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32, valid (and
-  // writable) until the next step. Advances each sequence's cached().
+  // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32,
+  // valid (and writable) until the next step. Advances each sequence's cached().
   virtual Result<std::span<float>> step(std::span<const StepItem> items) = 0;
 };
 

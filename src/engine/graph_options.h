@@ -1,4 +1,5 @@
-// GraphOptions: what is captured, for which sizes, after which passes. The native settings behind --graph* and --passes. A plain value.
+// GraphOptions: what is captured, for which sizes, after which passes. The native settings behind --graph* and
+// --passes. A plain value.
 #pragma once
 
 #include <cstdint>

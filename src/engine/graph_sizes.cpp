@@ -67,7 +67,8 @@ Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view
     int64_t n = 0;
     auto [end, ec] = std::from_chars(item.data(), item.data() + item.size(), n);
     if (ec != std::errc() || end != item.data() + item.size() || n < 1 || n > limit)
-      return invalid("{} \"{}\": \"{}\" is not a size; allowed: a comma list of numbers from 1 to {}", flag, list, item, limit);
+      return invalid("{} \"{}\": \"{}\" is not a size; allowed: a comma list of numbers from 1 to {}", flag, list, item,
+                     limit);
     out.push_back(n);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);

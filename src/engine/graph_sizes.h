@@ -1,6 +1,7 @@
 // Which batch and token sizes are captured: the default rules, user lists, and the choice of a size for a batch.
 //
-// The rules are those of the system this engine follows (2025-12), so that a deployment's list carries over. Pure functions.
+// The rules are those of the system this engine follows (2025-12), so that a deployment's list carries over. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ enum class SizeRule : uint8_t {
   Speculative,  // 1 to 8; 10 to 32 step 2; 40 to 64 step 4; 72 to 256 step 8; 272 on step 16
 };
 
-// Ascending, all <= largest. With Padded and Speculative the largest itself is appended when the rule leaves it out, so that a full batch is never
-// without a size.
+// Ascending, all <= largest. With Padded and Speculative the largest itself is appended when the rule leaves it out, so
+// that a full batch is never without a size.
 std::vector<int64_t> decode_sizes(int64_t largest, SizeRule rule = SizeRule::Padded);
 // The bare rule, without the appended largest.
 std::vector<int64_t> decode_sizes_by_rule(int64_t largest, SizeRule rule);

@@ -34,7 +34,8 @@ Result<std::vector<Source>> find_sources(std::span<const ParamPlan> params, cons
   for (size_t i = 0; i < params.size(); ++i) {
     const bool vector = params[i].type.shape.rank() == 1;
     const int64_t rows = params[i].type.shape[0].factor, width = vector ? 1 : params[i].type.shape[1].factor;
-    auto packed = std::find_if(options.packed.begin(), options.packed.end(), [&](auto& p) { return p.name == params[i].name; });
+    auto packed =
+        std::find_if(options.packed.begin(), options.packed.end(), [&](auto& p) { return p.name == params[i].name; });
     if (packed == options.packed.end()) {
       out.push_back({i, params[i].name, 0, rows, width});
       continue;
@@ -170,42 +171,45 @@ Status load_params(const checkpoint::Checkpoint& checkpoint, ParamStore& params,
   std::vector<std::atomic<int64_t>> rows_left(sources.size());
   std::vector<std::atomic<uint64_t>> non_finite(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) rows_left[i] = sources[i].rows;
-  return for_each_block(sources, plans, options, "loading", [&](const Block& b, std::vector<uint8_t>& scratch) -> Status {
-    const Source& s = sources[b.source];
-    const TensorType& type = plans[s.param].type;
-    const checkpoint::CheckpointTensor& t = *checkpoint.find(s.name);
-    uint64_t bad = 0;
-    const bool vector = type.shape.rank() == 1;  // a checkpoint's vector is one row
-    RETURN_IF_ERROR(checkpoint.read_rows(t, vector ? 0 : b.first, vector ? 1 : b.count, type.dtype, scratch.data(), &bad));
-    if (bad) non_finite[b.source] += bad;
-    params.pack_rows(s.param, scratch.data(), s.row + b.first, b.count);
-    if (rows_left[b.source].fetch_sub(b.count) == b.count) {
-      checkpoint.release(t);
-      return checkpoint.require_finite(t, non_finite[b.source]);
-    }
-    return Status::ok();
-  });
+  return for_each_block(
+      sources, plans, options, "loading", [&](const Block& b, std::vector<uint8_t>& scratch) -> Status {
+        const Source& s = sources[b.source];
+        const TensorType& type = plans[s.param].type;
+        const checkpoint::CheckpointTensor& t = *checkpoint.find(s.name);
+        uint64_t bad = 0;
+        const bool vector = type.shape.rank() == 1;  // a checkpoint's vector is one row
+        RETURN_IF_ERROR(
+            checkpoint.read_rows(t, vector ? 0 : b.first, vector ? 1 : b.count, type.dtype, scratch.data(), &bad));
+        if (bad) non_finite[b.source] += bad;
+        params.pack_rows(s.param, scratch.data(), s.row + b.first, b.count);
+        if (rows_left[b.source].fetch_sub(b.count) == b.count) {
+          checkpoint.release(t);
+          return checkpoint.require_finite(t, non_finite[b.source]);
+        }
+        return Status::ok();
+      });
 }
 
 Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options) {
   const auto plans = params.params();
   ASSIGN_OR_RETURN(const auto sources, find_sources(plans, options));
-  return for_each_block(sources, plans, options, "making random weights", [&](const Block& b, std::vector<uint8_t>& scratch) {
-    const Source& s = sources[b.source];
-    const TensorType& type = plans[s.param].type;
-    const uint64_t key = mix(seed) ^ hash_name(s.name);
-    const bool matrix = type.shape.rank() == 2;
-    const bool norm = !matrix && s.name.find("norm") != std::string::npos;
-    const float amplitude = matrix ? std::sqrt(3.0f / static_cast<float>(s.width)) : 0.1f;
-    const float centre = norm ? 1.0f : 0.0f;
-    for (int64_t i = 0; i < b.count * s.width; ++i) {
-      const uint64_t bits = mix(key + static_cast<uint64_t>(b.first * s.width + i));
-      const float u = static_cast<float>(bits >> 40) * (2.0f / 16777216.0f) - 1.0f;
-      store(type.dtype, scratch.data(), i, centre + amplitude * u);
-    }
-    params.pack_rows(s.param, scratch.data(), s.row + b.first, b.count);
-    return Status::ok();
-  });
+  return for_each_block(sources, plans, options, "making random weights",
+                        [&](const Block& b, std::vector<uint8_t>& scratch) {
+                          const Source& s = sources[b.source];
+                          const TensorType& type = plans[s.param].type;
+                          const uint64_t key = mix(seed) ^ hash_name(s.name);
+                          const bool matrix = type.shape.rank() == 2;
+                          const bool norm = !matrix && s.name.find("norm") != std::string::npos;
+                          const float amplitude = matrix ? std::sqrt(3.0f / static_cast<float>(s.width)) : 0.1f;
+                          const float centre = norm ? 1.0f : 0.0f;
+                          for (int64_t i = 0; i < b.count * s.width; ++i) {
+                            const uint64_t bits = mix(key + static_cast<uint64_t>(b.first * s.width + i));
+                            const float u = static_cast<float>(bits >> 40) * (2.0f / 16777216.0f) - 1.0f;
+                            store(type.dtype, scratch.data(), i, centre + amplitude * u);
+                          }
+                          params.pack_rows(s.param, scratch.data(), s.row + b.first, b.count);
+                          return Status::ok();
+                        });
 }
 
 }  // namespace reprise::engine

@@ -10,7 +10,8 @@ namespace reprise::engine {
 
 std::string_view phase_name(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
 
-Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound, PipelineReport* report) const {
+Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound,
+                                                               PipelineReport* report) const {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound;
   if (phase == Phase::Decode) trace.max_sequences = bound;

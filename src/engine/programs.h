@@ -1,8 +1,9 @@
 // ProgramBuilder: from a traced model to the step runners of both phases.
 //
-// It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then, once parameters and caches exist, binds
-// everything into one shared arena and captures, largest size first. When a capture fails it degrades (whole, then piecewise, then
-// eager) and keeps the reason, unless capturing is required. Used once, at start-up.
+// It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then, once parameters
+// and caches exist, binds everything into one shared arena and captures, largest size first. When a capture fails it
+// degrades (whole, then piecewise, then eager) and keeps the reason, unless capturing is required. Used once, at
+// start-up.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,8 @@ class ProgramBuilder {
                  const GraphOptions& options)
       : spec_(spec), config_(config), platform_(platform), options_(options) {}
 
-  // Traces, rewrites and plans both phases. `trace` holds the prefill bounds; decode steps have at most max_sequences tokens.
+  // Traces, rewrites and plans both phases. `trace` holds the prefill bounds; decode steps have at most max_sequences
+  // tokens.
   Status prepare(const models::TraceOptions& trace);
 
   // The parameters every program reads, in the layouts their kernels ask for.

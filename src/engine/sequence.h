@@ -1,7 +1,8 @@
 // Sequence: one stream of tokens and the KV pages that hold its past.
 //
-// tokens() is prompt and output together; the first cached() of them are in the cache. The pages belong to the engine's pool, which takes them back through
-// Engine::release; the scheduler (or generate loop) owns the Sequence. One thread at a time.
+// tokens() is prompt and output together; the first cached() of them are in the cache. The pages belong to the engine's
+// pool, which takes them back through Engine::release; the scheduler (or generate loop) owns the Sequence. One thread
+// at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// StepRunner: runs the steps of one phase (decode or prefill) through captured graphs where a size fits, and eagerly where none
-// does, counting which and why.
+// StepRunner: runs the steps of one phase (decode or prefill) through captured graphs where a size fits, and eagerly
+// where none does, counting which and why.
 //
-// It owns the phase's compiled programs: one for all sizes where the device's graphs serve every live size up to their bound (CPU), else one
-// per size. A size bounds a batch; rows between the batch and its size are padding. One thread at a time.
+// It owns the phase's compiled programs: one for all sizes where the device's graphs serve every live size up to their
+// bound (CPU), else one per size. A size bounds a batch; rows between the batch and its size are padding. One thread at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ namespace reprise::engine {
 
 struct PhaseStats {
   uint64_t steps = 0;
-  uint64_t replays = 0;      // steps that ran captured
-  uint64_t padded_rows = 0;  // rows between batches and their sizes; they cost nothing where live sizes are read at run time
+  uint64_t replays = 0;  // steps that ran captured
+  uint64_t padded_rows =
+      0;  // rows between batches and their sizes; they cost nothing where live sizes are read at run time
   std::map<std::string, uint64_t> fallbacks;  // reason -> steps that ran uncaptured
 };
 
@@ -32,7 +34,8 @@ class StepRunner {
     std::unique_ptr<CompiledModel> model;
   };
 
-  // `programs` ascending by size. `sizes` are those batches are rounded up to. `reason` says why nothing is captured, empty when something is.
+  // `programs` ascending by size. `sizes` are those batches are rounded up to. `reason` says why nothing is captured,
+  // empty when something is.
   StepRunner(std::string phase, std::vector<int64_t> sizes, std::vector<Program> programs, GraphPolicy policy,
              bool padding, std::string reason);
 

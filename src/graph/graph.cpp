@@ -130,8 +130,10 @@ Status Graph::add_output(std::string name, Value* value) {
 Status Graph::replace_output(std::string_view name, Value* value, std::string new_name) {
   GraphOutput* found = nullptr;
   for (auto& o : outputs_) {
-    if (o.name == name) found = &o;
-    else if (o.name == new_name) return invalid("output {} exists already", new_name);
+    if (o.name == name)
+      found = &o;
+    else if (o.name == new_name)
+      return invalid("output {} exists already", new_name);
   }
   if (!found) return error(Code::NotFound, "the graph has no output \"{}\"", name);
   std::erase(found->value->outputs, name);
@@ -174,7 +176,8 @@ int Graph::remove_dead() {
   int removed = 0;
   for (Node* n = last_; n;) {
     Node* prev = n->prev;
-    const bool used = std::any_of(n->out.begin(), n->out.end(), [](auto& v) { return !v->uses.empty() || !v->outputs.empty(); });
+    const bool used =
+        std::any_of(n->out.begin(), n->out.end(), [](auto& v) { return !v->uses.empty() || !v->outputs.empty(); });
     if (!used && n->op->pure() && n->op->name != "input") {
       erase(n);
       ++removed;
@@ -203,9 +206,12 @@ Status bad(const Node& n, const Status& why) {
 const Value* storage(const Value* v) {
   while (true) {
     const Node* n = v->def;
-    if (n->op->has(op_flag::kView)) v = n->in[0];
-    else if (int m = n->op->mutated_operand(); m >= 0 && v->result == 0) v = n->in[static_cast<size_t>(m)];
-    else return v;
+    if (n->op->has(op_flag::kView))
+      v = n->in[0];
+    else if (int m = n->op->mutated_operand(); m >= 0 && v->result == 0)
+      v = n->in[static_cast<size_t>(m)];
+    else
+      return v;
   }
 }
 
@@ -226,7 +232,8 @@ Status verify_node(const Graph& g, const Node& n, const std::unordered_set<const
   RETURN_IF_ERROR(check_attrs(*n.op, attrs));
   const auto in = n.in_types();
   ASSIGN_OR_RETURN(auto types, n.op->infer(OpCall{n.op, in, {}, &attrs, {}}));
-  if (types.size() != n.out.size()) return invalid("has {} results, its shape function gives {}", n.out.size(), types.size());
+  if (types.size() != n.out.size())
+    return invalid("has {} results, its shape function gives {}", n.out.size(), types.size());
   for (size_t i = 0; i < types.size(); ++i)
     if (!same_type(types[i], n.out[i]->type))
       return invalid("result {} is {}, its shape function gives {}", i, describe(n.out[i]->type), describe(types[i]));
@@ -267,7 +274,8 @@ Status verify(const Graph& g) {
   if (uses != listed) return error(Code::Internal, "graph: {} operands, but {} uses are listed", uses, listed);
   std::unordered_set<std::string> names;
   for (auto& o : g.outputs()) {
-    if (!defined.contains(o.value)) return error(Code::Internal, "graph: output {} is not a value of the graph", o.name);
+    if (!defined.contains(o.value))
+      return error(Code::Internal, "graph: output {} is not a value of the graph", o.name);
     if (!names.insert(o.name).second) return error(Code::Internal, "graph: two outputs are named {}", o.name);
   }
   return Status::ok();

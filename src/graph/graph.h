@@ -1,8 +1,9 @@
 // Graph: a traced model as typed SSA.
 //
-// A Graph owns Nodes (op calls, in program order) and their Values. Every value knows the node that made it and exactly who
-// uses it, so rewrites are local; every node knows what made it ("trace" or a rewrite's name). Sizes may be symbols with an
-// upper bound ("T <= 2048"). A graph has one owner and is changed by one thread; a finished graph may be read by any.
+// A Graph owns Nodes (op calls, in program order) and their Values. Every value knows the node that made it and exactly
+// who uses it, so rewrites are local; every node knows what made it ("trace" or a rewrite's name). Sizes may be symbols
+// with an upper bound ("T <= 2048"). A graph has one owner and is changed by one thread; a finished graph may be read
+// by any.
 #pragma once
 
 #include <cstdint>
@@ -119,9 +120,9 @@ class Graph {
   uint32_t next_id_ = 0;
 };
 
-// Checks every rule of the IR; the error names the node. Rules: values are defined before use; use lists are exact; every type is what
-// the shape function gives; sources have unique names; a value that was written in place is not read under its old name afterwards;
-// symbols exist; outputs exist and their names are unique.
+// Checks every rule of the IR; the error names the node. Rules: values are defined before use; use lists are exact;
+// every type is what the shape function gives; sources have unique names; a value that was written in place is not read
+// under its old name afterwards; symbols exist; outputs exist and their names are unique.
 Status verify(const Graph& graph);
 
 }  // namespace reprise

@@ -247,7 +247,9 @@ class Parser {
   Result<std::string> word() {
     skip();
     size_t end = at_;
-    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.')) ++end;
+    while (end < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
+      ++end;
     if (end == at_) return fail("expected a name");
     std::string out(text_.substr(at_, end - at_));
     at_ = end;
@@ -305,9 +307,12 @@ std::string print(const Graph& g, const TensorType& type) {
   for (int i = 0; i < type.shape.rank(); ++i) {
     if (i) out += ", ";
     const Dim d = type.shape[i];
-    if (d.is_constant()) out += fmt::format("{}", d.factor);
-    else if (d.factor == 1) out += g.symbols()[d.symbol - 1].name;
-    else out += fmt::format("{}*{}", d.factor, g.symbols()[d.symbol - 1].name);
+    if (d.is_constant())
+      out += fmt::format("{}", d.factor);
+    else if (d.factor == 1)
+      out += g.symbols()[d.symbol - 1].name;
+    else
+      out += fmt::format("{}*{}", d.factor, g.symbols()[d.symbol - 1].name);
   }
   return out + "]";
 }

@@ -1,4 +1,5 @@
-// The IR's text form: print() and parse() are inverse, so that graphs can be read, compared, stored and written by hand.
+// The IR's text form: print() and parse() are inverse, so that graphs can be read, compared, stored and written by
+// hand.
 //
 //   graph "toy" {
 //     symbol T <= 2048

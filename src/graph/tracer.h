@@ -1,8 +1,8 @@
 // Tracer and Tensor: how plain C++ model functions become a Graph.
 //
-// A Tensor is a handle to a value being traced; calling an op on it adds a node. It has no data and converts to no number or bool, and its sizes do not compare,
-// so no branch on data or on a symbolic size compiles. The first error sticks: later calls do nothing, and
-// finish() reports it. A Tracer and its Tensors belong to one thread.
+// A Tensor is a handle to a value being traced; calling an op on it adds a node. It has no data and converts to no
+// number or bool, and its sizes do not compare, so no branch on data or on a symbolic size compiles. The first error
+// sticks: later calls do nothing, and finish() reports it. A Tracer and its Tensors belong to one thread.
 #pragma once
 
 #include <string>

@@ -23,7 +23,8 @@ void* KvPool::layer(int64_t l) const {
 Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {
   if (pages < 0) return invalid("cannot allocate {} pages", pages);
   if (pages > free_pages())
-    return error(Code::OutOfMemory, "{} KV pages asked for, {} of {} are free (a page is {} tokens; --max-total-tokens sets the pool)",
+    return error(Code::OutOfMemory,
+                 "{} KV pages asked for, {} of {} are free (a page is {} tokens; --max-total-tokens sets the pool)",
                  pages, free_pages(), total_pages(), kPageTokens);
   std::vector<PageId> out(free_.end() - pages, free_.end());
   free_.resize(free_.size() - static_cast<size_t>(pages));
@@ -42,7 +43,8 @@ void KvPool::release(std::span<const PageId> pages) {
 Status KvPool::check_integrity() const {
   std::vector<bool> seen(used_.size(), false);
   for (PageId p : free_) {
-    if (p <= 0 || static_cast<size_t>(p) >= used_.size()) return error(Code::Internal, "free page {} does not exist", p);
+    if (p <= 0 || static_cast<size_t>(p) >= used_.size())
+      return error(Code::Internal, "free page {} does not exist", p);
     if (seen[static_cast<size_t>(p)]) return error(Code::Internal, "page {} is free twice", p);
     if (used_[static_cast<size_t>(p)]) return error(Code::Internal, "page {} is both free and in use", p);
     seen[static_cast<size_t>(p)] = true;

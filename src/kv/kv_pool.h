@@ -1,7 +1,8 @@
 // KvPool: the device memory that holds keys and values, in pages of 128 tokens.
 //
-// A page spans all layers: page p of layer l lies at layer(l) + p * page_bytes_per_layer(). Page 0 is scratch: padding rows write there and it
-// is never handed out. Memory is reserved at once and touched lazily. The owner of sequences (one thread) allocates and releases.
+// A page spans all layers: page p of layer l lies at layer(l) + p * page_bytes_per_layer(). Page 0 is scratch: padding
+// rows write there and it is never handed out. Memory is reserved at once and touched lazily. The owner of sequences
+// (one thread) allocates and releases.
 #pragma once
 
 #include <cstdint>

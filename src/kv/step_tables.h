@@ -1,7 +1,8 @@
 // StepTables: the integer arrays that tell attention which rows and pages belong to whom in one step.
 //
 // fill() writes the engine's fixed input buffers from a list of sequence parts; rows and columns beyond the batch get
-// neutral values (slot -1 is "nowhere", page 0 is scratch, length 0), so nothing stale survives from the step before. No state; any thread.
+// neutral values (slot -1 is "nowhere", page 0 is scratch, length 0), so nothing stale survives from the step before.
+// No state; any thread.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ Tensor dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn:
   }
   // Only the rows whose logits are wanted go through the norm and the head.
   x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
-  Tensor head = f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
+  Tensor head =
+      f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   return nn::linear_f32(x, head, nn::Shard::Column);
 }
 

@@ -7,7 +7,8 @@ namespace reprise::models {
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& o,
                           const OpRegistry& ops) {
   const auto& f = config.fields;
-  if (f.head_dim % 2 != 0) return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
+  if (f.head_dim % 2 != 0)
+    return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
   Tracer tracer(std::string(spec.architecture), ops);
   const Dim tokens = tracer.symbol("T", o.max_tokens);
   const Dim sequences = tracer.symbol("R", o.max_sequences);

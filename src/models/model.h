@@ -1,7 +1,7 @@
 // ModelConfig, ModelSpec and the registry: an architecture's name and its forward function.
 //
-// A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding an architecture is one
-// file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
+// A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding an
+// architecture is one file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
 #pragma once
 
 #include <string>

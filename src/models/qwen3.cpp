@@ -6,7 +6,8 @@ namespace {
 
 Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
-  return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .qk_norm = true}, in, root);
+  return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .qk_norm = true}, in,
+                       root);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ using checkpoint::ModelConfigFields;
 using checkpoint::RopeKind;
 using checkpoint::RopeScaling;
 
-// Wavelengths longer than the old context / low_freq_factor are stretched by `factor`, shorter than the old context / high_freq_factor
-// are kept, and those between are blended.
+// Wavelengths longer than the old context / low_freq_factor are stretched by `factor`, shorter than the old context /
+// high_freq_factor are kept, and those between are blended.
 void scale_llama3(std::vector<double>& freq, const RopeScaling& s, double old_context) {
   const double factor = s.factor.value_or(1.0);
   const double low_wave = old_context / s.low_freq_factor, high_wave = old_context / s.high_freq_factor;
@@ -30,8 +30,8 @@ void scale_llama3(std::vector<double>& freq, const RopeScaling& s, double old_co
 
 double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
-// Yarn (arXiv 2309.00071): interpolates slow dimensions, keeps fast ones, with a linear ramp between the dimensions that turn beta_slow and
-// beta_fast times over the old context.
+// Yarn (arXiv 2309.00071): interpolates slow dimensions, keeps fast ones, with a linear ramp between the dimensions
+// that turn beta_slow and beta_fast times over the old context.
 double scale_yarn(std::vector<double>& freq, const ModelConfigFields& f, int64_t dim, double old_context) {
   const RopeScaling& s = f.rope;
   const double factor = s.factor.value_or(static_cast<double>(f.max_position_embeddings) / old_context);

@@ -1,6 +1,6 @@
 // Rotary frequencies from a configuration: plain, linear, dynamic NTK, llama3 and yarn, as Hugging Face defines them
-// (transformers, modeling_rope_utils). Dynamic NTK is applied by each token's own position, which is what Hugging Face computes when decoding token
-// by token, and the only rule that does not depend on how a prompt is cut into chunks.
+// (transformers, modeling_rope_utils). Dynamic NTK is applied by each token's own position, which is what Hugging Face
+// computes when decoding token by token, and the only rule that does not depend on how a prompt is cut into chunks.
 #pragma once
 
 #include "models/model.h"

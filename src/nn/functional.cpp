@@ -18,12 +18,15 @@ std::string name(Shard shard) {
 
 }  // namespace
 
-Tensor embedding(Tensor table, Tensor ids, Shard shard) { return one("embedding", {table, ids}, {{"shard", name(shard)}}); }
+Tensor embedding(Tensor table, Tensor ids, Shard shard) {
+  return one("embedding", {table, ids}, {{"shard", name(shard)}});
+}
 Tensor linear(Tensor x, Tensor weight, Tensor bias, Shard shard) {
   return one("linear", {x, weight, bias}, {{"shard", name(shard)}});
 }
 Tensor linear_f32(Tensor x, Tensor weight, Shard shard) {
-  return one("linear", {x, weight}, {{"out", std::string(x.dtype() == DType::F32 ? "same" : "f32")}, {"shard", name(shard)}});
+  return one("linear", {x, weight},
+             {{"out", std::string(x.dtype() == DType::F32 ? "same" : "f32")}, {"shard", name(shard)}});
 }
 Tensor rms_norm(Tensor x, Tensor weight, double eps) { return one("rms_norm", {x, weight}, {{"eps", eps}}); }
 Tensor add(Tensor a, Tensor b) { return one("add", {a, b}); }
@@ -57,7 +60,8 @@ Tensor rope(Tensor x, Tensor table) { return one("rope", {x, table}); }
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
                        int64_t window) {
-  return one("paged_attention", {q, kv, page_table, context_lens, query_starts}, {{"scale", scale}, {"window", window}});
+  return one("paged_attention", {q, kv, page_table, context_lens, query_starts},
+             {{"scale", scale}, {"window", window}});
 }
 
 }  // namespace reprise::nn

@@ -9,8 +9,8 @@
 
 namespace reprise::nn {
 
-// What the engine stages before each step. C is the number of page-table columns. kv holds one cache per layer; attention replaces
-// the entry by the cache as it is after the write.
+// What the engine stages before each step. C is the number of page-table columns. kv holds one cache per layer;
+// attention replaces the entry by the cache as it is after the write.
 struct StepInputs {
   Tensor tokens;        // [T] i32
   Tensor positions;     // [T] i32
@@ -26,10 +26,10 @@ struct AttentionSpec {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t window = 0;       // 0: the whole context
+  int64_t window = 0;  // 0: the whole context
   bool qkv_bias = false;
   bool output_bias = false;
-  double qk_norm_eps = 0;   // > 0: RMS norm of each query and key head before the rotation
+  double qk_norm_eps = 0;  // > 0: RMS norm of each query and key head before the rotation
 };
 
 // linear with parameters "<p>.weight" and "<p>.bias"

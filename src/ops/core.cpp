@@ -22,7 +22,8 @@ Status want_dtype(const OpCall& c, size_t i, DType t) {
 }
 
 Status want_float(const OpCall& c, size_t i) {
-  if (!is_float(c.in[i].dtype)) return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
+  if (!is_float(c.in[i].dtype))
+    return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
   return Status::ok();
 }
 
@@ -223,13 +224,15 @@ void register_core_ops(OpRegistry& ops) {
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
   ops.add("rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor", infer_rms_norm, kNone,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight, in fp32, rounded once");
-  ops.add("rope_table(Tensor positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
-          "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
-          infer_rope_table, kNone,
-          "[T] i32 -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
-          "where positions from ntk_window on use inv_freq of their own length");
+  ops.add(
+      "rope_table(Tensor positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
+      "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
+      infer_rope_table, kNone,
+      "[T] i32 -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
+      "where positions from ntk_window on use inv_freq of their own length");
   ops.add("rope(Tensor x, Tensor table) -> Tensor", infer_rope, kNone,
-          "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2) of the first rot dimensions, fp32, rounded once");
+          "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2) of the first rot dimensions, fp32, "
+          "rounded once");
   ops.add("add(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a + b in fp32, rounded once");
   ops.add("mul(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a * b in fp32, rounded once");
   ops.add("silu(Tensor x) -> Tensor", infer_same, kNone, "x / (1 + exp(-x)) in fp32, rounded once");
@@ -237,11 +240,13 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("flatten(Tensor x) -> Tensor", infer_flatten, kView, "[T, H, D] -> [T, H*D], same bytes");
   ops.add("kv_write(Tensor(a!) kv, Tensor k, Tensor v, Tensor slots) -> Tensor(a)", infer_kv_write, kNone,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
-  ops.add("paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, *, "
-          "float scale, int window = 0) -> Tensor",
-          infer_paged_attention, kSplitPoint,
-          "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
-          "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in order");
+  ops.add(
+      "paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, *, "
+      "float scale, int window = 0) -> Tensor",
+      infer_paged_attention, kSplitPoint,
+      "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
+      "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
+      "order");
   ops.add("rows(Tensor x, Tensor index) -> Tensor", infer_rows, kNone, "[T, N], [R] i32 -> [R, N]: x[index[r]]");
   ops.add("slice(Tensor x, *, int begin, int size) -> Tensor", infer_slice, kNone,
           "[T, N] -> [T, size]: columns [begin, begin + size), copied");
@@ -250,9 +255,10 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
-  ops.add("quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
-          "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
-          "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
+  ops.add(
+      "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
+      "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
+      "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
 }

@@ -60,9 +60,12 @@ std::string describe(const TensorType& type) {
   for (int i = 0; i < type.shape.rank(); ++i) {
     if (i) out += ", ";
     const Dim d = type.shape[i];
-    if (d.is_constant()) out += fmt::format("{}", d.factor);
-    else if (d.factor == 1) out += fmt::format("s{}", d.symbol);
-    else out += fmt::format("{}*s{}", d.factor, d.symbol);
+    if (d.is_constant())
+      out += fmt::format("{}", d.factor);
+    else if (d.factor == 1)
+      out += fmt::format("s{}", d.symbol);
+    else
+      out += fmt::format("{}*s{}", d.factor, d.symbol);
   }
   return out + "]";
 }

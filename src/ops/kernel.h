@@ -24,8 +24,8 @@ struct ParamLayout {
   DeviceKind device = DeviceKind::Cpu;
   // Bytes of the whole parameter of the given constant type.
   size_t (*bytes)(const TensorType& type) = nullptr;
-  // Stores rows [first, first + count) of a row-major matrix that is already in the parameter's dtype. `dst` is the whole parameter,
-  // zero-filled before the first call.
+  // Stores rows [first, first + count) of a row-major matrix that is already in the parameter's dtype. `dst` is the
+  // whole parameter, zero-filled before the first call.
   void (*pack)(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) = nullptr;
 };
 
@@ -41,7 +41,8 @@ struct KernelEntry {
   // Scratch bytes at these sizes; null means none.
   size_t (*workspace)(const OpCall& call, const LiveSizes& bound, int ranks) = nullptr;
   std::array<OpaqueKernel, 2> phase{};
-  // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty: row_major.
+  // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty:
+  // row_major.
   std::vector<std::string> param_layouts;
 };
 

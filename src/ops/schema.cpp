@@ -113,7 +113,9 @@ class DeclParser {
   Result<std::string> identifier() {
     skip();
     size_t end = at_;
-    while (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.')) ++end;
+    while (end < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
+      ++end;
     if (end == at_) return fail("a name");
     std::string name(text_.substr(at_, end - at_));
     at_ = end;

@@ -1,4 +1,4 @@
-// OpRunner: runs one op through the real registries on given buffers, with real threads, for kernel tests.
+// OpRunner: runs one op through the real registries on given buffers, with real threads, for kernel tests:
 //
 //   OpRunner runner(Isa::Avx512);
 //   TestTensor x = random_tensor(DType::BF16, {3, 64}, 1);

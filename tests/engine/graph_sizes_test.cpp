@@ -7,11 +7,12 @@ namespace reprise::engine {
 namespace {
 
 TEST(GraphSizes, DecodeRuleHasTheOriginalsCounts) {
-  const std::vector<std::pair<int64_t, size_t>> normal{{4, 3},    {8, 4},    {16, 6},   {24, 7},   {32, 8},  {64, 12},
-                                                       {80, 14},  {128, 20}, {160, 24}, {256, 36}, {512, 52}};
-  for (auto& [largest, count] : normal) EXPECT_EQ(decode_sizes_by_rule(largest, SizeRule::Padded).size(), count) << largest;
-  const std::vector<std::pair<int64_t, size_t>> speculative{{4, 4},   {8, 8},    {16, 12},  {24, 16},  {32, 20}, {64, 27},
-                                                            {80, 29}, {128, 35}, {160, 39}, {256, 51}, {512, 67}};
+  const std::vector<std::pair<int64_t, size_t>> normal{{4, 3},   {8, 4},    {16, 6},   {24, 7},   {32, 8},  {64, 12},
+                                                       {80, 14}, {128, 20}, {160, 24}, {256, 36}, {512, 52}};
+  for (auto& [largest, count] : normal)
+    EXPECT_EQ(decode_sizes_by_rule(largest, SizeRule::Padded).size(), count) << largest;
+  const std::vector<std::pair<int64_t, size_t>> speculative{
+      {4, 4}, {8, 8}, {16, 12}, {24, 16}, {32, 20}, {64, 27}, {80, 29}, {128, 35}, {160, 39}, {256, 51}, {512, 67}};
   for (auto& [largest, count] : speculative)
     EXPECT_EQ(decode_sizes_by_rule(largest, SizeRule::Speculative).size(), count) << largest;
 }

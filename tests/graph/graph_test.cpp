@@ -15,9 +15,13 @@ namespace {
 
 // Nothing that could branch on data or on a symbolic size compiles.
 template <typename T>
-concept ComparesEqual = requires(T a, T b) { a == b; };
+concept ComparesEqual = requires(T a, T b) {
+  a == b;
+};
 template <typename T>
-concept ComparesLess = requires(T a, T b) { a < b; };
+concept ComparesLess = requires(T a, T b) {
+  a < b;
+};
 static_assert(!ComparesEqual<Dim> && !ComparesLess<Dim>);
 static_assert(!ComparesEqual<Tensor> && !ComparesLess<Tensor>);
 static_assert(!std::is_constructible_v<bool, Tensor>);

@@ -13,10 +13,11 @@ struct TextTest : testing::Test {
   TextTest() { register_core_ops(ops); }
 
   models::ModelConfig config(const std::string& architecture) {
-    Json j = {{"architectures", {architecture}}, {"model_type", "x"}, {"hidden_size", 48}, {"intermediate_size", 100},
-              {"num_hidden_layers", 2}, {"num_attention_heads", 6}, {"num_key_value_heads", 2}, {"head_dim", 10},
-              {"vocab_size", 263}, {"max_position_embeddings", 256}, {"rms_norm_eps", 1e-5}, {"rope_theta", 12345.5},
-              {"tie_word_embeddings", true}, {"hidden_act", "silu"}};
+    Json j = {{"architectures", {architecture}}, {"model_type", "x"},      {"hidden_size", 48},
+              {"intermediate_size", 100},        {"num_hidden_layers", 2}, {"num_attention_heads", 6},
+              {"num_key_value_heads", 2},        {"head_dim", 10},         {"vocab_size", 263},
+              {"max_position_embeddings", 256},  {"rms_norm_eps", 1e-5},   {"rope_theta", 12345.5},
+              {"tie_word_embeddings", true},     {"hidden_act", "silu"}};
     auto fields = checkpoint::parse_model_config(j, "test");
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}};
@@ -59,7 +60,8 @@ TEST_F(TextTest, ErrorsNameLineAndColumn) {
       {"graph \"g\" {\n  %0: i32[T] = input(name=\"a\")\n  return\n}", "symbol T is not declared"},
       {"graph \"g\" {\n  %0: i32[4] = nothing()\n  return\n}", "op \"nothing\" is not known"},
       {"graph \"g\" {\n  %0: f32[4] = silu(%9)\n  return\n}", "%9 is not defined"},
-      {"graph \"g\" {\n  %0: i32[4] = input(name=\"a\")\n  %0: i32[4] = input(name=\"b\")\n  return\n}", "defined twice"},
+      {"graph \"g\" {\n  %0: i32[4] = input(name=\"a\")\n  %0: i32[4] = input(name=\"b\")\n  return\n}",
+       "defined twice"},
       {"graph \"g\" {\n  %0: f32[4] = input(name=\"a\")\n  %1: f32[5] = silu(%0)\n  return\n}", "written as"},
       {"graph \"g\" {\n  %0: f99[4] = input(name=\"a\")\n  return\n}", "dtype"},
       {"graph \"g\" {\n  %0: f32[4] = input(name=\"a\", extra=1)\n  return\n}", "no attribute \"extra\""},

@@ -50,7 +50,8 @@ TEST_F(StepTablesTest, EveryLengthFillsItsRowAndOnlyIt) {
     EXPECT_EQ(query_starts[0], 0);
     EXPECT_EQ(query_starts[1], length);
     for (int64_t c = 0; c < kColumns; ++c)
-      EXPECT_EQ(page_table[c], c < pages_for(length) ? pages[c] : kScratchPage) << "column " << c << " of length " << length;
+      EXPECT_EQ(page_table[c], c < pages_for(length) ? pages[c] : kScratchPage)
+          << "column " << c << " of length " << length;
     for (int64_t t = 0; t < kTokens; ++t) {
       EXPECT_EQ(tokens[t], t < length ? 1000 + t : 0);
       EXPECT_EQ(positions[t], t < length ? t : 0);

@@ -1,5 +1,5 @@
-// Logits of every tiny checkpoint against Hugging Face transformers in fp32 (tests/data/models/README.md): within 1e-4 of the largest
-// |logit| in fp32, within 2e-2 in bf16 and fp16; on every instruction set this processor has.
+// Logits of every tiny checkpoint against Hugging Face transformers in fp32 (tests/data/models/README.md): within 1e-4
+// of the largest |logit| in fp32, within 2e-2 in bf16 and fp16; on every instruction set this processor has.
 #include <gtest/gtest.h>
 
 #include "backends/cpu/isa.h"
@@ -27,9 +27,12 @@ std::map<int64_t, Golden> read_goldens(const std::string& folder) {
       v.resize(bytes.size() / 4);
       std::memcpy(v.data(), bytes.data(), bytes.size());
     };
-    if (t.name.starts_with("tokens")) copy(g.tokens);
-    else if (t.name.starts_with("positions")) copy(g.positions);
-    else copy(g.logits);
+    if (t.name.starts_with("tokens"))
+      copy(g.tokens);
+    else if (t.name.starts_with("positions"))
+      copy(g.positions);
+    else
+      copy(g.logits);
   }
   return out;
 }

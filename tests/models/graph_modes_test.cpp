@@ -1,5 +1,5 @@
-// Replay is eager, bit for bit: whole, piecewise and eager programs on every size and between sizes, alone and in batches (F01, F06, F08-F10, F22, F25,
-// F29, F33), and what the counters say about it.
+// Replay is eager, bit for bit: whole, piecewise and eager programs on every size and between sizes, alone and in
+// batches (F01, F06, F08-F10, F22, F25, F29, F33), and what the counters say about it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -90,7 +90,8 @@ TEST_P(GraphModesTest, AllModesGiveTheSameBitsAtEveryBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest, testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24"));
+INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest,
+                         testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24"));
 
 TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   auto e = open("qwen3_tied", {.decode_sizes = {1, 4, 8}});
@@ -141,7 +142,8 @@ TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {
 TEST(GraphPolicyTest, NamesAreChecked) {
   EXPECT_TRUE(engine::parse_graph_policy("required").is_ok());
   EXPECT_NE(engine::parse_graph_policy("on").status().message().find("auto, off, required"), std::string::npos);
-  EXPECT_NE(engine::parse_phase_mode("--graph-decode", "full").status().message().find("whole, piecewise, off"), std::string::npos);
+  EXPECT_NE(engine::parse_phase_mode("--graph-decode", "full").status().message().find("whole, piecewise, off"),
+            std::string::npos);
 }
 
 }  // namespace

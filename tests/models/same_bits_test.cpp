@@ -55,7 +55,8 @@ TEST_P(SameBitsTest, ChunkedPrefillIsWholePrefill) {
   ASSERT_TRUE(e);
   const auto tokens = random_tokens(length(*e), e->config().vocab_size, 1);
   const auto whole = all_logits(*e, tokens, 1000);
-  for (int64_t chunk : {1, 7, 64, 128, 129}) EXPECT_TRUE(same_bits(whole, all_logits(*e, tokens, chunk))) << "chunk " << chunk;
+  for (int64_t chunk : {1, 7, 64, 128, 129})
+    EXPECT_TRUE(same_bits(whole, all_logits(*e, tokens, chunk))) << "chunk " << chunk;
 }
 
 TEST_P(SameBitsTest, PrefillOfOneMoreIsPrefillThenDecode) {
@@ -127,7 +128,8 @@ TEST_P(SameBitsTest, AnyNumberOfThreads) {
 
 std::vector<Param> params() {
   std::vector<Param> out;
-  for (auto& model : {"llama_gqa3_tied", "llama_bias", "llama_rope_dynamic", "mistral_window24", "qwen2_untied", "qwen3_tied"})
+  for (auto& model :
+       {"llama_gqa3_tied", "llama_bias", "llama_rope_dynamic", "mistral_window24", "qwen2_untied", "qwen3_tied"})
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
   return out;

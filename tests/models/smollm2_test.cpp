@@ -1,4 +1,5 @@
-// SmolLM2-135M against Hugging Face transformers in fp32 on the dequantised tensors (tests/data/smollm2/README.md): 20 prompts, 48 greedy tokens each.
+// SmolLM2-135M against Hugging Face transformers in fp32 on the dequantised tensors (tests/data/smollm2/README.md): 20
+// prompts, 48 greedy tokens each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +69,8 @@ TEST(SmolLM2, TeacherForcedArgmaxEqualsTheReferenceAtEveryPosition) {
     for (size_t i = 0; i < 48; ++i, ++positions) {
       const auto row = std::span(logits).subspan(i * vocab, vocab);
       const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-      EXPECT_EQ(best, prompt["top1_ids"][i].get<int64_t>()) << prompt["text"] << ", token " << i << ", gap " << prompt["gaps"][i];
+      EXPECT_EQ(best, prompt["top1_ids"][i].get<int64_t>())
+          << prompt["text"] << ", token " << i << ", gap " << prompt["gaps"][i];
     }
   }
   EXPECT_EQ(positions, 960);
@@ -91,10 +93,12 @@ TEST(SmolLM2, GreedyTextOfAllPromptsInOneBatchIsTheReferences) {
   auto results = generator.run(requests);
   ASSERT_TRUE(results.is_ok()) << results.status().message();
   for (size_t i = 0; i < results->size(); ++i)
-    EXPECT_EQ((*results)[i].tokens, g["prompts"][i]["generated_ids"].get<std::vector<int32_t>>()) << g["prompts"][i]["text"];
+    EXPECT_EQ((*results)[i].tokens, g["prompts"][i]["generated_ids"].get<std::vector<int32_t>>())
+        << g["prompts"][i]["text"];
 }
 
-// bf16 rounds every activation, so near-ties may turn; what turns is reported with the reference's gap and must be near.
+// bf16 rounds every activation, so near-ties may turn; what turns is reported with the reference's gap and must be
+// near.
 TEST(SmolLM2, Bf16AgreesExceptWhereTheReferenceIsNearlyTied) {
   REPRISE_NEEDS_SMOLLM2(path);
   auto e = open(path, DType::BF16);

@@ -26,7 +26,8 @@ inline Status apply_test_mode(engine::EngineOptions& engine, DeviceOptions& devi
   } else if (mode == "isa=baseline") {
     if (device.isa == "auto") device.isa = "baseline";
   } else {
-    return invalid("REPRISE_TEST_MODE \"{}\" is not known; allowed: eager, capture-off, no-fusion, piecewise, isa=baseline", mode);
+    return invalid(
+        "REPRISE_TEST_MODE \"{}\" is not known; allowed: eager, capture-off, no-fusion, piecewise, isa=baseline", mode);
   }
   return Status::ok();
 }

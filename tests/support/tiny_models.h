@@ -16,10 +16,15 @@
 namespace reprise::testing_support {
 
 inline const std::vector<std::string>& tiny_models() {
-  static const std::vector<std::string> names{
-      "llama_bias",        "llama_gqa3_tied", "llama_gqa4_sharded", "llama_mha_untied",        "llama_rope_dynamic", "llama_rope_dynamic_new",
-      "llama_rope_linear", "llama_rope_llama3", "llama_rope_yarn",  "llama_rope_yarn_options", "mistral_full",
-      "mistral_window24",  "qwen25_yarn",     "qwen2_tied",         "qwen2_untied",            "qwen3_tied",         "qwen3_untied"};
+  static const std::vector<std::string> names{"llama_bias",         "llama_gqa3_tied",
+                                              "llama_gqa4_sharded", "llama_mha_untied",
+                                              "llama_rope_dynamic", "llama_rope_dynamic_new",
+                                              "llama_rope_linear",  "llama_rope_llama3",
+                                              "llama_rope_yarn",    "llama_rope_yarn_options",
+                                              "mistral_full",       "mistral_window24",
+                                              "qwen25_yarn",        "qwen2_tied",
+                                              "qwen2_untied",       "qwen3_tied",
+                                              "qwen3_untied"};
   return names;
 }
 
@@ -55,7 +60,8 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   return engine::Engine::create(o, std::move(platform));
 }
 
-// Logits of every position of `tokens`, in steps of at most `chunk` tokens (and as many rows with logits as the engine allows).
+// Logits of every position of `tokens`, in steps of at most `chunk` tokens (and as many rows with logits as the engine
+// allows).
 inline std::vector<float> all_logits(engine::Engine& e, const std::vector<int32_t>& tokens, int64_t chunk) {
   engine::Sequence s(tokens);
   std::vector<float> out;

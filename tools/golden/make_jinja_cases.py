@@ -1235,7 +1235,7 @@ y
 {{ 1 }}{# a #}
 {{ 2 }}
 %%
-	{% if t %}	tab{% endif %}
+<TAB>{% if t %}<TAB>tab{% endif %}
 %%
  {% if t %} x {% endif %} {% if t %} y {% endif %}
 z
@@ -1244,7 +1244,7 @@ a{% if t -%}   b   {%- endif %}c
 %%
 {{ "a" -}}
    {{ "b" }}
-""".strip("\n").split("\n%%\n")
+""".strip("\n").replace("<TAB>", "\t").split("\n%%\n")
 
 
 class RandomTemplates:

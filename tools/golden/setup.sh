@@ -8,4 +8,5 @@ venv="${REPRISE_GOLDEN_VENV:-.venv-golden}"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 echo '*' > "$venv/.gitignore"
 "$venv/bin/python" -m pip install --quiet -r tools/golden/requirements.txt
-"$venv/bin/python" -c 'import gguf, jinja2, safetensors, tokenizers, torch, transformers; print("golden environment ready: torch", torch.__version__, "transformers", transformers.__version__)'
+"$venv/bin/python" -c 'import gguf, jinja2, safetensors, tokenizers, torch, transformers
+print("golden environment ready: torch", torch.__version__, "transformers", transformers.__version__)'

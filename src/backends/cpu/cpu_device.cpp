@@ -103,7 +103,8 @@ struct CpuStep {
   bool depends = true;
 };
 
-// A replay is one job of the team: every rank walks the whole list and meets the others only where a step depends on one before.
+// A replay is one job of the team: every rank walks the whole list and meets the others only where a step depends on
+// one before.
 class CpuGraph final : public DeviceGraph {
  public:
   explicit CpuGraph(Team& team) : team_(team) {}
@@ -123,12 +124,14 @@ class CpuGraph final : public DeviceGraph {
 
   Status replay(Stream& stream, std::span<const Patch> patches) override {
     for (const Patch& p : patches) {
-      if (p.id >= patchable_.size() || !patchable_[p.id]) return invalid("launch {} of this graph is not patchable", p.id);
+      if (p.id >= patchable_.size() || !patchable_[p.id])
+        return invalid("launch {} of this graph is not patchable", p.id);
       steps_[p.id].args = *p.args;
     }
     live_ = static_cast<CpuStream&>(stream).live_sizes();
     ++replays_;
-    team_.run([](void* context, Team& team, int rank, int ranks) { static_cast<CpuGraph*>(context)->walk(team, rank, ranks); },
+    team_.run([](void* context, Team& team, int rank,
+                 int ranks) { static_cast<CpuGraph*>(context)->walk(team, rank, ranks); },
               this);
     return Status::ok();
   }

@@ -1,8 +1,8 @@
 // CpuKernel: the type behind Thunk::phase on the CPU.
 //
-// A kernel is called by every rank of the team with the same arguments; it computes its own share and returns. It never forks,
-// allocates, locks or calls the system. Phases of one thunk are separated by a team barrier. Which rank computes what
-// may depend on the team size; what is computed may not (the bits rule: docs/tour.md).
+// A kernel is called by every rank of the team with the same arguments; it computes its own share and returns. It never
+// forks, allocates, locks or calls the system. Phases of one thunk are separated by a team barrier. Which rank computes
+// what may depend on the team size; what is computed may not (the bits rule: docs/tour.md).
 #pragma once
 
 #include <algorithm>

@@ -20,7 +20,7 @@ enum class Isa : uint8_t {
 };
 
 std::string_view isa_name(Isa isa);
-std::vector<Isa> supported_isas();  // by this processor, ascending
+std::vector<Isa> supported_isas();             // by this processor, ascending
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
 
 }  // namespace reprise::cpu

@@ -9,8 +9,8 @@
 namespace reprise::cpu {
 namespace {
 
-// A pause takes 15 to 60 ns on current processors, so this is 30 to 120 us: longer than any wait inside a step of a healthy team, short
-// enough not to burn a time slice when another program has the processor.
+// A pause takes 15 to 60 ns on current processors, so this is 30 to 120 us: longer than any wait inside a step of a
+// healthy team, short enough not to burn a time slice when another program has the processor.
 constexpr int kSpins = 2000;
 constexpr int kSpinsShared = 50;  // when ranks share processors, give way soon
 constexpr int kYieldsBeforeSleep = 200;
@@ -57,8 +57,10 @@ Team::~Team() {
 
 void Team::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least, int spins) {
   for (int i = 0; flag.load(std::memory_order_acquire) < at_least; ++i) {
-    if (i < spins) _mm_pause();
-    else sched_yield();
+    if (i < spins)
+      _mm_pause();
+    else
+      sched_yield();
   }
 }
 
@@ -69,7 +71,8 @@ void Team::run(Job job, void* context) {
   }
   job_ = job;
   context_ = context;
-  // Sequentially consistent with the worker's sleepers_ / epoch_ pair: either it sees the new epoch, or we see the sleeper.
+  // Sequentially consistent with the worker's sleepers_ / epoch_ pair: either it sees the new epoch, or we see the
+  // sleeper.
   const uint64_t epoch = epoch_.value.fetch_add(1) + 1;
   if (sleepers_.load() > 0) {
     wake_.fetch_add(1);

@@ -1,8 +1,8 @@
 // Team: the CPU device's fixed set of threads.
 //
-// Rank 0 is whoever calls run(); the others wait between calls by spinning for a short while (a spin hand-over costs 0.1 us, waking a
-// sleeper 20 us), then yielding, then sleeping. All ranks run the same job with their rank; barrier() separates phases inside a
-// job. A team serves one caller at a time and lives as long as its device.
+// Rank 0 is whoever calls run(); the others wait between calls by spinning for a short while (a spin hand-over costs
+// 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All ranks run the same job with their rank; barrier()
+// separates phases inside a job. A team serves one caller at a time and lives as long as its device.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class Team {
   static void wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least, int spins);
 
   int ranks_;
-  int spins_;  // before yielding; few when ranks share processors
+  int spins_;                        // before yielding; few when ranks share processors
   std::unique_ptr<Flag[]> done_;     // per rank: jobs finished
   std::unique_ptr<Flag[]> arrived_;  // per rank: barriers reached
   std::unique_ptr<Flag[]> passed_;   // per rank: barriers this rank has passed, its own count

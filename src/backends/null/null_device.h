@@ -1,5 +1,6 @@
-// NullDevice: a device that accepts every launch and computes nothing. It is the smallest complete backend: the skeleton of a new one,
-// and what tests of planning and binding use when no numbers matter. register_null() gives every op one kernel.
+// NullDevice: a device that accepts every launch and computes nothing. It is the smallest complete backend: the
+// skeleton of a new one, and what tests of planning and binding use when no numbers matter. register_null() gives every
+// op one kernel.
 #pragma once
 
 #include <cstdint>

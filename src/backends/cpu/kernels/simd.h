@@ -1,8 +1,8 @@
 // Vectors for kernel sources that are compiled once per instruction set.
 //
-// F32x16 is sixteen floats on every set (one zmm, two ymm or four xmm registers): code and reduction order are the same everywhere; only FMA
-// differs on `baseline`, which has none. Include this in kernels/*.cpp only; REPRISE_ISA names the namespace
-// and is set by CMake.
+// F32x16 is sixteen floats on every set (one zmm, two ymm or four xmm registers): code and reduction order are the same
+// everywhere; only FMA differs on `baseline`, which has none. Include this in kernels/*.cpp only; REPRISE_ISA names the
+// namespace and is set by CMake.
 #pragma once
 
 #include <immintrin.h>
@@ -34,7 +34,8 @@ inline void store(float* p, F32x16 v) { std::memcpy(p, &v, 64); }
 
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<F32x16>(_mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+  return reinterpret_cast<F32x16>(
+      _mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
 #elif defined(__FMA__)
   __m256 av[2], bv[2], cv[2];
   std::memcpy(av, &a, 64);
@@ -52,7 +53,8 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 // Sixteen bf16 values widened.
 inline F32x16 load_bf16(const uint16_t* p) {
 #if defined(__AVX512F__)
-  const __m512i w = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+  const __m512i w =
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
   return reinterpret_cast<F32x16>(_mm512_castsi512_ps(w));
 #else
   U32x16 w;
@@ -77,8 +79,8 @@ inline F32x16 load_f16(const uint16_t* p) {
 #endif
 }
 
-// Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals); the bf16 in the low
-// half of each lane.
+// Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals); the bf16 in the
+// low half of each lane.
 inline U32x16 bf16_bits(F32x16 v) {
 #if defined(__AVX512F__)
   const __m512i u = reinterpret_cast<__m512i>(v), high = _mm512_srli_epi32(u, 16);

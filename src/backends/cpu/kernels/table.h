@@ -1,9 +1,9 @@
 // KernelTable: the CPU kernels of one instruction set as plain function pointers.
 //
-// Files in this folder are compiled once per set and define the functions listed here in the namespace of that set. They hold nothing
-// but kernels: no containers, strings or other inline library code, because the linker keeps one copy of an inline
-// function for the whole program and it might keep the AVX-512 one. Entries, guards and binding live in backends/cpu/register_*.cpp,
-// compiled for the plain processor.
+// Files in this folder are compiled once per set and define the functions listed here in the namespace of that set.
+// They hold nothing but kernels: no containers, strings or other inline library code, because the linker keeps one copy
+// of an inline function for the whole program and it might keep the AVX-512 one. Entries, guards and binding live in
+// backends/cpu/register_*.cpp, compiled for the plain processor.
 #pragma once
 
 #include "backends/cpu/cpu_kernel.h"
@@ -94,7 +94,7 @@ namespace reprise::cpu {
   X(split_qk_norm_rope_kv_f32)       \
   X(split_qk_norm_rope_kv_bf16)      \
   X(split_qk_norm_rope_kv_f16)
-#define REPRISE_CPU_KERNELS(X)   \
+#define REPRISE_CPU_KERNELS(X)     \
   REPRISE_CPU_LINEAR_KERNELS(X)    \
   REPRISE_CPU_ATTENTION_KERNELS(X) \
   REPRISE_CPU_VECTOR_KERNELS(X)    \
