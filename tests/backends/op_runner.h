@@ -1,5 +1,4 @@
 // OpRunner: runs one op through the real registries on given buffers, with real threads, for kernel tests:
-//
 //   OpRunner runner(Isa::Avx512);
 //   TestTensor x = random_tensor(DType::BF16, {3, 64}, 1);
 //   std::vector<TestTensor> out = runner.run("silu", {x}, {}, {.ranks = 2});
