@@ -65,6 +65,8 @@ def commented_out_code(lines):
             example = example or previous.endswith(":")
             if not example:
                 yield number
+        elif text.lstrip("/").startswith("  "):  # an example is indented, and not every line of it looks like code
+            example = example or previous.endswith(":")
         elif not re.fullmatch(r"[{}();]*", comment):  # a brace or an empty line says nothing
             example = False
         previous = comment or previous
