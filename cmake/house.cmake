@@ -50,6 +50,6 @@ function(house_test folder)
   target_link_libraries(${folder}_tests PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_include_directories(${folder}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${folder}_tests PRIVATE REPRISE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 300
+  gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 1500
                        DISCOVERY_TIMEOUT 60)
 endfunction()
