@@ -154,7 +154,8 @@ int OpSchema::mutated_operand() const {
 Result<OpSchema> parse_schema(std::string_view decl) { return DeclParser(decl).parse(); }
 
 Status check_attrs(const OpSchema& schema, Attrs& attrs) {
-  for (auto& [name, value] : attrs.entries()) {
+  for (auto& entry : attrs.entries()) {
+    const std::string& name = entry.first;
     const bool known = std::any_of(schema.attrs.begin(), schema.attrs.end(), [&](auto& a) { return a.name == name; });
     if (!known) return invalid("{}: unknown attribute \"{}\"; declared: {}", schema.name, name, schema.decl);
   }
