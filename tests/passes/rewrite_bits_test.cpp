@@ -131,7 +131,7 @@ TEST_P(RewriteBits, PatternAndReplacementGiveTheSame) {
         }
       }
   }
-  if (compared == 0) GTEST_SKIP() << skipped;
+  EXPECT_GT(compared, 0) << skipped;
 }
 
 std::vector<std::string> names() {
