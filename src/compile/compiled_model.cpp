@@ -45,11 +45,13 @@ void CompiledModel::place(const CompileRequest& request) {
 
 Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection, const CompileRequest& request) {
   std::vector<Thunk> thunks;
+  kernels_.resize(nodes_.size(), nullptr);
   for (uint32_t number = 0; number < nodes_.size(); ++number) {
     const Node* n = nodes_[number];
     auto it = selection.kernel.find(n);
     if (it == selection.kernel.end()) continue;
     const KernelEntry& entry = *it->second;
+    kernels_[number] = &entry;
     if (n->op->operands.size() + n->out.size() > LaunchArgs::kMaxPointers)
       return error(Code::Internal, "{} has more operands and results than a launch carries", n->op->name);
     const auto in = n->in_types(), out = n->out_types();

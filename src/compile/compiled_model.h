@@ -63,6 +63,9 @@ class CompiledModel {
   const std::vector<Piece>& pieces() const { return pieces_; }
   const RunCounters& counters() const { return counters_; }
   size_t launches() const;  // thunks per step
+  // By Thunk::node. The kernel is null for sources and views.
+  const Node* node(uint32_t number) const { return nodes_[number]; }
+  const KernelEntry* kernel(uint32_t number) const { return kernels_[number]; }
 
   // Runs as compiled; `eagerly` launches one by one whatever the mode (same bits).
   Status run(const LiveSizes& live, Stream& stream, bool eagerly = false);
@@ -82,6 +85,7 @@ class CompiledModel {
   std::vector<Piece> pieces_;
   std::unordered_map<const Value*, void*> address_;  // of storage roots
   std::vector<const Node*> nodes_;                   // by number
+  std::vector<const KernelEntry*> kernels_;          // likewise; they belong to the platform
   RunCounters counters_;
   LiveSizes live_;
 };

@@ -18,6 +18,8 @@ class Event {
   virtual ~Event() = default;
 };
 
+class Trace;
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -28,6 +30,10 @@ class Stream {
   virtual Status record(Event& event) = 0;
   virtual Status wait(const Event& event) = 0;
   virtual Status synchronize() = 0;
+  // From now on launches and replays are timed into `trace` (device/trace.h); null ends that. Costs nothing while off.
+  virtual Status set_trace(Trace* trace) {
+    return trace ? error(Code::Unsupported, "this device does not time single launches") : Status::ok();
+  }
 };
 
 }  // namespace reprise

@@ -56,6 +56,7 @@ class ModelEngine final : public Engine {
   }
   int64_t free_pages() const override { return pool_.free_pages(); }
   Result<std::span<float>> step(std::span<const StepItem> items) override;
+  Status set_trace(Trace* trace) override { return stream_->set_trace(trace); }
 
  private:
   Status check_options() const;

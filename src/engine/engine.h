@@ -101,6 +101,11 @@ class Engine {
   // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32,
   // valid (and writable) until the next step. Advances each sequence's cached().
   virtual Result<std::span<float>> step(std::span<const StepItem> items) = 0;
+  // Times the launches of the steps that follow (device/trace.h); null ends that. Events name nodes of the runner's
+  // last program.
+  virtual Status set_trace(Trace* trace) {
+    return trace ? error(Code::Unsupported, "this engine does not time single launches") : Status::ok();
+  }
 };
 
 }  // namespace reprise::engine

@@ -16,7 +16,15 @@ Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int6
   trace.max_tokens = bound;
   if (phase == Phase::Decode) trace.max_sequences = bound;
   ASSIGN_OR_RETURN(Graph graph, models::trace_model(spec_, config_, trace, *platform_.ops));
-  auto done = run_pipeline(graph, options_.pipeline, platform_);
+  // What the passes show is shown once per phase, and apart.
+  PipelineOptions pipeline = options_.pipeline;
+  if (!pipeline.passes.dump_dir.empty()) pipeline.passes.dump_dir += fmt::format("/{}", phase_name(phase));
+  if (!report) {
+    pipeline.passes.dump_dir.clear();
+    pipeline.passes.print_after.clear();
+    pipeline.passes.keep_graphs = false;
+  }
+  auto done = run_pipeline(graph, pipeline, platform_);
   if (!done.is_ok()) return done.status();
   if (report) *report = std::move(*done);
   ASSIGN_OR_RETURN(KernelSelection selection, select_kernels(graph, platform_));

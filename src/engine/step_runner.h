@@ -43,6 +43,7 @@ class StepRunner {
   Status run(int64_t n, const LiveSizes& live, Stream& stream);
   // Of the last run.
   Result<TensorView> output(std::string_view name) const;
+  const CompiledModel* last_program() const { return last_; }  // null before the first run
 
   int64_t largest() const { return programs_.back().size; }
   GraphMode mode() const { return programs_.back().model->mode(); }

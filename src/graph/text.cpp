@@ -317,25 +317,27 @@ std::string print(const Graph& g, const TensorType& type) {
   return out + "]";
 }
 
+std::string print(const Graph& g, const Node& n) {
+  std::string out;
+  for (size_t i = 0; i < n.out.size(); ++i)
+    out += fmt::format("{}%{}: {}", i ? ", " : "", n.out[i]->id, print(g, n.out[i]->type));
+  out += fmt::format(" = {}(", n.op->name);
+  bool comma = false;
+  for (const Value* v : n.in) {
+    out += fmt::format("{}%{}", comma ? ", " : "", v->id);
+    comma = true;
+  }
+  for (auto& [name, value] : n.attrs.entries()) {
+    out += fmt::format("{}{}={}", comma ? ", " : "", name, print_attr(value));
+    comma = true;
+  }
+  return out + ")";
+}
+
 std::string print(const Graph& g) {
   std::string out = fmt::format("graph {} {{\n", quote(g.name()));
   for (auto& s : g.symbols()) out += fmt::format("  symbol {} <= {}\n", s.name, s.bound);
-  for (const Node* n = g.first(); n; n = n->next) {
-    out += "  ";
-    for (size_t i = 0; i < n->out.size(); ++i)
-      out += fmt::format("{}%{}: {}", i ? ", " : "", n->out[i]->id, print(g, n->out[i]->type));
-    out += fmt::format(" = {}(", n->op->name);
-    bool comma = false;
-    for (const Value* v : n->in) {
-      out += fmt::format("{}%{}", comma ? ", " : "", v->id);
-      comma = true;
-    }
-    for (auto& [name, value] : n->attrs.entries()) {
-      out += fmt::format("{}{}={}", comma ? ", " : "", name, print_attr(value));
-      comma = true;
-    }
-    out += fmt::format(") from {}\n", quote(n->made_by));
-  }
+  for (const Node* n = g.first(); n; n = n->next) out += fmt::format("  {} from {}\n", print(g, *n), quote(n->made_by));
   out += "  return";
   for (size_t i = 0; i < g.outputs().size(); ++i)
     out += fmt::format("{} {}=%{}", i ? "," : "", g.outputs()[i].name, g.outputs()[i].value->id);

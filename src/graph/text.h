@@ -21,6 +21,8 @@ namespace reprise {
 
 std::string print(const Graph& graph);
 std::string print(const Graph& graph, const TensorType& type);
+// The node's line, without who made it.
+std::string print(const Graph& graph, const Node& node);
 
 // Values that a text may name as $name wherever an attribute's value or a constant size stands.
 using TextVariables = std::unordered_map<std::string, AttrValue>;

@@ -23,6 +23,7 @@ void PassContext::begin(std::string name, bool required, int64_t allowance) {
   report_.name = std::move(name);
   report_.required = required;
   allowance_ = required ? -1 : allowance;
+  last_allowed_ = {};
 }
 
 bool PassContext::may_apply(const Node& at) {
@@ -30,7 +31,7 @@ bool PassContext::may_apply(const Node& at) {
     refuse(at, "the bisect limit is reached");
     return false;
   }
-  if (allowance_ > 0) --allowance_;
+  if (allowance_ > 0 && --allowance_ == 0) last_allowed_ = {at.result()->id, at.op->name};
   ++report_.matched;
   return true;
 }

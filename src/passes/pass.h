@@ -32,6 +32,7 @@ struct PassReport {
   std::vector<PassRemark> applied;  // passes that have something to say about what they did
   double seconds = 0;
   size_t nodes_before = 0, nodes_after = 0;
+  std::string graph;  // IR text afterwards, if the options ask for it and the pass changed something
 };
 
 // A parameter made of several of the checkpoint's: their rows one after another, in this order.
@@ -68,6 +69,8 @@ class PassContext {
   void begin(std::string name, bool required, int64_t allowance);
   PassReport& report() { return report_; }
   int64_t allowance() const { return allowance_; }
+  // The change that used the allowance up, when this pass made it.
+  const PassRemark* last_allowed() const { return last_allowed_.reason.empty() ? nullptr : &last_allowed_; }
 
  private:
   const OpRegistry& ops_;
@@ -75,6 +78,7 @@ class PassContext {
   const Platform* platform_;
   PassReport report_;
   int64_t allowance_ = -1;
+  PassRemark last_allowed_;
   std::vector<PackedParam> packed_;
 };
 

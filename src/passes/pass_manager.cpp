@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "graph/text.h"
 
 namespace reprise {
@@ -86,6 +87,7 @@ Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& cont
   RETURN_IF_ERROR(check(options));
   std::vector<PassReport> reports;
   int64_t allowance = options.bisect_limit;
+  std::string text = options.keep_graphs ? print(graph) : std::string();
   for (const Pass& pass : passes_) {
     context.begin(pass.name, pass.required, allowance);
     context.report().nodes_before = context.report().nodes_after = graph.size();
@@ -98,13 +100,20 @@ Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& cont
       context.report().seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       context.report().nodes_after = graph.size();
       if (!pass.required) allowance = context.allowance();
+      if (options.keep_graphs) {
+        std::string after = print(graph);
+        if (after != text) context.report().graph = text = std::move(after);
+      }
+      if (const PassRemark* last = context.last_allowed())
+        log::info("pass-bisect-limit {}: in graph \"{}\" the last change is pass {} at %{} ({})", options.bisect_limit,
+                  graph.name(), pass.name, last->at, last->reason);
       RETURN_IF_ERROR(dump(graph, options, number, pass.name, "after"));
       if (contains(options.print_after, pass.name) || contains(options.print_after, "all")) {
-        const std::string text = fmt::format("# after {}\n{}", pass.name, print(graph));
+        const std::string shown = fmt::format("# after {}\n{}", pass.name, print(graph));
         if (options.print)
-          options.print(text);
+          options.print(shown);
         else
-          std::fwrite(text.data(), 1, text.size(), stderr);
+          std::fwrite(shown.data(), 1, shown.size(), stderr);
       }
       if (options.verify_each) RETURN_IF_ERROR(verify(graph).at(fmt::format("after pass {}", pass.name)));
     }

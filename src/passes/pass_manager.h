@@ -23,6 +23,7 @@ struct PassOptions {
   int64_t bisect_limit = -1;
   std::string dump_dir{};  // NN-name.before.txt and NN-name.after.txt of every pass that ran; empty: none
   bool verify_each = true;
+  bool keep_graphs = false;  // PassReport::graph
   // Where --print-after goes; standard error when empty.
   std::function<void(std::string_view text)> print{};
 };

@@ -1,6 +1,7 @@
 #include "passes/pipeline.h"
 
 #include "base/file.h"
+#include "graph/text.h"
 #include "passes/house_passes.h"
 #include "passes/pass_file.h"
 
@@ -42,6 +43,7 @@ Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options
   ASSIGN_OR_RETURN(const PassManager manager, make_pipeline(options, *platform.ops));
   PassContext context(*platform.ops, fused, &platform);
   PipelineReport report;
+  if (options.passes.keep_graphs) report.traced = print(graph);
   ASSIGN_OR_RETURN(report.passes, manager.run(graph, context, options.passes));
   report.packed = std::move(context.packed());
   return report;

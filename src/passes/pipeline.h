@@ -16,6 +16,7 @@ struct PipelineOptions {
 };
 
 struct PipelineReport {
+  std::string traced;  // IR text before all passes, with PassOptions::keep_graphs
   std::vector<PassReport> passes;
   std::vector<PackedParam> packed;  // how the loader fills parameters that are made of several
 };

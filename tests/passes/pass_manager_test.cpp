@@ -117,12 +117,34 @@ TEST_F(PassManagerTest, TheLimitCountsOverAllOptionalPasses) {
   ASSERT_TRUE(manager.add(Pass{"a", false, greedy}).is_ok());
   ASSERT_TRUE(manager.add(Pass{"b", true, greedy}).is_ok());
   ASSERT_TRUE(manager.add(Pass{"c", false, greedy}).is_ok());
+  testing::internal::CaptureStderr();
   auto r = run({.bisect_limit = 4});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "pass-bisect-limit 4: in graph \"g\" the last change is pass c at %1 (silu)\n");
   ASSERT_TRUE(r.is_ok());
   EXPECT_EQ((*r)[0].matched, 3);
   EXPECT_EQ((*r)[1].matched, 3);
   EXPECT_EQ((*r)[2].matched, 1);
   EXPECT_EQ((*r)[2].refused.at(0).reason, "the bisect limit is reached");
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(run({.bisect_limit = 7}).is_ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "there are only 6 changes";
+}
+
+TEST_F(PassManagerTest, KeepsTheGraphOfEachPassThatChangedIt) {
+  ASSERT_TRUE(manager.add(pass("idle")).is_ok());
+  ASSERT_TRUE(manager
+                  .add(Pass{"doubles", false,
+                            [](Graph& g, PassContext&) {
+                              Value* x = g.first()->result();
+                              return g.add(*g.last()->op, {x}, {}, "doubles").status();
+                            }})
+                  .is_ok());
+  auto r = run({.keep_graphs = true});
+  ASSERT_TRUE(r.is_ok());
+  EXPECT_EQ((*r)[0].graph, "");
+  EXPECT_NE((*r)[1].graph.find("from \"doubles\""), std::string::npos);
+  EXPECT_EQ((*run({}))[1].graph, "");
 }
 
 TEST_F(PassManagerTest, RemarksAreCappedAndCounted) {

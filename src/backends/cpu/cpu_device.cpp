@@ -8,6 +8,7 @@
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/team.h"
+#include "device/trace.h"
 
 namespace reprise::cpu {
 namespace {
@@ -60,6 +61,53 @@ class CpuPool final : public MemoryPool {
 
 class CpuEvent final : public Event {};
 
+// Times what one rank does. The end of one event is the beginning of the next, so that nothing in between is lost and
+// the clock is read once per event.
+class RankClock {
+ public:
+  RankClock(Trace& trace, int rank) : trace_(trace), rank_(rank), last_(trace.now()) {}
+  void done(TraceEvent::Kind kind, uint32_t node, size_t phase) {
+    const int64_t now = trace_.now();
+    trace_.add(rank_, {kind, static_cast<uint8_t>(phase), node, trace_.replay(), last_, now});
+    last_ = now;
+  }
+
+ private:
+  Trace& trace_;
+  int rank_;
+  int64_t last_;
+};
+
+// Stands in for RankClock when nothing is timed.
+struct NoClock {
+  void done(TraceEvent::Kind, uint32_t, size_t) {}
+};
+
+// One job of the team: walker.walk() on every rank.
+template <typename Walker>
+void run_on_team(Team& team, const Walker& walker, Trace* trace) {
+  struct Job {
+    const Walker& walker;
+    Trace* trace;
+  } job{walker, trace};
+  if (!trace) {
+    team.run([](void* context, Team& t, int rank,
+                int ranks) { static_cast<const Job*>(context)->walker.walk(t, rank, ranks, NoClock()); },
+             &job);
+    return;
+  }
+  trace->next_replay();
+  team.run(
+      [](void* context, Team& t, int rank, int ranks) {
+        const Job& j = *static_cast<const Job*>(context);
+        j.walker.walk(t, rank, ranks, RankClock(*j.trace, rank));
+      },
+      &job);
+  // The caller is rank 0; it has waited for the others to finish.
+  if (const auto mine = trace->events(0); team.ranks() > 1 && !mine.empty())
+    trace->add(0, {TraceEvent::Kind::Wait, 0, TraceEvent::kNoNode, trace->replay(), mine.back().end_ns, trace->now()});
+}
+
 // Launches run at once, so every event has already happened when it is recorded.
 class CpuStream final : public Stream {
  public:
@@ -70,16 +118,7 @@ class CpuStream final : public Stream {
 
   Status launch(const Thunk& thunk) override {
     thunk_ = &thunk;
-    team_.run(
-        [](void* context, Team& team, int rank, int ranks) {
-          auto& self = *static_cast<CpuStream*>(context);
-          const Thunk& t = *self.thunk_;
-          for (size_t phase = 0; phase < t.phase.size() && t.phase[phase]; ++phase) {
-            if (phase) team.barrier(rank);
-            reinterpret_cast<CpuKernel>(t.phase[phase])(t.args, self.live_, rank, ranks);
-          }
-        },
-        this);
+    run_on_team(team_, *this, trace_);
     return Status::ok();
   }
 
@@ -90,16 +129,38 @@ class CpuStream final : public Stream {
   Status record(Event&) override { return Status::ok(); }
   Status wait(const Event&) override { return Status::ok(); }
   Status synchronize() override { return Status::ok(); }
+  Status set_trace(Trace* trace) override {
+    if (trace && trace->tracks() < team_.ranks())
+      return invalid("a trace of {} tracks is too small for {} ranks", trace->tracks(), team_.ranks());
+    trace_ = trace;
+    return Status::ok();
+  }
+  Trace* trace() const { return trace_; }
+
+  template <typename Clock>
+  void walk(Team& team, int rank, int ranks, Clock clock) const {
+    const Thunk& t = *thunk_;
+    for (size_t phase = 0; phase < t.phase.size() && t.phase[phase]; ++phase) {
+      if (phase) {
+        team.barrier(rank);
+        clock.done(TraceEvent::Kind::Wait, t.node, phase);
+      }
+      reinterpret_cast<CpuKernel>(t.phase[phase])(t.args, live_, rank, ranks);
+      clock.done(TraceEvent::Kind::Kernel, t.node, phase);
+    }
+  }
 
  private:
   Team& team_;
   LiveSizes live_;
   const Thunk* thunk_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 struct CpuStep {
   std::array<CpuKernel, 2> phase{};
   LaunchArgs args;
+  uint32_t node = 0;
   bool depends = true;
 };
 
@@ -113,6 +174,7 @@ class CpuGraph final : public DeviceGraph {
     CpuStep s;
     for (size_t i = 0; i < t.phase.size(); ++i) s.phase[i] = reinterpret_cast<CpuKernel>(t.phase[i]);
     s.args = t.args;
+    s.node = t.node;
     s.depends = t.depends && !steps_.empty();
     steps_.push_back(s);
     return static_cast<uint32_t>(steps_.size() - 1);
@@ -128,11 +190,10 @@ class CpuGraph final : public DeviceGraph {
         return invalid("launch {} of this graph is not patchable", p.id);
       steps_[p.id].args = *p.args;
     }
-    live_ = static_cast<CpuStream&>(stream).live_sizes();
+    const auto& cpu_stream = static_cast<CpuStream&>(stream);
+    live_ = cpu_stream.live_sizes();
     ++replays_;
-    team_.run([](void* context, Team& team, int rank,
-                 int ranks) { static_cast<CpuGraph*>(context)->walk(team, rank, ranks); },
-              this);
+    run_on_team(team_, *this, cpu_stream.trace());
     return Status::ok();
   }
 
@@ -145,18 +206,25 @@ class CpuGraph final : public DeviceGraph {
     return g;
   }
 
- private:
-  void walk(Team& team, int rank, int ranks) const {
+  template <typename Clock>
+  void walk(Team& team, int rank, int ranks, Clock clock) const {
     for (const CpuStep& s : steps_) {
-      if (s.depends) team.barrier(rank);
+      if (s.depends) {
+        team.barrier(rank);
+        clock.done(TraceEvent::Kind::Wait, s.node, 0);
+      }
       s.phase[0](s.args, live_, rank, ranks);
+      clock.done(TraceEvent::Kind::Kernel, s.node, 0);
       if (s.phase[1]) {
         team.barrier(rank);
+        clock.done(TraceEvent::Kind::Wait, s.node, 1);
         s.phase[1](s.args, live_, rank, ranks);
+        clock.done(TraceEvent::Kind::Kernel, s.node, 1);
       }
     }
   }
 
+ private:
   Team& team_;
   std::vector<CpuStep> steps_;
   std::vector<bool> patchable_;
