@@ -114,6 +114,11 @@ void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>
   app.add_option(names, target, help)->type_name(value)->allow_extra_args(false);
 }
 
+void add_words(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
+               const std::string& value) {
+  app.add_option(names, target, help)->type_name(value)->expected(1, 1 << 16);
+}
+
 void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
                 const std::string& help) {
   add_parsed(app, names, target, help, fmt::format("{{{}}}", listed(allowed)), one_of(allowed));

@@ -27,6 +27,9 @@ void add_text(CLI::App& app, const std::string& names, std::optional<std::string
 // May be given several times, one value each.
 void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
                const std::string& value = "TEXT");
+// One value or more after the flag, up to the next flag: "1 2 4".
+void add_words(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
+               const std::string& value = "TEXT");
 void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
                 const std::string& help);
 void add_choice(CLI::App& app, const std::string& names, std::optional<std::string>& target,

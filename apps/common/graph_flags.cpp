@@ -77,28 +77,67 @@ void GraphFlags::add_to(CLI::App& app) {
               "apply only the first N changes of optional passes; -1: all");
   add_text(app, "--pass-file", pass_file, "more rewrites, in the IR's text form", "FILE");
   add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
+  add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU, else 2", "N");
+  app.option_defaults()->group("Graphs, in the words of other systems");
+  GraphAliases& a = aliases;
+  add_switch(app, "--disable-cuda-graph", a.disable_cuda_graph, "--graph-decode off");
+  add_words(app, "--cuda-graph-bs", a.cuda_graph_bs, "--graph-decode-sizes", "N");
+  add_integer(app, "--cuda-graph-max-bs", a.cuda_graph_max_bs, {1, 1 << 20}, "--graph-decode-sizes by rule up to N");
+  add_switch(app, "--enable-profile-cuda-graph", a.profile, "accepted; see reprise graph");
+  add_switch(app, "--enable-torch-compile", a.torch_compile, "--passes all, the default");
+  add_integer(app, "--torch-compile-max-bs", a.torch_compile_max_bs, {1, 1 << 20},
+              "larger decode sizes run the unfused plan");
+  add_switch(app, "--enable-piecewise-cuda-graph", a.enable_piecewise, "--graph-prefill piecewise, the default");
+  add_switch(app, "--disable-piecewise-cuda-graph", a.disable_piecewise, "--graph-prefill off");
+  add_words(app, "--piecewise-cuda-graph-tokens", a.piecewise_tokens, "--graph-prefill-sizes", "N");
+  add_integer(app, "--piecewise-cuda-graph-max-tokens", a.piecewise_max_tokens, {1, 1 << 20},
+              "--graph-prefill-sizes by rule up to N");
+  add_text(app, "--piecewise-cuda-graph-compiler", a.piecewise_compiler, "eager, or inductor (with a notice)", "NAME");
+  add_switch(app, "--enable-piecewise-npu-graph-decode", a.piecewise_npu_decode, "--graph-decode piecewise");
+  add_text(app, "--compilation-config", a.compilation_config,
+           "keys compiler, splitting_ops, capture_sizes, enable_debug_mode, decode, prefill", "JSON");
+  add_text(app, "--cuda-graph-config", a.cuda_graph_config, "{\"decode\": {\"backend\", \"max_bs\", \"bs\"}, ...}",
+           "JSON");
   app.option_defaults()->group("Options");
 }
 
-Result<engine::GraphOptions> GraphFlags::options(int64_t max_running_requests, int64_t chunked_prefill_size) const {
+Result<GraphMeaning> GraphFlags::meaning(const StepLimits& limits) const {
+  GraphWords words;
+  words.policy = graph;
+  words.decode = decode;
+  words.prefill = prefill;
+  words.decode_sizes = decode_sizes;
+  words.prefill_sizes = prefill_sizes;
+  words.passes = passes;
+  words.split_ops = split_ops;
+  words.plan_cache = plan_cache;
+  words.padding = !no_padding;
+  return understand(words, aliases, limits);
+}
+
+Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const {
+  ASSIGN_OR_RETURN(const GraphMeaning said, meaning(limits));
+  const GraphWords& w = said.words;
   engine::GraphOptions o;
-  ASSIGN_OR_RETURN(o.policy, engine::parse_graph_policy(graph));
-  if (o.policy == engine::GraphPolicy::Off) {
-    for (const auto& [name, mode] : {std::pair{"--graph-decode", decode}, std::pair{"--graph-prefill", prefill}})
-      if (mode && *mode != "off") return invalid("--graph off and {} {} contradict each other", name, *mode);
+  ASSIGN_OR_RETURN(o.policy, engine::parse_graph_policy(w.policy));
+  if (w.decode) {
+    ASSIGN_OR_RETURN(o.decode, engine::parse_phase_mode("--graph-decode", *w.decode));
   }
-  if (decode) {
-    ASSIGN_OR_RETURN(o.decode, engine::parse_phase_mode("--graph-decode", *decode));
+  if (w.prefill) {
+    ASSIGN_OR_RETURN(o.prefill, engine::parse_phase_mode("--graph-prefill", *w.prefill));
   }
-  if (prefill) {
-    ASSIGN_OR_RETURN(o.prefill, engine::parse_phase_mode("--graph-prefill", *prefill));
+  ASSIGN_OR_RETURN(o.decode_sizes, sizes_of("--graph-decode-sizes", w.decode_sizes, limits.batch));
+  ASSIGN_OR_RETURN(o.prefill_sizes, sizes_of("--graph-prefill-sizes", w.prefill_sizes, limits.tokens));
+  if (w.split_ops) o.split_ops = words_of(*w.split_ops);
+  o.padding = w.padding;
+  o.fused_decode_max = w.fused_decode_max;
+  if (warmups != "auto") {
+    auto n = parse_integer(warmups, {0, 100});
+    if (!n.is_ok()) return n.status().at("--graph-warmups");
+    o.warmups = static_cast<int>(*n);
   }
-  ASSIGN_OR_RETURN(o.decode_sizes, sizes_of("--graph-decode-sizes", decode_sizes, max_running_requests));
-  ASSIGN_OR_RETURN(o.prefill_sizes, sizes_of("--graph-prefill-sizes", prefill_sizes, chunked_prefill_size));
-  if (split_ops) o.split_ops = words_of(*split_ops);
-  o.padding = !no_padding;
   PassOptions& p = o.pipeline.passes;
-  if (passes) p.enable = split_names(*passes);
+  if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);
   if (print_after) p.print_after = split_names(*print_after);
   p.bisect_limit = bisect_limit;

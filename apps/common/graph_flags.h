@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "common/graph_aliases.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -21,10 +22,15 @@ struct GraphFlags {
   std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
   int64_t bisect_limit = -1;
   bool no_padding = false;
+  std::string warmups = "auto";           // or a number
+  std::optional<std::string> plan_cache;  // auto, off, or a folder
+  GraphAliases aliases;
 
   void add_to(CLI::App& app);
   // The engine's options. Contradictions and sizes above what a step can hold are usage errors.
-  Result<engine::GraphOptions> options(int64_t max_running_requests, int64_t chunked_prefill_size) const;
+  Result<engine::GraphOptions> options(const StepLimits& limits) const;
+  // The native settings that all of the flags together ask for, and what there is to say about it.
+  Result<GraphMeaning> meaning(const StepLimits& limits) const;
 };
 
 // How one phase runs: "whole", "piecewise" or "off".

@@ -1,6 +1,8 @@
 #include "common/model_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "backends/all.h"
@@ -13,6 +15,12 @@ namespace reprise::apps {
 namespace {
 
 constexpr int64_t kMany = INT64_MAX;
+
+// The names that SGLang takes for --attention-backend.
+const std::vector<std::string> kAttentionBackends{
+    "ascend", "triton",   "torch_native", "flex_attention", "flashinfer",           "fa3",
+    "fa4",    "flashmla", "cutlass_mla",  "trtllm_mla",     "trtllm_mha",           "nsa",
+    "aiter",  "wave",     "intel_amx",    "intel_xpu",      "dual_chunk_flash_attn"};
 
 Result<std::optional<DType>> dtype_of(const std::string& name) {
   if (name == "auto") return std::optional<DType>();
@@ -33,9 +41,27 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.mem_fraction_static = f.mem_fraction_static;
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
-  ASSIGN_OR_RETURN(o.graph, f.graph.options(f.max_running_requests, f.chunked_prefill_size));
+  ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.progress = log::level() <= log::Level::Info;
   return o;
+}
+
+// Flags that change nothing here, with what is in effect instead.
+std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
+  std::vector<std::string> out;
+  if (f.trust_remote_code) out.push_back("--trust-remote-code is accepted; no code from a model is ever run");
+  if (f.attention_backend)
+    out.push_back(fmt::format("--attention-backend {}: each device has one attention; effective: {}",
+                              *f.attention_backend, device_kind_name(e.device().info().kind)));
+  if (f.max_prefill_tokens)
+    out.push_back(fmt::format("--max-prefill-tokens {}: a step is bounded by --chunked-prefill-size; effective: {}",
+                              *f.max_prefill_tokens, e.max_step_tokens()));
+  if (f.schedule_policy)
+    out.push_back(fmt::format("--schedule-policy {}: this command runs its requests in order; effective: fcfs",
+                              *f.schedule_policy));
+  if (f.disable_radix_cache) out.push_back("--disable-radix-cache: this command keeps no prefix cache anyway");
+  if (f.watchdog_timeout) out.push_back("--watchdog-timeout: this command has no watchdog; effective: off");
+  return out;
 }
 
 void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
@@ -48,7 +74,12 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
       e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()),
       f.graph.passes.value_or("all"));
-  if (f.trust_remote_code) log::info("notice: --trust-remote-code is accepted; no code from a model is ever run");
+  for (const std::string& text : notices(f, e)) log::info("notice: {}", text);
+  // Both were checked before the model was loaded.
+  if (auto said = f.graph.meaning(f.limits()); said.is_ok())
+    for (const Notice& n : said->notices) log::info("notice: {}", n.text);
+  if (auto said = understand_environment(::getenv); said.is_ok())
+    for (const Notice& n : *said) log::info("notice: {}", n.text);
 }
 
 }  // namespace
@@ -80,6 +111,12 @@ void ModelFlags::add_to(CLI::App& app) {
   add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {1, 65536}, "most tokens of one step");
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of the machine's memory for weights and KV cache");
+  add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
+  add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany}, "accepted; see --chunked-prefill-size");
+  add_choice(app, "--schedule-policy", schedule_policy, {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
+             "accepted; requests run in order");
+  add_switch(app, "--disable-radix-cache", disable_radix_cache, "accepted; there is no prefix cache in this command");
+  add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL}, "accepted; there is no watchdog here");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
   add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");
   add_integer(app, "--dp-size,--dp", dp_size, {1, 1}, "data-parallel replicas");
@@ -97,7 +134,8 @@ Status ModelFlags::check() const {
   for (const std::string& o : overrides)
     if (o.find('=') == std::string::npos || o[0] == '=')
       return invalid("--override \"{}\" is not of the form key=value", o);
-  RETURN_IF_ERROR(graph.options(max_running_requests, chunked_prefill_size).status());
+  RETURN_IF_ERROR(graph.options(limits()).status());
+  RETURN_IF_ERROR(understand_environment(::getenv).status());
   return Status::ok();
 }
 

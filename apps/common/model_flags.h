@@ -39,9 +39,16 @@ struct ModelFlags {
   int64_t dp_size = 1;
   int64_t random_seed = 0;
   bool trust_remote_code = false;
+  // Settings of a server or of other systems, accepted and reported.
+  std::optional<std::string> attention_backend, schedule_policy;
+  std::optional<int64_t> max_prefill_tokens;
+  std::optional<double> watchdog_timeout;
+  bool disable_radix_cache = false;
   std::vector<std::string> overrides;
 
   void add_to(CLI::App& app);
+  // The largest batch and number of tokens that the flags allow.
+  StepLimits limits() const { return {max_running_requests, chunked_prefill_size}; }
   // Usage errors that need more than one value to see; also sets the log level.
   Status check() const;
 };

@@ -123,6 +123,13 @@ Status CompiledModel::cut_and_capture(std::vector<Thunk> thunks, const CompileRe
   }
   if (mode_ == GraphMode::Eager) return Status::ok();
   ASSIGN_OR_RETURN(auto stream, request.platform->device->make_stream());
+  // The staged inputs are all zero here: token 0, scratch page, sequences of length 0.
+  for (; counters_.warmups < static_cast<uint64_t>(request.warmups); ++counters_.warmups) {
+    stream->set_live_sizes(graph_.bounds());
+    for (const Piece& p : pieces_)
+      for (const Thunk& t : p.thunks) RETURN_IF_ERROR(stream->launch(t));
+    RETURN_IF_ERROR(stream->synchronize());
+  }
   for (Piece& p : pieces_) {
     if (!p.captured) continue;
     ASSIGN_OR_RETURN(p.graph, request.platform->device->capture(*stream, [&](Recorder& recorder) -> Status {

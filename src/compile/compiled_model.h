@@ -36,6 +36,8 @@ struct CompileRequest {
   GraphMode mode = GraphMode::Eager;
   // Ops at which piecewise graphs are cut, besides those with the split flag; names of ops.
   std::vector<std::string> split_ops;
+  // Runs of the whole graph before the capture, so that kernels which load or tune themselves have done so.
+  int warmups = 0;
 };
 
 // One stretch of launches; captured ones replay as a unit.
@@ -48,6 +50,7 @@ struct Piece {
 struct RunCounters {
   uint64_t replays = 0;   // captured pieces replayed
   uint64_t launches = 0;  // thunks launched one by one
+  uint64_t warmups = 0;   // runs before the capture
 };
 
 class CompiledModel {

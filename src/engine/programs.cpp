@@ -2,13 +2,28 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "engine/graph_sizes.h"
 #include "graph/text.h"
+#include "passes/pass_file.h"
 
 namespace reprise::engine {
 
 std::string_view phase_name(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
+
+PipelineOptions ProgramBuilder::pipeline_for(Phase phase, int64_t bound) const {
+  PipelineOptions o = options_.pipeline;
+  if (phase != Phase::Decode || options_.fused_decode_max <= 0 || bound <= options_.fused_decode_max) return o;
+  // Only the fusions go: packing decides how parameters are stored, and all programs share one set of them.
+  const nn::FusedOps fused = nn::fused_ops();
+  for (const nn::FusedOp& op : fused.all()) o.passes.leave_out.emplace_back(op.name());
+  o.passes.leave_out_reason = fmt::format("decode sizes above {} run unfused", options_.fused_decode_max);
+  if (auto text = read_file(o.pass_file); !o.pass_file.empty() && text.is_ok())  // errors come when the passes are made
+    if (auto rewrites = parse_rewrites(*text, *platform_.ops); rewrites.is_ok())
+      for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
+  return o;
+}
 
 Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound,
                                                                PipelineReport* report) const {
@@ -17,7 +32,7 @@ Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int6
   if (phase == Phase::Decode) trace.max_sequences = bound;
   ASSIGN_OR_RETURN(Graph graph, models::trace_model(spec_, config_, trace, *platform_.ops));
   // What the passes show is shown once per phase, and apart.
-  PipelineOptions pipeline = options_.pipeline;
+  PipelineOptions pipeline = pipeline_for(phase, bound);
   if (!pipeline.passes.dump_dir.empty()) pipeline.passes.dump_dir += fmt::format("/{}", phase_name(phase));
   if (!report) {
     pipeline.passes.dump_dir.clear();
@@ -52,6 +67,12 @@ Status ProgramBuilder::add(Phase phase, int64_t bound, PipelineReport* report) {
 
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   trace_ = trace;
+  for (const std::string& name : options_.split_ops)
+    if (!platform_.ops->find(name)) {
+      std::string known;
+      for (const OpSchema* op : platform_.ops->all()) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->name);
+      return invalid("--split-ops: op \"{}\" is not known; known: {}", name, known);
+    }
   decode_sizes_ = options_.decode_sizes;
   if (decode_sizes_.empty())
     decode_sizes_ = decode_sizes(trace.max_sequences, options_.padding ? SizeRule::Padded : SizeRule::Exact);
@@ -61,7 +82,11 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   RETURN_IF_ERROR(add(Phase::Prefill, trace.max_tokens, &prefill_report_));
   packed_ = decode_report_.packed;
   graph_text_ = print(prepared_.front().graph);
-  if (platform_.device->info().live_sizes) return Status::ok();
+  if (platform_.device->info().live_sizes) {
+    const int64_t fused = options_.fused_decode_max;
+    if (fused > 0 && fused < trace.max_sequences) return add(Phase::Decode, fused, nullptr);
+    return Status::ok();
+  }
   // Elsewhere every size needs a program of its own, as sizes are frozen at capture.
   for (auto it = decode_sizes_.rbegin(); it != decode_sizes_.rend(); ++it)
     if (*it < trace.max_sequences) RETURN_IF_ERROR(add(Phase::Decode, *it, nullptr));
@@ -83,6 +108,7 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
 Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile_degrading(Prepared prepared, GraphMode& mode,
                                                                          std::string& reason, const Bindings& b) {
   CompileRequest request{&platform_, b.params, b.staging, b.external, b.arena, mode, options_.split_ops};
+  request.warmups = options_.warmups >= 0 ? options_.warmups : platform_.device->info().live_sizes ? 0 : 2;
   while (true) {
     request.mode = mode;
     auto model = CompiledModel::compile(std::move(prepared.graph), prepared.selection, prepared.plan, request);

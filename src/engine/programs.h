@@ -58,6 +58,8 @@ class ProgramBuilder {
     KernelSelection selection;
     MemoryPlan plan;
   };
+  // The passes of a program: above fused_decode_max without the fusions.
+  PipelineOptions pipeline_for(Phase phase, int64_t bound) const;
   Result<Prepared> prepare_phase(Phase phase, int64_t bound, PipelineReport* report) const;
   Status add(Phase phase, int64_t bound, PipelineReport* report);
   Result<std::unique_ptr<CompiledModel>> compile_degrading(Prepared prepared, GraphMode& mode, std::string& reason,

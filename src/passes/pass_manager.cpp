@@ -79,6 +79,7 @@ Status PassManager::check(const PassOptions& o) const {
 std::string PassManager::why_skipped(const Pass& pass, const PassOptions& o) {
   if (pass.required) return {};
   if (contains(o.disable, pass.name)) return "switched off by --disable-pass";
+  if (contains(o.leave_out, pass.name)) return o.leave_out_reason;
   if (contains(o.enable, "all") || contains(o.enable, pass.name)) return {};
   return "not among --passes";
 }

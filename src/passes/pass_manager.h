@@ -18,6 +18,9 @@ struct PassOptions {
   // "all", "none", or names of the optional passes to run. Required passes always run.
   std::vector<std::string> enable{"all"};
   std::vector<std::string> disable{};
+  // Names left out for another reason than the user's wish; the reason in words.
+  std::vector<std::string> leave_out{};
+  std::string leave_out_reason{};
   std::vector<std::string> print_after{};  // names, or "all"
   // Changes that optional passes may make, over the whole pipeline; negative: any number.
   int64_t bisect_limit = -1;

@@ -98,6 +98,28 @@ TEST(Generate, SettingsThatMustNotChangeTheTokensDoNot) {
   EXPECT_EQ(off["graph"]["decode"]["replays"], 0);
 }
 
+TEST(Generate, OtherSystemsFlagsWorkAndSayWhatIsInEffect) {
+  const std::string base = "generate --json --prompt-ids 5,6,7,8 --max-new-tokens 6 --ignore-eos " + kTiny;
+  const OrderedJson expected = json_of(run_binary(base))["output"]["token_ids"];
+  const Outcome o = run_binary(
+      base +
+          "--attention-backend ascend --disable-radix-cache --cuda-graph-bs 1 2 4 --cuda-graph-max-bs 4 "
+          "--enable-torch-compile --torch-compile-max-bs 2 --disable-piecewise-cuda-graph "
+          "--compilation-config '{\"compiler\": \"piecewise\", \"splitting_ops\": [\"atb._npu_paged_attention\"]}'",
+      "ASCEND_USE_FIA=1 STREAMS_PER_DEVICE=32");
+  const OrderedJson j = json_of(o);
+  EXPECT_EQ(j["output"]["token_ids"], expected);
+  EXPECT_EQ(j["graph"]["decode"]["mode"], "piecewise");
+  EXPECT_EQ(j["graph"]["decode"]["sizes"], (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(j["graph"]["prefill"]["mode"], "off");
+  for (const char* words :
+       {"--attention-backend ascend: each device has one attention; effective: cpu", "--graph-decode piecewise",
+        "--graph-decode-sizes 1,2,4", "--graph-prefill off", "decode sizes above 2 run the unfused plan",
+        "paged_attention here", "ASCEND_USE_FIA=1 is not needed", "STREAMS_PER_DEVICE=32 is not needed",
+        "--disable-radix-cache"})
+    EXPECT_NE(o.err.find(words), std::string::npos) << words << "\n" << o.err;
+}
+
 TEST(Generate, SeedsAndLogprobs) {
   const std::string base =
       "generate --json --prompt-ids 5,6,7 --max-new-tokens 20 --ignore-eos --temperature 2 --logprobs 3 " + kTiny;

@@ -67,6 +67,15 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--graph off --graph-decode whole", "contradict"},
       {"--graph-decode-sizes 1,x", "--graph-decode-sizes"},
       {"--graph-decode-sizes 4096", "--graph-decode-sizes"},
+      {"--disable-cuda-graph --enable-piecewise-npu-graph-decode", "contradict"},
+      {"--graph off --enable-piecewise-cuda-graph", "contradict"},
+      {"--graph-warmups 101", "allowed: 0 to 100"},
+      {"--graph-warmups some", "--graph-warmups"},
+      {"--torch-compile-max-bs 0", "allowed: 1 to"},
+      {"--cuda-graph-bs 1 two", "--cuda-graph-bs"},
+      {"--compilation-config '{\"compiler\": \"triton\"}'", "allowed: eager, npugraph, piecewise, npugraph_ex"},
+      {"--attention-backend cudnn", "allowed: ascend"},
+      {"--schedule-policy shortest", "allowed: fcfs"},
       {"--page-size 64", "allowed: 128"},
       {"--tp-size 2", "allowed: 1"},
       {"--tp 2", "allowed: 1"},
@@ -90,8 +99,14 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
   expect_error(run_binary("pull gpt9"), 2, "allowed: smollm2");
 }
 
+TEST(Usage, MisspeltEnvironmentValuesAreErrors) {
+  expect_error(run_binary(kTiny + "--prompt-ids 1", "ASCEND_USE_FIA=ture"), 2, "allowed: 0, 1, true, false");
+  expect_error(run_binary(kTiny + "--prompt-ids 1", "STREAMS_PER_DEVICE=many"), 2, "STREAMS_PER_DEVICE");
+}
+
 TEST(Usage, WorkThatCannotBeDoneExitsWithOne) {
   const std::string quiet = " --log-level error";
+  expect_error(run_binary(kTiny + "--prompt-ids 1 --split-ops attention" + quiet), 1, "paged_attention");
   const Folder folder;
   expect_error(run_binary("generate --model-path /no/such/model --prompt-ids 1" + quiet), 1, "/no/such/model");
   expect_error(run_binary("generate --model-path smollm2 --prompt hi" + quiet, "REPRISE_CACHE=" + folder.path()), 1,
