@@ -123,9 +123,9 @@ Status CompiledModel::cut_and_capture(std::vector<Thunk> thunks, const CompileRe
   }
   if (mode_ == GraphMode::Eager) return Status::ok();
   ASSIGN_OR_RETURN(auto stream, request.platform->device->make_stream());
+  stream->set_live_sizes(graph_.bounds());  // where a graph keeps the sizes of its capture, it serves its bounds
   // The staged inputs are all zero here: token 0, scratch page, sequences of length 0.
   for (; counters_.warmups < static_cast<uint64_t>(request.warmups); ++counters_.warmups) {
-    stream->set_live_sizes(graph_.bounds());
     for (const Piece& p : pieces_)
       for (const Thunk& t : p.thunks) RETURN_IF_ERROR(stream->launch(t));
     RETURN_IF_ERROR(stream->synchronize());
@@ -146,6 +146,7 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   RETURN_IF_ERROR(check_plan(model->graph_, plan));
   model->plan_ = std::move(plan);
   model->mode_ = request.mode;
+  model->staging_ = request.staging;
   model->place(request);
   ASSIGN_OR_RETURN(auto thunks, model->bind(selection, request));
   model->mark_dependencies(thunks);
@@ -166,6 +167,7 @@ Status CompiledModel::run(const LiveSizes& live, Stream& stream, bool eagerly) {
       return invalid("{} = {} is out of range; at most {}", symbols[i].name, live.value[i + 1], symbols[i].bound);
   live_ = live;
   stream.set_live_sizes(live);
+  RETURN_IF_ERROR(staging_->upload(stream));
   for (Piece& p : pieces_) {
     if (p.graph && !eagerly) {
       RETURN_IF_ERROR(p.graph->replay(stream));

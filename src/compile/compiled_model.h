@@ -4,7 +4,7 @@
 // then run is the mode: eager launches one by one (the answer key); whole replays one captured graph; piecewise replays
 // the stretches between split ops and launches those ops themselves. All modes use the same thunks, so they give the
 // same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the arena, good until
-// the next run on it. Nothing is allocated in a run. One thread at a time; parameters, arena, staging and caches must
+// the next run on it, in the device's memory. Nothing is allocated in a run. One thread at a time; parameters, arena, staging and caches must
 // outlive it.
 #pragma once
 
@@ -91,6 +91,7 @@ class CompiledModel {
   std::vector<const KernelEntry*> kernels_;          // likewise; they belong to the platform
   RunCounters counters_;
   LiveSizes live_;
+  const Staging* staging_ = nullptr;
 };
 
 }  // namespace reprise

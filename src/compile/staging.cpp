@@ -33,15 +33,22 @@ void Staging::declare(const Graph& graph, const std::unordered_map<std::string, 
   }
 }
 
-Status Staging::allocate(MemoryPool& pool) {
+Status Staging::allocate(Device& device) {
   size_t total = 0;
   for (auto& [name, e] : entries_) {
     e.offset = total;
     total += (e.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
-  ASSIGN_OR_RETURN(buffer_, pool.allocate(total, "staging"));
-  for (auto& [name, e] : entries_) e.view.data = buffer_.as<uint8_t>() + e.offset;
+  ASSIGN_OR_RETURN(buffer_, device.pool().allocate(total, "staging"));
+  if (!device.info().host_visible) {
+    ASSIGN_OR_RETURN(host_, device.host_pool().allocate(total, "staging"));
+  }
+  for (auto& [name, e] : entries_) e.view.data = (host_ ? host_ : buffer_).as<uint8_t>() + e.offset;
   return Status::ok();
+}
+
+Status Staging::upload(Stream& stream) const {
+  return host_ ? stream.copy(buffer_.data(), host_.data(), buffer_.size(), Copy::HostToDevice) : Status::ok();
 }
 
 Result<TensorView> Staging::input(std::string_view name) const {
@@ -53,7 +60,7 @@ Result<TensorView> Staging::input(std::string_view name) const {
 void* Staging::address(const std::string& name) const {
   auto it = entries_.find(name);
   CHECK(it != entries_.end() && it->second.view.data, "input {} is not staged", name);
-  return it->second.view.data;
+  return buffer_.as<uint8_t>() + it->second.offset;
 }
 
 }  // namespace reprise

@@ -1,7 +1,8 @@
 // Staging: the fixed buffers of a model's inputs, shared by every program compiled from it.
 //
 // Each input has one address for good, sized for the largest bound it occurs with; the engine writes there before a
-// step and replays read from there. Declared first, then allocated once. One thread at a time.
+// step and replays read from there. Where the host cannot write device memory it writes a copy of its own, and upload()
+// sends all of it in one piece. Declared first, then allocated once. One thread at a time.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "base/tensor_view.h"
-#include "device/memory.h"
+#include "device/device.h"
 #include "graph/graph.h"
 
 namespace reprise {
@@ -19,11 +20,14 @@ class Staging {
  public:
   // Notes the graph's inputs, except those named in `external`; the largest bound counts.
   void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
-  Status allocate(MemoryPool& pool);
+  Status allocate(Device& device);
 
-  // The buffer at its bound.
+  // What the host writes, at its bound.
   Result<TensorView> input(std::string_view name) const;
-  void* address(const std::string& name) const;  // CHECKs that it exists
+  // Where the device reads it; CHECKs that it exists.
+  void* address(const std::string& name) const;
+  // Sends what the host wrote, where that is not what the device reads; part of every run.
+  Status upload(Stream& stream) const;
   size_t bytes() const { return buffer_.size(); }
 
  private:
@@ -34,6 +38,7 @@ class Staging {
   };
   std::unordered_map<std::string, Entry> entries_;
   Buffer buffer_;
+  Buffer host_;  // empty where the host writes buffer_
 };
 
 // A dense view of `data` with the type's shape at these sizes.

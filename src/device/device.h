@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "device/graph.h"
 #include "device/memory.h"
@@ -28,8 +29,13 @@ struct DeviceInfo {
   std::string isa;           // instruction set or architecture the kernels were chosen for
   int ranks = 1;             // threads that share a kernel's work
   size_t memory_bytes = 0;   // total memory the device may use
+  // What the device can do; tests/device/ holds it to every line.
   bool host_visible = true;  // the host may read and write device memory directly
   bool live_sizes = false;   // kernels read sizes at run time: one captured graph serves every size up to its bounds
+  bool asynchronous = false;        // work runs behind the host; what it wrote is there after synchronize()
+  bool captures = true;             // capture() works
+  bool patches = true;              // launch_patchable() works
+  DType index_dtype = DType::I32;   // of token ids, positions, slots and tables, as its kernels take them
 };
 
 class Device {
@@ -37,10 +43,12 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
   virtual MemoryPool& pool() = 0;
+  // Host memory that the device copies from and to without a detour. Where the host sees device memory they are one.
+  virtual MemoryPool& host_pool() { return pool(); }
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
-  // Records what `body` launches, without running it. An error of the body is the capture's error and leaves nothing
-  // behind.
+  // Records what `body` launches, without running it, at the live sizes of `stream`. The stream is idle, and the body
+  // leaves it alone. An error of the body is the capture's error and leaves nothing behind: the stream goes on as before.
   virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
                                                        const std::function<Status(Recorder&)>& body) = 0;
 };

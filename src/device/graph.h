@@ -2,9 +2,10 @@
 //
 // Device::capture() runs a body that launches thunks on a Recorder; nothing is computed meanwhile. The DeviceGraph that
 // comes out replays all of them with one call. Arguments stay as recorded, except those of patchable launches, for
-// which a replay may carry new ones. Sizes are not arguments: kernels read them from the stream's live sizes, so one
-// graph serves every size up to its bounds where the device allows (DeviceInfo::live_sizes). A graph must not outlive
-// its device or the memory it was bound to; one thread replays at a time.
+// which a replay may carry new ones. Sizes are not arguments: where the device allows (DeviceInfo::live_sizes) kernels
+// read them from the live sizes of the stream that replays, so one graph serves every size up to its bounds; elsewhere
+// they are frozen at those of the stream that captured, and every size needs a graph of its own. A graph must not
+// outlive its device or the memory it was bound to; it replays on any stream of its device, one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -30,18 +31,21 @@ struct GraphStats {
   size_t barriers = 0;  // places where ranks or queues wait for each other
   size_t bytes = 0;     // host memory of the graph object
   uint64_t replays = 0;
+  size_t copies_to_host = 0;  // that each replay makes; a step is meant to have none
 };
 
 class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual Status launch(const Thunk& thunk) = 0;
+  // Unsupported where the device has no patches, or not for this kernel.
   virtual Result<PatchId> launch_patchable(const Thunk& thunk) = 0;
 };
 
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
+  // A patch that names no patchable launch, or carries no arguments, is an error before anything is changed or run.
   virtual Status replay(Stream& stream, std::span<const Patch> patches = {}) = 0;
   virtual GraphStats stats() const = 0;
 };

@@ -50,14 +50,15 @@ class Buffer {
 struct PoolStats {
   size_t live_bytes = 0;
   size_t peak_bytes = 0;
-  std::map<std::string, size_t> live_by_label;
+  std::map<std::string, size_t> live_by_label;  // only labels with live bytes
 };
 
 class MemoryPool {
  public:
   virtual ~MemoryPool() = default;
   // Zero-filled bytes, aligned to 2 MiB when they are at least that long, else to 256. Zero bytes give an empty Buffer.
-  // The pool must outlive its buffers.
+  // What cannot be had is OutOfMemory with the label and the bytes, and nothing is counted. The pool must outlive its
+  // buffers.
   virtual Result<Buffer> allocate(size_t bytes, std::string_view label) = 0;
   virtual PoolStats stats() const = 0;
 };

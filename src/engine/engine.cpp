@@ -31,6 +31,7 @@ class ModelEngine final : public Engine {
   const Checkpoint* checkpoint() const override { return checkpoint_ ? &*checkpoint_ : nullptr; }
   const EngineOptions& options() const override { return options_; }
   Device& device() override { return *platform_.device; }
+  StreamStats stream_stats() const override { return stream_->stats(); }
   MemoryReport memory() const override {
     return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
             arena_.size() + staging_.bytes()};
@@ -208,6 +209,12 @@ Status ModelEngine::open() {
   if (!options_.dtype) options_.dtype = choose_dtype();
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
+  const DeviceInfo& device = platform_.device->info();
+  if (!device.host_visible || device.index_dtype != DType::I32)
+    return error(Code::Unsupported,
+                 "{}: this build fills parameters and tables in memory that the host writes, with i32 indices; the "
+                 "device has {} memory and {} indices",
+                 device.name, device.host_visible ? "such" : "its own", dtype_name(device.index_dtype));
 
   const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
@@ -253,7 +260,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   for (int64_t l = 0; l < config_.fields.num_hidden_layers; ++l)
     bindings.external[fmt::format("kv.{}", l)] = pool_.layer(l);
   builder.declare_inputs(staging_, bindings.external);
-  RETURN_IF_ERROR(staging_.allocate(memory));
+  RETURN_IF_ERROR(staging_.allocate(*platform_.device));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   bindings.arena = arena_.data();
   ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));

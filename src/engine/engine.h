@@ -75,6 +75,7 @@ class Engine {
   virtual const checkpoint::Checkpoint* checkpoint() const = 0;
   virtual const EngineOptions& options() const = 0;  // with the effective values filled in
   virtual Device& device() = 0;
+  virtual StreamStats stream_stats() const { return {}; }  // of all steps so far
   virtual MemoryReport memory() const = 0;
   virtual LoadTimes load_times() const = 0;
   virtual int64_t context_length() const = 0;

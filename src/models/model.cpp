@@ -16,7 +16,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   const Dim logit_rows = tracer.symbol("L", o.max_sequences);
   const Dim pages = tracer.symbol("P", o.pool_pages);
   nn::StepInputs in;
-  auto ids = [&](std::string_view name, Shape shape) { return tracer.input(name, TensorType{DType::I32, shape}); };
+  auto ids = [&](std::string_view name, Shape shape) { return tracer.input(name, TensorType{o.index_dtype, shape}); };
   in.tokens = ids("tokens", {tokens});
   in.positions = ids("positions", {tokens});
   in.slots = ids("slots", {tokens});

@@ -21,6 +21,12 @@ Status want_dtype(const OpCall& c, size_t i, DType t) {
   return Status::ok();
 }
 
+Status want_index(const OpCall& c, size_t i) {
+  if (c.in[i].dtype != DType::I32 && c.in[i].dtype != DType::I64)
+    return invalid("{}: operand {} must be i32 or i64", describe(c), c.op->operands[i].name);
+  return Status::ok();
+}
+
 Status want_float(const OpCall& c, size_t i) {
   if (!is_float(c.in[i].dtype))
     return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
@@ -50,7 +56,7 @@ Status want_constant(const OpCall& c, size_t i, int d) {
 Result<Types> infer_embedding(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
-  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_index(c, 1));
   return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
 }
 
@@ -87,7 +93,7 @@ Result<Types> infer_rms_norm(const OpCall& c) {
 
 Result<Types> infer_rope_table(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
-  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_index(c, 0));
   const int64_t dim = c.attrs->integer("dim");
   if (dim <= 0 || dim % 2 != 0) return invalid("rope_table: dim {} must be even and positive", dim);
   const auto& freq = c.attrs->numbers("inv_freq");
@@ -142,7 +148,7 @@ Status want_kv(const OpCall& c, size_t i) {
 Result<Types> infer_kv_write(const OpCall& c) {
   RETURN_IF_ERROR(want_kv(c, 0));
   RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
-  RETURN_IF_ERROR(want_dtype(c, 3, DType::I32));
+  RETURN_IF_ERROR(want_index(c, 3));
   for (size_t i : {1, 2}) {
     RETURN_IF_ERROR(want_rank(c, i, 3, 3));
     RETURN_IF_ERROR(want_dim(c, i, 0, c.in[3].shape[0], "number of slots"));
@@ -159,7 +165,7 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 2, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
   RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
-  for (size_t i : {2, 3, 4}) RETURN_IF_ERROR(want_dtype(c, i, DType::I32));
+  for (size_t i : {2, 3, 4}) RETURN_IF_ERROR(want_index(c, i));
   RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[2].shape[0], "number of sequences"));
   RETURN_IF_ERROR(want_dim(c, 0, 2, c.in[1].shape[4], "cache's head size"));
   const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
@@ -171,7 +177,7 @@ Result<Types> infer_paged_attention(const OpCall& c) {
 Result<Types> infer_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
-  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_index(c, 1));
   return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
 }
 
@@ -217,18 +223,18 @@ void register_core_ops(OpRegistry& ops) {
   using namespace op_flag;
   ops.add("input(*, str name) -> Tensor", nullptr, kSource, "a tensor staged by the engine before each step");
   ops.add("param(*, str name) -> Tensor", nullptr, kSource, "a tensor of the checkpoint, by its name there");
-  ops.add("embedding(Tensor table, Tensor ids, *, str shard = none) -> Tensor", infer_embedding, kParamLayout,
-          "[V, N], [T] i32 -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
+  ops.add("embedding(Tensor table, Index ids, *, str shard = none) -> Tensor", infer_embedding, kParamLayout,
+          "[V, N], [T] -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
   ops.add("linear(Tensor x, Tensor weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor", infer_linear,
           kParamLayout,
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
   ops.add("rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor", infer_rms_norm, kNone,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight, in fp32, rounded once");
   ops.add(
-      "rope_table(Tensor positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
+      "rope_table(Index positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
       "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
       infer_rope_table, kNone,
-      "[T] i32 -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
+      "[T] -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
       "where positions from ntk_window on use inv_freq of their own length");
   ops.add("rope(Tensor x, Tensor table) -> Tensor", infer_rope, kNone,
           "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2) of the first rot dimensions, fp32, "
@@ -238,16 +244,16 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("silu(Tensor x) -> Tensor", infer_same, kNone, "x / (1 + exp(-x)) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor", infer_heads, kView, "[T, H*D] -> [T, H, D], same bytes");
   ops.add("flatten(Tensor x) -> Tensor", infer_flatten, kView, "[T, H, D] -> [T, H*D], same bytes");
-  ops.add("kv_write(Tensor(a!) kv, Tensor k, Tensor v, Tensor slots) -> Tensor(a)", infer_kv_write, kNone,
+  ops.add("kv_write(Tensor(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)", infer_kv_write, kNone,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, *, "
+      "paged_attention(Tensor q, Tensor kv, Index page_table, Index context_lens, Index query_starts, *, "
       "float scale, int window = 0) -> Tensor",
       infer_paged_attention, kSplitPoint,
       "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
       "order");
-  ops.add("rows(Tensor x, Tensor index) -> Tensor", infer_rows, kNone, "[T, N], [R] i32 -> [R, N]: x[index[r]]");
+  ops.add("rows(Tensor x, Index index) -> Tensor", infer_rows, kNone, "[T, N], [R] -> [R, N]: x[index[r]]");
   ops.add("slice(Tensor x, *, int begin, int size) -> Tensor", infer_slice, kNone,
           "[T, N] -> [T, size]: columns [begin, begin + size), copied");
   ops.add("copy(Tensor x) -> Tensor", infer_copy, kNone, "the same values in bytes of their own; any type");

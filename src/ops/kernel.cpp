@@ -1,12 +1,30 @@
 #include "ops/kernel.h"
 
 namespace reprise {
+namespace {
+
+// What the registry asks of every entry, then what the entry asks of the call.
+Status verdict(const KernelEntry& e, const OpCall& call) {
+  for (size_t i = 0; i < call.in.size(); ++i)
+    if (call.op->operands[i].index && call.in[i].dtype != e.index_dtype)
+      return error(Code::Unsupported, "takes {} indices, and {} is {}", dtype_name(e.index_dtype),
+                   call.op->operands[i].name, dtype_name(call.in[i].dtype));
+  return e.accepts(call);
+}
+
+}  // namespace
 
 void KernelRegistry::add(KernelEntry entry) {
   CHECK(entry.accepts && entry.bind && entry.phase[0], "kernel {} is incomplete", entry.name);
-  for (auto& e : entries_) CHECK(e->name != entry.name, "kernel {} is registered twice", entry.name);
+  CHECK(!find(entry.name), "kernel {} is registered twice", entry.name);
   entries_.push_back(std::make_unique<KernelEntry>(std::move(entry)));
   by_op_[entries_.back()->op].push_back(entries_.back().get());
+}
+
+const KernelEntry* KernelRegistry::find(std::string_view name) const {
+  for (auto& e : entries_)
+    if (e->name == name) return e.get();
+  return nullptr;
 }
 
 void KernelRegistry::add(ParamLayout layout) {
@@ -19,7 +37,7 @@ Result<const KernelEntry*> KernelRegistry::choose(DeviceKind device, const OpCal
   const KernelEntry* tie = nullptr;
   if (auto it = by_op_.find(call.op->name); it != by_op_.end()) {
     for (const KernelEntry* e : it->second) {
-      if (e->device != device || !e->accepts(call).is_ok()) continue;
+      if (e->device != device || !verdict(*e, call).is_ok()) continue;
       if (!best || e->score > best->score) {
         best = e;
         tie = nullptr;
@@ -42,7 +60,7 @@ std::string KernelRegistry::explain(DeviceKind device, const OpCall& call) const
   if (auto it = by_op_.find(call.op->name); it != by_op_.end())
     for (const KernelEntry* e : it->second) {
       if (e->device != device) continue;
-      const Status s = e->accepts(call);
+      const Status s = verdict(*e, call);
       out += fmt::format("  {}: {}\n", e->name, s.is_ok() ? fmt::format("accepts, score {}", e->score) : s.message());
     }
   if (out.empty()) out = fmt::format("  nothing is registered for {} on {}\n", call.op->name, device_kind_name(device));

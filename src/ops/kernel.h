@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,12 +35,13 @@ struct KernelEntry {
   std::string op;
   DeviceKind device = DeviceKind::Cpu;
   int score = 0;
+  DType index_dtype = DType::I32;  // of operands declared as Index
   // Ok, or Unsupported with the reason and the values.
-  Status (*accepts)(const OpCall& call) = nullptr;
+  std::function<Status(const OpCall& call)> accepts;
   // Fills dims and scalars; the binder has already set the pointers (operands, then results).
-  void (*bind)(const OpCall& call, LaunchArgs& args) = nullptr;
-  // Scratch bytes at these sizes; null means none.
-  size_t (*workspace)(const OpCall& call, const LiveSizes& bound, int ranks) = nullptr;
+  std::function<void(const OpCall& call, LaunchArgs& args)> bind;
+  // Scratch bytes at these sizes; empty means none.
+  std::function<size_t(const OpCall& call, const LiveSizes& bound, int ranks)> workspace;
   std::array<OpaqueKernel, 2> phase{};
   // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty:
   // row_major.
@@ -48,7 +50,9 @@ struct KernelEntry {
 
 class KernelRegistry {
  public:
+  // CHECKs that the entry is complete and its name new.
   void add(KernelEntry entry);
+  const KernelEntry* find(std::string_view name) const;
   void add(ParamLayout layout);
   Result<const KernelEntry*> choose(DeviceKind device, const OpCall& call) const;
   // Every entry for the op on the device with its verdict, one line each.

@@ -24,7 +24,7 @@ class DeclParser {
         attributes = true;
         RETURN_IF_ERROR(expect(","));
       }
-      if (!attributes && next_is("Tensor")) {
+      if (!attributes && (next_is("Tensor") || next_is("Index"))) {
         ASSIGN_OR_RETURN(auto operand, parse_operand());
         if (!s.operands.empty() && s.operands.back().optional && !operand.optional)
           return fail("an optional operand must come last");
@@ -52,8 +52,9 @@ class DeclParser {
  private:
   Result<OperandSchema> parse_operand() {
     OperandSchema o;
-    RETURN_IF_ERROR(expect("Tensor"));
-    if (accept("(")) {
+    o.index = accept("Index");
+    if (!o.index) RETURN_IF_ERROR(expect("Tensor"));
+    if (!o.index && accept("(")) {
       RETURN_IF_ERROR(expect("a!)"));
       o.mutated = true;
     }
@@ -77,7 +78,7 @@ class DeclParser {
       a.kind = AttrSchema::Kind::Str;
       a.default_value = std::string();
     } else {
-      return fail("Tensor, int, float, floats or str");
+      return fail("Tensor, Index, int, float, floats or str");
     }
     ASSIGN_OR_RETURN(a.name, identifier());
     if (accept("=")) {

@@ -30,7 +30,7 @@ struct CompiledModelTest : testing::Test {
                                                  GraphMode mode) {
     MemoryPlan plan = plan_memory(g, selection.workspace);
     staging.declare(g, {});
-    RETURN_IF_ERROR(staging.allocate(platform.device->pool()));
+    RETURN_IF_ERROR(staging.allocate(*platform.device));
     ASSIGN_OR_RETURN(arena, platform.device->pool().allocate(plan.arena_bytes, "activations"));
     CompileRequest request;
     request.platform = &platform;

@@ -118,7 +118,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   }
   Staging staging;
   staging.declare(graph, {});
-  RETURN_IF_ERROR(staging.allocate(platform.device->pool()));
+  RETURN_IF_ERROR(staging.allocate(*platform.device));
   for (const Node* n = graph.first(); n; n = n->next) {
     if (n->op->name != "input") continue;
     const Bytes& b = bytes.at(n->attrs.text("name"));

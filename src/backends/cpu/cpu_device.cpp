@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <mutex>
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/team.h"
+#include "device/pool_ledger.h"
 #include "device/trace.h"
 
 namespace reprise::cpu {
@@ -35,28 +35,16 @@ class CpuPool final : public MemoryPool {
       ::madvise(base, size, MADV_HUGEPAGE);
     }
     std::string name(label);
-    {
-      std::lock_guard lock(mutex_);
-      stats_.live_bytes += bytes;
-      stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
-      stats_.live_by_label[name] += bytes;
-    }
+    ledger_.add(name, bytes);
     return Buffer(base, bytes, [this, raw, span, name](void*, size_t size_given) {
       ::munmap(raw, span);
-      std::lock_guard lock(mutex_);
-      stats_.live_bytes -= size_given;
-      stats_.live_by_label[name] -= size_given;
+      ledger_.remove(name, size_given);
     });
   }
-
-  PoolStats stats() const override {
-    std::lock_guard lock(mutex_);
-    return stats_;
-  }
+  PoolStats stats() const override { return ledger_.stats(); }
 
  private:
-  mutable std::mutex mutex_;
-  PoolStats stats_;
+  PoolLedger ledger_;
 };
 
 class CpuEvent final : public Event {};
@@ -117,18 +105,22 @@ class CpuStream final : public Stream {
   const LiveSizes& live_sizes() const { return live_; }
 
   Status launch(const Thunk& thunk) override {
+    ++stats_.launches;
     thunk_ = &thunk;
     run_on_team(team_, *this, trace_);
     return Status::ok();
   }
 
-  Status copy(void* dst, const void* src, size_t bytes) override {
-    std::memcpy(dst, src, bytes);
+  Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
+    stats_.count(kind);
+    if (bytes) std::memcpy(dst, src, bytes);
     return Status::ok();
   }
   Status record(Event&) override { return Status::ok(); }
   Status wait(const Event&) override { return Status::ok(); }
   Status synchronize() override { return Status::ok(); }
+  StreamStats stats() const override { return stats_; }
+  void count_replay() { ++stats_.replays; }
   Status set_trace(Trace* trace) override {
     if (trace && trace->tracks() < team_.ranks())
       return invalid("a trace of {} tracks is too small for {} ranks", trace->tracks(), team_.ranks());
@@ -153,6 +145,7 @@ class CpuStream final : public Stream {
  private:
   Team& team_;
   LiveSizes live_;
+  StreamStats stats_;
   const Thunk* thunk_ = nullptr;
   Trace* trace_ = nullptr;
 };
@@ -188,9 +181,11 @@ class CpuGraph final : public DeviceGraph {
     for (const Patch& p : patches) {
       if (p.id >= patchable_.size() || !patchable_[p.id])
         return invalid("launch {} of this graph is not patchable", p.id);
-      steps_[p.id].args = *p.args;
+      if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
-    const auto& cpu_stream = static_cast<CpuStream&>(stream);
+    for (const Patch& p : patches) steps_[p.id].args = *p.args;
+    auto& cpu_stream = static_cast<CpuStream&>(stream);
+    cpu_stream.count_replay();
     live_ = cpu_stream.live_sizes();
     ++replays_;
     run_on_team(team_, *this, cpu_stream.trace());

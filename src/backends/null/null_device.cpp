@@ -1,100 +1,201 @@
 #include "backends/null/null_device.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+
+#include "device/pool_ledger.h"
 
 namespace reprise::null {
 namespace {
 
+// Set in addresses of memory that the host may not touch: no processor maps them.
+constexpr uintptr_t kRemote = uintptr_t{1} << 62;
+
+bool is_remote(const void* p) { return (reinterpret_cast<uintptr_t>(p) & kRemote) != 0; }
+void* remote(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) | kRemote); }
+void* local(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) & ~kRemote); }
+const void* local(const void* p) { return local(const_cast<void*>(p)); }
+
 class NullPool final : public MemoryPool {
  public:
+  explicit NullPool(bool host_visible) : host_visible_(host_visible) {}
+
   Result<Buffer> allocate(size_t bytes, std::string_view label) override {
     if (bytes == 0) return Buffer();
-    void* p = std::calloc(bytes, 1);
-    if (!p) return error(Code::OutOfMemory, "{}: {} bytes could not be allocated", label, bytes);
-    stats_.live_bytes += bytes;
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
-    stats_.live_by_label[std::string(label)] += bytes;
-    return Buffer(p, bytes, [this, name = std::string(label)](void* data, size_t size) {
-      std::free(data);
-      stats_.live_bytes -= size;
-      stats_.live_by_label[name] -= size;
+    constexpr size_t kLarge = size_t{2} << 20;
+    const size_t alignment = bytes >= kLarge ? kLarge : 256;
+    void* raw = bytes < SIZE_MAX / 2 ? std::calloc(bytes + alignment, 1) : nullptr;
+    if (!raw) return error(Code::OutOfMemory, "{}: {} bytes could not be allocated", label, bytes);
+    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + alignment) & ~(alignment - 1));
+    std::string name(label);
+    ledger_.add(name, bytes);
+    return Buffer(host_visible_ ? data : remote(data), bytes, [this, raw, name](void*, size_t size) {
+      std::free(raw);
+      ledger_.remove(name, size);
     });
   }
-  PoolStats stats() const override { return stats_; }
+  PoolStats stats() const override { return ledger_.stats(); }
 
  private:
-  PoolStats stats_;
+  bool host_visible_;
+  PoolLedger ledger_;
 };
 
-class NullEvent final : public Event {};
+// Tasks in order. An event may make another stream run this one's, so both own it.
+class Queue {
+ public:
+  void push(std::function<void()> task) {
+    tasks_.push_back(std::move(task));
+    ++asked_;
+  }
+  uint64_t asked() const { return asked_; }
+  void run_until(uint64_t mark) {
+    while (started_ < mark) {
+      ++started_;
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      task();
+    }
+  }
+
+ private:
+  std::deque<std::function<void()>> tasks_;
+  uint64_t asked_ = 0, started_ = 0;
+};
+
+struct NullEvent final : Event {
+  std::shared_ptr<Queue> queue;
+  uint64_t mark = 0;
+};
 
 class NullStream final : public Stream {
  public:
-  explicit NullStream(std::vector<uint32_t>* launched) : launched_(launched) {}
-  void set_live_sizes(const LiveSizes&) override {}
+  explicit NullStream(const NullDeviceOptions& options) : options_(options), queue_(std::make_shared<Queue>()) {}
+  ~NullStream() override { queue_->run_until(queue_->asked()); }
+
+  void set_live_sizes(const LiveSizes& live) override { live_ = live; }
+  const LiveSizes& live_sizes() const { return live_; }
+
   Status launch(const Thunk& thunk) override {
-    if (launched_) launched_->push_back(thunk.node);
+    ++stats_.launches;
+    push([this, thunk, live = live_] { call(thunk, live); });
     return Status::ok();
   }
-  Status copy(void* dst, const void* src, size_t bytes) override {
-    std::memcpy(dst, src, bytes);
+  Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
+    if (!options_.host_visible && bytes &&
+        (is_remote(dst) == (kind == Copy::DeviceToHost) || is_remote(src) == (kind == Copy::HostToDevice)))
+      return invalid("copy: the addresses are not what the kind of copy says");
+    stats_.count(kind);
+    push([dst, src, bytes] {
+      if (bytes) std::memmove(local(dst), local(src), bytes);
+    });
     return Status::ok();
   }
-  Status record(Event&) override { return Status::ok(); }
-  Status wait(const Event&) override { return Status::ok(); }
-  Status synchronize() override { return Status::ok(); }
+  Status record(Event& event) override {
+    auto& e = static_cast<NullEvent&>(event);
+    e.queue = queue_;
+    e.mark = queue_->asked();
+    return Status::ok();
+  }
+  Status wait(const Event& event) override {
+    auto& e = static_cast<const NullEvent&>(event);
+    if (e.queue) push([queue = e.queue, mark = e.mark] { queue->run_until(mark); });
+    return Status::ok();
+  }
+  Status synchronize() override {
+    queue_->run_until(queue_->asked());
+    return Status::ok();
+  }
+  StreamStats stats() const override { return stats_; }
+
+  void replay(const std::vector<Thunk>& thunks, const LiveSizes& live) {
+    ++stats_.replays;
+    push([this, thunks, live] {
+      for (const Thunk& t : thunks) call(t, live);
+    });
+  }
 
  private:
-  std::vector<uint32_t>* launched_;
+  void push(std::function<void()> task) {
+    queue_->push(std::move(task));
+    if (!options_.deferred) queue_->run_until(queue_->asked());
+  }
+  void call(const Thunk& thunk, const LiveSizes& live) {
+    if (options_.launched) options_.launched->push_back(thunk.node);
+    LaunchArgs args = thunk.args;
+    for (void*& p : args.ptr) p = local(p);
+    args.workspace = local(args.workspace);
+    for (OpaqueKernel phase : thunk.phase)
+      if (phase) reinterpret_cast<NullKernel>(phase)(args, live);
+  }
+
+  NullDeviceOptions options_;
+  std::shared_ptr<Queue> queue_;
+  LiveSizes live_;
+  StreamStats stats_;
 };
 
-// Replays by launching each recorded thunk on the stream again.
+// The recorded thunks, at the sizes of the capture.
 class NullGraph final : public DeviceGraph, public Recorder {
  public:
+  explicit NullGraph(const LiveSizes& live) : live_(live) {}
+
   Status launch(const Thunk& thunk) override {
     thunks_.push_back(thunk);
+    patchable_.push_back(false);
     return Status::ok();
   }
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
     thunks_.push_back(thunk);
-    patchable_.push_back(thunks_.size() - 1);
+    patchable_.push_back(true);
     return static_cast<PatchId>(thunks_.size() - 1);
   }
   Status replay(Stream& stream, std::span<const Patch> patches) override {
     for (const Patch& p : patches) {
-      if (std::find(patchable_.begin(), patchable_.end(), p.id) == patchable_.end())
+      if (p.id >= patchable_.size() || !patchable_[p.id])
         return invalid("launch {} of this graph is not patchable", p.id);
-      thunks_[p.id].args = *p.args;
+      if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
+    for (const Patch& p : patches) thunks_[p.id].args = *p.args;
     ++replays_;
-    for (const Thunk& t : thunks_) RETURN_IF_ERROR(stream.launch(t));
+    static_cast<NullStream&>(stream).replay(thunks_, live_);
     return Status::ok();
   }
-  GraphStats stats() const override { return {thunks_.size(), 0, thunks_.capacity() * sizeof(Thunk), replays_}; }
+  GraphStats stats() const override {
+    GraphStats g;
+    g.launches = thunks_.size();
+    g.bytes = thunks_.capacity() * sizeof(Thunk);
+    g.replays = replays_;
+    return g;
+  }
 
  private:
+  LiveSizes live_;
   std::vector<Thunk> thunks_;
-  std::vector<size_t> patchable_;
+  std::vector<bool> patchable_;
   uint64_t replays_ = 0;
 };
 
 class NullDevice final : public Device {
  public:
-  explicit NullDevice(const NullDeviceOptions& options) : options_(options) {
+  explicit NullDevice(const NullDeviceOptions& options) : options_(options), pool_(options.host_visible) {
     info_.kind = DeviceKind::Null;
     info_.name = "null";
     info_.isa = "none";
+    info_.host_visible = options.host_visible;
+    info_.asynchronous = options.deferred;
+    info_.index_dtype = options.index_dtype;
   }
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
+  MemoryPool& host_pool() override { return options_.host_visible ? pool_ : host_pool_; }
   Result<std::unique_ptr<Stream>> make_stream() override {
-    return std::unique_ptr<Stream>(std::make_unique<NullStream>(options_.launched));
+    return std::unique_ptr<Stream>(std::make_unique<NullStream>(options_));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<NullEvent>()); }
-  Result<std::unique_ptr<DeviceGraph>> capture(Stream&, const std::function<Status(Recorder&)>& body) override {
-    auto graph = std::make_unique<NullGraph>();
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    auto graph = std::make_unique<NullGraph>(static_cast<NullStream&>(stream).live_sizes());
     RETURN_IF_ERROR(body(*graph));
     return std::unique_ptr<DeviceGraph>(std::move(graph));
   }
@@ -103,9 +204,10 @@ class NullDevice final : public Device {
   NullDeviceOptions options_;
   DeviceInfo info_;
   NullPool pool_;
+  NullPool host_pool_{true};
 };
 
-void nothing() {}
+void nothing(const LaunchArgs&, const LiveSizes&) {}
 
 }  // namespace
 
@@ -113,16 +215,17 @@ std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options) {
   return std::make_unique<NullDevice>(options);
 }
 
-void register_null(KernelRegistry& kernels, const OpRegistry& ops) {
+void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype) {
   for (const OpSchema* op : ops.all()) {
     if (op->has(op_flag::kSource) || op->has(op_flag::kView)) continue;
     KernelEntry e;
     e.name = "null." + op->name;
     e.op = op->name;
     e.device = DeviceKind::Null;
+    e.index_dtype = index_dtype;
     e.accepts = [](const OpCall&) { return Status::ok(); };
     e.bind = [](const OpCall&, LaunchArgs&) {};
-    e.phase[0] = nothing;
+    e.phase[0] = opaque(nothing);
     kernels.add(std::move(e));
   }
 }

@@ -1,6 +1,8 @@
-// NullDevice: a device that accepts every launch and computes nothing. It is the smallest complete backend: the
-// skeleton of a new one, and what tests of planning and binding use when no numbers matter. register_null() gives every
-// op one kernel.
+// NullDevice: the smallest complete backend, and the skeleton of a new one. It is a queue that calls host functions; the
+// kernels that register_null() gives every op compute nothing, so tests of planning and binding run without numbers.
+//
+// It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
+// late as the contract of device/stream.h allows. Whoever forgets a copy or a synchronize() is found without a card.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +14,19 @@
 
 namespace reprise::null {
 
+// The type behind Thunk::phase. Addresses are already the host's.
+using NullKernel = void (*)(const LaunchArgs& args, const LiveSizes& live);
+
+inline OpaqueKernel opaque(NullKernel kernel) { return reinterpret_cast<OpaqueKernel>(kernel); }
+
 struct NullDeviceOptions {
   std::vector<uint32_t>* launched = nullptr;  // when set, the node of every launch is appended
+  bool host_visible = true;                   // false: device addresses cannot be used by the host
+  bool deferred = false;                      // work waits until somebody must have it
+  DType index_dtype = DType::I32;
 };
 
 std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options = {});
-void register_null(KernelRegistry& kernels, const OpRegistry& ops);
+void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype = DType::I32);
 
 }  // namespace reprise::null

@@ -49,7 +49,7 @@ std::vector<FusedExample> examples(bool cache) {
 
 void add_attention_ops(FusedOps& ops) {
   ops.add(
-      {"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Tensor slots, Tensor? q_weight, Tensor? "
+      {"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Index slots, Tensor? q_weight, Tensor? "
        "k_weight, *, "
        "int heads, int kv_heads, float eps = 0) -> (Tensor(a), Tensor)",
        op_flag::kNone,
