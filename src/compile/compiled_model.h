@@ -4,8 +4,8 @@
 // then run is the mode: eager launches one by one (the answer key); whole replays one captured graph; piecewise replays
 // the stretches between split ops and launches those ops themselves. All modes use the same thunks, so they give the
 // same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the arena, good until
-// the next run on it, in the device's memory. Nothing is allocated in a run. One thread at a time; parameters, arena, staging and caches must
-// outlive it.
+// the next run on it, in the device's memory. Nothing is allocated in a run. One thread at a time; parameters, arena,
+// staging and caches must outlive it.
 #pragma once
 
 #include <memory>

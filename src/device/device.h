@@ -25,17 +25,17 @@ Result<DeviceKind> parse_device_kind(std::string_view name);  // "npu" is "ascen
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::Null;
-  std::string name;          // for people: "Intel Xeon (2 threads, avx512)"
-  std::string isa;           // instruction set or architecture the kernels were chosen for
-  int ranks = 1;             // threads that share a kernel's work
-  size_t memory_bytes = 0;   // total memory the device may use
+  std::string name;         // for people: "Intel Xeon (2 threads, avx512)"
+  std::string isa;          // instruction set or architecture the kernels were chosen for
+  int ranks = 1;            // threads that share a kernel's work
+  size_t memory_bytes = 0;  // total memory the device may use
   // What the device can do; tests/device/ holds it to every line.
-  bool host_visible = true;  // the host may read and write device memory directly
-  bool live_sizes = false;   // kernels read sizes at run time: one captured graph serves every size up to its bounds
-  bool asynchronous = false;        // work runs behind the host; what it wrote is there after synchronize()
-  bool captures = true;             // capture() works
-  bool patches = true;              // launch_patchable() works
-  DType index_dtype = DType::I32;   // of token ids, positions, slots and tables, as its kernels take them
+  bool host_visible = true;   // the host may read and write device memory directly
+  bool live_sizes = false;    // kernels read sizes at run time: one captured graph serves every size up to its bounds
+  bool asynchronous = false;  // work runs behind the host; what it wrote is there after synchronize()
+  bool captures = true;       // capture() works
+  bool patches = true;        // launch_patchable() works
+  DType index_dtype = DType::I32;  // of token ids, positions, slots and tables, as its kernels take them
 };
 
 class Device {
@@ -48,7 +48,8 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
   // Records what `body` launches, without running it, at the live sizes of `stream`. The stream is idle, and the body
-  // leaves it alone. An error of the body is the capture's error and leaves nothing behind: the stream goes on as before.
+  // leaves it alone. An error of the body is the capture's error and leaves nothing behind: the stream goes on as
+  // before.
   virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
                                                        const std::function<Status(Recorder&)>& body) = 0;
 };

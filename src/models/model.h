@@ -32,13 +32,13 @@ std::vector<const ModelSpec*> all_models();
 Result<const ModelSpec*> find_model(std::string_view architecture);
 
 struct TraceOptions {
-  DType dtype = DType::BF16;     // of parameters and activations
-  DType kv_dtype = DType::BF16;  // of the cache
+  DType dtype = DType::BF16;       // of parameters and activations
+  DType kv_dtype = DType::BF16;    // of the cache
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables (DeviceInfo::index_dtype)
-  int64_t max_tokens = 2048;     // bound of T
-  int64_t max_sequences = 64;    // bound of R and L
-  int64_t max_pages = 64;        // C: page-table columns, pages one sequence may have
-  int64_t pool_pages = 4096;     // bound of P
+  int64_t max_tokens = 2048;       // bound of T
+  int64_t max_sequences = 64;      // bound of R and L
+  int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
+  int64_t pool_pages = 4096;       // bound of P
 };
 
 // Names of the symbols, in the order of their ids.

@@ -4,7 +4,8 @@
 //   "kv_write(Tensor(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)"
 //   "rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor"
 // (a!) marks an operand that the op writes and which result continues it. "Index" instead of "Tensor" is an operand of
-// integers that point somewhere: i32 or i64, whichever a device's kernels take. Attribute types: int, float, str, floats;
+// integers that point somewhere: i32 or i64, whichever a device's kernels take. Attribute types: int, float, str,
+// floats;
 // "= value" gives a default. A "Tensor? name" operand may be left out at the end. A registry is filled by plain
 // functions at start-up and read-only afterwards; schemas keep their address for its lifetime, so nodes point at them.
 #pragma once

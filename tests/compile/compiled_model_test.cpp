@@ -83,6 +83,83 @@ TEST_F(CompiledModelTest, LiveSizesBeyondTheBoundAreAnError) {
   EXPECT_NE(s.message().find("T = 10"), std::string::npos) << s.message();
 }
 
+// Inputs are sent to memory that the host cannot touch, in one copy, and nothing comes back by itself.
+TEST_F(CompiledModelTest, StagesInputsWhereTheHostDoesNotSeeTheDevice) {
+  null::NullDeviceOptions strict;
+  strict.host_visible = false;
+  strict.deferred = true;
+  platform.device = null::make_null_device(strict);
+  platform.kernels = std::make_unique<KernelRegistry>();
+  KernelEntry e;
+  e.name = "null.add";
+  e.op = "add";
+  e.device = DeviceKind::Null;
+  e.accepts = [](const OpCall&) { return Status::ok(); };
+  e.bind = [](const OpCall& c, LaunchArgs& args) { args.dim[0] = c.in[0].shape[0]; };
+  e.phase[0] = null::opaque([](const LaunchArgs& args, const LiveSizes& live) {
+    for (int64_t i = 0; i < args.dim[0].value(live); ++i)
+      static_cast<float*>(args.ptr[2])[i] = static_cast<float*>(args.ptr[0])[i] + static_cast<float*>(args.ptr[1])[i];
+  });
+  platform.kernels->add(std::move(e));
+  Tracer t("g", *platform.ops);
+  const Dim n = t.symbol("T", 9);
+  Tensor x = t.input("x", {DType::F32, {n}}), y = t.input("y", {DType::F32, {n}});
+  t.output("z", nn::add(nn::add(x, y), y));
+  Graph g = std::move(*t.finish());
+  auto selection = select_kernels(g, platform);
+  ASSERT_TRUE(selection.is_ok()) << selection.status().message();
+  ParamStore params;
+  auto model = compile(std::move(g), *selection, params, GraphMode::Whole);
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  auto stream = platform.device->make_stream();
+  for (int64_t live_rows : {9, 5}) {
+    for (int64_t i = 0; i < 9; ++i) {
+      static_cast<float*>(staging.input("x")->data)[i] = static_cast<float>(i * live_rows);
+      static_cast<float*>(staging.input("y")->data)[i] = 0.5f;
+    }
+    LiveSizes live;
+    live.value[1] = live_rows;
+    ASSERT_TRUE((*model)->run(live, **stream).is_ok());
+    const TensorView z = *(*model)->output("z");
+    std::vector<float> found(static_cast<size_t>(z.elements()));
+    ASSERT_EQ(z.elements(), live_rows);
+    ASSERT_TRUE((*stream)->copy(found.data(), z.data, found.size() * 4, Copy::DeviceToHost).is_ok());
+    ASSERT_TRUE((*stream)->synchronize().is_ok());
+    for (int64_t i = 0; i < live_rows; ++i)
+      EXPECT_EQ(found[static_cast<size_t>(i)], static_cast<float>(i * live_rows) + 1);
+  }
+  EXPECT_EQ((*stream)->stats().copies_to_device, 2u);
+  EXPECT_EQ((*stream)->stats().copies_to_host, 2u);  // those of this test
+  EXPECT_EQ((*stream)->stats().replays, 2u);
+}
+
+// F59: kernels say which integers they take as indices, and the shape functions leave both open.
+TEST_F(CompiledModelTest, KernelsSayWhichIndicesTheyTake) {
+  auto gather = [&](DType index) {
+    Tracer t("g", *platform.ops);
+    Tensor x = t.input("x", {DType::F32, {Dim(8), Dim(8)}});
+    t.output("y", nn::rows(x, t.input("i", {index, {t.symbol("T", 9)}})));
+    return t.finish();
+  };
+  for (DType takes : {DType::I32, DType::I64}) {
+    platform.kernels = std::make_unique<KernelRegistry>();
+    null::register_null(*platform.kernels, *platform.ops, takes);
+    for (DType given : {DType::I32, DType::I64}) {
+      auto graph = gather(given);
+      ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+      auto selection = select_kernels(*graph, platform);
+      EXPECT_EQ(selection.is_ok(), takes == given);
+      if (takes != given)
+        EXPECT_NE(selection.status().message().find(fmt::format("null.rows: takes {} indices, and index is {}",
+                                                                dtype_name(takes), dtype_name(given))),
+                  std::string::npos)
+            << selection.status().message();
+    }
+  }
+  EXPECT_FALSE(gather(DType::F32).is_ok());
+  EXPECT_FALSE(gather(DType::I8).is_ok());
+}
+
 TEST_F(CompiledModelTest, AnOpWithoutAKernelNamesItself) {
   Platform bare;
   bare.ops = std::make_unique<OpRegistry>();

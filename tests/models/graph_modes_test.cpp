@@ -108,6 +108,27 @@ TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   EXPECT_EQ((*e)->prefill_runner()->mode(), GraphMode::Piecewise);
 }
 
+// F58: tables and lengths stay where they are; no step copies anything, captured or not.
+TEST(GraphCounters, NoStepCopiesToTheHost) {
+  Modes modes, eager;
+  eager.policy = GraphPolicy::Off;
+  for (const Modes& m : {modes, eager}) {
+    auto e = open("qwen3_tied", m);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    traffic(**e, 5);
+    const StreamStats s = (*e)->stream_stats();
+    EXPECT_EQ(s.copies_to_host, 0u);
+    EXPECT_EQ(s.copies_to_device, 0u);
+    EXPECT_EQ(s.copies_on_device, 0u);
+    EXPECT_EQ(s.replays > 0, m.policy == GraphPolicy::Auto);
+    EXPECT_GT(s.launches, 0u);  // attention between the pieces of the prefill
+    for (const engine::StepRunner* runner : {(*e)->decode_runner(), (*e)->prefill_runner()})
+      for (const auto& program : runner->programs())
+        for (const Piece& piece : program.model->pieces())
+          if (piece.graph) EXPECT_EQ(piece.graph->stats().copies_to_host, 0u);
+  }
+}
+
 TEST(GraphCounters, PiecesAlternateAroundAttention) {
   auto e = open("qwen3_tied", {});
   ASSERT_TRUE(e.is_ok());

@@ -1,5 +1,6 @@
-// NullDevice: the smallest complete backend, and the skeleton of a new one. It is a queue that calls host functions; the
-// kernels that register_null() gives every op compute nothing, so tests of planning and binding run without numbers.
+// NullDevice: the smallest complete backend, and the skeleton of a new one. It is a queue that calls host functions;
+// the kernels that register_null() gives every op compute nothing, so tests of planning and binding run without
+// numbers.
 //
 // It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
 // late as the contract of device/stream.h allows. Whoever forgets a copy or a synchronize() is found without a card.
