@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "common/default_model.h"
 #include "common/flags.h"
 #include "engine/graph_sizes.h"
 
@@ -13,6 +14,14 @@ Result<std::vector<int64_t>> sizes_of(std::string_view flag, const std::optional
   if (!list || *list == "auto") return std::vector<int64_t>();
   if (*list == "learned") return invalid("{} learned is not in this build; allowed: auto, or a list like 1,2,8", flag);
   return engine::parse_sizes(flag, *list, limit);
+}
+
+// Where there is no folder for caches, none is kept: that costs time and nothing else.
+std::string plan_cache_folder(const std::string& said) {
+  if (said == "off") return {};
+  if (said != "auto") return said;
+  const auto folder = cache_folder();
+  return folder.is_ok() ? *folder + "/plans" : std::string();
 }
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -77,6 +86,8 @@ void GraphFlags::add_to(CLI::App& app) {
               "apply only the first N changes of optional passes; -1: all");
   add_text(app, "--pass-file", pass_file, "more rewrites, in the IR's text form", "FILE");
   add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
+  add_text(app, "--plan-cache", plan_cache,
+           "folder of compiled programs, for quick starts; auto: plans in $REPRISE_CACHE; off: none", "DIR");
   add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU, else 2", "N");
   app.option_defaults()->group("Graphs, in the words of other systems");
   GraphAliases& a = aliases;
@@ -130,6 +141,7 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
   ASSIGN_OR_RETURN(o.prefill_sizes, sizes_of("--graph-prefill-sizes", w.prefill_sizes, limits.tokens));
   if (w.split_ops) o.split_ops = words_of(*w.split_ops);
   o.padding = w.padding;
+  o.plan_cache = plan_cache_folder(w.plan_cache.value_or("auto"));
   o.fused_decode_max = w.fused_decode_max;
   if (warmups != "auto") {
     auto n = parse_integer(warmups, {0, 100});

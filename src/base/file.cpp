@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -49,7 +50,9 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
 }
 
 Status write_file_atomically(const std::string& path, std::string_view bytes) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  // Of this process and this call, so that writers of the same file do not meet.
+  static std::atomic<uint64_t> calls{0};
+  const std::string temporary = fmt::format("{}.tmp.{}.{}", path, ::getpid(), ++calls);
   Fd fd;
   fd.fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd.fd < 0) return error(Code::Invalid, "{}: {}", temporary, std::strerror(errno));

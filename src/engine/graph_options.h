@@ -30,6 +30,7 @@ struct GraphOptions {
   bool padding = true;                 // false: a batch runs captured only at an exact size
   std::vector<std::string> split_ops;  // besides attention
   PipelineOptions pipeline;            // which passes run
+  std::string plan_cache;              // folder of compiled programs; empty: none are kept
   int64_t fused_decode_max = 0;        // decode sizes above it run the unfused plan; 0: none does
   int warmups = -1;  // runs before each capture; -1: none on the CPU, where captures run nothing, else 2
 };

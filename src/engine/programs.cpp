@@ -25,12 +25,10 @@ PipelineOptions ProgramBuilder::pipeline_for(Phase phase, int64_t bound) const {
   return o;
 }
 
-Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound,
-                                                               PipelineReport* report) const {
+Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound;
   if (phase == Phase::Decode) trace.max_sequences = bound;
-  ASSIGN_OR_RETURN(Graph graph, models::trace_model(spec_, config_, trace, *platform_.ops));
   // What the passes show is shown once per phase, and apart.
   PipelineOptions pipeline = pipeline_for(phase, bound);
   if (!pipeline.passes.dump_dir.empty()) pipeline.passes.dump_dir += fmt::format("/{}", phase_name(phase));
@@ -39,12 +37,9 @@ Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int6
     pipeline.passes.print_after.clear();
     pipeline.passes.keep_graphs = false;
   }
-  auto done = run_pipeline(graph, pipeline, platform_);
-  if (!done.is_ok()) return done.status();
-  if (report) *report = std::move(*done);
-  ASSIGN_OR_RETURN(KernelSelection selection, select_kernels(graph, platform_));
-  MemoryPlan plan = plan_memory(graph, selection.workspace);
-  return Prepared{phase, bound, std::move(graph), std::move(selection), std::move(plan)};
+  ASSIGN_OR_RETURN(Program p, make_program(spec_, config_, trace, pipeline, platform_, plans_));
+  if (report) *report = std::move(p.report);
+  return Prepared{phase, bound, std::move(p.graph), std::move(p.selection), std::move(p.plan)};
 }
 
 Status ProgramBuilder::add(Phase phase, int64_t bound, PipelineReport* report) {
@@ -66,6 +61,12 @@ Status ProgramBuilder::add(Phase phase, int64_t bound, PipelineReport* report) {
 }
 
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
+  RETURN_IF_ERROR(prepare_all(trace));
+  if (plans_.enabled()) log::info("{}", plans_.summary());
+  return Status::ok();
+}
+
+Status ProgramBuilder::prepare_all(const models::TraceOptions& trace) {
   trace_ = trace;
   for (const std::string& name : options_.split_ops)
     if (!platform_.ops->find(name)) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/graph_options.h"
+#include "engine/make_program.h"
 #include "engine/step_runner.h"
 #include "models/model.h"
 
@@ -23,7 +24,7 @@ class ProgramBuilder {
  public:
   ProgramBuilder(const models::ModelSpec& spec, const models::ModelConfig& config, const Platform& platform,
                  const GraphOptions& options)
-      : spec_(spec), config_(config), platform_(platform), options_(options) {}
+      : spec_(spec), config_(config), platform_(platform), options_(options), plans_(options.plan_cache) {}
 
   // Traces, rewrites and plans both phases. `trace` holds the prefill bounds; decode steps have at most max_sequences
   // tokens.
@@ -38,6 +39,7 @@ class ProgramBuilder {
   size_t arena_bytes() const;
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
+  const PlanCache& plans() const { return plans_; }
 
   struct Bindings {
     const ParamStore* params = nullptr;
@@ -58,9 +60,10 @@ class ProgramBuilder {
     KernelSelection selection;
     MemoryPlan plan;
   };
+  Status prepare_all(const models::TraceOptions& trace);
   // The passes of a program: above fused_decode_max without the fusions.
   PipelineOptions pipeline_for(Phase phase, int64_t bound) const;
-  Result<Prepared> prepare_phase(Phase phase, int64_t bound, PipelineReport* report) const;
+  Result<Prepared> prepare_phase(Phase phase, int64_t bound, PipelineReport* report);
   Status add(Phase phase, int64_t bound, PipelineReport* report);
   Result<std::unique_ptr<CompiledModel>> compile_degrading(Prepared prepared, GraphMode& mode, std::string& reason,
                                                            const Bindings& bindings);
@@ -69,6 +72,7 @@ class ProgramBuilder {
   const models::ModelConfig& config_;
   const Platform& platform_;
   const GraphOptions& options_;
+  PlanCache plans_;
   models::TraceOptions trace_;
   std::vector<Prepared> prepared_;
   std::vector<int64_t> decode_sizes_, prefill_sizes_;

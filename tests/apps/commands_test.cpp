@@ -120,6 +120,34 @@ TEST(Generate, OtherSystemsFlagsWorkAndSayWhatIsInEffect) {
     EXPECT_NE(o.err.find(words), std::string::npos) << words << "\n" << o.err;
 }
 
+TEST(PlanCache, TheSecondStartCompilesNothingAndShowsTheSame) {
+  const Folder folder;
+  const std::string at = "REPRISE_CACHE=" + folder.path();
+  const std::string explain = "graph explain --json " + kTiny;
+  const Outcome first = run_binary(explain, at), second = run_binary(explain, at);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.err.find("plan cache: 0 of "), std::string::npos) << first.err;
+  EXPECT_NE(second.err.find("programs from " + (folder / "plans")), std::string::npos) << second.err;
+  EXPECT_EQ(second.err.find("plan cache: 0 of "), std::string::npos) << second.err;
+  EXPECT_EQ(first.out, second.out);
+  // Damage costs a line of warning.
+  size_t damaged = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "plans")) {
+    std::filesystem::resize_file(file.path(), 100);
+    ++damaged;
+  }
+  EXPECT_GE(damaged, 2u);
+  const std::string generate = "generate --json --prompt-ids 5,6,7 --max-new-tokens 6 --ignore-eos " + kTiny;
+  const Outcome repaired = run_binary(generate, at);
+  EXPECT_NE(repaired.err.find("compiling instead"), std::string::npos) << repaired.err;
+  const Outcome off = run_binary(generate + "--plan-cache off", at);
+  EXPECT_EQ(off.err.find("plan cache"), std::string::npos) << off.err;
+  EXPECT_EQ(json_of(repaired)["output"], json_of(off)["output"]);
+  const Outcome named = run_binary(generate + "--plan-cache " + (folder / "elsewhere"), at);
+  EXPECT_NE(named.err.find(folder / "elsewhere"), std::string::npos) << named.err;
+  EXPECT_FALSE(std::filesystem::is_empty(folder / "elsewhere"));
+}
+
 TEST(Generate, SeedsAndLogprobs) {
   const std::string base =
       "generate --json --prompt-ids 5,6,7 --max-new-tokens 20 --ignore-eos --temperature 2 --logprobs 3 " + kTiny;

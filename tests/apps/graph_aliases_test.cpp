@@ -222,7 +222,7 @@ TEST(GraphAliases, EnvironmentOfAscendIsCheckedAndNotNeeded) {
     ASSERT_EQ(notices->size(), 1u);
     EXPECT_NE(notices->front().text.find("not needed"), std::string::npos);
   }
-  for (const char* bad : {"ture", "2", "on "})
+  for (const char* bad : {"yes", "2", "on "})
     EXPECT_NE(with("ASCEND_USE_FIA", bad).status().message().find("allowed: 0, 1, true, false"), std::string::npos);
   EXPECT_EQ(with("STREAMS_PER_DEVICE", "32")->size(), 1u);
   for (const char* bad : {"many", "0", "3.5"})

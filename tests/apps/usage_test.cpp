@@ -100,7 +100,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
 }
 
 TEST(Usage, MisspeltEnvironmentValuesAreErrors) {
-  expect_error(run_binary(kTiny + "--prompt-ids 1", "ASCEND_USE_FIA=ture"), 2, "allowed: 0, 1, true, false");
+  expect_error(run_binary(kTiny + "--prompt-ids 1", "ASCEND_USE_FIA=yes"), 2, "allowed: 0, 1, true, false");
   expect_error(run_binary(kTiny + "--prompt-ids 1", "STREAMS_PER_DEVICE=many"), 2, "STREAMS_PER_DEVICE");
 }
 

@@ -1,0 +1,120 @@
+#include "compile/plan_key.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "base/file.h"
+
+namespace reprise {
+namespace {
+
+std::string hex(const uint8_t* bytes, size_t size) {
+  std::string out;
+  for (size_t i = 0; i < size; ++i) out += fmt::format("{:02x}", bytes[i]);
+  return out;
+}
+
+// The build id among one segment of notes, or "".
+std::string build_id_of(const uint8_t* at, size_t size) {
+  const auto padded = [](size_t n) { return (n + 3) / 4 * 4; };
+  while (size >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, at, sizeof note);
+    const size_t whole = sizeof note + padded(note.n_namesz) + padded(note.n_descsz);
+    if (whole > size) break;
+    const uint8_t* name = at + sizeof note;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
+      return hex(name + 4, note.n_descsz);
+    at += whole;
+    size -= whole;
+  }
+  return {};
+}
+
+int add_object(dl_phdr_info* info, size_t, void* out) {
+  const std::string name = info->dlpi_name ? info->dlpi_name : "";
+  if (name.starts_with("linux-vdso")) return 0;  // the kernel's; we compute nothing with it
+  std::string id;
+  for (int i = 0; i < info->dlpi_phnum && id.empty(); ++i) {
+    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    if (segment.p_type == PT_NOTE)
+      id = build_id_of(reinterpret_cast<const uint8_t*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
+  }
+  if (id.empty()) {
+    struct stat st {};
+    if (::stat(name.empty() ? "/proc/self/exe" : name.c_str(), &st) == 0)
+      id = fmt::format("{} {}.{}", st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+  }
+  *static_cast<std::string*>(out) += fmt::format("{}={}\n", name, id);
+  return 0;
+}
+
+template <typename List>
+std::string joined(const List& list) {
+  std::string out;
+  for (const auto& s : list) out += fmt::format("{}:{},", s.size(), s);
+  return out;
+}
+
+}  // namespace
+
+std::string PlanKey::text() const { return hex(bytes.data(), bytes.size()); }
+
+// Lengths keep neighbours apart.
+void KeyBuilder::add(std::string_view name, std::string_view value) {
+  text_ += fmt::format("{}={}:{}\n", name, value.size(), value);
+}
+
+void KeyBuilder::add(std::string_view name, int64_t value) { add(name, std::string_view(fmt::format("{}", value))); }
+
+// Each structure is taken apart once, so that a new field does not compile before it is thought of here.
+void KeyBuilder::add(const Platform& platform) {
+  const DeviceInfo& d = platform.device->info();
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11] = d;
+  // Not memory_bytes: it decides sizes, and those are in the key themselves.
+  add("device", fmt::format("{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.ranks));
+  add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
+                               dtype_name(d.index_dtype)));
+  for (const OpSchema* op : platform.ops->all()) add(op->decl, op->flags);
+  for (const auto& e : platform.kernels->entries())
+    add(e->name, fmt::format("{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, e->workspace != nullptr,
+                             e->phase[1] != nullptr, joined(e->param_layouts)));
+}
+
+Status KeyBuilder::add(const PipelineOptions& options) {
+  [[maybe_unused]] const auto& [f1, f2, f3] = options;
+  const PassOptions& p = options.passes;
+  [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
+  // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
+  add("passes", joined(p.enable));
+  add("disabled", joined(p.disable));
+  add("left out", joined(p.leave_out) + p.leave_out_reason);
+  add("bisect limit", p.bisect_limit);
+  add("greedy", options.greedy);
+  if (options.pass_file.empty()) return Status::ok();
+  ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
+  add("pass file", text);
+  return Status::ok();
+}
+
+PlanKey KeyBuilder::key() const {
+  const XXH128_hash_t h = XXH3_128bits(text_.data(), text_.size());
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, h);
+  PlanKey key;
+  static_assert(sizeof canonical.digest == sizeof key.bytes);
+  std::memcpy(key.bytes.data(), canonical.digest, sizeof canonical.digest);
+  return key;
+}
+
+std::string KeyBuilder::build_identity() {
+  std::string out;
+  ::dl_iterate_phdr(add_object, &out);
+  return out;
+}
+
+}  // namespace reprise

@@ -1,0 +1,44 @@
+// PlanKey: a hash of everything that a compiled program follows from, the address of a plan in the cache.
+//
+// What goes in: the model's configuration and the sizes of the trace (added by the engine), the schemas of all ops, the
+// passes with their options and pass files, every kernel of the registry, the device with its instruction set and
+// ranks, and the identity of the code itself: the build ids of the program and of all libraries it has loaded. Anything
+// that is not the same gives another key, so an entry never needs to be judged old. Plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "ops/platform.h"
+#include "passes/pipeline.h"
+
+namespace reprise {
+
+struct PlanKey {
+  std::array<uint8_t, 16> bytes{};
+  bool operator==(const PlanKey&) const = default;
+  std::string text() const;  // 32 hexadecimal digits
+};
+
+class KeyBuilder {
+ public:
+  void add(std::string_view name, std::string_view value);
+  void add(std::string_view name, int64_t value);
+  void add(const Platform& platform);
+  // An unreadable pass file is an error.
+  Status add(const PipelineOptions& options);
+  void add_build() { add("build", build_identity()); }
+
+  PlanKey key() const;
+
+  // Build ids of the program and of every loaded library; where there is none, the file's size and time.
+  static std::string build_identity();
+
+ private:
+  std::string text_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,51 @@
+#include "engine/make_program.h"
+
+namespace reprise::engine {
+namespace {
+
+Result<Program> compile(const models::ModelSpec& spec, const models::ModelConfig& config,
+                        const models::TraceOptions& trace, const PipelineOptions& pipeline, const Platform& platform) {
+  Program p;
+  ASSIGN_OR_RETURN(p.graph, models::trace_model(spec, config, trace, *platform.ops));
+  ASSIGN_OR_RETURN(p.report, run_pipeline(p.graph, pipeline, platform));
+  ASSIGN_OR_RETURN(p.selection, select_kernels(p.graph, platform));
+  p.plan = plan_memory(p.graph, p.selection.workspace);
+  return p;
+}
+
+bool shows_graphs(const PassOptions& o) { return !o.print_after.empty() || !o.dump_dir.empty() || o.keep_graphs; }
+
+}  // namespace
+
+Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelConfig& config,
+                            const models::TraceOptions& trace, const PipelineOptions& pipeline,
+                            const Platform& platform) {
+  KeyBuilder key;
+  key.add_build();
+  key.add("architecture", spec.architecture);
+  const auto& [fields, rope_divisors] = config;
+  // The JSON after overrides, of which the typed fields are made; files add to it only what follows.
+  key.add("config", fields.raw().dump(-1, ' ', true, Json::error_handler_t::replace));
+  key.add("modelslim", fields.modelslim.dump(-1, ' ', true, Json::error_handler_t::replace));
+  key.add("rope freqs", fields.has_rope_freqs);
+  for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
+  const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages] = trace;
+  key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
+  for (int64_t n : {max_tokens, max_sequences, max_pages, pool_pages}) key.add("size", n);
+  RETURN_IF_ERROR(key.add(pipeline));
+  key.add(platform);
+  return key.key();
+}
+
+Result<Program> make_program(const models::ModelSpec& spec, const models::ModelConfig& config,
+                             const models::TraceOptions& trace, const PipelineOptions& pipeline,
+                             const Platform& platform, PlanCache& cache) {
+  if (!cache.enabled() || shows_graphs(pipeline.passes)) return compile(spec, config, trace, pipeline, platform);
+  ASSIGN_OR_RETURN(const PlanKey key, program_key(spec, config, trace, pipeline, platform));
+  if (auto known = cache.load(key, platform)) return std::move(*known);
+  ASSIGN_OR_RETURN(Program made, compile(spec, config, trace, pipeline, platform));
+  cache.store(key, made);
+  return made;
+}
+
+}  // namespace reprise::engine
