@@ -105,12 +105,14 @@ void ModelFlags::add_to(CLI::App& app) {
   add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"}, "where to run; this build has cpu");
   add_integer(app, "--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
-  add_integer(app, "--max-running-requests", max_running_requests, {1, 4096}, "sequences that run together");
+  add_integer(app, "--max-running-requests", max_running_requests, {1, 4096},
+              "sequences that run together; default: 64, or by the device's memory");
   add_integer(app, "--max-total-tokens", max_total_tokens, {0, int64_t{1} << 32},
               "tokens that the KV cache holds; 0: what memory allows");
-  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {1, 65536}, "most tokens of one step");
+  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {1, 65536},
+              "most tokens of one step; default: 2048, or by the device's memory");
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
-           "share of the machine's memory for weights and KV cache");
+           "share of memory for weights and KV cache; default: 0.8, or by the device's memory");
   add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
   add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany}, "accepted; see --chunked-prefill-size");
   add_choice(app, "--schedule-policy", schedule_policy, {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
@@ -124,6 +126,17 @@ void ModelFlags::add_to(CLI::App& app) {
              "what is said on standard error");
   app.option_defaults()->group("Options");
   graph.add_to(app);
+}
+
+StepLimits ModelFlags::limits() const {
+  // What the device decides is not known yet; the engine leaves out sizes that turn out too large.
+  const bool cpu = device == "cpu";
+  return {max_running_requests ? max_running_requests
+          : cpu                ? 64
+                               : 4096,
+          chunked_prefill_size ? chunked_prefill_size
+          : cpu                ? 2048
+                               : 65536};
 }
 
 Status ModelFlags::check() const {

@@ -30,10 +30,11 @@ struct ModelFlags {
   std::string log_level = "info";
   int64_t threads = 0;
   int64_t context_length = 0;
-  int64_t max_running_requests = 64;
+  // 0: 64 on the CPU, elsewhere by memory; so the chunk (2048) and the fraction (0.8).
+  int64_t max_running_requests = 0;
   int64_t max_total_tokens = 0;
-  int64_t chunked_prefill_size = 2048;
-  double mem_fraction_static = 0.8;
+  int64_t chunked_prefill_size = 0;
+  double mem_fraction_static = 0;
   int64_t page_size = 128;
   int64_t tp_size = 1;
   int64_t dp_size = 1;
@@ -48,7 +49,7 @@ struct ModelFlags {
 
   void add_to(CLI::App& app);
   // The largest batch and number of tokens that the flags allow.
-  StepLimits limits() const { return {max_running_requests, chunked_prefill_size}; }
+  StepLimits limits() const;
   // Usage errors that need more than one value to see; also sets the log level.
   Status check() const;
 };

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engine/loader.h"
+#include "engine/memory_rules.h"
 #include "engine/programs.h"
 #include "kv/step_tables.h"
 #include "models/model.h"
@@ -175,16 +176,9 @@ Result<int64_t> ModelEngine::choose_kv_pages() const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
-  const double budget = options_.mem_fraction_static * static_cast<double>(platform_.device->info().memory_bytes) -
-                        static_cast<double>(params_.bytes());
-  const auto fits = static_cast<int64_t>(budget / static_cast<double>(shape.page_bytes())) - 1;  // one is scratch
-  if (fits < 1)
-    return error(Code::OutOfMemory,
-                 "no memory is left for the KV cache: {:.1f} GB x --mem-fraction-static {} minus {:.1f} GB of weights; "
-                 "raise the fraction",
-                 static_cast<double>(platform_.device->info().memory_bytes) / 1e9, options_.mem_fraction_static,
-                 static_cast<double>(params_.bytes()) / 1e9);
-  return std::min(wanted, fits);
+  return kv_pages_that_fit({static_cast<double>(platform_.device->info().memory_bytes), options_.mem_fraction_static,
+                            static_cast<double>(params_.bytes()), static_cast<double>(shape.page_bytes())},
+                           wanted);
 }
 
 Status ModelEngine::load(const ProgramBuilder& builder) {
@@ -203,6 +197,7 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
 }
 
 Status ModelEngine::open() {
+  RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
   RETURN_IF_ERROR(choose_context());

@@ -31,13 +31,13 @@ struct EngineOptions {
   std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
   std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype
   LoadFormat load_format = LoadFormat::Auto;
-  int64_t context_length = 0;  // 0: the model's
-  int64_t max_running_requests = 64;
-  int64_t chunked_prefill_size = 2048;  // most tokens of one step
-  int64_t max_total_tokens = 0;         // KV capacity in tokens; 0: from memory
-  double mem_fraction_static = 0.8;     // of the machine's memory, for weights and KV together
-  uint64_t random_seed = 0;             // of dummy weights
-  std::vector<std::string> overrides;   // "key=value" into config.json
+  int64_t context_length = 0;          // 0: the model's
+  int64_t max_running_requests = 0;    // 0: by the device's memory (memory_rules.h); so the next one
+  int64_t chunked_prefill_size = 0;    // most tokens of one step
+  int64_t max_total_tokens = 0;        // KV capacity in tokens; 0: from memory
+  double mem_fraction_static = 0;      // of the device's memory, for weights and KV together; 0: by rule
+  uint64_t random_seed = 0;            // of dummy weights
+  std::vector<std::string> overrides;  // "key=value" into config.json
   GraphOptions graph;
   bool progress = false;  // bars on standard error
 };

@@ -42,7 +42,8 @@ class Matcher {
 
   bool solve(State s) {
     while (!s.pending.empty()) {
-      auto [pattern, value] = s.pending.back();
+      const Value* const pattern = s.pending.back().first;
+      Value* const value = s.pending.back().second;
       s.pending.pop_back();
       if (auto it = s.value.find(pattern); it != s.value.end()) {
         if (it->second == value) continue;
@@ -82,7 +83,9 @@ class Matcher {
       });
     if (std::find(s.node.begin(), s.node.end(), &gn) != s.node.end())
       return fail(s, gn, [&] { return fmt::format("%{} would be matched twice", gn.result()->id); });
-    for (auto& [name, expected] : pn.attrs.entries()) {
+    for (const Attrs::Entry& entry : pn.attrs.entries()) {
+      const std::string& name = entry.first;
+      const AttrValue& expected = entry.second;
       const AttrValue& found = *gn.attrs.find(name);
       if (auto site = p_.attr_sites_.find(&expected); site != p_.attr_sites_.end()) {
         if (!bind_variable(s, gn, site->second, found)) return false;
