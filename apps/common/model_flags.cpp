@@ -42,6 +42,12 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
+  if (f.cache_weights) {
+    ASSIGN_OR_RETURN(const std::string folder, cache_folder());
+    o.weight_cache = folder + "/weights";
+    if (o.load_format == engine::LoadFormat::Dummy)
+      log::info("notice: --cache-weights: dummy weights are made and not read; nothing is kept");
+  }
   o.progress = log::level() <= log::Level::Info;
   return o;
 }
@@ -119,6 +125,7 @@ void ModelFlags::add_to(CLI::App& app) {
              "accepted; requests run in order");
   add_switch(app, "--disable-radix-cache", disable_radix_cache, "accepted; there is no prefix cache in this command");
   add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL}, "accepted; there is no watchdog here");
+  add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
   add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");
   add_integer(app, "--dp-size,--dp", dp_size, {1, 1}, "data-parallel replicas");

@@ -44,6 +44,7 @@ struct ModelFlags {
   std::optional<std::string> attention_backend, schedule_policy;
   std::optional<int64_t> max_prefill_tokens;
   std::optional<double> watchdog_timeout;
+  bool cache_weights = false;
   bool disable_radix_cache = false;
   std::vector<std::string> overrides;
 

@@ -8,6 +8,7 @@
 #include "engine/loader.h"
 #include "engine/memory_rules.h"
 #include "engine/programs.h"
+#include "engine/weight_cache.h"
 #include "kv/step_tables.h"
 #include "models/model.h"
 
@@ -189,7 +190,9 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
   load.tied_head = config_.fields.tie_word_embeddings;
   load.packed = builder.packed();
   if (checkpoint_)
-    RETURN_IF_ERROR(load_params(*checkpoint_, params_, load));
+    RETURN_IF_ERROR(load_params_cached(
+        *checkpoint_, params_, load,
+        {options_.weight_cache, platform_.device->info().isa, platform_.device->info().host_visible}));
   else
     RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
   times_.load_s = seconds_since(start);

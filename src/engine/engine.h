@@ -38,6 +38,7 @@ struct EngineOptions {
   double mem_fraction_static = 0;      // of the device's memory, for weights and KV together; 0: by rule
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
+  std::string weight_cache;            // folder of packed weights; empty: none are kept
   GraphOptions graph;
   bool progress = false;  // bars on standard error
 };

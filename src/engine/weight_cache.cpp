@@ -1,0 +1,267 @@
+#include "engine/weight_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
+
+namespace reprise::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kChunk = size_t{16} << 20;
+constexpr size_t kAlign = 4096;
+constexpr size_t kMaxJson = size_t{64} << 20;
+
+struct Header {
+  char magic[8] = {'R', 'E', 'P', 'R', 'W', 'G', 'H', 'T'};
+  uint32_t version = 1;
+  uint32_t chunks = 0;
+  std::array<uint8_t, 16> key{};
+  uint64_t bytes = 0;     // of the weights
+  uint64_t checksum = 0;  // of this header with 0 here, and of the chunks' checksums, which follow it
+};
+
+class Fd {
+ public:
+  Fd(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  bool is_open() const { return fd_ >= 0; }
+
+  bool read(void* out, size_t bytes, size_t at) const {
+    return all(bytes, [&](size_t done) {
+      return ::pread(fd_, static_cast<char*>(out) + done, bytes - done, static_cast<off_t>(at + done));
+    });
+  }
+  bool write(const void* data, size_t bytes, size_t at) const {
+    return all(bytes, [&](size_t done) {
+      return ::pwrite(fd_, static_cast<const char*>(data) + done, bytes - done, static_cast<off_t>(at + done));
+    });
+  }
+  size_t size() const {
+    struct stat st {};
+    return ::fstat(fd_, &st) == 0 ? static_cast<size_t>(st.st_size) : 0;
+  }
+
+ private:
+  template <typename Step>
+  static bool all(size_t bytes, Step step) {
+    for (size_t done = 0; done < bytes;) {
+      const ssize_t n = step(done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      done += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  int fd_;
+};
+
+size_t chunks_of(size_t bytes) { return (bytes + kChunk - 1) / kChunk; }
+size_t chunk_bytes(size_t total, size_t i) { return std::min(kChunk, total - i * kChunk); }
+// Where the weights begin in the file.
+size_t data_offset(size_t chunks) {
+  return (sizeof(Header) + chunks * sizeof(uint64_t) + kAlign - 1) / kAlign * kAlign;
+}
+
+uint64_t checksum_of(Header header, const std::vector<uint64_t>& sums) {
+  header.checksum = 0;
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(reinterpret_cast<const char*>(sums.data()), sums.size() * sizeof(uint64_t));
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+// Runs `work` for every chunk on several threads; false when one of them fails.
+bool for_each_chunk(size_t total, int threads, const std::function<bool(size_t)>& work) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> good{true};
+  const auto run = [&] {
+    for (size_t i; good && (i = next.fetch_add(1)) < chunks_of(total);)
+      if (!work(i)) good = false;
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(run);
+  run();
+  for (auto& t : others) t.join();
+  return good;
+}
+
+Status add_file(KeyBuilder& key, const fs::path& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return error(Code::NotFound, "{}: {}", path.string(), std::strerror(errno));
+  key.add("file", path.string());
+  key.add("size", st.st_size);
+  key.add("time", fmt::format("{}.{}", st.st_mtim.tv_sec, st.st_mtim.tv_nsec));
+  if (path.extension() != ".json") return Status::ok();
+  ASSIGN_OR_RETURN(const std::string text, read_file(path.string(), kMaxJson));
+  key.add("content", text);
+  return Status::ok();
+}
+
+// The checkpoint's files, as far as weights come from them.
+Status add_files(KeyBuilder& key, const fs::path& source) {
+  std::error_code failed;
+  if (!fs::is_directory(source, failed)) return add_file(key, source);
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed))
+    if (it->path().extension() == ".safetensors" || it->path().extension() == ".json") files.push_back(it->path());
+  if (failed) return invalid("{}: {}", source.string(), failed.message());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) RETURN_IF_ERROR(add_file(key, file));
+  return Status::ok();
+}
+
+struct Place {
+  std::string path;
+  std::string prefix;  // of the file's name; what only a rebuild or a change of the checkpoint would replace
+  PlanKey key;
+};
+
+Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStore& params, const LoadOptions& load,
+                       const WeightCacheOptions& cache) {
+  std::error_code failed;
+  const fs::path source = fs::canonical(checkpoint.source(), failed);
+  if (failed) return invalid("{}: {}", checkpoint.source(), failed.message());
+  KeyBuilder layout;
+  layout.add("source", source.string());
+  layout.add("isa", cache.isa);
+  for (size_t i = 0; i < params.params().size(); ++i) {
+    const ParamPlan& p = params.params()[i];
+    const auto offset = static_cast<uint8_t*>(params.data(i)) - static_cast<uint8_t*>(params.data(size_t{0}));
+    layout.add(p.name,
+               fmt::format("{} {} {} {}", describe(p.type), p.layout ? p.layout->name : "row_major", p.bytes, offset));
+  }
+  for (const PackedParam& p : load.packed)
+    layout.add(p.name, fmt::format("{} | {}", fmt::join(p.parts, " "), fmt::join(p.rows, " ")));
+  KeyBuilder all = layout;
+  all.add_build();
+  RETURN_IF_ERROR(add_files(all, source));
+  Place place;
+  place.key = all.key();
+  place.prefix = layout.key().text().substr(0, 16);
+  place.path = fmt::format("{}/{}-{}.weights", cache.folder, place.prefix, place.key.text());
+  return place;
+}
+
+// Ok, NotFound, or what is wrong with the file; then the parameters may hold anything.
+Status read_weights(const Place& place, ParamStore& params, const LoadOptions& load) {
+  const Fd file(place.path, O_RDONLY);
+  if (!file.is_open()) return error(Code::NotFound, "no file");
+  const Header expected;
+  Header header;
+  const size_t total = params.bytes(), chunks = chunks_of(total);
+  if (!file.read(&header, sizeof header, 0)) return invalid("cut short");
+  if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0) return invalid("not a file of weights");
+  if (header.version != expected.version) return invalid("format version {}", header.version);
+  if (header.key != place.key.bytes) return invalid("the weights of another key");
+  if (header.bytes != total || header.chunks != chunks) return invalid("weights of another size");
+  std::vector<uint64_t> sums(chunks);
+  if (!file.read(sums.data(), chunks * sizeof(uint64_t), sizeof header)) return invalid("cut short");
+  if (checksum_of(header, sums) != header.checksum) return invalid("the checksum of the header does not match");
+  if (file.size() != data_offset(chunks) + total) return invalid("cut short");
+  auto* data = static_cast<uint8_t*>(params.data(size_t{0}));
+  const bool good = for_each_chunk(total, load.threads, [&](size_t i) {
+    uint8_t* at = data + i * kChunk;
+    const size_t bytes = chunk_bytes(total, i);
+    return file.read(at, bytes, data_offset(chunks) + i * kChunk) && XXH3_64bits(at, bytes) == sums[i];
+  });
+  return good ? Status::ok() : invalid("the checksum does not match");
+}
+
+Status write_weights(const Place& place, const ParamStore& params, const LoadOptions& load, const std::string& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return invalid("{}: {}", folder, failed.message());
+  static std::atomic<uint64_t> calls{0};
+  const std::string temporary = fmt::format("{}.tmp.{}.{}", place.path, ::getpid(), ++calls);
+  const size_t total = params.bytes(), chunks = chunks_of(total);
+  Header header;
+  header.key = place.key.bytes;
+  header.bytes = total;
+  header.chunks = static_cast<uint32_t>(chunks);
+  std::vector<uint64_t> sums(chunks);
+  const auto* data = static_cast<const uint8_t*>(params.data(size_t{0}));
+  bool good = false;
+  {
+    const Fd file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file.is_open()) return invalid("{}: {}", temporary, std::strerror(errno));
+    good = for_each_chunk(total, load.threads, [&](size_t i) {
+      const uint8_t* at = data + i * kChunk;
+      sums[i] = XXH3_64bits(at, chunk_bytes(total, i));
+      return file.write(at, chunk_bytes(total, i), data_offset(chunks) + i * kChunk);
+    });
+    header.checksum = checksum_of(header, sums);
+    good = good && file.write(sums.data(), chunks * sizeof(uint64_t), sizeof header) &&
+           file.write(&header, sizeof header, 0);
+  }
+  const int why = errno;
+  if (!good || ::rename(temporary.c_str(), place.path.c_str()) != 0) {
+    ::unlink(temporary.c_str());
+    return invalid("{}: {}", place.path, std::strerror(good ? errno : why));
+  }
+  // Of this model in this layout, the older ones are of no use.
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    std::error_code gone;
+    if (name.starts_with(place.prefix + "-") && name.ends_with(".weights") && it->path() != fs::path(place.path))
+      fs::remove(it->path(), gone);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::string> weight_cache_file(const checkpoint::Checkpoint& checkpoint, const ParamStore& params,
+                                      const LoadOptions& load, const WeightCacheOptions& cache) {
+  ASSIGN_OR_RETURN(const Place place, place_of(checkpoint, params, load, cache));
+  return place.path;
+}
+
+Status load_params_cached(const checkpoint::Checkpoint& checkpoint, ParamStore& params, const LoadOptions& load,
+                          const WeightCacheOptions& cache) {
+  if (cache.folder.empty() || params.bytes() == 0) return load_params(checkpoint, params, load);
+  if (!cache.host_visible) {
+    log::warning("--cache-weights: this device's memory cannot be read and written by the host; nothing is kept");
+    return load_params(checkpoint, params, load);
+  }
+  const auto place = place_of(checkpoint, params, load, cache);
+  if (!place.is_ok()) {
+    log::warning("weight cache: {}; reading the checkpoint", place.status().message());
+    return load_params(checkpoint, params, load);
+  }
+  const Status found = read_weights(*place, params, load);
+  if (found.is_ok()) {
+    log::info("weights from {}", place->path);
+    return Status::ok();
+  }
+  if (found.code() != Code::NotFound) {
+    log::warning("weight cache: {}: {}; reading the checkpoint, and replacing it", place->path, found.message());
+    std::memset(params.data(size_t{0}), 0, params.bytes());  // packing counts on zeros between rows
+  }
+  RETURN_IF_ERROR(load_params(checkpoint, params, load));
+  const Status written = write_weights(*place, params, load, cache.folder);
+  if (written.is_ok())
+    log::info("weights kept in {}", place->path);
+  else
+    log::warning("weight cache: {}; nothing is kept", written.message());
+  return Status::ok();
+}
+
+}  // namespace reprise::engine
