@@ -1,6 +1,10 @@
-"""./dev answers wrong usage with status 2, and each check that it runs through other tools fails when it should."""
+"""./dev answers wrong usage with status 2, its checks fail when they should, and its skeletons compile."""
 
+import concurrent.futures
+import json
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -84,6 +88,102 @@ class Dev(unittest.TestCase):
         self.assertGreater(len(verbs), 8)
         for verb in verbs:
             self.assertIn(f"\n  {verb} ", output)
+
+
+class NewThings(unittest.TestCase):
+    """new-op, new-model and new-backend in a copy of this repository; what they write configures and compiles."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name) / "copy"
+        names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in names.splitlines():
+            if name.startswith(("tests/data/", "tests/fuzz/corpus/")) or not (ROOT / name).is_file():
+                continue
+            (cls.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, cls.root / name)
+        subprocess.run(["git", "init", "-q"], cwd=cls.root, check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def dev(self, *arguments):
+        done = subprocess.run(["./dev", *arguments], cwd=self.root, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def text(self, name):
+        return (self.root / name).read_text()
+
+    def test_what_is_wrong_changes_nothing(self):
+        before = {p: p.read_bytes() for p in self.root.rglob("src/**/*") if p.is_file()}
+        for arguments, status, words in (
+            (["new-op"], 2, "takes one name"),
+            (["new-op", "a", "b"], 2, "takes one name"),
+            (["new-op", "RmsNorm"], 2, "small letters"),
+            (["new-model", "../x"], 2, "small letters"),
+            (["new-op", "silu"], 1, "there already"),
+            (["new-model", "llama"], 1, "there already"),
+            (["new-backend", "cpu"], 1, "there already"),
+        ):
+            with self.subTest(arguments=arguments):
+                code, output = self.dev(*arguments)
+                self.assertEqual(code, status, output)
+                self.assertIn(words, output)
+        self.assertEqual(before, {p: p.read_bytes() for p in self.root.rglob("src/**/*") if p.is_file()})
+
+    def test_skeletons_compile(self):
+        for kind, name in (("op", "soft_cap"), ("model", "pascal"), ("backend", "abacus_two")):
+            code, output = self.dev(f"new-{kind}", name)
+            self.assertEqual(code, 0, output)
+            self.assertIn("next, with docs/", output)
+            for page in re.findall(r"docs/[a-z-]+\.md", output):
+                self.assertTrue((ROOT / page).is_file(), page)
+        new = [
+            "src/backends/cpu/kernels/soft_cap.cpp",
+            "tests/backends/soft_cap_test.cpp",
+            "src/models/pascal.cpp",
+            "src/backends/abacus_two/abacus_two_device.cpp",
+        ]
+        wired = {
+            "src/ops/core.cpp": 'ops.add("soft_cap(Tensor x) -> Tensor"',
+            "src/nn/functional.cpp": "Tensor soft_cap(Tensor x)",
+            "src/backends/cpu/register_vector.cpp": "REPRISE_ADD(soft_cap, ",
+            "src/models/registry.cpp": "&kPascal}",
+            "src/device/device.cpp": "DeviceKind::AbacusTwo",
+            "src/backends/all.cpp": "make_abacus_two_device(",
+            "apps/common/model_flags.cpp": '"abacus_two", "null"}',
+        }
+        for name, words in wired.items():
+            self.assertIn(words, self.text(name), name)
+        self.assertIn("X(soft_cap_bf16)", self.text("src/backends/cpu/kernels/table.h"))
+        self.assertIn('"PascalForCausalLM"', self.text("src/models/pascal.cpp"))
+        header = self.text("src/backends/abacus_two/abacus_two_device.h")
+        self.assertNotRegex(header, r"[Nn]ull(?!ptr)")
+
+        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
+        for check in ("layers", "patterns", "format"):
+            code, output = self.dev("check", check)
+            self.assertEqual(code, 0, output)
+        configured = subprocess.run(
+            ["cmake", "--preset", "release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"],
+            cwd=self.root, capture_output=True, text=True,
+        )
+        self.assertEqual(configured.returncode, 0, configured.stderr)
+        commands = {}
+        for entry in json.loads((self.root / "build/release/compile_commands.json").read_text()):
+            commands.setdefault(str(pathlib.Path(entry["file"]).relative_to(self.root.resolve())), entry)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for name, errors in pool.map(lambda n: (n, self.errors_of(commands[n])), [*new, *wired]):
+                self.assertEqual(errors, "", name)
+
+    @staticmethod
+    def errors_of(entry):
+        words = [w for w in shlex.split(entry["command"]) if not w.endswith("ccache")]
+        words[words.index("-o") : words.index("-o") + 2] = ["-fsyntax-only"]
+        done = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True)
+        return done.stderr if done.returncode else ""
 
 
 if __name__ == "__main__":
