@@ -23,6 +23,8 @@ Command add_chat(CLI::App& program);
 Command add_bench_one_batch(CLI::App& bench);
 Command add_graph_explain(CLI::App& graph);
 Command add_graph_dump(CLI::App& graph);
+Command add_graph_diff(CLI::App& graph);
+Command add_graph_profile(CLI::App& graph);
 Command add_graph_verify(CLI::App& graph);
 Command add_pull(CLI::App& program);
 Command add_doctor(CLI::App& program);

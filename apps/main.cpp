@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
   graph->require_subcommand(1);
   commands.push_back(add_graph_explain(*graph));
   commands.push_back(add_graph_dump(*graph));
+  commands.push_back(add_graph_diff(*graph));
+  commands.push_back(add_graph_profile(*graph));
   commands.push_back(add_graph_verify(*graph));
   commands.push_back(add_pull(program));
   commands.push_back(add_doctor(program));
@@ -37,7 +39,8 @@ int main(int argc, char** argv) {
     }
     if (const Status done = c.run(); !done.is_ok()) {
       std::fflush(stdout);
-      log::write(log::Level::Error, done.message());
+      // `graph diff` has said what it has to say.
+      if (!done.message().empty()) log::write(log::Level::Error, done.message());
       return kExitFailed;
     }
   }

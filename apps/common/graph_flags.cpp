@@ -153,6 +153,7 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
   if (disable_pass) p.disable = split_names(*disable_pass);
   if (print_after) p.print_after = split_names(*print_after);
   p.bisect_limit = bisect_limit;
+  p.keep_graphs = keep_graphs;
   if (dump_dir) p.dump_dir = *dump_dir;
   if (pass_file) o.pipeline.pass_file = *pass_file;
   return o;

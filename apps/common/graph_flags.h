@@ -22,6 +22,7 @@ struct GraphFlags {
   std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
   int64_t bisect_limit = -1;
   bool no_padding = false;
+  bool keep_graphs = false;               // no flag: for commands that show the graph after every pass
   std::string warmups = "auto";           // or a number
   std::optional<std::string> plan_cache;  // auto, off, or a folder
   GraphAliases aliases;

@@ -1,0 +1,71 @@
+// `reprise graph dump`: the graph after all passes, for people, for programs and as a report.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "base/file.h"
+#include "command.h"
+#include "common/flags.h"
+#include "common/model_flags.h"
+#include "graph/text.h"
+#include "see/html_report.h"
+#include "see/profile_flags.h"
+
+namespace reprise::apps {
+namespace {
+
+struct DumpFlags {
+  ModelFlags model;
+  ProfileOptions profile;  // of the HTML report
+  std::string format = "text";
+  std::string output;
+  bool no_timing = false;
+};
+
+Result<std::string> report(engine::Engine& e, PhaseView view, const DumpFlags& f) {
+  HtmlReport r{e, std::move(view), f.model.model_path, std::nullopt};
+  if (!f.no_timing) {
+    ASSIGN_OR_RETURN(r.profile, profile_step(e, f.profile));
+    r.profile->machine = measure_machine(r.profile->tracks);
+    r.view.program = r.view.runner->last_program();
+  }
+  return html_report(r);
+}
+
+Status run_dump(DumpFlags f) {
+  const bool html = f.format == "html";
+  if (html) {
+    f.model.graph.keep_graphs = true;
+    if (!f.no_timing) make_room(f.profile, f.model);
+  }
+  ASSIGN_OR_RETURN(auto e, open_engine(f.model));
+  ASSIGN_OR_RETURN(const PhaseView view, view_of_phase(*e, f.profile.phase));
+  std::string text;
+  if (html) {
+    ASSIGN_OR_RETURN(text, report(*e, view, f));
+  } else if (f.format == "json") {
+    text = dump_json(*e, view).dump() + "\n";
+  } else {
+    text = f.format == "dot" ? dump_dot(view.model()) : print(view.model().graph());
+  }
+  if (!f.output.empty()) return write_file_atomically(f.output, text);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_graph_dump(CLI::App& graph) {
+  auto flags = std::make_shared<DumpFlags>();
+  CLI::App* app = graph.add_subcommand("dump", "The graph after all passes: IR text, JSON, DOT, or an HTML report");
+  add_choice(*app, "--format", flags->format, {"text", "json", "dot", "html"},
+             "IR text; JSON; DOT for graphviz; html: one page with everything, also before and after every pass");
+  add_text(*app, "--output", flags->output, "write there instead of to standard output", "FILE");
+  add_switch(*app, "--no-timing", flags->no_timing, "html: leave the measured times out");
+  add_profile_flags(*app, flags->profile);
+  flags->model.add_to(*app);
+  app->footer("--batch, --context and --repeat are about the step that the HTML report times.");
+  return {app, [flags] { return flags->model.check(); }, [flags] { return run_dump(*flags); }};
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,96 @@
+// `reprise graph explain`: what was compiled from the model, and why.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "command.h"
+#include "common/flags.h"
+#include "common/graph_flags.h"
+#include "common/model_flags.h"
+#include "common/terminal.h"
+#include "see/phase_view.h"
+
+namespace reprise::apps {
+namespace {
+
+struct ExplainFlags {
+  ModelFlags model;
+  bool json = false;
+  std::string phase = "decode";
+};
+
+OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
+  OrderedJson j;
+  j["passes"] = passes_json(*v.passes);
+  j["pieces"] = pieces_json(v.model());
+  j["sizes"] = {{"decode", e.decode_runner()->sizes()}, {"prefill", e.prefill_runner()->sizes()}};
+  const auto live = e.device().pool().stats().live_by_label;
+  const auto found = live.find("activations");
+  OrderedJson by_size = OrderedJson::array();
+  for (const auto* runner : {e.decode_runner(), e.prefill_runner()})
+    for (auto& p : runner->programs()) by_size.push_back({{"size", p.size}, {"bytes", p.model->plan().arena_bytes}});
+  size_t planned = 0;
+  for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());
+  j["memory"] = {
+      {"planned_bytes", planned}, {"actual_bytes", found == live.end() ? 0 : found->second}, {"by_size", by_size}};
+  j["fallbacks_possible"] = OrderedJson::array();
+  for (const auto* runner : {e.decode_runner(), e.prefill_runner()}) {
+    if (!runner->uncaptured_reason().empty())
+      j["fallbacks_possible"].push_back({{"shape", "all"}, {"reason", runner->uncaptured_reason()}});
+    else if (runner->sizes().back() < runner->largest())
+      j["fallbacks_possible"].push_back({{"shape", fmt::format("above {}", runner->sizes().back())},
+                                         {"reason", "larger than the largest captured size"}});
+  }
+  return j;
+}
+
+void explain_text(const PhaseView& v) {
+  const CompiledModel& m = v.model();
+  fmt::print("{} {}: {}, {} launches a step in {} pieces, {} sizes, {:.1f} MB planned\n", v.phase,
+             coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), m.launches(), m.pieces().size(),
+             v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
+  if (!v.runner->uncaptured_reason().empty()) fmt::print("not captured: {}\n", v.runner->uncaptured_reason());
+  fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
+  for (const PassReport& p : v.passes->passes) {
+    fmt::print("{:<28}{:>7}{:>9}{:>9}{:>14}{:>9.2f}{}\n", p.name, p.tried, p.matched, p.refusals,
+               fmt::format("{} > {}", p.nodes_before, p.nodes_after), p.seconds * 1e3,
+               p.skipped.empty() ? "" : fmt::format("  ({})", p.skipped));
+    constexpr size_t kShown = 3;
+    for (size_t i = 0; i < std::min(kShown, p.refused.size()); ++i)
+      fmt::print("    %{}: {}\n", p.refused[i].at, p.refused[i].reason);
+    if (p.refusals > static_cast<int64_t>(kShown))
+      fmt::print("    and {} more\n", p.refusals - static_cast<int64_t>(kShown));
+  }
+  fmt::print("\n{:<8}{:<10}{:>9}  ops\n", "piece", "", "kernels");
+  constexpr size_t kShown = 8;
+  for (size_t i = 0; i < std::min(kShown, m.pieces().size()); ++i) {
+    std::string ops = ops_of(m, m.pieces()[i]);
+    if (ops.size() > 110) ops = ops.substr(0, 107) + "...";
+    fmt::print("{:<8}{:<10}{:>9}  {}\n", i, m.pieces()[i].captured ? "captured" : "launched",
+               m.pieces()[i].thunks.size(), ops);
+  }
+  if (m.pieces().size() > kShown) fmt::print("... {} more pieces\n", m.pieces().size() - kShown);
+}
+
+Status run_explain(const ExplainFlags& f) {
+  ASSIGN_OR_RETURN(auto e, open_engine(f.model));
+  ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(*e, f.phase));
+  if (f.json)
+    fmt::print("{}\n", explain_json(*e, v).dump());
+  else
+    explain_text(v);
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_graph_explain(CLI::App& graph) {
+  auto flags = std::make_shared<ExplainFlags>();
+  CLI::App* app = graph.add_subcommand("explain", "What the passes matched and refused, pieces, sizes, memory");
+  add_switch(*app, "--json", flags->json, "one JSON object on standard output");
+  flags->model.add_to(*app);
+  add_choice(*app, "--phase", flags->phase, {"decode", "prefill"}, "which graph");
+  return {app, [flags] { return flags->model.check(); }, [flags] { return run_explain(*flags); }};
+}
+
+}  // namespace reprise::apps

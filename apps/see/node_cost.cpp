@@ -1,0 +1,68 @@
+#include "see/node_cost.h"
+
+#include <algorithm>
+
+namespace reprise::apps {
+namespace {
+
+double bytes_of(const TensorType& t, const LiveSizes& live) {
+  return static_cast<double>(t.shape.elements(live)) * static_cast<double>(size_of(t.dtype));
+}
+
+// [pages, 2, heads, 128, head size]
+bool is_cache(const Value& v) { return v.type.shape.rank() == 5; }
+double token_bytes(const Value& cache) {
+  const Shape& s = cache.type.shape;
+  return 2.0 * static_cast<double>(s[2].factor * s[4].factor) * static_cast<double>(size_of(cache.type.dtype));
+}
+
+}  // namespace
+
+double peak_gflops(const MachineSpeed& machine, DType dtype) {
+  if (dtype == DType::I8) return machine.int8_gops.value_or(machine.fp32_gflops);
+  // Where the bf16 dot product is the slower way, widening to fp32 is the faster one.
+  return dtype == DType::BF16 ? std::max(machine.fp32_gflops, machine.bf16_gflops.value_or(0)) : machine.fp32_gflops;
+}
+
+double NodeCost::limit_s(const MachineSpeed& machine) const {
+  const double bandwidth = machine.read_GBps_all * 1e9, peak = peak_gflops(machine, dtype) * 1e9;
+  return std::max(bandwidth > 0 ? (param_bytes + kv_bytes) / bandwidth : 0, peak > 0 ? flops / peak : 0);
+}
+
+NodeCost cost_of(const Node& n, const StepSizes& sizes) {
+  NodeCost c;
+  if (n.op->has(op_flag::kSource) || n.op->has(op_flag::kView)) return c;
+  const LiveSizes& live = sizes.live;
+  const bool lookup = n.op->name == "embedding" || n.op->name == "rows";  // reads only the rows it returns
+  for (auto& v : n.out)
+    if (!is_cache(*v)) c.activation_bytes += bytes_of(v->type, live);
+  for (size_t i = 0; i < n.in.size(); ++i) {
+    const Value& v = *n.in[i];
+    const bool param = v.def->op->name == "param";
+    if (is_cache(v)) {
+      const bool written = n.op->operands[i].mutated;
+      const double tokens = written ? static_cast<double>(live.value[1]) : sizes.cached_tokens;
+      c.kv_bytes += tokens * token_bytes(v);
+      if (!written && !n.in.empty()) {
+        const Shape& q = n.in[0]->type.shape;  // [T, H, D]
+        c.flops += 4 * sizes.score_pairs * static_cast<double>(q[1].factor * q[2].factor);
+        c.dtype = v.type.dtype;
+      }
+    } else if (lookup && i == 0) {
+      (param ? c.param_bytes : c.activation_bytes) += bytes_of(n.result()->type, live);
+    } else if (param) {
+      c.param_bytes += bytes_of(v.type, live);
+      if (n.op->operands[i].name == "weight" && v.type.shape.rank() == 2) {
+        const Shape& x = n.in[0]->type.shape;
+        const double rows = static_cast<double>(x.elements(live)) / static_cast<double>(x.back().value(live));
+        c.flops += 2 * rows * static_cast<double>(v.type.shape[0].factor * v.type.shape[1].factor);
+        c.dtype = v.type.dtype;
+      }
+    } else {
+      c.activation_bytes += bytes_of(v.type, live);
+    }
+  }
+  return c;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,170 @@
+// `reprise graph dump`, `diff` and `profile` on tiny models.
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// No tensor names: shapes alone. Three layers, grouped heads, q/k norm.
+std::string tiny(const std::string& name) { return "--log-level error --model-path " + model_folder(name) + " "; }
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string check_report(const std::string& arguments) {
+  const Folder folder;
+  const std::string script = std::string(REPRISE_SOURCE_DIR) + "/tests/apps/check_report.py";
+  const int status = std::system(fmt::format("python3 {} {} >{} 2>&1", script, arguments, folder / "out").c_str());
+  EXPECT_EQ(status, 0) << content_of(folder / "out");
+  return content_of(folder / "out");
+}
+
+TEST(GraphDump, JsonSaysEverything) {
+  const OrderedJson j = json_of(run_binary("graph dump --format json " + tiny("qwen3_tied")));
+  EXPECT_EQ(keys_of(j), (Words{"format", "graph", "phase", "model", "device", "mode", "size", "sizes", "launches",
+                               "symbols", "nodes", "outputs", "pieces", "memory", "passes"}));
+  EXPECT_EQ(j["phase"], "decode");
+  EXPECT_EQ(j["mode"], "whole");
+  size_t kernels = 0, aliases = 0, in_arena = 0;
+  for (const auto& n : j["nodes"]) {
+    EXPECT_EQ(keys_of(n).front(), "number");
+    for (const char* key : {"op", "results", "operands", "attrs", "made_by", "kernel"})
+      EXPECT_TRUE(n.contains(key)) << n;
+    if (!n["kernel"].is_null()) {
+      ++kernels;
+      EXPECT_EQ(n["kernel"].get<std::string>().rfind("cpu.", 0), 0u);
+      EXPECT_TRUE(n.contains("piece"));
+    }
+    for (const auto& r : n["results"]) {
+      aliases += r.contains("same_bytes_as");
+      in_arena += r.contains("offset");
+    }
+  }
+  EXPECT_EQ(kernels, j["launches"].get<size_t>());
+  EXPECT_GT(aliases, 0u) << "views and caches written in place";
+  EXPECT_GT(in_arena, 10u);
+  const size_t arena = j["memory"]["arena_bytes"];
+  for (const auto& s : j["memory"]["storages"]) {
+    EXPECT_LE(s["offset"].get<size_t>() + s["bytes"].get<size_t>(), arena);
+    EXPECT_LE(s["first_node"].get<int64_t>(), s["last_node"].get<int64_t>());
+    EXPECT_TRUE(s.contains("value") != s.contains("workspace_of"));
+  }
+  EXPECT_TRUE(holds(j["pieces"][0]["ops"], "paged_attention rows*2 linear")) << j["pieces"];
+}
+
+TEST(GraphDump, FilesAndDot) {
+  const Folder folder;
+  EXPECT_EQ(run_binary("graph dump --format dot --output " + (folder / "g.dot") + " " + tiny("qwen3_tied")).exit_code,
+            0);
+  const std::string dot = content_of(folder / "g.dot");
+  EXPECT_TRUE(holds(dot, "digraph \"")) << dot;
+  EXPECT_TRUE(holds(dot, "subgraph cluster_0 {"));
+  EXPECT_TRUE(holds(dot, "label=\"layer 1\""));
+  EXPECT_EQ(std::count(dot.begin(), dot.end(), '{'), std::count(dot.begin(), dot.end(), '}'));
+  // Every edge goes between boxes that exist.
+  std::istringstream lines(dot);
+  std::string from, arrow, to;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    if (!(words >> from >> arrow >> to) || arrow != "->") continue;
+    if (to.back() == ';') to.pop_back();
+    EXPECT_TRUE(holds(dot, from + " [label")) << line;
+    EXPECT_TRUE(holds(dot, to + " [label")) << line;
+  }
+  const Outcome bad = run_binary("graph dump --output /no/such/folder/file " + tiny("qwen3_tied"));
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_TRUE(holds(bad.err, "/no/such/folder")) << bad.err;
+}
+
+TEST(GraphDump, HtmlIsWellFormedAndWhole) {
+  const Folder folder;
+  for (const std::string flags : {"--context 16 ", "--phase prefill --context 8 ", "--passes none ", "--graph off ",
+                                  "--graph-decode piecewise --batch 3 "}) {
+    const Outcome o = run_binary("graph dump --format html --repeat 2 " + flags + "--output " + (folder / "r.html") +
+                                 " " + tiny("llama_mha_untied"));
+    ASSERT_EQ(o.exit_code, 0) << o.err;
+    check_report("html " + (folder / "r.html"));
+  }
+  ASSERT_EQ(
+      run_binary("graph dump --format html --no-timing --output " + (folder / "r.html") + " " + tiny("qwen3_tied"))
+          .exit_code,
+      0);
+  check_report("html " + (folder / "r.html") + " --no-timing");
+  EXPECT_FALSE(holds(content_of(folder / "r.html"), "busy us"));
+}
+
+TEST(GraphDiff, DumpsOfOneModel) {
+  const Folder folder;
+  auto dump = [&](const std::string& name, const std::string& flags) {
+    const Outcome o = run_binary("graph dump --output " + (folder / name) + " " + flags + " " + tiny("qwen3_tied"));
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+  };
+  dump("all.txt", "");
+  dump("all.json", "--format json");
+  dump("none.txt", "--passes none");
+  dump("prefill.json", "--phase prefill --format json");
+  const Outcome same = run_binary("graph diff " + (folder / "all.txt") + " " + (folder / "all.json"));
+  EXPECT_EQ(same.exit_code, 0) << same.out;
+  EXPECT_TRUE(holds(same.out, "the graphs are the same")) << same.out;
+  const Outcome fused = run_binary("graph diff " + (folder / "none.txt") + " " + (folder / "all.txt"));
+  EXPECT_EQ(fused.exit_code, 1);
+  EXPECT_EQ(fused.err, "");
+  EXPECT_TRUE(holds(fused.out, "split_qk_norm_rope_kv")) << fused.out;
+  EXPECT_TRUE(holds(fused.out, "@@ layer")) << fused.out;
+  const Outcome json = run_binary("graph diff --json " + (folder / "none.txt") + " " + (folder / "all.txt"));
+  EXPECT_EQ(json.exit_code, 1);
+  auto parsed = parse_ordered_json(json.out, "diff");
+  ASSERT_TRUE(parsed.is_ok());
+  EXPECT_EQ(keys_of(*parsed), (Words{"same", "nodes", "ops", "other", "parts"}));
+  // Decode and prefill differ in their bounds alone.
+  const Outcome phases = run_binary("graph diff " + (folder / "all.json") + " " + (folder / "prefill.json"));
+  EXPECT_EQ(phases.exit_code, 1);
+  EXPECT_TRUE(holds(phases.out, "~ symbol T <= ")) << phases.out;
+  EXPECT_FALSE(holds(phases.out, "@@")) << phases.out;
+
+  const Outcome missing = run_binary("graph diff " + (folder / "all.txt") + " /no/such/dump");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(holds(missing.err, "/no/such/dump")) << missing.err;
+  EXPECT_EQ(run_binary("graph diff " + (folder / "all.txt")).exit_code, 2);
+}
+
+TEST(GraphProfile, TheTraceAddsUp) {
+  const Folder folder;
+  const std::string whole = "--context 40 ", eager = "--graph off --batch 3 --context 7 ";
+  for (const auto& [threads, flags] : std::vector<std::pair<int, std::string>>{{1, whole},
+                                                                               {3, whole},
+                                                                               {2, whole},
+                                                                               {2, eager},
+                                                                               {2, "--phase prefill --context 30 "},
+                                                                               {2, "--graph-decode piecewise "}}) {
+    SCOPED_TRACE(fmt::format("{}threads {}", flags, threads));
+    const Outcome o = run_binary(fmt::format("graph profile --json --repeat 3 --threads {} {}--output {} {}", threads,
+                                             flags, folder / "t.json", tiny("qwen3_tied")));
+    const OrderedJson j = json_of(o);
+    EXPECT_EQ(j["ranks"], threads);
+    EXPECT_GT(j["step_us"], 0);
+    EXPECT_LE(j["busy_us"].get<double>() + j["wait_us"].get<double>(), 1.5 * j["timed_step_us"].get<double>());
+    double bytes = 0;
+    for (const auto& op : j["ops"]) bytes += op["bytes"].get<double>();
+    EXPECT_GT(bytes, 1000);
+    check_report(fmt::format("trace {} {}", folder / "t.json", threads));
+  }
+  const Outcome text = run_binary("graph profile --repeat 1 " + tiny("qwen3_tied"));
+  for (const char* word : {"linear", "paged_attention", "all kernels", "% limit", "cache"})
+    EXPECT_TRUE(holds(text.out, word)) << text.out;
+}
+
+TEST(GraphProfile, StepsThatCannotBe) {
+  for (const auto& [flags, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--batch 65", "--max-running-requests"},
+           {"--context 100000", "context length"},
+           {"--phase prefill --context 1", "decode step"},
+           {"--phase prefill --batch 30 --context 100", "--chunked-prefill-size"}}) {
+    const Outcome o = run_binary("graph profile --repeat 1 " + flags + " " + tiny("qwen3_tied"));
+    EXPECT_EQ(o.exit_code, 1) << flags;
+    EXPECT_TRUE(holds(o.err, words)) << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace reprise::apps
