@@ -209,7 +209,9 @@ Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a,
     }
   }
   if (a.profile)
-    s.notices.push_back({"--enable-profile-cuda-graph: nothing is slowed down for it here; reprise graph shows times"});
+    s.notices.push_back(
+        {"--enable-profile-cuda-graph: captures are not profiled; reprise graph profile times "
+         "every launch of a step"});
   out.notices = std::move(s.notices);
   return out;
 }

@@ -94,7 +94,7 @@ void GraphFlags::add_to(CLI::App& app) {
   add_switch(app, "--disable-cuda-graph", a.disable_cuda_graph, "--graph-decode off");
   add_words(app, "--cuda-graph-bs", a.cuda_graph_bs, "--graph-decode-sizes", "N");
   add_integer(app, "--cuda-graph-max-bs", a.cuda_graph_max_bs, {1, 1 << 20}, "--graph-decode-sizes by rule up to N");
-  add_switch(app, "--enable-profile-cuda-graph", a.profile, "accepted; see reprise graph");
+  add_switch(app, "--enable-profile-cuda-graph", a.profile, "accepted; see reprise graph profile");
   add_switch(app, "--enable-torch-compile", a.torch_compile, "--passes all, the default");
   add_integer(app, "--torch-compile-max-bs", a.torch_compile_max_bs, {1, 1 << 20},
               "larger decode sizes run the unfused plan");
