@@ -82,6 +82,13 @@ Status run_verify(const VerifyFlags& f) {
     if (mode.decode) flags.graph.decode = mode.decode;
     if (mode.prefill) flags.graph.prefill = mode.prefill;
     flags.graph.passes = mode.passes;
+    // Of the aliases only sizes and limits count; modes are the check's own.
+    const GraphAliases& said = f.model.graph.aliases;
+    flags.graph.aliases = {.cuda_graph_bs = said.cuda_graph_bs,
+                           .cuda_graph_max_bs = said.cuda_graph_max_bs,
+                           .torch_compile_max_bs = said.torch_compile_max_bs,
+                           .piecewise_tokens = said.piecewise_tokens,
+                           .piecewise_max_tokens = said.piecewise_max_tokens};
     ASSIGN_OR_RETURN(auto e, open_engine(flags));
     const int64_t largest = std::min(f.largest, e->max_step_rows());
     Progress progress(mode.name, static_cast<uint64_t>(largest), !f.json);

@@ -148,6 +148,15 @@ TEST(PlanCache, TheSecondStartCompilesNothingAndShowsTheSame) {
   EXPECT_FALSE(std::filesystem::is_empty(folder / "elsewhere"));
 }
 
+TEST(GraphVerify, ModesAreItsOwnAndLimitsAreTheUsers) {
+  const OrderedJson j =
+      json_of(run_binary("graph verify --json --largest 5 --disable-cuda-graph --torch-compile-max-bs 2 "
+                         "--enable-piecewise-cuda-graph --cuda-graph-bs 1 4 " +
+                         kTiny));
+  EXPECT_EQ(j["mismatches"], 0);
+  EXPECT_GT(j["sizes_checked"], 0);
+}
+
 TEST(Generate, SeedsAndLogprobs) {
   const std::string base =
       "generate --json --prompt-ids 5,6,7 --max-new-tokens 20 --ignore-eos --temperature 2 --logprobs 3 " + kTiny;
