@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "common/default_model.h"
 #include "common/flags.h"
+#include "passes/pass_environment.h"
 
 namespace reprise::apps {
 namespace {
@@ -42,6 +43,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
+  RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
   if (f.cache_weights) {
     ASSIGN_OR_RETURN(const std::string folder, cache_folder());
     o.weight_cache = folder + "/weights";

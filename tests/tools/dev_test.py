@@ -72,6 +72,9 @@ class Dev(unittest.TestCase):
             (["fuzz", "all"], "SECONDS"),
             (["fuzz", "nonsense", "1"], 'no fuzz target "nonsense"'),
             (["golden"], "--accept"),
+            (["bisect"], "bisect TEST"),
+            (["bisect", "--"], "exit status decides"),
+            (["bisect", "a", "b"], "one test"),
             (["test", "a", "b"], "one filter"),
         ):
             with self.subTest(arguments=arguments):
@@ -79,6 +82,45 @@ class Dev(unittest.TestCase):
                 status, output = self.dev(*arguments)
                 self.assertEqual(status, 2, output)
                 self.assertIn(words, output)
+
+    def bisect_with(self, script):
+        """./dev bisect over a command that reads the limit."""
+        self.write("command.sh", "#!/bin/sh\nlimit=$REPRISE_PASS_BISECT_LIMIT\n" + script)
+        return self.dev("bisect", "--", "sh", "command.sh")
+
+    def test_bisect_finds_the_first_bad_change(self):
+        for first in (1, 2, 3, 64, 100):
+            with self.subTest(first=first):
+                status, output = self.bisect_with(
+                    f"""echo "pass-bisect-limit $limit: in graph \\"g\\" the last change is pass guilty at %7 (add)" >&2
+                    if [ -n "$REPRISE_DUMP_DIR" ]; then
+                      mkdir -p "$REPRISE_DUMP_DIR/000/decode"
+                      echo "%7 = add, $limit" > "$REPRISE_DUMP_DIR/000/decode/03-guilty.after.txt"
+                    fi
+                    [ "$limit" -ge 0 ] && [ "$limit" -lt {first} ]
+                    """
+                )
+                self.assertEqual(status, 0, output)
+                self.assertIn(f"number {first} (", output)
+                self.assertIn('in graph "g" the last change is pass guilty at %7 (add)', output)
+                self.assertIn(f"-%7 = add, {first - 1}", output)
+                self.assertIn(f"+%7 = add, {first}", output)
+                self.assertIn(f"--pass-bisect-limit {first}; without the pass: --disable-pass guilty", output)
+
+    def test_bisect_says_when_there_is_nothing_to_find(self):
+        for script, words in (
+            ("true", "nothing to search"),
+            ("false", "without any change of an optional pass"),
+            ('[ "$limit" -ge 0 ]', "no change of a pass does it"),
+        ):
+            with self.subTest(script=script):
+                status, output = self.bisect_with(script + "\n")
+                self.assertEqual(status, 1, output)
+                self.assertIn(words, output)
+        flaky = 'echo x >> runs; [ "$limit" -ge 0 ] && [ "$limit" -lt 2 ] && [ "$(wc -l < runs)" -lt 5 ]\n'
+        status, output = self.bisect_with(flaky)
+        self.assertEqual(status, 1, output)
+        self.assertIn("not the same every time", output)
 
     def test_help_names_every_verb(self):
         status, output = self.dev("help")
