@@ -50,10 +50,13 @@ TEST(Bisect, NamesExactlyTheWrongRewrite) {
   // How many changes come before the first wrong one.
   int64_t before = 0;
   bool found = false;
-  for (const auto& pass : json_of(run_binary("graph explain --json --log-level error " + model))["passes"]) {
+  const OrderedJson explained = json_of(run_binary("graph explain --json --log-level error " + model));
+  for (const auto& pass : explained["passes"]) {
     found = found || pass["name"] == "wrong";
     if (!found) before += pass["matched"].get<int64_t>();
-    if (pass["name"] == "harmless" || pass["name"] == "wrong") EXPECT_GE(pass["matched"], 2) << pass;
+    if (pass["name"] == "harmless" || pass["name"] == "wrong") {
+      EXPECT_GE(pass["matched"], 2) << pass;
+    }
   }
   ASSERT_TRUE(found);
   ASSERT_GT(before, 4);
