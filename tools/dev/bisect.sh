@@ -1,8 +1,8 @@
 # ./dev bisect: which change of which pass makes a test or a command fail. Sourced by ./dev.
 #
-# Every engine in the tried processes obeys REPRISE_PASS_BISECT_LIMIT=N (only the first N changes of optional passes), so
-# the smallest N that fails names the change: the engine says which one it was, and the graphs with and without it are
-# compared.
+# Every engine in the tried processes obeys REPRISE_PASS_BISECT_LIMIT=N (only the first N changes of optional passes),
+# so the smallest N that fails names the change: the engine says which one it was, and the graphs with and without it
+# are compared.
 
 bisect_folder=build/bisect
 bisect_runs=0
@@ -59,31 +59,35 @@ bisect() {
   fi
   if bisect_try -1; then die 'it passes with all changes: nothing to search'; fi
   if ! bisect_try 0; then
-    die "it fails without any change of an optional pass: look at kernels, required passes or the test itself ($logs/bisect-0.log)"
+    die "it fails without any change of an optional pass: look at kernels, required passes or the test itself" \
+      "($logs/bisect-0.log)"
   fi
   until ! bisect_try "$high"; do
     low=$high
     high=$((high * 2))
-    [[ $high -le $most ]] || die "it passes with the first $low changes, and fails without a limit: no change of a pass does it"
+    [[ $high -le $most ]] ||
+      die "it passes with the first $low changes, and fails without a limit: no change of a pass does it"
   done
   while [[ $((high - low)) -gt 1 ]]; do
     middle=$(((low + high) / 2))
     if bisect_try "$middle"; then low=$middle; else high=$middle; fi
   done
   # Once more on both sides, with the graphs written down.
-  bisect_try "$low" "$bisect_folder/good" || die "limit $low passed and now fails: what is tried is not the same every time"
+  bisect_try "$low" "$bisect_folder/good" ||
+    die "limit $low passed and now fails: what is tried is not the same every time"
   if bisect_try "$high" "$bisect_folder/bad"; then
     die "limit $high failed and now passes: what is tried is not the same every time"
   fi
   said=$(grep -ho "pass-bisect-limit $high: .*" "$logs/bisect-$high.log" | sort -u || true)
   say_ok "the first change that makes it fail is number $high ($bisect_runs runs)"
   if [[ -z $said ]]; then
-    printf '%s\n' "No engine said which change that was; is the command's output kept, and its --log-level info or lower?"
+    printf '%s\n' "No engine said which change that was: is the output kept, and the --log-level info or debug?"
   else
     printf '%s\n' "${said//pass-bisect-limit $high: /  }"
     pass=$(sed -n 's/.* the last change is pass \([^ ]*\) at .*/\1/p' <<<"$said" | head -n 1)
     [[ -z $pass ]] || bisect_show_change "$pass"
   fi
-  printf '\nthe graphs of every pass: %s/good (limit %s) and %s/bad (limit %s)\n' "$bisect_folder" "$low" "$bisect_folder" "$high"
+  printf '\nthe graphs of every pass: %s/good (limit %s) and %s/bad (limit %s)\n' \
+    "$bisect_folder" "$low" "$bisect_folder" "$high"
   printf 'with one command: --pass-bisect-limit %s; without the pass: --disable-pass %s\n' "$high" "${pass:-NAME}"
 }
