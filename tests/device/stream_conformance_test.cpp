@@ -95,7 +95,7 @@ TEST_P(StreamOrder, EventsOrderStreams) {
   write(x, ramp(kN));
   auto other = new_stream();
   auto ready = device->make_event().value(), back = device->make_event().value();
-  for (int i = 0; i < 20; ++i) {  // back and forth
+  for (int i = 0; i < 20; ++i) {  // there and back
     EXPECT_OK(stream->launch(add(x, y, Dim(kN), 1)));
     EXPECT_OK(stream->record(*ready));
     EXPECT_OK(other->wait(*ready));
