@@ -1,14 +1,16 @@
 # Compiler settings of the house, and house_library(): one target per folder under src/.
 
 # The bits rule (docs/tour.md): no contraction of a*b+c behind our back; kernels say FMA explicitly.
-add_compile_options(-ffp-contract=off -Wall -Wextra -Wno-unused-parameter
-                    -Werror=return-type -Werror=switch)
-# GCC 12 sees overlapping copies inside its own std::string.
-add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+set(house_flags -ffp-contract=off -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
 if(REPRISE_SANITIZE)
-  add_compile_options(-fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  list(APPEND house_flags -fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${REPRISE_SANITIZE})
 endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${house_flags}>")
+# GCC 12 sees overlapping copies inside its own std::string.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+list(JOIN house_flags "," host_flags)
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${host_flags}>")
 
 find_program(CCACHE ccache)
 if(CCACHE)

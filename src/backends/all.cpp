@@ -2,6 +2,7 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/register.h"
+#include "backends/cuda/cuda_device.h"
 #include "backends/null/null_device.h"
 #include "ops/core.h"
 
@@ -23,10 +24,20 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       null::register_null(*p.kernels, *p.ops);
       p.device = null::make_null_device();
       return p;
-    case DeviceKind::Cuda:
+    case DeviceKind::Cuda: {
+#if REPRISE_HAS_CUDA
+      cuda::register_cuda(*p.kernels);
+      ASSIGN_OR_RETURN(p.device, cuda::make_cuda_device());
+      return p;
+#else
+      return error(Code::Unsupported,
+                   "device \"cuda\" is not in this build: " REPRISE_NO_CUDA_REASON "; available: cpu");
+#endif
+    }
     case DeviceKind::Ascend: break;
   }
-  return error(Code::Unsupported, "device \"{}\" is not in this build; available: cpu", device_kind_name(options.kind));
+  return error(Code::Unsupported, "device \"{}\" is not in this build; available: {}", device_kind_name(options.kind),
+               REPRISE_HAS_CUDA ? "cpu, cuda" : "cpu");
 }
 
 }  // namespace reprise

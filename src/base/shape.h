@@ -1,8 +1,4 @@
-// Dim, Shape, TensorType: sizes as the graph knows them.
-//
-// A Dim is a constant, or a constant factor times one symbol whose upper bound the graph states ("T <= 2048"). Model
-// code cannot branch on a symbolic size: comparisons of Dim do not compile. Shape functions and kernels use same_dim()
-// and Dim::value(). All are small values, usable from any thread.
+// Shape, TensorType: sizes and element type of a tensor as the graph knows them. Small values, usable from any thread.
 #pragma once
 
 #include <array>
@@ -13,36 +9,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/dim.h"
 #include "base/dtype.h"
 
 namespace reprise {
-
-// Index of a symbol in its graph's symbol table; 0 is "no symbol" and always has the value 1.
-using SymbolId = uint8_t;
-constexpr int kMaxSymbols = 8;
-
-// The live value of every symbol in one step; entry 0 is 1.
-struct LiveSizes {
-  std::array<int64_t, kMaxSymbols> value{1, 0, 0, 0, 0, 0, 0, 0};
-};
-
-struct Dim {
-  int64_t factor = 0;
-  SymbolId symbol = 0;
-
-  constexpr Dim() = default;
-  constexpr Dim(int64_t constant) : factor(constant) {}  // NOLINT: a number is a size
-  constexpr Dim(int64_t f, SymbolId s) : factor(f), symbol(s) {}
-
-  constexpr bool is_constant() const { return symbol == 0; }
-  // The size in one step.
-  constexpr int64_t value(const LiveSizes& live) const { return factor * live.value[symbol]; }
-
-  bool operator==(const Dim&) const = delete;  // would silently specialise the trace; see same_dim
-  auto operator<=>(const Dim&) const = delete;
-};
-
-constexpr bool same_dim(Dim a, Dim b) { return a.factor == b.factor && a.symbol == b.symbol; }
 
 class Shape {
  public:

@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/shape.h"
+#include "base/dim.h"
 
 namespace reprise {
 

@@ -14,15 +14,9 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/toys.h"
 
 namespace reprise::conformance {
-
-// Over the first dim[0] floats of ptr[0]: ptr[1] = ptr[0] + scalar[0], ptr[0] * scalar[0], ptr[0].
-struct Toys {
-  OpaqueKernel add = nullptr;
-  OpaqueKernel scale = nullptr;
-  OpaqueKernel copy = nullptr;
-};
 
 struct Subject {
   std::string name;
@@ -37,8 +31,6 @@ struct Subject {
 // Every device this repository knows.
 const std::vector<Subject>& subjects();
 inline void PrintTo(const Subject& s, std::ostream* out) { *out << s.name; }
-
-Toys cuda_toys();  // null where the build has no CUDA
 
 class Conformance : public testing::TestWithParam<Subject> {
  protected:

@@ -1,5 +1,5 @@
 // Stands in for cuda_toys.cu where the build has no CUDA: then nobody launches them either.
-#include "device/conformance.h"
+#include "device/toys.h"
 
 namespace reprise::conformance {
 

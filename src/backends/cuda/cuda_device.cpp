@@ -1,0 +1,187 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <cstring>
+
+#include "backends/cuda/cuda_graph.h"
+#include "backends/cuda/cuda_kernel.h"
+#include "backends/cuda/runtime.h"
+#include "device/pool_ledger.h"
+
+namespace reprise::cuda {
+namespace {
+
+constexpr int kOldestArchitecture = 80;  // the oldest of CMAKE_CUDA_ARCHITECTURES (cmake/cuda.cmake)
+
+// Device memory, or pinned host memory.
+class CudaPool final : public MemoryPool {
+ public:
+  // `zeroing` is used for nothing else.
+  CudaPool(bool host, size_t limit, cudaStream_t zeroing) : host_(host), limit_(limit), zeroing_(zeroing) {}
+
+  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
+    if (bytes == 0) return Buffer();
+    constexpr size_t kLarge = size_t{2} << 20;
+    const size_t alignment = bytes >= kLarge ? kLarge : 256;
+    void* raw = nullptr;
+    Status status = take(bytes, &raw);
+    if (status.is_ok() && reinterpret_cast<uintptr_t>(raw) % alignment != 0) {
+      give(raw);  // the runtime promises 256 only; long blocks usually come with 2 MiB
+      status = take(bytes + alignment, &raw);
+    }
+    if (!status.is_ok())
+      return error(status.code(), "{}: {} bytes could not be allocated: {}", label, bytes, status.message());
+    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + alignment - 1) & ~(alignment - 1));
+    status = zero(data, bytes);
+    if (!status.is_ok()) {
+      give(raw);
+      return status.at(label);
+    }
+    std::string name(label);
+    ledger_.add(name, bytes);
+    return Buffer(data, bytes, [this, raw, name](void*, size_t size) {
+      give(raw);
+      ledger_.remove(name, size);
+    });
+  }
+  PoolStats stats() const override { return ledger_.stats(); }
+
+ private:
+  Status take(size_t bytes, void** raw) const {
+    if (bytes > limit_) return error(Code::OutOfMemory, "there are {} in all", limit_);
+    return host_ ? check(cudaMallocHost(raw, bytes), "pinned host memory") : check(cudaMalloc(raw, bytes), "memory");
+  }
+  void give(void* raw) const { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
+  Status zero(void* data, size_t bytes) const {
+    if (host_) {
+      std::memset(data, 0, bytes);
+      return Status::ok();
+    }
+    RETURN_IF_ERROR(check(cudaMemsetAsync(data, 0, bytes, zeroing_), "zero new memory"));
+    return check(cudaStreamSynchronize(zeroing_), "zero new memory");
+  }
+
+  bool host_;
+  size_t limit_;
+  cudaStream_t zeroing_;
+  PoolLedger ledger_;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  ~CudaEvent() override { (void)cudaEventDestroy(event_); }
+  cudaEvent_t native() const { return event_; }
+
+ private:
+  cudaEvent_t event_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(DeviceInfo info, cudaStream_t zeroing)
+      : info_(std::move(info)),
+        zeroing_(zeroing),
+        pool_(false, info_.memory_bytes, zeroing),
+        host_pool_(true, SIZE_MAX / 4, zeroing) {}
+  ~CudaDevice() override { (void)cudaStreamDestroy(zeroing_); }
+
+  const DeviceInfo& info() const override { return info_; }
+  MemoryPool& pool() override { return pool_; }
+  MemoryPool& host_pool() override { return host_pool_; }
+  Result<std::unique_ptr<Stream>> make_stream() override {
+    ASSIGN_OR_RETURN(auto stream, CudaStream::make());
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
+  Result<std::unique_ptr<Event>> make_event() override {
+    cudaEvent_t event = nullptr;
+    RETURN_IF_ERROR(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event"));
+    return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event));
+  }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return capture_graph(static_cast<CudaStream&>(stream), body);
+  }
+
+ private:
+  DeviceInfo info_;
+  cudaStream_t zeroing_;
+  CudaPool pool_;
+  CudaPool host_pool_;
+};
+
+cudaMemcpyKind direction(Copy kind) {
+  switch (kind) {
+    case Copy::HostToDevice: return cudaMemcpyHostToDevice;
+    case Copy::DeviceToHost: return cudaMemcpyDeviceToHost;
+    case Copy::DeviceToDevice: break;
+  }
+  return cudaMemcpyDeviceToDevice;
+}
+
+}  // namespace
+
+Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream) {
+  for (OpaqueKernel phase : thunk.phase)
+    if (phase) reinterpret_cast<CudaKernel>(phase)(thunk.args, live, stream);
+  return check(cudaGetLastError(), "launch");
+}
+
+Result<std::unique_ptr<CudaStream>> CudaStream::make() {
+  cudaStream_t stream = nullptr;
+  RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream"));
+  return std::unique_ptr<CudaStream>(new CudaStream(stream));
+}
+
+CudaStream::~CudaStream() {
+  (void)cudaStreamSynchronize(stream_);
+  (void)cudaStreamDestroy(stream_);
+}
+
+Status CudaStream::launch(const Thunk& thunk) {
+  ++stats_.launches;
+  return launch_phases(thunk, live_, stream_);
+}
+
+Status CudaStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
+  stats_.count(kind);
+  if (bytes == 0) return Status::ok();
+  return check(cudaMemcpyAsync(dst, src, bytes, direction(kind), stream_), "copy");
+}
+
+Status CudaStream::record(Event& event) {
+  return check(cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_), "record an event");
+}
+
+Status CudaStream::wait(const Event& event) {
+  return check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "wait for an event");
+}
+
+Status CudaStream::synchronize() { return check(cudaStreamSynchronize(stream_), "synchronize"); }
+
+Result<std::unique_ptr<Device>> make_cuda_device() {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess || count == 0) {
+    (void)cudaGetLastError();
+    return error(Code::Unsupported, "no CUDA device: {}",
+                 found == cudaSuccess ? "the driver knows of none" : cudaGetErrorString(found));
+  }
+  RETURN_IF_ERROR(check(cudaSetDevice(0), "use the device"));
+  cudaDeviceProp p{};
+  RETURN_IF_ERROR(check(cudaGetDeviceProperties(&p, 0), "ask for the device's properties"));
+  const int architecture = p.major * 10 + p.minor;
+  if (architecture < kOldestArchitecture)
+    return error(Code::Unsupported, "no CUDA device: {} is sm_{}, and this build has kernels for sm_{} and later",
+                 p.name, architecture, kOldestArchitecture);
+  DeviceInfo info;
+  info.kind = DeviceKind::Cuda;
+  info.isa = fmt::format("sm_{}", architecture);
+  info.name = fmt::format("{} ({})", p.name, info.isa);
+  info.memory_bytes = p.totalGlobalMem;
+  info.host_visible = false;
+  info.asynchronous = true;
+  cudaStream_t zeroing = nullptr;
+  RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(info), zeroing));
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,17 @@
+// CudaDevice: one NVIDIA GPU: memory of its own, pinned host memory beside it, asynchronous streams, captured graphs.
+// Made by make_cuda_device(); which GPU is the first one, CUDA_VISIBLE_DEVICES chooses it. One engine owns it.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "ops/kernel.h"
+
+namespace reprise::cuda {
+
+// Unsupported, with the driver's words, where there is no GPU or no driver.
+Result<std::unique_ptr<Device>> make_cuda_device();
+
+void register_cuda(KernelRegistry& kernels);
+
+}  // namespace reprise::cuda
