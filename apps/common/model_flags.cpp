@@ -11,6 +11,7 @@
 #include "common/default_model.h"
 #include "common/flags.h"
 #include "passes/pass_environment.h"
+#include "passes/extension.h"
 
 namespace reprise::apps {
 namespace {
@@ -110,8 +111,10 @@ void ModelFlags::add_to(CLI::App& app) {
   add_switch(app, "--trust-remote-code", trust_remote_code, "accepted; no code from a model is ever run");
 
   app.option_defaults()->group("Engine");
-  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"}, "where to run; this build has cpu");
+  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"},
+             "where to run; a device that is not there says why");
   add_integer(app, "--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_texts(app, "--extension", extensions, "a library with ops, kernels and rewrites of its own; repeatable", "FILE");
   add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
   add_integer(app, "--max-running-requests", max_running_requests, {1, 4096},
               "sequences that run together; default: 64, or by the device's memory");
@@ -178,6 +181,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
   device.isa = flags.isa;
   device.threads = static_cast<int>(flags.threads);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  for (const std::string& file : flags.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
   say_what_is_in_effect(flags, *engine);
   return engine;

@@ -47,6 +47,7 @@ struct ModelFlags {
   bool cache_weights = false;
   bool disable_radix_cache = false;
   std::vector<std::string> overrides;
+  std::vector<std::string> extensions;
 
   void add_to(CLI::App& app);
   // The largest batch and number of tokens that the flags allow.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "passes/extension.h"
 
 namespace reprise {
 namespace {
@@ -80,9 +81,11 @@ void KeyBuilder::add(const Platform& platform) {
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));
   for (const OpSchema* op : platform.ops->all()) add(op->decl, op->flags);
+  for (auto& e : platform.extensions) add(e->path(), e->text());
   for (const auto& e : platform.kernels->entries())
-    add(e->name, fmt::format("{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, e->workspace != nullptr,
-                             e->phase[1] != nullptr, joined(e->param_layouts)));
+    add(e->name,
+        fmt::format("{}/{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, dtype_name(e->index_dtype),
+                    e->workspace != nullptr, e->phase[1] != nullptr, joined(e->param_layouts)));
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {

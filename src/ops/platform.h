@@ -1,8 +1,9 @@
 // Platform: a device together with the ops that exist and the kernels it runs them with. Made by make_platform() in
-// backends/all.h; an engine owns one. Registries are read-only after that.
+// backends/all.h and added to by load_extension(); an engine owns one. Registries are read-only after that.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "device/device.h"
 #include "ops/kernel.h"
@@ -10,7 +11,11 @@
 
 namespace reprise {
 
+class Extension;  // passes/extension.h
+
 struct Platform {
+  // Kernels and ops below point into them, so they go last.
+  std::vector<std::shared_ptr<const Extension>> extensions;
   std::unique_ptr<OpRegistry> ops;
   std::unique_ptr<KernelRegistry> kernels;
   std::unique_ptr<Device> device;

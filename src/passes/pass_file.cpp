@@ -12,17 +12,24 @@ namespace {
 
 class FileParser {
  public:
-  FileParser(std::string_view text, const OpRegistry& ops) : text_(text), ops_(ops) {}
+  // `declare` takes the ops of the text; null where it may not have any.
+  FileParser(std::string_view text, const OpRegistry& ops, OpRegistry* declare)
+      : text_(text), ops_(ops), declare_(declare) {}
 
-  Result<std::vector<Rewrite>> run() {
-    std::vector<Rewrite> out;
+  Result<Declarations> run() {
+    Declarations out;
     for (skip(); at_ < text_.size(); skip()) {
+      if (declare_ && accept("op")) {
+        ASSIGN_OR_RETURN(nn::FusedOp o, op());
+        out.ops.push_back(std::move(o));
+        continue;
+      }
       ASSIGN_OR_RETURN(Rewrite r, rewrite());
-      for (auto& other : out)
+      for (auto& other : out.rewrites)
         if (other.name == r.name) return fail(fmt::format("a second rewrite is named \"{}\"", r.name));
-      out.push_back(std::move(r));
+      out.rewrites.push_back(std::move(r));
     }
-    if (out.empty()) return fail("expected rewrite");
+    if (out.ops.empty() && out.rewrites.empty()) return fail(declare_ ? "expected op or rewrite" : "expected rewrite");
     return out;
   }
 
@@ -46,6 +53,54 @@ class FileParser {
     }
     RETURN_IF_ERROR(expect("}"));
     return made;
+  }
+
+  // The text after "op".
+  Result<nn::FusedOp> op() {
+    nn::FusedOp out;
+    ASSIGN_OR_RETURN(out.decl, string());
+    ASSIGN_OR_RETURN(const OpSchema schema, parse_schema(out.decl));
+    if (ops_.find(schema.name)) return fail(fmt::format("op \"{}\" exists already", schema.name));
+    RETURN_IF_ERROR(expect("{"));
+    RETURN_IF_ERROR(expect("doc"));
+    ASSIGN_OR_RETURN(out.doc, string());
+    variables_.clear();
+    Attrs attrs;
+    while (accept("variable")) RETURN_IF_ERROR(variable(attrs));
+    RETURN_IF_ERROR(expect("meaning"));
+    ASSIGN_OR_RETURN(auto body, graph());
+    auto made = complete(out, schema, std::move(attrs), body);
+    if (!made.is_ok()) return fail(made.message());
+    RETURN_IF_ERROR(expect("}"));
+    nn::register_fused_op(*declare_, out);
+    return out;
+  }
+
+  static Status complete(nn::FusedOp& op, const OpSchema& schema, Attrs attrs,
+                         const std::shared_ptr<const Graph>& body) {
+    RETURN_IF_ERROR(check_attrs(schema, attrs));
+    nn::FusedExample e;
+    std::vector<std::string> operands, outputs;
+    for (auto& o : schema.operands) {
+      const Node* input = body->find_source("input", o.name);
+      if (o.optional) return invalid("op \"{}\": operands of a declared op cannot be optional", schema.name);
+      if (!input) return invalid("op \"{}\": its meaning has no input named \"{}\"", schema.name, o.name);
+      operands.push_back(o.name);
+      e.in.push_back(input->result()->type);
+    }
+    if (operands.empty()) return invalid("op \"{}\" has no operands", schema.name);
+    if (inputs_of(*body).size() != operands.size())
+      return invalid("op \"{}\": its meaning has {} inputs, its declaration {} operands", schema.name,
+                     inputs_of(*body).size(), operands.size());
+    for (auto& o : body->outputs()) outputs.push_back(o.name);
+    if (outputs.size() != static_cast<size_t>(schema.results))
+      return invalid("op \"{}\": its meaning returns {} values, its declaration {}", schema.name, outputs.size(),
+                     schema.results);
+    e.symbols = body->symbols();
+    e.attrs = attrs;
+    op.meaning = meaning(body, std::move(attrs), std::move(operands), std::move(outputs));
+    op.examples = {std::move(e)};
+    return Status::ok();
   }
 
   Status variable(Attrs& attrs) {
@@ -212,12 +267,13 @@ class FileParser {
     const std::string_view before = text_.substr(0, std::min(at_, text_.size()));
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const size_t newline = before.rfind('\n');
-    return invalid("pass file, line {}, column {}: {}", line,
+    return invalid("{}, line {}, column {}: {}", declare_ ? "declarations" : "pass file", line,
                    newline == std::string_view::npos ? before.size() + 1 : before.size() - newline, what);
   }
 
   std::string_view text_;
   const OpRegistry& ops_;
+  OpRegistry* declare_;
   size_t at_ = 0;
   TextVariables variables_;
 };
@@ -225,10 +281,17 @@ class FileParser {
 }  // namespace
 
 Result<std::vector<Rewrite>> parse_rewrites(std::string_view text, const OpRegistry& ops) {
-  ASSIGN_OR_RETURN(auto rewrites, FileParser(text, ops).run());
+  ASSIGN_OR_RETURN(Declarations found, FileParser(text, ops, nullptr).run());
   // A pattern that cannot work is found here and not when it first meets a model.
-  for (auto& r : rewrites) RETURN_IF_ERROR(pass_from(r, ops).status());
-  return rewrites;
+  for (auto& r : found.rewrites) RETURN_IF_ERROR(pass_from(r, ops).status());
+  return std::move(found.rewrites);
+}
+
+Result<Declarations> parse_declarations(std::string_view text, OpRegistry& ops) {
+  ASSIGN_OR_RETURN(Declarations found, FileParser(text, ops, &ops).run());
+  for (auto& op : found.ops) RETURN_IF_ERROR(pass_from(rewrite_from(op, ops), ops).status());
+  for (auto& r : found.rewrites) RETURN_IF_ERROR(pass_from(r, ops).status());
+  return found;
 }
 
 }  // namespace reprise

@@ -15,11 +15,28 @@
 #include <string_view>
 #include <vector>
 
+#include "nn/fused.h"
 #include "passes/rewrite.h"
 
 namespace reprise {
 
 // Errors name the line and column.
 Result<std::vector<Rewrite>> parse_rewrites(std::string_view text, const OpRegistry& ops);
+
+// The same with ops of their own, as extensions declare them (docs/add-an-extension.md):
+//
+//   op "name(Tensor x, *, float eps) -> Tensor" {
+//     doc "what it computes"
+//     variable $eps = 0.0123
+//     meaning graph "a" { ... return y=%3 }
+//   }
+//
+// The meaning's inputs are named as the operands, the variables as the attributes; results are in order.
+struct Declarations {
+  std::vector<nn::FusedOp> ops;
+  std::vector<Rewrite> rewrites;
+};
+// Adds the ops to the registry as it goes, so that what follows in the text may use them; an error leaves it half done.
+Result<Declarations> parse_declarations(std::string_view text, OpRegistry& ops);
 
 }  // namespace reprise

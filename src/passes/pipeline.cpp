@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "graph/text.h"
+#include "passes/extension.h"
 #include "passes/house_passes.h"
 #include "passes/pass_file.h"
 
@@ -14,7 +15,8 @@ std::vector<Rewrite> house_rewrites(const OpRegistry& ops) {
   return out;
 }
 
-Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops) {
+Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops,
+                                  std::span<const std::shared_ptr<const Extension>> extensions) {
   PassManager m;
   const nn::FusedOps fused = nn::fused_ops();
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
@@ -28,6 +30,10 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
     if (!rewrites.is_ok()) return rewrites.status().at(options.pass_file);
     for (Rewrite& r : *rewrites) RETURN_IF_ERROR(m.add(pass_from(std::move(r), ops)).at(options.pass_file));
   }
+  for (auto& e : extensions) {
+    for (const nn::FusedOp& op : e->ops()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)).at(e->path()));
+    for (const Rewrite& r : e->rewrites()) RETURN_IF_ERROR(m.add(pass_from(r, ops)).at(e->path()));
+  }
   // Largest first, as in fused_ops(): a smaller fusion would take nodes away from a larger one.
   for (const nn::FusedOp& op : fused.all()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
   RETURN_IF_ERROR(m.add(legalise()));
@@ -36,11 +42,13 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
 }
 
 Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options, const Platform& platform) {
-  const nn::FusedOps fused = nn::fused_ops();
+  nn::FusedOps fused = nn::fused_ops();
+  for (auto& e : platform.extensions)
+    for (const nn::FusedOp& op : e->ops()) fused.add(op);
   for (const nn::FusedOp& op : fused.all())
     if (!platform.ops->find(op.name()))
       return error(Code::Internal, "the platform's registry does not know the fused op {}", op.name());
-  ASSIGN_OR_RETURN(const PassManager manager, make_pipeline(options, *platform.ops));
+  ASSIGN_OR_RETURN(const PassManager manager, make_pipeline(options, *platform.ops, platform.extensions));
   PassContext context(*platform.ops, fused, &platform);
   PipelineReport report;
   if (options.passes.keep_graphs) report.traced = print(graph);

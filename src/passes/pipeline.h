@@ -1,6 +1,8 @@
 // The pipeline: which passes a model goes through, in which order. Plain functions; thread-compatible.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +26,9 @@ struct PipelineReport {
 // Every declarative rewrite of the house, for the tests that compare both sides.
 std::vector<Rewrite> house_rewrites(const OpRegistry& ops);
 
-Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops);
+// `extensions` as the platform holds them; what they bring runs before the fusions of the house.
+Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegistry& ops,
+                                  std::span<const std::shared_ptr<const Extension>> extensions = {});
 
 // Rewrites the graph in place for the platform, whose registry must know the fused ops (nn/fused.h).
 Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options, const Platform& platform);
