@@ -114,7 +114,8 @@ TEST(Usage, WorkThatCannotBeDoneExitsWithOne) {
   expect_error(run_binary(kTiny + "--prompt hello" + quiet), 1, "no tokenizer");
   expect_error(run_binary(kTiny + "--prompt-ids 1,2,999999" + quiet), 1, "999999");
   expect_error(run_binary(kTiny + "--prompt-ids 1,2,3,4 --context-length 4" + quiet), 1, "context");
-  expect_error(run_binary(kTiny + "--prompt-ids 1 --device cuda" + quiet), 1, "available: cpu");
+  expect_error(run_binary(kTiny + "--prompt-ids 1 --device ascend" + quiet), 1, "available: cpu");
+  expect_error(run_binary(kTiny + "--prompt-ids 1 --extension /no/such.so" + quiet), 1, "extension /no/such.so: not a");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --override hiden_size=4" + quiet), 1, "hidden_size");
   folder.write("prompts.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   expect_error(run_binary(kTiny + "--prompts-file " + (folder / "prompts.jsonl") + quiet), 1, "prompts.jsonl:2");
