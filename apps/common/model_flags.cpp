@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "common/default_model.h"
 #include "common/flags.h"
-#include "passes/pass_environment.h"
 #include "passes/extension.h"
+#include "passes/pass_environment.h"
 
 namespace reprise::apps {
 namespace {
