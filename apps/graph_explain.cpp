@@ -1,5 +1,6 @@
 // `reprise graph explain`: what was compiled from the model, and why.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "common/graph_flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
+#include "see/decisions.h"
 #include "see/phase_view.h"
 
 namespace reprise::apps {
@@ -34,32 +36,47 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   j["memory"] = {
       {"planned_bytes", planned}, {"actual_bytes", found == live.end() ? 0 : found->second}, {"by_size", by_size}};
   j["fallbacks_possible"] = OrderedJson::array();
-  for (const auto* runner : {e.decode_runner(), e.prefill_runner()}) {
-    if (!runner->uncaptured_reason().empty())
-      j["fallbacks_possible"].push_back({{"shape", "all"}, {"reason", runner->uncaptured_reason()}});
-    else if (runner->sizes().back() < runner->largest())
-      j["fallbacks_possible"].push_back({{"shape", fmt::format("above {}", runner->sizes().back())},
-                                         {"reason", "larger than the largest captured size"}});
+  j["decisions"] = OrderedJson::array();
+  for (const Decision& d : decisions(e)) {
+    j["decisions"].push_back({{"shape", d.shape}, {"mode", d.mode}, {"reason", d.reason}});
+    if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
   }
   return j;
 }
 
-void explain_text(const PhaseView& v) {
+// The same reason at many nodes is one line.
+void print_refusals(const PassReport& p) {
+  constexpr size_t kPlaces = 4, kReasons = 6;
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> by_reason;
+  for (const PassRemark& r : p.refused) {
+    auto it = std::find_if(by_reason.begin(), by_reason.end(), [&](auto& known) { return known.first == r.reason; });
+    if (it == by_reason.end()) it = by_reason.insert(it, {r.reason, {}});
+    it->second.push_back(r.at);
+  }
+  for (size_t i = 0; i < std::min(kReasons, by_reason.size()); ++i) {
+    const auto& at = by_reason[i].second;
+    std::string places;
+    for (size_t k = 0; k < std::min(kPlaces, at.size()); ++k) places += fmt::format("{}%{}", k ? ", " : "", at[k]);
+    if (at.size() > kPlaces) places += fmt::format(" and {} more", at.size() - kPlaces);
+    fmt::print("    {}: {}\n", places, by_reason[i].first);
+  }
+  if (by_reason.size() > kReasons) fmt::print("    and {} more reasons\n", by_reason.size() - kReasons);
+  const auto kept = static_cast<int64_t>(p.refused.size());
+  if (p.refusals > kept) fmt::print("    and {} more refusals\n", p.refusals - kept);
+}
+
+void explain_text(engine::Engine& e, const PhaseView& v) {
   const CompiledModel& m = v.model();
   fmt::print("{} {}: {}, {} launches a step in {} pieces, {} sizes, {:.1f} MB planned\n", v.phase,
              coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), m.launches(), m.pieces().size(),
              v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
-  if (!v.runner->uncaptured_reason().empty()) fmt::print("not captured: {}\n", v.runner->uncaptured_reason());
+  fmt::print("\n{}\n", decision_table(decisions(e)));
   fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
   for (const PassReport& p : v.passes->passes) {
     fmt::print("{:<28}{:>7}{:>9}{:>9}{:>14}{:>9.2f}{}\n", p.name, p.tried, p.matched, p.refusals,
                fmt::format("{} > {}", p.nodes_before, p.nodes_after), p.seconds * 1e3,
                p.skipped.empty() ? "" : fmt::format("  ({})", p.skipped));
-    constexpr size_t kShown = 3;
-    for (size_t i = 0; i < std::min(kShown, p.refused.size()); ++i)
-      fmt::print("    %{}: {}\n", p.refused[i].at, p.refused[i].reason);
-    if (p.refusals > static_cast<int64_t>(kShown))
-      fmt::print("    and {} more\n", p.refusals - static_cast<int64_t>(kShown));
+    print_refusals(p);
   }
   fmt::print("\n{:<8}{:<10}{:>9}  ops\n", "piece", "", "kernels");
   constexpr size_t kShown = 8;
@@ -78,7 +95,7 @@ Status run_explain(const ExplainFlags& f) {
   if (f.json)
     fmt::print("{}\n", explain_json(*e, v).dump());
   else
-    explain_text(v);
+    explain_text(*e, v);
   return Status::ok();
 }
 

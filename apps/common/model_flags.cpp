@@ -12,6 +12,7 @@
 #include "common/flags.h"
 #include "passes/extension.h"
 #include "passes/pass_environment.h"
+#include "see/decisions.h"
 
 namespace reprise::apps {
 namespace {
@@ -83,6 +84,7 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
       e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()),
       f.graph.passes.value_or("all"));
+  if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
   for (const std::string& text : notices(f, e)) log::info("notice: {}", text);
   // Both were checked before the model was loaded.
   if (auto said = f.graph.meaning(f.limits()); said.is_ok())

@@ -13,7 +13,10 @@ Result<Program> compile(const models::ModelSpec& spec, const models::ModelConfig
   return p;
 }
 
-bool shows_graphs(const PassOptions& o) { return !o.print_after.empty() || !o.dump_dir.empty() || o.keep_graphs; }
+// Or says which change was the last one.
+bool shows_graphs(const PassOptions& o) {
+  return !o.print_after.empty() || !o.dump_dir.empty() || o.keep_graphs || o.bisect_limit >= 0;
+}
 
 }  // namespace
 

@@ -61,7 +61,8 @@ class Hoister {
     Value* x = n->in[0];
     Node* p = x->def;
     const size_t by_row = row_operands(*p->op);
-    if (by_row == 0) return stop(*n, fmt::format("{} does not work row by row on one tensor", p->op->name));
+    if (by_row == 0)
+      return stop(*n, fmt::format("%{} ({}) does not work row by row on one tensor", x->id, p->op->name));
     if (!x->outputs.empty() || x->uses.size() > 1)
       return stop(*n, fmt::format("%{} ({}) has other readers", x->id, p->op->name));
     const LiveSizes bound = g_.bounds();

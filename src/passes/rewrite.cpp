@@ -116,7 +116,13 @@ class Runner {
       ++applied_;
       return apply(*match, plan);
     }
-    if (r_.report_partial || miss.depth >= static_cast<int>(nodes)) misses_.push_back(std::move(miss.remark));
+    if (r_.report_partial || miss.depth >= static_cast<int>(nodes)) {
+      // Where the search began and how far it came, besides where it broke.
+      if (miss.depth < static_cast<int>(nodes) && miss.remark.at != anchor->result()->id)
+        miss.remark.reason += fmt::format("; {} of {} nodes fitted, from %{} ({}) on", miss.depth, nodes,
+                                          anchor->result()->id, anchor->op->name);
+      misses_.push_back(std::move(miss.remark));
+    }
     return anchor;
   }
 

@@ -93,6 +93,81 @@ TEST(GraphDump, HtmlIsWellFormedAndWhole) {
   EXPECT_FALSE(holds(content_of(folder / "r.html"), "busy us"));
 }
 
+TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
+  struct Case {
+    std::string flags;
+    Words modes;    // of the decisions, in order
+    Words reasons;  // of the fallbacks
+  };
+  const std::vector<Case> cases{
+      {"", {"whole", "piecewise", "piecewise", "piecewise"}, {}},
+      {"--graph off", {"eager", "eager", "eager", "eager"}, {"--graph off", "--graph off"}},
+      {"--graph-decode off --graph-prefill whole", {"eager", "whole", "whole", "whole"}, {"--graph-decode off"}},
+      {"--graph-decode-sizes 1,4",
+       {"whole", "eager", "piecewise", "piecewise", "piecewise"},
+       {"larger than the largest captured size 4"}},
+      {"--disable-cuda-graph-padding",
+       {"whole", "eager", "piecewise", "eager", "piecewise", "piecewise"},
+       {"padding is off", "padding is off"}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.flags);
+    const OrderedJson j = json_of(run_binary("graph explain --json " + c.flags + " " + tiny("qwen3_tied")));
+    EXPECT_EQ(keys_of(j), (Words{"passes", "pieces", "sizes", "memory", "fallbacks_possible", "decisions"}));
+    Words modes;
+    size_t eager = 0;
+    for (const auto& d : j["decisions"]) {
+      modes.push_back(d["mode"]);
+      EXPECT_FALSE(d["reason"].get<std::string>().empty());
+      eager += d["mode"] == "eager";
+    }
+    EXPECT_EQ(modes, c.modes);
+    EXPECT_EQ(j["fallbacks_possible"].size(), eager);
+    for (size_t i = 0; i < c.reasons.size(); ++i)
+      EXPECT_TRUE(holds(j["fallbacks_possible"][i]["reason"], c.reasons[i])) << j["fallbacks_possible"];
+  }
+  // At start-up and in the text as well.
+  const Outcome o = run_binary("graph explain --model-path " + model_folder("qwen3_tied"));
+  for (const std::string* text : {&o.out, &o.err}) {
+    EXPECT_TRUE(holds(*text, "decode, 1 to 64 sequences")) << *text;
+    EXPECT_TRUE(holds(*text, "cut at paged_attention")) << *text;
+  }
+  EXPECT_TRUE(holds(o.out, "expected add, found embedding; 1 of 2 nodes fitted, from %")) << o.out;
+}
+
+TEST(GraphExplain, NearMissesNameTheAttribute) {
+  const Folder folder;
+  folder.write("near.pass", R"(rewrite "fixed_eps" {
+  search graph "a" {
+    symbol T <= 16
+    %0: f32[T, 44] = input(name="x")
+    %1: f32[T, 44] = input(name="r")
+    %2: f32[44] = input(name="w")
+    %3: f32[T, 44] = add(%0, %1)
+    %4: f32[T, 44] = rms_norm(%3, %2, eps=0.5)
+    return a=%4, b=%3
+  }
+  replace graph "b" {
+    symbol T <= 16
+    %0: f32[T, 44] = input(name="x")
+    %1: f32[T, 44] = input(name="r")
+    %2: f32[44] = input(name="w")
+    %3: f32[T, 44], %4: f32[T, 44] = add_rms_norm(%0, %1, %2, eps=0.5)
+    return a=%3, b=%4
+  }
+})");
+  const OrderedJson j =
+      json_of(run_binary("graph explain --json --pass-file " + (folder / "near.pass") + " " + tiny("qwen3_tied")));
+  bool found = false;
+  for (const auto& p : j["passes"]) {
+    if (p["name"] != "fixed_eps") continue;
+    found = true;
+    EXPECT_EQ(p["matched"], 0);
+    ASSERT_FALSE(p["refused"].empty()) << p;
+    EXPECT_TRUE(holds(p["refused"][0]["reason"], "rms_norm: eps is 1e-06, expected 0.5")) << p["refused"][0];
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST(GraphDiff, DumpsOfOneModel) {
   const Folder folder;
   auto dump = [&](const std::string& name, const std::string& flags) {
