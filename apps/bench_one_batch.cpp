@@ -13,7 +13,7 @@
 #include "common/machine_probe.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
-#include "engine/sampling.h"
+#include "engine/engine.h"
 
 namespace reprise::apps {
 namespace {
@@ -50,7 +50,6 @@ class Batch {
       std::vector<int32_t> prompt(static_cast<size_t>(input_len));
       for (int32_t& id : prompt) id = static_cast<int32_t>(random() % vocab);
       sequences_.push_back(std::make_unique<Sequence>(prompt));
-      samplers_.emplace_back(engine::SamplingParams{}, prompt, std::span<const int32_t>());
     }
   }
   ~Batch() {
@@ -93,20 +92,15 @@ class Batch {
 
  private:
   Status step(const std::vector<StepItem>& items, const std::vector<size_t>& who) {
-    ASSIGN_OR_RETURN(std::span<float> logits, engine_.step(items));
-    const auto vocab = static_cast<size_t>(engine_.config().vocab_size);
+    ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items));
     size_t row = 0;
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (!items[i].wants_logits) continue;
-      ASSIGN_OR_RETURN(auto token, samplers_[who[i]].sample(logits.subspan(row++ * vocab, vocab)));
-      sequences_[who[i]]->append(token.token);
-    }
+    for (size_t i = 0; i < items.size(); ++i)
+      if (items[i].wants_logits) sequences_[who[i]]->append(next[row++]);
     return Status::ok();
   }
 
   Engine& engine_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
-  std::vector<engine::Sampler> samplers_;
   int64_t prompt_len_;
 };
 

@@ -30,7 +30,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   const auto found = live.find("activations");
   OrderedJson by_size = OrderedJson::array();
   for (const auto* runner : {e.decode_runner(), e.prefill_runner()})
-    for (auto& p : runner->programs()) by_size.push_back({{"size", p.size}, {"bytes", p.model->plan().arena_bytes}});
+    by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}});
   size_t planned = 0;
   for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());
   j["memory"] = {

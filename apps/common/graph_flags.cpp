@@ -11,8 +11,7 @@ namespace reprise::apps {
 namespace {
 
 Result<std::vector<int64_t>> sizes_of(std::string_view flag, const std::optional<std::string>& list, int64_t limit) {
-  if (!list || *list == "auto") return std::vector<int64_t>();
-  if (*list == "learned") return invalid("{} learned is not in this build; allowed: auto, or a list like 1,2,8", flag);
+  if (!list || *list == "auto" || *list == "learned") return std::vector<int64_t>();
   return engine::parse_sizes(flag, *list, limit);
 }
 
@@ -74,8 +73,9 @@ void GraphFlags::add_to(CLI::App& app) {
        {std::tuple{"--graph-decode", &decode, "whole"}, std::tuple{"--graph-prefill", &prefill, "piecewise"}})
     add_choice(app, name, *target, {"whole", "piecewise", "off"},
                fmt::format("how that phase is captured ({})", usual));
-  add_text(app, "--graph-decode-sizes", decode_sizes, "batch sizes to capture: auto, or a list", "N,N,...");
-  add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto, or a list", "N,N,...");
+  add_text(app, "--graph-decode-sizes", decode_sizes,
+           "batch sizes to capture: auto, a list, or learned (from earlier runs' traffic)", "N,N,...");
+  add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto, a list, or learned", "N,N,...");
   add_switch(app, "--disable-cuda-graph-padding", no_padding, "replay only at exact sizes");
   add_text(app, "--split-ops", split_ops, "ops at which piecewise graphs are cut, besides attention", "OP,OP,...");
   add_text(app, "--passes", passes, "all, none (optional passes left out), or a list of passes", "PASS,PASS,...");
@@ -88,6 +88,12 @@ void GraphFlags::add_to(CLI::App& app) {
   add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
   add_text(app, "--plan-cache", plan_cache,
            "folder of compiled programs, for quick starts; auto: plans in $REPRISE_CACHE; off: none", "DIR");
+  add_integer(app, "--verify-replay", verify_replay, {0, int64_t{1} << 40},
+              "every N-th replay also runs uncaptured and unfused; a difference takes that size out of service and is "
+              "written down; 0: none");
+  add_texts(app, "--inject-fault", faults,
+            "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error",
+            "KIND@STEP[:NODE]");
   add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU, else 2", "N");
   app.option_defaults()->group("Graphs, in the words of other systems");
   GraphAliases& a = aliases;
@@ -142,6 +148,15 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
   if (w.split_ops) o.split_ops = words_of(*w.split_ops);
   o.padding = w.padding;
   o.plan_cache = plan_cache_folder(w.plan_cache.value_or("auto"));
+  o.learned_dir = o.plan_cache;  // what is learned while serving lies with the plans
+  o.learn_decode_sizes = w.decode_sizes == "learned";
+  o.learn_prefill_sizes = w.prefill_sizes == "learned";
+  o.verify_replay = verify_replay;
+  o.report_dir = dump_dir.value_or("");
+  for (const std::string& text : faults) {
+    ASSIGN_OR_RETURN(const engine::Fault fault, engine::parse_fault(text));
+    o.faults.push_back(fault);
+  }
   o.fused_decode_max = w.fused_decode_max;
   if (warmups != "auto") {
     auto n = parse_integer(warmups, {0, 100});
@@ -171,7 +186,7 @@ OrderedJson graph_json(engine::Engine& engine) {
   size_t planned = 0;
   for (const auto* runner : {engine.decode_runner(), engine.prefill_runner()}) {
     if (!runner) continue;
-    for (const auto& program : runner->programs()) planned = std::max(planned, program.model->plan().arena_bytes);
+    planned = std::max(planned, runner->planned_bytes());
   }
   const auto live = engine.device().pool().stats().live_by_label;
   const auto found = live.find("activations");

@@ -21,6 +21,8 @@ struct GraphFlags {
   std::optional<std::string> split_ops;
   std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
   int64_t bisect_limit = -1;
+  int64_t verify_replay = 0;
+  std::vector<std::string> faults;
   bool no_padding = false;
   bool keep_graphs = false;               // no flag: for commands that show the graph after every pass
   std::string warmups = "auto";           // or a number

@@ -52,6 +52,10 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
     if (o.load_format == engine::LoadFormat::Dummy)
       log::info("notice: --cache-weights: dummy weights are made and not read; nothing is kept");
   }
+  if (o.graph.learned_dir.empty() && (o.graph.learn_decode_sizes || o.graph.learn_prefill_sizes)) {
+    ASSIGN_OR_RETURN(const std::string cache, cache_folder());
+    o.graph.learned_dir = cache + "/learned";
+  }
   o.progress = log::level() <= log::Level::Info;
   return o;
 }

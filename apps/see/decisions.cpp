@@ -45,17 +45,20 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Ste
   }
   const bool live_sizes = e.device().info().live_sizes, padding = e.options().graph.padding;
   const int64_t top = r.sizes().empty() ? 0 : r.sizes().back();
-  int64_t from = 1;
-  // Where graphs serve every size, several programs mean several plans.
-  for (const auto& p : r.programs()) {
-    const int64_t to = std::min(p.size, top);
-    if (from > to || (!live_sizes && p.size != r.largest())) continue;
-    std::string reason = how(r, *p.model, padding, live_sizes);
-    if (live_sizes && r.programs().size() > 1 && p.size > e.options().graph.fused_decode_max)
-      reason += fmt::format("; the unfused plan, as sizes above {} are to have", e.options().graph.fused_decode_max);
-    rows.push_back({range(phase, from, to, unit), std::string(graph_mode_name(p.model->mode())), reason});
-    from = to + 1;
+  const int64_t fused = e.options().graph.fused_decode_max;
+  const bool two = phase == "decode" && fused > 0 && fused < r.largest();
+  for (const bool unfused : {false, true}) {
+    if (unfused && !two) break;
+    const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
+    if (from > to) continue;
+    const CompiledModel& m = r.model(engine::StepOutput::Logits, from);
+    std::string reason = how(r, m, padding, live_sizes);
+    if (unfused) reason += fmt::format("; the unfused plan, as sizes above {} are to have", fused);
+    rows.push_back({range(phase, from, to, unit), std::string(graph_mode_name(m.mode())), reason});
   }
+  for (const auto& d : r.dropped()) rows.push_back({fmt::format("{}, size {}", phase, d.size), "left out", d.reason});
+  for (const auto& [size, reason] : r.quarantined())
+    rows.push_back({fmt::format("{}, size {}", phase, size), "eager", reason});
   if (!padding)
     rows.push_back({fmt::format("{}, other sizes", phase), "eager", "padding is off and the size is not captured"});
   if (top < largest)

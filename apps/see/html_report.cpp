@@ -15,8 +15,8 @@ std::string cards(const HtmlReport& r) {
   const CompiledModel& m = r.view.model();
   size_t barriers = 0, captured = 0;
   for (const Piece& p : m.pieces())
-    if (p.graph) {
-      barriers += p.graph->stats().barriers;
+    if (const DeviceGraph* graph = m.graph_of(p)) {
+      barriers += graph->stats().barriers;
       ++captured;
     }
   int64_t matched = 0;
@@ -53,10 +53,10 @@ std::string piece_table(const CompiledModel& m) {
   // Pieces that repeat in twos (a stretch, then a split op) are shown once.
   std::vector<std::string> rows;
   for (const Piece& p : m.pieces())
-    rows.push_back(
-        fmt::format("<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"mono\">{}</td></tr>\n",
-                    p.captured ? "captured" : "launched", p.thunks.size(),
-                    p.graph ? fmt::format("{}", p.graph->stats().barriers) : "", escape_html(ops_of(m, p))));
+    rows.push_back(fmt::format(
+        "<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"mono\">{}</td></tr>\n",
+        p.captured ? "captured" : "launched", p.thunks.size(),
+        m.graph_of(p) ? fmt::format("{}", m.graph_of(p)->stats().barriers) : "", escape_html(ops_of(m, p))));
   for (size_t i = 0; i < rows.size(); ++i) {
     size_t again = 0;
     while (i >= 2 && i + again + 1 < rows.size() && rows[i + again] == rows[i + again - 2] &&

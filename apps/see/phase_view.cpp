@@ -128,7 +128,7 @@ Result<PhaseView> view_of_phase(engine::Engine& e, const std::string& phase) {
   PhaseView v = phase == "decode" ? PhaseView{phase, e.decode_runner(), e.decode_passes()}
                                   : PhaseView{phase, e.prefill_runner(), e.prefill_passes()};
   if (!v.runner || !v.passes) return error(Code::Unsupported, "this engine has no graphs to show");
-  v.program = v.runner->programs().back().model.get();
+  v.program = &v.runner->model();
   return v;
 }
 
@@ -164,7 +164,7 @@ OrderedJson pieces_json(const CompiledModel& m) {
   for (size_t i = 0; i < m.pieces().size(); ++i) {
     const Piece& p = m.pieces()[i];
     OrderedJson row{{"index", i}, {"captured", p.captured}, {"ops", ops_of(m, p)}, {"kernels", p.thunks.size()}};
-    if (p.graph) row["barriers"] = p.graph->stats().barriers;
+    if (const DeviceGraph* graph = m.graph_of(p)) row["barriers"] = graph->stats().barriers;
     out.push_back(std::move(row));
   }
   return out;

@@ -17,7 +17,7 @@ Result<Platform> make_platform(const DeviceOptions& options) {
     case DeviceKind::Cpu: {
       ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
       cpu::register_cpu(*p.kernels, isa);
-      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device({options.threads, options.pin_threads, isa}));
+      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device({options.threads, options.pin_threads, isa, options.live_sizes}));
       return p;
     }
     case DeviceKind::Null:

@@ -14,6 +14,7 @@ struct DeviceOptions {
   std::string isa = "auto";
   int threads = 0;
   bool pin_threads = true;
+  bool live_sizes = true;  // false: the CPU freezes sizes at capture as accelerators do; for checks
 };
 
 // A device that this build does not have is Unsupported and names those it has.

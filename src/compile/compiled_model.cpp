@@ -106,37 +106,83 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
   }
 }
 
-Status CompiledModel::cut_and_capture(std::vector<Thunk> thunks, const CompileRequest& request) {
-  const bool pieces = mode_ == GraphMode::Piecewise;
-  auto is_split = [&](const Thunk& t) {
-    const OpSchema& op = *nodes_[t.node]->op;
-    return op.has(op_flag::kSplitPoint) ||
-           std::find(request.split_ops.begin(), request.split_ops.end(), op.name) != request.split_ops.end();
+bool CompiledModel::splits(const Thunk& t) const {
+  const Node* n = nodes_[t.node];
+  if (n->op->has(op_flag::kSplitPoint) ||
+      std::find(split_ops_.begin(), split_ops_.end(), n->op->name) != split_ops_.end())
+    return true;
+  if (device_->info().live_sizes) return false;
+  // Sizes freeze at capture: what depends on a size that the capture does not fix must be launched.
+  auto foreign = [&](const Value* v) {
+    if (storage_root(v)->def->op->name == "input" && external_.contains(storage_root(v)->def->attrs.text("name")))
+      return false;  // a cache's own size does not change from step to step
+    const auto dims = v->type.shape.dims();
+    return std::any_of(dims.begin(), dims.end(), [&](const Dim& d) {
+      return !d.is_constant() && std::find(size_symbols_.begin(), size_symbols_.end(), d.symbol) == size_symbols_.end();
+    });
   };
-  for (Thunk& t : thunks) {
-    const bool captured = mode_ != GraphMode::Eager && !(pieces && is_split(t));
-    if (pieces_.empty() || pieces_.back().captured != captured) {
-      pieces_.emplace_back();
-      pieces_.back().captured = captured;
-    }
+  return std::any_of(n->in.begin(), n->in.end(), foreign) ||
+         std::any_of(n->out.begin(), n->out.end(), [&](auto& v) { return foreign(v.get()); });
+}
+
+bool CompiledModel::external(const Thunk& t) const {
+  const Node* n = nodes_[t.node];
+  return std::any_of(n->in.begin(), n->in.end(), [&](const Value* v) {
+    const Node* root = storage_root(v)->def;
+    return root->op->name == "input" && external_.contains(root->attrs.text("name"));
+  });
+}
+
+void CompiledModel::cut(GraphMode mode) {
+  mode_ = mode;
+  captures_.clear();
+  std::vector<Thunk> thunks;
+  for (Piece& p : pieces_) thunks.insert(thunks.end(), p.thunks.begin(), p.thunks.end());
+  pieces_.clear();
+  for (const Thunk& t : thunks) {
+    const bool captured = mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t));
+    if (pieces_.empty() || pieces_.back().captured != captured) pieces_.push_back({{}, captured});
     pieces_.back().thunks.push_back(t);
   }
-  if (mode_ == GraphMode::Eager) return Status::ok();
-  ASSIGN_OR_RETURN(auto stream, request.platform->device->make_stream());
-  stream->set_live_sizes(graph_.bounds());  // where a graph keeps the sizes of its capture, it serves its bounds
-  // The staged inputs are all zero here: token 0, scratch page, sequences of length 0.
-  for (; counters_.warmups < static_cast<uint64_t>(request.warmups); ++counters_.warmups) {
-    for (const Piece& p : pieces_)
-      for (const Thunk& t : p.thunks) RETURN_IF_ERROR(stream->launch(t));
-    RETURN_IF_ERROR(stream->synchronize());
-  }
+}
+
+const CompiledModel::Capture* CompiledModel::find(int64_t size) const {
+  auto it = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) { return c.size == size; });
+  return it == captures_.end() ? nullptr : &*it;
+}
+
+void CompiledModel::drop_capture(int64_t size) {
+  std::erase_if(captures_, [&](const Capture& c) { return c.size == size; });
+}
+
+Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
+  RETURN_IF_ERROR(check(live));
+  drop_capture(size);
+  ASSIGN_OR_RETURN(auto stream, device_->make_stream());
+  stream->set_live_sizes(live);
+  Capture c;
+  c.size = size;
+  c.live = live;
   for (Piece& p : pieces_) {
     if (!p.captured) continue;
-    ASSIGN_OR_RETURN(p.graph, request.platform->device->capture(*stream, [&](Recorder& recorder) -> Status {
-      for (const Thunk& t : p.thunks) RETURN_IF_ERROR(recorder.launch(t));
+    std::vector<Patch> patches;
+    auto record = [&](Recorder& recorder) -> Status {
+      for (const Thunk& t : p.thunks) {
+        if (!device_->info().patches || !external(t)) {
+          RETURN_IF_ERROR(recorder.launch(t));
+          continue;
+        }
+        ASSIGN_OR_RETURN(const PatchId id, recorder.launch_patchable(t));
+        patches.push_back({id, &t.args});
+      }
       return Status::ok();
-    }));
+    };
+    ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, record));
+    c.graphs.push_back(std::move(graph));
+    c.patches.push_back(std::move(patches));
+    ++counters_.captures;
   }
+  captures_.push_back(std::move(c));
   return Status::ok();
 }
 
@@ -145,12 +191,16 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   std::unique_ptr<CompiledModel> model(new CompiledModel(std::move(graph)));
   RETURN_IF_ERROR(check_plan(model->graph_, plan));
   model->plan_ = std::move(plan);
-  model->mode_ = request.mode;
+  model->device_ = request.platform->device.get();
+  model->split_ops_ = request.split_ops;
+  model->size_symbols_ = request.size_symbols;
+  model->external_ = request.external;
   model->staging_ = request.staging;
   model->place(request);
   ASSIGN_OR_RETURN(auto thunks, model->bind(selection, request));
   model->mark_dependencies(thunks);
-  RETURN_IF_ERROR(model->cut_and_capture(std::move(thunks), request));
+  model->pieces_.push_back({std::move(thunks), false});
+  model->cut(request.mode);
   return model;
 }
 
@@ -160,30 +210,111 @@ size_t CompiledModel::launches() const {
   return n;
 }
 
-Status CompiledModel::run(const LiveSizes& live, Stream& stream, bool eagerly) {
+const DeviceGraph* CompiledModel::graph_of(const Piece& piece) const {
+  if (captures_.empty() || !piece.captured) return nullptr;
+  size_t index = 0;
+  for (const Piece& p : pieces_) {
+    if (&p == &piece) return captures_.front().graphs[index].get();
+    index += p.captured ? 1 : 0;
+  }
+  return nullptr;
+}
+
+GraphStats CompiledModel::graph_stats() const {
+  GraphStats sum;
+  for (const Capture& c : captures_) {
+    for (auto& g : c.graphs) {
+      const GraphStats one = g->stats();
+      sum.launches += one.launches;
+      sum.barriers += one.barriers;
+      sum.bytes += one.bytes;
+      sum.replays += one.replays;
+      sum.copies_to_host += one.copies_to_host;
+    }
+  }
+  return sum;
+}
+
+Status CompiledModel::check(const LiveSizes& live) const {
   const auto& symbols = graph_.symbols();
   for (size_t i = 0; i < symbols.size(); ++i)
     if (live.value[i + 1] < 0 || live.value[i + 1] > symbols[i].bound)
       return invalid("{} = {} is out of range; at most {}", symbols[i].name, live.value[i + 1], symbols[i].bound);
+  return Status::ok();
+}
+
+Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaunch& after) {
+  RETURN_IF_ERROR(check(live));
   live_ = live;
   stream.set_live_sizes(live);
   RETURN_IF_ERROR(staging_->upload(stream));
   for (Piece& p : pieces_) {
-    if (p.graph && !eagerly) {
-      RETURN_IF_ERROR(p.graph->replay(stream));
+    for (const Thunk& t : p.thunks) {
+      RETURN_IF_ERROR(stream.launch(t));
+      if (!after) continue;
+      RETURN_IF_ERROR(stream.synchronize());
+      after(t, *nodes_[t.node]);
+    }
+    counters_.launches += p.thunks.size();
+  }
+  return stream.synchronize();
+}
+
+Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream) {
+  RETURN_IF_ERROR(check(live));
+  auto* capture = const_cast<Capture*>(find(size));
+  if (!capture) return error(Code::Internal, "size {} of {} is not captured", size, graph_.name());
+  live_ = live;
+  stream.set_live_sizes(live);
+  RETURN_IF_ERROR(staging_->upload(stream));
+  size_t next = 0;
+  for (Piece& p : pieces_) {
+    if (p.captured) {
+      const auto patches = capture->moved ? std::span<const Patch>(capture->patches[next]) : std::span<const Patch>();
+      RETURN_IF_ERROR(capture->graphs[next++]->replay(stream, patches));
       ++counters_.replays;
       continue;
     }
     for (const Thunk& t : p.thunks) RETURN_IF_ERROR(stream.launch(t));
     counters_.launches += p.thunks.size();
   }
+  capture->moved = false;
   return stream.synchronize();
+}
+
+Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& external) {
+  for (auto& [name, address] : external)
+    if (!external_.contains(name)) return error(Code::Internal, "{} has no external input \"{}\"", graph_.name(), name);
+  for (auto& [name, address] : external) external_[name] = address;
+  for (const Node* n : nodes_) {
+    if (n->op->name != "input") continue;
+    if (auto it = external.find(n->attrs.text("name")); it != external.end()) address_[n->result()] = it->second;
+  }
+  for (Piece& p : pieces_) {
+    for (Thunk& t : p.thunks) {
+      const Node* n = nodes_[t.node];
+      for (size_t i = 0; i < n->in.size(); ++i) t.args.ptr[i] = address_.at(storage_root(n->in[i]));
+      for (size_t i = 0; i < n->out.size(); ++i)
+        t.args.ptr[n->op->operands.size() + i] = address_.at(storage_root(n->result(i)));
+    }
+  }
+  for (Capture& c : captures_) c.moved = true;
+  if (device_->info().patches) return Status::ok();
+  std::vector<std::pair<int64_t, LiveSizes>> again;
+  for (const Capture& c : captures_) again.emplace_back(c.size, c.live);
+  for (auto& [size, live] : again) RETURN_IF_ERROR(capture(size, live));
+  return Status::ok();
 }
 
 Result<TensorView> CompiledModel::output(std::string_view name) const {
   for (auto& o : graph_.outputs())
     if (o.name == name) return view_of(o.value->type, live_, address_.at(storage_root(o.value)));
   return error(Code::NotFound, "the graph has no output \"{}\"", name);
+}
+
+TensorView CompiledModel::view(const Value* value) const {
+  auto it = address_.find(storage_root(value));
+  return it == address_.end() ? TensorView() : view_of(value->type, live_, it->second);
 }
 
 }  // namespace reprise

@@ -1,13 +1,15 @@
 // CompiledModel: a graph bound to a device and ready to run, at any live size up to the bounds.
 //
-// The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. How they
-// then run is the mode: eager launches one by one (the answer key); whole replays one captured graph; piecewise replays
-// the stretches between split ops and launches those ops themselves. All modes use the same thunks, so they give the
-// same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the arena, good until
-// the next run on it, in the device's memory. Nothing is allocated in a run. One thread at a time; parameters, arena,
-// staging and caches must outlive it.
+// The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. cut()
+// groups them by the mode: whole is one captured piece; piecewise captures the stretches between split ops and launches
+// those ops themselves; eager captures nothing (the answer key). capture() then records the pieces once per size; on a
+// device whose graphs read live sizes one capture serves all of them. Launched or replayed, the thunks are the same, so
+// they give the same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the
+// arena, good until the next run on it. Nothing is allocated in a run. One thread at a time; parameters, arena, staging
+// and caches must outlive it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,27 +38,26 @@ struct CompileRequest {
   GraphMode mode = GraphMode::Eager;
   // Ops at which piecewise graphs are cut, besides those with the split flag; names of ops.
   std::vector<std::string> split_ops;
-  // Runs of the whole graph before the capture, so that kernels which load or tune themselves have done so.
-  int warmups = 0;
+  // Symbols that a captured size fixes (a decode size fixes tokens and sequences, a prefill size only tokens). Where
+  // sizes are frozen at capture, piecewise graphs launch what depends on any other symbol.
+  std::vector<SymbolId> size_symbols;
 };
 
 // One stretch of launches; captured ones replay as a unit.
 struct Piece {
   std::vector<Thunk> thunks;
   bool captured = false;
-  std::unique_ptr<DeviceGraph> graph;
 };
 
 struct RunCounters {
   uint64_t replays = 0;   // captured pieces replayed
   uint64_t launches = 0;  // thunks launched one by one
-  uint64_t warmups = 0;   // runs before the capture
+  uint64_t captures = 0;  // device graphs recorded; constant once an engine is ready
 };
 
 class CompiledModel {
  public:
-  // Takes the graph over. `plan` is plan_memory's for it. Captures what the mode asks for; an error of the device's
-  // capture is returned as it is, and the caller decides on another mode.
+  // Takes the graph over. `plan` is plan_memory's for it. Binds and cuts for request.mode; captures nothing.
   static Result<std::unique_ptr<CompiledModel>> compile(Graph graph, const KernelSelection& selection, MemoryPlan plan,
                                                         const CompileRequest& request);
 
@@ -66,32 +67,68 @@ class CompiledModel {
   const std::vector<Piece>& pieces() const { return pieces_; }
   const RunCounters& counters() const { return counters_; }
   size_t launches() const;  // thunks per step
+  // A piece's graph in the first capture, the largest; null where there is none.
+  const DeviceGraph* graph_of(const Piece& piece) const;
+  GraphStats graph_stats() const;  // of all captures together
   // By Thunk::node. The kernel is null for sources and views.
   const Node* node(uint32_t number) const { return nodes_[number]; }
   const KernelEntry* kernel(uint32_t number) const { return kernels_[number]; }
 
-  // Runs as compiled; `eagerly` launches one by one whatever the mode (same bits).
-  Status run(const LiveSizes& live, Stream& stream, bool eagerly = false);
+  // Groups the launches anew and forgets every capture.
+  void cut(GraphMode mode);
+  // Records every captured piece for `size`. An error of the device leaves that size uncaptured.
+  Status capture(int64_t size, const LiveSizes& live);
+  bool has_capture(int64_t size) const { return find(size) != nullptr; }
+  void drop_capture(int64_t size);
+
+  // Launches node by node. `after` is called after each launch, with the device idle; for checks.
+  using AfterLaunch = std::function<void(const Thunk& thunk, const Node& node)>;
+  Status run(const LiveSizes& live, Stream& stream, const AfterLaunch& after = {});
+  // As captured for `size`; uncaptured pieces run at the live sizes. Same bits as run() in every row of the batch.
+  Status replay(int64_t size, const LiveSizes& live, Stream& stream);
+  // External inputs have moved: launches read the new addresses from now on, recorded ones through patches, or
+  // recorded anew where the device has none.
+  Status rebind(const std::unordered_map<std::string, void*>& external);
+
   // The output at the sizes of the last run.
   Result<TensorView> output(std::string_view name) const;
+  // A value's bytes at the live sizes of the last run; empty for values without storage.
+  TensorView view(const Value* value) const;
 
  private:
+  // The graphs of one size, one per captured piece.
+  struct Capture {
+    int64_t size = 0;
+    LiveSizes live;
+    std::vector<std::unique_ptr<DeviceGraph>> graphs;
+    std::vector<std::vector<Patch>> patches;  // per graph: launches whose addresses may move
+    bool moved = false;                       // the patches have not been sent yet
+  };
+
   explicit CompiledModel(Graph graph) : graph_(std::move(graph)) {}
   void place(const CompileRequest& request);
   Result<std::vector<Thunk>> bind(const KernelSelection& selection, const CompileRequest& request);
   void mark_dependencies(std::vector<Thunk>& thunks) const;
-  Status cut_and_capture(std::vector<Thunk> thunks, const CompileRequest& request);
+  bool splits(const Thunk& thunk) const;
+  bool external(const Thunk& thunk) const;
+  Status check(const LiveSizes& live) const;
+  const Capture* find(int64_t size) const;
 
   Graph graph_;
   MemoryPlan plan_;
   GraphMode mode_ = GraphMode::Eager;
+  Device* device_ = nullptr;
+  std::vector<std::string> split_ops_;
+  std::vector<SymbolId> size_symbols_;
   std::vector<Piece> pieces_;
+  std::vector<Capture> captures_;
   std::unordered_map<const Value*, void*> address_;  // of storage roots
-  std::vector<const Node*> nodes_;                   // by number
-  std::vector<const KernelEntry*> kernels_;          // likewise; they belong to the platform
+  std::unordered_map<std::string, void*> external_;
+  std::vector<const Node*> nodes_;           // by number
+  std::vector<const KernelEntry*> kernels_;  // likewise; they belong to the platform
+  const Staging* staging_ = nullptr;
   RunCounters counters_;
   LiveSizes live_;
-  const Staging* staging_ = nullptr;
 };
 
 }  // namespace reprise

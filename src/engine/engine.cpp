@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "engine/graph_sizes.h"
+#include "engine/learned.h"
 #include "engine/loader.h"
 #include "engine/memory_rules.h"
-#include "engine/programs.h"
+#include "engine/model_engine.h"
 #include "engine/weight_cache.h"
-#include "kv/step_tables.h"
-#include "models/model.h"
 
 namespace reprise::engine {
 namespace {
@@ -22,73 +22,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-class ModelEngine final : public Engine {
- public:
-  ModelEngine(EngineOptions options, Platform platform)
-      : options_(std::move(options)), platform_(std::move(platform)) {}
-
-  Status open();
-
-  const ModelConfigFields& config() const override { return config_.fields; }
-  const Checkpoint* checkpoint() const override { return checkpoint_ ? &*checkpoint_ : nullptr; }
-  const EngineOptions& options() const override { return options_; }
-  Device& device() override { return *platform_.device; }
-  StreamStats stream_stats() const override { return stream_->stats(); }
-  MemoryReport memory() const override {
-    return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
-            arena_.size() + staging_.bytes()};
-  }
-  LoadTimes load_times() const override { return times_; }
-  int64_t context_length() const override { return options_.context_length; }
-  int64_t max_step_tokens() const override { return options_.chunked_prefill_size; }
-  int64_t max_step_rows() const override { return options_.max_running_requests; }
-  DType dtype() const override { return *options_.dtype; }
-  size_t weight_bytes_per_step() const override { return step_bytes_; }
-  size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
-  std::string graph_text() const override { return graph_text_; }
-  const StepRunner* decode_runner() const override { return decode_.get(); }
-  const StepRunner* prefill_runner() const override { return prefill_.get(); }
-  const PipelineReport* decode_passes() const override { return &decode_passes_; }
-  const PipelineReport* prefill_passes() const override { return &prefill_passes_; }
-
-  Status reserve(Sequence& sequence, int64_t tokens) override;
-  void release(Sequence& sequence) override {
-    pool_.release(sequence.pages());
-    sequence.pages().clear();
-    sequence.set_cached(0);
-  }
-  int64_t free_pages() const override { return pool_.free_pages(); }
-  Result<std::span<float>> step(std::span<const StepItem> items) override;
-  Status set_trace(Trace* trace) override { return stream_->set_trace(trace); }
-
- private:
-  Status check_options() const;
-  Status open_checkpoint();
-  Status choose_context();
-  DType choose_dtype() const;
-  Status load(const ProgramBuilder& builder);
-  Result<int64_t> choose_kv_pages() const;
-  Status stage_logit_rows(std::span<const StepItem> items, int64_t& rows);
-  Status compile(ProgramBuilder& builder);
-
-  EngineOptions options_;
-  Platform platform_;  // outlives everything below, which holds its memory
-  models::ModelConfig config_;
-  std::optional<Checkpoint> checkpoint_;
-  ParamStore params_;
-  kv::KvPool pool_;
-  Buffer arena_;
-  Staging staging_;
-  std::unique_ptr<StepRunner> decode_, prefill_;
-  PipelineReport decode_passes_, prefill_passes_;
-  std::unique_ptr<Stream> stream_;
-  kv::StepBuffers buffers_;
-  std::span<int32_t> last_rows_;
-  std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
-  LoadTimes times_;
-  size_t step_bytes_ = 0;
-  std::string graph_text_;
-};
+}  // namespace
 
 Status ModelEngine::check_options() const {
   auto range = [](std::string_view flag, int64_t v, int64_t lo, int64_t hi) {
@@ -199,6 +133,72 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
   return Status::ok();
 }
 
+// Learned sizes replace the rule's as soon as there is traffic to learn from.
+void ModelEngine::learn_sizes_from(const std::string& file) {
+  GraphOptions& g = options_.graph;
+  const auto learned = load_learned(file);
+  if (!learned.is_ok() && learned.status().code() != Code::NotFound)
+    log::warning("{}; starting without", learned.status().message());
+  auto learn = [&](const LearnedPhase& phase, std::string_view name, int64_t largest, size_t count) {
+    TrafficHistogram traffic(largest);
+    for (auto& entry : phase.traffic) traffic.add(std::min(entry.first, largest), entry.second);
+    constexpr uint64_t kEnough = 100;
+    if (traffic.total() < kEnough) {
+      log::info("{} sizes: by rule, {} of {} steps seen so far to learn from", name, traffic.total(), kEnough);
+      return std::vector<int64_t>();
+    }
+    auto sizes = learn_sizes(traffic.counts(), static_cast<int64_t>(count), largest);
+    log::info("{} sizes: learned from {} steps: {}", name, traffic.total(), fmt::join(sizes, ","));
+    return sizes;
+  };
+  const LearnedPhase none;
+  if (g.learn_decode_sizes)
+    g.decode_sizes = learn(learned.is_ok() ? learned->decode : none, "decode", options_.max_running_requests,
+                           decode_sizes(options_.max_running_requests).size());
+  if (g.learn_prefill_sizes)
+    g.prefill_sizes = learn(learned.is_ok() ? learned->prefill : none, "prefill", options_.chunked_prefill_size,
+                            prefill_sizes(options_.chunked_prefill_size).size());
+}
+
+// Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
+Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
+  const int64_t asked = trace.max_tokens;
+  const double limit = options_.mem_fraction_static * static_cast<double>(platform_.device->info().memory_bytes);
+  while (true) {
+    RETURN_IF_ERROR(builder.prepare(trace));
+    if (options_.graph.verify_replay > 0) RETURN_IF_ERROR(builder.prepare_shadows());
+    const auto needed = static_cast<double>(builder.arena_bytes());
+    if (needed <= limit) break;
+    const int64_t smaller = std::max(trace.max_tokens / 2, trace.max_sequences);
+    if (smaller == trace.max_tokens || options_.graph.policy == GraphPolicy::Required)
+      return error(Code::OutOfMemory,
+                   "activations need {:.1f} MB, but --mem-fraction-static {} leaves {:.1f} MB; lower "
+                   "--chunked-prefill-size ({}) or --max-running-requests ({}), or raise the fraction",
+                   needed / 1e6, options_.mem_fraction_static, limit / 1e6, trace.max_tokens, trace.max_sequences);
+    trace.max_tokens = smaller;
+    std::erase_if(options_.graph.prefill_sizes, [&](int64_t n) { return n > smaller; });
+  }
+  if (trace.max_tokens < asked)
+    log::warning(
+        "prefill sizes above {} are left out: their activations do not fit --mem-fraction-static {} "
+        "(--chunked-prefill-size {} asks for that at once)",
+        trace.max_tokens, options_.mem_fraction_static, trace.max_tokens);
+  options_.chunked_prefill_size = trace.max_tokens;
+  return Status::ok();
+}
+
+ModelEngine::~ModelEngine() {
+  if (learned_file_.empty() || !decode_ || !prefill_) return;
+  if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
+    log::warning("what was learned about step times is not kept: {}", saved.message());
+}
+
+std::unordered_map<std::string, void*> ModelEngine::caches() const {
+  std::unordered_map<std::string, void*> external;
+  for (int64_t l = 0; l < config_.fields.num_hidden_layers; ++l) external[fmt::format("kv.{}", l)] = pool_.layer(l);
+  return external;
+}
+
 Status ModelEngine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
@@ -224,8 +224,15 @@ Status ModelEngine::open() {
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   nn::register_fused_ops(*platform_.ops);
+  if (!options_.graph.learned_dir.empty()) {
+    const DeviceInfo& info = platform_.device->info();
+    learned_file_ = fmt::format("{}/{}-{}x{}-{}-{}-{}-{}.json", options_.graph.learned_dir, config_.fields.architecture,
+                                config_.fields.num_hidden_layers, config_.fields.hidden_size,
+                                dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.ranks);
+    learn_sizes_from(learned_file_);
+  }
   ProgramBuilder builder(*spec, config_, platform_, options_.graph);
-  RETURN_IF_ERROR(builder.prepare(trace));
+  RETURN_IF_ERROR(prepare(builder, trace));
   graph_text_ = builder.graph_text();
   decode_passes_ = builder.report(Phase::Decode);
   prefill_passes_ = builder.report(Phase::Prefill);
@@ -239,7 +246,6 @@ Status ModelEngine::open() {
       pool_, kv::KvPool::create(platform_.device->pool(),
                                 {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
-  buffers_.columns = trace.max_pages;
   RETURN_IF_ERROR(compile(builder));
 
   // The embedding table is read row by row, unless it is the head as well.
@@ -251,32 +257,44 @@ Status ModelEngine::open() {
 Status ModelEngine::compile(ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   MemoryPool& memory = platform_.device->pool();
+  if (options_.graph.warmups < 0) options_.graph.warmups = platform_.device->info().live_sizes ? 0 : 2;
+  faults_ = FaultInjector(options_.graph.faults);
+  ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   ProgramBuilder::Bindings bindings;
   bindings.params = &params_;
+  bindings.external = caches();
   bindings.staging = &staging_;
+  bindings.stream = stream_.get();
+  bindings.faults = &faults_;
+  bindings.pool_pages = pool_.total_pages();
   bindings.progress = options_.progress;
-  for (int64_t l = 0; l < config_.fields.num_hidden_layers; ++l)
-    bindings.external[fmt::format("kv.{}", l)] = pool_.layer(l);
   builder.declare_inputs(staging_, bindings.external);
   RETURN_IF_ERROR(staging_.allocate(*platform_.device));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   bindings.arena = arena_.data();
+  RETURN_IF_ERROR(stage_.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size));
+  RETURN_IF_ERROR(stage_.clear(pool_.total_pages()));
   ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));
   ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
-  ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
-
-  auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
-    ASSIGN_OR_RETURN(TensorView v, staging_.input(name));
-    return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
-  };
-  ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
-  ASSIGN_OR_RETURN(buffers_.positions, ints("positions"));
-  ASSIGN_OR_RETURN(buffers_.slots, ints("slots"));
-  ASSIGN_OR_RETURN(buffers_.page_table, ints("page_table"));
-  ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
-  ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
-  ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
+  if (options_.graph.verify_replay > 0) {
+    ReplayCheck::Models decode, prefill;
+    for (const StepOutput o : {StepOutput::Logits, StepOutput::NextTokens}) {
+      ASSIGN_OR_RETURN(decode[static_cast<size_t>(o)], builder.build_shadow(Phase::Decode, o, bindings));
+      ASSIGN_OR_RETURN(prefill[static_cast<size_t>(o)], builder.build_shadow(Phase::Prefill, o, bindings));
+    }
+    check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill));
+  }
+  if (!learned_file_.empty()) {
+    if (const auto learned = load_learned(learned_file_); learned.is_ok()) {
+      restore(learned->decode, *decode_);
+      restore(learned->prefill, *prefill_);
+    }
+  }
   times_.capture_s = seconds_since(start);
+  log::info("captured in {:.1f} ms: decode {} sizes, prefill {} sizes; graphs {:.2f} MB, shared activations {:.1f} MB",
+            times_.capture_s * 1e3, decode_->sizes().size(), prefill_->sizes().size(),
+            static_cast<double>(decode_->graph_bytes() + prefill_->graph_bytes()) / 1e6,
+            static_cast<double>(arena_.size()) / 1e6);
   return Status::ok();
 }
 
@@ -290,51 +308,6 @@ Status ModelEngine::reserve(Sequence& sequence, int64_t tokens) {
   return Status::ok();
 }
 
-Status ModelEngine::stage_logit_rows(std::span<const StepItem> items, int64_t& rows) {
-  int64_t row = 0;
-  rows = 0;
-  for (const StepItem& item : items) {
-    const int64_t wanted = item.wants_all_logits ? item.count : (item.wants_logits ? 1 : 0);
-    if (rows + wanted > static_cast<int64_t>(last_rows_.size()))
-      return invalid("more than {} rows with logits in one step (--max-running-requests sets this)", last_rows_.size());
-    for (int64_t i = item.count - wanted; i < item.count; ++i) last_rows_[rows++] = static_cast<int32_t>(row + i);
-    row += item.count;
-  }
-  std::fill(last_rows_.begin() + rows, last_rows_.end(), 0);
-  return Status::ok();
-}
-
-Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
-  parts_.clear();
-  const auto vocab = static_cast<int32_t>(config_.fields.vocab_size);
-  for (const StepItem& item : items) {
-    const Sequence& s = *item.sequence;
-    if (item.count < 1 || item.count > s.uncached())
-      return invalid("{} tokens of a sequence with {} uncached ones", item.count, s.uncached());
-    for (int64_t t = s.cached(); t < s.cached() + item.count; ++t)
-      if (s.tokens()[t] < 0 || s.tokens()[t] >= vocab)
-        return invalid("token id {} is outside the vocabulary of {}", s.tokens()[t], vocab);
-    parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
-  }
-  ASSIGN_OR_RETURN(kv::StepCounts n, kv::fill(parts_, buffers_));
-  int64_t rows = 0;
-  RETURN_IF_ERROR(stage_logit_rows(items, rows));
-  LiveSizes live;
-  live.value[models::kTokens] = n.tokens;
-  live.value[models::kSequences] = n.sequences;
-  live.value[models::kQueryBorders] = n.sequences + 1;
-  live.value[models::kLogitRows] = rows;
-  live.value[models::kPoolPages] = pool_.total_pages() + 1;
-  const bool decode = n.tokens == n.sequences;  // one token each
-  StepRunner& runner = decode ? *decode_ : *prefill_;
-  RETURN_IF_ERROR(runner.run(n.tokens, live, *stream_));
-  for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
-  ASSIGN_OR_RETURN(TensorView logits, runner.output("logits"));
-  return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
-}
-
-}  // namespace
-
 Result<LoadFormat> parse_load_format(std::string_view name) {
   if (name == "auto") return LoadFormat::Auto;
   if (name == "safetensors") return LoadFormat::Safetensors;
@@ -342,6 +315,15 @@ Result<LoadFormat> parse_load_format(std::string_view name) {
   if (name == "dummy") return LoadFormat::Dummy;
   return invalid("load format \"{}\" is not known; allowed: auto, safetensors, gguf, dummy", name);
 }
+
+Result<std::span<const int32_t>> Engine::step_greedy(std::span<const StepItem>) {
+  return error(Code::Unsupported, "this engine has no greedy steps");
+}
+Result<TensorView> Engine::hidden_states() const {
+  return error(Code::Unsupported, "this engine keeps no hidden states");
+}
+Status Engine::resize_kv(int64_t) { return error(Code::Unsupported, "this engine has no KV cache to resize"); }
+void Engine::set_step_hook(StepHook) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, Platform platform) {
   auto engine = std::make_unique<ModelEngine>(options, std::move(platform));

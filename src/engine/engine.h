@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 #include "engine/graph_options.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
+#include "engine/step_stage.h"
 #include "ops/platform.h"
 
 namespace reprise::engine {
@@ -43,14 +45,6 @@ struct EngineOptions {
   bool progress = false;  // bars on standard error
 };
 
-// One sequence's part of a step: the next `count` tokens of it. Its KV pages must exist (Engine::reserve).
-struct StepItem {
-  Sequence* sequence = nullptr;
-  int64_t count = 0;              // tokens [sequence->cached(), + count) are computed and cached
-  bool wants_logits = false;      // of the last of them
-  bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
-};
-
 struct MemoryReport {
   size_t weight_bytes = 0;
   size_t kv_bytes = 0;  // whole pool, touched lazily
@@ -64,6 +58,28 @@ struct LoadTimes {
   double compile_s = 0;
   double capture_s = 0;
 };
+
+// What steps did besides computing.
+struct EngineCounters {
+  uint64_t steps = 0;
+  double host_s = 0;             // inside step() but outside the device: staging, choosing, slicing
+  uint64_t captures = 0;         // device graphs recorded; the same at the end as when the engine was ready
+  uint64_t checked = 0;          // replays run again by --verify-replay
+  uint64_t differences = 0;      // of those, how many differed
+  uint64_t rebinds = 0;          // times the KV pool had moved
+  std::string last_report = {};  // file written for the last difference
+};
+
+// A step whose inputs are staged and which is about to run; for checks, which may change all of it.
+struct StagedStep {
+  const StepStage& stage;
+  std::span<const StepItem> items;
+  const LiveSizes& live;
+  bool decode;
+  std::span<uint8_t> arena;
+  const kv::KvPool& pool;
+};
+using StepHook = std::function<void(const StagedStep&)>;
 
 class Engine {
  public:
@@ -103,6 +119,18 @@ class Engine {
   // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32,
   // valid (and writable) until the next step. Advances each sequence's cached().
   virtual Result<std::span<float>> step(std::span<const StepItem> items) = 0;
+  virtual bool has_greedy_steps() const { return false; }
+  // The same with the argmax of each row, taken on the device; the smallest id on a tie.
+  virtual Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items);
+  // [rows, hidden size] of the last step's logit rows, in the model's dtype: what the head read. Valid until the next
+  // step.
+  virtual Result<TensorView> hidden_states() const;
+
+  // A KV pool for so many tokens; pages in use keep their content. Captured graphs are bound to the new place before
+  // the next step.
+  virtual Status resize_kv(int64_t tokens);
+  virtual EngineCounters counters() const { return {}; }
+  virtual void set_step_hook(StepHook hook);
   // Times the launches of the steps that follow (device/trace.h); null ends that. Events name nodes of the runner's
   // last program.
   virtual Status set_trace(Trace* trace) {

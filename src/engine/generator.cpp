@@ -134,8 +134,13 @@ class Run {
       }
     }
     for (const StepItem& item : items_) tokens += item.count;
-    ASSIGN_OR_RETURN(std::span<float> logits, engine_.step(items_));
-    RETURN_IF_ERROR(sample(logits));
+    if (all_plain_greedy()) {
+      ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items_));
+      RETURN_IF_ERROR(take(next));
+    } else {
+      ASSIGN_OR_RETURN(std::span<float> logits, engine_.step(items_));
+      RETURN_IF_ERROR(sample(logits));
+    }
     (prefill ? times_.prefill_s : times_.decode_s) += seconds_since(begin);
     (prefill ? times_.prefill_tokens : times_.decode_tokens) += tokens;
     (prefill ? times_.prefill_steps : times_.decode_steps) += 1;
@@ -145,6 +150,26 @@ class Run {
       r.reset();
     }
     std::erase(running_, nullptr);
+    return Status::ok();
+  }
+
+  // When nobody needs more than the largest logit, it is found where the logits are made, and they are never written.
+  bool all_plain_greedy() const {
+    if (!engine_.has_greedy_steps()) return false;
+    for (size_t i = 0; i < items_.size(); ++i)
+      if (items_[i].wants_logits && !in_step_[i]->sampler.takes_argmax()) return false;
+    return true;
+  }
+
+  Status take(std::span<const int32_t> next) {
+    size_t row = 0;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (!items_[i].wants_logits) continue;
+      CHECK(row < next.size(), "a step returned {} tokens", next.size());
+      Running& r = *in_step_[i];
+      r.sampler.took(next[row]);
+      accept(r, {next[row++], {}, {}});
+    }
     return Status::ok();
   }
 

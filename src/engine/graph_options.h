@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "compile/compiled_model.h"
+#include "engine/faults.h"
 #include "passes/pipeline.h"
 
 namespace reprise::engine {
@@ -28,11 +29,17 @@ struct GraphOptions {
   std::vector<int64_t> decode_sizes;   // empty: by rule up to the largest batch
   std::vector<int64_t> prefill_sizes;  // empty: by rule up to the chunk
   bool padding = true;                 // false: a batch runs captured only at an exact size
+  bool learn_decode_sizes = false;     // sizes from the traffic of earlier runs; by rule while there is none
+  bool learn_prefill_sizes = false;
   std::vector<std::string> split_ops;  // besides attention
+  int64_t verify_replay = 0;           // every so many steps also run uncaptured and unfused; 0: none
+  std::string report_dir;              // where a difference is written down; empty: the working directory
+  std::string learned_dir;             // step times and traffic of earlier runs; empty: not kept
+  std::vector<Fault> faults;           // for tests of the checks
   PipelineOptions pipeline;            // which passes run
   std::string plan_cache;              // folder of compiled programs; empty: none are kept
   int64_t fused_decode_max = 0;        // decode sizes above it run the unfused plan; 0: none does
-  int warmups = -1;  // runs before each capture; -1: none on the CPU, where captures run nothing, else 2
+  int warmups = -1;                    // runs before each capture; -1: none where captures read live sizes, else 2
 };
 
 }  // namespace reprise::engine

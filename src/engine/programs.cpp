@@ -1,98 +1,127 @@
 #include "engine/programs.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "engine/graph_sizes.h"
 #include "graph/text.h"
 #include "passes/pass_file.h"
 
 namespace reprise::engine {
+namespace {
+
+constexpr StepOutput kOutputs[kStepOutputs] = {StepOutput::Logits, StepOutput::NextTokens};
+
+const GraphMode& mode_of(Phase phase, const GraphOptions& o) { return phase == Phase::Decode ? o.decode : o.prefill; }
+
+// The models that a capture of this size is made of. A size that serves all is captured in every model.
+std::vector<CompiledModel*> models_of(int64_t size, const StepRunnerParts& parts) {
+  std::vector<CompiledModel*> out;
+  const bool plain = parts.fused_max > 0 && size > parts.fused_max;
+  for (size_t i = 0; i < kStepOutputs; ++i) {
+    if (!plain || parts.live_sizes) out.push_back(parts.models[i].get());
+    if (plain) out.push_back(parts.plain[i].get());
+  }
+  return out;
+}
+
+void cut_all(GraphMode mode, const StepRunnerParts& parts) {
+  for (const auto* models : {&parts.models, &parts.plain})
+    for (auto& m : *models)
+      if (m) m->cut(mode);
+}
+
+}  // namespace
 
 std::string_view phase_name(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
 
-PipelineOptions ProgramBuilder::pipeline_for(Phase phase, int64_t bound) const {
+// All programs read one set of parameters, so packing, which decides how they are stored, is the same in all.
+PipelineOptions ProgramBuilder::pipeline_for(Phase phase, Kind kind) const {
   PipelineOptions o = options_.pipeline;
-  if (phase != Phase::Decode || options_.fused_decode_max <= 0 || bound <= options_.fused_decode_max) return o;
-  // Only the fusions go: packing decides how parameters are stored, and all programs share one set of them.
-  const nn::FusedOps fused = nn::fused_ops();
-  for (const nn::FusedOp& op : fused.all()) o.passes.leave_out.emplace_back(op.name());
-  o.passes.leave_out_reason = fmt::format("decode sizes above {} run unfused", options_.fused_decode_max);
-  if (auto text = read_file(o.pass_file); !o.pass_file.empty() && text.is_ok())  // errors come when the passes are made
-    if (auto rewrites = parse_rewrites(*text, *platform_.ops); rewrites.is_ok())
-      for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
+  if (kind == Kind::Shadow) {
+    o.passes.enable = {"none"};
+    for (const PassReport& p : decode_report_.passes)
+      if (p.name == "pack_parallel_linears" && p.skipped.empty()) o.passes.enable = {p.name};
+  }
+  if (kind == Kind::Plain) {
+    const nn::FusedOps fused = nn::fused_ops();
+    for (const nn::FusedOp& op : fused.all()) o.passes.leave_out.emplace_back(op.name());
+    o.passes.leave_out_reason = fmt::format("decode sizes above {} run unfused", options_.fused_decode_max);
+    if (auto text = read_file(o.pass_file); !o.pass_file.empty() && text.is_ok())  // errors come when they are made
+      if (auto rewrites = parse_rewrites(*text, *platform_.ops); rewrites.is_ok())
+        for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
+  }
+  if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", phase_name(phase));
   return o;
 }
 
-Result<ProgramBuilder::Prepared> ProgramBuilder::prepare_phase(Phase phase, int64_t bound, PipelineReport* report) {
+Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
-  trace.max_tokens = bound;
-  if (phase == Phase::Decode) trace.max_sequences = bound;
-  // What the passes show is shown once per phase, and apart.
-  PipelineOptions pipeline = pipeline_for(phase, bound);
-  if (!pipeline.passes.dump_dir.empty()) pipeline.passes.dump_dir += fmt::format("/{}", phase_name(phase));
+  trace.max_tokens = bound(phase);
+  PipelineOptions pipeline = pipeline_for(phase, kind);
+  pipeline.greedy = output == StepOutput::NextTokens;
+  // What the passes show is shown once per phase.
   if (!report) {
-    pipeline.passes.dump_dir.clear();
     pipeline.passes.print_after.clear();
+    pipeline.passes.dump_dir.clear();
     pipeline.passes.keep_graphs = false;
   }
   ASSIGN_OR_RETURN(Program p, make_program(spec_, config_, trace, pipeline, platform_, plans_));
   if (report) *report = std::move(p.report);
-  return Prepared{phase, bound, std::move(p.graph), std::move(p.selection), std::move(p.plan)};
-}
-
-Status ProgramBuilder::add(Phase phase, int64_t bound, PipelineReport* report) {
-  ASSIGN_OR_RETURN(Prepared p, prepare_phase(phase, bound, report));
   if (!prepared_.empty()) {
     // All programs read one set of parameters.
-    const auto& first = prepared_.front().selection.params;
-    bool same = first.size() == p.selection.params.size();
-    for (const ParamPlan& plan : p.selection.params) {
-      auto it = prepared_.front().selection.param_index.find(plan.name);
-      same = same && it != prepared_.front().selection.param_index.end() && first[it->second].layout == plan.layout;
-    }
+    const KernelSelection& first = prepared_.front().selection;
+    const bool same = first.params.size() == p.selection.params.size() &&
+                      std::all_of(p.selection.params.begin(), p.selection.params.end(), [&](const ParamPlan& plan) {
+                        auto it = first.param_index.find(plan.name);
+                        return it != first.param_index.end() && first.params[it->second].layout == plan.layout;
+                      });
     if (!same)
-      return error(Code::Internal, "the {} graph of size {} asks for other parameters than the decode graph",
-                   phase_name(phase), bound);
+      return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
+                   kind == Kind::Fused ? "" : "unfused ", phase_name(phase),
+                   kind == Kind::Shadow ? "; --verify-replay needs all of pack_parallel_linears or none of it" : "");
   }
-  prepared_.push_back(std::move(p));
+  prepared_.push_back({phase, output, kind, std::move(p.graph), std::move(p.selection), std::move(p.plan)});
+  return Status::ok();
+}
+
+Status ProgramBuilder::check_split_ops() const {
+  for (const std::string& name : options_.split_ops) {
+    if (platform_.ops->find(name)) continue;
+    std::string known;
+    for (const OpSchema* op : platform_.ops->all()) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->name);
+    return invalid("--split-ops: op \"{}\" is not known; known: {}", name, known);
+  }
   return Status::ok();
 }
 
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
-  RETURN_IF_ERROR(prepare_all(trace));
+  trace_ = trace;
+  prepared_.clear();
+  RETURN_IF_ERROR(check_split_ops());
+  RETURN_IF_ERROR(prepare_all());
   if (plans_.enabled()) log::info("{}", plans_.summary());
   return Status::ok();
 }
 
-Status ProgramBuilder::prepare_all(const models::TraceOptions& trace) {
-  trace_ = trace;
-  for (const std::string& name : options_.split_ops)
-    if (!platform_.ops->find(name)) {
-      std::string known;
-      for (const OpSchema* op : platform_.ops->all()) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->name);
-      return invalid("--split-ops: op \"{}\" is not known; known: {}", name, known);
-    }
-  decode_sizes_ = options_.decode_sizes;
-  if (decode_sizes_.empty())
-    decode_sizes_ = decode_sizes(trace.max_sequences, options_.padding ? SizeRule::Padded : SizeRule::Exact);
-  prefill_sizes_ = options_.prefill_sizes.empty() ? prefill_sizes(trace.max_tokens) : options_.prefill_sizes;
-  // The largest bound comes first; it also serves whatever fits no size.
-  RETURN_IF_ERROR(add(Phase::Decode, trace.max_sequences, &decode_report_));
-  RETURN_IF_ERROR(add(Phase::Prefill, trace.max_tokens, &prefill_report_));
+Status ProgramBuilder::prepare_all() {
+  RETURN_IF_ERROR(add(Phase::Decode, StepOutput::Logits, Kind::Fused, &decode_report_));
+  RETURN_IF_ERROR(add(Phase::Decode, StepOutput::NextTokens, Kind::Fused, nullptr));
+  RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::Logits, Kind::Fused, &prefill_report_));
+  RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::NextTokens, Kind::Fused, nullptr));
+  if (has_plain())
+    for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(Phase::Decode, output, Kind::Plain, nullptr));
   packed_ = decode_report_.packed;
   graph_text_ = print(prepared_.front().graph);
-  if (platform_.device->info().live_sizes) {
-    const int64_t fused = options_.fused_decode_max;
-    if (fused > 0 && fused < trace.max_sequences) return add(Phase::Decode, fused, nullptr);
-    return Status::ok();
-  }
-  // Elsewhere every size needs a program of its own, as sizes are frozen at capture.
-  for (auto it = decode_sizes_.rbegin(); it != decode_sizes_.rend(); ++it)
-    if (*it < trace.max_sequences) RETURN_IF_ERROR(add(Phase::Decode, *it, nullptr));
-  for (auto it = prefill_sizes_.rbegin(); it != prefill_sizes_.rend(); ++it)
-    if (*it < trace.max_tokens) RETURN_IF_ERROR(add(Phase::Prefill, *it, nullptr));
+  return Status::ok();
+}
+
+Status ProgramBuilder::prepare_shadows() {
+  for (const Phase phase : {Phase::Decode, Phase::Prefill})
+    for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(phase, output, Kind::Shadow, nullptr));
   return Status::ok();
 }
 
@@ -106,51 +135,117 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }
 
-Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile_degrading(Prepared prepared, GraphMode& mode,
-                                                                         std::string& reason, const Bindings& b) {
-  CompileRequest request{&platform_, b.params, b.staging, b.external, b.arena, mode, options_.split_ops};
-  request.warmups = options_.warmups >= 0 ? options_.warmups : platform_.device->info().live_sizes ? 0 : 2;
-  while (true) {
-    request.mode = mode;
-    auto model = CompiledModel::compile(std::move(prepared.graph), prepared.selection, prepared.plan, request);
-    if (model.is_ok() || mode == GraphMode::Eager) return model;
-    if (options_.policy == GraphPolicy::Required) return model.status().at("--graph required: capture failed");
-    const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
-    reason = fmt::format("{} capture failed: {}", graph_mode_name(mode), model.status().message());
-    log::warning("{} size {}: {}; going on {} (--graph-{} {} asks for that at once)", phase_name(prepared.phase),
-                 prepared.size, reason, graph_mode_name(next), phase_name(prepared.phase),
-                 next == GraphMode::Eager ? "off" : "piecewise");
-    mode = next;
-    // The graph went with the failed program; make it again.
-    ASSIGN_OR_RETURN(prepared, prepare_phase(prepared.phase, prepared.size, nullptr));
-  }
+std::vector<int64_t> ProgramBuilder::sizes_of(Phase phase) const {
+  const auto& given = phase == Phase::Decode ? options_.decode_sizes : options_.prefill_sizes;
+  if (!given.empty()) return given;
+  if (phase == Phase::Prefill) return prefill_sizes(trace_.max_tokens);
+  return decode_sizes(trace_.max_sequences, options_.padding ? SizeRule::Padded : SizeRule::Exact);
 }
 
-Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bindings& bindings) {
-  GraphMode mode = phase == Phase::Decode ? options_.decode : options_.prefill;
-  std::string reason;
-  if (mode == GraphMode::Eager) reason = fmt::format("--graph-{} off", phase_name(phase));
-  if (options_.policy == GraphPolicy::Off) {
-    mode = GraphMode::Eager;
-    reason = "--graph off";
+LiveSizes ProgramBuilder::frozen(Phase phase, int64_t size, int64_t pool_pages) const {
+  const int64_t rows = phase == Phase::Decode ? size : trace_.max_sequences;
+  LiveSizes live;
+  live.value[models::kTokens] = size;
+  live.value[models::kSequences] = rows;
+  live.value[models::kQueryBorders] = rows + 1;
+  live.value[models::kLogitRows] = rows;
+  live.value[models::kPoolPages] = pool_pages + 1;
+  return live;
+}
+
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, StepOutput output, Kind kind,
+                                                               const Bindings& b) {
+  auto it = std::find_if(prepared_.begin(), prepared_.end(),
+                         [&](const Prepared& p) { return p.phase == phase && p.output == output && p.kind == kind; });
+  CHECK(it != prepared_.end(), "the {} program was not prepared", phase_name(phase));
+  CompileRequest request{&platform_, b.params,         b.staging,          b.external,
+                         b.arena,    GraphMode::Eager, options_.split_ops, {}};
+  request.size_symbols = {models::kTokens};
+  if (phase == Phase::Decode)
+    request.size_symbols = {models::kTokens, models::kSequences, models::kQueryBorders, models::kLogitRows};
+  return CompiledModel::compile(std::move(it->graph), it->selection, std::move(it->plan), request);
+}
+
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::build_shadow(Phase phase, StepOutput output, const Bindings& b) {
+  return compile(phase, output, Kind::Shadow, b);
+}
+
+Status ProgramBuilder::capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& b) const {
+  const LiveSizes live = frozen(phase, size, b.pool_pages);
+  for (CompiledModel* model : models_of(size, parts)) {
+    if (b.faults->fails_capture()) return error(Code::OutOfMemory, "injected fault: no memory for this capture");
+    for (int i = 0; i < options_.warmups; ++i, ++parts.warmups) RETURN_IF_ERROR(model->run(live, *b.stream));
+    RETURN_IF_ERROR(model->capture(size, live));
   }
-  std::vector<StepRunner::Program> programs;
-  for (Prepared& p : prepared_) {
-    if (p.phase != phase) continue;
-    const int64_t size = p.size;
-    ASSIGN_OR_RETURN(auto model, compile_degrading(std::move(p), mode, reason, bindings));
-    programs.push_back({size, std::move(model)});
+  return Status::ok();
+}
+
+Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bindings& b) const {
+  // Where graphs read live sizes, the largest serves all.
+  std::vector<int64_t> wanted = parts.live_sizes ? std::vector<int64_t>{parts.largest} : parts.sizes;
+  std::reverse(wanted.begin(), wanted.end());
+  Progress progress(fmt::format("capturing {}", phase_name(phase)), wanted.size(), b.progress);
+  const std::string_view mode = graph_mode_name(parts.models[0]->mode());
+  for (const int64_t size : wanted) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Status captured = capture_size(phase, size, parts, b);
+    progress.advance(1, fmt::format("size {}", size));
+    if (captured.is_ok()) {
+      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      log::debug(
+          "captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", phase_name(phase), size,
+          parts.live_sizes ? fmt::format(" (serves {} sizes)", parts.sizes.size()) : "", mode, ms,
+          static_cast<double>(parts.models[0]->graph_stats().bytes + parts.models[1]->graph_stats().bytes) / 1e6);
+      continue;
+    }
+    if (options_.policy == GraphPolicy::Required) return captured.at("--graph required: capture failed");
+    for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
+    parts.dropped.push_back({size, fmt::format("{} capture failed: {}", mode, captured.message())});
+    if (parts.live_sizes) {
+      parts.sizes.clear();
+      continue;
+    }
+    std::erase(parts.sizes, size);
+    log::warning("{} size {} is left out: {} (--graph-{}-sizes without it asks for that at once)", phase_name(phase),
+                 size, parts.dropped.back().reason, phase_name(phase));
   }
-  std::erase_if(prepared_, [&](auto& p) { return p.phase == phase; });
-  std::sort(programs.begin(), programs.end(), [](auto& a, auto& b) { return a.size < b.size; });
+  return Status::ok();
+}
+
+Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bindings& b) {
+  StepRunnerParts parts;
+  parts.phase = phase_name(phase);
+  parts.policy = options_.policy;
+  parts.padding = options_.padding;
+  parts.live_sizes = platform_.device->info().live_sizes;
+  parts.largest = bound(phase);
+  for (const StepOutput output : kOutputs) {
+    ASSIGN_OR_RETURN(parts.models[static_cast<size_t>(output)], compile(phase, output, Kind::Fused, b));
+    if (phase == Phase::Decode && has_plain()) {
+      ASSIGN_OR_RETURN(parts.plain[static_cast<size_t>(output)], compile(phase, output, Kind::Plain, b));
+      parts.fused_max = options_.fused_decode_max;
+    }
+  }
+  GraphMode mode = mode_of(phase, options_);
+  if (mode == GraphMode::Eager) parts.reason = fmt::format("--graph-{} off", phase_name(phase));
+  if (options_.policy == GraphPolicy::Off) mode = GraphMode::Eager, parts.reason = "--graph off";
+  while (mode != GraphMode::Eager) {
+    parts.sizes = sizes_of(phase);
+    cut_all(mode, parts);
+    RETURN_IF_ERROR(capture_all(phase, parts, b));
+    if (!parts.sizes.empty()) break;
+    const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
+    const std::string why = parts.dropped.back().reason;
+    log::warning("{}: {}; going on {} (--graph-{} {} asks for that at once)", phase_name(phase), why,
+                 graph_mode_name(next), phase_name(phase), next == GraphMode::Eager ? "off" : "piecewise");
+    mode = next;
+    if (mode == GraphMode::Eager) parts.reason = why;
+  }
   if (mode == GraphMode::Eager) {
-    // Nothing is captured, so there are no sizes.
-    return std::make_unique<StepRunner>(std::string(phase_name(phase)), std::vector<int64_t>{}, std::move(programs),
-                                        options_.policy, options_.padding, reason);
+    cut_all(mode, parts);
+    parts.sizes.clear();
   }
-  return std::make_unique<StepRunner>(std::string(phase_name(phase)),
-                                      phase == Phase::Decode ? decode_sizes_ : prefill_sizes_, std::move(programs),
-                                      options_.policy, options_.padding, std::string());
+  return std::make_unique<StepRunner>(std::move(parts));
 }
 
 }  // namespace reprise::engine

@@ -1,15 +1,16 @@
 // ProgramBuilder: from a traced model to the step runners of both phases.
 //
-// It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then, once parameters
-// and caches exist, binds everything into one shared arena and captures, largest size first. When a capture fails it
-// degrades (whole, then piecewise, then eager) and keeps the reason, unless capturing is required. Used once, at
-// start-up.
+// It traces the model at each phase's bounds, once per output, runs the passes, selects kernels and plans memory; then,
+// once parameters and caches exist, binds everything into one shared arena and captures, largest size first. What
+// cannot be captured degrades (sizes are dropped, then whole becomes piecewise, then eager) and keeps the reason,
+// unless capturing is required. Used once, at start-up.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/faults.h"
 #include "engine/graph_options.h"
 #include "engine/make_program.h"
 #include "engine/step_runner.h"
@@ -30,6 +31,9 @@ class ProgramBuilder {
   // tokens.
   Status prepare(const models::TraceOptions& trace);
 
+  // For --verify-replay: the same models with nothing fused but the same parameters. Call after prepare().
+  Status prepare_shadows();
+
   // The parameters every program reads, in the layouts their kernels ask for.
   const std::vector<ParamPlan>& params() const { return prepared_.front().selection.params; }
   // How the loader fills parameters that the passes packed.
@@ -46,27 +50,42 @@ class ProgramBuilder {
     std::unordered_map<std::string, void*> external;
     void* arena = nullptr;
     Staging* staging = nullptr;
+    Stream* stream = nullptr;
+    FaultInjector* faults = nullptr;
+    int64_t pool_pages = 0;
     bool progress = false;
   };
   void declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const;
-  // Call once per phase, after the parameters exist; leaves the builder without that phase's programs.
+  // Call once per phase, after the parameters exist and the staged inputs are neutral.
   Result<std::unique_ptr<StepRunner>> build(Phase phase, const Bindings& bindings);
+  // The unfused, eager model of prepare_shadows().
+  Result<std::unique_ptr<CompiledModel>> build_shadow(Phase phase, StepOutput output, const Bindings& bindings);
 
  private:
+  // Fused: as the options say. Plain: the same without the fusions, for sizes above fused_decode_max. Shadow: nothing
+  // optional, the answer key of --verify-replay.
+  enum class Kind : uint8_t { Fused, Plain, Shadow };
   struct Prepared {
     Phase phase;
-    int64_t size;
+    StepOutput output;
+    Kind kind;
     Graph graph;
     KernelSelection selection;
     MemoryPlan plan;
   };
-  Status prepare_all(const models::TraceOptions& trace);
-  // The passes of a program: above fused_decode_max without the fusions.
-  PipelineOptions pipeline_for(Phase phase, int64_t bound) const;
-  Result<Prepared> prepare_phase(Phase phase, int64_t bound, PipelineReport* report);
-  Status add(Phase phase, int64_t bound, PipelineReport* report);
-  Result<std::unique_ptr<CompiledModel>> compile_degrading(Prepared prepared, GraphMode& mode, std::string& reason,
-                                                           const Bindings& bindings);
+  Status prepare_all();
+  PipelineOptions pipeline_for(Phase phase, Kind kind) const;
+  Status check_split_ops() const;
+  Status add(Phase phase, StepOutput output, Kind kind, PipelineReport* report);
+  Result<std::unique_ptr<CompiledModel>> compile(Phase phase, StepOutput output, Kind kind, const Bindings& bindings);
+  bool has_plain() const { return options_.fused_decode_max > 0 && options_.fused_decode_max < trace_.max_sequences; }
+  std::vector<int64_t> sizes_of(Phase phase) const;
+  // What a capture of `size` fixes.
+  LiveSizes frozen(Phase phase, int64_t size, int64_t pool_pages) const;
+  int64_t bound(Phase phase) const { return phase == Phase::Decode ? trace_.max_sequences : trace_.max_tokens; }
+  // Captures every size for every output; those that fail are left out and remarked.
+  Status capture_all(Phase phase, StepRunnerParts& parts, const Bindings& bindings) const;
+  Status capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
 
   const models::ModelSpec& spec_;
   const models::ModelConfig& config_;
@@ -75,7 +94,6 @@ class ProgramBuilder {
   PlanCache plans_;
   models::TraceOptions trace_;
   std::vector<Prepared> prepared_;
-  std::vector<int64_t> decode_sizes_, prefill_sizes_;
   std::string graph_text_;
   std::vector<PackedParam> packed_;
   PipelineReport decode_report_, prefill_report_;

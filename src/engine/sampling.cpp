@@ -175,6 +175,16 @@ int32_t Sampler::draw(std::span<float> logits) {
   return last;  // rounding may leave rest at 0 after the last candidate
 }
 
+bool Sampler::takes_argmax() const {
+  return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && !penalises() &&
+         generated_ >= params_.min_new_tokens;
+}
+
+void Sampler::took(int32_t) {
+  ++position_;
+  ++generated_;
+}
+
 Result<SampledToken> Sampler::sample(std::span<float> logits) {
   ASSIGN_OR_RETURN(int32_t best, largest(logits));
   SampledToken out;
@@ -189,8 +199,7 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
   };
 
   const bool short_of_minimum = generated_ < params_.min_new_tokens;
-  const bool penalties =
-      params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
+  const bool penalties = penalises();
   if (penalties) apply_penalties(logits);
   if (short_of_minimum) {
     for (const auto* ids : {&eos_, &params_.stop_token_ids})

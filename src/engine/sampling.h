@@ -55,9 +55,17 @@ class Sampler {
   // something upstream broke.
   Result<SampledToken> sample(std::span<float> logits);
 
+  // The next token is the largest logit as it stands, and nothing else about the logits is asked: the argmax may then
+  // be taken elsewhere, and told to took().
+  bool takes_argmax() const;
+  void took(int32_t token);
+
   const SamplingParams& params() const { return params_; }
 
  private:
+  bool penalises() const {
+    return params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
+  }
   void apply_penalties(std::span<float> logits) const;
   int32_t draw(std::span<float> logits);
 

@@ -1,7 +1,9 @@
 #include "engine/step_runner.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/log.h"
 #include "engine/graph_sizes.h"
 
 namespace reprise::engine {
@@ -20,50 +22,144 @@ Result<GraphMode> parse_phase_mode(std::string_view flag, std::string_view name)
   return invalid("{} \"{}\" is not known; allowed: whole, piecewise, off", flag, name);
 }
 
-StepRunner::StepRunner(std::string phase, std::vector<int64_t> sizes, std::vector<Program> programs, GraphPolicy policy,
-                       bool padding, std::string reason)
-    : phase_(std::move(phase)),
-      sizes_(std::move(sizes)),
-      programs_(std::move(programs)),
-      policy_(policy),
-      padding_(padding),
-      reason_(std::move(reason)) {
-  CHECK(!programs_.empty(), "{} has no program", phase_);
+StepRunner::StepRunner(StepRunnerParts parts)
+    : parts_(std::move(parts)), costs_(parts_.largest), traffic_(parts_.largest) {
+  CHECK(parts_.models[0] || parts_.models[1], "{} has no program", parts_.phase);
+  stats_.warmups = parts_.warmups;
+  too_large_ = fmt::format("larger than the largest captured size {}", parts_.sizes.empty() ? 0 : parts_.sizes.back());
 }
 
-CompiledModel& StepRunner::program_for(int64_t size) {
-  auto it = std::find_if(programs_.begin(), programs_.end(), [&](const Program& p) { return p.size >= size; });
-  return it == programs_.end() ? *programs_.back().model : *it->model;
+const CompiledModel& StepRunner::model() const { return parts_.models[0] ? *parts_.models[0] : *parts_.models[1]; }
+
+CompiledModel& StepRunner::model(StepOutput output, int64_t rows) {
+  return *(plain(rows) ? parts_.plain : parts_.models)[static_cast<size_t>(output)];
 }
 
-std::string StepRunner::choose(int64_t n, int64_t& size) const {
-  size = n;
-  if (!reason_.empty()) return reason_;
-  const auto chosen = choose_size(sizes_, n);
-  if (!chosen) return fmt::format("larger than the largest captured size {}", sizes_.empty() ? 0 : sizes_.back());
-  if (!padding_ && *chosen != n) return "padding is off and the size is not captured";
-  size = *chosen;
-  return {};
+std::vector<const CompiledModel*> StepRunner::models() const {
+  std::vector<const CompiledModel*> out;
+  for (const auto* models : {&parts_.models, &parts_.plain})
+    for (auto& m : *models)
+      if (m) out.push_back(m.get());
+  return out;
 }
 
-Status StepRunner::run(int64_t n, const LiveSizes& live, Stream& stream) {
-  int64_t size = n;
-  const std::string reason = choose(n, size);
-  if (!reason.empty() && policy_ == GraphPolicy::Required)
-    return invalid("--graph required: a {} step of {} cannot run captured: {}", phase_, n, reason);
-  last_ = &program_for(size);
-  ++stats_.steps;
-  if (reason.empty()) {
-    ++stats_.replays;
-    stats_.padded_rows += static_cast<uint64_t>(size - n);
-  } else {
-    ++stats_.fallbacks[reason];
+uint64_t StepRunner::captures() const {
+  uint64_t n = 0;
+  for (const CompiledModel* m : models()) n += m->counters().captures;
+  return n;
+}
+
+size_t StepRunner::graph_bytes() const {
+  size_t n = 0;
+  for (const CompiledModel* m : models()) n += m->graph_stats().bytes;
+  return n;
+}
+
+size_t StepRunner::planned_bytes() const {
+  size_t n = 0;
+  for (const CompiledModel* m : models()) n = std::max(n, m->plan().arena_bytes);
+  return n;
+}
+
+int64_t StepRunner::size_of(int64_t n, std::string_view& reason) const {
+  if (!parts_.reason.empty()) return reason = parts_.reason, 0;
+  const auto chosen = choose_size(parts_.sizes, n);
+  if (!chosen) return reason = too_large_, 0;
+  if (!parts_.padding && *chosen != n) return reason = "padding is off and the size is not captured", 0;
+  if (auto it = quarantined_.find(*chosen); it != quarantined_.end()) return reason = it->second, 0;
+  return *chosen;
+}
+
+// Known times decide, with a margin so that noise does not. What is not known is not tried: the next size is never bad.
+void StepRunner::cheapest(int64_t n, StepPlan& plan) const {
+  constexpr double kMargin = 0.9;
+  const bool fits = plan.kind == StepPlan::Kind::Replay;
+  std::optional<double> best;
+  if (fits) {
+    best = costs_.known(StepKind::Replay, parts_.live_sizes ? n : plan.size);
+    if (!best) return;
   }
-  return last_->run(live, stream, !reason.empty());
+  if (auto eager = costs_.estimate(StepKind::Eager, n)) {
+    if (!fits) {
+      best = eager;
+    } else if (parts_.policy != GraphPolicy::Required && *eager < kMargin * *best) {
+      best = eager;
+      plan = {StepPlan::Kind::Eager, 0, 0, "eager measured faster than the captured size"};
+    }
+  }
+  // Two sizes only help where padding rows are computed, or where no size is large enough.
+  if ((parts_.live_sizes && fits) || !best) return;
+  for (const int64_t first : parts_.sizes) {
+    if (first >= n) break;
+    std::string_view reason;
+    const int64_t second = size_of(n - first, reason);
+    if (!second || quarantined_.contains(first)) continue;
+    const auto a = costs_.known(StepKind::Replay, first);
+    const auto b = costs_.known(StepKind::Replay, parts_.live_sizes ? n - first : second);
+    if (!a || !b || *a + *b >= kMargin * *best) continue;
+    best = *a + *b;
+    plan = {StepPlan::Kind::Split, 0, first, {}};
+  }
+}
+
+Result<StepPlan> StepRunner::plan(int64_t n) const {
+  StepPlan plan;
+  plan.size = size_of(n, plan.reason);
+  if (plan.size) plan.kind = StepPlan::Kind::Replay;
+  if (parts_.reason.empty()) cheapest(n, plan);
+  if (plan.kind == StepPlan::Kind::Eager && parts_.policy == GraphPolicy::Required)
+    return invalid("--graph required: a {} step of {} cannot run captured: {}", parts_.phase, n, plan.reason);
+  return plan;
+}
+
+void StepRunner::count_fallback(std::string_view reason) {
+  auto it = stats_.fallbacks.find(reason);
+  if (it == stats_.fallbacks.end()) it = stats_.fallbacks.emplace(reason, 0).first;
+  ++it->second;
+}
+
+Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
+  using Clock = std::chrono::steady_clock;
+  // What a size was captured from decides; an eager step goes by its own rows.
+  CompiledModel& m = model(output, plan.kind == StepPlan::Kind::Replay ? plan.size : n);
+  last_ = &m;
+  ++stats_.steps;
+  traffic_.add(n);
+  const auto begin = Clock::now();
+  auto elapsed_us = [&] { return std::chrono::duration<double, std::micro>(Clock::now() - begin).count(); };
+  if (plan.kind == StepPlan::Kind::Replay) {
+    const Status replayed = m.replay(capture_key(plan.size), live, stream);
+    if (replayed.is_ok()) {
+      ++stats_.replays;
+      stats_.padded_rows += static_cast<uint64_t>(plan.size - n);
+      costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, elapsed_us());
+      return Status::ok();
+    }
+    quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, replayed.message()));
+    if (parts_.policy == GraphPolicy::Required) return replayed;
+    count_fallback(quarantined_[plan.size]);
+    return m.run(live, stream);
+  }
+  count_fallback(plan.reason);
+  RETURN_IF_ERROR(m.run(live, stream));
+  costs_.record(StepKind::Eager, n, elapsed_us());
+  return Status::ok();
+}
+
+void StepRunner::quarantine(int64_t size, std::string reason) {
+  log::warning("{} size {} is out of service from now on and runs eagerly: {}", parts_.phase, size, reason);
+  quarantined_[size] = std::move(reason);
+}
+
+Status StepRunner::rebind(const std::unordered_map<std::string, void*>& external) {
+  for (auto* models : {&parts_.models, &parts_.plain})
+    for (auto& m : *models)
+      if (m) RETURN_IF_ERROR(m->rebind(external));
+  return Status::ok();
 }
 
 Result<TensorView> StepRunner::output(std::string_view name) const {
-  if (!last_) return error(Code::Internal, "no {} step has run yet", phase_);
+  if (!last_) return error(Code::Internal, "no {} step has run yet", parts_.phase);
   return last_->output(name);
 }
 

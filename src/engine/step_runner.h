@@ -1,13 +1,14 @@
 // StepRunner: runs the steps of one phase (decode or prefill) through captured graphs where a size fits, and eagerly
 // where none does, counting which and why.
 //
-// It owns the phase's compiled programs: one for all sizes where the device's graphs serve every live size up to their
-// bound (CPU), else one per size. A size bounds a batch; rows between the batch and its size are padding. One thread at
-// a time.
+// It owns the phase's compiled models, one per output (logits, or greedy tokens), all in one arena. A size bounds a
+// batch; rows between the batch and its size are padding. Where graphs read live sizes (CPU) one capture at the bound
+// serves every size; elsewhere every size has its own. Once step times are known, the cheapest of {next size, two
+// sizes, eager} is taken. One thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,55 +16,111 @@
 
 #include "compile/compiled_model.h"
 #include "engine/graph_options.h"
+#include "engine/step_costs.h"
+#include "engine/traffic.h"
 
 namespace reprise::engine {
 
+// What a step returns for its logit rows.
+enum class StepOutput : uint8_t { Logits, NextTokens };
+constexpr size_t kStepOutputs = 2;
+
 struct PhaseStats {
   uint64_t steps = 0;
-  uint64_t replays = 0;  // steps that ran captured
-  uint64_t padded_rows =
-      0;  // rows between batches and their sizes; they cost nothing where live sizes are read at run time
-  std::map<std::string, uint64_t> fallbacks;  // reason -> steps that ran uncaptured
+  uint64_t replays = 0;      // steps that ran captured
+  uint64_t padded_rows = 0;  // between batches and their sizes; free where live sizes are read at run time
+  uint64_t splits = 0;       // batches run as two sizes
+  uint64_t warmups = 0;      // runs before a capture
+  std::map<std::string, uint64_t, std::less<>> fallbacks;  // reason -> steps that ran uncaptured
+};
+
+struct StepPlan {
+  enum class Kind : uint8_t { Replay, Eager, Split } kind = Kind::Eager;
+  int64_t size = 0;         // Replay: the captured size
+  int64_t first = 0;        // Split: rows of the first part; plan each part anew
+  std::string_view reason;  // Eager: why; lives as long as the runner
+};
+
+// A size left out at start-up or taken out of service, and why.
+struct SizeRemark {
+  int64_t size = 0;
+  std::string reason;
+};
+
+struct StepRunnerParts {
+  std::string phase;
+  GraphPolicy policy = GraphPolicy::Auto;
+  bool padding = true;
+  bool live_sizes = true;
+  int64_t largest = 0;         // bound of a step
+  std::vector<int64_t> sizes;  // those that batches are rounded up to, captured all
+  using Models = std::array<std::unique_ptr<CompiledModel>, kStepOutputs>;  // by output; both or one
+  Models models;
+  // Batches above `fused_max` run these, which nothing is fused in; 0: all run `models`.
+  int64_t fused_max = 0;
+  Models plain;
+  std::string reason;               // why nothing is captured; empty when something is
+  std::vector<SizeRemark> dropped;  // sizes whose capture failed
+  uint64_t warmups = 0;
 };
 
 class StepRunner {
  public:
-  // One program and the largest size it serves.
-  struct Program {
-    int64_t size = 0;
-    std::unique_ptr<CompiledModel> model;
-  };
+  explicit StepRunner(StepRunnerParts parts);
 
-  // `programs` ascending by size. `sizes` are those batches are rounded up to. `reason` says why nothing is captured,
-  // empty when something is.
-  StepRunner(std::string phase, std::vector<int64_t> sizes, std::vector<Program> programs, GraphPolicy policy,
-             bool padding, std::string reason);
-
-  // Runs a batch of `n` tokens (prefill) or sequences (decode).
-  Status run(int64_t n, const LiveSizes& live, Stream& stream);
+  // How a batch of `n` tokens (prefill) or sequences (decode) would run. Not allowed to run uncaptured: an error.
+  Result<StepPlan> plan(int64_t n) const;
+  // Runs it so. A replay that the device refuses takes its size out of service and runs eagerly.
+  Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // Of the last run.
   Result<TensorView> output(std::string_view name) const;
   const CompiledModel* last_program() const { return last_; }  // null before the first run
 
-  int64_t largest() const { return programs_.back().size; }
-  GraphMode mode() const { return programs_.back().model->mode(); }
-  const std::vector<int64_t>& sizes() const { return sizes_; }
+  // No replay of this size from now on.
+  void quarantine(int64_t size, std::string reason);
+  const std::map<int64_t, std::string>& quarantined() const { return quarantined_; }
+  // External inputs have moved.
+  Status rebind(const std::unordered_map<std::string, void*>& external);
+
+  int64_t largest() const { return parts_.largest; }
+  GraphMode mode() const { return model().mode(); }
+  const std::vector<int64_t>& sizes() const { return parts_.sizes; }
+  const std::vector<SizeRemark>& dropped() const { return parts_.dropped; }
   const PhaseStats& stats() const { return stats_; }
-  const std::string& uncaptured_reason() const { return reason_; }
-  const std::vector<Program>& programs() const { return programs_; }
+  const std::string& uncaptured_reason() const { return parts_.reason; }
+  bool has(StepOutput output) const { return parts_.models[static_cast<size_t>(output)] != nullptr; }
+  // The one for logits, unless there is none.
+  const CompiledModel& model() const;
+  CompiledModel& model(StepOutput output, int64_t rows = 1);
+  const CompiledModel& model(StepOutput output, int64_t rows = 1) const {
+    return const_cast<StepRunner*>(this)->model(output, rows);
+  }
+  // All of them.
+  std::vector<const CompiledModel*> models() const;
+  // Device graphs recorded since start-up; constant while serving.
+  uint64_t captures() const;
+  size_t graph_bytes() const;
+  size_t planned_bytes() const;  // activations, largest of the models
+
+  StepCosts& costs() { return costs_; }
+  const StepCosts& costs() const { return costs_; }
+  TrafficHistogram& traffic() { return traffic_; }
+  const TrafficHistogram& traffic() const { return traffic_; }
 
  private:
-  CompiledModel& program_for(int64_t size);
-  // The size to run at, or the reason why the batch cannot run captured.
-  std::string choose(int64_t n, int64_t& size) const;
+  int64_t capture_key(int64_t size) const { return parts_.live_sizes ? parts_.largest : size; }
+  bool plain(int64_t rows) const { return parts_.fused_max > 0 && rows > parts_.fused_max; }
+  // Where a batch of n is rounded up to; 0 and the reason when it cannot be replayed.
+  int64_t size_of(int64_t n, std::string_view& reason) const;
+  void cheapest(int64_t n, StepPlan& plan) const;
+  void count_fallback(std::string_view reason);
 
-  std::string phase_;
-  std::vector<int64_t> sizes_;
-  std::vector<Program> programs_;
-  GraphPolicy policy_;
-  bool padding_;
-  std::string reason_;
+  StepRunnerParts parts_;
+  std::string too_large_;
+  std::map<int64_t, std::string> quarantined_;
   PhaseStats stats_;
+  StepCosts costs_;
+  TrafficHistogram traffic_;
   CompiledModel* last_ = nullptr;
 };
 

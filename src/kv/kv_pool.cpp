@@ -1,5 +1,7 @@
 #include "kv/kv_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace reprise::kv {
@@ -13,6 +15,24 @@ Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t 
   pool.used_[kScratchPage] = true;
   for (int64_t p = pages; p >= 1; --p) pool.free_.push_back(static_cast<PageId>(p));
   return pool;
+}
+
+Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) {
+  for (size_t p = static_cast<size_t>(std::max<int64_t>(pages, 0)) + 1; p < used_.size(); ++p)
+    if (used_[p]) return error(Code::Busy, "KV page {} is in use, a pool of {} pages would lose it", p, pages);
+  ASSIGN_OR_RETURN(KvPool moved, create(memory, shape_, pages));
+  const size_t kept = std::min(used_.size(), moved.used_.size());
+  for (size_t p = 1; p < kept; ++p) moved.used_[p] = used_[p];
+  std::erase_if(moved.free_, [&](PageId p) { return moved.used_[static_cast<size_t>(p)]; });
+  const size_t bytes = shape_.page_bytes_per_layer();
+  for (int64_t l = 0; l < shape_.layers; ++l)
+    for (size_t p = 1; p < kept; ++p)
+      if (used_[p])
+        RETURN_IF_ERROR(copy(static_cast<uint8_t*>(moved.layer(l)) + p * bytes,
+                             static_cast<const uint8_t*>(layer(l)) + p * bytes, bytes));
+  moved.generation_ = generation_ + 1;
+  *this = std::move(moved);
+  return Status::ok();
 }
 
 void* KvPool::layer(int64_t l) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,13 @@ class KvPool {
   size_t bytes() const { return buffer_.size(); }
   void* layer(int64_t l) const;
 
+  // Moves to a pool of `pages` usable pages; pages in use keep their numbers and content. Buffers move: whoever bound
+  // addresses must bind them anew (generation()). Errors leave the pool as it was.
+  using CopyBytes = std::function<Status(void* to, const void* from, size_t bytes)>;
+  Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy);
+  // Counts the moves.
+  uint64_t generation() const { return generation_; }
+
   // All of them or OutOfMemory, which names what is free.
   Result<std::vector<PageId>> allocate(int64_t pages);
   // CHECKs that every page is in use: releasing twice is a bug.
@@ -58,6 +66,7 @@ class KvPool {
   Buffer buffer_;
   std::vector<PageId> free_;  // used as a stack, lowest ids on top at first
   std::vector<bool> used_;
+  uint64_t generation_ = 0;
 };
 
 }  // namespace reprise::kv

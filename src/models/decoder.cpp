@@ -4,8 +4,8 @@
 
 namespace reprise::models {
 
-Tensor dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
-                     const nn::ParamScope& root) {
+ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
+                           const nn::ParamScope& root) {
   const auto& f = config.fields;
   const nn::ParamScope model = root / "model";
   Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
@@ -30,7 +30,7 @@ Tensor dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn:
   x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
-  return nn::linear_f32(x, head, nn::Shard::Column);
+  return {x, nn::linear_f32(x, head, nn::Shard::Column)};
 }
 
 }  // namespace reprise::models

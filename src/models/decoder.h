@@ -15,7 +15,7 @@ struct DecoderTraits {
   bool qk_norm = false;
 };
 
-Tensor dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
-                     const nn::ParamScope& root);
+ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
+                           const nn::ParamScope& root);
 
 }  // namespace reprise::models

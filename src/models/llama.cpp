@@ -4,7 +4,7 @@
 namespace reprise::models {
 namespace {
 
-Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.attention_bias, .mlp_bias = f.mlp_bias},
                        in, root);

@@ -4,7 +4,7 @@
 namespace reprise::models {
 namespace {
 
-Tensor forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, {}, in, root);
 }
 

@@ -28,7 +28,9 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
     in.kv.push_back(tracer.input(
         fmt::format("kv.{}", l),
         TensorType{o.kv_dtype, {pages, Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens), Dim(f.head_dim)}}));
-  tracer.output("logits", spec.forward(config, in, nn::ParamScope(tracer, o.dtype)));
+  const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
+  tracer.output("hidden", out.hidden);
+  tracer.output("logits", out.logits);
   return tracer.finish();
 }
 

@@ -19,10 +19,15 @@ struct ModelConfig {
   std::vector<double> rope_divisors;  // GGUF's rope_freqs.weight: divides each rotary frequency; usually empty
 };
 
+// Both of the rows in.last_rows.
+struct ModelOutputs {
+  Tensor hidden;  // [L, hidden size]: what the head reads
+  Tensor logits;  // [L, vocabulary] fp32
+};
+
 struct ModelSpec {
   std::string_view architecture;  // "Qwen3ForCausalLM"
-  // Logits [L, vocabulary] in fp32 of the rows in.last_rows.
-  Tensor (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
+  ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 };
 
 extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3;
@@ -45,7 +50,7 @@ struct TraceOptions {
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
 enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
 
-// Inputs are named as in nn::StepInputs, caches "kv.<layer>"; the output is "logits".
+// Inputs are named as in nn::StepInputs, caches "kv.<layer>"; the outputs are "hidden" and "logits".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
                           const OpRegistry& ops);
 

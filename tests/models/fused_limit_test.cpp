@@ -62,24 +62,18 @@ TEST(FusedLimit, SizesUpToItRunFusedAndLargerOnesUnfused) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     auto all = open(model, {});
     ASSERT_TRUE(all.is_ok());
-    const auto& programs = (*e)->decode_runner()->programs();
-    ASSERT_EQ(programs.size(), 2u);
-    EXPECT_EQ(programs[0].size, 9);
-    EXPECT_EQ(programs[1].size, 20);
-    EXPECT_GT(count_fused(programs[0].model->graph()), 0);
-    EXPECT_EQ(count_fused(programs[1].model->graph()), 0);
-    EXPECT_GT(programs[1].model->launches(), programs[0].model->launches());
-    for (const PassReport& p : (*e)->decode_passes()->passes) {
-      if (p.name == "silu_mul") {
-        EXPECT_EQ(p.skipped, "decode sizes above 9 run unfused");
-      }
-    }
+    const auto& runner = *(*e)->decode_runner();
+    const CompiledModel& fused = runner.model(engine::StepOutput::Logits, 9);
+    const CompiledModel& unfused = runner.model(engine::StepOutput::Logits, 10);
+    EXPECT_GT(count_fused(fused.graph()), 0);
+    EXPECT_EQ(count_fused(unfused.graph()), 0);
+    EXPECT_GT(unfused.launches(), fused.launches());
     for (int64_t batch = 1; batch <= 20; ++batch) {
-      const uint64_t before[] = {programs[0].model->counters().replays, programs[1].model->counters().replays};
+      const uint64_t before[] = {fused.counters().replays, unfused.counters().replays};
       EXPECT_TRUE(same_bits(decode_step(**e, batch), decode_step(**all, batch))) << batch;
       // Two decode steps; the size decides, so a batch of 9 runs at 12.
-      EXPECT_EQ(programs[0].model->counters().replays - before[0], batch <= 8 ? 2u : 0u) << batch;
-      EXPECT_EQ(programs[1].model->counters().replays - before[1], batch <= 8 ? 0u : 2u) << batch;
+      EXPECT_EQ(fused.counters().replays - before[0], batch <= 8 ? 2u : 0u) << batch;
+      EXPECT_EQ(unfused.counters().replays - before[1], batch <= 8 ? 0u : 2u) << batch;
     }
   }
 }
@@ -89,8 +83,9 @@ TEST(FusedLimit, ALimitAboveTheLargestBatchChangesNothing) {
   o.fused_decode_max = 20;
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
-  ASSERT_EQ((*e)->decode_runner()->programs().size(), 1u);
-  EXPECT_GT(count_fused((*e)->decode_runner()->programs()[0].model->graph()), 0);
+  const auto& runner = *(*e)->decode_runner();
+  EXPECT_EQ(runner.models().size(), engine::kStepOutputs);
+  EXPECT_GT(count_fused(runner.model(engine::StepOutput::Logits, 20).graph()), 0);
 }
 
 TEST(FusedLimit, EagerStepsObeyItAsWell) {
@@ -99,12 +94,14 @@ TEST(FusedLimit, EagerStepsObeyItAsWell) {
   o.decode = GraphMode::Eager;
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
-  const auto& programs = (*e)->decode_runner()->programs();
+  const auto& runner = *(*e)->decode_runner();
+  const CompiledModel& fused = runner.model(engine::StepOutput::Logits, 4);
+  const CompiledModel& unfused = runner.model(engine::StepOutput::Logits, 5);
   (void)decode_step(**e, 4);
-  EXPECT_GT(programs[0].model->counters().launches, 0u);
-  EXPECT_EQ(programs[1].model->counters().launches, 0u);
+  EXPECT_GT(fused.counters().launches, 0u);
+  EXPECT_EQ(unfused.counters().launches, 0u);
   (void)decode_step(**e, 5);
-  EXPECT_GT(programs[1].model->counters().launches, 0u);
+  EXPECT_GT(unfused.counters().launches, 0u);
 }
 
 TEST(Warmups, AreCountedAndChangeNoBits) {
@@ -114,9 +111,9 @@ TEST(Warmups, AreCountedAndChangeNoBits) {
   auto warm = open("qwen3_tied", o);
   ASSERT_TRUE(plain.is_ok() && warm.is_ok());
   for (const auto* runner : {(*plain)->decode_runner(), (*plain)->prefill_runner()})
-    EXPECT_EQ(runner->programs().back().model->counters().warmups, 0u);
+    EXPECT_EQ(runner->stats().warmups, 0u);
   for (const auto* runner : {(*warm)->decode_runner(), (*warm)->prefill_runner()})
-    EXPECT_EQ(runner->programs().back().model->counters().warmups, 2u);
+    EXPECT_EQ(runner->stats().warmups, 2u * engine::kStepOutputs);
   for (int64_t batch : {1, 7, 20}) EXPECT_TRUE(same_bits(decode_step(**plain, batch), decode_step(**warm, batch)));
 }
 

@@ -123,23 +123,23 @@ TEST(GraphCounters, NoStepCopiesToTheHost) {
     EXPECT_EQ(s.replays > 0, m.policy == GraphPolicy::Auto);
     EXPECT_GT(s.launches, 0u);  // attention between the pieces of the prefill
     for (const engine::StepRunner* runner : {(*e)->decode_runner(), (*e)->prefill_runner()})
-      for (const auto& program : runner->programs())
-        for (const Piece& piece : program.model->pieces())
-          EXPECT_EQ(piece.graph ? piece.graph->stats().copies_to_host : 0, 0u);
+      for (const CompiledModel* m : runner->models()) EXPECT_EQ(m->graph_stats().copies_to_host, 0u);
   }
 }
 
 TEST(GraphCounters, PiecesAlternateAroundAttention) {
   auto e = open("qwen3_tied", {});
   ASSERT_TRUE(e.is_ok());
-  const auto& pieces = (*e)->prefill_runner()->programs().back().model->pieces();
+  const auto& pieces = (*e)->prefill_runner()->model().pieces();
   const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
   ASSERT_EQ(pieces.size(), 2 * layers + 1);
   for (size_t i = 0; i < pieces.size(); ++i) {
     EXPECT_EQ(pieces[i].captured, i % 2 == 0);
-    if (i % 2) EXPECT_EQ(pieces[i].thunks.size(), 1u);
+    if (i % 2) {
+      EXPECT_EQ(pieces[i].thunks.size(), 1u);
+    }
   }
-  EXPECT_EQ((*e)->decode_runner()->programs().back().model->pieces().size(), 1u);
+  EXPECT_EQ((*e)->decode_runner()->model().pieces().size(), 1u);
 }
 
 TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {

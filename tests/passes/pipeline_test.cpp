@@ -88,10 +88,11 @@ TEST(Pipeline, GreedyTakesTheHeadAndItsArgmax) {
     options.greedy = true;
     auto n = test::counts(run(g, platform, options).passes);
     EXPECT_EQ(n["lm_head_argmax"], 1);
-    ASSERT_EQ(g.outputs().size(), 1u);
-    EXPECT_EQ(g.outputs()[0].name, "next_tokens");
-    EXPECT_EQ(g.outputs()[0].value->type.dtype, DType::I32);
-    EXPECT_EQ(g.outputs()[0].value->def->op->name, "lm_head_argmax");
+    ASSERT_EQ(g.outputs().size(), 2u);
+    EXPECT_EQ(g.outputs()[0].name, "hidden");
+    EXPECT_EQ(g.outputs()[1].name, "next_tokens");
+    EXPECT_EQ(g.outputs()[1].value->type.dtype, DType::I32);
+    EXPECT_EQ(g.outputs()[1].value->def->op->name, "lm_head_argmax");
   }
 }
 

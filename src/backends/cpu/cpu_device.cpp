@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/team.h"
@@ -161,7 +162,8 @@ struct CpuStep {
 // one before.
 class CpuGraph final : public DeviceGraph {
  public:
-  explicit CpuGraph(Team& team) : team_(team) {}
+  // `frozen`: the sizes of every replay; without, those of the stream at that time.
+  CpuGraph(Team& team, std::optional<LiveSizes> frozen) : team_(team), frozen_(frozen) {}
 
   uint32_t add(const Thunk& t) {
     CpuStep s;
@@ -186,7 +188,7 @@ class CpuGraph final : public DeviceGraph {
     for (const Patch& p : patches) steps_[p.id].args = *p.args;
     auto& cpu_stream = static_cast<CpuStream&>(stream);
     cpu_stream.count_replay();
-    live_ = cpu_stream.live_sizes();
+    live_ = frozen_ ? *frozen_ : cpu_stream.live_sizes();
     ++replays_;
     run_on_team(team_, *this, cpu_stream.trace());
     return Status::ok();
@@ -223,6 +225,7 @@ class CpuGraph final : public DeviceGraph {
   Team& team_;
   std::vector<CpuStep> steps_;
   std::vector<bool> patchable_;
+  std::optional<LiveSizes> frozen_;
   LiveSizes live_;
   uint64_t replays_ = 0;
 };
@@ -254,8 +257,10 @@ class CpuDevice final : public Device {
     return std::unique_ptr<Stream>(std::make_unique<CpuStream>(team_));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<CpuEvent>()); }
-  Result<std::unique_ptr<DeviceGraph>> capture(Stream&, const std::function<Status(Recorder&)>& body) override {
-    auto graph = std::make_unique<CpuGraph>(team_);
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    std::optional<LiveSizes> frozen;
+    if (!info_.live_sizes) frozen = static_cast<CpuStream&>(stream).live_sizes();
+    auto graph = std::make_unique<CpuGraph>(team_, frozen);
     CpuRecorder recorder(*graph);
     RETURN_IF_ERROR(body(recorder));
     return std::unique_ptr<DeviceGraph>(std::move(graph));
@@ -278,7 +283,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   info.kind = DeviceKind::Cpu;
   info.isa = std::string(isa_name(options.isa));
   info.ranks = threads;
-  info.live_sizes = true;
+  info.live_sizes = options.live_sizes;
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
   info.memory_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options.pin));

@@ -13,6 +13,8 @@ struct CpuDeviceOptions {
   int threads = 0;  // 0: one per allowed processor
   bool pin = true;
   Isa isa = Isa::Baseline;
+  // false: sizes freeze at capture, as they do on accelerators, so that padding rows are really computed; for checks.
+  bool live_sizes = true;
 };
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options);

@@ -1,0 +1,262 @@
+// Running steps: staging, the choice of graphs, checks and what follows from them.
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "base/log.h"
+#include "engine/model_engine.h"
+
+namespace reprise::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// One bit of the first element: a middle one, so that a float stays finite and an id stays small.
+void flip_bit(const TensorView& v) {
+  auto* bytes = static_cast<uint8_t*>(v.data);
+  if (v.dtype == DType::F32)
+    bytes[2] ^= 0x40;
+  else
+    bytes[0] ^= 0x01;
+}
+
+bool all_finite(const TensorView& v) {
+  const int64_t n = v.elements();
+  switch (v.dtype) {
+    case DType::F32: {
+      const auto* f = static_cast<const float*>(v.data);
+      float sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += f[i] * 0.0f;  // NaN when anything is not finite
+      return sum == 0;
+    }
+    case DType::BF16:
+    case DType::F16: {
+      const auto* h = static_cast<const uint16_t*>(v.data);
+      const uint16_t exponent = v.dtype == DType::BF16 ? 0x7f80 : 0x7c00;
+      bool finite = true;
+      for (int64_t i = 0; i < n; ++i) finite &= (h[i] & exponent) != exponent;
+      return finite;
+    }
+    default: return true;
+  }
+}
+
+}  // namespace
+
+Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
+  RETURN_IF_ERROR(run(items, StepOutput::Logits));
+  ASSIGN_OR_RETURN(const TensorView logits, result("logits"));
+  return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
+}
+
+Result<std::span<const int32_t>> ModelEngine::step_greedy(std::span<const StepItem> items) {
+  RETURN_IF_ERROR(run(items, StepOutput::NextTokens));
+  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
+  ASSIGN_OR_RETURN(const TensorView hidden, result("hidden"));
+  if (!all_finite(hidden))
+    return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
+  ASSIGN_OR_RETURN(const TensorView next, result("next_tokens"));
+  return std::span<const int32_t>(static_cast<const int32_t*>(next.data), static_cast<size_t>(next.elements()));
+}
+
+Result<TensorView> ModelEngine::hidden_states() const { return result("hidden"); }
+
+EngineCounters ModelEngine::counters() const {
+  EngineCounters c = counters_;
+  c.captures = decode_->captures() + prefill_->captures();
+  return c;
+}
+
+Result<TensorView> ModelEngine::result(std::string_view name) const {
+  if (!collected_.empty()) {
+    auto it = collected_.find(name);
+    if (it == collected_.end()) return error(Code::NotFound, "the step has no output \"{}\"", name);
+    TensorView v = it->second.view;
+    v.data = const_cast<uint8_t*>(it->second.bytes.data());
+    return v;
+  }
+  if (!last_) return error(Code::Internal, "no step has run yet");
+  return last_->output(name);
+}
+
+Status ModelEngine::collect(StepOutput output) {
+  for (const char* name : {"hidden", output == StepOutput::Logits ? "logits" : "next_tokens"}) {
+    ASSIGN_OR_RETURN(const TensorView part, last_->output(name));
+    Collected& all = collected_[name];
+    const int64_t before = all.bytes.empty() ? 0 : all.view.size[0];
+    all.view = part;
+    all.view.size[0] += before;
+    const auto* begin = static_cast<const uint8_t*>(part.data);
+    all.bytes.insert(all.bytes.end(), begin, begin + static_cast<size_t>(part.elements()) * size_of(part.dtype));
+  }
+  return Status::ok();
+}
+
+Status ModelEngine::run(std::span<const StepItem> items, StepOutput output) {
+  const auto begin = Clock::now();
+  device_s_ = 0;
+  if (!collected_.empty()) collected_.clear();
+  collecting_ = false;
+  RETURN_IF_ERROR(rebind_if_moved());
+  ASSIGN_OR_RETURN(const LiveSizes live, stage_.fill(items, pool_.total_pages()));
+  const int64_t tokens = live.value[models::kTokens];
+  const bool decode = tokens == live.value[models::kSequences];
+  ASSIGN_OR_RETURN(const StepPlan plan, (decode ? *decode_ : *prefill_).plan(tokens));
+  RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(items, plan.first, output)
+                                                     : run_captured(plan, items, live, output));
+  ++counters_.steps;
+  counters_.host_s += seconds_since(begin) - device_s_;
+  return Status::ok();
+}
+
+// The first `first` tokens of the batch, then the rest, each as a step of its own.
+Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, StepOutput output) {
+  collecting_ = true;
+  std::vector<StepItem> part, rest;
+  for (const StepItem& item : items) {
+    const int64_t take = std::min(first, item.count);
+    first -= take;
+    StepItem head = item, tail = item;
+    head.count = take;
+    tail.count = item.count - take;
+    if (tail.count > 0) head.wants_logits = false;
+    if (head.count > 0) part.push_back(head);
+    if (tail.count > 0) rest.push_back(tail);
+  }
+  for (const auto& half : {part, rest}) {
+    ASSIGN_OR_RETURN(const LiveSizes live, stage_.fill(half, pool_.total_pages()));
+    const int64_t tokens = live.value[models::kTokens];
+    const bool decode = tokens == live.value[models::kSequences];
+    ASSIGN_OR_RETURN(const StepPlan plan, (decode ? *decode_ : *prefill_).plan(tokens));
+    RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(half, plan.first, output)
+                                                       : run_captured(plan, half, live, output));
+  }
+  return Status::ok();
+}
+
+// One staged step.
+Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live,
+                                 StepOutput output) {
+  const bool decode = live.value[models::kTokens] == live.value[models::kSequences];
+  const int64_t tokens = live.value[models::kTokens];
+  StepRunner& runner = decode ? *decode_ : *prefill_;
+  const bool replay = plan.kind == StepPlan::Kind::Replay;
+  const bool checked = replay && check_ && check_->due();
+  if (checked) {
+    RETURN_IF_ERROR(check_->begin(output, decode, items, pool_, stage_, *stream_));
+    ++counters_.checked;
+  }
+  std::optional<Fault> fault;
+  if (faults_.any() && replay) {
+    const auto number = static_cast<int64_t>(counters_.steps) + 1;
+    faults_.spoil(number, items, stage_, live);
+    fault = faults_.take_launch_fault(number);
+  }
+  if (hook_) hook_({stage_, items, live, decode, {arena_.as<uint8_t>(), arena_.size()}, pool_});
+
+  const auto begin = Clock::now();
+  if (fault) {
+    RETURN_IF_ERROR(run_with_fault(*fault, runner, live, output));
+  } else {
+    RETURN_IF_ERROR(runner.run(plan, tokens, live, *stream_, output));
+    last_ = runner.last_program();
+  }
+  device_s_ += seconds_since(begin);
+  if (faults_.any()) faults_.remember(stage_, live);
+  if (checked) {
+    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_));
+    if (difference) {
+      RETURN_IF_ERROR(settle(*difference, plan, items, output, decode));
+      last_ = &check_->shadow(output, decode);
+    }
+  }
+  for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  return collecting_ ? collect(output) : Status::ok();
+}
+
+// As if the replay had gone wrong by itself.
+Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
+  const int64_t size = live.value[models::kTokens];
+  if (fault.kind == FaultKind::KernelError) {
+    StepPlan plan{StepPlan::Kind::Eager, 0, 0, "an injected kernel error"};
+    if (auto chosen = runner.plan(size); chosen.is_ok() && chosen->kind == StepPlan::Kind::Replay)
+      runner.quarantine(chosen->size, "injected fault: a kernel failed during replay");
+    RETURN_IF_ERROR(runner.run(plan, size, live, *stream_, output));
+    last_ = runner.last_program();
+    return Status::ok();
+  }
+  CompiledModel& m = runner.model(output, size);
+  last_ = &m;
+  uint32_t last = 0;
+  for (auto& p : m.pieces())
+    for (auto& t : p.thunks) last = t.node;
+  const uint32_t node = fault.node.value_or(last);
+  bool hit = false;
+  RETURN_IF_ERROR(m.run(live, *stream_, [&](const Thunk& t, const Node& n) {
+    if (t.node != node) return;
+    hit = true;
+    flip_bit(m.view(n.result()));
+  }));
+  if (!hit)
+    return invalid("--inject-fault bit-flip: node {} launches nothing (reprise graph dump shows the nodes)", node);
+  return Status::ok();
+}
+
+// A replay differed: the size goes out of service, the caches are made right, and what happened is written down.
+Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
+                           StepOutput output, bool decode) {
+  ++counters_.differences;
+  StepRunner& runner = decode ? *decode_ : *prefill_;
+  OrderedJson report;
+  report["what"] = d.what;
+  report["max_abs_diff"] = d.max_abs_diff;
+  report["elements"] = d.elements;
+  report["phase"] = decode ? "decode" : "prefill";
+  report["size"] = plan.size;
+  report["step"] = counters_.steps + 1;
+  report["model"] = options_.model_path;
+  report["dtype"] = dtype_name(dtype());
+  const DeviceInfo& info = platform_.device->info();
+  report["device"] = {{"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"ranks", info.ranks}};
+  report["graph"] = {{"mode", graph_mode_name(runner.mode())},
+                     {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
+  report["sequences"] = items_json(items);
+  RETURN_IF_ERROR(check_->recover(output, decode, items, pool_, max_step_tokens(), stage_, *stream_));
+  auto written = write_replay_report(options_.graph.report_dir, static_cast<int64_t>(counters_.steps) + 1, report);
+  counters_.last_report = written.is_ok() ? *written : "";
+  runner.quarantine(plan.size, fmt::format("replay differed from eager in step {}: {}", counters_.steps + 1, d.what));
+  if (written.is_ok())
+    log::warning("report: {}; to see it again: reprise graph verify --model-path {} --case {}", *written,
+                 options_.model_path, *written);
+  else
+    log::warning("the report could not be written: {}", written.status().message());
+  return Status::ok();
+}
+
+Status ModelEngine::rebind_if_moved() {
+  if (pool_.generation() == bound_generation_) return Status::ok();
+  const auto external = caches();
+  RETURN_IF_ERROR(decode_->rebind(external));
+  RETURN_IF_ERROR(prefill_->rebind(external));
+  if (check_) RETURN_IF_ERROR(check_->rebind(external));
+  bound_generation_ = pool_.generation();
+  ++counters_.rebinds;
+  log::info("the KV cache has moved ({} tokens now); captured graphs read the new place",
+            pool_.total_pages() * kv::kPageTokens);
+  return Status::ok();
+}
+
+Status ModelEngine::resize_kv(int64_t tokens) {
+  if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
+  RETURN_IF_ERROR(pool_.resize(
+      platform_.device->pool(), kv::pages_for(tokens),
+      [&](void* to, const void* from, size_t n) { return stream_->copy(to, from, n, Copy::DeviceToDevice); }));
+  RETURN_IF_ERROR(stream_->synchronize());
+  options_.max_total_tokens = pool_.total_pages() * kv::kPageTokens;
+  return Status::ok();
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,81 @@
+#include "engine/learned.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace reprise::engine {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr int64_t kMaxRows = int64_t{1} << 20;
+
+OrderedJson phase_json(const StepRunner& runner) {
+  OrderedJson times = OrderedJson::array(), traffic = OrderedJson::array();
+  for (const StepKind kind : {StepKind::Replay, StepKind::Eager}) {
+    const auto& entries = runner.costs().entries(kind);
+    for (size_t rows = 1; rows < entries.size(); ++rows)
+      if (entries[rows].count)
+        times.push_back(
+            {kind == StepKind::Replay ? "replay" : "eager", rows, entries[rows].microseconds, entries[rows].count});
+  }
+  const auto counts = runner.traffic().counts();
+  for (size_t rows = 1; rows < counts.size(); ++rows)
+    if (counts[rows]) traffic.push_back({rows, counts[rows]});
+  return {{"times", times}, {"traffic", traffic}};
+}
+
+bool rows_ok(const Json& j) { return j.is_number_integer() && j.get<int64_t>() >= 1 && j.get<int64_t>() <= kMaxRows; }
+
+Status read_phase(const Json& file, const char* name, LearnedPhase& out) {
+  const auto phase = file.find(name);
+  if (phase == file.end() || !phase->is_object()) return invalid("{} is missing", name);
+  for (const char* list : {"times", "traffic"})
+    if (!phase->contains(list) || !(*phase)[list].is_array()) return invalid("{}.{} is not a list", name, list);
+  for (const Json& t : (*phase)["times"]) {
+    const bool ok = t.is_array() && t.size() == 4 && t[0].is_string() && rows_ok(t[1]) && t[2].is_number() &&
+                    t[2].get<double>() >= 0 && t[3].is_number_unsigned();
+    if (!ok) return invalid("{}.times holds {}", name, t.dump());
+    out.times.push_back({t[0] == "eager" ? StepKind::Eager : StepKind::Replay,
+                         t[1].get<int64_t>(),
+                         {t[2].get<double>(), t[3].get<uint32_t>()}});
+  }
+  for (const Json& t : (*phase)["traffic"]) {
+    if (!t.is_array() || t.size() != 2 || !rows_ok(t[0]) || !t[1].is_number_unsigned())
+      return invalid("{}.traffic holds {}", name, t.dump());
+    out.traffic.emplace_back(t[0].get<int64_t>(), t[1].get<uint64_t>());
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Learned> load_learned(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return error(Code::NotFound, "{} does not exist yet", path);
+  ASSIGN_OR_RETURN(const std::string text, read_file(path, size_t{16} << 20));
+  ASSIGN_OR_RETURN(const Json file, parse_json(text, path));
+  if (!file.is_object() || file.value("version", 0) != kVersion)
+    return invalid("{}: not a file of learned step times, version {}", path, kVersion);
+  Learned out;
+  RETURN_IF_ERROR(read_phase(file, "decode", out.decode).at(path));
+  RETURN_IF_ERROR(read_phase(file, "prefill", out.prefill).at(path));
+  return out;
+}
+
+Status save_learned(const std::string& path, const StepRunner& decode, const StepRunner& prefill) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code failed;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+  if (failed) return invalid("{}: {}", folder.string(), failed.message());
+  const OrderedJson file{{"version", kVersion}, {"decode", phase_json(decode)}, {"prefill", phase_json(prefill)}};
+  return write_file_atomically(path, file.dump() + "\n");
+}
+
+void restore(const LearnedPhase& learned, StepRunner& runner) {
+  for (const auto& t : learned.times) runner.costs().restore(t.kind, t.rows, t.entry);
+  for (auto [rows, batches] : learned.traffic) runner.traffic().add(rows, batches);
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,122 @@
+// ModelEngine: the one implementation of Engine. Internal to this folder: engine.cpp opens it, engine_step.cpp runs it.
+// One thread drives it at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/faults.h"
+#include "engine/programs.h"
+#include "engine/replay_check.h"
+#include "engine/step_stage.h"
+
+namespace reprise::engine {
+
+class ModelEngine final : public Engine {
+ public:
+  ModelEngine(EngineOptions options, Platform platform)
+      : options_(std::move(options)), platform_(std::move(platform)) {}
+
+  ~ModelEngine() override;
+
+  Status open();
+
+  const checkpoint::ModelConfigFields& config() const override { return config_.fields; }
+  const checkpoint::Checkpoint* checkpoint() const override { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const EngineOptions& options() const override { return options_; }
+  Device& device() override { return *platform_.device; }
+  StreamStats stream_stats() const override { return stream_->stats(); }
+  MemoryReport memory() const override {
+    return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
+            arena_.size() + staging_.bytes()};
+  }
+  LoadTimes load_times() const override { return times_; }
+  int64_t context_length() const override { return options_.context_length; }
+  int64_t max_step_tokens() const override { return options_.chunked_prefill_size; }
+  int64_t max_step_rows() const override { return options_.max_running_requests; }
+  DType dtype() const override { return *options_.dtype; }
+  size_t weight_bytes_per_step() const override { return step_bytes_; }
+  size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
+  std::string graph_text() const override { return graph_text_; }
+  const StepRunner* decode_runner() const override { return decode_.get(); }
+  const StepRunner* prefill_runner() const override { return prefill_.get(); }
+  const PipelineReport* decode_passes() const override { return &decode_passes_; }
+  const PipelineReport* prefill_passes() const override { return &prefill_passes_; }
+
+  Status reserve(Sequence& sequence, int64_t tokens) override;
+  void release(Sequence& sequence) override {
+    pool_.release(sequence.pages());
+    sequence.pages().clear();
+    sequence.set_cached(0);
+  }
+  int64_t free_pages() const override { return pool_.free_pages(); }
+  Result<std::span<float>> step(std::span<const StepItem> items) override;
+  Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items) override;
+  bool has_greedy_steps() const override { return true; }
+  Result<TensorView> hidden_states() const override;
+  Status resize_kv(int64_t tokens) override;
+  EngineCounters counters() const override;
+  Status set_trace(Trace* trace) override { return stream_->set_trace(trace); }
+  void set_step_hook(StepHook hook) override { hook_ = std::move(hook); }
+
+ private:
+  // Opening, in engine.cpp.
+  Status check_options() const;
+  Status open_checkpoint();
+  Status choose_context();
+  DType choose_dtype() const;
+  Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
+  Status load(const ProgramBuilder& builder);
+  Result<int64_t> choose_kv_pages() const;
+  Status compile(ProgramBuilder& builder);
+  void learn_sizes_from(const std::string& file);
+  std::unordered_map<std::string, void*> caches() const;
+
+  // Stepping, in engine_step.cpp.
+  Status run(std::span<const StepItem> items, StepOutput output);
+  Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
+  Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
+  Status run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output);
+  Status settle(const ReplayDifference& difference, const StepPlan& plan, std::span<const StepItem> items,
+                StepOutput output, bool decode);
+  Status rebind_if_moved();
+  Status collect(StepOutput output);
+  Result<TensorView> result(std::string_view name) const;
+
+  EngineOptions options_;
+  Platform platform_;  // outlives everything below, which holds its memory
+  models::ModelConfig config_;
+  std::optional<checkpoint::Checkpoint> checkpoint_;
+  ParamStore params_;
+  kv::KvPool pool_;
+  uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
+  Buffer arena_;
+  Staging staging_;
+  std::unique_ptr<StepRunner> decode_, prefill_;
+  std::unique_ptr<ReplayCheck> check_;
+  FaultInjector faults_{{}};
+  PipelineReport decode_passes_, prefill_passes_;
+  std::unique_ptr<Stream> stream_;
+  StepStage stage_;
+  StepHook hook_;
+  const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
+  // Outputs of a batch that ran as several parts, by name.
+  struct Collected {
+    TensorView view;
+    std::vector<uint8_t> bytes;
+  };
+  std::map<std::string, Collected, std::less<>> collected_;
+  bool collecting_ = false;
+  EngineCounters counters_;
+  double device_s_ = 0;  // of the current step
+  LoadTimes times_;
+  size_t step_bytes_ = 0;
+  std::string graph_text_, learned_file_;
+};
+
+}  // namespace reprise::engine

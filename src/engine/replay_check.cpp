@@ -1,0 +1,162 @@
+#include "engine/replay_check.h"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/half.h"
+#include "models/model.h"
+
+namespace reprise::engine {
+namespace {
+
+size_t bytes_of(const TensorView& v) { return static_cast<size_t>(v.elements()) * size_of(v.dtype); }
+
+double number_at(DType t, const uint8_t* bytes, size_t i) {
+  switch (t) {
+    case DType::F32: {
+      float f;
+      std::memcpy(&f, bytes + 4 * i, 4);
+      return f;
+    }
+    case DType::I32: {
+      int32_t v;
+      std::memcpy(&v, bytes + 4 * i, 4);
+      return v;
+    }
+    case DType::BF16:
+    case DType::F16: {
+      uint16_t h;
+      std::memcpy(&h, bytes + 2 * i, 2);
+      return t == DType::BF16 ? bf16_to_float(h) : half_to_float(h);
+    }
+    default: return 0;
+  }
+}
+
+void compare_output(std::string_view name, const TensorView& replayed, const TensorView& expected, const uint8_t* bytes,
+                    ReplayDifference& d) {
+  const auto* r = static_cast<const uint8_t*>(replayed.data);
+  const size_t unit = size_of(expected.dtype);
+  const auto columns = static_cast<size_t>(expected.rank > 1 ? expected.size[expected.rank - 1] : 1);
+  for (size_t i = 0; i < static_cast<size_t>(expected.elements()); ++i) {
+    if (std::memcmp(r + i * unit, bytes + i * unit, unit) == 0) continue;
+    const double a = number_at(expected.dtype, r, i), b = number_at(expected.dtype, bytes, i);
+    if (d.what.empty())
+      d.what = fmt::format("{} row {} column {}: replay {}, eager {}", name, i / columns, i % columns, a, b);
+    ++d.elements;
+    const double gap = std::fabs(a - b);
+    if (!(gap <= d.max_abs_diff)) d.max_abs_diff = gap;
+  }
+}
+
+}  // namespace
+
+std::vector<uint64_t> ReplayCheck::digest(std::span<const StepItem> items, const kv::KvPool& pool) {
+  const kv::KvShape& s = pool.shape();
+  const size_t bytes = s.page_bytes_per_layer();
+  std::vector<uint64_t> out;
+  for (int64_t l = 0; l < s.layers; ++l) {
+    uint64_t hash = 0;
+    for (const StepItem& item : items) {
+      const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
+      for (size_t p = 0; p < used; ++p)
+        hash = XXH3_64bits_withSeed(
+            static_cast<const uint8_t*>(pool.layer(l)) + static_cast<size_t>(item.sequence->pages()[p]) * bytes, bytes,
+            hash);
+    }
+    out.push_back(hash);
+  }
+  return out;
+}
+
+Status ReplayCheck::begin(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool,
+                          StepStage& stage, Stream& stream) {
+  CompiledModel& eager = shadow(output, decode);
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+  RETURN_IF_ERROR(eager.run(live, stream));
+  outputs_.clear();
+  for (auto& o : eager.graph().outputs()) {
+    ASSIGN_OR_RETURN(const TensorView v, eager.output(o.name));
+    const auto* begin = static_cast<const uint8_t*>(v.data);
+    outputs_.push_back({o.name, v, {begin, begin + bytes_of(v)}});
+  }
+  pages_ = digest(items, pool);
+  // Other tokens, so that what this step must write is wrong until the replay has written it.
+  for (int32_t& token : stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens])))
+    token = token > 0 ? token - 1 : 1;
+  RETURN_IF_ERROR(eager.run(live, stream));
+  return stage.fill(items, pool.total_pages()).status();
+}
+
+Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel& replayed,
+                                                             std::span<const StepItem> items,
+                                                             const kv::KvPool& pool) const {
+  ReplayDifference d;
+  for (const Expected& e : outputs_) {
+    ASSIGN_OR_RETURN(const TensorView v, replayed.output(e.name));
+    compare_output(e.name, v, e.view, e.bytes.data(), d);
+  }
+  const std::vector<uint64_t> pages = digest(items, pool);
+  for (size_t l = 0; l < pages.size(); ++l) {
+    if (pages[l] == pages_[l]) continue;
+    ++d.elements;
+    if (d.what.empty()) d.what = fmt::format("layer {}: the replay left other keys or values in the cache", l);
+  }
+  if (d.elements == 0) return std::optional<ReplayDifference>();
+  return std::optional<ReplayDifference>(std::move(d));
+}
+
+Status ReplayCheck::recover(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool,
+                            int64_t chunk, StepStage& stage, Stream& stream) {
+  CompiledModel& prefill = shadow(StepOutput::Logits, false);
+  for (const StepItem& item : items) {
+    Sequence& s = *item.sequence;
+    const int64_t cached = s.cached();
+    for (int64_t done = 0; done < cached;) {
+      const int64_t count = std::min(chunk, cached - done);
+      s.set_cached(done);
+      const StepItem part{&s, count, false, false};
+      auto live = stage.fill({&part, 1}, pool.total_pages());
+      const Status ran = live.is_ok() ? prefill.run(*live, stream) : live.status();
+      s.set_cached(cached);
+      RETURN_IF_ERROR(ran);
+      done += count;
+    }
+  }
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+  return shadow(output, decode).run(live, stream);
+}
+
+Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {
+  for (Models* models : {&decode_, &prefill_})
+    for (auto& m : *models) RETURN_IF_ERROR(m->rebind(external));
+  return Status::ok();
+}
+
+OrderedJson items_json(std::span<const StepItem> items) {
+  OrderedJson j = OrderedJson::array();
+  for (const StepItem& item : items)
+    j.push_back({{"tokens", item.sequence->tokens()},
+                 {"cached", item.sequence->cached()},
+                 {"count", item.count},
+                 {"logits", item.wants_all_logits ? "all" : (item.wants_logits ? "last" : "none")}});
+  return j;
+}
+
+Result<std::string> write_replay_report(const std::string& folder, int64_t step, const OrderedJson& report) {
+  const std::filesystem::path dir = folder.empty() ? "." : folder;
+  std::error_code failed;
+  std::filesystem::create_directories(dir, failed);
+  if (failed) return invalid("{}: {}", dir.string(), failed.message());
+  const std::string path = (dir / fmt::format("replay-difference-{}-{}.json", ::getpid(), step)).string();
+  RETURN_IF_ERROR(write_file_atomically(path, report.dump(1) + "\n"));
+  return path;
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,79 @@
+// ReplayCheck: every so many replayed steps, the same step also uncaptured and unfused, compared bit for bit.
+//
+// The eager run comes first and says what the outputs and every cache page of the step's sequences must be; a second
+// eager run with other tokens spoils what the step writes; then the replay must put all of it right again. So a replay
+// that computes something else, writes elsewhere, or does not write, is seen, whatever the device's cache layout is. On
+// a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that serving
+// goes on with the right answer, and a report with everything needed to see it again is written. Owned by an engine;
+// one thread at a time. Allocates when a check is due, never otherwise.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "compile/compiled_model.h"
+#include "engine/step_runner.h"
+#include "engine/step_stage.h"
+#include "kv/kv_pool.h"
+
+namespace reprise::engine {
+
+// Where the first difference is and how large the largest.
+struct ReplayDifference {
+  std::string what;  // "logits row 3 column 17: replay 0.25, eager 0.5", "layer 2: a key that the step did not write"
+  double max_abs_diff = 0;
+  uint64_t elements = 0;
+};
+
+class ReplayCheck {
+ public:
+  using Models = std::array<std::unique_ptr<CompiledModel>, kStepOutputs>;
+  // The unfused models of both phases. `every` >= 1.
+  ReplayCheck(int64_t every, Models decode, Models prefill)
+      : every_(every), decode_(std::move(decode)), prefill_(std::move(prefill)) {}
+
+  // Counts a replay; true for every N-th.
+  bool due() { return ++replays_ % every_ == 0; }
+
+  // Before the replay: what it must give. Leaves the step staged.
+  Status begin(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool,
+               StepStage& stage, Stream& stream);
+  // After it: what differs.
+  Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, std::span<const StepItem> items,
+                                                  const kv::KvPool& pool) const;
+  // After a difference: the caches of all sequences of the step, and the step itself, from their tokens.
+  Status recover(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk,
+                 StepStage& stage, Stream& stream);
+  CompiledModel& shadow(StepOutput output, bool decode) {
+    return *(decode ? decode_ : prefill_)[static_cast<size_t>(output)];
+  }
+
+  Status rebind(const std::unordered_map<std::string, void*>& external);
+
+ private:
+  struct Expected {
+    std::string name;
+    TensorView view;
+    std::vector<uint8_t> bytes;
+  };
+  // Of every page of the step's sequences, per layer.
+  static std::vector<uint64_t> digest(std::span<const StepItem> items, const kv::KvPool& pool);
+
+  int64_t every_;
+  Models decode_, prefill_;
+  int64_t replays_ = 0;
+  std::vector<Expected> outputs_;
+  std::vector<uint64_t> pages_;
+};
+
+// The step as JSON: sequences, how far they were cached, what was asked; enough for `graph verify --case`.
+OrderedJson items_json(std::span<const StepItem> items);
+
+// Writes the report under a name of its own and returns the path.
+Result<std::string> write_replay_report(const std::string& folder, int64_t step, const OrderedJson& report);
+
+}  // namespace reprise::engine

@@ -1,0 +1,55 @@
+#include "engine/step_stage.h"
+
+#include <algorithm>
+
+#include "models/model.h"
+
+namespace reprise::engine {
+
+Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab) {
+  auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
+    ASSIGN_OR_RETURN(TensorView v, staging.input(name));
+    return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
+  };
+  buffers_.columns = columns;
+  vocab_ = vocab;
+  ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
+  ASSIGN_OR_RETURN(buffers_.positions, ints("positions"));
+  ASSIGN_OR_RETURN(buffers_.slots, ints("slots"));
+  ASSIGN_OR_RETURN(buffers_.page_table, ints("page_table"));
+  ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
+  ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
+  ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
+  parts_.reserve(buffers_.context_lens.size());
+  return Status::ok();
+}
+
+Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_pages) {
+  parts_.clear();
+  int64_t row = 0, wanted = 0;
+  for (const StepItem& item : items) {
+    const Sequence& s = *item.sequence;
+    if (item.count < 1 || item.count > s.uncached())
+      return invalid("{} tokens of a sequence with {} uncached ones", item.count, s.uncached());
+    for (int64_t t = s.cached(); t < s.cached() + item.count; ++t)
+      if (s.tokens()[t] < 0 || s.tokens()[t] >= vocab_)
+        return invalid("token id {} is outside the vocabulary of {}", s.tokens()[t], vocab_);
+    parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
+    const int64_t rows = item.logit_rows();
+    if (wanted + rows > static_cast<int64_t>(last_rows_.size()))
+      return invalid("more than {} rows with logits in one step (--max-running-requests sets this)", last_rows_.size());
+    for (int64_t i = item.count - rows; i < item.count; ++i) last_rows_[wanted++] = static_cast<int32_t>(row + i);
+    row += item.count;
+  }
+  std::fill(last_rows_.begin() + wanted, last_rows_.end(), 0);
+  ASSIGN_OR_RETURN(const kv::StepCounts n, kv::fill(parts_, buffers_));
+  LiveSizes live;
+  live.value[models::kTokens] = n.tokens;
+  live.value[models::kSequences] = n.sequences;
+  live.value[models::kQueryBorders] = n.sequences + 1;
+  live.value[models::kLogitRows] = wanted;
+  live.value[models::kPoolPages] = pool_pages + 1;  // the scratch page
+  return live;
+}
+
+}  // namespace reprise::engine

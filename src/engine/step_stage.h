@@ -1,0 +1,48 @@
+// StepStage: turns a list of step items into the staged inputs of one step.
+//
+// It points into the engine's Staging and owns nothing. fill() resets every row and column beyond the batch to a
+// neutral value, so nothing stale survives from the step before. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compile/staging.h"
+#include "engine/sequence.h"
+#include "kv/step_tables.h"
+
+namespace reprise::engine {
+
+// One sequence's part of a step: the next `count` tokens of it. Its KV pages must exist (Engine::reserve).
+struct StepItem {
+  Sequence* sequence = nullptr;
+  int64_t count = 0;              // tokens [sequence->cached(), + count) are computed and cached
+  bool wants_logits = false;      // of the last of them
+  bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
+
+  int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
+};
+
+class StepStage {
+ public:
+  // `columns` page-table columns; token ids must be below `vocab`.
+  Status attach(const Staging& staging, int64_t columns, int64_t vocab);
+
+  // The sizes of the step. Errors name what does not fit.
+  Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);
+  // Neutral everywhere, as for a batch of nobody.
+  Status clear(int64_t pool_pages) { return fill({}, pool_pages).status(); }
+
+  const kv::StepBuffers& buffers() const { return buffers_; }
+  std::span<int32_t> last_rows() const { return last_rows_; }
+  int64_t columns() const { return buffers_.columns; }
+
+ private:
+  kv::StepBuffers buffers_;
+  std::span<int32_t> last_rows_;
+  std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
+  int64_t vocab_ = 0;
+};
+
+}  // namespace reprise::engine

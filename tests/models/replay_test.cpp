@@ -1,0 +1,384 @@
+// What replays must survive: sizes frozen at capture, garbage in padding and scratch, injected faults, a moved cache,
+// failed captures; and what they must not do: allocate, capture again.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "engine/generator.h"
+#include "engine/learned.h"
+#include "models/model.h"
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using engine::GraphPolicy;
+using testing_support::tiny_model_path;
+
+struct Setup {
+  engine::GraphOptions graph = {};
+  bool live_sizes = true;
+  int threads = 2;
+  int64_t total_tokens = 24 * 256;
+  double fraction = 0.8;
+};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Setup& s) {
+  DeviceOptions device;
+  device.threads = s.threads;
+  device.pin_threads = false;
+  device.live_sizes = s.live_sizes;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = tiny_model_path(model);
+  o.chunked_prefill_size = 200;
+  o.max_running_requests = 20;
+  o.max_total_tokens = s.total_tokens;
+  o.mem_fraction_static = s.fraction;
+  o.graph = s.graph;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+std::unique_ptr<engine::Engine> must_open(const std::string& model, const Setup& s) {
+  auto e = open(model, s);
+  EXPECT_TRUE(e.is_ok()) << e.status().message();
+  return e.is_ok() ? std::move(*e) : nullptr;
+}
+
+engine::GraphOptions eager() {
+  engine::GraphOptions g;
+  g.policy = GraphPolicy::Off;
+  g.pipeline.passes.enable = {"none"};
+  return g;
+}
+
+class Traffic {
+ public:
+  Traffic(engine::Engine& e, int64_t batch, uint32_t seed = 7) : engine_(e), seed_(seed) {
+    for (int64_t i = 0; i < batch; ++i) {
+      std::vector<int32_t> prompt(static_cast<size_t>(1 + i * 3 % 17));
+      for (auto& t : prompt) t = token();
+      sequences.emplace_back(prompt);
+    }
+    for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 8).is_ok());
+  }
+  ~Traffic() {
+    for (auto& s : sequences) engine_.release(s);
+  }
+  std::vector<engine::StepItem> items() {
+    std::vector<engine::StepItem> out;
+    for (auto& s : sequences) out.push_back({&s, s.uncached(), true, false});
+    return out;
+  }
+  void append() {
+    for (auto& s : sequences) s.append(token());
+  }
+  // A prefill and `decodes` decode steps; every logit.
+  std::vector<float> run(int decodes) {
+    std::vector<float> out;
+    for (int i = 0; i <= decodes; ++i) {
+      auto logits = engine_.step(items());
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
+      append();
+    }
+    return out;
+  }
+
+  std::vector<engine::Sequence> sequences;
+
+ private:
+  int32_t token() {
+    seed_ = seed_ * 1664525u + 1013904223u;
+    return static_cast<int32_t>((seed_ >> 8) % static_cast<uint32_t>(engine_.config().vocab_size));
+  }
+  engine::Engine& engine_;
+  uint32_t seed_;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> traffic(engine::Engine& e, int64_t batch, int decodes = 3) { return Traffic(e, batch).run(decodes); }
+
+// F05, F06, F07, F29: one program, one capture per size, padding rows really computed.
+TEST(FrozenSizes, EveryBatchAndModeGivesTheBitsOfTheEagerRun) {
+  auto key = must_open("qwen3_tied", {.graph = eager()});
+  for (const auto decode : {GraphMode::Whole, GraphMode::Piecewise}) {
+    for (const auto prefill : {GraphMode::Whole, GraphMode::Piecewise}) {
+      engine::GraphOptions g;
+      g.decode = decode;
+      g.prefill = prefill;
+      auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
+      for (int64_t batch : {1, 2, 3, 5, 8, 11, 16, 17, 20})
+        EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << "batch " << batch;
+      EXPECT_TRUE(e->decode_runner()->stats().fallbacks.empty());
+      EXPECT_TRUE(e->prefill_runner()->stats().fallbacks.empty());
+      EXPECT_GT(e->decode_runner()->stats().padded_rows, 0u);
+    }
+  }
+}
+
+// F07: whatever lies in padding rows, in the scratch page and in the arena before a step has no influence.
+TEST(FrozenSizes, GarbageInPaddingDoesNotReachTheBatch) {
+  auto key = must_open("llama_gqa3_tied", {.graph = eager()});
+  auto e = must_open("llama_gqa3_tied", {.live_sizes = false});
+  e->set_step_hook([](const engine::StagedStep& s) {
+    std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
+    const auto& shape = s.pool.shape();
+    for (int64_t l = 0; l < shape.layers; ++l) std::memset(s.pool.layer(l), 0xff, shape.page_bytes_per_layer());
+    const auto& b = s.stage.buffers();
+    const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
+    for (size_t i = rows; i < b.tokens.size(); ++i) b.tokens[i] = static_cast<int32_t>(i % 50), b.positions[i] = 77;
+    for (size_t i = static_cast<size_t>(s.live.value[models::kLogitRows]); i < s.stage.last_rows().size(); ++i)
+      s.stage.last_rows()[i] = static_cast<int32_t>(rows - 1);
+  });
+  for (int64_t batch : {1, 3, 5, 9, 13, 19}) EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << batch;
+}
+
+TEST(FrozenSizes, MemoryOfAllSizesIsThatOfTheLargest) {
+  engine::GraphOptions one;
+  one.decode_sizes = {20};
+  one.prefill_sizes = {200};
+  auto largest = must_open("qwen3_tied", {.graph = one, .live_sizes = false});
+  auto all = must_open("qwen3_tied", {.live_sizes = false});
+  EXPECT_GT(all->decode_runner()->sizes().size(), 5u);
+  auto bytes = [](engine::Engine& e) { return e.device().pool().stats().live_bytes; };
+  EXPECT_LE(static_cast<double>(bytes(*all)), 1.05 * static_cast<double>(bytes(*largest)));
+  EXPECT_EQ(all->decode_runner()->planned_bytes(), largest->decode_runner()->planned_bytes());
+}
+
+// F11
+TEST(FrozenSizes, WarmUpsAreCounted) {
+  engine::GraphOptions g;
+  g.warmups = 2;
+  g.decode_sizes = {2, 5};
+  auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
+  EXPECT_EQ(e->decode_runner()->stats().warmups, 2u * 2 * engine::kStepOutputs);
+}
+
+TEST(FrozenSizes, KnownTimesChooseTwoSizesOrEager) {
+  engine::GraphOptions g;
+  g.decode_sizes = {1, 4, 16};
+  auto key = must_open("qwen3_tied", {.graph = eager()});
+  auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
+  auto& costs = const_cast<engine::StepRunner*>(e->decode_runner())->costs();
+  auto know = [&](double one, double four, double sixteen) {
+    costs.restore(engine::StepKind::Replay, 1, {one, 1000000});
+    costs.restore(engine::StepKind::Replay, 4, {four, 1000000});
+    costs.restore(engine::StepKind::Replay, 16, {sixteen, 1000000});
+  };
+  know(10, 20, 100);
+  const auto plan = e->decode_runner()->plan(5);
+  ASSERT_TRUE(plan.is_ok());
+  EXPECT_EQ(plan->kind, engine::StepPlan::Kind::Split);
+  EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*e, 5)));
+  EXPECT_TRUE(same_bits(traffic(*key, 20), traffic(*e, 20)));  // above the largest size
+  know(10, 20, 100);                                           // the steps in between were measured
+  costs.restore(engine::StepKind::Eager, 5, {5, 1000000});
+  EXPECT_EQ(e->decode_runner()->plan(5)->kind, engine::StepPlan::Kind::Eager);
+  costs.restore(engine::StepKind::Eager, 5, {99, 1000000});
+  know(95, 20, 100);
+  EXPECT_EQ(e->decode_runner()->plan(5)->kind, engine::StepPlan::Kind::Replay);
+}
+
+TEST(Greedy, TokensAreTheArgmaxOfTheLogits) {
+  for (const bool live : {true, false}) {
+    auto a = must_open("qwen2_untied", {}), b = must_open("qwen2_untied", {.live_sizes = live});
+    for (int64_t batch : {1, 3, 7, 20}) {
+      Traffic ta(*a, batch), tb(*b, batch);
+      for (int step = 0; step < 3; ++step) {
+        auto logits = a->step(ta.items());
+        auto next = b->step_greedy(tb.items());
+        ASSERT_TRUE(logits.is_ok() && next.is_ok()) << next.status().message();
+        const auto vocab = logits->size() / next->size();
+        for (size_t r = 0; r < next->size(); ++r) {
+          const auto row = logits->subspan(r * vocab, vocab);
+          EXPECT_EQ((*next)[r], std::max_element(row.begin(), row.end()) - row.begin());
+        }
+        const auto ha = a->hidden_states(), hb = b->hidden_states();
+        ASSERT_EQ(ha->elements(), hb->elements());
+        EXPECT_EQ(std::memcmp(ha->data, hb->data, static_cast<size_t>(ha->elements()) * size_of(ha->dtype)), 0);
+        ta.append(), tb.append();
+      }
+    }
+  }
+}
+
+// F20: the head applied to the hidden states gives the logits; asking for either captures nothing.
+TEST(HiddenStates, AreServedForEveryRowWithoutCapturingAgain) {
+  auto e = must_open("qwen3_untied", {});
+  const auto captures = e->counters().captures;
+  engine::Sequence s({1, 5, 9, 2, 4, 8});
+  ASSERT_TRUE(e->reserve(s, 6).is_ok());
+  const engine::StepItem item{&s, 6, false, true};
+  auto logits = e->step({&item, 1});
+  ASSERT_TRUE(logits.is_ok()) << logits.status().message();
+  const auto hidden = e->hidden_states();
+  ASSERT_TRUE(hidden.is_ok());
+  EXPECT_EQ(hidden->size[0], 6);
+  EXPECT_EQ(hidden->size[1], e->config().hidden_size);
+  EXPECT_EQ(logits->size(), 6u * static_cast<size_t>(e->config().vocab_size));
+  EXPECT_EQ(e->counters().captures, captures);
+  e->release(s);
+}
+
+TEST(MovedCache, IsBoundAnewAndKeepsItsContent) {
+  for (const bool live : {true, false}) {
+    auto key = must_open("qwen3_tied", {});
+    auto e = must_open("qwen3_tied", {.live_sizes = live, .total_tokens = 10 * 128});
+    Traffic a(*key, 7), b(*e, 7);
+    EXPECT_TRUE(same_bits(a.run(2), b.run(2)));
+    const auto captures = e->counters().captures;
+    ASSERT_TRUE(e->resize_kv(40 * 128).is_ok());
+    EXPECT_EQ(e->free_pages(), 40 - 7);
+    EXPECT_TRUE(same_bits(a.run(2), b.run(2)));
+    ASSERT_TRUE(e->resize_kv(9 * 128).is_ok());
+    EXPECT_TRUE(same_bits(a.run(1), b.run(1)));
+    EXPECT_EQ(e->counters().rebinds, 2u);
+    EXPECT_EQ(e->counters().captures, captures);
+    const Status lost = e->resize_kv(3 * 128);
+    EXPECT_NE(lost.message().find("in use"), std::string::npos) << lost.message();
+  }
+}
+
+struct FaultCase {
+  const char* fault;
+  const char* seen;  // what the quarantine's reason says
+};
+
+class FaultTest : public testing::TestWithParam<FaultCase> {};
+
+TEST_P(FaultTest, IsCaughtAndServingGoesOnWithTheRightBits) {
+  const auto dir = std::filesystem::path(testing::TempDir()) / fmt::format("reprise-fault-{}", ::getpid());
+  for (const bool live : {true, false}) {
+    std::filesystem::remove_all(dir);
+    engine::GraphOptions g;
+    g.verify_replay = 1;
+    g.report_dir = dir.string();
+    g.faults = {*engine::parse_fault(GetParam().fault)};
+    auto key = must_open("qwen3_tied", {.graph = eager()});
+    auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = live});
+    EXPECT_TRUE(same_bits(traffic(*key, 3, 6), traffic(*e, 3, 6)));
+    const auto& bad = e->decode_runner()->quarantined();
+    ASSERT_EQ(bad.size(), 1u);
+    EXPECT_EQ(bad.begin()->first, 4);
+    EXPECT_NE(bad.begin()->second.find(GetParam().seen), std::string::npos) << bad.begin()->second;
+    EXPECT_GT(e->decode_runner()->stats().fallbacks.at(bad.begin()->second), 0u);
+    EXPECT_TRUE(same_bits(traffic(*key, 9, 2), traffic(*e, 9, 2)));  // another size replays on
+    if (std::string(GetParam().fault).starts_with("kernel")) continue;
+    EXPECT_EQ(e->counters().differences, 1u);
+    std::ifstream file(e->counters().last_report);
+    std::stringstream text;
+    text << file.rdbuf();
+    const auto report = parse_json(text.str(), "report");
+    ASSERT_TRUE(report.is_ok()) << report.status().message();
+    EXPECT_EQ((*report)["size"], 4);
+    EXPECT_EQ((*report)["sequences"].size(), 3u);
+  }
+  std::filesystem::remove_all(dir);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FaultTest,
+                         testing::Values(FaultCase{"padding-leak@3", "replay"}, FaultCase{"stale-input@3", "replay"},
+                                         FaultCase{"wrong-length@3", "replay"}, FaultCase{"bit-flip@3", "logits"},
+                                         FaultCase{"kernel-error@3", "kernel failed"}),
+                         [](auto& info) {
+                           std::string name = info.param.fault;
+                           return name.substr(0, name.find('-'));
+                         });
+
+TEST(VerifyReplay, FindsNothingWhereNothingIsWrong) {
+  for (const bool live : {true, false}) {
+    engine::GraphOptions g;
+    g.verify_replay = 2;
+    auto key = must_open("llama_gqa3_tied", {.graph = eager()});
+    auto e = must_open("llama_gqa3_tied", {.graph = g, .live_sizes = live});
+    for (int64_t batch : {1, 4, 6, 13}) EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch)));
+    EXPECT_EQ(e->counters().checked, 8u);
+    EXPECT_EQ(e->counters().differences, 0u);
+    EXPECT_TRUE(e->decode_runner()->quarantined().empty());
+  }
+}
+
+// F14: a capture that fails leaves a size out, or degrades, and the reason is kept.
+TEST(FailedCapture, LeavesASizeOutOrDegradesAndServes) {
+  auto key = must_open("qwen3_tied", {.graph = eager()});
+  engine::GraphOptions g;
+  g.decode_sizes = {2, 8, 20};
+  g.prefill_sizes = {200};
+  g.faults = {*engine::parse_fault("alloc@5")};  // two captures of prefill, size 20 of decode twice, then size 8
+  auto frozen = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
+  EXPECT_EQ(frozen->decode_runner()->sizes(), (std::vector<int64_t>{2, 20}));
+  ASSERT_EQ(frozen->decode_runner()->dropped().size(), 1u);
+  EXPECT_EQ(frozen->decode_runner()->dropped()[0].size, 8);
+  EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*frozen, 5)));
+
+  g.faults = {*engine::parse_fault("alloc@3")};
+  auto degraded = must_open("qwen3_tied", {.graph = g});
+  EXPECT_EQ(degraded->decode_runner()->mode(), GraphMode::Piecewise);
+  EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*degraded, 5)));
+
+  g.faults = {*engine::parse_fault("alloc@3"), *engine::parse_fault("alloc@4")};
+  auto off = must_open("qwen3_tied", {.graph = g});
+  EXPECT_EQ(off->decode_runner()->mode(), GraphMode::Eager);
+  EXPECT_NE(off->decode_runner()->uncaptured_reason().find("injected"), std::string::npos);
+  EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*off, 5)));
+
+  g.policy = GraphPolicy::Required;
+  g.faults = {*engine::parse_fault("alloc@3")};
+  const auto refused = open("qwen3_tied", {.graph = g});
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.status().message().find("--graph required"), std::string::npos) << refused.status().message();
+}
+
+// F63: too little memory for activations means smaller chunks, and says so.
+TEST(MemoryBudget, ShrinksTheChunkOrNamesTheFlags) {
+  auto full = must_open("qwen3_tied", {});
+  const auto bytes = static_cast<double>(full->prefill_runner()->planned_bytes());
+  const auto memory = static_cast<double>(full->device().info().memory_bytes);
+  auto e = must_open("qwen3_tied", {.fraction = 0.7 * bytes / memory});
+  EXPECT_EQ(e->max_step_tokens(), 100);
+  EXPECT_LE(e->prefill_runner()->sizes().back(), 100);
+  const auto none = open("qwen3_tied", {.fraction = 0.01 * bytes / memory});
+  ASSERT_FALSE(none.is_ok());
+  for (const char* flag : {"--chunked-prefill-size", "--max-running-requests", "--mem-fraction-static"})
+    EXPECT_NE(none.status().message().find(flag), std::string::npos) << none.status().message();
+}
+
+TEST(Learned, SizesComeFromTheTrafficOfEarlierRuns) {
+  const auto dir = std::filesystem::path(testing::TempDir()) / fmt::format("reprise-learned-{}", ::getpid());
+  std::filesystem::remove_all(dir);
+  engine::GraphOptions g;
+  g.learned_dir = dir.string();
+  g.learn_decode_sizes = true;
+  {
+    auto e = must_open("qwen3_tied", {.graph = g});
+    EXPECT_EQ(e->decode_runner()->sizes().back(), 20);
+    EXPECT_GT(e->decode_runner()->sizes().size(), 3u);  // by rule
+    Traffic three(*e, 3);
+    for (int i = 0; i < 8; ++i) (void)traffic(*e, 3, 7), (void)traffic(*e, 7, 7);
+  }
+  auto e = must_open("qwen3_tied", {.graph = g});
+  EXPECT_EQ(e->decode_runner()->sizes(), (std::vector<int64_t>{3, 7, 20}));
+  EXPECT_TRUE(e->decode_runner()->costs().known(engine::StepKind::Replay, 3).has_value());
+  e.reset();
+  // A spoilt file is told and replaced.
+  std::string file;
+  for (auto& entry : std::filesystem::directory_iterator(dir)) file = entry.path().string();
+  std::ofstream(file) << "{\"version\": 1, \"decode\": 7}";
+  EXPECT_FALSE(engine::load_learned(file).is_ok());
+  e = must_open("qwen3_tied", {.graph = g});
+  EXPECT_GT(e->decode_runner()->sizes().size(), 3u);
+  e.reset();
+  EXPECT_TRUE(engine::load_learned(file).is_ok());
+  std::filesystem::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace reprise
