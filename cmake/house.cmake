@@ -2,6 +2,7 @@
 
 # The bits rule (docs/tour.md): no contraction of a*b+c behind our back; kernels say FMA explicitly.
 set(house_flags -ffp-contract=off -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=switch)
+list(JOIN house_flags "," cuda_host_flags)
 if(REPRISE_SANITIZE)
   list(APPEND house_flags -fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${REPRISE_SANITIZE})
@@ -9,8 +10,8 @@ endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${house_flags}>")
 # GCC 12 sees overlapping copies inside its own std::string.
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
-list(JOIN house_flags "," host_flags)
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${host_flags}>")
+# Not sanitised: a .cu file holds kernels and their launches, and its host compiler may be another one.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${cuda_host_flags}>")
 
 find_program(CCACHE ccache)
 if(CCACHE)
