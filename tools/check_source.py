@@ -6,6 +6,8 @@ namespace in a header. In every text file: tabs, spaces at the end of a line, li
 shell), paths that exist on one machine only.
 
 A comment may show code as an example: the line before it in the same comment ends with a colon.
+
+Without file names, docs/scoreboard.md is checked as well (check_scoreboard.py).
 """
 
 import argparse
@@ -13,6 +15,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import check_scoreboard
 
 MAX_COLUMNS = 120
 CPP = {".h", ".cpp", ".cc", ".cu", ".inc"}
@@ -139,6 +143,8 @@ def main():
     names = arguments.files or tracked_files(arguments.root)
     for name in names:
         errors += check_file(arguments.root, name)
+    if not arguments.files:
+        errors += check_scoreboard.check(arguments.root)
     print("\n".join(errors) if errors else f"{len(names)} files")
     return 1 if errors else 0
 

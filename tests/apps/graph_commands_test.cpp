@@ -19,6 +19,26 @@ std::string check_report(const std::string& arguments) {
   return content_of(folder / "out");
 }
 
+// F12: what is captured, as what, in which order, how long it took and what it takes.
+TEST(CaptureLog, SaysSizesModesTimeAndMemory) {
+  const std::string base = "generate --prompt-ids 1,2,3 --max-new-tokens 2 --ignore-eos --model-path " +
+                           model_folder("qwen3_tied") + " --max-running-requests 9 --chunked-prefill-size 40 ";
+  const Outcome o = run_binary(base + "--log-level debug");
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  for (const char* words : {"captured prefill size 40 (serves ", " as piecewise in ", "captured decode size 9 (serves ",
+                            " as whole in ", " ms; graphs take "})
+    EXPECT_TRUE(holds(o.err, words)) << words << "\n" << o.err;
+  EXPECT_LT(o.err.find("captured prefill"), o.err.find("captured decode"));
+  const Outcome usual = run_binary(base);
+  EXPECT_FALSE(holds(usual.err, "captured prefill size")) << usual.err;
+  for (const char* words :
+       {"captured in ", " ms: decode 5 sizes, prefill 9 sizes", "; graphs ", " MB, shared activations "})
+    EXPECT_TRUE(holds(usual.err, words)) << words << "\n" << usual.err;
+  const Outcome off = run_binary(base + "--graph off --log-level debug");
+  EXPECT_FALSE(holds(off.err, "captured decode")) << off.err;
+  EXPECT_TRUE(holds(off.err, "captured in ") && holds(off.err, "decode 0 sizes, prefill 0 sizes")) << off.err;
+}
+
 TEST(GraphDump, JsonSaysEverything) {
   const OrderedJson j = json_of(run_binary("graph dump --format json " + tiny("qwen3_tied")));
   EXPECT_EQ(keys_of(j), (Words{"format", "graph", "phase", "model", "device", "mode", "size", "sizes", "launches",

@@ -1,6 +1,8 @@
 // What the pipeline makes of the model families: how often each pass fits, and that the bits stay.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "nn/functional.h"
 #include "support.h"
 
@@ -302,6 +304,37 @@ TEST(Pipeline, ViewPairsCopiesAndReciprocalsGo) {
   Graph g = std::move(*t.finish());
   EXPECT_GE(test::counts(run(g, platform).passes)["canonicalise"], 4);
   EXPECT_EQ(g.size(), 2u);
+}
+
+// F44, F42: each kind by itself, with the count of its removals; what only looks alike stays.
+TEST(Pipeline, NoOpsAreCountedOneByOne) {
+  using Build = std::function<Tensor(Tensor)>;
+  struct Case {
+    const char* what;
+    int64_t removed;
+    size_t left;  // nodes besides the input and the silu that reads the result
+    Build build;
+  };
+  const std::vector<Case> cases{
+      {"a copy", 1, 0, [](Tensor x) { return nn::copy(x); }},
+      {"copies of copies", 3, 0, [](Tensor x) { return nn::copy(nn::copy(nn::copy(x))); }},
+      {"heads and back", 1, 0, [](Tensor x) { return nn::flatten(nn::heads(x, 4)); }},
+      {"other heads and back", 2, 0, [](Tensor x) { return nn::flatten(nn::heads(nn::flatten(nn::heads(x, 4)), 6)); }},
+      {"two reciprocals", 1, 0, [](Tensor x) { return nn::reciprocal(nn::reciprocal(x)); }},
+      {"three reciprocals", 1, 1, [](Tensor x) { return nn::reciprocal(nn::reciprocal(nn::reciprocal(x))); }},
+      {"one reciprocal", 0, 1, [](Tensor x) { return nn::reciprocal(x); }},
+      {"heads that stay", 0, 1, [](Tensor x) { return nn::heads(x, 4); }},
+  };
+  const Platform platform = test::null_platform();
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    Tracer t("g", *platform.ops);
+    Tensor x = t.input("x", {DType::F32, {t.symbol("T", 8), Dim(12)}});
+    t.output("y", nn::silu(c.build(x)));
+    Graph g = std::move(*t.finish());
+    EXPECT_EQ(test::counts(run(g, platform).passes)["canonicalise"], c.removed) << print(g);
+    EXPECT_EQ(g.size(), 2 + c.left) << print(g);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
 import check_layers  # noqa: E402
+import check_scoreboard  # noqa: E402
 import check_source  # noqa: E402
 
 
@@ -99,6 +100,46 @@ class Layers(Tree):
         self.assertEqual(errors, [])
         self.assertEqual(len(layers), 15)
         self.assertEqual(check_layers.closure(layers)["checkpoint"], {"checkpoint", "base"})
+
+
+class Scoreboard(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("tests/base/a_test.cpp", "TEST(One, Two) {}\nTEST_P(Three,\n       Four) {}\n// TEST(No, No)\n")
+        self.write("tests/tools/checks_test.py", "class Five:\n    def test_six(self):\n        pass\n")
+        self.write("docs/figures.md", "")
+        self.rows = {f"F{n:02}": f"| F{n:02} | a | b | `base/a_test One.Two` |" for n in check_scoreboard.IDS}
+
+    def errors(self, **rows):
+        text = "\n".join({**self.rows, **rows}.values())
+        self.write("docs/scoreboard.md", f"| ID | feature | here | tests |\n|---|---|---|---|\n{text}\n")
+        return check_scoreboard.check(self.root)
+
+    def only(self, words, **rows):
+        errors = self.errors(**rows)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn(words, errors[0])
+
+    def test_what_is_fine(self):
+        self.assertEqual(self.errors(), [])
+        fine = "| F02 | a | b | `base/a_test Three.Four`, `tools/checks_test.py Five.test_six` |"
+        self.assertEqual(self.errors(F02=fine), [])
+        self.assertEqual(self.errors(F02="| F02 | a | b | measured: [here](figures.md#x) |"), [])
+
+    def test_what_is_not(self):
+        self.only("no test One.Three", F02="| F02 | a | b | `base/a_test One.Three` |")
+        self.only("no test No.No", F02="| F02 | a | b | `base/a_test No.No` |")
+        self.only("no test Five.six", F02="| F02 | a | b | `tools/checks_test.py Five.six` |")
+        self.only("no tests/base/b_test.cpp", F02="| F02 | a | b | `base/b_test One.Two` |")
+        self.only("no docs/none.md", F02="| F02 | a | b | measured: [here](none.md) |")
+        self.only("F02 names no test", F02="| F02 | a | b | One.Two |")
+        self.only("F02 needs four columns", F02="| F02 | a | `base/a_test One.Two` |")
+        self.only("F02 is missing", F02="")
+        self.only("F18 is not asked for", F18="| F18 | a | b | `base/a_test One.Two` |")
+        self.only("F02 is there twice", again=self.rows["F02"])
+
+    def test_the_page_itself(self):
+        self.assertEqual(check_scoreboard.check(ROOT), [])
 
 
 class Source(Tree):
