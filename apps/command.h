@@ -21,6 +21,8 @@ struct Command {
 Command add_generate(CLI::App& program);
 Command add_chat(CLI::App& program);
 Command add_bench_one_batch(CLI::App& bench);
+Command add_bench_ops(CLI::App& bench);
+Command add_bench_startup(CLI::App& bench);
 Command add_graph_explain(CLI::App& graph);
 Command add_graph_dump(CLI::App& graph);
 Command add_graph_diff(CLI::App& graph);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,10 +12,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "backends/cpu/isa.h"
 #include "common/peak_loops.h"
+#include "common/pinned_team.h"
 
 namespace reprise::apps {
 namespace {
@@ -34,17 +32,6 @@ std::string text_of(const char* path) {
   std::stringstream out;
   out << in.rdbuf();
   return in ? out.str() : std::string();
-}
-
-std::vector<int> allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> out;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int i = 0; i < CPU_SETSIZE; ++i)
-      if (CPU_ISSET(i, &set)) out.push_back(i);
-  if (out.empty()) out.push_back(0);
-  return out;
 }
 
 // Processors' worth of time that the control group grants; infinity when there is no limit.
@@ -77,31 +64,6 @@ std::string cpu_name() {
 struct alignas(64) Flag {
   std::atomic<int64_t> value{0};
 };
-
-// Runs f(rank) on `threads` pinned threads that start together; the wall seconds of all of them. The caller's own
-// thread is left where it was.
-template <typename F>
-double together(int threads, F f) {
-  const auto processors = allowed_processors();
-  std::atomic<int> arrived{0};
-  std::vector<double> begin(static_cast<size_t>(threads)), end(static_cast<size_t>(threads));
-  std::vector<std::thread> team;
-  for (int t = 0; t < threads; ++t) {
-    team.emplace_back([&, t] {
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(processors[static_cast<size_t>(t) % processors.size()], &one);
-      ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
-      arrived.fetch_add(1);
-      while (arrived.load() < threads) _mm_pause();
-      begin[static_cast<size_t>(t)] = now();
-      f(t);
-      end[static_cast<size_t>(t)] = now();
-    });
-  }
-  for (auto& t : team) t.join();
-  return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
-}
 
 // The smallest of what `trial` answers.
 template <typename F>

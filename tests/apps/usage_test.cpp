@@ -18,7 +18,8 @@ void expect_error(const Outcome& o, int code, const std::string& part) {
 }
 
 TEST(Usage, HelpIsOnStandardOutput) {
-  for (const std::string command : {"", "generate ", "chat ", "bench ", "bench one-batch ", "pull ", "doctor "}) {
+  for (const std::string command :
+       {"", "generate ", "chat ", "bench ", "bench one-batch ", "bench ops ", "bench startup ", "pull ", "doctor "}) {
     const Outcome o = run_binary(command + "--help");
     EXPECT_EQ(o.exit_code, 0) << command;
     EXPECT_TRUE(holds(o.out, "Usage")) << o.out;

@@ -1,0 +1,63 @@
+// OpBench: one op at one dtype, compiled the way models are, beside its parts, and timed.
+//
+// A side is a graph with several copies of the call after each other (a replay's one wake-up would otherwise be most of
+// what is measured), with its own arena; inputs and, where both want the same layout, parameters are shared. Parts are
+// what the op's meaning traces; a single op has none. Both are captured whole and replayed in alternation. One thread;
+// the platform must outlive it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bench/op_cases.h"
+#include "common/cache_probe.h"
+#include "common/machine_probe.h"
+#include "compile/compiled_model.h"
+
+namespace reprise::apps {
+
+struct OpLimit {
+  double us = 0;
+  double bytes = 0;
+  std::string by;  // the cache level whose bandwidth it is, or "arithmetic"
+};
+
+struct OpTimes {
+  double fused_us = 0;
+  std::optional<double> unfused_us;  // none for a single op
+};
+
+class OpBench {
+ public:
+  // Unsupported when the device has no kernel for the op at this dtype.
+  static Result<std::unique_ptr<OpBench>> make(const OpCase& c, DType dtype, const nn::FusedOps& fused,
+                                               const Platform& platform);
+  ~OpBench();
+
+  // The operands at so many tokens: "[4, 4096], [4, 128] f32".
+  std::string shape(int64_t tokens) const;
+  // Replays both sides once; an error names the output that differs in a bit.
+  Status check(int64_t tokens);
+  // Medians of up to `repeat` samples of each side.
+  Result<OpTimes> measure(int64_t tokens, int64_t repeat);
+  // What this machine needs at best: operands and results over the bandwidth of where they lie, or the arithmetic of
+  // the parts.
+  OpLimit limit(int64_t tokens, const MachineSpeed& machine, const CacheSpeeds& caches) const;
+
+ private:
+  struct Side;
+  OpBench() = default;
+  void fill();
+  Result<double> sample(Side& side, int64_t tokens, int64_t replays);
+
+  OpCase case_;
+  const OpSchema* op_ = nullptr;
+  DType dtype_ = DType::BF16;
+  int64_t copies_ = 1;
+  Staging staging_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Side> fused_, parts_;
+};
+
+}  // namespace reprise::apps

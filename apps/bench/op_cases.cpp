@@ -1,0 +1,152 @@
+#include "bench/op_cases.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/core.h"
+
+namespace reprise::apps {
+namespace {
+
+struct ModelSizes {
+  const char* name;
+  int64_t hidden, inner, heads, kv_heads, head_size, vocabulary;
+  double eps;
+  bool qk_norm;
+};
+
+// SmolLM2-135M, Qwen3-0.6B, and a toy whose launches cost more than its work.
+constexpr ModelSizes kModels[] = {
+    {"A", 576, 1536, 9, 3, 64, 49152, 1e-5, false},
+    {"B", 1024, 3072, 16, 8, 128, 151936, 1e-6, true},
+    {"T", 128, 256, 2, 1, 64, 2048, 1e-6, true},
+};
+
+const std::vector<std::string> kSingleOps{"linear",          "rms_norm",        "rope", "paged_attention", "silu",
+                                          "quantize_static", "quantize_dynamic"};
+
+constexpr SymbolId kT = 1, kR = 2, kQ = 3;
+constexpr DType kAsked = DType::BF16;
+
+class Maker {
+ public:
+  Maker(const ModelSizes& m, int64_t max_tokens) : m_(m), max_tokens_(max_tokens) {}
+
+  std::vector<OpCase> make(const std::string& op) {
+    const int64_t h = m_.hidden, f = m_.inner;
+    if (op == "split_qk_norm_rope" || op == "split_qk_norm_rope_kv") return {qkv(op)};
+    if (op == "add_rms_norm" || op == "add_rms_norm_quant_dynamic")
+      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h)}, eps()}};
+    if (op == "add_rms_norm_quant_static") {
+      const TensorType scale = vector(DType::F32, h);
+      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h), scale, scale}, eps()}};
+    }
+    if (op == "silu_mul" || op == "silu_mul_quant") return {{op, m_.name, "", t(), {rows(2 * f)}, {}}};
+    if (op == "linear_add")
+      return {linear(op, "attention output", h, m_.heads * m_.head_size, true), linear(op, "mlp output", h, f, true)};
+    if (op == "lm_head_argmax") return {{op, m_.name, "", t(), {rows(h), matrix(m_.vocabulary, h)}, {}}};
+    if (op == "linear") {
+      const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
+      return {linear(op, "qkv", qkv_rows, h, false), linear(op, "gate and up", 2 * f, h, false)};
+    }
+    if (op == "rms_norm") return {{op, m_.name, "", t(), {rows(h), vector(kAsked, h)}, eps()}};
+    if (op == "silu" || op == "quantize_dynamic") return {{op, m_.name, "", t(), {rows(f)}, {}}};
+    if (op == "quantize_static") {
+      const TensorType scale = vector(DType::F32, f);
+      return {{op, m_.name, "", t(), {rows(f), scale, scale}, {}}};
+    }
+    if (op == "rope") return {{op, m_.name, heads_in_words(), t(), {heads(m_.heads), table()}, {}}};
+    if (op == "paged_attention") return {attention()};
+    return {};
+  }
+
+ private:
+  std::vector<Symbol> t() const { return {{"T", max_tokens_}}; }
+  Attrs eps() const { return {{"eps", m_.eps}}; }
+  static TensorType rows(int64_t width) { return {kAsked, {Dim(1, kT), Dim(width)}}; }
+  static TensorType vector(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
+  static TensorType matrix(int64_t rows, int64_t columns) { return {kAsked, {Dim(rows), Dim(columns)}}; }
+  TensorType heads(int64_t n) const { return {kAsked, {Dim(1, kT), Dim(n), Dim(m_.head_size)}}; }
+  TensorType table() const { return {DType::F32, {Dim(1, kT), Dim(m_.head_size)}}; }
+  TensorType cache(int64_t pages) const {
+    return {kAsked, {Dim(pages), Dim(2), Dim(m_.kv_heads), Dim(kPageTokens), Dim(m_.head_size)}};
+  }
+  std::string heads_in_words() const { return fmt::format("{}/{} heads of {}", m_.heads, m_.kv_heads, m_.head_size); }
+
+  OpCase qkv(const std::string& op) const {
+    OpCase c{op, m_.name, heads_in_words(), t(), {}, {{"heads", m_.heads}, {"kv_heads", m_.kv_heads}}};
+    const bool cached = op == "split_qk_norm_rope_kv";
+    if (cached) c.in.push_back(cache(max_tokens_));  // every token is another sequence's
+    c.in.push_back(rows((m_.heads + 2 * m_.kv_heads) * m_.head_size));
+    c.in.push_back(table());
+    if (cached) c.in.push_back({DType::I32, {Dim(1, kT)}});
+    for (int i = 0; m_.qk_norm && i < 2; ++i) c.in.push_back(vector(kAsked, m_.head_size));
+    c.attrs.set("eps", m_.qk_norm ? m_.eps : 0.0);
+    return c;
+  }
+
+  OpCase linear(const std::string& op, const char* place, int64_t n, int64_t k, bool residual) const {
+    OpCase c{op, m_.name, place, t(), {rows(k), matrix(n, k)}, {}};
+    if (residual) c.in.push_back(rows(n));
+    return c;
+  }
+
+  OpCase attention() const {
+    const int64_t pages = kBenchContext / kPageTokens;
+    OpCase c{"paged_attention",
+             m_.name,
+             fmt::format("{}, {} keys each", heads_in_words(), kBenchContext),
+             {{"T", max_tokens_}, {"R", max_tokens_}, {"Q", max_tokens_ + 1}},
+             {heads(m_.heads), cache(max_tokens_ * pages)},
+             {{"scale", 1 / std::sqrt(static_cast<double>(m_.head_size))}}};
+    c.in.push_back({DType::I32, {Dim(1, kR), Dim(pages)}});
+    c.in.push_back({DType::I32, {Dim(1, kR)}});
+    c.in.push_back({DType::I32, {Dim(1, kQ)}});
+    return c;
+  }
+
+  const ModelSizes& m_;
+  int64_t max_tokens_;
+};
+
+}  // namespace
+
+LiveSizes OpCase::live(int64_t tokens) const {
+  LiveSizes live;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const std::string& name = symbols[i].name;
+    live.value[i + 1] = name == "T" || name == "R" ? tokens : name == "Q" ? tokens + 1 : symbols[i].bound;
+  }
+  return live;
+}
+
+LiveSizes OpCase::bounds() const {
+  LiveSizes live;
+  for (size_t i = 0; i < symbols.size(); ++i) live.value[i + 1] = symbols[i].bound;
+  return live;
+}
+
+std::vector<std::string> benchmarked_ops(const nn::FusedOps& fused) {
+  std::vector<std::string> out;
+  for (const nn::FusedOp& op : fused.all()) out.emplace_back(op.name());
+  out.insert(out.end(), kSingleOps.begin(), kSingleOps.end());
+  return out;
+}
+
+std::vector<OpCase> op_cases(const std::string& op, const nn::FusedOps& fused, int64_t max_tokens) {
+  std::vector<OpCase> out;
+  const nn::FusedOp* known = fused.find(op);
+  for (const ModelSizes& m : kModels)
+    for (OpCase& c : Maker(m, max_tokens).make(op)) out.push_back(std::move(c));
+  if (out.empty() && known)
+    for (const nn::FusedExample& e : known->examples) {
+      OpCase c{op, "example", "", e.symbols, e.in, e.attrs};
+      if (!c.symbols.empty()) c.symbols[0] = {"T", max_tokens};  // the first is the tokens in every example
+      out.push_back(std::move(c));
+    }
+  for (OpCase& c : out) c.fused = known != nullptr;
+  return out;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,36 @@
+// OpCase: one call of an op at the sizes of a real model, for `reprise bench ops`: every fused op, and the single ops
+// that a step spends its time in. Plain values; usable from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/tracer.h"
+#include "nn/fused.h"
+
+namespace reprise::apps {
+
+struct OpCase {
+  std::string op;
+  std::string model;   // "A", "B", "T", or "example" for an op whose place in a model is not known
+  std::string detail;  // what the operands' sizes do not say: "16/8 heads of 128"
+  std::vector<Symbol> symbols;
+  std::vector<TensorType> in;  // as FusedExample::in; bf16 stands for the dtype that is asked for
+  Attrs attrs;
+  bool fused = false;
+
+  // The sizes of a step of so many tokens: "T" and "R" are the tokens, "Q" one more, other symbols their bound.
+  LiveSizes live(int64_t tokens) const;
+  LiveSizes bounds() const;
+};
+
+// Names that cases exist for: the fused ops as they are declared, then single ops.
+std::vector<std::string> benchmarked_ops(const nn::FusedOps& fused);
+
+// Cases of one op, the smallest model last. `max_tokens` bounds the tokens of a step. A fused op that has no place here
+// yet runs on its own examples, so there is always one.
+std::vector<OpCase> op_cases(const std::string& op, const nn::FusedOps& fused, int64_t max_tokens);
+
+constexpr int64_t kBenchContext = 512;  // keys of each sequence in attention
+
+}  // namespace reprise::apps

@@ -1,0 +1,212 @@
+// `reprise bench ops`: every fused op beside its parts, and the single ops that matter, on shapes of real models, with
+// the limit of the machine.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "backends/all.h"
+#include "backends/cpu/isa.h"
+#include "base/progress.h"
+#include "bench/op_bench.h"
+#include "command.h"
+#include "common/flags.h"
+#include "common/terminal.h"
+
+namespace reprise::apps {
+namespace {
+
+struct OpsFlags {
+  std::string filter, dtype = "all", model = "all", isa = "auto";
+  std::vector<int64_t> tokens{1, 4, 16, 64};
+  int64_t threads = 0;
+  int64_t repeat = 31;
+  bool json = false;
+
+  std::vector<std::string> ops(const nn::FusedOps& fused) const {
+    std::vector<std::string> out = benchmarked_ops(fused);
+    if (filter.empty()) return out;
+    // A whole name means that op alone; anything else every op that holds it.
+    if (std::find(out.begin(), out.end(), filter) != out.end()) return {filter};
+    std::erase_if(out, [&](const std::string& op) { return op.find(filter) == std::string::npos; });
+    return out;
+  }
+  Status check() const {
+    const nn::FusedOps fused = nn::fused_ops();
+    if (ops(fused).empty())
+      return invalid("--filter \"{}\" fits no op; allowed: a part of one of {}", filter,
+                     fmt::join(benchmarked_ops(fused), ", "));
+    if (auto known = cpu::parse_isa(isa); !known) return known.status().at("--isa");
+    return Status::ok();
+  }
+  std::vector<DType> dtypes() const {
+    if (dtype == "all") return {DType::BF16, DType::F16, DType::F32};
+    return {parse_dtype(dtype).value()};
+  }
+};
+
+struct Row {
+  std::string op, model, detail, shape;
+  DType dtype = DType::F32;
+  int64_t tokens = 0;
+  OpTimes times;
+  OpLimit limit;
+};
+
+// Shares of the original system, on its own hardware, where launches were most of what was saved.
+constexpr std::pair<const char*, double> kOriginal[] = {{"split_qk_norm_rope", 0.403},
+                                                        {"add_rms_norm_quant_static", 0.655}};
+
+// What a launch costs by itself: a chain of calls that each have one row of sixteen numbers to do.
+Result<double> launch_us(const Platform& platform, const nn::FusedOps& fused, int64_t repeat) {
+  const TensorType tiny{DType::F32, {Dim(1, 1), Dim(16)}};
+  const OpCase c{"add", "", "", {{"T", 1}}, {tiny, tiny}, {}};
+  ASSIGN_OR_RETURN(auto bench, OpBench::make(c, DType::F32, fused, platform));
+  ASSIGN_OR_RETURN(const OpTimes times, bench->measure(1, repeat));
+  return times.fused_us;
+}
+
+struct Work {
+  OpCase op;
+  DType dtype;
+};
+
+OrderedJson row_json(const Row& r) {
+  OrderedJson j;
+  j["op"] = r.op;
+  j["dtype"] = dtype_name(r.dtype);
+  j["shape"] = r.shape;
+  j["fused_us"] = r.times.fused_us;
+  j["unfused_us"] = r.times.unfused_us ? OrderedJson(*r.times.unfused_us) : OrderedJson(nullptr);
+  j["ratio"] = r.times.unfused_us ? OrderedJson(r.times.fused_us / *r.times.unfused_us) : OrderedJson(nullptr);
+  j["limit_us"] = r.limit.us;
+  j["limit_by"] = r.limit.by;
+  j["bytes"] = r.limit.bytes;
+  j["model"] = r.model;
+  j["tokens"] = r.tokens;
+  return j;
+}
+
+void print_rows(const std::vector<Row>& rows, double launch) {
+  std::string before;
+  for (const Row& r : rows) {
+    const std::string title =
+        fmt::format("{} {}, {}{}{}", r.op, dtype_name(r.dtype), r.model, r.detail.empty() ? "" : ": ", r.detail);
+    if (title != before) {
+      std::string original;
+      for (const auto& [op, ratio] : kOriginal)
+        if (r.op == op) original = fmt::format("  (original system: ratio {:.3f}, launch-bound)", ratio);
+      fmt::print("{}{}\n", coloured(Colour::Bold, title, stdout), original);
+      fmt::print("{:>7} {:>11} {:>11} {:>7} {:>11} {:>8} {:>9}  {}\n", "tokens", "fused us", "parts us", "ratio",
+                 "limit us", "% limit", "+launch %", "limited by");
+      before = title;
+    }
+    std::string parts = "-", ratio = "-";
+    if (r.times.unfused_us) {
+      parts = fmt::format("{:.3f}", *r.times.unfused_us);
+      const double v = r.times.fused_us / *r.times.unfused_us;
+      ratio = coloured(v > 1 ? Colour::Red : Colour::Green, fmt::format("{:>7.3f}", v), stdout);
+    }
+    fmt::print("{:>7} {:>11.3f} {:>11} {:>7} {:>11.3f} {:>8.1f} {:>9.1f}  {}\n", r.tokens, r.times.fused_us, parts,
+               ratio, r.limit.us, 100 * r.limit.us / r.times.fused_us, 100 * (r.limit.us + launch) / r.times.fused_us,
+               r.limit.by);
+  }
+}
+
+Status run_ops(const OpsFlags& f) {
+  DeviceOptions device;
+  device.isa = f.isa;
+  device.threads = static_cast<int>(f.threads);
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  nn::register_fused_ops(*platform.ops);
+  const nn::FusedOps fused = nn::fused_ops();
+  const DeviceInfo& info = platform.device->info();
+  const Machine machine = describe_machine();
+  const MachineSpeed speed = measure_machine(info.ranks);
+  const CacheSpeeds caches = measure_caches(info.ranks);
+  ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
+
+  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
+  std::vector<Work> work;
+  for (const std::string& op : f.ops(fused))
+    for (DType dtype : f.dtypes())
+      for (OpCase& c : op_cases(op, fused, most))
+        if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
+  std::vector<Row> rows;
+  std::vector<std::string> refused;
+  {
+    Progress bar("ops", work.size() * f.tokens.size());
+    for (const Work& w : work) {
+      auto bench = OpBench::make(w.op, w.dtype, fused, platform);
+      if (!bench && bench.status().code() == Code::Unsupported) {
+        refused.push_back(fmt::format("{} {}: {}", w.op.op, dtype_name(w.dtype), bench.status().message()));
+        bar.advance(f.tokens.size(), w.op.op);
+        continue;
+      }
+      if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
+      for (int64_t tokens : f.tokens) {
+        RETURN_IF_ERROR((*bench)->check(tokens));
+        ASSIGN_OR_RETURN(const OpTimes times, (*bench)->measure(tokens, f.repeat));
+        rows.push_back({w.op.op, w.op.model, w.op.detail, (*bench)->shape(tokens), w.dtype, tokens, times,
+                        (*bench)->limit(tokens, speed, caches)});
+        bar.advance(1, fmt::format("{} {} {}", w.op.op, dtype_name(w.dtype), w.op.model));
+      }
+    }
+  }
+  if (rows.empty()) return error(Code::Unsupported, "nothing could be measured: {}", fmt::join(refused, "; "));
+
+  if (!f.json) {
+    print_rows(rows, launch);
+    std::string levels;
+    for (const CacheLevel& l : caches.levels) levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
+    fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,
+               info.ranks, info.ranks == 1 ? "" : "s", levels, speed.fp32_gflops, launch);
+    for (const auto& r : refused) fmt::print("not here: {}\n", r);
+    for (const auto& w : machine.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
+    return Status::ok();
+  }
+  OrderedJson report;
+  report["limits"] = machine_json(machine, speed);
+  report["limits"]["isa"] = info.isa;
+  report["limits"]["threads"] = info.ranks;
+  report["limits"]["launch_us"] = launch;
+  for (const CacheLevel& l : caches.levels)
+    report["limits"]["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
+  for (const auto& [op, ratio] : kOriginal) report["original_ratios"][op] = ratio;
+  report["not_here"] = refused;
+  report["rows"] = OrderedJson::array();
+  for (const Row& r : rows) report["rows"].push_back(row_json(r));
+  fmt::print("{}\n", report.dump());
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_bench_ops(CLI::App& bench) {
+  auto flags = std::make_shared<OpsFlags>();
+  Command c;
+  c.app = bench.add_subcommand("ops", "Every fused op beside its parts, and the single ops that matter");
+  add_text(*c.app, "--filter", flags->filter, "an op, or a part of the names of several; default: all", "NAME");
+  add_choice(*c.app, "--dtype", flags->dtype, {"all", "bfloat16", "float16", "half", "float32"},
+             "of activations and weights (all)");
+  add_integers(*c.app, "--tokens", flags->tokens, {1, 4096}, "rows of a step (1,4,16,64)");
+  add_choice(*c.app, "--model", flags->model, {"all", "A", "B", "T"},
+             "whose shapes: A SmolLM2-135M, B Qwen3-0.6B, T a launch-bound toy (all)");
+  add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
+  add_integer(*c.app, "--repeat", flags->repeat, {1, 10000}, "samples of each side; medians are shown (31)");
+  add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  c.app->footer(
+      "Both sides are captured, replayed in alternation on the same inputs, and must give the same bits. A time is "
+      "that\n"
+      "of one call in a graph with several of them one after another, so it has a launch and a barrier in it, but no\n"
+      "wake-up. Limit: bytes of operands and results over the read bandwidth of the cache level they fit in, or the\n"
+      "arithmetic at peak, whichever is larger; \"+launch %\" adds what an empty launch costs here. Ratios of the "
+      "original\n"
+      "system stand beside the ops they are known of.");
+  c.check = [flags] { return flags->check(); };
+  c.run = [flags] { return run_ops(*flags); };
+  return c;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,52 @@
+#include "common/pinned_team.h"
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace reprise::apps {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> out;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) out.push_back(i);
+  if (out.empty()) out.push_back(0);
+  return out;
+}
+
+double together(int threads, const std::function<void(int)>& f) {
+  const auto processors = allowed_processors();
+  std::atomic<int> arrived{0};
+  std::vector<double> begin(static_cast<size_t>(threads)), end(static_cast<size_t>(threads));
+  std::vector<std::thread> team;
+  for (int t = 0; t < threads; ++t) {
+    team.emplace_back([&, t] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(processors[static_cast<size_t>(t) % processors.size()], &one);
+      ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+      arrived.fetch_add(1);
+      while (arrived.load() < threads) _mm_pause();
+      begin[static_cast<size_t>(t)] = now();
+      f(t);
+      end[static_cast<size_t>(t)] = now();
+    });
+  }
+  for (auto& t : team) t.join();
+  return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
+}
+
+}  // namespace reprise::apps

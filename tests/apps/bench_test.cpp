@@ -1,0 +1,149 @@
+// `reprise bench ops` and `bench startup`: the form of what they say. Times are never judged here.
+#include "bench/op_cases.h"
+#include "bench/page_cache.h"
+#include "common/cache_probe.h"
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {
+  // Differing bits end the command with an error. One odd number of rows among the usual ones.
+  const OrderedJson j = json_of(run_binary("bench ops --json --model T --tokens 1,5 --repeat 1 --threads 2"));
+  EXPECT_EQ(keys_of(j), (Words{"limits", "original_ratios", "not_here", "rows"}));
+  EXPECT_EQ(j["original_ratios"]["split_qk_norm_rope"], 0.403);
+  EXPECT_EQ(j["original_ratios"]["add_rms_norm_quant_static"], 0.655);
+  EXPECT_GT(j["limits"]["launch_us"], 0);
+  const nn::FusedOps fused = nn::fused_ops();
+  for (const std::string& op : benchmarked_ops(fused))
+    for (const char* dtype : {"bf16", "f16", "f32"}) {
+      SCOPED_TRACE(op + " " + dtype);
+      int rows = 0;
+      for (const auto& r : j["rows"]) {
+        if (r["op"] != op || r["dtype"] != dtype) continue;
+        ++rows;
+        EXPECT_TRUE(r["tokens"] == 1 || r["tokens"] == 5);
+        EXPECT_FALSE(r["shape"].get<std::string>().empty());
+        EXPECT_GT(r["fused_us"], 0);
+        EXPECT_GT(r["limit_us"], 0);
+        if (fused.find(op)) {
+          EXPECT_GT(r["unfused_us"], 0);
+          EXPECT_NEAR(r["ratio"].get<double>(), r["fused_us"].get<double>() / r["unfused_us"].get<double>(), 1e-9);
+        } else {
+          EXPECT_TRUE(r["unfused_us"].is_null() && r["ratio"].is_null());
+        }
+      }
+      EXPECT_GE(rows, 2);
+    }
+}
+
+TEST(BenchOps, TheTextNamesTheOriginal) {
+  const Outcome o = run_binary(
+      "bench ops --filter split_qk_norm_rope --dtype bfloat16 --tokens 3 --model A --repeat 1 --threads 1 --isa "
+      "baseline");
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_EQ(o.err, "");
+  for (const char* word : {"9/3 heads of 64", "0.403", "parts us", "limits here: baseline, 1 thread, L1"})
+    EXPECT_TRUE(holds(o.out, word)) << word << "\n" << o.out;
+  EXPECT_FALSE(holds(o.out, "split_qk_norm_rope_kv")) << "a whole name is that op alone";
+}
+
+TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
+  const Outcome filter = run_binary("bench ops --filter rms_nrom");
+  EXPECT_EQ(filter.exit_code, 2);
+  for (const char* op : {"split_qk_norm_rope_kv", "lm_head_argmax", "linear_add", "paged_attention"})
+    EXPECT_TRUE(holds(filter.err, op)) << filter.err;
+  for (const auto& [flags, part] :
+       std::vector<std::pair<std::string, std::string>>{{"--dtype int8", "allowed: all, bfloat16"},
+                                                        {"--tokens 1,0", "allowed: 1 to 4096"},
+                                                        {"--model C", "allowed: all, A, B, T"},
+                                                        {"--isa sse9", "auto, baseline"},
+                                                        {"--repeat 0", "allowed: 1 to"}}) {
+    const Outcome o = run_binary("bench ops " + flags);
+    EXPECT_EQ(o.exit_code, 2) << flags;
+    EXPECT_TRUE(holds(o.err, part)) << o.err;
+  }
+}
+
+// What an extension brings has no place in a model; it runs on its own example.
+TEST(BenchOps, UnknownFusedOpsHaveTheirExamples) {
+  nn::FusedOps fused = nn::fused_ops();
+  nn::FusedOp op = *fused.find("silu_mul");
+  op.decl = "silu_mul_again(Tensor gate_up) -> Tensor";
+  fused.add(op);
+  const std::vector<OpCase> cases = op_cases("silu_mul_again", fused, 9);
+  ASSERT_EQ(cases.size(), op.examples.size());
+  EXPECT_EQ(cases[0].model, "example");
+  EXPECT_TRUE(cases[0].fused);
+  EXPECT_EQ(cases[0].live(4).value[1], 4);
+  EXPECT_EQ(cases[0].bounds().value[1], 9);
+  EXPECT_EQ(benchmarked_ops(fused).at(fused.all().size() - 1), "silu_mul_again");
+}
+
+TEST(CacheSpeeds, TheLevelIsTheOneTheBytesFitIn) {
+  CacheSpeeds s;
+  s.threads = 2;
+  s.levels = {{"L1", 0, 0, 4}, {"L2", 100, 0, 3}, {"memory", 1000, 0, 1}};
+  EXPECT_EQ(s.level_for(0).name, "L1");
+  EXPECT_EQ(s.level_for(200).name, "L1");
+  EXPECT_EQ(s.level_for(201).name, "L2");
+  EXPECT_EQ(s.level_for(2000).name, "L2");
+  EXPECT_EQ(s.level_for(1e9).name, "memory");
+}
+
+TEST(PageCache, CountsWhatIsInMemory) {
+  const Folder folder;
+  EXPECT_EQ(page_cache_share(folder.path()), 0) << "no files";
+  EXPECT_EQ(page_cache_share(folder / "none"), 0);
+  folder.write("a", std::string(100'001, 'a'));
+  std::filesystem::create_directories(folder / "sub");
+  folder.write("sub/b", std::string(5000, 'b'));
+  EXPECT_EQ(page_cache_share(folder.path()), 1);
+  EXPECT_EQ(page_cache_share(folder / "a"), 1);
+  evict_from_page_cache(folder.path());  // a file system in memory keeps them
+  const double left = page_cache_share(folder.path());
+  EXPECT_TRUE(left >= 0 && left <= 1) << left;
+  EXPECT_EQ(content_of(folder / "sub/b"), std::string(5000, 'b'));
+}
+
+TEST(BenchStartup, ColdAndWarm) {
+  const Folder folder;
+  const OrderedJson j =
+      json_of(run_binary("bench startup --json --repeat 2 --threads 2 --model-path " + model_folder("qwen3_tied"),
+                         "REPRISE_CACHE=" + folder.path()));
+  EXPECT_EQ(keys_of(j), (Words{"model", "weights_in_page_cache_before", "evicted", "rows"}));
+  ASSERT_EQ(j["rows"].size(), 2u);
+  EXPECT_EQ(j["rows"][0]["start"], "cold");
+  EXPECT_EQ(j["rows"][1]["start"], "warm");
+  for (const auto& r : j["rows"]) {
+    EXPECT_EQ(keys_of(r), (Words{"start", "total_s", "load_s", "compile_s", "capture_s", "ttft_s",
+                                 "weights_in_page_cache", "runs"}));
+    EXPECT_EQ(r["runs"], 2);
+    for (const char* key : {"load_s", "compile_s", "capture_s", "ttft_s"}) EXPECT_GT(r[key], 0) << key;
+    EXPECT_GE(r["total_s"].get<double>(), r["load_s"].get<double>() + r["compile_s"].get<double>());
+    EXPECT_GT(r["weights_in_page_cache"], 0) << "they were read a moment ago";
+    EXPECT_LE(r["weights_in_page_cache"], 1);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "its caches were left behind";
+}
+
+TEST(BenchStartup, SaysWhyAStartFailed) {
+  const Folder folder;
+  const std::string cache = "REPRISE_CACHE=" + folder.path();
+  EXPECT_EQ(run_binary("bench startup", cache).exit_code, 2);
+  const Outcome missing = run_binary("bench startup --model-path /no/such/model", cache);
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(holds(missing.err, "generate ended with 1")) << missing.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const Outcome unwritable =
+      run_binary("bench startup --model-path " + model_folder("qwen3_tied"), "REPRISE_CACHE=/proc/none");
+  EXPECT_EQ(unwritable.exit_code, 1);
+  EXPECT_TRUE(holds(unwritable.err, "REPRISE_CACHE")) << unwritable.err;
+}
+
+}  // namespace
+}  // namespace reprise::apps
