@@ -43,6 +43,8 @@ class Change:
         self.files[name] = text
 
     def write(self):
+        # What was only read stays as it is.
+        self.files = {n: t for n, t in self.files.items() if n in self.made or t != (ROOT / n).read_text()}
         for name, text in self.files.items():
             path = ROOT / name
             path.parent.mkdir(parents=True, exist_ok=True)
