@@ -1,6 +1,6 @@
-// What is captured and how often: one capture for every row count and length (F15, F67), cut where the user says (F24),
-// after the same passes in every mode (F35), with or without them (F66), in the memory that was planned (F63), and all
-// of it before the engine is ready (F64).
+// What is captured and how often: one capture for every row count and length (F15, F67), cut where the user says (F24,
+// F31), after the same passes in every mode (F35), with or without them (F66), in the memory that was planned (F63),
+// and all of it before the engine is ready (F64).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -118,6 +118,21 @@ TEST(Lengths, GrowWithoutACaptureInEveryLayer) {
     EXPECT_EQ(e->decode_runner()->stats().replays, 4u * 9);
     EXPECT_EQ(e->counters().captures, captures);
   }
+}
+
+// F31: where the gain comes from. Of all launches of a prefill, only attention's are left.
+TEST(PiecewisePrefill, LaunchesNothingButAttention) {
+  engine::GraphOptions off;
+  off.prefill = GraphMode::Eager;
+  auto pieces = open("qwen3_tied"), eager = open("qwen3_tied", off);
+  const CompiledModel &a = pieces->prefill_runner()->model(), &b = eager->prefill_runner()->model();
+  const auto layers = static_cast<uint64_t>(pieces->config().num_hidden_layers);
+  EXPECT_TRUE(same_bits(run(*pieces, 5, 7, 0), run(*eager, 5, 7, 0)));
+  EXPECT_EQ(a.counters().launches, layers);
+  EXPECT_EQ(a.counters().replays, layers + 1);
+  EXPECT_EQ(b.counters().launches, b.launches());
+  EXPECT_EQ(b.counters().replays, 0u);
+  EXPECT_GT(b.launches(), 5 * layers);
 }
 
 TEST(SplitOps, CutWhereTheUserSaysAndKeepTheBits) {
