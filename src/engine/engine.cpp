@@ -163,12 +163,13 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
 // Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
 Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
-  const double limit = options_.mem_fraction_static * static_cast<double>(platform_.device->info().memory_bytes);
+  const size_t memory = platform_.device->info().memory_bytes;  // 0: the device does not say
+  const double limit = options_.mem_fraction_static * static_cast<double>(memory);
   while (true) {
     RETURN_IF_ERROR(builder.prepare(trace));
     if (options_.graph.verify_replay > 0) RETURN_IF_ERROR(builder.prepare_shadows());
     const auto needed = static_cast<double>(builder.arena_bytes());
-    if (needed <= limit) break;
+    if (memory == 0 || needed <= limit) break;
     const int64_t smaller = std::max(trace.max_tokens / 2, trace.max_sequences);
     if (smaller == trace.max_tokens || options_.graph.policy == GraphPolicy::Required)
       return error(Code::OutOfMemory,

@@ -86,6 +86,8 @@ Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
 }
 
 Result<int64_t> kv_pages_that_fit(const KvBudget& b, int64_t wanted) {
+  if (b.memory_bytes <= 0)
+    return error(Code::OutOfMemory, "the device does not say how much memory it has; set --max-total-tokens");
   const auto fits = static_cast<int64_t>((b.fraction * b.memory_bytes - b.weight_bytes) / b.page_bytes) - 1;
   if (fits >= 1) return std::min(wanted, fits);
   // One page for tokens, one for scratch; the third digit is rounded up.

@@ -98,6 +98,16 @@ TEST(Generate, SettingsThatMustNotChangeTheTokensDoNot) {
   EXPECT_EQ(off["graph"]["decode"]["replays"], 0);
 }
 
+// F17: the device is a flag and nothing else. This one computes nothing and does not say how much memory it has.
+TEST(Generate, AnotherDeviceIsOneFlag) {
+  const std::string base = "generate --json --prompt-ids 1,2 --max-new-tokens 3 --ignore-eos --device null " + kTiny;
+  const OrderedJson j = json_of(run_binary(base + "--max-total-tokens 1024"));
+  EXPECT_EQ(j["output"]["token_ids"], (std::vector<int>{0, 0, 0}));
+  const Outcome unknown = run_binary(base);
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_NE(unknown.err.find("set --max-total-tokens"), std::string::npos) << unknown.err;
+}
+
 TEST(Generate, OtherSystemsFlagsWorkAndSayWhatIsInEffect) {
   const std::string base = "generate --json --prompt-ids 5,6,7,8 --max-new-tokens 6 --ignore-eos " + kTiny;
   const OrderedJson expected = json_of(run_binary(base))["output"]["token_ids"];

@@ -134,6 +134,7 @@ TEST(MemoryRules, KvPagesAndTheFractionToSet) {
   ASSERT_FALSE(more.is_ok());
   EXPECT_NE(more.status().message().find("set --mem-fraction-static 0.12 or more"), std::string::npos)
       << more.status().message();
+  EXPECT_NE(kv_pages_that_fit({0, 0.8, 100, 10}, 7).status().message().find("--max-total-tokens"), std::string::npos);
   // What it says works, also where it had to be rounded.
   const auto odd = kv_pages_that_fit({997, 0.1, 331, 13}, 7);
   ASSERT_FALSE(odd.is_ok());
