@@ -186,6 +186,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
   ASSIGN_OR_RETURN(device.kind, parse_device_kind(flags.device));
   device.isa = flags.isa;
   device.threads = static_cast<int>(flags.threads);
+  device.live_sizes = flags.live_sizes;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : flags.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));

@@ -1,0 +1,108 @@
+// Changing any staged input must change the rows it belongs to, and no others: a replay that keeps an old value, or
+// mixes rows, is seen here.
+#include <algorithm>
+
+#include "models/model.h"
+#include "verify/traffic.h"
+
+namespace reprise::apps {
+namespace {
+
+using engine::StagedStep;
+
+// Changes row `row` of one input of a decode step.
+struct Change {
+  const char* input;
+  void (*apply)(const StagedStep& s, int64_t row);
+};
+
+constexpr Change kDecodeChanges[] = {
+    {"tokens",
+     [](const StagedStep& s, int64_t r) {
+       auto& t = s.stage.buffers().tokens[static_cast<size_t>(r)];
+       t = t > 0 ? t - 1 : 1;
+     }},
+    {"positions", [](const StagedStep& s, int64_t r) { ++s.stage.buffers().positions[static_cast<size_t>(r)]; }},
+    // Over the token before, so that one key is wrong and one is missing.
+    {"slots", [](const StagedStep& s, int64_t r) { --s.stage.buffers().slots[static_cast<size_t>(r)]; }},
+    {"page_table",
+     [](const StagedStep& s, int64_t r) {
+       s.stage.buffers().page_table[static_cast<size_t>(r * s.stage.columns())] = kv::kScratchPage;
+     }},
+    {"context_lens", [](const StagedStep& s, int64_t r) { --s.stage.buffers().context_lens[static_cast<size_t>(r)]; }},
+    {"last_rows", [](const StagedStep& s, int64_t r) {
+       auto rows = s.stage.last_rows();
+       const auto n = static_cast<int32_t>(s.live.value[models::kLogitRows]);
+       rows[static_cast<size_t>(r)] = (rows[static_cast<size_t>(r)] + 1) % n;
+     }}};
+
+// The rows of the step after `before` steps without a change.
+Result<Outcome> one_run(engine::Engine& e, int64_t batch, bool decode, const engine::StepHook& change) {
+  int step = 0;
+  const int when = decode ? 2 : 1;
+  e.set_step_hook([&](const StagedStep& s) {
+    // Old keys must not look like new ones: pages are handed out again in the same order.
+    if (++step == 1) {
+      const auto& shape = s.pool.shape();
+      for (const auto& item : s.items)
+        for (const kv::PageId page : item.sequence->pages())
+          for (int64_t l = 0; l < shape.layers; ++l) {
+            auto* begin =
+                static_cast<uint8_t*>(s.pool.layer(l)) + static_cast<size_t>(page) * shape.page_bytes_per_layer();
+            std::fill(begin, begin + shape.page_bytes_per_layer(), uint8_t{0});
+          }
+    }
+    if (step == when && change) change(s);
+  });
+  auto out = run_traffic(e, {batch, decode ? 1 : 0, Feed::Together, false});
+  e.set_step_hook({});
+  return out;
+}
+
+}  // namespace
+
+Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch) {
+  PerturbResult result;
+  const auto n = static_cast<size_t>(batch);
+  // Compares the last `batch` rows with those of the run without a change.
+  auto compare = [&](const Outcome& a, const Outcome& b, std::string_view input, int64_t row,
+                     const std::vector<size_t>& may, const std::vector<size_t>& must) {
+    ++result.checked;
+    const size_t base = a.rows.size() - n;
+    for (size_t r = 0; r < n; ++r) {
+      const bool changed = a.rows[base + r] != b.rows[base + r];
+      const bool allowed = std::find(may.begin(), may.end(), r) != may.end();
+      const bool needed = std::find(must.begin(), must.end(), r) != must.end();
+      if (changed && !allowed)
+        result.wrong.push_back(fmt::format("{} of row {} changed row {}", input, row, r));
+      else if (!changed && needed)
+        result.wrong.push_back(fmt::format("{} of row {} changed nothing: an old value was read", input, row));
+    }
+  };
+  ASSIGN_OR_RETURN(const Outcome decode, one_run(e, batch, true, {}));
+  for (const Change& c : kDecodeChanges) {
+    if (batch < 2 && std::string_view(c.input) == "last_rows") continue;  // there is no other row to ask for
+    for (int64_t r = 0; r < batch; ++r) {
+      ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, true, [&](const StagedStep& s) { c.apply(s, r); }));
+      compare(decode, changed, c.input, r, {static_cast<size_t>(r)}, {static_cast<size_t>(r)});
+    }
+  }
+  // The first token of a prompt is given to the one before: later layers then see another key there.
+  ASSIGN_OR_RETURN(const Outcome prefill, one_run(e, batch, false, {}));
+  for (int64_t r = 1; r < batch; ++r) {
+    const auto row = static_cast<size_t>(r);
+    bool applied = false;
+    ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, false, [&](const StagedStep& s) {
+                       const auto& b = s.stage.buffers();
+                       if (b.query_starts[row + 1] - b.query_starts[row] < 2) return;
+                       ++b.query_starts[row];
+                       ++b.context_lens[row - 1];
+                       applied = true;
+                     }));
+    if (applied && e.config().num_hidden_layers > 1)
+      compare(prefill, changed, "query_starts", r, {row - 1, row}, {row});
+  }
+  return result;
+}
+
+}  // namespace reprise::apps
