@@ -70,6 +70,7 @@ Result<std::unique_ptr<engine::Engine>> open_mode(const VerifyFlags& f, const Mo
                          .piecewise_tokens = said.piecewise_tokens,
                          .piecewise_max_tokens = said.piecewise_max_tokens};
   flags.live_sizes = mode.live_sizes;
+  flags.graph.learn = false;
   if (mode.threads) flags.threads = mode.threads;
   return open_engine(flags);
 }

@@ -148,7 +148,8 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
   if (w.split_ops) o.split_ops = words_of(*w.split_ops);
   o.padding = w.padding;
   o.plan_cache = plan_cache_folder(w.plan_cache.value_or("auto"));
-  o.learned_dir = o.plan_cache;  // what is learned while serving lies with the plans
+  o.choose_by_cost = learn;
+  if (learn) o.learned_dir = o.plan_cache;  // what is learned while serving lies with the plans
   o.learn_decode_sizes = w.decode_sizes == "learned";
   o.learn_prefill_sizes = w.prefill_sizes == "learned";
   o.verify_replay = verify_replay;

@@ -35,6 +35,7 @@ struct GraphOptions {
   int64_t verify_replay = 0;           // every so many steps also run uncaptured and unfused; 0: none
   std::string report_dir;              // where a difference is written down; empty: the working directory
   std::string learned_dir;             // step times and traffic of earlier runs; empty: not kept
+  bool choose_by_cost = true;          // step times may choose eager or two sizes over the next size
   std::vector<Fault> faults;           // for tests of the checks
   PipelineOptions pipeline;            // which passes run
   std::string plan_cache;              // folder of compiled programs; empty: none are kept

@@ -217,6 +217,7 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
   parts.phase = phase_name(phase);
   parts.policy = options_.policy;
   parts.padding = options_.padding;
+  parts.choose_by_cost = options_.choose_by_cost;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);
   for (const StepOutput output : kOutputs) {

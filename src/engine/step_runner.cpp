@@ -74,9 +74,11 @@ int64_t StepRunner::size_of(int64_t n, std::string_view& reason) const {
 void StepRunner::cheapest(int64_t n, StepPlan& plan) const {
   constexpr double kMargin = 0.9;
   const bool fits = plan.kind == StepPlan::Kind::Replay;
+  // A replay at live sizes runs the kernels of the eager step and nothing else: whatever says otherwise is noise.
+  if (fits && parts_.live_sizes) return;
   std::optional<double> best;
   if (fits) {
-    best = costs_.known(StepKind::Replay, parts_.live_sizes ? n : plan.size);
+    best = costs_.known(StepKind::Replay, plan.size);
     if (!best) return;
   }
   if (auto eager = costs_.estimate(StepKind::Eager, n)) {
@@ -87,8 +89,7 @@ void StepRunner::cheapest(int64_t n, StepPlan& plan) const {
       plan = {StepPlan::Kind::Eager, 0, 0, "eager measured faster than the captured size"};
     }
   }
-  // Two sizes only help where padding rows are computed, or where no size is large enough.
-  if ((parts_.live_sizes && fits) || !best) return;
+  if (!best) return;
   for (const int64_t first : parts_.sizes) {
     if (first >= n) break;
     std::string_view reason;
@@ -106,7 +107,7 @@ Result<StepPlan> StepRunner::plan(int64_t n) const {
   StepPlan plan;
   plan.size = size_of(n, plan.reason);
   if (plan.size) plan.kind = StepPlan::Kind::Replay;
-  if (parts_.reason.empty()) cheapest(n, plan);
+  if (parts_.reason.empty() && parts_.choose_by_cost) cheapest(n, plan);
   if (plan.kind == StepPlan::Kind::Eager && parts_.policy == GraphPolicy::Required)
     return invalid("--graph required: a {} step of {} cannot run captured: {}", parts_.phase, n, plan.reason);
   return plan;

@@ -51,6 +51,7 @@ struct StepRunnerParts {
   std::string phase;
   GraphPolicy policy = GraphPolicy::Auto;
   bool padding = true;
+  bool choose_by_cost = true;
   bool live_sizes = true;
   int64_t largest = 0;         // bound of a step
   std::vector<int64_t> sizes;  // those that batches are rounded up to, captured all

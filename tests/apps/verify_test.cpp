@@ -1,0 +1,97 @@
+// `graph verify` must find what is wrong: every kind of injected fault, and a report of a difference can be run again.
+// And the tokens of a real model on real questions do not depend on the mode.
+#include <gtest/gtest.h>
+
+#include "apps/run_binary.h"
+#include "support/smollm2.h"
+
+namespace reprise::apps {
+namespace {
+
+class VerifyFault : public testing::TestWithParam<const char*> {};
+
+TEST_P(VerifyFault, IsCaught) {
+  const Outcome o =
+      run_binary(fmt::format("graph verify --json --largest 6 --log-level error --inject-fault {} --model-path {}",
+                             GetParam(), model_folder("qwen3_tied")));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_NE(o.err.find("checks failed, the first: "), std::string::npos) << o.err;
+  auto json = parse_ordered_json(o.out, "standard output");
+  ASSERT_TRUE(json.is_ok()) << o.out;
+  EXPECT_GT((*json)["mismatches"], 0);
+  EXPECT_FALSE((*json)["what"].empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifyFault,
+                         testing::Values("padding-leak@3", "stale-input@5", "wrong-length@4", "bit-flip@3", "alloc@1",
+                                         "kernel-error@7"),
+                         [](auto& info) {
+                           std::string name = info.param;
+                           return name.substr(0, name.find('-') == std::string::npos ? name.find('@') : name.find('-'));
+                         });
+
+TEST(Verify, ChangesEveryInputAndFindsNothingWrong) {
+  const OrderedJson j =
+      json_of(run_binary("graph verify --json --largest 9 --model-path " + model_folder("llama_gqa3_tied")));
+  EXPECT_EQ(j["mismatches"], 0);
+  EXPECT_EQ(j["max_abs_diff"], 0);
+  EXPECT_EQ(j["modes"].size(), 8u);
+  // 7 modes, batches 1 and 5: each of 6 inputs of a decode row, last_rows only where there is another row, and the
+  // borders between prompts.
+  EXPECT_EQ(j["inputs_changed"], 7 * (5 + 6 * 5 + 4));
+}
+
+TEST(Verify, RunsTheStepOfAReportAgain) {
+  const Folder folder;
+  const std::string model = "--model-path " + model_folder("qwen3_tied");
+  const Outcome found =
+      run_binary(fmt::format("generate --prompt-ids 5,6,7,8 --max-new-tokens 9 --ignore-eos --verify-replay 1 "
+                             "--inject-fault bit-flip@4 --dump-dir {} {}",
+                             folder / "d", model));
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_NE(found.err.find("out of service"), std::string::npos) << found.err;
+  std::string report;
+  for (auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+    if (entry.path().extension() == ".json") report = entry.path().string();
+  ASSERT_FALSE(report.empty()) << found.err;
+  const OrderedJson again = json_of(run_binary(fmt::format("graph verify --json --case {} {}", report, model)));
+  EXPECT_EQ(again["mismatches"], 0);  // the fault was injected, so without it nothing is wrong
+  EXPECT_EQ(again["sizes_checked"], 7);
+  const Outcome faulty = run_binary(fmt::format("graph verify --case {} {} --inject-fault bit-flip@2", report, model));
+  EXPECT_EQ(faulty.exit_code, 1);
+  folder.write("bad.json", "{\"sequences\": [{\"tokens\": [1], \"cached\": 1, \"count\": 4}]}");
+  const Outcome bad = run_binary(fmt::format("graph verify --case {} {}", folder / "bad.json", model));
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_NE(bad.err.find("4 computed tokens of 1"), std::string::npos) << bad.err;
+}
+
+TEST(SmolLM2Modes, TokensOfTwoHundredQuestionsAreEqual) {
+  REPRISE_NEEDS_SMOLLM2(path);
+  const char* given = std::getenv("REPRISE_TEST_DATA");
+  const std::string data = given ? given : std::string(REPRISE_SOURCE_DIR) + "/../shared/data";
+  std::ifstream questions(data + "/gsm8k_test.jsonl");
+  if (!questions) {
+    if (testing_support::in_ci()) FAIL() << data << " holds no gsm8k_test.jsonl";
+    GTEST_SKIP() << data << " holds no gsm8k_test.jsonl ($REPRISE_TEST_DATA)";
+  }
+  const Folder folder;
+  std::string line, two_hundred;
+  for (int i = 0; i < 200 && std::getline(questions, line); ++i) two_hundred += line + "\n";
+  folder.write("questions.jsonl", two_hundred);
+  OrderedJson expected;
+  for (const char* mode : {"--graph off --passes none", "", "--graph-decode piecewise --graph-prefill whole",
+                           "--graph-decode-sizes 3,17 --passes none --threads 1"}) {
+    const OrderedJson j =
+        json_of(run_binary(fmt::format("generate --json --model-path {} --context-length 1024 --prompts-file {} "
+                                       "--max-new-tokens 16 --log-level error {}",
+                                       path, folder / "questions.jsonl", mode)));
+    ASSERT_EQ(j["results"].size(), 200u);
+    OrderedJson tokens = OrderedJson::array();
+    for (const auto& r : j["results"]) tokens.push_back(r["output"]["token_ids"]);
+    if (expected.is_null()) expected = tokens;
+    EXPECT_EQ(tokens, expected) << mode;
+  }
+}
+
+}  // namespace
+}  // namespace reprise::apps
