@@ -4,7 +4,7 @@
 // It owns the phase's compiled models, one per output (logits, or greedy tokens), all in one arena. A size bounds a
 // batch; rows between the batch and its size are padding. Where graphs read live sizes (CPU) one capture at the bound
 // serves every size; elsewhere every size has its own. Once step times are known, the cheapest of {next size, two
-// sizes, eager} is taken. One thread at a time.
+// sizes, eager} is taken wherever padding rows are computed or no size is large enough. One thread at a time.
 #pragma once
 
 #include <array>
