@@ -24,9 +24,9 @@ struct GraphFlags {
   int64_t verify_replay = 0;
   std::vector<std::string> faults;
   bool no_padding = false;
-  bool learn = true;  // no flag: a check wants the same choices every time, whatever steps took earlier
-  bool keep_graphs = false;               // no flag: for commands that show the graph after every pass
-  std::string warmups = "auto";           // or a number
+  bool learn = true;             // no flag: a check wants the same choices every time, whatever steps took earlier
+  bool keep_graphs = false;      // no flag: for commands that show the graph after every pass
+  std::string warmups = "auto";  // or a number
   std::optional<std::string> plan_cache;  // auto, off, or a folder
   GraphAliases aliases;
 
