@@ -197,13 +197,12 @@ Command add_bench_ops(CLI::App& bench) {
   add_integer(*c.app, "--repeat", flags->repeat, {1, 10000}, "samples of each side; medians are shown (31)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   c.app->footer(
-      "Both sides are captured, replayed in alternation on the same inputs, and must give the same bits. A time is "
-      "that\n"
-      "of one call in a graph with several of them one after another, so it has a launch and a barrier in it, but no\n"
-      "wake-up. Limit: bytes of operands and results over the read bandwidth of the cache level they fit in, or the\n"
-      "arithmetic at peak, whichever is larger; \"+launch %\" adds what an empty launch costs here. Ratios of the "
-      "original\n"
-      "system stand beside the ops they are known of.");
+      "Both sides are captured, replayed in alternation on the same inputs, and must give the same bits. A time is of\n"
+      "one call in a graph of several, one after another: with its launch and a barrier, without a wake-up. Limit:\n"
+      "bytes of operands and results over the read bandwidth of the cache level they fit in, or the instructions that\n"
+      "the parts are made of (products, sums, conversions) at the peak rate, whichever takes longer. \"+launch %\" "
+      "adds\n"
+      "to it what an empty launch costs here. Ratios of the original system stand beside the ops they are known of.");
   c.check = [flags] { return flags->check(); };
   c.run = [flags] { return run_ops(*flags); };
   return c;

@@ -20,7 +20,7 @@ namespace reprise::apps {
 struct OpLimit {
   double us = 0;
   double bytes = 0;
-  std::string by;  // the cache level whose bandwidth it is, or "arithmetic"
+  std::string by;  // the cache level whose bandwidth it is, or "instructions"
 };
 
 struct OpTimes {
@@ -41,8 +41,8 @@ class OpBench {
   Status check(int64_t tokens);
   // Medians of up to `repeat` samples of each side.
   Result<OpTimes> measure(int64_t tokens, int64_t repeat);
-  // What this machine needs at best: operands and results over the bandwidth of where they lie, or the arithmetic of
-  // the parts.
+  // What this machine needs at best: operands and results over the bandwidth of where they lie, or the instructions
+  // that the parts are made of at the peak rate.
   OpLimit limit(int64_t tokens, const MachineSpeed& machine, const CacheSpeeds& caches) const;
 
  private:

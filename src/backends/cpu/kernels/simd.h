@@ -122,21 +122,26 @@ inline void store_f16(uint16_t* p, F32x16 v) {
 #endif
 }
 
-// Sum of the sixteen lanes in one fixed tree: i + (i+8), then +4, +2, +1.
+typedef float F32x8 __attribute__((vector_size(32)));
+typedef float F32x4 __attribute__((vector_size(16)));
+
+// One value of sixteen by `f` in one fixed tree: lanes i and i + 8, then i and i + 4, +2, +1. It stays in registers,
+// because rows are short and every one of them waits for this.
+template <typename F>
+inline float reduce_tree(F32x16 v, F f) {
+  const F32x8 a = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                    __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  const F32x4 b = f(__builtin_shufflevector(a, a, 0, 1, 2, 3), __builtin_shufflevector(a, a, 4, 5, 6, 7));
+  const F32x4 c = f(b, __builtin_shufflevector(b, b, 2, 3, 2, 3));
+  return f(c, __builtin_shufflevector(c, c, 1, 1, 1, 1))[0];
+}
+
 inline float reduce_add(F32x16 v) {
-  float a[16];
-  std::memcpy(a, &v, 64);
-  for (int w = 8; w >= 1; w /= 2)
-    for (int i = 0; i < w; ++i) a[i] = a[i] + a[i + w];
-  return a[0];
+  return reduce_tree(v, [](auto a, auto b) { return a + b; });
 }
 
 inline float reduce_max(F32x16 v) {
-  float a[16];
-  std::memcpy(a, &v, 64);
-  for (int w = 8; w >= 1; w /= 2)
-    for (int i = 0; i < w; ++i) a[i] = a[i] > a[i + w] ? a[i] : a[i + w];
-  return a[0];
+  return reduce_tree(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA
