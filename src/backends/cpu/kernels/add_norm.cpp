@@ -27,8 +27,6 @@ F32x16 norm_of(const typename E::Type* sum, const typename E::Type* weight, F32x
 template <typename E>
 struct Rows {
   using T = typename E::Type;
-  static constexpr int64_t kTogether = 8;
-
   Rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, int sum_at)
       : x(static_cast<const T*>(args.ptr[0])),
         r(static_cast<const T*>(args.ptr[1])),
@@ -37,21 +35,7 @@ struct Rows {
         n(args.dim[1].value(live)),
         eps(static_cast<float>(args.scalar[0])),
         mine(share(args.dim[0].value(live), rank, ranks)) {}
-  // f(row, factor) of every row of this rank, in order. Short rows are summed some at a time: a row's factor takes
-  // longer than its sum, and meanwhile the next ones can be summed.
-  template <typename F>
-  void each(F f) const {
-    const int64_t block = n >= 4096 ? 1 : n * kTogether <= 4096 ? kTogether : 4096 / n;
-    float factors[kTogether];
-    for (int64_t first = mine.begin; first < mine.end; first += block) {
-      const int64_t count = mine.end - first < block ? mine.end - first : block;
-      for (int64_t j = 0; j < count; ++j) {
-        const int64_t at = (first + j) * n;
-        factors[j] = add_row<E>(x + at, r + at, sum + at, n, eps);
-      }
-      for (int64_t j = 0; j < count; ++j) f(first + j, splat(factors[j]));
-    }
-  }
+  F32x16 add(int64_t row) const { return splat(add_row<E>(x + row * n, r + row * n, sum + row * n, n, eps)); }
 
   const T* x;
   const T* r;
@@ -67,11 +51,12 @@ template <typename E>
 void plain(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const Rows<E> a(args, live, rank, ranks, 4);
   auto* out = static_cast<typename E::Type*>(args.ptr[3]);
-  a.each([&](int64_t row, F32x16 factor) {
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
     for (int64_t i = 0; i < a.n; i += 16)
       store_n<E>(out + row * a.n + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i);
-  });
+  }
 }
 
 // ptr: x, r, weight, scale, offset, values, sum. dim: rows, row size, steps of scale and of offset (1, or 0 when one
@@ -81,13 +66,14 @@ void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   const Rows<E> a(args, live, rank, ranks, 6);
   const StaticScale scale(args.ptr[3], args.ptr[4], args.dim[2].factor, args.dim[3].factor);
   auto* out = static_cast<int8_t*>(args.ptr[5]);
-  a.each([&](int64_t row, F32x16 factor) {
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
     for (int64_t i = 0; i < a.n; i += 16) {
       const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i));
       store_i8_n(out + row * a.n + i, scale.apply(v, i, a.n - i), a.n - i);
     }
-  });
+  }
 }
 
 // ptr: x, r, weight, values, scales, sum. dim: rows, row size. scalar: eps. Workspace: one row of the norm per
@@ -99,7 +85,8 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   auto* scales = static_cast<float*>(args.ptr[4]);
   auto* norm = reinterpret_cast<typename E::Type*>(static_cast<char*>(args.workspace) +
                                                    rank * row_scratch_bytes(a.n, static_cast<int64_t>(sizeof(*a.sum))));
-  a.each([&](int64_t row, F32x16 factor) {
+  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+    const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
     F32x16 top = zero();
     for (int64_t i = 0; i < a.n; i += 16)
@@ -109,7 +96,7 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
     const F32x16 scale = splat(scales[row]);
     for (int64_t i = 0; i < a.n; i += 16)
       store_i8_n(out + row * a.n + i, load_n<E>(norm + i, a.n - i) / scale, a.n - i);
-  });
+  }
 }
 
 }  // namespace
