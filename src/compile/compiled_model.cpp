@@ -196,6 +196,7 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   model->size_symbols_ = request.size_symbols;
   model->external_ = request.external;
   model->staging_ = request.staging;
+  model->arena_epoch_ = request.arena_epoch ? request.arena_epoch : &model->own_epoch_;
   model->place(request);
   ASSIGN_OR_RETURN(auto thunks, model->bind(selection, request));
   model->mark_dependencies(thunks);
@@ -246,6 +247,7 @@ Status CompiledModel::check(const LiveSizes& live) const {
 Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaunch& after) {
   RETURN_IF_ERROR(check(live));
   live_ = live;
+  last_epoch_ = ++*arena_epoch_;
   stream.set_live_sizes(live);
   RETURN_IF_ERROR(staging_->upload(stream));
   for (Piece& p : pieces_) {
@@ -265,6 +267,7 @@ Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream
   auto* capture = const_cast<Capture*>(find(size));
   if (!capture) return error(Code::Internal, "size {} of {} is not captured", size, graph_.name());
   live_ = live;
+  last_epoch_ = ++*arena_epoch_;
   stream.set_live_sizes(live);
   RETURN_IF_ERROR(staging_->upload(stream));
   size_t next = 0;
@@ -307,8 +310,14 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
 }
 
 Result<TensorView> CompiledModel::output(std::string_view name) const {
-  for (auto& o : graph_.outputs())
-    if (o.name == name) return view_of(o.value->type, live_, address_.at(storage_root(o.value)));
+  if (last_epoch_ != *arena_epoch_)
+    return error(Code::Internal, "the outputs of {} are gone: something else has run on the arena since", graph_.name());
+  for (auto& o : graph_.outputs()) {
+    if (o.name != name) continue;
+    TensorView v = view_of(o.value->type, live_, address_.at(storage_root(o.value)));
+    v.generation = last_epoch_;
+    return v;
+  }
   return error(Code::NotFound, "the graph has no output \"{}\"", name);
 }
 

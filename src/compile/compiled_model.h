@@ -35,6 +35,9 @@ struct CompileRequest {
   // Inputs that live elsewhere, by name (the KV caches).
   std::unordered_map<std::string, void*> external;
   void* arena = nullptr;  // at least the plan's arena_bytes
+  // Counts the runs of everything that shares the arena, so that a view of an older run is not taken for a new one.
+  // Null: the model has the arena to itself.
+  uint32_t* arena_epoch = nullptr;
   GraphMode mode = GraphMode::Eager;
   // Ops at which piecewise graphs are cut, besides those with the split flag; names of ops.
   std::vector<std::string> split_ops;
@@ -90,7 +93,7 @@ class CompiledModel {
   // recorded anew where the device has none.
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
-  // The output at the sizes of the last run.
+  // The output at the sizes of the last run. An error once something else has run on the arena.
   Result<TensorView> output(std::string_view name) const;
   // A value's bytes at the live sizes of the last run; empty for values without storage.
   TensorView view(const Value* value) const;
@@ -129,6 +132,9 @@ class CompiledModel {
   const Staging* staging_ = nullptr;
   RunCounters counters_;
   LiveSizes live_;
+  uint32_t* arena_epoch_ = nullptr;
+  uint32_t own_epoch_ = 0;   // where arena_epoch_ points without a shared arena
+  uint32_t last_epoch_ = 0;  // of the last run
 };
 
 }  // namespace reprise

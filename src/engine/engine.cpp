@@ -273,6 +273,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   RETURN_IF_ERROR(staging_.allocate(*platform_.device));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   bindings.arena = arena_.data();
+  bindings.arena_epoch = &arena_epoch_;
   RETURN_IF_ERROR(stage_.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size));
   RETURN_IF_ERROR(stage_.clear(pool_.total_pages()));
   ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));

@@ -96,6 +96,7 @@ class ModelEngine final : public Engine {
   kv::KvPool pool_;
   uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
   Buffer arena_;
+  uint32_t arena_epoch_ = 0;  // runs on it
   Staging staging_;
   std::unique_ptr<StepRunner> decode_, prefill_;
   std::unique_ptr<ReplayCheck> check_;

@@ -158,8 +158,14 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Step
   auto it = std::find_if(prepared_.begin(), prepared_.end(),
                          [&](const Prepared& p) { return p.phase == phase && p.output == output && p.kind == kind; });
   CHECK(it != prepared_.end(), "the {} program was not prepared", phase_name(phase));
-  CompileRequest request{&platform_, b.params,         b.staging,          b.external,
-                         b.arena,    GraphMode::Eager, options_.split_ops, {}};
+  CompileRequest request;
+  request.platform = &platform_;
+  request.params = b.params;
+  request.staging = b.staging;
+  request.external = b.external;
+  request.arena = b.arena;
+  request.split_ops = options_.split_ops;
+  request.arena_epoch = b.arena_epoch;
   request.size_symbols = {models::kTokens};
   if (phase == Phase::Decode)
     request.size_symbols = {models::kTokens, models::kSequences, models::kQueryBorders, models::kLogitRows};

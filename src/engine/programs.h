@@ -49,6 +49,7 @@ class ProgramBuilder {
     const ParamStore* params = nullptr;
     std::unordered_map<std::string, void*> external;
     void* arena = nullptr;
+    uint32_t* arena_epoch = nullptr;
     Staging* staging = nullptr;
     Stream* stream = nullptr;
     FaultInjector* faults = nullptr;

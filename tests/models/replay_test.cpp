@@ -247,6 +247,24 @@ TEST(MovedCache, IsBoundAnewAndKeepsItsContent) {
   }
 }
 
+// F27: outputs are views of shared memory; one that is out of date is refused, not read.
+TEST(Outputs, OfAnOlderRunAreRefused) {
+  auto e = must_open("qwen3_tied", {});
+  Traffic t(*e, 3);
+  ASSERT_TRUE(e->step(t.items()).is_ok());
+  const CompiledModel& prefill = *e->prefill_runner()->last_program();
+  const auto fresh = prefill.output("logits");
+  ASSERT_TRUE(fresh.is_ok()) << fresh.status().message();
+  t.append();
+  ASSERT_TRUE(e->step(t.items()).is_ok());
+  const auto stale = prefill.output("logits");
+  ASSERT_FALSE(stale.is_ok());
+  EXPECT_NE(stale.status().message().find("something else has run"), std::string::npos) << stale.status().message();
+  const auto now = e->decode_runner()->last_program()->output("logits");
+  ASSERT_TRUE(now.is_ok());
+  EXPECT_GT(now->generation, fresh->generation);
+}
+
 struct FaultCase {
   const char* fault;
   const char* seen;  // what the quarantine's reason says
