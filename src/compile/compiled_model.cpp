@@ -311,7 +311,7 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
 
 Result<TensorView> CompiledModel::output(std::string_view name) const {
   if (last_epoch_ != *arena_epoch_)
-    return error(Code::Internal, "the outputs of {} are gone: something else has run on the arena since", graph_.name());
+    return error(Code::Internal, "the outputs of {} are gone: something else has run on its arena", graph_.name());
   for (auto& o : graph_.outputs()) {
     if (o.name != name) continue;
     TensorView v = view_of(o.value->type, live_, address_.at(storage_root(o.value)));

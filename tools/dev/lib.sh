@@ -115,7 +115,10 @@ run_ctest() {
     -j "${REPRISE_JOBS:-2}" "$@" || status=$?
   if [[ $status -eq 0 ]]; then
     say_ok "$title ($took s)"
-    sed -n '/tests passed, /,$p' "$logs/$log.log" | grep -v '^$'
+    # What was skipped, and why, is in the log.
+    sed -n '/tests passed, /,$p' "$logs/$log.log" |
+      awk '/\(Skipped\)$/ { n++; next } /^The following tests did not run/ || /^$/ { next } { print }
+           END { if (n) print n " skipped; the reasons are in the log" }'
   else
     say_failed "$title ($took s); the whole log is $logs/$log.log"
     grep -vE '^ *Start +[0-9]+:|Test +#[0-9]+: .* Passed ' "$logs/$log.log" | tail -n 200
