@@ -108,10 +108,11 @@ struct Row {
   int64_t batch_size = 0;
   double prefill_s = 0, decode_s = 0;  // medians of the repeats; of all decode steps together
   double step_ms_p50 = 0, step_ms_p99 = 0;
+  double host_us = 0;  // of a decode step, outside the device
 };
 
 Result<Row> measure(Engine& engine, const BenchFlags& f, int64_t batch_size, Progress& bar) {
-  std::vector<double> prefill, decode, steps;
+  std::vector<double> prefill, decode, steps, host;
   for (int64_t r = 0; r < f.repeat; ++r) {
     Batch batch(engine, batch_size, f.input_len, static_cast<uint64_t>(f.model.random_seed + r));
     RETURN_IF_ERROR(batch.reserve(f.input_len + f.output_len - 1));
@@ -119,6 +120,7 @@ Result<Row> measure(Engine& engine, const BenchFlags& f, int64_t batch_size, Pro
     RETURN_IF_ERROR(batch.prefill());
     prefill.push_back(seconds_since(begin));
     double sum = 0;
+    const auto before = engine.counters();
     for (int64_t i = 1; i < f.output_len; ++i) {
       begin = Clock::now();
       RETURN_IF_ERROR(batch.decode());
@@ -127,9 +129,13 @@ Result<Row> measure(Engine& engine, const BenchFlags& f, int64_t batch_size, Pro
       steps.push_back(s * 1e3);
     }
     decode.push_back(sum);
+    const auto after = engine.counters();
+    if (after.steps > before.steps)
+      host.push_back((after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6);
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
-  return Row{batch_size, quantile(prefill, 0.5), quantile(decode, 0.5), quantile(steps, 0.5), quantile(steps, 0.99)};
+  return Row{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
+             quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5)};
 }
 
 // Weights of the layers' matrix products; the head works on one row per sequence and is counted apart.
@@ -167,6 +173,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;
   j["step_ms_p50"] = r.step_ms_p50;
   j["step_ms_p99"] = r.step_ms_p99;
+  j["host_us"] = r.host_us;
   j["weight_bytes"] = engine.weight_bytes_per_step();
   j["kv_bytes"] = static_cast<int64_t>(kv_bytes);
   j["achieved_GBps"] = gbps;

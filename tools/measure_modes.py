@@ -32,11 +32,14 @@ def measure(args, folder, flags):
     return json.loads(done.stdout)
 
 
-def share(row):
-    return max(row.get("pct_bandwidth") or 0, row.get("pct_peak") or 0)
+def share(row, limits):
+    """Of the limit of a decode step: all weights and keys read once, or two operations per bf16 weight and sequence."""
+    peak = max(limits.get("fp32_gflops") or 0, limits.get("bf16_gflops") or 0)
+    gflops = row["weight_bytes"] * row["decode_tok_s"] / 1e9
+    return max(row.get("pct_bandwidth") or 0, 100 * gflops / peak if peak else 0)
 
 
-def draw(name, series, note):
+def draw(name, series, limits, note):
     batches = [r["batch_size"] for r in series[0][1]]
     top = max(r["decode_tok_s"] for _, rows, _ in series for r in rows) * 1.12
     low, high = math.log2(batches[0]), max(math.log2(batches[-1]), math.log2(batches[0]) + 1)
@@ -70,10 +73,10 @@ def draw(name, series, note):
         for r in rows:
             out.append(f'<circle cx="{x(r["batch_size"]):.1f}" cy="{y(r["decode_tok_s"]):.1f}" r="3" '
                        f'fill="{colour}"><title>{mode}, batch {r["batch_size"]}: {r["decode_tok_s"]:.0f} tok/s, '
-                       f'{share(r):.0f} % of the limit</title></circle>')
+                       f'{share(r, limits):.0f} % of the limit</title></circle>')
             if mode == "whole":
                 out.append(f'<text x="{x(r["batch_size"]):.1f}" y="{y(r["decode_tok_s"]) - 9:.1f}" font-size="10" '
-                           f'text-anchor="middle" fill="{colour}">{share(r):.0f} %</text>')
+                           f'text-anchor="middle" fill="{colour}">{share(r, limits):.0f} %</text>')
         out.append(f'<rect x="{LEFT + 20}" y="{TOP + 8 + 18 * index}" width="14" height="4" fill="{colour}"/>')
         out.append(f'<text x="{LEFT + 40}" y="{TOP + 14 + 18 * index}" font-size="12" fill="#333333">{mode}</text>')
     return "\n".join(out + ["</svg>", ""])
@@ -102,10 +105,10 @@ def main():
             series.append((mode, result["rows"], colour))
             for r in result["rows"]:
                 print(f'{name:<4} {mode:<22} batch {r["batch_size"]:>3}: decode {r["decode_tok_s"]:>9.1f} tok/s '
-                      f'({share(r):.0f} % of the limit), prefill {r["prefill_tok_s"]:>9.1f} tok/s', flush=True)
+                      f'({share(r, limits):.0f} % of the limit, host {r["host_us"]:.1f} us), prefill {r["prefill_tok_s"]:>9.1f} tok/s', flush=True)
         note = (f'{args.input_len} tokens in, {args.output_len} out, median of {args.repeat}; limits '
                 f'{limits.get("read_GBps_all", 0):.0f} GB/s, {limits.get("fp32_gflops", 0):.0f} GFLOP/s fp32')
-        (out / f"{name}.svg").write_text(draw(name, series, note))
+        (out / f"{name}.svg").write_text(draw(name, series, limits, note))
         rows = {mode: rows for mode, rows, _ in series}
         (out / f"{name}.json").write_text(json.dumps({"limits": limits, "rows": rows}, indent=1) + "\n")
 

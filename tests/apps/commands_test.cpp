@@ -288,7 +288,7 @@ TEST(BenchOneBatch, JsonOfTheContract) {
   ASSERT_EQ(j["rows"].size(), 2u);
   for (const auto& row : j["rows"]) {
     EXPECT_EQ(keys_of(row), (Words{"batch_size", "input_len", "output_len", "graph", "passes", "prefill_tok_s",
-                                   "decode_tok_s", "step_ms_p50", "step_ms_p99", "weight_bytes", "kv_bytes",
+                                   "decode_tok_s", "step_ms_p50", "step_ms_p99", "host_us", "weight_bytes", "kv_bytes",
                                    "achieved_GBps", "achieved_GFLOPs", "pct_bandwidth", "pct_peak"}));
     EXPECT_GT(row["decode_tok_s"], 0);
     EXPECT_GT(row["weight_bytes"], 0);
