@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "base/log.h"
@@ -209,7 +210,8 @@ Status check_case(const VerifyFlags& f, Totals& totals) {
 
 Status run_verify(const VerifyFlags& f) {
   const log::Level level = log::level();
-  if (level == log::Level::Info) log::set_level(log::Level::Warning);  // eight engines have little new to say
+  // Eight engines have little new to say, except to `./dev bisect`, which asks for the last change made.
+  if (level == log::Level::Info && !std::getenv("REPRISE_PASS_BISECT_LIMIT")) log::set_level(log::Level::Warning);
   Totals totals;
   const Status done = f.case_file.empty() ? check_all(f, totals) : check_case(f, totals);
   log::set_level(level);

@@ -3,8 +3,8 @@
 
   tools/measure_modes.py --binary build/release/bin/reprise --out docs/plots NAME=MODEL_FOLDER ...
 
-Weights are random (--load-format dummy). Every mode runs alone, one after the other; the machine should have nothing
-else to do. Each point is labelled with its share of the limit that holds there: read bandwidth or peak arithmetic,
+Weights are random (--load-format dummy). The modes take turns, --rounds times, and each point is the round with the
+median speed, so that a slow spell of the machine does not fall on one mode; nothing else should run. Each point is labelled with its share of the limit that holds there: read bandwidth or peak arithmetic,
 whichever share is larger. Writes NAME.svg and NAME.json (every row as the bench printed it).
 """
 import argparse
@@ -90,6 +90,7 @@ def main():
     parser.add_argument("--input-len", type=int, default=16)
     parser.add_argument("--output-len", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
     out = pathlib.Path(args.out)
@@ -98,15 +99,18 @@ def main():
         name, _, folder = shape.partition("=")
         if not folder:
             parser.error(f'"{shape}" is not of the form NAME=MODEL_FOLDER')
-        series, limits = [], {}
-        for mode, flags, colour in MODES:
-            result = measure(args, folder, flags)
-            limits = result["limits"]
-            series.append((mode, result["rows"], colour))
-            for r in result["rows"]:
+        rounds = [[measure(args, folder, flags) for _, flags, _ in MODES] for _ in range(args.rounds)]
+        limits = rounds[-1][-1]["limits"]
+        series = []
+        for m, (mode, _, colour) in enumerate(MODES):
+            points = zip(*(r[m]["rows"] for r in rounds))
+            rows = [sorted(p, key=lambda row: row["decode_tok_s"])[len(p) // 2] for p in points]
+            series.append((mode, rows, colour))
+            for r in rows:
                 print(f'{name:<4} {mode:<22} batch {r["batch_size"]:>3}: decode {r["decode_tok_s"]:>9.1f} tok/s '
-                      f'({share(r, limits):.0f} % of the limit, host {r["host_us"]:.1f} us), prefill {r["prefill_tok_s"]:>9.1f} tok/s', flush=True)
-        note = (f'{args.input_len} tokens in, {args.output_len} out, median of {args.repeat}; limits '
+                      f'({share(r, limits):.0f} % of the limit, host {r["host_us"]:.1f} us), '
+                      f'prefill {r["prefill_tok_s"]:>9.1f} tok/s', flush=True)
+        note = (f'{args.input_len} tokens in, {args.output_len} out, median of {args.rounds} rounds; limits '
                 f'{limits.get("read_GBps_all", 0):.0f} GB/s, {limits.get("fp32_gflops", 0):.0f} GFLOP/s fp32')
         (out / f"{name}.svg").write_text(draw(name, series, limits, note))
         rows = {mode: rows for mode, rows, _ in series}
