@@ -28,6 +28,8 @@ Command add_graph_dump(CLI::App& graph);
 Command add_graph_diff(CLI::App& graph);
 Command add_graph_profile(CLI::App& graph);
 Command add_graph_verify(CLI::App& graph);
+Command add_eval_gsm8k(CLI::App& eval);
+Command add_eval_perplexity(CLI::App& eval);
 Command add_pull(CLI::App& program);
 Command add_doctor(CLI::App& program);
 

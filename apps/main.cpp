@@ -29,6 +29,10 @@ int main(int argc, char** argv) {
   commands.push_back(add_graph_diff(*graph));
   commands.push_back(add_graph_profile(*graph));
   commands.push_back(add_graph_verify(*graph));
+  CLI::App* eval = program.add_subcommand("eval", "Score a model on a task or a text");
+  eval->require_subcommand(1);
+  commands.push_back(add_eval_gsm8k(*eval));
+  commands.push_back(add_eval_perplexity(*eval));
   commands.push_back(add_pull(program));
   commands.push_back(add_doctor(program));
   if (const auto code = parse_arguments(program, argc, argv)) return *code;

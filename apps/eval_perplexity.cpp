@@ -1,0 +1,91 @@
+// `reprise eval perplexity`: how well a model predicts a text.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "base/progress.h"
+#include "command.h"
+#include "common/flags.h"
+#include "common/model_flags.h"
+#include "common/text_model.h"
+#include "engine/perplexity.h"
+#include "eval/text_file.h"
+
+namespace reprise::apps {
+namespace {
+
+struct PerplexityFlags {
+  ModelFlags model;
+  std::string text_file;
+  int64_t window = 512;
+  int64_t max_windows = 0;
+  bool json = false;
+
+  Status check() const {
+    RETURN_IF_ERROR(model.check());
+    if (text_file.empty()) return invalid("--text-file FILE is needed: the text to predict");
+    return Status::ok();
+  }
+};
+
+Status run_perplexity(const PerplexityFlags& f) {
+  ASSIGN_OR_RETURN(const std::string content, read_evaluation_text(f.text_file));
+  ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
+  ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
+  engine::PerplexityOptions options;
+  options.window = f.window;
+  options.max_windows = f.max_windows;
+  if (const auto bos = engine->config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
+  Result<engine::Perplexity> done = error(Code::Internal, "not run");
+  {
+    std::unique_ptr<Progress> bar;
+    int64_t shown = 0;
+    done = engine::perplexity(*engine, tokens, options, [&](int64_t now, int64_t total) {
+      if (!bar) bar = std::make_unique<Progress>("scoring", static_cast<uint64_t>(total));
+      bar->advance(static_cast<uint64_t>(now - shown), "tokens");
+      shown = now;
+    });
+  }
+  if (!done) return done.status().at(f.text_file);
+  const engine::Perplexity& p = *done;
+  if (f.json) {
+    OrderedJson j;
+    j["tokens"] = p.tokens;
+    j["windows"] = p.windows;
+    j["window"] = f.window;
+    j["perplexity"] = p.perplexity;
+    j["mean_nll"] = p.mean_nll;
+    j["standard_error"] = p.standard_error;
+    j["latency_s"] = p.seconds;
+    j["tok_s"] = static_cast<double>(p.tokens) / p.seconds;
+    fmt::print("{}\n", j.dump());
+  } else {
+    fmt::print("perplexity {:.4f}  ({:.5f} +- {:.5f} nats a token, {} tokens in {} windows of {}, {:.1f} s)\n",
+               p.perplexity, p.mean_nll, p.standard_error, p.tokens, p.windows, f.window, p.seconds);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_eval_perplexity(CLI::App& eval) {
+  auto flags = std::make_shared<PerplexityFlags>();
+  Command c;
+  c.app = eval.add_subcommand("perplexity", "How well the model predicts a text");
+  add_text(*c.app, "--text-file", flags->text_file, "plain text, or .jsonl with \"text\", \"prompt\" or \"question\"",
+           "FILE");
+  add_integer(*c.app, "--window", flags->window, {2, 1 << 24}, "tokens the model sees at most before each (512)");
+  add_integer(*c.app, "--max-windows", flags->max_windows, {0, 1 << 24}, "stop after so many; 0: the whole text");
+  add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  flags->model.add_to(*c.app);
+  c.app->footer(
+      "The text is cut into windows that do not overlap, each read from its own beginning (after the model's\n"
+      "begin-of-text token, if it has one); perplexity = exp(mean of -log p) over all tokens but a window's first.\n"
+      "--json: {tokens, windows, window, perplexity, mean_nll, standard_error, latency_s, tok_s}.");
+  c.check = [flags] { return flags->check(); };
+  c.run = [flags] { return run_perplexity(*flags); };
+  return c;
+}
+
+}  // namespace reprise::apps
