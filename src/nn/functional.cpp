@@ -45,6 +45,14 @@ Quantized quantize_dynamic(Tensor x) {
   const std::vector<Tensor> out = x.tracer()->call("quantize_dynamic", {x});
   return {out[0], out.size() > 1 ? out[1] : out[0]};
 }
+Tensor linear_w8a8_static(Tensor x, Tensor weight, Tensor scale, Tensor bias, DType out, Tensor add, Shard shard) {
+  return one("linear_w8a8_static", {x, weight, scale, bias, add},
+             {{"out", std::string(dtype_name(out))}, {"shard", name(shard)}});
+}
+Tensor linear_w8a8_dynamic(Quantized x, Tensor weight, Tensor scale, DType out, Tensor add, Shard shard) {
+  return one("linear_w8a8_dynamic", {x.values, x.scale, weight, scale, add},
+             {{"out", std::string(dtype_name(out))}, {"shard", name(shard)}});
+}
 
 Tensor rope_table(Tensor positions, const RopeSpec& s) {
   return one("rope_table", {positions},

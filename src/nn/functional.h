@@ -41,6 +41,12 @@ struct Quantized {
   Tensor scale;   // [T, 1] f32
 };
 Quantized quantize_dynamic(Tensor x);
+// Products of int8, [T, K] and [N, K] with one scale per row of the weight, summed in int32; `add` [N] f32 comes last.
+// x is the result of quantize_static with one scale for all of it: bias [N] i32 and scale carry its share.
+Tensor linear_w8a8_static(Tensor x, Tensor weight, Tensor scale, Tensor bias, DType out, Tensor add = {},
+                          Shard shard = Shard::None);
+Tensor linear_w8a8_dynamic(Quantized x, Tensor weight, Tensor scale, DType out, Tensor add = {},
+                           Shard shard = Shard::None);
 
 // Rotary position embedding. Frequencies and the scale come from models/rope.h.
 struct RopeSpec {

@@ -7,6 +7,9 @@ namespace {
 
 using Types = std::vector<TensorType>;
 
+// So many products of -128 and -128 fit an int32.
+constexpr int64_t kMaxW8A8Depth = 131071;
+
 Status want_rank(const OpCall& c, size_t i, int lo, int hi) {
   const int r = c.in[i].shape.rank();
   if (r < lo || r > hi)
@@ -53,6 +56,12 @@ Status want_constant(const OpCall& c, size_t i, int d) {
   return Status::ok();
 }
 
+Status want_shard(const OpCall& c) {
+  const std::string& shard = c.attrs->text("shard");
+  if (shard == "none" || shard == "column" || shard == "row") return Status::ok();
+  return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
+}
+
 Result<Types> infer_embedding(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
@@ -76,9 +85,7 @@ Result<Types> infer_linear(const OpCall& c) {
   if (const std::string& name = c.attrs->text("out"); name != "same") {
     ASSIGN_OR_RETURN(out, parse_dtype(name));
   }
-  const std::string& shard = c.attrs->text("shard");
-  if (shard != "none" && shard != "column" && shard != "row")
-    return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
+  RETURN_IF_ERROR(want_shard(c));
   return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
 }
 
@@ -210,6 +217,47 @@ Result<Types> infer_quantize_dynamic(const OpCall& c) {
   return Types{{DType::I8, c.in[0].shape}, {DType::F32, {c.in[0].shape[0], Dim(1)}}};
 }
 
+// One number of this dtype per row of the weight.
+Status want_per_row_of(const OpCall& c, size_t weight, size_t i, DType t) {
+  RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, i, t));
+  return want_dim(c, i, 0, c.in[weight].shape[0], "weight's number of rows");
+}
+
+// Operands x and `weight`, `scale` behind it, and `add` last; the rest is checked by the callers.
+Result<Types> infer_linear_w8a8(const OpCall& c, size_t weight, size_t add) {
+  for (size_t i : {size_t{0}, weight}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::I8));
+  }
+  for (int d : {0, 1}) RETURN_IF_ERROR(want_constant(c, weight, d));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, c.in[weight].shape[1], "weight's inner size"));
+  if (c.in[weight].shape[1].factor > kMaxW8A8Depth)
+    return invalid("{}: an inner size above {} may overflow the int32 sums", describe(c), kMaxW8A8Depth);
+  RETURN_IF_ERROR(want_per_row_of(c, weight, weight + 1, DType::F32));
+  if (c.in.size() > add) RETURN_IF_ERROR(want_per_row_of(c, weight, add, DType::F32));
+  RETURN_IF_ERROR(want_shard(c));
+  ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
+  if (out != DType::F32 && out != DType::BF16 && out != DType::F16)
+    return invalid("{}: out {}; allowed: f32, bf16, f16", describe(c), dtype_name(out));
+  return Types{{out, {c.in[0].shape[0], c.in[weight].shape[0]}}};
+}
+
+Result<Types> infer_linear_w8a8_static(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, infer_linear_w8a8(c, 1, 4));
+  RETURN_IF_ERROR(want_per_row_of(c, 1, 3, DType::I32));
+  return out;
+}
+
+Result<Types> infer_linear_w8a8_dynamic(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, infer_linear_w8a8(c, 2, 4));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(1), "one scale per row"));
+  return out;
+}
+
 Result<Types> infer_argmax(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -265,6 +313,18 @@ void register_core_ops(OpRegistry& ops) {
       "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
       "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
       "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
+  ops.add(
+      "linear_w8a8_static(Tensor x, Tensor weight, Tensor scale, Tensor bias, Tensor? add, *, str out, "
+      "str shard = none) -> Tensor",
+      infer_linear_w8a8_static, kParamLayout,
+      "i8 [T, K], i8 [N, K], [N] f32, [N] i32, [N]? f32 -> [T, N]: float(x weight^T + bias in int32) * scale (+ add), "
+      "each step rounded to fp32, then once to `out`");
+  ops.add(
+      "linear_w8a8_dynamic(Tensor x, Tensor x_scale, Tensor weight, Tensor scale, Tensor? add, *, str out, "
+      "str shard = none) -> Tensor",
+      infer_linear_w8a8_dynamic, kParamLayout,
+      "i8 [T, K], [T, 1] f32, i8 [N, K], [N] f32, [N]? f32 -> [T, N]: (float(x weight^T in int32) * scale) * x_scale "
+      "(+ add), each step rounded to fp32, then once to `out`");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
 }

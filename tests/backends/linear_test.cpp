@@ -186,9 +186,10 @@ TEST_P(Linear, EmbeddingTakesRowsInBothLayouts) {
 TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
   if (GetParam() != Isa::Baseline) GTEST_SKIP() << "packing does not depend on the instruction set";
   for (const char* name : {"panel64", "row_major"})
-    for (DType t : {DType::F32, DType::BF16, DType::F16})
+    for (DType t : {DType::F32, DType::BF16, DType::F16, DType::I8})
       for (int64_t k : {1, 2, 31, 33, 100}) {
-        const TestTensor m = random_tensor(t, {150, k}, 11);
+        const double range = t == DType::I8 ? 128 : 1;
+        const TestTensor m = random_tensor(t, {150, k}, 11, -range, range);
         const Bytes once = runner.pack(m, name);
         const ParamLayout* layout = runner.kernels().layout(DeviceKind::Cpu, name);
         std::mt19937 gen(1);
@@ -205,8 +206,13 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
         }
         if (std::string_view(name) == "row_major") continue;
         // The documented place of every element; everything else is zero.
-        const int64_t group = panel_group(t), padded = (k + group - 1) / group * group;
-        TestTensor raw{{t, {Dim(3 * 64 * padded)}}, once};
+        const int64_t group = panel_group(t), padded = (k + group - 1) / group * group, header = panel_header(t);
+        TestTensor raw{{t, {Dim(3 * 64 * padded)}}, {}};
+        const size_t panel = static_cast<size_t>(64 * padded) * size_of(t) + static_cast<size_t>(header);
+        ASSERT_EQ(once.size(), 3 * panel);
+        for (size_t at = 0; at < once.size(); at += panel)
+          raw.bytes.insert(raw.bytes.end(), once.begin() + static_cast<int64_t>(at) + header,
+                           once.begin() + static_cast<int64_t>(at + panel));
         ASSERT_EQ(raw.size(), 3 * 64 * padded);
         double total = 0, expected = 0;
         for (int64_t i = 0; i < raw.size(); ++i) total += std::abs(raw.get(i));
@@ -217,6 +223,13 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
                       m.get(r * k + c));
           }
         EXPECT_NEAR(total, expected, 1e-9 * expected);
+        for (int64_t r = 0; header != 0 && r < 192; ++r) {
+          double sum = 0;
+          for (int64_t c = 0; r < 150 && c < k; ++c) sum += m.get(r * k + c);
+          int32_t got;
+          std::memcpy(&got, &once[static_cast<size_t>(r / 64) * panel + static_cast<size_t>(r % 64) * 4], 4);
+          EXPECT_EQ(got, -128 * sum) << r;
+        }
       }
 }
 

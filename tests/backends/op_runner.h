@@ -66,6 +66,7 @@ struct TestTensor {
       case DType::BF16: return bf16_to_float(as<uint16_t>()[i]);
       case DType::F16: return half_to_float(as<uint16_t>()[i]);
       case DType::I32: return as<int32_t>()[i];
+      case DType::I8: return as<int8_t>()[i];
       case DType::F64: return as<double>()[i];
       default: CHECK(false, "no test access to {}", dtype_name(type.dtype));
     }
@@ -78,6 +79,7 @@ struct TestTensor {
       case DType::BF16: as<uint16_t>()[i] = float_to_bf16(static_cast<float>(v)); break;
       case DType::F16: as<uint16_t>()[i] = float_to_half(static_cast<float>(v)); break;
       case DType::I32: as<int32_t>()[i] = static_cast<int32_t>(v); break;
+      case DType::I8: as<int8_t>()[i] = static_cast<int8_t>(v); break;
       case DType::F64: as<double>()[i] = v; break;
       default: CHECK(false, "no test access to {}", dtype_name(type.dtype));
     }
@@ -204,7 +206,8 @@ class OpRunner {
       call.param_layout = !options.layout.empty()       ? std::string_view(options.layout)
                           : entry.param_layouts.empty() ? std::string_view("row_major")
                                                         : std::string_view(entry.param_layouts.front());
-      const size_t at = schema->operands[0].name == "table" ? 0 : 1;
+      size_t at = 0;
+      while (schema->operands[at].name != "table" && schema->operands[at].name != "weight") ++at;
       operand[at] = pack(inputs[at], call.param_layout);
     }
     std::vector<Bytes> given = operand;

@@ -27,11 +27,20 @@ void row_major_pack(const TensorType& type, void* dst, const void* rows, int64_t
   std::memcpy(static_cast<char*>(dst) + static_cast<size_t>(first) * row, rows, static_cast<size_t>(count) * row);
 }
 
+int64_t one_panel_bytes(DType t, int64_t k) {
+  const int64_t group = panel_group(t);
+  return panel_header(t) + (k + group - 1) / group * group * kPanelWidth * static_cast<int64_t>(size_of(t));
+}
+
 size_t panel_bytes(const TensorType& type) {
   const auto [n, k] = sizes_of(type);
-  const int64_t group = panel_group(type.dtype);
-  const int64_t panels = (n + kPanelWidth - 1) / kPanelWidth;
-  return static_cast<size_t>(panels * ((k + group - 1) / group) * group * kPanelWidth) * size_of(type.dtype);
+  return static_cast<size_t>((n + kPanelWidth - 1) / kPanelWidth * one_panel_bytes(type.dtype, k));
+}
+
+int32_t sum_of(const int8_t* row, int64_t k) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < k; ++i) sum += row[i];
+  return sum;
 }
 
 // Rows of `Group`s become columns of one panel. Sixteen groups of all rows at a time: each cache line of the source is
@@ -54,22 +63,27 @@ void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
   const auto [n, k] = sizes_of(type);
   const int64_t elem = static_cast<int64_t>(size_of(type.dtype)), group = panel_group(type.dtype);
   const int64_t groups = k / group, row_bytes = k * elem, group_bytes = group * elem;
-  const int64_t panel_size = (k + group - 1) / group * group_bytes * kPanelWidth;
+  const int64_t panel_size = one_panel_bytes(type.dtype, k), header = panel_header(type.dtype);
   const auto* from = static_cast<const char*>(rows);
   while (count > 0) {
     const int64_t column = first % kPanelWidth;
     const int64_t now = std::min(count, kPanelWidth - column);
-    char* to = static_cast<char*>(dst) + first / kPanelWidth * panel_size + column * group_bytes;
+    char* panel = static_cast<char*>(dst) + first / kPanelWidth * panel_size;
+    char* to = panel + header + column * group_bytes;
     switch (group_bytes) {
       case 1: transpose(from, row_bytes, now, groups, reinterpret_cast<uint8_t*>(to)); break;
       case 2: transpose(from, row_bytes, now, groups, reinterpret_cast<uint16_t*>(to)); break;
       case 4: transpose(from, row_bytes, now, groups, reinterpret_cast<uint32_t*>(to)); break;
       case 8: transpose(from, row_bytes, now, groups, reinterpret_cast<uint64_t*>(to)); break;
     }
-    if (k % group != 0)  // the second half of the last pair stays zero
+    if (k % group != 0)  // the rest of the last group stays zero
       for (int64_t r = 0; r < now; ++r)
         std::memcpy(to + (groups * kPanelWidth + r) * group_bytes, from + r * row_bytes + groups * group_bytes,
-                    static_cast<size_t>(elem));
+                    static_cast<size_t>(k % group * elem));
+    if (header != 0)
+      for (int64_t r = 0; r < now; ++r)
+        reinterpret_cast<int32_t*>(panel)[column + r] =
+            -128 * sum_of(reinterpret_cast<const int8_t*>(from + r * row_bytes), k);
     from += now * row_bytes;
     first += now;
     count -= now;

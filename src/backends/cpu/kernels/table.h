@@ -21,6 +21,12 @@ namespace reprise::cpu {
   X(linear_add_f32)                   \
   X(linear_add_bf16)                  \
   X(linear_add_f16)                   \
+  X(linear_w8a8_static_f32)           \
+  X(linear_w8a8_static_bf16)          \
+  X(linear_w8a8_static_f16)           \
+  X(linear_w8a8_dynamic_f32)          \
+  X(linear_w8a8_dynamic_bf16)         \
+  X(linear_w8a8_dynamic_f16)          \
   X(lm_head_argmax_f32)               \
   X(lm_head_argmax_bf16)              \
   X(lm_head_argmax_f16)               \

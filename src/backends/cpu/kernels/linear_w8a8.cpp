@@ -1,0 +1,92 @@
+// linear_w8a8_static and linear_w8a8_dynamic: products of int8 matrices in the panel64 layout, scaled and rounded.
+//
+// Arguments: ptr x, weight, scale, bias, add or null, out; or x, x_scale, weight, scale, add or null, out. dim rows, K,
+// N. Workspace: w8a8_shape.h.
+#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/w8a8_tiles.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+inline I32x16 load_i32(const int32_t* p) {
+  I32x16 v;
+  std::memcpy(&v, p, 64);
+  return v;
+}
+
+inline I32x16 load_i32_n(const int32_t* p, int n) {
+  if (n >= 16) return load_i32(p);
+  int32_t part[16] = {};
+  for (int i = 0; i < n; ++i) part[i] = p[i];
+  return load_i32(part);
+}
+
+// An int32 addition wraps.
+inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(a) + reinterpret_cast<U32x16>(b));
+}
+
+inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
+
+template <class Out>
+void linear_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const auto* scale = static_cast<const float*>(args.ptr[2]);
+  const auto* bias = static_cast<const int32_t*>(args.ptr[3]);
+  const auto* add = static_cast<const float*>(args.ptr[4]);
+  auto* out = static_cast<typename Out::Type*>(args.ptr[5]);
+  const int64_t n = args.dim[2].factor;
+  w8a8_products(args, live, rank, ranks, args.ptr[0], args.ptr[1],
+                [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+                  for (int j = 0; j < columns; j += 16) {
+                    const int64_t at = column + j;
+                    const F32x16 s = load_n<F32>(scale + at, columns - j);
+                    const F32x16 a = add ? load_n<F32>(add + at, columns - j) : zero();
+                    const I32x16 b = load_i32_n(bias + at, columns - j);
+                    for (int64_t m = 0; m < rows; ++m) {
+                      F32x16 v = to_float(wrapping_add(load_i32(sums + m * kPanelColumns + j), b)) * s;
+                      if (add) v = v + a;
+                      store_n<Out>(out + (row + m) * n + at, v, columns - j);
+                    }
+                  }
+                });
+}
+
+template <class Out>
+void linear_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const auto* x_scale = static_cast<const float*>(args.ptr[1]);
+  const auto* scale = static_cast<const float*>(args.ptr[3]);
+  const auto* add = static_cast<const float*>(args.ptr[4]);
+  auto* out = static_cast<typename Out::Type*>(args.ptr[5]);
+  const int64_t n = args.dim[2].factor;
+  w8a8_products(args, live, rank, ranks, args.ptr[0], args.ptr[2],
+                [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+                  for (int j = 0; j < columns; j += 16) {
+                    const int64_t at = column + j;
+                    const F32x16 s = load_n<F32>(scale + at, columns - j);
+                    const F32x16 a = add ? load_n<F32>(add + at, columns - j) : zero();
+                    for (int64_t m = 0; m < rows; ++m) {
+                      F32x16 v = to_float(load_i32(sums + m * kPanelColumns + j)) * s * splat(x_scale[row + m]);
+                      if (add) v = v + a;
+                      store_n<Out>(out + (row + m) * n + at, v, columns - j);
+                    }
+                  }
+                });
+}
+
+}  // namespace
+
+#define REPRISE_KERNELS(name, body)                                                      \
+  void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
+    body<F32>(args, live, rank, ranks);                                                  \
+  }                                                                                      \
+  void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
+    body<Bf16>(args, live, rank, ranks);                                                 \
+  }                                                                                      \
+  void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
+    body<F16>(args, live, rank, ranks);                                                  \
+  }
+REPRISE_KERNELS(linear_w8a8_static, linear_static)
+REPRISE_KERNELS(linear_w8a8_dynamic, linear_dynamic)
+#undef REPRISE_KERNELS
+
+}  // namespace reprise::cpu::REPRISE_ISA

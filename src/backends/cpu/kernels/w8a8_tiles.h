@@ -1,0 +1,208 @@
+// The machinery of ops around a product of int8 matrices: blocks of rows and panels of weights through register tiles,
+// and what is done with the int32 sums of each tile left to the op.
+//
+// Sums of int8 products are exact in int32, so tiles, teams and instruction sets cannot differ. One design serves one
+// row and many: a block of rows is prepared once and stays in the second-level cache while the weights stream past, a
+// panel is used by all row tiles of the block while the next one is fetched.
+//
+// avx512 has an instruction for four products of bytes without a sign (x) and with one (weights). It gets x + 128, and
+// the sums start at the panel's header (backends/cpu/layout.h), which takes the difference away. The other sets widen
+// both sides to 16 bits: the instruction of theirs that takes bytes saturates.
+//
+// Everything here has internal linkage, as in a source file of its own.
+#pragma once
+
+#include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/tile.h"
+#include "backends/cpu/kernels/w8a8_shape.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+constexpr int64_t kGroupBytes = 4 * kPanelColumns;   // four k of a panel
+constexpr int64_t kHeaderBytes = 4 * kPanelColumns;  // its header
+constexpr int64_t kW8A8Ahead = 8192;                 // how far ahead a single pass over the weights fetches
+
+#if defined(__AVX512VNNI__)
+constexpr int kXWords = 1;  // of a prepared row per group of four k
+using IReg = __m512i;
+inline IReg ireg_load(const void* p) { return _mm512_loadu_si512(p); }
+inline void ireg_store(int32_t* p, IReg v) { _mm512_storeu_si512(p, v); }
+// Assembly, because GCC 12 keeps accumulators of the intrinsic in memory.
+inline void dot(IReg& sum, IReg x, IReg w) { asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w)); }
+#elif defined(__AVX2__)
+constexpr int kXWords = 2;
+using IReg = __m256i;
+inline IReg ireg_load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void ireg_store(int32_t* p, IReg v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+inline IReg ireg_zero() { return _mm256_setzero_si256(); }
+inline IReg ireg_splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
+inline IReg even_bytes(IReg w) { return _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8); }
+inline IReg odd_bytes(IReg w) { return _mm256_srai_epi16(w, 8); }
+inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w)); }
+#else
+constexpr int kXWords = 2;
+using IReg = __m128i;
+inline IReg ireg_load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+inline void ireg_store(int32_t* p, IReg v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), v); }
+inline IReg ireg_zero() { return _mm_setzero_si128(); }
+inline IReg ireg_splat(uint32_t x) { return _mm_set1_epi32(static_cast<int>(x)); }
+inline IReg even_bytes(IReg w) { return _mm_srai_epi16(_mm_slli_epi16(w, 8), 8); }
+inline IReg odd_bytes(IReg w) { return _mm_srai_epi16(w, 8); }
+inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm_add_epi32(sum, _mm_madd_epi16(x, w)); }
+#endif
+
+// One row of x as the tiles want it. avx512: x + 128 as bytes, four to a word. Others: of four neighbours the first and
+// third in one word, the second and fourth in the next, 16 bits each. What fills the last group up meets weights of
+// zero.
+inline void prepare_row(const int8_t* x, int64_t k, uint32_t* out) {
+  for (int64_t i = 0; i < k; i += 64) {
+    int8_t padded[64] = {};
+    const int8_t* from = x + i;
+    if (k - i < 64) {
+      for (int64_t j = 0; j < k - i; ++j) padded[j] = from[j];
+      from = padded;
+    }
+    uint32_t* to = out + i / 4 * kXWords;
+#if defined(__AVX512VNNI__)
+    _mm512_storeu_si512(to, _mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8(-128)));
+#else
+    const int64_t groups = (k - i < 64 ? k - i + 3 : 64) / 4;
+    for (int64_t g = 0; g < groups; ++g)
+      for (int half = 0; half < 2; ++half)
+        to[2 * g + half] = static_cast<uint16_t>(from[4 * g + half]) |
+                           static_cast<uint32_t>(static_cast<uint16_t>(from[4 * g + 2 + half])) << 16;
+#endif
+  }
+}
+
+// c[m][0, NV * kLanes) = x[m] . w over `groups` groups of k. Rows of c are kPanelColumns apart; `start` is the header.
+// Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
+template <int MR, int NV>
+void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start, int32_t* c,
+               Ahead ahead) {
+  IReg acc[MR][NV];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) {
+#if defined(__AVX512VNNI__)
+      acc[m][j] = ireg_load(start + j * kLanes);
+#else
+      (void)start;
+      acc[m][j] = ireg_zero();
+#endif
+    }
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
+    ahead.next += ahead.stride;
+#if defined(__AVX512VNNI__)
+    IReg b[NV];
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) b[j] = ireg_load(w + j * 64);
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; ++m) {
+      const IReg a = _mm512_set1_epi32(static_cast<int>(x[m * ldx]));
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) dot(acc[m][j], a, b[j]);
+    }
+#else
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) {
+      const IReg b = ireg_load(w + j * 4 * kLanes), even = even_bytes(b), odd = odd_bytes(b);
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) {
+        dot(acc[m][j], ireg_splat(x[m * ldx]), even);
+        dot(acc[m][j], ireg_splat(x[m * ldx + 1]), odd);
+      }
+    }
+#endif
+    x += kXWords;
+    w += kGroupBytes;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) ireg_store(c + m * kPanelColumns + j * kLanes, acc[m][j]);
+}
+
+// The same for `columns` columns, a multiple of 16.
+template <int MR, int NV = tile_registers(MR)>
+inline void w8a8_columns(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start,
+                         int32_t* c, int columns, Ahead ahead) {
+  constexpr int kWidth = NV * kLanes;
+  while (columns >= kWidth) {
+    w8a8_tile<MR, NV>(x, ldx, w, groups, start, c, ahead);
+    w += 4 * kWidth;
+    start += kWidth;
+    c += kWidth;
+    columns -= kWidth;
+    ahead.lines = 0;
+  }
+  if constexpr (kWidth > 16)
+    if (columns > 0) w8a8_columns<MR, NV / 2>(x, ldx, w, groups, start, c, columns, ahead);
+}
+
+inline void w8a8_rows(int rows, const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start,
+                      int32_t* c, int columns, Ahead ahead) {
+  switch (rows) {
+    case 1: return w8a8_columns<1>(x, ldx, w, groups, start, c, columns, ahead);
+    case 2: return w8a8_columns<2>(x, ldx, w, groups, start, c, columns, ahead);
+    case 3: return w8a8_columns<3>(x, ldx, w, groups, start, c, columns, ahead);
+    case 4: return w8a8_columns<4>(x, ldx, w, groups, start, c, columns, ahead);
+    case 5: return w8a8_columns<5>(x, ldx, w, groups, start, c, columns, ahead);
+    case 6: return w8a8_columns<6>(x, ldx, w, groups, start, c, columns, ahead);
+    default: return;
+  }
+}
+
+// The sums of a rank's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
+// kPanelColumns apart and may change them. dim: rows, K, N. Workspace: w8a8_shape.h.
+template <class Finish>
+void w8a8_products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const void* x_values,
+                   const void* weights, const Finish& finish) {
+  const int64_t all_rows = args.dim[0].value(live), k = args.dim[1].factor, n = args.dim[2].factor;
+  const LinearShare mine = linear_share(all_rows, n, rank, ranks);
+  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
+  const auto* x = static_cast<const int8_t*>(x_values);
+  const auto* weight = static_cast<const int8_t*>(weights);
+  const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kGroupBytes;
+  const int64_t ldx = w8a8_x_stride(k, kXWords);
+  auto* prepared = reinterpret_cast<uint32_t*>(static_cast<char*>(args.workspace) +
+                                               static_cast<size_t>(rank) * w8a8_rank_bytes(all_rows, k, kXWords));
+  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
+  alignas(64) int32_t sums[kTileRows * kPanelColumns];
+  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
+    const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
+    const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+    for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
+    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
+      const int64_t base = p * kPanelColumns;
+      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
+      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
+      const int8_t* panel = weight + p * panel_size;
+      const int8_t* w = panel + kHeaderBytes + 4 * first;
+      const int columns = (last - first + 15) / 16 * 16;
+      // One tile fetches a little ahead of itself, several fetch the next panel together.
+      const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kW8A8Ahead : panel_size);
+      const int lines = columns / 16;
+      for (int t = 0; t < tiles; ++t) {
+        const Range r = share(rows, t, tiles);
+        const int count = static_cast<int>(r.end - r.begin);
+        Ahead ahead{next, (lines + tiles - 1) / tiles, static_cast<int>(kGroupBytes)};
+        if (tiles > 1) {
+          // Every tile its part of the bytes, in one run.
+          ahead.stride = static_cast<int>((kGroupBytes + tiles - 1) / tiles);
+          ahead.lines = (ahead.stride + 63) / 64;
+          ahead.next += t * ahead.stride * groups;
+        }
+        w8a8_rows(count, prepared + r.begin * ldx, ldx, w, groups, reinterpret_cast<const int32_t*>(panel) + first,
+                  sums, columns, ahead);
+        finish(sums, m + r.begin, static_cast<int64_t>(count), base + first, last - first);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cpu::REPRISE_ISA
