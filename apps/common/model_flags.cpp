@@ -37,6 +37,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
   ASSIGN_OR_RETURN(o.kv_dtype, dtype_of(f.kv_dtype));
   ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
+  ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
   o.context_length = f.context_length;
   o.max_running_requests = f.max_running_requests;
   o.max_total_tokens = f.max_total_tokens;
@@ -82,12 +83,13 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
   const auto& o = e.options();
   const DeviceInfo& info = e.device().info();
   log::info(
-      "{}, {}, {} thread{}, {} (KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph decode {} prefill {}, "
+      "{}, {}, {} thread{}, {} (quantization {}, KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph "
+      "decode {} prefill {}, "
       "passes {}",
       device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
-      dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(), e.memory().kv_pages * kv::kPageTokens,
-      e.max_step_tokens(), phase_mode(e.decode_runner()), phase_mode(e.prefill_runner()),
-      f.graph.passes.value_or("all"));
+      checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
+      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
+      phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
   if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
   for (const std::string& text : notices(f, e)) log::info("notice: {}", text);
   // Both were checked before the model was loaded.
@@ -109,7 +111,8 @@ void ModelFlags::add_to(CLI::App& app) {
              "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
   add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16"},
              "of the KV cache; auto: as --dtype");
-  add_choice(app, "--quantization", quantization, {"none"}, "none is the only one in this build");
+  add_choice(app, "--quantization", quantization, {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors"},
+             "auto: what the checkpoint is; w8a8_int8: a float model becomes int8 while it is loaded");
   add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
   add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
             "KEY=VALUE");

@@ -23,7 +23,7 @@ struct ModelFlags {
   std::string device = "cpu";
   std::string dtype = "auto";
   std::string kv_dtype = "auto";
-  std::string quantization = "none";
+  std::string quantization = "auto";
   std::string load_format = "auto";
   std::string isa = "auto";
   GraphFlags graph;

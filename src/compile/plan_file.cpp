@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 class Writer {
  public:
@@ -143,13 +143,18 @@ std::string encode_payload(const PlanFile& f) {
     for (uint64_t n : {s.bytes, s.offset}) w.number(n);
   });
   w.number(f.arena_bytes);
-  const auto& [traced, passes, packed] = f.report;
+  const auto& [traced, passes, derived] = f.report;
   static_cast<void>(traced);  // as PassReport::graph
   w.list(passes, [&](const PassReport& p) { write(w, p); });
-  w.list(packed, [&](const PackedParam& p) {
+  w.list(derived, [&](const DerivedParam& p) {
     w.text(p.name);
-    w.list(p.parts, [&](const std::string& part) { w.text(part); });
-    w.list(p.rows, [&](int64_t rows) { w.number(rows); });
+    w.list(p.parts, [&](const ParamPart& part) {
+      w.text(part.tensor);
+      w.number(part.rows);
+      w.number(static_cast<uint8_t>(part.recipe));
+      w.number(part.columns);
+      w.text(part.other);
+    });
   });
   w.list(f.times, [&](const StepTime& t) {
     w.number(t.phase);
@@ -176,11 +181,21 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
   });
   f.arena_bytes = r.number<uint64_t>("arena");
   f.report.passes = r.list<PassReport>("passes", [&] { return read_pass(r); });
-  f.report.packed = r.list<PackedParam>("packed parameters", [&] {
-    PackedParam p;
-    p.name = r.text("packed parameter");
-    p.parts = r.list<std::string>("parts", [&] { return r.text("part"); });
-    p.rows = r.list<int64_t>("rows", [&] { return r.number<int64_t>("rows"); });
+  bool known_recipes = true;
+  f.report.derived = r.list<DerivedParam>("derived parameters", [&] {
+    DerivedParam p;
+    p.name = r.text("derived parameter");
+    p.parts = r.list<ParamPart>("parts", [&] {
+      ParamPart part;
+      part.tensor = r.text("part");
+      part.rows = r.number<int64_t>("rows");
+      const auto recipe = r.number<uint8_t>("recipe");
+      known_recipes = known_recipes && recipe < kRecipes;
+      part.recipe = static_cast<Recipe>(recipe);
+      part.columns = r.number<int64_t>("columns");
+      part.other = r.text("part");
+      return part;
+    });
     return p;
   });
   f.times = r.list<StepTime>("step times", [&] {
@@ -193,9 +208,7 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
     return t;
   });
   RETURN_IF_ERROR(r.finish());
-  for (const PackedParam& p : f.report.packed)
-    if (p.parts.size() != p.rows.size())
-      return invalid("plan: {} has {} parts and rows of {}", p.name, p.parts.size(), p.rows.size());
+  if (!known_recipes) return invalid("plan: a recipe that is not known");
   return f;
 }
 

@@ -122,7 +122,8 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
   load.threads = platform_.device->info().ranks;
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
-  load.packed = builder.packed();
+  load.derived = builder.derived();
+  load.known = quantisation_->seen;
   if (checkpoint_)
     RETURN_IF_ERROR(load_params_cached(
         *checkpoint_, params_, load,
@@ -207,6 +208,11 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(choose_context());
   if (!options_.dtype) options_.dtype = choose_dtype();
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
+  ASSIGN_OR_RETURN(checkpoint::QuantPlan quantisation,
+                   checkpoint::make_quant_plan(options_.quantization, config_.fields, checkpoint()));
+  options_.quantization = quantisation.format;
+  quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
+  options_.graph.pipeline.quantisation = quantisation_;
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
   const DeviceInfo& device = platform_.device->info();
   if (!device.host_visible || device.index_dtype != DType::I32)
@@ -239,6 +245,7 @@ Status ModelEngine::open() {
   prefill_passes_ = builder.report(Phase::Prefill);
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), platform_.device->pool()));
   times_.compile_s = seconds_since(start);
+  step_bytes_ = builder.bytes_per_step();
   RETURN_IF_ERROR(load(builder));
 
   const ModelConfigFields& f = config_.fields;
@@ -247,12 +254,7 @@ Status ModelEngine::open() {
       pool_, kv::KvPool::create(platform_.device->pool(),
                                 {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
-  RETURN_IF_ERROR(compile(builder));
-
-  // The embedding table is read row by row, unless it is the head as well.
-  for (auto& p : params_.params())
-    if (p.name != "model.embed_tokens.weight" || f.tie_word_embeddings) step_bytes_ += p.bytes;
-  return Status::ok();
+  return compile(builder);
 }
 
 Status ModelEngine::compile(ProgramBuilder& builder) {

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
+#include "checkpoint/quantisation.h"
 #include "engine/graph_options.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
@@ -33,7 +34,8 @@ struct EngineOptions {
   std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
   std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype
   LoadFormat load_format = LoadFormat::Auto;
-  int64_t context_length = 0;          // 0: the model's
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;  // afterwards: what the weights are
+  int64_t context_length = 0;                                              // 0: the model's
   int64_t max_running_requests = 0;    // 0: by the device's memory (memory_rules.h); so the next one
   int64_t chunked_prefill_size = 0;    // most tokens of one step
   int64_t max_total_tokens = 0;        // KV capacity in tokens; 0: from memory

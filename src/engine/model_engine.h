@@ -91,6 +91,7 @@ class ModelEngine final : public Engine {
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
   models::ModelConfig config_;
+  std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
   std::optional<checkpoint::Checkpoint> checkpoint_;
   ParamStore params_;
   kv::KvPool pool_;

@@ -114,7 +114,7 @@ Status ProgramBuilder::prepare_all() {
   RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::NextTokens, Kind::Fused, nullptr));
   if (has_plain())
     for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(Phase::Decode, output, Kind::Plain, nullptr));
-  packed_ = decode_report_.packed;
+  derived_ = decode_report_.derived;
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }
@@ -128,6 +128,19 @@ Status ProgramBuilder::prepare_shadows() {
 size_t ProgramBuilder::arena_bytes() const {
   size_t bytes = 0;
   for (auto& p : prepared_) bytes = std::max(bytes, p.plan.arena_bytes);
+  return bytes;
+}
+
+size_t ProgramBuilder::bytes_per_step() const {
+  const Prepared& decode = prepared_.front();
+  size_t bytes = 0;
+  for (const ParamPlan& p : decode.selection.params) {
+    const Node* source = decode.graph.find_source("param", p.name);
+    const auto& uses = source->result()->uses;
+    if (!std::all_of(uses.begin(), uses.end(),
+                     [](const Use& u) { return u.user->op->operands[u.operand].name == "table"; }))
+      bytes += p.bytes;
+  }
   return bytes;
 }
 

@@ -36,11 +36,13 @@ class ProgramBuilder {
 
   // The parameters every program reads, in the layouts their kernels ask for.
   const std::vector<ParamPlan>& params() const { return prepared_.front().selection.params; }
-  // How the loader fills parameters that the passes packed.
-  const std::vector<PackedParam>& packed() const { return packed_; }
+  // How the loader makes parameters that the passes derived from the checkpoint's.
+  const std::vector<DerivedParam>& derived() const { return derived_; }
   // What the passes did to the decode and the prefill graph.
   const PipelineReport& report(Phase phase) const { return phase == Phase::Decode ? decode_report_ : prefill_report_; }
   size_t arena_bytes() const;
+  // Parameters that a decode step reads whole; of a table only a few rows are read.
+  size_t bytes_per_step() const;
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
   const PlanCache& plans() const { return plans_; }
@@ -96,7 +98,7 @@ class ProgramBuilder {
   models::TraceOptions trace_;
   std::vector<Prepared> prepared_;
   std::string graph_text_;
-  std::vector<PackedParam> packed_;
+  std::vector<DerivedParam> derived_;
   PipelineReport decode_report_, prefill_report_;
 };
 

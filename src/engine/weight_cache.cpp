@@ -148,8 +148,9 @@ Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStor
     layout.add(p.name,
                fmt::format("{} {} {} {}", describe(p.type), p.layout ? p.layout->name : "row_major", p.bytes, offset));
   }
-  for (const PackedParam& p : load.packed)
-    layout.add(p.name, fmt::format("{} | {}", fmt::join(p.parts, " "), fmt::join(p.rows, " ")));
+  for (const DerivedParam& p : load.derived)
+    for (const ParamPart& part : p.parts)
+      layout.add(p.name, fmt::format("{} {} {} {}", part.tensor, part.rows, recipe_name(part.recipe), part.other));
   KeyBuilder all = layout;
   all.add_build();
   RETURN_IF_ERROR(add_files(all, source));

@@ -1,8 +1,10 @@
 // The passes of the house that are more than one rewrite. Each function makes a Pass; pipeline.cpp puts them in order.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "checkpoint/quantisation.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
 
@@ -18,6 +20,10 @@ Pass common_subexpressions();
 // rows(f(x)) becomes f(rows(x)) as long as nobody else reads f(x): only the wanted rows are computed, and the last norm
 // stands behind its addition again.
 Pass hoist_row_gather();
+
+// Linears that the plan quantises quantise their input, once for all of them with the same numbers, and multiply int8.
+// Required; null: nothing is quantised. Behind the passes that move float ops, before those that pack and fuse.
+Pass quantise_linears(std::shared_ptr<const checkpoint::QuantPlan> plan);
 
 // Linears that read the same tensor become one linear on a packed parameter, followed by slices of its columns.
 Pass pack_parallel_linears();

@@ -9,6 +9,19 @@ constexpr const char* kName = "pack_parallel_linears";
 
 bool is_own_param(const Value* v) { return v->def->op->name == "param" && v->uses.size() == 1 && v->outputs.empty(); }
 
+// The ops that multiply by the rows of a weight: operands from `weight` on belong to those rows, so rows of several
+// such ops can lie one after another; what stands before it must be the same for all.
+bool is_linear(const OpSchema& op) {
+  return op.name == "linear" || op.name == "linear_w8a8_static" || op.name == "linear_w8a8_dynamic" ||
+         op.name == "linear_packed";
+}
+
+size_t weight_operand(const OpSchema& op) {
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    if (op.operands[i].name == "weight") return i;
+  return op.operands.size();
+}
+
 // "a.b.q_proj.weight", "a.b.k_proj.weight" -> "a.b.qk_proj.weight"; "gate", "up" -> "gate_up".
 std::string packed_name(const std::vector<std::string>& parts) {
   struct Path {
@@ -45,7 +58,7 @@ class Packer {
   Status run() {
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
-      if (n->op->name == "linear" && n->made_by != kName) {
+      if (is_linear(*n->op) && n->made_by != kName) {
         const std::vector<Node*> group = parallel(n);
         if (group.size() > 1 && group[0] == n) {
           c_.count_tried();
@@ -63,11 +76,13 @@ class Packer {
   }
 
  private:
-  // All linears of n's input, in program order.
+  // All linears of n's inputs, in program order.
   std::vector<Node*> parallel(const Node* n) const {
     std::vector<Node*> group;
     for (const Use& u : n->in[0]->uses)
-      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName) group.push_back(u.user);
+      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName &&
+          std::equal(n->in.begin(), n->in.begin() + static_cast<ptrdiff_t>(weight_operand(*n->op)), u.user->in.begin()))
+        group.push_back(u.user);
     std::sort(group.begin(), group.end(), [](const Node* a, const Node* b) {
       for (const Node* x = a->next; x; x = x->next)
         if (x == b) return true;
@@ -81,12 +96,13 @@ class Packer {
 
   Status check(const std::vector<Node*>& group) const {
     const Node& first = *group[0];
+    const size_t weight = weight_operand(*first.op);
     int64_t total = 0;
     for (const Node* n : group) {
       if (!(n->attrs == first.attrs))
         return invalid("%{} and %{} differ in their attributes", first.result()->id, n->result()->id);
       if (n->in.size() != first.in.size()) return invalid("some have a bias and some have none");
-      for (size_t i = 1; i < n->in.size(); ++i) {
+      for (size_t i = weight; i < n->in.size(); ++i) {
         if (!is_own_param(n->in[i]))
           return invalid("%{}, operand {} of %{}, is not a parameter of its own", n->in[i]->id, i, n->result()->id);
         if (n->in[i]->type.dtype != first.in[i]->type.dtype)
@@ -95,8 +111,7 @@ class Packer {
       total += columns(*n);
     }
     std::vector<TensorType> in = first.in_types();
-    in[1].shape[0] = Dim(total);
-    if (in.size() > 2) in[2].shape[0] = Dim(total);
+    for (size_t i = weight; i < in.size(); ++i) in[i].shape[0] = Dim(total);
     RETURN_IF_ERROR(c_.has_kernel(*first.op, in, first.attrs));
     const TensorType wide{first.result()->type.dtype, {first.result()->type.shape[0], Dim(total)}};
     int64_t begin = 0;
@@ -109,21 +124,24 @@ class Packer {
 
   Result<Node*> pack(const std::vector<Node*>& group) {
     Node* first = group[0];
-    std::vector<Value*> in{first->in[0]};
-    for (size_t i = 1; i < first->in.size(); ++i) {
-      PackedParam packed;
+    const auto weight = static_cast<ptrdiff_t>(weight_operand(*first->op));
+    std::vector<Value*> in(first->in.begin(), first->in.begin() + weight);
+    for (size_t i = in.size(); i < first->in.size(); ++i) {
+      DerivedParam packed;
       TensorType type = first->in[i]->type;
-      int64_t rows = 0;
+      int64_t total = 0;
+      std::vector<std::string> names;
       for (const Node* n : group) {
-        packed.parts.push_back(n->in[i]->def->attrs.text("name"));
-        packed.rows.push_back(n->in[i]->type.shape[0].factor);
-        rows += packed.rows.back();
+        const int64_t rows = n->in[i]->type.shape[0].factor;
+        names.push_back(n->in[i]->def->attrs.text("name"));
+        for (ParamPart& part : c_.take_parts(names.back(), rows)) packed.parts.push_back(std::move(part));
+        total += rows;
       }
-      type.shape[0] = Dim(rows);
-      packed.name = packed_name(packed.parts);
+      type.shape[0] = Dim(total);
+      packed.name = packed_name(names);
       ASSIGN_OR_RETURN(Node * param, g_.add_source(param_, packed.name, type, kName, first));
       in.push_back(param->result());
-      c_.packed().push_back(std::move(packed));
+      c_.derived().push_back(std::move(packed));
     }
     ASSIGN_OR_RETURN(Node * wide, g_.add(*first->op, in, first->attrs, kName, first));
     int64_t begin = 0;
@@ -135,7 +153,7 @@ class Packer {
     }
     c_.applied(*wide, fmt::format("{} linears in one", group.size()));
     for (Node* n : group) {
-      const std::vector<Value*> params(n->in.begin() + 1, n->in.end());
+      const std::vector<Value*> params(n->in.begin() + weight, n->in.end());
       g_.erase(n);
       for (Value* v : params) g_.erase(v->def);
     }

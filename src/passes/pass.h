@@ -13,6 +13,7 @@
 #include "graph/graph.h"
 #include "nn/fused.h"
 #include "ops/platform.h"
+#include "passes/derived_param.h"
 
 namespace reprise {
 
@@ -33,13 +34,6 @@ struct PassReport {
   double seconds = 0;
   size_t nodes_before = 0, nodes_after = 0;
   std::string graph;  // IR text afterwards, if the options ask for it and the pass changed something
-};
-
-// A parameter made of several of the checkpoint's: their rows one after another, in this order.
-struct PackedParam {
-  std::string name;
-  std::vector<std::string> parts;
-  std::vector<int64_t> rows;  // of each part; a vector's elements count as rows
 };
 
 class PassContext {
@@ -63,7 +57,10 @@ class PassContext {
   void refuse(const Node& at, std::string reason);
   void refuse(PassRemark remark);
 
-  std::vector<PackedParam>& packed() { return packed_; }
+  // Parameters that are not one tensor of the checkpoint as it stands.
+  std::vector<DerivedParam>& derived() { return derived_; }
+  // How the parameter is made so far: its entry's parts, which are taken out of the list, or one tensor of its name.
+  std::vector<ParamPart> take_parts(const std::string& param, int64_t rows);
 
   // For the PassManager: a new report, and how many more changes are allowed (negative: any number).
   void begin(std::string name, bool required, int64_t allowance);
@@ -79,7 +76,7 @@ class PassContext {
   PassReport report_;
   int64_t allowance_ = -1;
   PassRemark last_allowed_;
-  std::vector<PackedParam> packed_;
+  std::vector<DerivedParam> derived_;
 };
 
 struct Pass {

@@ -23,6 +23,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));
   RETURN_IF_ERROR(m.add(hoist_row_gather()));
+  RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
   if (!options.pass_file.empty()) {
     ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
@@ -53,7 +54,7 @@ Result<PipelineReport> run_pipeline(Graph& graph, const PipelineOptions& options
   PipelineReport report;
   if (options.passes.keep_graphs) report.traced = print(graph);
   ASSIGN_OR_RETURN(report.passes, manager.run(graph, context, options.passes));
-  report.packed = std::move(context.packed());
+  report.derived = std::move(context.derived());
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/quantisation.h"
 #include "passes/pass_manager.h"
 #include "passes/rewrite.h"
 
@@ -15,12 +16,13 @@ struct PipelineOptions {
   PassOptions passes;
   std::string pass_file;  // rewrites written as text, applied before the house's fusions; empty: none
   bool greedy = false;    // return "next_tokens", the argmax of the logits, instead of the logits
+  std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
 };
 
 struct PipelineReport {
   std::string traced;  // IR text before all passes, with PassOptions::keep_graphs
   std::vector<PassReport> passes;
-  std::vector<PackedParam> packed;  // how the loader fills parameters that are made of several
+  std::vector<DerivedParam> derived;  // how the loader makes parameters that are not one tensor as it stands
 };
 
 // Every declarative rewrite of the house, for the tests that compare both sides.

@@ -69,16 +69,16 @@ TEST(Pipeline, PackedParametersNameTheirParts) {
   Graph g = test::trace_tiny({"Qwen2ForCausalLM", 1}, *platform.ops);
   const PipelineReport report = run(g, platform);
   const std::string p = "model.layers.0.";
-  ASSERT_EQ(report.packed.size(), 3u);
-  EXPECT_EQ(report.packed[0].name, p + "self_attn.qkv_proj.weight");
-  EXPECT_EQ(report.packed[0].parts,
-            (std::vector<std::string>{p + "self_attn.q_proj.weight", p + "self_attn.k_proj.weight",
-                                      p + "self_attn.v_proj.weight"}));
-  EXPECT_EQ(report.packed[1].name, p + "self_attn.qkv_proj.bias");
-  EXPECT_EQ(report.packed[2].name, p + "mlp.gate_up_proj.weight");
-  for (auto& packed : report.packed) {
-    ASSERT_TRUE(g.find_source("param", packed.name));
-    for (auto& part : packed.parts) EXPECT_FALSE(g.find_source("param", part));
+  ASSERT_EQ(report.derived.size(), 3u);
+  EXPECT_EQ(report.derived[0].name, p + "self_attn.qkv_proj.weight");
+  EXPECT_EQ(report.derived[0].parts, (std::vector<ParamPart>{{.tensor = p + "self_attn.q_proj.weight", .rows = 256},
+                                                             {.tensor = p + "self_attn.k_proj.weight", .rows = 128},
+                                                             {.tensor = p + "self_attn.v_proj.weight", .rows = 128}}));
+  EXPECT_EQ(report.derived[1].name, p + "self_attn.qkv_proj.bias");
+  EXPECT_EQ(report.derived[2].name, p + "mlp.gate_up_proj.weight");
+  for (auto& derived : report.derived) {
+    ASSERT_TRUE(g.find_source("param", derived.name));
+    for (auto& part : derived.parts) EXPECT_FALSE(g.find_source("param", part.tensor));
   }
 }
 

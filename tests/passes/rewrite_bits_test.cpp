@@ -160,9 +160,9 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
         if (n->op->has(op_flag::kSource))
           bytes[n->attrs.text("name")] =
               test::random_bytes(n->result()->type.dtype, n->result()->type.shape.elements(traced.bounds()), random);
-      for (const PackedParam& p : report->packed)
-        for (auto& part : p.parts)
-          bytes[p.name].insert(bytes[p.name].end(), bytes.at(part).begin(), bytes.at(part).end());
+      for (const DerivedParam& p : report->derived)
+        for (const ParamPart& part : p.parts)
+          bytes[p.name].insert(bytes[p.name].end(), bytes.at(part.tensor).begin(), bytes.at(part.tensor).end());
       auto ints = [&](const char* name, std::vector<int32_t> v) {
         std::memcpy(bytes.at(name).data(), v.data(), 4 * v.size());
       };

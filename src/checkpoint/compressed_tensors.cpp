@@ -1,0 +1,206 @@
+// compressed-tensors: groups of targets in config.json's quantization_config, of which we compute int8 weights with
+// int8 activations.
+#include <regex>
+
+#include "checkpoint/field_reader.h"
+#include "checkpoint/quantisation.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+// A module's name, "re:" and an expression that its beginning must match (Python's re.match), or the class "Linear".
+class Matcher {
+ public:
+  static Result<Matcher> parse(const std::string& text, const FieldReader& in, std::string_view key) {
+    Matcher m;
+    m.text_ = text;
+    constexpr size_t kLongest = 1000;
+    if (!text.starts_with("re:")) return m;
+    try {
+      if (text.size() <= kLongest) {
+        m.regex_ = std::regex(text.substr(3), std::regex::ECMAScript);
+        m.is_regex_ = true;
+        return m;
+      }
+    } catch (const std::regex_error&) {
+      // Said below.
+    }
+    return in.wrong(key, Json(text), "\"re:\" with a regular expression (ECMAScript) of up to 1000 characters");
+  }
+
+  bool fits(std::string_view module) const {
+    if (!is_regex_) return text_ == module;
+    try {
+      return std::regex_search(module.begin(), module.end(), regex_, std::regex_constants::match_continuous);
+    } catch (const std::regex_error&) {  // too hard for the library: then nothing matches, and check_types() tells
+      return false;
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  std::regex regex_;
+  bool is_regex_ = false;
+};
+
+Result<std::vector<Matcher>> matchers(const FieldReader& in, std::string_view key) {
+  std::vector<Matcher> out;
+  const Json* list = in.find(key);
+  if (!list) return out;
+  if (!list->is_array()) return in.wrong(key, *list, "a list of strings");
+  for (const Json& entry : *list) {
+    if (!entry.is_string()) return in.wrong(key, entry, "strings");
+    ASSIGN_OR_RETURN(Matcher m, Matcher::parse(entry.get<std::string>(), in, key));
+    out.push_back(std::move(m));
+  }
+  return out;
+}
+
+Status want(const FieldReader& in, std::string_view key, const Json& allowed, bool may_be_absent) {
+  const Json* v = in.find(key);
+  const std::string text = allowed.is_string() ? allowed.get<std::string>() : allowed.dump();
+  if (!v) return may_be_absent ? Status::ok() : in.absent(key, text);
+  return *v == allowed ? Status::ok() : in.wrong(key, *v, text);
+}
+
+// Null, absent, or an object with nothing in it.
+Status want_nothing(const FieldReader& in, std::string_view key) {
+  const Json* v = in.find(key);
+  if (!v || (v->is_object() && v->empty())) return Status::ok();
+  if (v->is_object() && v->value("format", Json()) == "dense")
+    return Status::ok();  // a sparsity_config that does nothing
+  return in.wrong(key, *v, "null");
+}
+
+struct Group {
+  std::vector<Matcher> targets;
+  bool any_linear = false;
+  bool dynamic = true, symmetric = true;
+  bool channel = true;  // a weight scale per row; else one for all
+  std::string place;
+};
+
+class Reader {
+ public:
+  Reader(const ModelConfigFields& config, const Checkpoint& checkpoint) : config_(config), checkpoint_(checkpoint) {}
+
+  Result<QuantPlan> run() {
+    plan_.format = Quantization::CompressedTensors;
+    const FieldReader in(config_.quantization, config_.source, "quantization_config.");
+    RETURN_IF_ERROR(want(in, "quant_method", "compressed-tensors", false));
+    RETURN_IF_ERROR(want_format(in));
+    for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"})
+      RETURN_IF_ERROR(want_nothing(in, key));
+    if (const Json* status = in.find("quantization_status"); status && *status != "compressed" && *status != "frozen")
+      return in.wrong("quantization_status", *status, "compressed, frozen");
+    ASSIGN_OR_RETURN(ignore_, matchers(in, "ignore"));
+    const Json* groups = in.find("config_groups");
+    if (!groups) return in.absent("config_groups", "an object");
+    if (!groups->is_object()) return in.wrong("config_groups", *groups, "an object");
+    for (const auto& [name, group] : groups->items()) {
+      if (!group.is_object()) return in.wrong("config_groups", group, "objects");
+      RETURN_IF_ERROR(read_group(group, fmt::format("quantization_config.config_groups.{}.", name)));
+    }
+    for (const CheckpointTensor& t : checkpoint_.tensors())
+      if (is_linear_weight(t)) RETURN_IF_ERROR(add(t));
+    return std::move(plan_);
+  }
+
+ private:
+  static Status want_format(const FieldReader& in) {
+    const Json* v = in.find("format");
+    if (!v || *v == "int-quantized") return Status::ok();
+    return in.wrong("format", *v, "int-quantized");
+  }
+
+  Status read_group(const Json& json, const std::string& place) {
+    const FieldReader in(json, config_.source, place);
+    Group g;
+    g.place = place;
+    RETURN_IF_ERROR(want_format(in));
+    RETURN_IF_ERROR(want_nothing(in, "output_activations"));
+    ASSIGN_OR_RETURN(g.targets, matchers(in, "targets"));
+    if (g.targets.empty()) return in.absent("targets", "Linear, names of modules, or re: with an expression");
+    for (const Matcher& m : g.targets) g.any_linear = g.any_linear || m.text() == "Linear";
+
+    const Json none = Json::object();
+    const Json* weights = in.find("weights");
+    const Json* activations = in.find("input_activations");
+    if (!weights || !weights->is_object()) return in.wrong("weights", weights ? *weights : Json(), "an object");
+    if (!activations || !activations->is_object())
+      return in.wrong("input_activations", activations ? *activations : Json(), "an object (weights alone are not)");
+
+    const FieldReader w(*weights, config_.source, place + "weights.");
+    RETURN_IF_ERROR(want(w, "num_bits", 8, false));
+    RETURN_IF_ERROR(want(w, "type", "int", true));
+    RETURN_IF_ERROR(want(w, "symmetric", true, true));
+    RETURN_IF_ERROR(want(w, "dynamic", false, true));
+    const Json* strategy = w.find("strategy");
+    if (!strategy) return w.absent("strategy", "channel, tensor");
+    if (*strategy != "channel" && *strategy != "tensor") return w.wrong("strategy", *strategy, "channel, tensor");
+    g.channel = *strategy == "channel";
+
+    const FieldReader a(*activations, config_.source, place + "input_activations.");
+    RETURN_IF_ERROR(want(a, "num_bits", 8, false));
+    RETURN_IF_ERROR(want(a, "type", "int", true));
+    RETURN_IF_ERROR(a.boolean("dynamic", false, g.dynamic));
+    RETURN_IF_ERROR(a.boolean("symmetric", true, g.symmetric));
+    RETURN_IF_ERROR(want(a, "strategy", g.dynamic ? "token" : "tensor", false));
+    if (g.dynamic && !g.symmetric) return a.wrong("symmetric", false, "true where dynamic is true");
+    groups_.push_back(std::move(g));
+    return Status::ok();
+  }
+
+  const Group* group_of(std::string_view module) const {
+    for (const Matcher& m : ignore_)
+      if (m.fits(module)) return nullptr;
+    for (const Group& g : groups_)  // names before the class, as the format has it
+      for (const Matcher& m : g.targets)
+        if (m.fits(module)) return &g;
+    for (const Group& g : groups_)
+      if (g.any_linear) return &g;
+    return nullptr;
+  }
+
+  Status add(const CheckpointTensor& t) {
+    const std::string module(module_of(t.name));
+    LinearQuant q;
+    if (const Group* g = group_of(module)) {
+      q.storage = LinearStorage::CompressedTensors;
+      q.scheme = g->dynamic ? LinearScheme::W8A8Dynamic : LinearScheme::W8A8Static;
+      ASSIGN_OR_RETURN(const CheckpointTensor* scale, checkpoint_.get(module + ".weight_scale"));
+      if (scale->elements() != (g->channel ? t.shape[0] : 1))
+        return invalid("{}: tensor {} has the shape [{}], but {}weights.strategy is {}", checkpoint_.source(),
+                       scale->name, fmt::join(scale->shape, ", "), g->place, g->channel ? "channel" : "tensor");
+      RETURN_IF_ERROR(allow_zeros(checkpoint_, module + ".weight_zero_point", "as weights are symmetric", plan_));
+      if (!g->dynamic) {
+        ASSIGN_OR_RETURN(q.input_scale, positive_number(checkpoint_, module + ".input_scale"));
+        plan_.seen.insert(module + ".input_scale");
+        if (g->symmetric) {
+          RETURN_IF_ERROR(
+              allow_zeros(checkpoint_, module + ".input_zero_point", "as activations are symmetric", plan_));
+        } else {
+          ASSIGN_OR_RETURN(q.input_offset, single_number(checkpoint_, module + ".input_zero_point"));
+          plan_.seen.insert(module + ".input_zero_point");
+        }
+      }
+    }
+    plan_.linears.emplace(t.name, q);
+    return Status::ok();
+  }
+
+  const ModelConfigFields& config_;
+  const Checkpoint& checkpoint_;
+  std::vector<Matcher> ignore_;
+  std::vector<Group> groups_;
+  QuantPlan plan_;
+};
+
+}  // namespace
+
+Result<QuantPlan> read_compressed_tensors_plan(const ModelConfigFields& config, const Checkpoint& checkpoint) {
+  return Reader(config, checkpoint).run();
+}
+
+}  // namespace reprise::checkpoint

@@ -1,0 +1,140 @@
+#include "checkpoint/quantisation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "checkpoint/quantise_rows.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors"};
+
+// What the files are, whatever was asked.
+Quantization format_of(const ModelConfigFields& config) {
+  if (!config.modelslim.is_null()) return Quantization::ModelSlim;
+  if (!config.quantization.is_null()) return Quantization::CompressedTensors;
+  return Quantization::None;
+}
+
+// Weights that are integers must be known to the plan, and those it takes for integers must be.
+Status check_types(const QuantPlan& plan, const Checkpoint& checkpoint) {
+  for (const CheckpointTensor& t : checkpoint.tensors()) {
+    if (!is_linear_weight(t)) continue;
+    const LinearQuant& q = plan.of(t.name);
+    const bool integers = q.scheme != LinearScheme::Float && q.storage != LinearStorage::Floats;
+    if (integers && t.type != StorageType::I8)
+      return invalid("{}: tensor {} is quantised by its description but stored as {}; allowed: I8", checkpoint.source(),
+                     t.name, t.type_name);
+    if (!integers && !readable_as_float(t.type) && plan.format != Quantization::None)
+      return invalid("{}: tensor {} is stored as {}, but its description says that it is not quantised",
+                     checkpoint.source(), t.name, t.type_name);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<Quantization> parse_quantization(std::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i]) return static_cast<Quantization>(i);
+  return invalid("quantization \"{}\" is not known; allowed: {}", name, fmt::join(kNames, ", "));
+}
+
+std::string_view quantization_name(Quantization q) { return kNames[static_cast<size_t>(q)]; }
+
+const LinearQuant& QuantPlan::of(std::string_view weight) const {
+  const auto it = linears.find(weight);
+  return it == linears.end() ? others : it->second;
+}
+
+std::string QuantPlan::text() const {
+  const auto one = [](const LinearQuant& q) {
+    return fmt::format("{} {} {} {}\n", static_cast<int>(q.scheme), static_cast<int>(q.storage), q.input_scale,
+                       q.input_offset);
+  };
+  std::string out = fmt::format("{}\n{}", quantization_name(format), one(others));
+  for (const auto& [name, q] : linears) out += name + " " + one(q);
+  return out;
+}
+
+std::string QuantPlan::summary() const {
+  if (format == Quantization::None) return "none";
+  if (linears.empty()) return fmt::format("{} (all linears, dynamic)", quantization_name(format));
+  std::array<int, 3> count{};
+  for (const auto& entry : linears) ++count[static_cast<size_t>(entry.second.scheme)];
+  return fmt::format("{} ({} static, {} dynamic, {} float linears)", quantization_name(format), count[1], count[2],
+                     count[0]);
+}
+
+std::string_view module_of(std::string_view weight) {
+  constexpr std::string_view kEnding = ".weight";
+  return weight.ends_with(kEnding) ? weight.substr(0, weight.size() - kEnding.size()) : std::string_view();
+}
+
+bool is_linear_weight(const CheckpointTensor& t) {
+  return t.shape.size() == 2 && !module_of(t.name).empty() && !module_of(t.name).ends_with("embed_tokens");
+}
+
+Result<float> single_number(const Checkpoint& checkpoint, const std::string& name) {
+  ASSIGN_OR_RETURN(const CheckpointTensor* t, checkpoint.get(name));
+  if (t->elements() != 1)
+    return invalid("{}: tensor {} has the shape [{}]; allowed: one number", checkpoint.source(), name,
+                   fmt::join(t->shape, ", "));
+  ASSIGN_OR_RETURN(const std::vector<float> v, read_numbers(checkpoint, *t));
+  return v[0];
+}
+
+Result<float> positive_number(const Checkpoint& checkpoint, const std::string& name) {
+  ASSIGN_OR_RETURN(const float v, single_number(checkpoint, name));
+  // Its reciprocal must be a number, too.
+  if (!(v > 0) || !std::isfinite(1.0f / v))
+    return invalid("{}: tensor {} holds {}; allowed: positive numbers", checkpoint.source(), name, v);
+  return v;
+}
+
+Status allow_zeros(const Checkpoint& checkpoint, const std::string& name, std::string_view why, QuantPlan& plan) {
+  const CheckpointTensor* t = checkpoint.find(name);
+  if (!t) return Status::ok();
+  ASSIGN_OR_RETURN(const std::vector<float> values, read_numbers(checkpoint, *t));
+  for (float v : values)
+    if (v != 0)
+      return error(Code::Unsupported, "{}: tensor {} holds {}; allowed: 0, {}", checkpoint.source(), name, v, why);
+  plan.seen.insert(name);
+  return Status::ok();
+}
+
+Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& config, const Checkpoint* checkpoint) {
+  const Quantization stored = format_of(config);
+  const auto is = [&] {
+    return fmt::format(
+        "{}: the checkpoint is {}", config.source,
+        stored == Quantization::None ? "not quantised" : fmt::format("quantised ({})", quantization_name(stored)));
+  };
+  if (asked == Quantization::None && stored != Quantization::None)
+    return invalid("{}, --quantization none cannot undo that; allowed: auto, {}", is(), quantization_name(stored));
+  const bool by_name = asked == Quantization::ModelSlim || asked == Quantization::CompressedTensors;
+  if (by_name && asked != stored)
+    return invalid("{}, not {}; allowed: auto, {}", is(), quantization_name(asked),
+                   stored == Quantization::None ? "none, w8a8_int8" : quantization_name(stored));
+  QuantPlan plan;
+  // The older name of both formats: a checkpoint that is W8A8 already stays as it is.
+  if (stored == Quantization::ModelSlim) {
+    ASSIGN_OR_RETURN(plan, read_modelslim_plan(config, checkpoint));
+  } else if (stored == Quantization::CompressedTensors) {
+    if (!checkpoint)
+      return error(Code::Unsupported,
+                   "{}, whose dummy weights would need its tensors; allowed with --load-format dummy: models without "
+                   "quantization_config, with --quantization none or w8a8_int8",
+                   is());
+    ASSIGN_OR_RETURN(plan, read_compressed_tensors_plan(config, *checkpoint));
+  } else if (asked == Quantization::W8A8Int8) {
+    plan.format = asked;
+    plan.others = {LinearScheme::W8A8Dynamic, LinearStorage::Floats};
+  }
+  if (checkpoint) RETURN_IF_ERROR(check_types(plan, *checkpoint));
+  return plan;
+}
+
+}  // namespace reprise::checkpoint

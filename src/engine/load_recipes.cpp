@@ -1,0 +1,234 @@
+#include "engine/load_recipes.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "checkpoint/quantise_rows.h"
+
+namespace reprise::engine {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::CheckpointTensor;
+
+bool is_vector(const ParamPlan& p) { return p.type.shape.rank() == 1; }
+int64_t width_of(const ParamPlan& p) { return is_vector(p) ? 1 : p.type.shape[1].factor; }
+
+// Recipes that read a matrix of `columns` columns for every row they make.
+bool reads_matrix(Recipe r) {
+  return r == Recipe::QuantisedRows || r == Recipe::RowScales || r == Recipe::ZeroPointSums;
+}
+
+Status want_shape(const Checkpoint& c, const CheckpointTensor& t, const std::vector<int64_t>& shape) {
+  if (t.shape == shape) return Status::ok();
+  return invalid("{}: tensor {} has the shape [{}], the configuration asks for [{}]", c.source(), t.name,
+                 fmt::join(t.shape, ", "), fmt::join(shape, ", "));
+}
+
+Status want_elements(const Checkpoint& c, const CheckpointTensor& t, int64_t rows, bool one_is_enough) {
+  if (t.elements() == rows || (one_is_enough && t.elements() == 1)) return Status::ok();
+  return invalid("{}: tensor {} has the shape [{}], the configuration asks for {} elements{}", c.source(), t.name,
+                 fmt::join(t.shape, ", "), rows, one_is_enough && rows != 1 ? ", or one" : "");
+}
+
+// Element r of numbers, of which a single one serves all rows.
+float at(const std::vector<float>& numbers, int64_t r) {
+  return numbers.size() == 1 ? numbers[0] : numbers[static_cast<size_t>(r)];
+}
+
+template <typename T>
+T* grown(std::vector<uint8_t>& out, int64_t count) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+  if (out.size() < bytes) out.resize(bytes);
+  return reinterpret_cast<T*>(out.data());
+}
+
+// Float rows of a matrix.
+Result<std::vector<float>> float_rows(const Checkpoint& c, const CheckpointTensor& t, RowBlock rows, uint64_t* bad) {
+  std::vector<float> out(static_cast<size_t>(rows.count * t.row_elements()));
+  RETURN_IF_ERROR(c.read_rows(t, rows.first, rows.count, DType::F32, out.data(), bad));
+  return out;
+}
+
+Status zero_point_sums(const Checkpoint& c, const CheckpointTensor& weight, const CheckpointTensor& point,
+                       RowBlock rows, int32_t* out) {
+  ASSIGN_OR_RETURN(const std::vector<float> zero_point, checkpoint::read_numbers(c, point));
+  const auto zero = static_cast<int64_t>(std::nearbyint(zero_point[0]));
+  const int64_t width = weight.row_elements();
+  std::vector<int8_t> w(static_cast<size_t>(rows.count * width));
+  RETURN_IF_ERROR(c.read_rows(weight, rows.first, rows.count, DType::I8, w.data()));
+  for (int64_t r = 0; r < rows.count; ++r) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < width; ++i) sum += w[static_cast<size_t>(r * width + i)];
+    out[r] = static_cast<int32_t>(-zero * sum);
+  }
+  return Status::ok();
+}
+
+uint64_t mix(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t hash_name(std::string_view name) {  // FNV-1a
+  uint64_t h = 0xcbf29ce484222325u;
+  for (char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return h;
+}
+
+void store(DType dtype, void* out, int64_t i, float v) {
+  switch (dtype) {
+    case DType::BF16: static_cast<uint16_t*>(out)[i] = float_to_bf16(v); break;
+    case DType::F16: static_cast<uint16_t*>(out)[i] = float_to_half(v); break;
+    case DType::I8: static_cast<int8_t*>(out)[i] = static_cast<int8_t>(v); break;
+    case DType::U8: static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(v); break;
+    case DType::I32: static_cast<int32_t*>(out)[i] = static_cast<int32_t>(v); break;
+    default: static_cast<float*>(out)[i] = v; break;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> tensors_of(const ParamPart& part) {
+  std::vector<std::string> out;
+  for (const std::string& name : {part.tensor, part.other})
+    if (!name.empty()) out.push_back(name);
+  return out;
+}
+
+Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& part) {
+  if (part.recipe == Recipe::Zeros) return Status::ok();
+  const CheckpointTensor& t = *c.find(part.tensor);
+  const auto want_type = [&](bool good, std::string_view allowed) {
+    return good ? Status::ok()
+                : invalid("{}: tensor {} is stored as {}; allowed: {}", c.source(), t.name, t.type_name, allowed);
+  };
+  if (!part.other.empty()) RETURN_IF_ERROR(want_elements(c, *c.find(part.other), 1, false));
+  switch (part.recipe) {
+    case Recipe::Converted: {
+      std::vector<int64_t> shape{part.rows};
+      if (!is_vector(param)) shape.push_back(width_of(param));
+      return want_shape(c, t, shape);
+    }
+    case Recipe::StoredBlocks:
+      if (t.rows() != part.rows || static_cast<int64_t>(Checkpoint::packed_row_bytes(t)) != width_of(param))
+        return invalid("{}: tensor {} has {} rows of {} bytes, the configuration asks for {} of {}", c.source(), t.name,
+                       t.rows(), Checkpoint::packed_row_bytes(t), part.rows, width_of(param));
+      return Status::ok();
+    case Recipe::QuantisedRows:
+    case Recipe::RowScales:
+      RETURN_IF_ERROR(want_type(readable_as_float(t.type), "floats"));
+      return want_shape(c, t, {part.rows, part.columns});
+    case Recipe::ZeroPointSums:
+      RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
+      return want_shape(c, t, {part.rows, part.columns});
+    case Recipe::Numbers:
+    case Recipe::Reciprocals:
+    case Recipe::ScaleProducts: return want_elements(c, t, part.rows, true);
+    case Recipe::DeqScales: return want_elements(c, t, part.rows, false);
+    case Recipe::Zeros: break;
+  }
+  return Status::ok();
+}
+
+size_t row_cost(const ParamPlan& param, const ParamPart& part) {
+  if (reads_matrix(part.recipe)) return static_cast<size_t>(part.columns) * sizeof(float);
+  return static_cast<size_t>(width_of(param)) * size_of(param.type.dtype);
+}
+
+Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& part, RowBlock rows,
+                 std::vector<uint8_t>& out, uint64_t* bad) {
+  const DType dtype = param.type.dtype;
+  const int64_t elements = rows.count * width_of(param);
+  uint8_t* bytes = grown<uint8_t>(out, elements * static_cast<int64_t>(size_of(dtype)));
+  if (part.recipe == Recipe::Zeros) {
+    std::memset(bytes, 0, static_cast<size_t>(elements) * size_of(dtype));
+    return Status::ok();
+  }
+  const CheckpointTensor& t = *c.find(part.tensor);
+  auto* floats = reinterpret_cast<float*>(bytes);
+  switch (part.recipe) {
+    case Recipe::Converted:  // a checkpoint's vector is one row
+      return c.read_rows(t, is_vector(param) ? 0 : rows.first, is_vector(param) ? 1 : rows.count, dtype, bytes, bad);
+    case Recipe::StoredBlocks: return c.read_packed_rows(t, rows.first, rows.count, bytes);
+    case Recipe::QuantisedRows: {
+      ASSIGN_OR_RETURN(const std::vector<float> in, float_rows(c, t, rows, bad));
+      std::vector<float> scales(static_cast<size_t>(rows.count));
+      checkpoint::row_scales(in.data(), rows.count, part.columns, scales.data());
+      checkpoint::quantise_rows(in.data(), scales.data(), rows.count, part.columns, reinterpret_cast<int8_t*>(bytes));
+      return Status::ok();
+    }
+    case Recipe::RowScales: {
+      ASSIGN_OR_RETURN(const std::vector<float> in, float_rows(c, t, rows, bad));
+      checkpoint::row_scales(in.data(), rows.count, part.columns, floats);
+      return Status::ok();
+    }
+    case Recipe::ZeroPointSums:
+      return zero_point_sums(c, t, *c.find(part.other), rows, reinterpret_cast<int32_t*>(bytes));
+    case Recipe::Numbers:
+    case Recipe::Reciprocals: {
+      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
+      for (int64_t r = 0; r < rows.count; ++r) {
+        const float v = at(in, rows.first + r);
+        floats[r] = part.recipe == Recipe::Numbers ? v : 1.0f / v;
+      }
+      return Status::ok();
+    }
+    case Recipe::DeqScales: {
+      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_deq_scales(c, t));
+      for (int64_t r = 0; r < rows.count; ++r) floats[r] = at(in, rows.first + r);
+      return Status::ok();
+    }
+    case Recipe::ScaleProducts: {
+      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
+      ASSIGN_OR_RETURN(const std::vector<float> other, checkpoint::read_numbers(c, *c.find(part.other)));
+      for (int64_t r = 0; r < rows.count; ++r) floats[r] = at(in, rows.first + r) * other[0];
+      return Status::ok();
+    }
+    case Recipe::Zeros: break;
+  }
+  return Status::ok();
+}
+
+// Quantised linears get weights of +-127 and scales that give them the variance of the float weights; the input scale
+// of static ones is such that activations of about +-6 fit.
+void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, uint64_t key,
+                 std::vector<uint8_t>& out) {
+  constexpr float kInputScale = 0.05f;
+  const DType dtype = param.type.dtype;
+  const bool matrix = !is_vector(param);
+  const int64_t width = width_of(param);
+  const int64_t k = part.columns ? part.columns : width;
+  const float variance = std::sqrt(3.0f / static_cast<float>(k));
+  float amplitude = 0, centre = 0;
+  switch (part.recipe) {
+    case Recipe::Converted:
+      amplitude = matrix ? variance : 0.1f;
+      centre = !matrix && part.tensor.find("norm") != std::string::npos ? 1.0f : 0.0f;
+      if (dtype == DType::I8) amplitude = 127.0f;
+      if (dtype == DType::I32) amplitude = 0.0f;  // a folded bias
+      break;
+    case Recipe::StoredBlocks: amplitude = 127.0f, centre = 128.0f; break;
+    case Recipe::QuantisedRows: amplitude = 127.0f; break;
+    case Recipe::RowScales: centre = variance / 127.0f; break;
+    case Recipe::Numbers: centre = part.columns ? variance / 127.0f : 0.0f; break;  // weight scales; an offset
+    case Recipe::Reciprocals: centre = 1.0f / kInputScale; break;
+    case Recipe::DeqScales:
+    case Recipe::ScaleProducts: centre = variance / 127.0f * kInputScale; break;
+    case Recipe::ZeroPointSums:
+    case Recipe::Zeros: break;
+  }
+  const int64_t elements = rows.count * width;
+  uint8_t* bytes = grown<uint8_t>(out, elements * static_cast<int64_t>(size_of(dtype)));
+  const uint64_t stream = mix(key) ^ hash_name(part.tensor);
+  for (int64_t i = 0; i < elements; ++i) {
+    const uint64_t bits = mix(stream + static_cast<uint64_t>(rows.first * width + i));
+    const float u = static_cast<float>(bits >> 40) * (2.0f / 16777216.0f) - 1.0f;
+    store(dtype, bytes, i, centre + amplitude * u);
+  }
+}
+
+}  // namespace reprise::engine

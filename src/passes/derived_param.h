@@ -1,0 +1,49 @@
+// DerivedParam: how the loader makes a parameter that is not one tensor of the checkpoint as it stands: rows of several
+// tensors one after another, each part by a recipe. Passes write it (packing, quantisation), the plan cache keeps it,
+// engine/loader.cpp carries it out. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise {
+
+enum class Recipe : uint8_t {
+  Converted,      // the tensor in the parameter's dtype: floats are rounded, integers stay as they are
+  StoredBlocks,   // u8: the bytes of every row as the file has them; the parameter is as wide as such a row
+  QuantisedRows,  // i8: row / scale rounded half to even, -127 to 127, where scale = max|row| / 127; from floats
+  RowScales,      // f32: those scales
+  Numbers,        // f32 out of any number type; a single number serves all rows
+  Reciprocals,    // f32: 1 / number, likewise
+  DeqScales,      // f32, or int64 that holds the bits of an f32
+  ScaleProducts,  // f32: number of `tensor` (one, or one a row) times the single number of `other`
+  ZeroPointSums,  // i32: minus the single integer of `other` times the sum of each i8 row
+  Zeros,          // no tensor at all
+};
+constexpr int kRecipes = static_cast<int>(Recipe::Zeros) + 1;
+
+inline std::string_view recipe_name(Recipe r) {
+  constexpr std::string_view kNames[kRecipes] = {"converted",       "stored_blocks", "quantised_rows", "row_scales",
+                                                 "numbers",         "reciprocals",   "deq_scales",     "scale_products",
+                                                 "zero_point_sums", "zeros"};
+  return kNames[static_cast<int>(r)];
+}
+
+struct ParamPart {
+  std::string tensor;  // of the checkpoint, by its Hugging Face name
+  int64_t rows = 0;    // of the parameter; a vector's elements count as rows
+  Recipe recipe = Recipe::Converted;
+  int64_t columns = 0;     // K of the linear this belongs to, where the recipe or dummy weights want to know it
+  std::string other = {};  // second tensor of ScaleProducts and ZeroPointSums
+  bool operator==(const ParamPart&) const = default;
+};
+
+struct DerivedParam {
+  std::string name;
+  std::vector<ParamPart> parts;
+  bool operator==(const DerivedParam&) const = default;
+};
+
+}  // namespace reprise
