@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/block_format.h"
 #include "ops/core.h"
 
 namespace reprise::apps {
@@ -23,8 +24,8 @@ constexpr ModelSizes kModels[] = {
     {"T", 128, 256, 2, 1, 64, 2048, 1e-6, true},
 };
 
-const std::vector<std::string> kSingleOps{"linear",          "rms_norm",        "rope", "paged_attention", "silu",
-                                          "quantize_static", "quantize_dynamic"};
+const std::vector<std::string> kSingleOps{"linear",          "linear_packed", "rms_norm",        "rope",
+                                          "paged_attention", "silu",          "quantize_static", "quantize_dynamic"};
 
 constexpr SymbolId kT = 1, kR = 2, kQ = 3;
 constexpr DType kAsked = DType::BF16;
@@ -46,6 +47,24 @@ class Maker {
     if (op == "linear_add")
       return {linear(op, "attention output", h, m_.heads * m_.head_size, true), linear(op, "mlp output", h, f, true)};
     if (op == "lm_head_argmax") return {{op, m_.name, "", t(), {rows(h), matrix(m_.vocabulary, h)}, {}}};
+    if (op == "lm_head_argmax_packed")
+      return {{op,
+               m_.name,
+               "q8_0",
+               t(),
+               {rows(h), blocks(m_.vocabulary, h, BlockFormat::Q8_0)},
+               {{"format", std::string("q8_0")}}}};
+    if (op == "linear_packed") {
+      std::vector<OpCase> out;
+      const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
+      for (const BlockFormatInfo& b : kBlockFormats) {
+        const Attrs format{{"format", std::string(b.name)}};
+        const std::string name(b.name);
+        out.push_back({op, m_.name, name + " qkv", t(), {rows(h), blocks(qkv_rows, h, b.format)}, format});
+        out.push_back({op, m_.name, name + " gate and up", t(), {rows(h), blocks(2 * f, h, b.format)}, format});
+      }
+      return out;
+    }
     if (op == "linear") {
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       return {linear(op, "qkv", qkv_rows, h, false), linear(op, "gate and up", 2 * f, h, false)};
@@ -67,6 +86,9 @@ class Maker {
   static TensorType rows(int64_t width) { return {kAsked, {Dim(1, kT), Dim(width)}}; }
   static TensorType vector(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
   static TensorType matrix(int64_t rows, int64_t columns) { return {kAsked, {Dim(rows), Dim(columns)}}; }
+  static TensorType blocks(int64_t rows, int64_t columns, BlockFormat f) {
+    return {DType::U8, {Dim(rows), Dim(columns / kBlockElements * block_format_info(f).bytes)}};
+  }
   TensorType heads(int64_t n) const { return {kAsked, {Dim(1, kT), Dim(n), Dim(m_.head_size)}}; }
   TensorType table() const { return {DType::F32, {Dim(1, kT), Dim(m_.head_size)}}; }
   TensorType cache(int64_t pages) const {

@@ -1,5 +1,6 @@
 #include "ops/core.h"
 
+#include "base/block_format.h"
 #include "ops/kernel.h"
 
 namespace reprise {
@@ -87,6 +88,55 @@ Result<Types> infer_linear(const OpCall& c) {
   }
   RETURN_IF_ERROR(want_shard(c));
   return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
+}
+
+// The inner size of the rows of GGUF blocks in operand i.
+Result<int64_t> packed_width(const OpCall& c, size_t i) {
+  const std::string& name = c.attrs->text("format");
+  const auto format = find_block_format(name);
+  if (!format) {
+    std::string names;
+    for (const BlockFormatInfo& f : kBlockFormats) names += fmt::format("{}{}", names.empty() ? "" : ", ", f.name);
+    return invalid("{}: format \"{}\"; allowed: {}", describe(c), name, names);
+  }
+  RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, i, DType::U8));
+  RETURN_IF_ERROR(want_constant(c, i, 0));
+  RETURN_IF_ERROR(want_constant(c, i, 1));
+  const int64_t bytes = block_format_info(*format).bytes, row = c.in[i].shape[1].factor;
+  if (row % bytes != 0)
+    return invalid("{}: a row of {} bytes is not a number of {} blocks of {} bytes", describe(c), row, name, bytes);
+  return row / bytes * kBlockElements;
+}
+
+Result<Types> infer_linear_packed(const OpCall& c) {
+  ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 1));
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, Dim(width), "weight's inner size"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+    RETURN_IF_ERROR(want_same_dtype(c, 2, 0));
+    RETURN_IF_ERROR(want_dim(c, 2, 0, c.in[1].shape[0], "weight's number of rows"));
+  }
+  DType out = c.in[0].dtype;
+  if (const std::string& name = c.attrs->text("out"); name != "same") {
+    ASSIGN_OR_RETURN(out, parse_dtype(name));
+  }
+  RETURN_IF_ERROR(want_shard(c));
+  return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
+}
+
+Result<Types> infer_embedding_packed(const OpCall& c) {
+  ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 0));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 1));
+  if (c.attrs->integer("width") != width)
+    return invalid("{}: width {}, but a row of the table has {} numbers", describe(c), c.attrs->integer("width"),
+                   width);
+  ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
+  RETURN_IF_ERROR(want_shard(c));
+  return Types{{out, {c.in[1].shape[0], Dim(width)}}};
 }
 
 Result<Types> infer_rms_norm(const OpCall& c) {
@@ -276,6 +326,15 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("linear(Tensor x, Tensor weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor", infer_linear,
           kParamLayout,
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
+  ops.add(
+      "linear_packed(Tensor x, Tensor weight, Tensor? bias, *, str format, str out = same, str shard = none) -> Tensor",
+      infer_linear_packed, kParamLayout,
+      "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0 or "
+      "q4_1), "
+      "each number taken as fp32");
+  ops.add("embedding_packed(Tensor table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
+          infer_embedding_packed, kParamLayout,
+          "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
   ops.add("rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor", infer_rms_norm, kNone,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight, in fp32, rounded once");
   ops.add(

@@ -8,7 +8,9 @@ namespace {
 // How many leading operands of the op are read row by row, giving the same row of the result; 0: none.
 size_t row_operands(const OpSchema& op) {
   if (op.name == "add" || op.name == "mul") return 2;
-  if (op.name == "silu" || op.name == "rms_norm" || op.name == "linear" || op.name == "slice") return 1;
+  if (op.name == "silu" || op.name == "rms_norm" || op.name == "linear" || op.name == "linear_packed" ||
+      op.name == "slice")
+    return 1;
   return 0;
 }
 

@@ -90,11 +90,64 @@ void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
   }
 }
 
+// A row's block into one column of a panel's block.
+template <BlockFormat kFormat>
+void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
+  constexpr int64_t kFactors = kFormat == BlockFormat::Q4_1 ? 2 : 1;
+  for (int64_t i = 0; i < kFactors; ++i) std::memcpy(to + 2 * (i * kPanelWidth + column), block + 2 * i, 2);
+  const uint8_t* numbers = block + 2 * kFactors;
+  to += 2 * kFactors * kPanelWidth;
+  if (kFormat == BlockFormat::Q8_0) {
+    for (int64_t i = 0; i < kBlockElements; ++i) to[i * kPanelWidth + column] = numbers[i];
+    return;
+  }
+  // The file has number i in the low and number 16 + i in the high nibble of byte i.
+  for (int64_t group = 0; group < 4; ++group) {
+    uint32_t word = 0;
+    for (int64_t i = 0; i < 8; ++i)
+      word |= static_cast<uint32_t>((numbers[group % 2 * 8 + i] >> (group / 2 * 4)) & 15) << (4 * i);
+    std::memcpy(to + (group * kPanelWidth + column) * 4, &word, 4);
+  }
+}
+
+template <BlockFormat kFormat>
+size_t packed_bytes(const TensorType& type) {
+  const auto [n, row] = sizes_of(type);
+  return static_cast<size_t>((n + kPanelWidth - 1) / kPanelWidth * kPanelWidth * row);
+}
+
+template <BlockFormat kFormat>
+void packed_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
+  const int64_t row = sizes_of(type).k, bytes = block_format_info(kFormat).bytes;
+  const auto* from = static_cast<const uint8_t*>(rows);
+  while (count > 0) {
+    const int64_t column = first % kPanelWidth, now = std::min(count, kPanelWidth - column);
+    auto* panel = static_cast<uint8_t*>(dst) + first / kPanelWidth * kPanelWidth * row;
+    for (int64_t b = 0; b < row / bytes; ++b)
+      for (int64_t r = 0; r < now; ++r)
+        place_block<kFormat>(from + r * row + b * bytes, panel + b * bytes * kPanelWidth, column + r);
+    from += now * row;
+    first += now;
+    count -= now;
+  }
+}
+
+template <BlockFormat kFormat>
+void add_packed(KernelRegistry& kernels) {
+  kernels.add(ParamLayout{packed_layout(kFormat), DeviceKind::Cpu, packed_bytes<kFormat>, packed_pack<kFormat>});
+}
+
 }  // namespace
+
+int64_t packed_block_bytes(BlockFormat format) { return block_format_info(format).bytes * kPanelWidth; }
+std::string packed_layout(BlockFormat format) { return fmt::format("{}_panel64", block_format_info(format).name); }
 
 void register_layouts(KernelRegistry& kernels) {
   kernels.add(ParamLayout{"row_major", DeviceKind::Cpu, row_major_bytes, row_major_pack});
   kernels.add(ParamLayout{"panel64", DeviceKind::Cpu, panel_bytes, panel_pack});
+  add_packed<BlockFormat::Q8_0>(kernels);
+  add_packed<BlockFormat::Q4_0>(kernels);
+  add_packed<BlockFormat::Q4_1>(kernels);
 }
 
 }  // namespace reprise::cpu

@@ -3,10 +3,16 @@
 // row_major: as the checkpoint has it.
 // panel64: a matrix [N, K] as ceil(N / 64) panels of 64 output columns; inside a panel k-major: bf16 as [ceil(K /
 // 2)][64][2] (two neighbouring k side by side, the last one zero when K is odd), i8 as [ceil(K / 4)][64][4] behind a
-// header of 64 int32 that hold -128 * (sum of the column), other types as [K][64]. Columns beyond N are zero. Different
-// rows of the matrix touch different bytes, so disjoint row blocks may be packed from several threads.
+// header of 64 int32 that hold -128 * (sum of the column), other types as [K][64]. Columns beyond N are zero.
+// q8_0_panel64, q4_0_panel64, q4_1_panel64: rows of GGUF blocks, u8 [N, bytes of a row], as panels of 64 output columns
+// with as many bytes as the file has. A panel's block of 32 k is [64] f16 factors, for q4_1 [64] f16 minima, then the
+// numbers: q8_0 as [32][64] bytes; the others as four groups of 8 k, [64] words each, k of the group in nibbles from
+// the lowest up.
+//
+// Different rows of the matrix touch different bytes, so disjoint row blocks may be packed from several threads.
 #pragma once
 
+#include "base/block_format.h"
 #include "ops/kernel.h"
 
 namespace reprise::cpu {
@@ -19,6 +25,10 @@ constexpr int64_t panel_group(DType t) { return t == DType::BF16 ? 2 : t == DTyp
 // Bytes in front of the values of a panel. The dot instruction takes x + 128 without a sign: what that adds to the sum
 // of a column is taken away by starting at the column's number in the header.
 constexpr int64_t panel_header(DType t) { return t == DType::I8 ? 4 * kPanelWidth : 0; }
+
+// Bytes of 64 columns of 32 k in a packed layout; the layout's name.
+int64_t packed_block_bytes(BlockFormat format);
+std::string packed_layout(BlockFormat format);
 
 void register_layouts(KernelRegistry& kernels);
 

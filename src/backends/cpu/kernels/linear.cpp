@@ -3,37 +3,11 @@
 // Arguments: ptr x, weight, bias (or null), out; dim rows, K, N, use of vdpbf16ps (avx512 only). Workspace:
 // linear_shape.h.
 #include "backends/cpu/kernels/linear_tiles.h"
+#include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
-
-// Rows of sums become rows of the result: bias, one rounding, no column beyond `columns`.
-template <class In, class Out>
-void round_sums(const float* c, int64_t rows, int columns, const typename In::Type* bias, typename Out::Type* out,
-                int64_t ldo) {
-  for (int j = 0; j < columns; j += 16) {
-    const int n = columns - j < 16 ? columns - j : 16;
-    F32x16 b = zero();
-    if (bias) {
-      typename In::Type padded[16] = {};
-      std::memcpy(padded, bias + j, static_cast<size_t>(n) * sizeof(padded[0]));
-      b = In::load(padded);
-    }
-    for (int64_t m = 0; m < rows; ++m) {
-      F32x16 v = load(c + m * kPanelColumns + j);
-      if (bias) v = v + b;
-      typename Out::Type* to = out + m * ldo + j;
-      if (n == 16) {
-        Out::store(to, v);
-      } else {
-        typename Out::Type padded[16];
-        Out::store(padded, v);
-        std::memcpy(to, padded, static_cast<size_t>(n) * sizeof(padded[0]));
-      }
-    }
-  }
-}
 
 template <class In, class Out>
 void linear(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {

@@ -1,8 +1,8 @@
 // linear_add and lm_head_argmax: matrix products whose sums go on at once, without a trip through memory.
 //
 // Arguments: as linear (linear.cpp), with other operands behind x and weight.
-#include "backends/cpu/kernels/argmax.h"
 #include "backends/cpu/kernels/linear_tiles.h"
+#include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -57,30 +57,6 @@ void linear_add(const LaunchArgs& args, const LiveSizes& live, int rank, int ran
     const KeepSubnormals keep;
     add_rows<E>(sums, rows, columns, residual + at, out + at, n);
   });
-}
-
-// The best column of each row of a panel's sums against what is known already. Columns come in ascending order.
-void search_rows(float* sums, int64_t rows, int64_t column, int columns, Best* best) {
-  for (int64_t m = 0; m < rows; ++m) {
-    float* row = sums + m * kPanelColumns;
-    for (int j = columns; j % 16 != 0; ++j) row[j] = kLowest;
-    F32x16 top = splat(best[m].value);
-    for (int j = 0; j < columns; j += 16) {
-      const F32x16 v = load(row + j);
-      top = select(v > top, v, top);
-    }
-    const float value = reduce_max(top);
-    if (!(value > best[m].value)) continue;
-    int j = 0;
-    while (row[j] != value) ++j;
-    best[m] = {value, static_cast<int32_t>(column + j)};
-  }
-}
-
-Best* found_by_ranks(const LaunchArgs& args, const LiveSizes& live, int ranks) {
-  return reinterpret_cast<Best*>(static_cast<char*>(args.workspace) +
-                                 static_cast<size_t>(ranks) *
-                                     linear_rank_bytes(args.dim[0].value(live), args.dim[1].factor));
 }
 
 // ptr: x, weight, out. Workspace: that of linear, then argmax_shape.h.

@@ -32,6 +32,18 @@ namespace reprise::cpu {
   X(lm_head_argmax_f16)               \
   X(lm_head_argmax_merge)             \
   X(embedding)
+#define REPRISE_CPU_PACKED_KERNELS(X) \
+  X(linear_packed_f32)                \
+  X(linear_packed_bf16)               \
+  X(linear_packed_bf16_f32)           \
+  X(linear_packed_f16)                \
+  X(linear_packed_f16_f32)            \
+  X(lm_head_argmax_packed_f32)        \
+  X(lm_head_argmax_packed_bf16)       \
+  X(lm_head_argmax_packed_f16)        \
+  X(embedding_packed_f32)             \
+  X(embedding_packed_bf16)            \
+  X(embedding_packed_f16)
 #define REPRISE_CPU_ATTENTION_KERNELS(X) \
   X(kv_write_f32)                        \
   X(kv_write_bf16)                       \
@@ -102,6 +114,7 @@ namespace reprise::cpu {
   X(split_qk_norm_rope_kv_f16)
 #define REPRISE_CPU_KERNELS(X)     \
   REPRISE_CPU_LINEAR_KERNELS(X)    \
+  REPRISE_CPU_PACKED_KERNELS(X)    \
   REPRISE_CPU_ATTENTION_KERNELS(X) \
   REPRISE_CPU_VECTOR_KERNELS(X)    \
   REPRISE_CPU_FUSED_KERNELS(X)

@@ -1,0 +1,268 @@
+// Register tiles of a matrix product on weights that stay in GGUF blocks: the layouts <format>_panel64 of
+// backends/cpu/layout.h.
+//
+// A weight becomes the fp32 number that the checkpoint's reader would make of it, and an output element is one chain of
+// fused multiply-adds over k from 0, as in tile.h for fp32 weights: packed or not, unpacked in registers or through
+// scratch memory, the bits are the same. (The product of an f16 factor and a number of 8 bits is exact in fp32, so one
+// fused multiply-add gives factor * number + minimum with its one rounding.)
+#pragma once
+
+#include "backends/cpu/kernels/linear_tiles.h"
+#include "base/block_format.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+constexpr int64_t kBlockK = 32;         // k of a block
+constexpr int64_t kGroupK = 8;          // k that lie side by side in a group
+constexpr int64_t kPackedAhead = 4096;  // how far ahead a single pass over the weights fetches
+
+#if defined(__AVX512F__)
+inline Reg reg_mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+inline Reg reg_i8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+// Nibble kPart of each word, minus kMinus. The permutation looks at the low 4 bits of a lane only, so nothing need be
+// masked.
+template <int kPart, int kMinus>
+inline Reg reg_nibble(const uint8_t* words) {
+  const __m512 table = _mm512_setr_ps(0 - kMinus, 1 - kMinus, 2 - kMinus, 3 - kMinus, 4 - kMinus, 5 - kMinus,
+                                      6 - kMinus, 7 - kMinus, 8 - kMinus, 9 - kMinus, 10 - kMinus, 11 - kMinus,
+                                      12 - kMinus, 13 - kMinus, 14 - kMinus, 15 - kMinus);
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), 4 * kPart), table);
+}
+#elif defined(__AVX2__)
+inline Reg reg_mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+inline Reg reg_i8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+template <int kPart, int kMinus>
+inline Reg reg_nibble(const uint8_t* words) {
+  const __m256i w = _mm256_srli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(words)), 4 * kPart);
+  return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_and_si256(w, _mm256_set1_epi32(15)), _mm256_set1_epi32(kMinus)));
+}
+#else
+inline Reg reg_mul(Reg a, Reg b) { return _mm_mul_ps(a, b); }
+inline Reg reg_i8(const uint8_t* p) {
+  int32_t bytes;
+  std::memcpy(&bytes, p, 4);
+  const __m128i b = _mm_cvtsi32_si128(bytes), w = _mm_unpacklo_epi8(b, b);
+  return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(w, w), 24));
+}
+template <int kPart, int kMinus>
+inline Reg reg_nibble(const uint8_t* words) {
+  const __m128i w = _mm_srli_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)), 4 * kPart);
+  return _mm_cvtepi32_ps(_mm_sub_epi32(_mm_and_si128(w, _mm_set1_epi32(15)), _mm_set1_epi32(kMinus)));
+}
+#endif
+
+// The formats: bytes of a panel's block of 32 k (all factors, all minima, four groups), and weight kPart of a group.
+struct PackedQ8_0 {
+  static constexpr int64_t kBlockBytes = kPanelColumns * 34, kFactorBytes = kPanelColumns * 2;
+  static constexpr bool kMinimum = false;
+  template <int kPart>
+  static Reg weight(const uint8_t* group, int column, Reg d, Reg) {
+    return reg_mul(d, reg_i8(group + kPart * kPanelColumns + column));
+  }
+};
+struct PackedQ4_0 {
+  static constexpr int64_t kBlockBytes = kPanelColumns * 18, kFactorBytes = kPanelColumns * 2;
+  static constexpr bool kMinimum = false;
+  template <int kPart>
+  static Reg weight(const uint8_t* group, int column, Reg d, Reg) {
+    return reg_mul(d, reg_nibble<kPart, 8>(group + 4 * column));
+  }
+};
+struct PackedQ4_1 {
+  static constexpr int64_t kBlockBytes = kPanelColumns * 20, kFactorBytes = kPanelColumns * 4;
+  static constexpr bool kMinimum = true;
+  template <int kPart>
+  static Reg weight(const uint8_t* group, int column, Reg d, Reg m) {
+    return reg_fma(d, reg_nibble<kPart, 0>(group + 4 * column), m);
+  }
+};
+
+template <class P>
+constexpr int64_t kGroupBytes = (P::kBlockBytes - P::kFactorBytes) * kGroupK / kBlockK;
+
+// The factors of a block for columns [column, column + NV * kLanes) of a panel.
+template <class P, int NV>
+struct Factors {
+  Reg d[NV], m[NV];
+  Factors(const uint8_t* block, int column) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) {
+      const auto* at = reinterpret_cast<const uint16_t*>(block) + column + j * kLanes;
+      d[j] = reg_f16(at);
+      if constexpr (P::kMinimum)
+        m[j] = reg_f16(at + kPanelColumns);
+      else
+        m[j] = d[j];
+    }
+  }
+};
+
+template <class P, int MR, int NV, int kPart = 0>
+inline void packed_group(Reg (&acc)[MR][NV], const float* x, int64_t ldx, const uint8_t* group, int column,
+                         const Factors<P, NV>& f) {
+  Reg b[NV];
+#pragma GCC unroll 8
+  for (int j = 0; j < NV; ++j) b[j] = P::template weight<kPart>(group, column + j * kLanes, f.d[j], f.m[j]);
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    const Reg a = reg_splat(x[m * ldx + kPart]);
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) acc[m][j] = reg_fma(a, b[j], acc[m][j]);
+  }
+  if constexpr (kPart + 1 < kGroupK) packed_group<P, MR, NV, kPart + 1>(acc, x, ldx, group, column, f);
+}
+
+// c[m][0, NV * kLanes) = x[m] . w over all blocks.
+template <class P, int MR, int NV>
+void packed_tile(const float* x, int64_t ldx, const uint8_t* block, int64_t blocks, int column, float* c, bool ahead) {
+  Reg acc[MR][NV];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) acc[m][j] = reg_zero();
+  for (int64_t i = 0; i < blocks; ++i, block += P::kBlockBytes, x += kBlockK) {
+    const Factors<P, NV> f(block, column);
+    const uint8_t* group = block + P::kFactorBytes;
+#pragma GCC unroll 1
+    for (int g = 0; g < kBlockK / kGroupK; ++g, group += kGroupBytes<P>) {
+      if (ahead)
+        for (int64_t line = 0; line < P::kBlockBytes / 4; line += 64)
+          _mm_prefetch(reinterpret_cast<const char*>(group) + kPackedAhead + line, _MM_HINT_T0);
+      packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, group, column, f);
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m)
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) reg_store(c + m * kPanelColumns + j * kLanes, acc[m][j]);
+}
+
+// Registers across for MR rows: factors and minima take registers too.
+constexpr int packed_registers(int rows) {
+  return kLanes == 16 ? (rows <= 3 ? 4 : 2) : rows == 1 ? 4 : rows <= 4 ? 2 : 1;
+}
+
+template <class P, int MR, int NV = packed_registers(MR)>
+inline void packed_columns(const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column, float* c,
+                           int columns, bool ahead) {
+  constexpr int kWidth = NV * kLanes;
+  while (columns >= kWidth) {
+    packed_tile<P, MR, NV>(x, ldx, panel, blocks, column, c, ahead);
+    column += kWidth;
+    c += kWidth;
+    columns -= kWidth;
+    ahead = false;
+  }
+  if constexpr (kWidth > 16)
+    if (columns > 0) packed_columns<P, MR, NV / 2>(x, ldx, panel, blocks, column, c, columns, ahead);
+}
+
+template <class P>
+inline void packed_rows(int rows, const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column,
+                        float* c, int columns, bool ahead) {
+  switch (rows) {
+    case 1: return packed_columns<P, 1>(x, ldx, panel, blocks, column, c, columns, ahead);
+    case 2: return packed_columns<P, 2>(x, ldx, panel, blocks, column, c, columns, ahead);
+    case 3: return packed_columns<P, 3>(x, ldx, panel, blocks, column, c, columns, ahead);
+    case 4: return packed_columns<P, 4>(x, ldx, panel, blocks, column, c, columns, ahead);
+    case 5: return packed_columns<P, 5>(x, ldx, panel, blocks, column, c, columns, ahead);
+    case 6: return packed_columns<P, 6>(x, ldx, panel, blocks, column, c, columns, ahead);
+    default: return;
+  }
+}
+
+template <class P, int kPart = 0>
+inline void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
+  reg_store(out + kPart * kPanelColumns, P::template weight<kPart>(group, column, d, m));
+  if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
+}
+
+// One block as the fp32 tiles want it: [32][64].
+template <class P>
+void widen_block(const uint8_t* block, float* out) {
+  for (int j = 0; j < kPanelColumns; j += kLanes) {
+    const Factors<P, 1> f(block, j);
+    for (int g = 0; g < kBlockK / kGroupK; ++g)
+      widen_group<P>(block + P::kFactorBytes + g * kGroupBytes<P>, j, f.d[0], f.m[0],
+                     out + g * kGroupK * kPanelColumns + j);
+  }
+}
+
+// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
+template <class P>
+__attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64_t rows, const uint8_t* panel,
+                                              int first, int64_t k, int columns, int direct, Scratch& scratch) {
+  const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+  const int64_t blocks = k / kBlockK;
+  if (tiles <= direct) {
+    for (int t = 0; t < tiles; ++t) {
+      const Range r = share(rows, t, tiles);
+      packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, panel, blocks, first,
+                     scratch.c + r.begin * kPanelColumns, columns, t == 0);
+    }
+    return;
+  }
+  constexpr int64_t kAtOnce = kWideDepth / kBlockK;
+  for (int64_t b = 0; b < blocks; b += kAtOnce) {
+    const int64_t n = std::min(kAtOnce, blocks - b);
+    const uint8_t* block = panel + b * P::kBlockBytes;
+    for (int64_t i = 0; i < n; ++i)
+      widen_block<P>(block + i * P::kBlockBytes, scratch.wide + i * kBlockK * kPanelColumns);
+    block_of_tiles<WeightF32>(x + b * kBlockK, ldx, rows, scratch.wide + first, n * kBlockK, scratch.c, columns, b > 0,
+                              {reinterpret_cast<const char*>(block + n * P::kBlockBytes), 1, 64});
+  }
+}
+
+// As products() of linear_tiles.h. dim: rows, K, N, format, row tiles up to which weights are unpacked in registers.
+template <class In, class P, class Finish>
+void packed_products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
+  const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
+  const LinearShare mine = linear_share(args.dim[0].value(live), n, rank, ranks);
+  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
+  const auto* x = static_cast<const typename In::Type*>(args.ptr[0]);
+  const auto* weight = static_cast<const uint8_t*>(args.ptr[1]);
+  const int64_t panel_bytes = k / kBlockK * P::kBlockBytes;
+  auto* wide_x = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
+                                          static_cast<size_t>(rank) * linear_rank_bytes(args.dim[0].value(live), k));
+  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
+  Scratch scratch;
+  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
+    const int64_t rows = std::min(mine.rows.end - m, block);
+    const float* xt;
+    int64_t ldx = linear_x_stride(k);
+    if constexpr (sizeof(typename In::Type) == 2) {
+      for (int64_t i = 0; i < rows; ++i)  // K is a multiple of 32
+        for (int64_t j = 0; j < k; j += 16) store(wide_x + i * ldx + j, In::load(x + (m + i) * k + j));
+      xt = wide_x;
+    } else {
+      xt = x + m * k;
+      ldx = k;
+    }
+    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
+      const int64_t base = p * kPanelColumns;
+      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
+      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
+      packed_product<P>(xt, ldx, rows, weight + p * panel_bytes, first, k, (last - first + 15) / 16 * 16,
+                        static_cast<int>(args.dim[4].factor), scratch);
+      finish(scratch.c, m, rows, base + first, last - first);
+    }
+  }
+}
+
+// The same by the format: dim[3] is a BlockFormat.
+template <class In, class Finish>
+void packed_products_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
+  switch (static_cast<BlockFormat>(args.dim[3].factor)) {
+    case BlockFormat::Q8_0: return packed_products<In, PackedQ8_0>(args, live, rank, ranks, finish);
+    case BlockFormat::Q4_0: return packed_products<In, PackedQ4_0>(args, live, rank, ranks, finish);
+    case BlockFormat::Q4_1: return packed_products<In, PackedQ4_1>(args, live, rank, ranks, finish);
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,197 @@
+// linear_packed, embedding_packed and lm_head_argmax_packed against the same weights unpacked: every bit must agree
+// with the plain fp32 kernels, on every instruction set.
+#include "backends/cpu/layout.h"
+#include "backends/op_runner.h"
+#include "base/block_format.h"
+
+namespace reprise::cpu {
+namespace {
+
+struct Packed {
+  TestTensor blocks;  // u8 [N, bytes of a row], as in a GGUF file
+  TestTensor plain;   // f32 [N, K]: what the checkpoint's reader makes of it
+};
+
+// Every number of every format, factors of both signs, subnormal and zero among them. The formulas are written out
+// here once more: product and sum rounded one after the other.
+Packed random_blocks(BlockFormat format, int64_t n, int64_t k, uint32_t seed) {
+  const BlockFormatInfo& info = block_format_info(format);
+  Packed p{zero_tensor(DType::U8, {n, k / kBlockElements * info.bytes}), zero_tensor(DType::F32, {n, k})};
+  std::mt19937 gen(seed);
+  const int64_t factors = format == BlockFormat::Q4_1 ? 2 : 1;
+  for (int64_t b = 0; b < n * k / kBlockElements; ++b) {
+    uint8_t* block = p.blocks.as<uint8_t>() + b * info.bytes;
+    for (int64_t i = 0; i < info.bytes; ++i) block[i] = static_cast<uint8_t>(gen());
+    for (int64_t i = 0; i < factors; ++i) {
+      const float v = (static_cast<float>(gen()) / 4294967296.0f - 0.5f) * (b % 7 == 3 ? 1e-6f : 0.1f);
+      const uint16_t h = b % 11 == 5 ? 0 : float_to_half(v);
+      std::memcpy(block + 2 * i, &h, 2);
+    }
+    uint16_t half[2] = {};
+    std::memcpy(half, block, static_cast<size_t>(2 * factors));
+    const float d = half_to_float(half[0]), m = half_to_float(half[1]);
+    float* out = p.plain.as<float>() + b * kBlockElements;
+    const uint8_t* q = block + 2 * factors;
+    for (int64_t i = 0; i < kBlockElements; ++i) {
+      const int nibble = i < 16 ? q[i % 16] & 15 : q[i % 16] >> 4;
+      if (format == BlockFormat::Q8_0) out[i] = d * static_cast<float>(static_cast<int8_t>(q[i]));
+      if (format == BlockFormat::Q4_0) out[i] = d * static_cast<float>(nibble - 8);
+      if (format == BlockFormat::Q4_1) {
+        const volatile float product = d * static_cast<float>(nibble);
+        out[i] = product + m;
+      }
+    }
+  }
+  return p;
+}
+
+TestTensor convert(const TestTensor& x, DType to) {
+  TestTensor out = x;
+  out.type.dtype = to;
+  out.bytes.assign(static_cast<size_t>(x.size()) * size_of(to), 0);
+  for (int64_t i = 0; i < x.size(); ++i) out.set(i, x.get(i));
+  return out;
+}
+
+Attrs format_attr(BlockFormat f) { return {{"format", std::string(block_format_info(f).name)}}; }
+
+class PackedOps : public testing::TestWithParam<Isa> {
+ protected:
+  OpRunner runner{GetParam()};
+
+  // x in 16 bits is widened exactly, so the answer is the fp32 product rounded once.
+  TestTensor want(const TestTensor& x, const TestTensor& w, const TestTensor* bias, DType out) const {
+    std::vector<TestTensor> in{convert(x, DType::F32), w};
+    if (bias) in.push_back(convert(*bias, DType::F32));
+    return convert(runner.run("linear", in)[0], out);
+  }
+};
+
+TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
+  struct Types {
+    DType in;
+    const char* attr;
+    DType out;
+  };
+  constexpr Types kTypes[] = {{DType::F32, "same", DType::F32},
+                              {DType::BF16, "same", DType::BF16},
+                              {DType::BF16, "f32", DType::F32},
+                              {DType::F16, "same", DType::F16},
+                              {DType::F16, "f32", DType::F32}};
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (int64_t k : {32, 64, 96, 576})
+      for (int64_t n : {1, 15, 17, 63, 64, 65, 191}) {
+        const Packed w = random_blocks(f.format, n, k, 7);
+        for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 19, 33, 97})
+          for (const Types& t : kTypes) {
+            if (t.in != DType::F32 && (m + n) % 3 != 0) continue;
+            const TestTensor x = random_tensor(t.in, {m, k}, static_cast<uint32_t>(m));
+            const TestTensor bias = random_tensor(t.in, {n}, 8);
+            const TestTensor* b = (m + n) % 2 ? &bias : nullptr;
+            std::vector<TestTensor> in{x, w.blocks};
+            if (b) in.push_back(*b);
+            Attrs attrs = format_attr(f.format);
+            attrs.set("out", std::string(t.attr));
+            const TestTensor expected = want(x, w.plain, b, t.out);
+            for (int ranks : {1, 2, 3}) {
+              // Both ways of unpacking, whatever the registration prefers.
+              for (int64_t direct : {0, 99})
+                expect_same_bits(
+                    runner.run("linear_packed", in, attrs,
+                               {.ranks = ranks, .adjust = [&](LaunchArgs& a) { a.dim[4] = Dim(direct); }})[0],
+                    expected, fmt::format("{} {} m={} n={} k={} direct={}", f.name, dtype_name(t.in), m, n, k, direct));
+              if (HasFailure()) return;
+            }
+          }
+      }
+}
+
+TEST_P(PackedOps, RowsMayBeSymbolicAndNone) {
+  for (const BlockFormatInfo& f : kBlockFormats) {
+    const Packed w = random_blocks(f.format, 70, 64, 3);
+    TestTensor x = random_tensor(DType::BF16, {5, 64}, 5);
+    const TestTensor want = runner.run("linear_packed", {x, w.blocks}, format_attr(f.format))[0];
+    x.type.shape[0] = Dim(1, 1);
+    RunOptions options{.ranks = 2};
+    options.live.value[1] = 5;
+    expect_same_bits(runner.run("linear_packed", {x, w.blocks}, format_attr(f.format), options)[0], want);
+    options.live.value[1] = 0;
+    EXPECT_EQ(runner.run("linear_packed", {x, w.blocks}, format_attr(f.format), options)[0].size(), 0);
+  }
+}
+
+TEST_P(PackedOps, EmbeddingIsTheRowRounded) {
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (int64_t k : {32, 96, 576}) {
+      const Packed table = random_blocks(f.format, 131, k, 9);
+      const TestTensor ids = tensor_of(DType::I32, {6}, {0, 130, 64, 131, -1, 77});
+      for (DType out : {DType::F32, DType::BF16, DType::F16}) {
+        Attrs attrs = format_attr(f.format);
+        attrs.set("width", k);
+        attrs.set("out", std::string(dtype_name(out)));
+        const TestTensor want = convert(runner.run("embedding", {table.plain, ids})[0], out);
+        for (int ranks : {1, 2, 3})
+          expect_same_bits(runner.run("embedding_packed", {table.blocks, ids}, attrs, {.ranks = ranks})[0], want,
+                           fmt::format("{} {} k={}", f.name, dtype_name(out), k));
+      }
+    }
+}
+
+TEST_P(PackedOps, TheHeadFindsTheSameToken) {
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (DType t : {DType::F32, DType::BF16, DType::F16})
+      for (int64_t n : {1, 65, 333})
+        for (int64_t m : {1, 3, 20}) {
+          const Packed w = random_blocks(f.format, n, 96, 13);
+          const TestTensor x = random_tensor(t, {m, 96}, 14);
+          const TestTensor logits = want(x, w.plain, nullptr, DType::F32);
+          const TestTensor expected = runner.run("argmax", {logits})[0];
+          for (int ranks : {1, 2, 3})
+            expect_same_bits(
+                runner.run("lm_head_argmax_packed", {x, w.blocks}, format_attr(f.format), {.ranks = ranks})[0],
+                expected, fmt::format("{} {} m={} n={}", f.name, dtype_name(t), m, n));
+        }
+}
+
+TEST_P(PackedOps, RowBlocksPackAsTheWhole) {
+  for (const BlockFormatInfo& f : kBlockFormats) {
+    const Packed w = random_blocks(f.format, 150, 96, 17);
+    const ParamLayout& layout = *runner.kernels().layout(DeviceKind::Cpu, packed_layout(f.format));
+    const Bytes whole = runner.pack(w.blocks, layout.name);
+    EXPECT_EQ(whole.size(), 192 * 3 * static_cast<size_t>(f.bytes));
+    Bytes pieces(whole.size(), 0);
+    const int64_t row = 3 * f.bytes;
+    for (auto [first, count] : {std::pair<int64_t, int64_t>{100, 50}, {0, 1}, {1, 62}, {63, 37}})
+      layout.pack(w.blocks.type, pieces.data(), w.blocks.as<uint8_t>() + first * row, first, count);
+    EXPECT_TRUE(pieces == whole) << f.name;
+  }
+}
+
+TEST_P(PackedOps, WrongCallsAreRefusedInWords) {
+  auto message = [&](const char* op, const std::vector<TensorType>& in, Attrs attrs) {
+    return runner.choose(op, in, std::move(attrs)).status().message();
+  };
+  const TensorType x{DType::F32, {4, 64}};
+  const Attrs q8 = format_attr(BlockFormat::Q8_0);
+  EXPECT_TRUE(runner.choose("linear_packed", {x, {DType::U8, {8, 68}}}, q8).is_ok());
+  EXPECT_NE(
+      message("linear_packed", {x, {DType::U8, {8, 68}}}, {{"format", std::string("q9")}}).find("q8_0, q4_0, q4_1"),
+      std::string::npos);
+  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 67}}}, q8).find("67 bytes"), std::string::npos);
+  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 34}}}, q8).find("inner size"), std::string::npos);
+  EXPECT_NE(message("linear_packed", {x, {DType::I8, {8, 68}}}, q8).find("must be u8"), std::string::npos);
+  Attrs narrow = q8;
+  narrow.set("out", std::string("bf16"));
+  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 68}}}, narrow).find("takes f32"), std::string::npos);
+  Attrs table = q8;
+  table.set("width", int64_t{32});
+  table.set("out", std::string("f32"));
+  EXPECT_NE(message("embedding_packed", {{DType::U8, {8, 68}}, {DType::I32, {3}}}, table).find("width 32"),
+            std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, PackedOps, testing::ValuesIn(supported_isas()),
+                         [](const auto& i) { return std::string(isa_name(i.param)); });
+
+}  // namespace
+}  // namespace reprise::cpu
