@@ -80,8 +80,16 @@ class Numbers {
   uint64_t state_ = 0x9E3779B97F4A7C15u;
 };
 
-void fill_floats(const std::string& name, DType dtype, int64_t n, uint8_t* out) {
+// Values of weights and activations: floats, int8 and the int32 biases of int8 products.
+void fill_values(const std::string& name, DType dtype, int64_t n, uint8_t* out) {
   Numbers numbers(name);
+  if (dtype == DType::I8 || dtype == DType::I32) {
+    for (int64_t i = 0; i < n; ++i) {
+      const auto v = static_cast<int32_t>(numbers.next() * (dtype == DType::I8 ? 128.0f : 1e6f));
+      std::memcpy(out + i * static_cast<int64_t>(size_of(dtype)), &v, size_of(dtype));  // little-endian
+    }
+    return;
+  }
   // Scales that make int8 of what norms give; offsets of some steps.
   const float factor = name == "scale" ? 40.0f : name == "offset" ? 5.0f : 1.0f;
   for (int64_t i = 0; i < n; ++i) {
@@ -164,7 +172,7 @@ Status OpBench::Side::prepare(Graph graph, const Platform& platform, Staging& st
       const ParamPlan& p = own.params()[i];
       const int64_t n = p.type.shape.elements(LiveSizes{});
       std::vector<uint8_t> rows(static_cast<size_t>(n) * size_of(p.type.dtype));
-      fill_floats(p.name, p.type.dtype, n, rows.data());
+      fill_values(p.name, p.type.dtype, n, rows.data());
       own.pack_rows(i, rows.data(), 0, p.type.shape[0].factor);
     }
     params = &own;
@@ -202,6 +210,8 @@ Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, con
   b->dtype_ = dtype;
   for (TensorType& t : b->case_.in)
     if (t.dtype == DType::BF16) t.dtype = dtype;
+  if (const AttrValue* out = b->case_.attrs.find("out"); out && *out == AttrValue(std::string("bf16")))
+    b->case_.attrs.set("out", std::string(dtype_name(dtype)));
   const OpSchema* op = platform.ops->find(c.op);
   if (!op) return error(Code::NotFound, "there is no op {}", c.op);
   b->op_ = op;
@@ -248,7 +258,7 @@ void OpBench::fill() {
     const int64_t n = type.shape.elements(bound);
     auto* data = static_cast<uint8_t*>(staging_.address(name));
     if (type.dtype != DType::I32) {
-      fill_floats(name, type.dtype, n, data);
+      fill_values(name, type.dtype, n, data);
       continue;
     }
     const int64_t apart = std::max<int64_t>(1, std::min<int64_t>(kPageTokens, cache_tokens / std::max<int64_t>(1, n)));

@@ -24,8 +24,9 @@ constexpr ModelSizes kModels[] = {
     {"T", 128, 256, 2, 1, 64, 2048, 1e-6, true},
 };
 
-const std::vector<std::string> kSingleOps{"linear",          "linear_packed", "rms_norm",        "rope",
-                                          "paged_attention", "silu",          "quantize_static", "quantize_dynamic"};
+const std::vector<std::string> kSingleOps{
+    "linear", "linear_w8a8_static", "linear_w8a8_dynamic", "linear_packed", "rms_norm", "rope", "paged_attention",
+    "silu",   "quantize_static",    "quantize_dynamic"};
 
 constexpr SymbolId kT = 1, kR = 2, kQ = 3;
 constexpr DType kAsked = DType::BF16;
@@ -44,6 +45,20 @@ class Maker {
       return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h), scale, scale}, eps()}};
     }
     if (op == "silu_mul" || op == "silu_mul_quant") return {{op, m_.name, "", t(), {rows(2 * f)}, {}}};
+    if (op == "silu_mul_quant_static") {
+      const TensorType scale = vector(DType::F32, 1);
+      return {{op, m_.name, "", t(), {rows(2 * f), scale, scale}, {}}};
+    }
+    if (op == "linear_w8a8_static" || op == "linear_w8a8_dynamic")
+      return {w8a8(op, "qkv", (m_.heads + 2 * m_.kv_heads) * m_.head_size, h),
+              w8a8(op, "attention output", h, m_.heads * m_.head_size), w8a8(op, "gate and up", 2 * f, h),
+              w8a8(op, "mlp output", h, f)};
+    if (op == "lm_head_argmax_w8a8") {
+      OpCase c = w8a8("linear_w8a8_dynamic", "", m_.vocabulary, h);
+      c.op = op;
+      c.attrs = {};
+      return {c};
+    }
     if (op == "linear_add")
       return {linear(op, "attention output", h, m_.heads * m_.head_size, true), linear(op, "mlp output", h, f, true)};
     if (op == "lm_head_argmax") return {{op, m_.name, "", t(), {rows(h), matrix(m_.vocabulary, h)}, {}}};
@@ -111,6 +126,16 @@ class Maker {
   OpCase linear(const std::string& op, const char* place, int64_t n, int64_t k, bool residual) const {
     OpCase c{op, m_.name, place, t(), {rows(k), matrix(n, k)}, {}};
     if (residual) c.in.push_back(rows(n));
+    return c;
+  }
+
+  OpCase w8a8(const std::string& op, const char* place, int64_t n, int64_t k) const {
+    const TensorType x{DType::I8, {Dim(1, kT), Dim(k)}}, weight{DType::I8, {Dim(n), Dim(k)}};
+    OpCase c{op, m_.name, place, t(), {}, {{"out", std::string(dtype_name(kAsked))}}};
+    if (op == "linear_w8a8_static")
+      c.in = {x, weight, vector(DType::F32, n), vector(DType::I32, n)};
+    else
+      c.in = {x, {DType::F32, {Dim(1, kT), Dim(1)}}, weight, vector(DType::F32, n)};
     return c;
   }
 

@@ -15,7 +15,8 @@ struct OpCase {
   std::string model;   // "A", "B", "T", or "example" for an op whose place in a model is not known
   std::string detail;  // what the operands' sizes do not say: "16/8 heads of 128"
   std::vector<Symbol> symbols;
-  std::vector<TensorType> in;  // as FusedExample::in; bf16 stands for the dtype that is asked for
+  // As FusedExample::in; bf16 stands for the dtype that is asked for, here and as the attribute `out`.
+  std::vector<TensorType> in;
   Attrs attrs;
   bool fused = false;
 

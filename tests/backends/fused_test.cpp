@@ -201,6 +201,11 @@ TEST(Fused, SiluMul) {
         TestTensor x = random_tensor(t, {rows, 2 * f}, 8, -9, 9);
         add_odd_values(x);
         expect_meaning(runner, "silu_mul", {x}, {}, name_of(isa, x));
+        for (int64_t wide : {int64_t{1}, f}) {
+          const TestTensor scale = random_tensor(DType::F32, {wide}, 12, 2, 6);
+          const TestTensor offset = random_tensor(DType::F32, {f}, 13, -9, 9);
+          expect_meaning(runner, "silu_mul_quant_static", {x, scale, offset}, {}, name_of(isa, x));
+        }
         for (int64_t i = 0; rows > 2 && i < 2 * f; ++i) x.set(2 * f + i, 0);
         expect_meaning(runner, "silu_mul_quant", {x}, {}, name_of(isa, x));
       }
@@ -311,6 +316,31 @@ TEST(Fused, LmHeadArgmax) {
   });
 }
 
+TEST(Fused, LmHeadArgmaxW8A8) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (int64_t rows : {1, 2, 3, 7, 33, 100})
+      for (const LinearCase& c : kLinears) {
+        TestTensor x = random_tensor(DType::I8, {rows, c.k}, 33, -128, 128),
+                   w = random_tensor(DType::I8, {c.n, c.k}, 34, -128, 128);
+        TestTensor x_scale = random_tensor(DType::F32, {rows, 1}, 35, 0, 0.1),
+                   scale = random_tensor(DType::F32, {c.n}, 36, 0.001, 0.01);
+        auto check = [&](const char* what) {
+          expect_meaning(runner, "lm_head_argmax_w8a8", {x, x_scale, w, scale}, {}, name_of(isa, x) + what);
+        };
+        check("");
+        // Ties in different panels and shares; rows of zeros, NaN, infinities and signs in the scales.
+        for (int64_t i = 0; i < w.size(); ++i) w.set(i, w.get(i % (7 * c.k)));
+        for (int64_t i = 0; i < c.n; ++i) scale.set(i, 0.5);
+        if (rows > 2) x_scale.set(0, 0), x_scale.set(1, NAN), x_scale.set(2, INFINITY);
+        check(" ties");
+        for (int64_t i = 0; i < c.n; ++i) scale.set(i, i % 3 ? -scale.get(i) : NAN);
+        check(" signs");
+        if (testing::Test::HasFatalFailure()) return;
+      }
+  }
+}
+
 TEST(Fused, OnlyLiveRowsAreTouched) {
   const OpRunner runner(supported_isas().back());
   RunOptions options;
@@ -326,6 +356,8 @@ TEST(Fused, OnlyLiveRowsAreTouched) {
     expect_meaning(runner, "add_rms_norm_quant_dynamic", {x, x, w}, {{"eps", 1e-5}}, "live", options);
     expect_meaning(runner, "split_qk_norm_rope", {x, table}, {{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}}, "live",
                    options);
+    const TestTensor one = random_tensor(DType::F32, {1}, 34);
+    expect_meaning(runner, "silu_mul_quant_static", {x, one, one}, {}, "live", options);
     const TestTensor matrix = random_tensor(t, {96, 96}, 32);
     expect_meaning(runner, "linear_add", {x, matrix, x}, {}, "live", options);
     expect_meaning(runner, "lm_head_argmax", {x, matrix}, {}, "live", options);

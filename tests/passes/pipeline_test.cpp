@@ -37,6 +37,8 @@ TEST(Pipeline, EveryFamilyFusesEveryLayer) {
             {"add_rms_norm_quant_static", 0},
             {"add_rms_norm_quant_dynamic", 0},
             {"silu_mul_quant", 0},
+            {"silu_mul_quant_static", 0},
+            {"lm_head_argmax_w8a8", 0},
             {"add_rms_norm", 2 * model.layers},
             {"silu_mul", model.layers},
             {"linear_add", 0},  // every residual is taken by a norm
@@ -96,6 +98,19 @@ TEST(Pipeline, GreedyTakesTheHeadAndItsArgmax) {
     EXPECT_EQ(g.outputs()[1].value->type.dtype, DType::I32);
     EXPECT_EQ(g.outputs()[1].value->def->op->name, "lm_head_argmax");
   }
+}
+
+TEST(Pipeline, TheQuantisedHeadTakesItsArgmax) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  const nn::Quantized q = nn::quantize_dynamic(t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(32)}}));
+  Tensor logits =
+      nn::linear_w8a8_dynamic(q, t.param("head", {DType::I8, {Dim(90), Dim(32)}}),
+                              t.param("head.scale", {DType::F32, {Dim(90)}}), DType::F32, {}, nn::Shard::Column);
+  t.output("next", nn::argmax(logits));
+  Graph g = std::move(*t.finish());
+  EXPECT_EQ(test::counts(run(g, platform).passes)["lm_head_argmax_w8a8"], 1);
+  EXPECT_EQ(g.outputs()[0].value->def->op->name, "lm_head_argmax_w8a8");
 }
 
 TEST(Pipeline, NoneKeepsTheRequiredPasses) {
@@ -229,17 +244,24 @@ TEST(Pipeline, QuantisingFusionsTakeTheWholeChain) {
                    nn::quantize_static(h, param("scale", DType::F32), param("offset", DType::F32)));
         }
         Tensor gate_up = t.input(fmt::format("gate_up.{}", l), {DType::BF16, {tokens, Dim(40)}});
-        const nn::Quantized act =
-            nn::quantize_dynamic(nn::mul(nn::silu(nn::slice(gate_up, 0, 20)), nn::slice(gate_up, 20, 20)));
-        t.output(fmt::format("a{}", l), act.values);
-        t.output(fmt::format("b{}", l), act.scale);
+        Tensor act = nn::mul(nn::silu(nn::slice(gate_up, 0, 20)), nn::slice(gate_up, 20, 20));
+        if (dynamic) {
+          const nn::Quantized q = nn::quantize_dynamic(act);
+          t.output(fmt::format("a{}", l), q.values);
+          t.output(fmt::format("b{}", l), q.scale);
+        } else {
+          const TensorType one{DType::F32, {Dim(1)}};
+          t.output(fmt::format("a{}", l), nn::quantize_static(act, t.param(fmt::format("{}.act_scale", l), one),
+                                                              t.param(fmt::format("{}.act_offset", l), one)));
+        }
       }
       t.output("x", x);
       Graph g = std::move(*t.finish());
       auto n = test::counts(run(g, platform).passes);
       EXPECT_EQ(n["add_rms_norm_quant_static"], dynamic ? 0 : kLayers);
       EXPECT_EQ(n["add_rms_norm_quant_dynamic"], dynamic ? kLayers : 0);
-      EXPECT_EQ(n["silu_mul_quant"], kLayers);
+      EXPECT_EQ(n["silu_mul_quant"], dynamic ? kLayers : 0);
+      EXPECT_EQ(n["silu_mul_quant_static"], dynamic ? 0 : kLayers);
       EXPECT_EQ(n["add_rms_norm"] + n["silu_mul"], 0);
     }
 }

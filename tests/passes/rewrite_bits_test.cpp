@@ -39,8 +39,13 @@ std::vector<nn::FusedExample> with_other_sizes(const Rewrite& r, std::mt19937& r
         nn::FusedExample e = base;
         const int64_t width = 2 * pick(1, 300), first = base.in[0].shape[1].factor;
         for (TensorType& t : e.in)
-          for (int d = 0; d < t.shape.rank(); ++d)
-            if (t.shape[d].is_constant() && t.shape[d].factor == first) t.shape[d] = Dim(width);
+          for (int d = 0; d < t.shape.rank(); ++d) {
+            if (!t.shape[d].is_constant()) continue;
+            if (t.shape[d].factor == first)
+              t.shape[d] = Dim(width);
+            else if (2 * t.shape[d].factor == first)  // one number per product of a gate and its other half
+              t.shape[d] = Dim(width / 2);
+          }
         out.push_back(std::move(e));
       }
     }

@@ -29,6 +29,19 @@ void bind_silu_mul(const OpCall& c, LaunchArgs& args) {
   args.dim[1] = c.in[0].shape[1].factor / 2;
 }
 
+template <DType T>
+Status accepts_silu_mul_static(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_rows_of<T>(c));
+  for (int i : {1, 2})
+    RETURN_IF_ERROR(want_constant(c, c.in[static_cast<size_t>(i)].shape[0], "size of scale or offset"));
+  return Status::ok();
+}
+
+void bind_silu_mul_static(const OpCall& c, LaunchArgs& args) {
+  bind_silu_mul(c, args);
+  for (int i : {1, 2}) args.dim[i + 1] = c.in[static_cast<size_t>(i)].shape[0].factor == 1 ? 0 : 1;
+}
+
 size_t workspace_silu_mul_quant(const OpCall& c, const LiveSizes&, int ranks) {
   return SiluMulShape(c.in[0].shape[1].factor / 2, static_cast<int64_t>(size_of(c.in[0].dtype)), ranks).bytes();
 }
@@ -130,6 +143,7 @@ void register_fused(KernelRegistry& kernels, Isa isa) {
   add(#op, "bf16", accepts<DType::BF16>, bind, k.op##_bf16); \
   add(#op, "f16", accepts<DType::F16>, bind, k.op##_f16)
   REPRISE_ADD(silu_mul, accepts_rows_of, bind_silu_mul);
+  REPRISE_ADD(silu_mul_quant_static, accepts_silu_mul_static, bind_silu_mul_static);
   REPRISE_ADD(add_rms_norm, accepts_add_norm, bind_add_norm);
   REPRISE_ADD(add_rms_norm_quant_static, accepts_add_norm_static, bind_add_norm_static);
   REPRISE_ADD(split_qk_norm_rope, accepts_split, bind_split);

@@ -1,11 +1,11 @@
-// Fused ops that end in int8.
+// Fused ops that end in int8, and the head of a quantised model.
 #include "nn/functional.h"
 #include "nn/fused/list.h"
 
 namespace reprise::nn {
 namespace {
 
-constexpr int64_t kWidth = 44;
+constexpr int64_t kWidth = 44, kVocabulary = 68;
 constexpr double kEps = 0.0123;
 
 TensorType rows_of(int64_t width) { return {DType::BF16, {example_tokens(), Dim(width)}}; }
@@ -16,6 +16,17 @@ FusedExample static_example(int64_t scale_width) {
   return {example_symbols(),
           {rows_of(kWidth), rows_of(kWidth), vector_of(DType::BF16, kWidth), scale, scale},
           {{"eps", kEps}}};
+}
+
+Tensor gate_times_up(Tensor gate_up) {
+  const int64_t width = gate_up.dim(-1).factor, half = width / 2;
+  if (width % 2 != 0) gate_up.tracer()->fail(invalid("a width of {} has no two halves", width));
+  return mul(silu(slice(gate_up, 0, half)), slice(gate_up, half, half));
+}
+
+FusedExample silu_static_example(int64_t scale_width) {
+  const TensorType scale = vector_of(DType::F32, scale_width);
+  return {example_symbols(), {rows_of(2 * kWidth), scale, scale}, {}};
 }
 
 }  // namespace
@@ -47,12 +58,31 @@ void add_quantised_ops(FusedOps& ops) {
            op_flag::kNone,
            "[T, 2 F] -> i8 [T, F], f32 [T, 1]: silu(first half) * second half, quantised with a scale per row",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
-             const int64_t width = in[0].dim(-1).factor, half = width / 2;
-             if (width % 2 != 0) in[0].tracer()->fail(invalid("a width of {} has no two halves", width));
-             const Quantized q = quantize_dynamic(mul(silu(slice(in[0], 0, half)), slice(in[0], half, half)));
+             const Quantized q = quantize_dynamic(gate_times_up(in[0]));
              return {q.values, q.scale};
            },
            {{example_symbols(), {rows_of(2 * kWidth)}, {}}}});
+  ops.add({"silu_mul_quant_static(Tensor gate_up, Tensor scale, Tensor offset) -> Tensor",
+           op_flag::kNone,
+           "[T, 2 F], [F] or [1] f32, [F] or [1] f32 -> i8 [T, F]: silu(first half) * second half, quantised with the "
+           "given scale and offset",
+           [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
+             return {quantize_static(gate_times_up(in[0]), in[1], in[2])};
+           },
+           {silu_static_example(kWidth), silu_static_example(1)}});
+  ops.add({"lm_head_argmax_w8a8(Tensor x, Tensor x_scale, Tensor weight, Tensor scale) -> Tensor",
+           op_flag::kParamLayout,
+           "i8 [L, K], [L, 1] f32, i8 [V, K], [V] f32 -> [L] i32: the token with the largest logit (fp32), the "
+           "smallest index on ties",
+           [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
+             return {argmax(linear_w8a8_dynamic({in[0], in[1]}, in[2], in[3], DType::F32, {}, Shard::Column))};
+           },
+           {{example_symbols(),
+             {{DType::I8, {example_tokens(), Dim(kWidth)}},
+              {DType::F32, {example_tokens(), Dim(1)}},
+              {DType::I8, {Dim(kVocabulary), Dim(kWidth)}},
+              vector_of(DType::F32, kVocabulary)},
+             {}}}});
 }
 
 }  // namespace reprise::nn

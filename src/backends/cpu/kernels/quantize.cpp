@@ -43,6 +43,23 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   }
 }
 
+// ptr: gate_up, scale, offset, values. dim: rows, columns of values, steps as above.
+template <typename E>
+void silu_mul_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const auto* gate_up = static_cast<const typename E::Type*>(args.ptr[0]);
+  const StaticScale scale(args.ptr[1], args.ptr[2], args.dim[2].factor, args.dim[3].factor);
+  auto* out = static_cast<int8_t*>(args.ptr[3]);
+  const int64_t n = args.dim[1].value(live);
+  const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
+  for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
+    const auto* gate = gate_up + row * 2 * n;
+    for (int64_t i = first; i < last; i += 16) {
+      const F32x16 v = E::round(silu_times_up<E>(gate + i, gate + n + i, last - i));
+      store_i8_n(out + row * n + i, scale.apply(v, i, last - i), last - i);
+    }
+  });
+}
+
 template <typename E>
 struct SiluMul {
   using T = typename E::Type;
@@ -133,6 +150,7 @@ void silu_mul_quant_finish(const LaunchArgs& args, const LiveSizes& live, int ra
   }
 REPRISE_KERNELS(quantize_static, quant_static)
 REPRISE_KERNELS(quantize_dynamic, quant_dynamic)
+REPRISE_KERNELS(silu_mul_quant_static, silu_mul_static)
 REPRISE_KERNELS(silu_mul_quant, silu_mul_quant)
 REPRISE_KERNELS(silu_mul_quant_finish, silu_mul_quant_finish)
 #undef REPRISE_KERNELS

@@ -27,6 +27,8 @@ namespace reprise::cpu {
   X(linear_w8a8_dynamic_f32)          \
   X(linear_w8a8_dynamic_bf16)         \
   X(linear_w8a8_dynamic_f16)          \
+  X(lm_head_argmax_w8a8)              \
+  X(lm_head_argmax_w8a8_merge)        \
   X(lm_head_argmax_f32)               \
   X(lm_head_argmax_bf16)              \
   X(lm_head_argmax_f16)               \
@@ -97,6 +99,9 @@ namespace reprise::cpu {
   X(silu_mul_quant_finish_f32)       \
   X(silu_mul_quant_finish_bf16)      \
   X(silu_mul_quant_finish_f16)       \
+  X(silu_mul_quant_static_f32)       \
+  X(silu_mul_quant_static_bf16)      \
+  X(silu_mul_quant_static_f16)       \
   X(add_rms_norm_f32)                \
   X(add_rms_norm_bf16)               \
   X(add_rms_norm_f16)                \

@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t kGroupBytes = 4 * kPanelColumns;   // four k of a panel
 constexpr int64_t kHeaderBytes = 4 * kPanelColumns;  // its header
 constexpr int64_t kW8A8Ahead = 8192;                 // how far ahead a single pass over the weights fetches
+constexpr int kFewTiles = 4;       // so many share a panel block by block, while it is in the first-level cache
+constexpr int64_t kFewDepth = 64;  // groups of such a block: 16 KiB
 
 #if defined(__AVX512VNNI__)
 constexpr int kXWords = 1;  // of a prepared row per group of four k
@@ -76,21 +78,25 @@ inline void prepare_row(const int8_t* x, int64_t k, uint32_t* out) {
   }
 }
 
-// c[m][0, NV * kLanes) = x[m] . w over `groups` groups of k. Rows of c are kPanelColumns apart; `start` is the header.
+// What sums start from: the panel's header, the same for every row, or the sums of the k before.
+struct Start {
+  const int32_t* from;
+  int64_t stride;  // from one row to the next: 0 for the header, kPanelColumns for sums
+};
+
+// c[m][0, NV * kLanes) = x[m] . w over `groups` groups of k, on top of `start`. Rows of c are kPanelColumns apart.
 // Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
 template <int MR, int NV>
-void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start, int32_t* c,
-               Ahead ahead) {
+void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, Start start, int32_t* c, Ahead ahead) {
   IReg acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) {
 #if defined(__AVX512VNNI__)
-      acc[m][j] = ireg_load(start + j * kLanes);
+      acc[m][j] = ireg_load(start.from + m * start.stride + j * kLanes);
 #else
-      (void)start;
-      acc[m][j] = ireg_zero();
+      acc[m][j] = start.stride == 0 ? ireg_zero() : ireg_load(start.from + m * start.stride + j * kLanes);
 #endif
     }
   for (int64_t g = 0; g < groups; ++g) {
@@ -128,13 +134,13 @@ void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, 
 
 // The same for `columns` columns, a multiple of 16.
 template <int MR, int NV = tile_registers(MR)>
-inline void w8a8_columns(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start,
-                         int32_t* c, int columns, Ahead ahead) {
+inline void w8a8_columns(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, Start start, int32_t* c,
+                         int columns, Ahead ahead) {
   constexpr int kWidth = NV * kLanes;
   while (columns >= kWidth) {
     w8a8_tile<MR, NV>(x, ldx, w, groups, start, c, ahead);
     w += 4 * kWidth;
-    start += kWidth;
+    start.from += kWidth;
     c += kWidth;
     columns -= kWidth;
     ahead.lines = 0;
@@ -143,7 +149,7 @@ inline void w8a8_columns(const uint32_t* x, int64_t ldx, const int8_t* w, int64_
     if (columns > 0) w8a8_columns<MR, NV / 2>(x, ldx, w, groups, start, c, columns, ahead);
 }
 
-inline void w8a8_rows(int rows, const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, const int32_t* start,
+inline void w8a8_rows(int rows, const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, Start start,
                       int32_t* c, int columns, Ahead ahead) {
   switch (rows) {
     case 1: return w8a8_columns<1>(x, ldx, w, groups, start, c, columns, ahead);
@@ -171,10 +177,11 @@ void w8a8_products(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   auto* prepared = reinterpret_cast<uint32_t*>(static_cast<char*>(args.workspace) +
                                                static_cast<size_t>(rank) * w8a8_rank_bytes(all_rows, k, kXWords));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
-  alignas(64) int32_t sums[kTileRows * kPanelColumns];
+  alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
     const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+    const int64_t depth = tiles > 1 && tiles <= kFewTiles ? kFewDepth : groups;
     for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
@@ -183,22 +190,26 @@ void w8a8_products(const LaunchArgs& args, const LiveSizes& live, int rank, int 
       const int8_t* panel = weight + p * panel_size;
       const int8_t* w = panel + kHeaderBytes + 4 * first;
       const int columns = (last - first + 15) / 16 * 16;
-      // One tile fetches a little ahead of itself, several fetch the next panel together.
-      const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kW8A8Ahead : panel_size);
-      const int lines = columns / 16;
-      for (int t = 0; t < tiles; ++t) {
-        const Range r = share(rows, t, tiles);
-        const int count = static_cast<int>(r.end - r.begin);
-        Ahead ahead{next, (lines + tiles - 1) / tiles, static_cast<int>(kGroupBytes)};
+      const auto* header = reinterpret_cast<const int32_t*>(panel) + first;
+      for (int64_t g = 0; g < groups; g += depth) {
+        const int64_t now = groups - g < depth ? groups - g : depth;
+        // One tile fetches a little ahead of itself, several fetch what comes next together, each a run of its own.
+        const auto* next = reinterpret_cast<const char*>(w) + g * kGroupBytes;
+        Ahead ahead{next + kW8A8Ahead, columns / 16, static_cast<int>(kGroupBytes)};
         if (tiles > 1) {
-          // Every tile its part of the bytes, in one run.
           ahead.stride = static_cast<int>((kGroupBytes + tiles - 1) / tiles);
           ahead.lines = (ahead.stride + 63) / 64;
-          ahead.next += t * ahead.stride * groups;
+          ahead.next = next + now * kGroupBytes;
         }
-        w8a8_rows(count, prepared + r.begin * ldx, ldx, w, groups, reinterpret_cast<const int32_t*>(panel) + first,
-                  sums, columns, ahead);
-        finish(sums, m + r.begin, static_cast<int64_t>(count), base + first, last - first);
+        for (int t = 0; t < tiles; ++t) {
+          const Range r = share(rows, t, tiles);
+          const int count = static_cast<int>(r.end - r.begin);
+          int32_t* c = depth < groups ? sums + r.begin * kPanelColumns : sums;
+          w8a8_rows(count, prepared + r.begin * ldx + g * kXWords, ldx, w + g * kGroupBytes, now,
+                    g == 0 ? Start{header, 0} : Start{c, kPanelColumns}, c, columns, ahead);
+          ahead.next += tiles > 1 ? ahead.stride * now : 0;
+          if (g + now == groups) finish(c, m + r.begin, static_cast<int64_t>(count), base + first, last - first);
+        }
       }
     }
   }
