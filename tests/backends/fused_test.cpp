@@ -194,6 +194,35 @@ TEST(Quantize, DynamicMatchesTheReference) {
   });
 }
 
+// Values next to where the quotient rounds the other way, at scales of all sizes: the last bit of a quotient counts.
+TEST(Quantize, DynamicRoundsTheExactQuotient) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (int power : {-126, -70, -59, -20, 0, 20, 59, 70, 118}) {
+      constexpr int64_t kRowCount = 40, kColumns = 1 + 127 * 5;
+      TestTensor x = zero_tensor(DType::F32, {kRowCount, kColumns});
+      TestTensor want = zero_tensor(DType::I8, {kRowCount, kColumns}), scales = zero_tensor(DType::F32, {kRowCount, 1});
+      std::mt19937 gen(static_cast<uint32_t>(power + 1000));
+      for (int64_t r = 0; r < kRowCount; ++r) {
+        float* row = x.as<float>() + r * kColumns;
+        row[0] = std::ldexp(1.0f + static_cast<float>(gen() >> 9) * 0x1p-23f, power + 7);
+        const float scale = row[0] / 127.0f;
+        scales.as<float>()[r] = scale;
+        for (int64_t i = 1; i < kColumns; ++i) {
+          float v = static_cast<float>((static_cast<double>((i - 1) / 5) - 0.5) * scale);
+          for (int64_t k = 2; k < (i - 1) % 5; ++k) v = std::nextafter(v, row[0]);
+          for (int64_t k = (i - 1) % 5; k < 2; ++k) v = std::nextafter(v, -row[0]);
+          row[i] = i % 2 ? v : -v;
+        }
+        for (int64_t i = 0; i < kColumns; ++i) want.as<int8_t>()[r * kColumns + i] = quantised(row[i] / scale);
+      }
+      const auto got = runner.run("quantize_dynamic", {x}, {}, {.ranks = 2});
+      EXPECT_EQ(got[0].bytes, want.bytes) << isa_name(isa) << " power " << power;
+      EXPECT_EQ(got[1].bytes, scales.bytes) << isa_name(isa) << " power " << power;
+    }
+  }
+}
+
 TEST(Fused, SiluMul) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {
     for (int64_t rows : kRows)

@@ -93,9 +93,9 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
       top = larger_magnitude(top,
                              store_rounded_n<E>(norm + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i));
     scales[row] = dynamic_scale(reduce_max(top));
-    const F32x16 scale = splat(scales[row]);
+    const ByScale quotient(scales[row]);
     for (int64_t i = 0; i < a.n; i += 16)
-      store_i8_n(out + row * a.n + i, load_n<E>(norm + i, a.n - i) / scale, a.n - i);
+      store_i8_n(out + row * a.n + i, quotient.of(load_n<E>(norm + i, a.n - i)), a.n - i);
   }
 }
 

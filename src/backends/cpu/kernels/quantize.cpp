@@ -34,12 +34,19 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   const Range rows = whole ? share(count, rank, ranks) : Range{0, count};
   const Range columns = whole ? Range{0, n} : share(n, 16, rank, ranks);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    F32x16 top = zero();
-    for (int64_t i = 0; i < n; i += 16) top = larger_magnitude(top, load_n<E>(x + row * n + i, n - i));
+    F32x16 top = zero(), other = zero();  // two chains, so that one does not wait for itself
+    int64_t c = 0;
+    for (; c + 32 <= n; c += 32) {
+      top = larger_magnitude(top, E::load(x + row * n + c));
+      other = larger_magnitude(other, E::load(x + row * n + c + 16));
+    }
+    for (; c < n; c += 16) top = larger_magnitude(top, load_n<E>(x + row * n + c, n - c));
+    top = larger_magnitude(top, other);
     const float scale = dynamic_scale(reduce_max(top));
     if (whole || rank == 0) scales[row] = scale;
+    const ByScale quotient(scale);
     for (int64_t i = columns.begin; i < columns.end; i += 16)
-      store_i8_n(out + row * n + i, load_n<E>(x + row * n + i, columns.end - i) / splat(scale), columns.end - i);
+      store_i8_n(out + row * n + i, quotient.of(load_n<E>(x + row * n + i, columns.end - i)), columns.end - i);
   }
 }
 
@@ -84,8 +91,9 @@ struct SiluMul {
     return reduce_max(top);
   }
   void quantise(int64_t row, const T* from, float scale, int64_t first, int64_t last) const {
+    const ByScale quotient(scale);
     for (int64_t i = first; i < last; i += 16)
-      store_i8_n(out + row * n + i, load_n<E>(from + i, last - i) / splat(scale), last - i);
+      store_i8_n(out + row * n + i, quotient.of(load_n<E>(from + i, last - i)), last - i);
   }
 
   const T* gate_up;
