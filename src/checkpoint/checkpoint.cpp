@@ -94,19 +94,31 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
   return out;
 }
 
+Status Checkpoint::add_file(const std::string& path) {
+  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+  shards_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
+  for (const StoredTensor& t : shards_[0]->tensors()) tensors_.push_back(CheckpointTensor::from(t, 0));
+  return Status::ok();
+}
+
 Status Checkpoint::add_safetensors_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code ec;
   const std::string single = folder + "/model.safetensors";
   const std::string index = folder + "/model.safetensors.index.json";
   // The single file goes first, as in Hugging Face's own loader.
-  if (fs::exists(single, ec)) {
-    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(single));
-    shards_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
-    for (const StoredTensor& t : shards_[0]->tensors()) tensors_.push_back(CheckpointTensor::from(t, 0));
-    return Status::ok();
-  }
+  if (fs::exists(single, ec)) return add_file(single);
   if (fs::exists(index, ec)) return add_index(folder, index);
+  // ModelSlim's names: quant_model_weight_w8a8.safetensors, perhaps with an index.
+  std::vector<std::string> single_files, indices;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with("quant_model_weight")) continue;
+    if (name.ends_with(".safetensors")) single_files.push_back(it->path().string());
+    if (name.ends_with(".safetensors.index.json")) indices.push_back(it->path().string());
+  }
+  if (indices.size() == 1) return add_index(folder, indices[0]);
+  if (single_files.size() == 1) return add_file(single_files[0]);
   return error(Code::NotFound, "{}: no weights; expected model.safetensors or model.safetensors.index.json", folder);
 }
 

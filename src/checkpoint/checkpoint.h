@@ -88,6 +88,7 @@ class Checkpoint {
 
  private:
   Status add_safetensors_folder(const std::string& folder);
+  Status add_file(const std::string& path);
   Status add_index(const std::string& folder, const std::string& index_path);
   Status finish();
   Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;

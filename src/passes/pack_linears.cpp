@@ -58,6 +58,7 @@ class Packer {
   Status run() {
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
+      if (n->op->name == "quantize_static") explain_unequal(*n);
       if (is_linear(*n->op) && n->made_by != kName) {
         const std::vector<Node*> group = parallel(n);
         if (group.size() > 1 && group[0] == n) {
@@ -76,6 +77,21 @@ class Packer {
   }
 
  private:
+  // Linears that could have been parallel, had their inputs been quantised with the same numbers.
+  void explain_unequal(const Node& n) {
+    std::vector<const Node*> all;
+    for (const Use& u : n.in[0]->uses)
+      if (u.user->op == n.op && u.operand == 0) all.push_back(u.user);
+    const auto earlier = [&](const Node* other) { return other->result()->id < n.result()->id; };
+    if (all.size() < 2 || std::any_of(all.begin(), all.end(), earlier)) return;
+    std::string scales;
+    for (const Node* other : all)
+      scales += fmt::format("{}{}", scales.empty() ? "" : ", ", other->in[1]->def->attrs.text("name"));
+    c_.count_tried();
+    c_.refuse(n, fmt::format("the linears that read %{} have {} different input scales or offsets ({})", n.in[0]->id,
+                             all.size(), scales));
+  }
+
   // All linears of n's inputs, in program order.
   std::vector<Node*> parallel(const Node* n) const {
     std::vector<Node*> group;

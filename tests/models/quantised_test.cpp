@@ -1,0 +1,312 @@
+// W8A8 checkpoints end to end (F51-F54): logits of ModelSlim and compressed-tensors checkpoints against their formulas
+// (tests/data/models_quantised/README.md), float models quantised while they are loaded, and the bits rule for both.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "backends/cpu/isa.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using testing_support::all_logits;
+
+std::string folder_of(const std::string& name) {
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/models_quantised/" + name;
+}
+
+struct Options {
+  std::string isa = "auto";
+  int threads = 2;
+  DType dtype = DType::F32;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+  engine::GraphPolicy policy = engine::GraphPolicy::Auto;
+  std::vector<std::string> passes{"all"};
+  engine::LoadFormat load_format = engine::LoadFormat::Auto;
+  std::string caches = {};  // folder of plans and packed weights
+};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Options& s) {
+  DeviceOptions device;
+  device.isa = s.isa;
+  device.threads = s.threads;
+  device.pin_threads = false;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = path;
+  o.dtype = s.dtype;
+  o.quantization = s.quantization;
+  o.load_format = s.load_format;
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 16;
+  o.max_total_tokens = 2048;
+  o.graph.policy = s.policy;
+  o.graph.pipeline.passes.enable = s.passes;
+  if (!s.caches.empty()) {
+    o.graph.plan_cache = s.caches + "/plans";
+    o.weight_cache = s.caches + "/weights";
+  }
+  return engine::Engine::create(o, std::move(platform));
+}
+
+struct TemporaryFolder {
+  TemporaryFolder()
+      : path((std::filesystem::path(testing::TempDir()) / fmt::format("reprise_quantised_{}", ::getpid())).string()) {
+    std::filesystem::create_directories(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+struct Golden {
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;
+};
+
+std::map<int64_t, Golden> read_goldens(const std::string& folder) {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  std::map<int64_t, Golden> out;
+  for (auto& t : file->tensors()) {
+    Golden& g = out[std::stoll(t.name.substr(t.name.find('.') + 1))];
+    const auto bytes = file->bytes(t);
+    const auto copy = [&](auto& v) {
+      v.resize(bytes.size() / 4);
+      std::memcpy(v.data(), bytes.data(), bytes.size());
+    };
+    if (t.name.starts_with("tokens"))
+      copy(g.tokens);
+    else
+      copy(g.logits);
+  }
+  return out;
+}
+
+// Root of the mean square, and the largest difference, over the largest number of b.
+std::pair<double, double> distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0, worst = 0, largest = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    sum += d * d;
+    worst = std::max(worst, d);
+    largest = std::max(largest, std::fabs(static_cast<double>(b[i])));
+  }
+  return {std::sqrt(sum / static_cast<double>(b.size())) / largest, worst / largest};
+}
+
+const std::vector<std::string>& checkpoints() {
+  static const std::vector<std::string> names{
+      "modelslim_static",   "modelslim_static_bias", "modelslim_dynamic",           "modelslim_mixed_f16",
+      "compressed_dynamic", "compressed_static",     "compressed_static_zero_point"};
+  return names;
+}
+
+struct Param {
+  std::string model, isa;
+};
+
+class QuantisedGolden : public testing::TestWithParam<Param> {};
+
+// A value on the border of two int8 numbers may fall on either side; that is one step of one input, and rare.
+TEST_P(QuantisedGolden, LogitsAreThoseOfTheFormulas) {
+  const std::string folder = folder_of(GetParam().model);
+  auto e = open(folder, {.isa = GetParam().isa});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const bool modelslim = GetParam().model.starts_with("modelslim");
+  EXPECT_EQ((*e)->options().quantization,
+            modelslim ? checkpoint::Quantization::ModelSlim : checkpoint::Quantization::CompressedTensors);
+  const auto goldens = read_goldens(folder);
+  ASSERT_EQ(goldens.size(), 3u);
+  for (auto& [length, g] : goldens) {
+    const auto logits = all_logits(**e, g.tokens, 1000);
+    ASSERT_EQ(logits.size(), g.logits.size());
+    const auto [rms, worst] = distance(logits, g.logits);
+    EXPECT_LE(rms, 4e-4) << "length " << length;
+    EXPECT_LE(worst, 2e-2) << "length " << length;
+    RecordProperty(fmt::format("rms_{}", length), fmt::format("{:.2e}", rms));
+  }
+}
+
+std::vector<Param> params() {
+  std::vector<Param> out;
+  for (auto& model : checkpoints())
+    for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, std::string(cpu::isa_name(isa))});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedGolden, testing::ValuesIn(params()),
+                         [](const auto& info) { return info.param.model + "_" + info.param.isa; });
+
+std::vector<int32_t> some_tokens(size_t n) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < n; ++i) out.push_back(static_cast<int32_t>((i * 37 + 11) % 251));
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class QuantisedBits : public testing::TestWithParam<std::string> {};
+
+TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
+  const bool stored =
+      GetParam().find('_') != std::string::npos && !GetParam().starts_with("qwen") && !GetParam().starts_with("llama");
+  const std::string path = stored ? folder_of(GetParam()) : testing_support::tiny_model_path(GetParam());
+  const auto quantization = stored ? checkpoint::Quantization::Auto : checkpoint::Quantization::W8A8Int8;
+  const auto tokens = some_tokens(45);
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (cpu::Isa isa : cpu::supported_isas()) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype_name(dtype), cpu::isa_name(isa)));
+      Options setup{.isa = std::string(cpu::isa_name(isa)), .dtype = dtype, .quantization = quantization};
+      auto e = open(path, setup);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const auto expected = all_logits(**e, tokens, 1000);
+      for (int64_t chunk : {1, 7, 16}) EXPECT_TRUE(same_bits(expected, all_logits(**e, tokens, chunk))) << chunk;
+      std::vector<Options> others(4, setup);
+      others[0].threads = 1;
+      others[1].threads = 3;
+      others[2].policy = engine::GraphPolicy::Off;
+      others[3].passes = {"none"};
+      for (const Options& other : others) {
+        auto again = open(path, other);
+        ASSERT_TRUE(again.is_ok()) << again.status().message();
+        for (int64_t chunk : {1000, 1}) EXPECT_TRUE(same_bits(expected, all_logits(**again, tokens, chunk))) << chunk;
+      }
+      // The greedy program has the same head.
+      engine::Sequence a(tokens), b(tokens);
+      ASSERT_TRUE((*e)->reserve(a, a.size()).is_ok() && (*e)->reserve(b, b.size()).is_ok());
+      const engine::StepItem item_a{&a, a.size(), true, false}, item_b{&b, b.size(), true, false};
+      auto logits = (*e)->step({&item_a, 1});
+      ASSERT_TRUE(logits.is_ok());
+      const auto best = std::max_element(logits->begin(), logits->end()) - logits->begin();
+      auto token = (*e)->step_greedy({&item_b, 1});
+      ASSERT_TRUE(token.is_ok()) << token.status().message();
+      EXPECT_EQ((*token)[0], best);
+      (*e)->release(a);
+      (*e)->release(b);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedBits,
+                         testing::Values("modelslim_static_bias", "modelslim_mixed_f16", "compressed_static_zero_point",
+                                         "llama_gqa3_tied", "qwen2_untied"));
+
+int64_t matched(const engine::Engine& e, std::string_view pass) {
+  for (const PassReport& p : e.decode_passes()->passes)
+    if (p.name == pass) return p.matched;
+  return -1;
+}
+
+// The three quantising fusions, in every layer that has what they fuse: the first norm follows no addition, the last
+// one is an output of its own.
+TEST(QuantisedFusions, FireInEveryLayer) {
+  auto dynamic = open(testing_support::tiny_model_path("qwen3_tied"),
+                      {.dtype = DType::BF16, .quantization = checkpoint::Quantization::W8A8Int8});
+  ASSERT_TRUE(dynamic.is_ok()) << dynamic.status().message();
+  const int64_t layers = (*dynamic)->config().num_hidden_layers;
+  EXPECT_EQ(matched(**dynamic, "quantise_linears"), 7 * layers + 1);
+  EXPECT_EQ(matched(**dynamic, "pack_parallel_linears"), 2 * layers);
+  EXPECT_EQ(matched(**dynamic, "add_rms_norm_quant_dynamic"), 2 * layers - 1);
+  EXPECT_EQ(matched(**dynamic, "silu_mul_quant"), layers);
+  EXPECT_EQ(matched(**dynamic, "split_qk_norm_rope_kv"), layers);
+  EXPECT_EQ(matched(**dynamic, "add_rms_norm"), 1);
+
+  auto stat = open(folder_of("modelslim_static"), {.dtype = DType::BF16});
+  ASSERT_TRUE(stat.is_ok()) << stat.status().message();
+  EXPECT_EQ(matched(**stat, "quantise_linears"), 7 * layers);
+  EXPECT_EQ(matched(**stat, "pack_parallel_linears"), 2 * layers);
+  EXPECT_EQ(matched(**stat, "add_rms_norm_quant_static"), 2 * layers - 1);
+  EXPECT_EQ(matched(**stat, "silu_mul_quant_static"), layers);
+}
+
+// Input scales that differ keep linears apart, and that is said.
+TEST(QuantisedFusions, UnequalInputScalesAreNotPackedAndSayWhy) {
+  auto e = open(folder_of("modelslim_static_bias"), {});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  for (const PassReport& p : (*e)->decode_passes()->passes) {
+    if (p.name != "pack_parallel_linears") continue;
+    EXPECT_EQ(p.matched, 0);
+    ASSERT_GE(p.refused.size(), 2u);
+    EXPECT_NE(p.refused[0].reason.find("different input scales"), std::string::npos) << p.refused[0].reason;
+  }
+}
+
+TEST(QuantisedAtLoad, IsCloseToTheFloatModelAndHalfOfIt) {
+  const std::string path = testing_support::tiny_model_path("llama_gqa3_tied");
+  auto plain = open(path, {.dtype = DType::BF16});
+  auto int8 = open(path, {.dtype = DType::BF16, .quantization = checkpoint::Quantization::W8A8Int8});
+  ASSERT_TRUE(plain.is_ok() && int8.is_ok()) << int8.status().message();
+  const auto tokens = some_tokens(40);
+  const auto [rms, worst] = distance(all_logits(**int8, tokens, 64), all_logits(**plain, tokens, 64));
+  EXPECT_LE(rms, 1e-2);
+  EXPECT_GE(rms, 1e-5) << "nothing was quantised";
+  // The table stays bf16 and the head is a copy in int8; of the table a step reads rows only.
+  const size_t table = 2 * 263 * 72;
+  EXPECT_LT((*int8)->weight_bytes_per_step(), (*plain)->weight_bytes_per_step() * 6 / 10);
+  EXPECT_GE((*int8)->memory().weight_bytes, (*int8)->weight_bytes_per_step() + table);
+  EXPECT_EQ((*int8)->options().quantization, checkpoint::Quantization::W8A8Int8);
+}
+
+// Neither cache takes the float model's plan or weights for the quantised one's, or the other way round.
+TEST(QuantisedAtLoad, CachesKeepFloatAndInt8Apart) {
+  const TemporaryFolder folder;
+  const std::string path = testing_support::tiny_model_path("llama_gqa3_tied");
+  const auto tokens = some_tokens(20);
+  for (auto quantization : {checkpoint::Quantization::None, checkpoint::Quantization::W8A8Int8}) {
+    auto fresh = open(path, {.quantization = quantization});
+    ASSERT_TRUE(fresh.is_ok()) << fresh.status().message();
+    const auto expected = all_logits(**fresh, tokens, 64);
+    for (int start = 0; start < 2; ++start) {
+      auto e = open(path, {.quantization = quantization, .caches = folder.path});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_TRUE(same_bits(expected, all_logits(**e, tokens, 64))) << start;
+    }
+  }
+}
+
+// A description that calls a static layer dynamic does not pass: the tensors of the static one are left over.
+TEST(QuantisedErrors, TensorsThatNobodyReadsAreTold) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.path + "/model";
+  std::filesystem::copy(folder_of("modelslim_static"), copy);
+  const std::string file = copy + "/quant_model_description.json";
+  auto text = read_file(file, 1 << 20);
+  ASSERT_TRUE(text.is_ok());
+  Json json = Json::parse(*text);
+  json["model.layers.0.mlp.down_proj.weight"] = "W8A8_DYNAMIC";
+  ASSERT_TRUE(write_file_atomically(file, json.dump()).is_ok());
+  std::filesystem::remove(copy + "/golden.safetensors");
+  const auto e = open(copy, {});
+  ASSERT_FALSE(e.is_ok());
+  for (const char* word : {"left over", "model.layers.0.mlp.down_proj.deq_scale", "down_proj.quant_bias"})
+    EXPECT_NE(e.status().message().find(word), std::string::npos) << e.status().message();
+}
+
+TEST(QuantisedAtLoad, DummyWeightsRun) {
+  for (const char* name :
+       {"models/qwen2_tied", "models_quantised/modelslim_static", "models_quantised/modelslim_dynamic"}) {
+    const std::string folder = std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + name;
+    const bool stored = std::string_view(name).starts_with("models_quantised");
+    auto e = open(folder, {.dtype = DType::BF16,
+                           .quantization = stored ? checkpoint::Quantization::Auto : checkpoint::Quantization::W8A8Int8,
+                           .load_format = engine::LoadFormat::Dummy});
+    ASSERT_TRUE(e.is_ok()) << name << ": " << e.status().message();
+    const auto logits = all_logits(**e, some_tokens(20), 64);
+    double sum = 0;
+    for (float v : logits) sum += static_cast<double>(v) * static_cast<double>(v);
+    const double rms = std::sqrt(sum / static_cast<double>(logits.size()));
+    EXPECT_GT(rms, 0.05) << name;
+    EXPECT_LT(rms, 50) << name;
+  }
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,165 @@
+// What quantise_linears makes of a model (F51, F52): which ops, which parameters by which recipes, what is shared.
+#include <gtest/gtest.h>
+
+#include "nn/functional.h"
+#include "support.h"
+
+namespace reprise {
+namespace {
+
+using checkpoint::LinearQuant;
+using checkpoint::LinearScheme;
+using checkpoint::LinearStorage;
+using checkpoint::QuantPlan;
+
+struct Outcome {
+  Graph graph{"none"};
+  PipelineReport report;
+};
+
+Outcome run(Graph g, QuantPlan plan, const Platform& platform, PipelineOptions options = {}) {
+  options.quantisation = std::make_shared<const QuantPlan>(std::move(plan));
+  auto report = run_pipeline(g, options, platform);
+  EXPECT_TRUE(report.is_ok()) << report.status().message();
+  Outcome out;
+  out.graph = std::move(g);
+  if (report.is_ok()) out.report = std::move(*report);
+  return out;
+}
+
+int64_t count(const Graph& g, std::string_view op) {
+  int64_t n = 0;
+  for (const Node* node = g.first(); node; node = node->next) n += node->op->name == op;
+  return n;
+}
+
+QuantPlan at_load() {
+  QuantPlan plan;
+  plan.format = checkpoint::Quantization::W8A8Int8;
+  plan.others = {LinearScheme::W8A8Dynamic, LinearStorage::Floats};
+  return plan;
+}
+
+const DerivedParam* derived(const PipelineReport& r, std::string_view name) {
+  for (const DerivedParam& p : r.derived)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+TEST(QuantiseLinears, EveryFamilyFusesEveryLayer) {
+  const Platform platform = test::null_platform();
+  for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+    for (bool tied : {true, false}) {
+      const test::TinyModel model{family, 3, 64, 1e-5, tied};
+      const Outcome o = run(test::trace_tiny(model, *platform.ops), at_load(), platform);
+      auto n = test::counts(o.report.passes);
+      EXPECT_EQ(n["quantise_linears"], 7 * 3 + 1) << family;
+      EXPECT_EQ(n["pack_parallel_linears"], 2 * 3) << family;
+      EXPECT_EQ(n["add_rms_norm_quant_dynamic"], 2 * 3 - 1) << family;
+      EXPECT_EQ(n["add_rms_norm"], 1) << family;
+      EXPECT_EQ(n["silu_mul_quant"], 3) << family;
+      EXPECT_EQ(n["split_qk_norm_rope_kv"], 3) << family;
+      EXPECT_EQ(count(o.graph, "linear"), 0) << family;
+      EXPECT_EQ(count(o.graph, "linear_w8a8_dynamic"), 4 * 3 + 1) << family;
+      const DerivedParam* qkv = derived(o.report, "model.layers.0.self_attn.qkv_proj.weight");
+      ASSERT_TRUE(qkv);
+      ASSERT_EQ(qkv->parts.size(), 3u);
+      EXPECT_EQ(qkv->parts[1], (ParamPart{"model.layers.0.self_attn.k_proj.weight", 128, Recipe::QuantisedRows, 96}));
+      const DerivedParam* scale = derived(o.report, "model.layers.0.self_attn.qkv_proj.weight_row_scale");
+      ASSERT_TRUE(scale);
+      EXPECT_EQ(scale->parts[2], (ParamPart{"model.layers.0.self_attn.v_proj.weight", 128, Recipe::RowScales, 96}));
+      // Every parameter is a tensor as it stands or has its recipe; none of the parts is left.
+      for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
+      const Node* table = o.graph.find_source("param", "model.embed_tokens.weight");
+      ASSERT_TRUE(table);
+      EXPECT_EQ(table->result()->type.dtype, DType::BF16);
+      const Node* head = o.graph.find_source("param", tied ? "model.embed_tokens.weight_i8" : "lm_head.weight");
+      ASSERT_TRUE(head);
+      EXPECT_EQ(head->result()->type.dtype, DType::I8);
+    }
+}
+
+TEST(QuantiseLinears, GreedyReadsTheSameHead) {
+  const Platform platform = test::null_platform();
+  PipelineOptions options;
+  options.greedy = true;
+  const Outcome o = run(test::trace_tiny({"LlamaForCausalLM", 1}, *platform.ops), at_load(), platform, options);
+  EXPECT_EQ(count(o.graph, "lm_head_argmax_w8a8"), 1);
+  EXPECT_TRUE(o.graph.find_source("param", "model.embed_tokens.weight_i8"));
+}
+
+TEST(QuantiseLinears, RunsWhenNothingOptionalDoes) {
+  const Platform platform = test::null_platform();
+  PipelineOptions options;
+  options.passes.enable = {"none"};
+  const Outcome o = run(test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops), at_load(), platform, options);
+  EXPECT_EQ(count(o.graph, "linear"), 0);
+  EXPECT_EQ(count(o.graph, "linear_w8a8_dynamic"), 7 * 2 + 1);
+  EXPECT_EQ(count(o.graph, "quantize_dynamic"), 4 * 2 + 1) << "one for q, k and v, one for gate and up";
+}
+
+// y = float(x) + static(x) + static(x) + dynamic(x), with a bias on the second and the last.
+TEST(QuantiseLinears, OneInputMayFeedAllKindsAndEqualNumbersShareOneQuantize) {
+  const Platform platform = test::null_platform();
+  for (float second : {0.5f, 0.25f}) {
+    Tracer t("g", *platform.ops);
+    Tensor x = t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(44)}});
+    const auto weight = [&](const char* name) { return t.param(name, {DType::BF16, {Dim(22), Dim(44)}}); };
+    const auto bias = [&](const char* name) { return t.param(name, {DType::BF16, {Dim(22)}}); };
+    Tensor y = nn::linear(x, weight("float.weight"));
+    y = nn::add(y, nn::linear(x, weight("a.weight"), bias("a.bias")));
+    y = nn::add(y, nn::linear(x, weight("b.weight"), bias("b.bias")));
+    y = nn::add(y, nn::linear(x, weight("c.weight"), bias("c.bias")));
+    t.output("y", y);
+    auto traced = t.finish();
+    ASSERT_TRUE(traced.is_ok()) << traced.status().message();
+    QuantPlan plan;
+    plan.linears["float.weight"] = {};
+    plan.linears["a.weight"] = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, 0.5f, 3};
+    plan.linears["b.weight"] = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, second, 3};
+    plan.linears["c.weight"] = {LinearScheme::W8A8Dynamic, LinearStorage::CompressedTensors};
+    const Outcome o = run(std::move(*traced), plan, platform);
+    const bool equal = second == 0.5f;
+    EXPECT_EQ(count(o.graph, "linear") + count(o.graph, "linear_add"), 1);
+    EXPECT_EQ(count(o.graph, "quantize_static"), equal ? 1 : 2);
+    EXPECT_EQ(count(o.graph, "linear_w8a8_static"), equal ? 1 : 2);
+    EXPECT_EQ(count(o.graph, "quantize_dynamic"), 1);
+    EXPECT_EQ(test::counts(o.report.passes)["pack_parallel_linears"], equal ? 1 : 0);
+    // A folded bias takes the float one's place; the other is added in fp32.
+    EXPECT_FALSE(o.graph.find_source("param", "a.bias"));
+    const Node* c = o.graph.find_source("param", "c.bias");
+    ASSERT_TRUE(c);
+    EXPECT_EQ(c->result()->type.dtype, DType::F32);
+    const DerivedParam* folded = derived(o.report, equal ? "a_b.weight_folded_bias" : "a.weight_folded_bias");
+    ASSERT_TRUE(folded);
+    EXPECT_EQ(folded->parts[0], (ParamPart{"a.quant_bias", 22}));
+    for (const PassReport& p : o.report.passes)
+      if (p.name == "pack_parallel_linears" && !equal) {
+        ASSERT_EQ(p.refused.size(), 1u);
+        EXPECT_NE(p.refused[0].reason.find("2 different input scales"), std::string::npos) << p.refused[0].reason;
+      }
+  }
+}
+
+TEST(QuantiseLinears, RecipesOfCompressedTensors) {
+  const Platform platform = test::null_platform();
+  for (float zero_point : {0.0f, -7.0f}) {
+    QuantPlan plan;
+    plan.others = {LinearScheme::W8A8Static, LinearStorage::CompressedTensors, 0.5f, zero_point};
+    const Outcome o = run(test::trace_tiny({"Qwen2ForCausalLM", 1}, *platform.ops), plan, platform);
+    const std::string p = "model.layers.0.mlp.down_proj.";
+    const DerivedParam* scale = derived(o.report, p + "weight_row_scale");
+    ASSERT_TRUE(scale);
+    EXPECT_EQ(scale->parts[0], (ParamPart{p + "weight_scale", 96, Recipe::ScaleProducts, 160, p + "input_scale"}));
+    const DerivedParam* folded = derived(o.report, p + "weight_folded_bias");
+    ASSERT_TRUE(folded);
+    EXPECT_EQ(folded->parts[0],
+              zero_point == 0 ? (ParamPart{"", 96, Recipe::Zeros})
+                              : (ParamPart{p + "weight", 96, Recipe::ZeroPointSums, 160, p + "input_zero_point"}));
+    // The bias of q, k and v is added after the scale.
+    EXPECT_TRUE(o.graph.find_source("param", "model.layers.0.self_attn.qkv_proj.bias"));
+  }
+}
+
+}  // namespace
+}  // namespace reprise
