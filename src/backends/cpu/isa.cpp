@@ -37,4 +37,9 @@ Result<Isa> parse_isa(std::string_view name) {
   return invalid("isa \"{}\" is not known; allowed here: {}", name, allowed);
 }
 
+bool bf16_dot_is_fast() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+}
+
 }  // namespace reprise::cpu

@@ -23,4 +23,8 @@ std::string_view isa_name(Isa isa);
 std::vector<Isa> supported_isas();             // by this processor, ascending
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
 
+// Whether vdpbf16ps beats two fp32 FMA: Zen runs it at twice the speed of fp32 FMA, Intel cores at half of it. Both
+// ways give the same bits (kernels/tile.h).
+bool bf16_dot_is_fast();
+
 }  // namespace reprise::cpu

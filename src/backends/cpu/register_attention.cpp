@@ -49,6 +49,7 @@ void bind_attention(const OpCall& c, LaunchArgs& args) {
   args.dim[3] = c.in[2].shape[0];
   args.dim[4] = c.in[2].shape[1];
   args.dim[5] = c.attrs->integer("window");
+  args.dim[6] = Dim(bf16_dot_is_fast() ? 1 : 0);
   args.scalar[0] = c.attrs->number("scale");
 }
 

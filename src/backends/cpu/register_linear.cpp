@@ -7,13 +7,6 @@
 namespace reprise::cpu {
 namespace {
 
-// Zen runs vdpbf16ps at twice the speed of fp32 FMA, Intel cores at half of it. Both ways give the same bits
-// (kernels/tile.h).
-bool bf16_dot_is_fast() {
-  __builtin_cpu_init();
-  return __builtin_cpu_is("amd");
-}
-
 template <DType kIn, DType kOut>
 Status accepts_linear(const OpCall& call) {
   if (call.in[0].dtype == kIn && call.out[0].dtype == kOut) return Status::ok();

@@ -6,7 +6,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // ptr: q, kv, page_table, context_lens, query_starts, out. dim: query heads, key/value heads, head size, sequences,
-// columns of the page table, window. scalar: scale.
+// columns of the page table, window, use of vdpbf16ps (avx512 only). scalar: scale.
 template <typename E>
 struct Call {
   using T = typename E::Type;
@@ -54,18 +54,18 @@ struct Call {
   int64_t rank_floats;
 };
 
-template <typename E>
+template <typename E, typename P>
 void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages, int rank) {
   const AttentionSizes& z = call.sizes;
   float* scratch = call.workspace + rank * call.rank_floats;
-  Tile<E> tile(scratch, AttentionSizes::kTileRows, z.size, call.scale);
+  Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, call.scale);
   tile.set_rows(item.rows);
   for (int64_t r = 0; r < item.rows; ++r) {
     const int64_t high = item.context - item.tokens + (item.first_row + r) / z.per_group() + 1;
     const int64_t low = z.window > 0 && high > z.window ? high - z.window : 0;
     tile.set_row(r, call.q + call.row_offset(item, r), low, high);
   }
-  Partial state{scratch + Tile<E>::scratch_floats(AttentionSizes::kTileRows, z.size), nullptr, nullptr};
+  Partial state{scratch + Tile<E, P>::scratch_floats(AttentionSizes::kTileRows, z.size), nullptr, nullptr};
   state.l = state.m + AttentionSizes::kTileRows;
   state.o = state.l + AttentionSizes::kTileRows;
   const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
@@ -92,21 +92,37 @@ void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages
     finish_row<E>(state.l[r], state.o + r * z.size, call.out + call.row_offset(item, r), z.size);
 }
 
-template <typename E>
-void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+// A function of its own, so that no arithmetic moves across the change of mode.
+template <typename E, typename P>
+__attribute__((noinline)) void attend_flushed(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const Call<E> call(args, live, ranks);
   const int64_t length =
       walk_items(call.sizes, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
   const Range mine = share(length, rank, ranks);
   walk_items(call.sizes, call.context_lens, call.query_starts, mine.begin, mine.end, [&](const AttentionItem& item) {
     const PageRange pages = pages_of(item, mine.begin, mine.end);
-    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) attend_item(call, item, pages, rank);
+    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0))
+      attend_item<E, P>(call, item, pages, rank);
   });
 }
 
-// Merges the items that a border cut. Every rank takes every ranks-th row of each.
+template <typename E, typename P>
+void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Flush<P> flush;
+  attend_flushed<E, P>(args, live, rank, ranks);
+}
+
+// bf16 by the faster of two ways with the same bits.
+void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+#if defined(__AVX512BF16__)
+  if (args.dim[6].factor != 0) return attend<Bf16, PanelBf16Dot>(args, live, rank, ranks);
+#endif
+  attend<Bf16, PanelBf16>(args, live, rank, ranks);
+}
+
+// Merges the items that a border cut. Every rank takes a share of the rows of each.
 template <typename E>
-void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+__attribute__((noinline)) void merge_flushed(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   if (ranks == 1) return;
   const Call<E> call(args, live, ranks);
   const AttentionSizes& z = call.sizes;
@@ -117,33 +133,40 @@ void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
       PageRange pages = pages_of(item, r.begin, r.end);
       if (!item.divisible || pages.begin > 0 || pages.end == 0 || pages.end >= item.pages) return;
       const Partial state = call.slot(owner, 0);
+      const Range mine = share(item.rows, rank, ranks);
       for (int next = owner + 1; next < ranks && pages.end < item.pages; ++next) {
         const Range s = share(length, next, ranks);
         const PageRange more = pages_of(item, s.begin, s.end);
         for (int64_t p = more.begin; p < more.end; ++p) {
           const Partial page = call.slot(next, 1 + p - more.begin);
-          for (int64_t row = rank; row < item.rows; row += ranks)
-            merge_row(state.m[row], state.l[row], state.o + row * z.size, page.m[row], page.l[row],
-                      page.o + row * z.size, z.size);
+          merge_rows({state.m + mine.begin, state.l + mine.begin, state.o + mine.begin * z.size},
+                     {page.m + mine.begin, page.l + mine.begin, page.o + mine.begin * z.size}, mine.end - mine.begin,
+                     z.size);
         }
         pages.end = more.end;
       }
-      for (int64_t row = rank; row < item.rows; row += ranks)
+      for (int64_t row = mine.begin; row < mine.end; ++row)
         finish_row<E>(state.l[row], state.o + row * z.size, call.out + call.row_offset(item, row), z.size);
     });
   }
+}
+
+template <typename E, typename P>
+void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Flush<P> flush;
+  merge_flushed<E>(args, live, rank, ranks);
 }
 
 }  // namespace
 
 #define REPRISE_KERNEL(name, body) \
   void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { body(args, live, rank, ranks); }
-REPRISE_KERNEL(attention_f32, attend<F32>)
-REPRISE_KERNEL(attention_bf16, attend<Bf16>)
-REPRISE_KERNEL(attention_f16, attend<F16>)
-REPRISE_KERNEL(attention_merge_f32, merge<F32>)
-REPRISE_KERNEL(attention_merge_bf16, merge<Bf16>)
-REPRISE_KERNEL(attention_merge_f16, merge<F16>)
+REPRISE_KERNEL(attention_f32, (attend<F32, PanelF32>))
+REPRISE_KERNEL(attention_bf16, attend_bf16)
+REPRISE_KERNEL(attention_f16, (attend<F16, PanelF16>))
+REPRISE_KERNEL(attention_merge_f32, (merge<F32, PanelF32>))
+REPRISE_KERNEL(attention_merge_bf16, (merge<Bf16, PanelBf16>))
+REPRISE_KERNEL(attention_merge_f16, (merge<F16, PanelF16>))
 #undef REPRISE_KERNEL
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -5,6 +5,8 @@
 // summed dimension, whatever the number of rows and columns computed together, so the blocking never shows in the bits.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/cpu/kernels/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -21,6 +23,13 @@ inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(mask & ~0xffffu))));
+}
+inline Vec vec_low_halves(const uint32_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
 #elif defined(__AVX2__)
 using Vec = __m256;
 constexpr int kLanes = 8;
@@ -31,6 +40,13 @@ inline void vec_store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(mask & ~0xffffu))));
+}
+inline Vec vec_low_halves(const uint32_t* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), 16));
 }
 #else
 using Vec = __m128;
@@ -43,72 +59,115 @@ inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c)
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
 }
+inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
+  const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm_castsi128_ps(_mm_and_si128(pairs, _mm_set1_epi32(static_cast<int>(mask & ~0xffffu))));
+}
+inline Vec vec_low_halves(const uint32_t* p) {
+  return _mm_castsi128_ps(_mm_slli_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), 16));
+}
 #endif
 
 // Cell: what a panel holds per column. Factor: what the left side holds, kFactors of them per cell.
-// Wide: kLanes cells ready to multiply. kStep: numbers along the summed dimension in a cell.
+// kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kLanes cells
+// ready for one of them, of which the bits of `mask` count. kWiden: for many rows, cells are made floats beforehand.
 struct PanelF32 {
   using Cell = float;
   using Factor = float;
-  using Wide = Vec;
-  static constexpr int kStep = 1, kFactors = 1;
-  static Wide load(const Cell* p) { return vec_load(p); }
-  static Wide load(const Cell* p, uint32_t) { return load(p); }
-  static Wide broadcast(const Factor* a) { return vec_set(*a); }
-  static Vec multiply_add(Wide a, Wide b, Vec sum) { return vec_fma(a, b, sum); }
+  static constexpr int kStep = 1, kFactors = 1, kParts = 1;
+  static constexpr bool kWiden = false;
+  template <int kPart>
+  static Vec load(const Cell* p, uint32_t) {
+    return vec_load(p);
+  }
+  template <int kPart>
+  static Vec broadcast(const Factor* a) {
+    return vec_set(*a);
+  }
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
 };
 
 struct PanelF16 {
   using Cell = uint16_t;
   using Factor = float;
-  using Wide = Vec;
-  static constexpr int kStep = 1, kFactors = 1;
-  static Wide load(const Cell* p) { return vec_load_f16(p); }
-  static Wide load(const Cell* p, uint32_t) { return load(p); }
-  static Wide broadcast(const Factor* a) { return vec_set(*a); }
-  static Vec multiply_add(Wide a, Wide b, Vec sum) { return vec_fma(a, b, sum); }
+  static constexpr int kStep = 1, kFactors = 1, kParts = 1;
+  static constexpr bool kWiden = true;
+  template <int kPart>
+  static Vec load(const Cell* p, uint32_t) {
+    return vec_load_f16(p);
+  }
+  template <int kPart>
+  static Vec broadcast(const Factor* a) {
+    return vec_set(*a);
+  }
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
 };
 
-#if defined(__AVX512BF16__)
+// The odd number of a pair is added before the even one: that is what vdpbf16ps does, so that with subnormals flushed
+// both panels give the same bits, and each processor may take the faster one. The factors of a pair are swapped: they
+// lie in the order of use.
 struct PanelBf16 {
   using Cell = uint32_t;
-  using Factor = uint32_t;  // two bf16
-  using Wide = __m512i;
-  static constexpr int kStep = 2, kFactors = 1;
-  static Wide load(const Cell* p) { return _mm512_loadu_si512(p); }
-  // Keeps the bits of `mask` in every cell, to drop one number of each pair.
-  static Wide load(const Cell* p, uint32_t mask) {
-    return _mm512_and_si512(load(p), _mm512_set1_epi32(static_cast<int>(mask)));
+  using Factor = float;
+  static constexpr int kStep = 2, kFactors = 2, kParts = 2;
+  static constexpr bool kWiden = true;
+  template <int kPart>
+  static Vec load(const Cell* p, uint32_t mask) {
+    if (kPart == 0) return vec_high_halves(p, mask);
+    return mask & 0xffffu ? vec_low_halves(p) : vec_zero();
   }
-  static Wide broadcast(const Factor* a) { return _mm512_set1_epi32(static_cast<int>(*a)); }
-  static Vec multiply_add(Wide a, Wide b, Vec sum) {
+  template <int kPart>
+  static Vec broadcast(const Factor* a) {
+    return vec_set(a[kPart]);
+  }
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+};
+
+// What widen_panel leaves: floats in the order of use. A mask drops the first of the last two steps, the odd number.
+struct PanelWide : PanelF32 {};
+
+inline F32x16 swap_pairs(F32x16 v) {
+  return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+
+#if defined(__AVX512BF16__)
+constexpr bool kDotBits = true;  // whether bf16 products are those of vdpbf16ps
+struct PanelBf16Dot {
+  using Cell = uint32_t;
+  using Factor = uint32_t;  // two bf16
+  static constexpr int kStep = 2, kFactors = 1, kParts = 1;
+  static constexpr bool kWiden = false;
+  template <int kPart>
+  static Vec load(const Cell* p, uint32_t mask) {
+    const __m512i cells = _mm512_loadu_si512(p);
+    if (mask == 0xffffffffu) return _mm512_castsi512_ps(cells);
+    return _mm512_castsi512_ps(_mm512_and_si512(cells, _mm512_set1_epi32(static_cast<int>(mask))));
+  }
+  template <int kPart>
+  static Vec broadcast(const Factor* a) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*a)));
+  }
+  static Vec multiply_add(Vec a, Vec b, Vec sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
 };
 #else
-struct PanelBf16 {
-  using Cell = uint32_t;
-  using Factor = float;
-  struct Wide {
-    Vec even, odd;
-  };
-  static constexpr int kStep = 2, kFactors = 2;
-  static Wide load(const Cell* p) { return load(p, 0xffffffffu); }
-  static Wide load(const Cell* p, uint32_t mask) {
-    alignas(32) uint32_t even[kLanes], odd[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      even[i] = (p[i] & mask) << 16;
-      odd[i] = p[i] & mask & 0xffff0000u;
-    }
-    Wide w;
-    std::memcpy(&w.even, even, sizeof(Vec));
-    std::memcpy(&w.odd, odd, sizeof(Vec));
-    return w;
-  }
-  static Wide broadcast(const Factor* a) { return {vec_set(a[0]), vec_set(a[1])}; }
-  static Vec multiply_add(Wide a, Wide b, Vec sum) { return vec_fma(a.odd, b.odd, vec_fma(a.even, b.even, sum)); }
-};
+constexpr bool kDotBits = false;
 #endif
+
+// Subnormal results become zeros while it lives, because the weights of far lower scores are some and cost a hundred
+// times as much; with pairs, subnormal factors as well, as vdpbf16ps has it.
+template <typename P>
+class Flush {
+ public:
+  Flush() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | (kDotBits && P::kStep == 2 ? 0x8040u : 0x8000u)); }
+  ~Flush() { _mm_setcsr(saved_); }
+  Flush(const Flush&) = delete;
+  Flush& operator=(const Flush&) = delete;
+
+ private:
+  unsigned saved_;
+};
 
 // Left rows, panel and result of one product.
 template <typename P>
@@ -125,10 +184,37 @@ struct Product {
   const char* ahead = nullptr;        // bytes to bring into the cache while this product runs, as many as it reads
 };
 
+// One step of a block. With fewer rows than vectors the left side stays in registers, else the cells do.
+template <typename P, int kRows, int kVecs, int kPart>
+inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells, const typename P::Factor* left,
+                         int64_t stride, uint32_t mask) {
+  if constexpr (kRows < kVecs) {
+    Vec a[kRows];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) a[r] = P::template broadcast<kPart>(left + r * stride);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec wide = P::template load<kPart>(cells + v * kLanes, mask);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sum[r][v] = P::multiply_add(a[r], wide, sum[r][v]);
+    }
+  } else {
+    Vec wide[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) wide[v] = P::template load<kPart>(cells + v * kLanes, mask);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec a = P::template broadcast<kPart>(left + r * stride);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) sum[r][v] = P::multiply_add(a, wide[v], sum[r][v]);
+    }
+  }
+}
+
 // kRows rows times kVecs vectors of columns. kAhead: with few rows memory is the limit, and asking for the next block
 // keeps it busy.
 template <typename P, int kRows, int kVecs, bool kAhead>
-inline void product_block(const Product<P>& p) {
+__attribute__((noinline)) void product_block(const Product<P>& p) {
   // Loops over the accumulators must be unrolled early, or GCC 12 keeps them in memory.
   Vec sum[kRows][kVecs];
 #pragma GCC unroll 8
@@ -138,32 +224,24 @@ inline void product_block(const Product<P>& p) {
   const typename P::Cell* cells = p.panel;
   const typename P::Factor* left = p.left;
   const int64_t stride = p.left_stride;
-  const bool masked = p.last_mask != 0xffffffffu;
+  constexpr uint32_t kAll = 0xffffffffu;
+  const bool masked = p.last_mask != kAll;
   [[maybe_unused]] const char* ahead = p.ahead;
-  for (int64_t k = p.steps - (masked ? 1 : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
-    typename P::Wide wide[kVecs];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) wide[v] = P::load(cells + v * kLanes);
+  constexpr int kMasked = std::is_same_v<P, PanelWide> ? 2 : 1;
+  for (int64_t k = p.steps - (masked ? kMasked : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
     if constexpr (kAhead) {
       constexpr int kBytes = kVecs * kLanes * static_cast<int>(sizeof(typename P::Cell));
 #pragma GCC unroll 8
       for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
       ahead += kBytes;
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const typename P::Wide a = P::broadcast(left + r * stride);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) sum[r][v] = P::multiply_add(a, wide[v], sum[r][v]);
-    }
+    product_step<P, kRows, kVecs, 0>(sum, cells, left, stride, kAll);
+    if constexpr (P::kParts == 2) product_step<P, kRows, kVecs, 1>(sum, cells, left, stride, kAll);
   }
   if (masked) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) {
-      const typename P::Wide wide = P::load(cells + v * kLanes, p.last_mask);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sum[r][v] = P::multiply_add(P::broadcast(left + r * stride), wide, sum[r][v]);
-    }
+    if constexpr (std::is_same_v<P, PanelWide>) ++left, cells += p.panel_stride;
+    product_step<P, kRows, kVecs, 0>(sum, cells, left, stride, p.last_mask);
+    if constexpr (P::kParts == 2) product_step<P, kRows, kVecs, 1>(sum, cells, left, stride, p.last_mask);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -179,7 +257,10 @@ inline void product_tail(const Product<P>& p, int64_t columns) {
     typename P::Cell cells[kLanes] = {};
     for (int64_t c = 0; c < columns; ++c) cells[c] = p.panel[k * p.panel_stride + c];
     const uint32_t mask = (k == 0 ? p.first_mask : 0xffffffffu) & (k + 1 == p.steps ? p.last_mask : 0xffffffffu);
-    sum = P::multiply_add(P::broadcast(p.left + k * P::kFactors), P::load(cells, mask), sum);
+    const typename P::Factor* left = p.left + k * P::kFactors;
+    sum = P::multiply_add(P::template broadcast<0>(left), P::template load<0>(cells, mask), sum);
+    if constexpr (P::kParts == 2)
+      sum = P::multiply_add(P::template broadcast<1>(left), P::template load<1>(cells, mask), sum);
   }
   float out[kLanes];
   vec_store(out, sum);
@@ -194,6 +275,17 @@ constexpr int kFlatRows = 3, kFlatVecs = 8;  // few rows: wider blocks read a pa
 constexpr int kBlockRows = 3, kBlockVecs = 4;
 constexpr int kFlatRows = 3, kFlatVecs = 4;
 #endif
+
+// `steps` rows of cells, kBlockVecs vectors wide, as floats one row behind the other.
+template <typename P>
+inline void widen_panel(const typename P::Cell* cells, int64_t stride, int64_t steps, float* out) {
+  constexpr int kWidth = kBlockVecs * kLanes;
+  for (int64_t s = 0; s < steps; ++s, cells += stride, out += P::kParts * kWidth)
+    for (int v = 0; v < kWidth; v += kLanes) {
+      vec_store(out + v, P::template load<0>(cells + v, 0xffffffffu));
+      if constexpr (P::kParts == 2) vec_store(out + kWidth + v, P::template load<1>(cells + v, 0xffffffffu));
+    }
+}
 
 template <typename P, int kVecs, bool kAhead = false>
 inline void product_rows(const Product<P>& p, int64_t rows) {

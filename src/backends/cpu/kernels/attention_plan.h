@@ -32,13 +32,22 @@ struct AttentionSizes {
   [[gnu::always_inline]] int64_t split_rows() const { return per_group() <= kMaxSplitRows ? per_group() : 0; }
   [[gnu::always_inline]] int64_t split_pages() const { return columns < kMaxSplitPages ? columns : kMaxSplitPages; }
 
-  // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, and six numbers per row.
-  [[gnu::always_inline]] int64_t scratch_floats() const { return kTileRows * (3 * size + kKvTokens + 6); }
+  // A block of keys (head size x columns) or values (tokens x columns) as floats.
+  static constexpr int64_t kWideColumns = 64;
+  [[gnu::always_inline]] static int64_t wide_floats(int64_t size) {
+    return kWideColumns * (size > kKvTokens ? size : kKvTokens);
+  }
+  // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
+  // block.
+  [[gnu::always_inline]] int64_t scratch_floats() const {
+    return kTileRows * (3 * size + kKvTokens + 6) + wide_floats(size);
+  }
   // One state or partial: maximum, sum and outputs of every row.
   [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
-  // A rank leaves at most one state, and partials of at most one item.
+  // A rank leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of every
+  // rank's scratch lie within lines.
   [[gnu::always_inline]] int64_t rank_floats(int ranks) const {
-    return scratch_floats() + (ranks > 1 ? (1 + split_pages()) * slot_floats() : 0);
+    return (scratch_floats() + (ranks > 1 ? (1 + split_pages()) * slot_floats() : 0) + 15) / 16 * 16;
   }
 };
 

@@ -2,8 +2,8 @@
 //
 // Per row and page: scores s_j = scale * (q . k_j); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
 // sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden keys have p = 0 exactly. Pages merge in
-// ascending order by the usual rescaling. With bf16 dot instructions p is rounded to bf16 for o (as HF rounds its
-// probabilities), not for l.
+// ascending order by the usual rescaling. On sets with bf16 dot instructions p is rounded to bf16 for o (as HF rounds
+// its probabilities), not for l.
 #pragma once
 
 #include "backends/cpu/kernels/attention_panel.h"
@@ -19,44 +19,41 @@ struct Partial {
   float* o;  // [rows][size]
 };
 
-template <typename E>
-struct PanelOf;
-template <>
-struct PanelOf<F32> {
-  using Type = PanelF32;
-};
-template <>
-struct PanelOf<F16> {
-  using Type = PanelF16;
-};
-template <>
-struct PanelOf<Bf16> {
-  using Type = PanelBf16;
-};
-
-// Merges one page into the state of one row.
-inline void merge_row(float& state_m, float& state_l, float* state_o, float m, float l, const float* o, int64_t size) {
-  if (l == 0.0f) return;
-  // Adding zero makes +0 of -0: the sign of a vanished sum depends on how many hidden keys were multiplied by zero.
-  if (state_l == 0.0f) {
-    state_m = m;
-    state_l = l;
-    for (int64_t d = 0; d < size; d += 16) store_n<F32>(state_o + d, load_n<F32>(o + d, size - d) + 0.0f, size - d);
-    return;
-  }
-  const float top = m > state_m ? m : state_m;
-  F32x16 shift = zero();
-  shift[0] = state_m - top;
-  shift[1] = m - top;
-  const F32x16 factors = exp(shift);
-  const float old_factor = factors[0], new_factor = factors[1];
-  const F32x16 old_factors = splat(old_factor), new_factors = splat(new_factor);
-  const F32x16 sums = fma(splat(l), new_factors, splat(state_l) * old_factors);
-  state_l = sums[0];
-  state_m = top;
-  for (int64_t d = 0; d < size; d += 16) {
-    const F32x16 next = load_n<F32>(o + d, size - d) + 0.0f;
-    store_n<F32>(state_o + d, fma(next, new_factors, load_n<F32>(state_o + d, size - d) * old_factors), size - d);
+// Merges one page into the state of `rows` rows. Rows go sixteen at a time, because the factors of one row alone would
+// cost as much as those of sixteen.
+inline void merge_rows(const Partial& state, const Partial& page, int64_t rows, int64_t size) {
+  for (int64_t first = 0; first < rows; first += 16) {
+    const int64_t count = rows - first < 16 ? rows - first : 16;
+    const F32x16 old_m = load_n<F32>(state.m + first, count), m = load_n<F32>(page.m + first, count);
+    const F32x16 top = select(m > old_m, m, old_m);
+    const F32x16 old_l = load_n<F32>(state.l + first, count), l = load_n<F32>(page.l + first, count);
+    float old_factor[16], new_factor[16], tops[16], sums[16];
+    const F32x16 old_factors = exp(old_m - top), new_factors = exp(m - top);
+    store(old_factor, old_factors);
+    store(new_factor, new_factors);
+    store(tops, top);
+    store(sums, fma(l, new_factors, old_l * old_factors));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t r = first + i;
+      if (page.l[r] == 0.0f) continue;
+      float* to = state.o + r * size;
+      const float* o = page.o + r * size;
+      if (state.l[r] == 0.0f) {
+        state.m[r] = page.m[r];
+        state.l[r] = page.l[r];
+        // Adding zero makes +0 of -0: the sign of a vanished sum depends on how many hidden keys were multiplied by
+        // zero.
+        for (int64_t d = 0; d < size; d += 16) store_n<F32>(to + d, load_n<F32>(o + d, size - d) + 0.0f, size - d);
+        continue;
+      }
+      state.m[r] = tops[i];
+      state.l[r] = sums[i];
+      const F32x16 old_weight = splat(old_factor[i]), weight = splat(new_factor[i]);
+      for (int64_t d = 0; d < size; d += 16) {
+        const F32x16 next = load_n<F32>(o + d, size - d) + 0.0f;
+        store_n<F32>(to + d, fma(next, weight, load_n<F32>(to + d, size - d) * old_weight), size - d);
+      }
+    }
   }
 }
 
@@ -69,48 +66,62 @@ inline void finish_row(float l, const float* o, typename E::Type* out, int64_t s
   }
 }
 
-// Turns 128 scores in place into weights for the value product: bf16 where the panel has pairs and the processor
-// multiplies them, else floats. Key j is visible when low <= j < high; keys outside [from, to) are not looked at, nor
-// written.
+// Sixteen weights over their scores, as the left side of the value product: bf16 where the panel multiplies those,
+// floats of bf16 where it stands in for that, else floats.
 template <typename P>
-inline void weights_of_scores(float* scores, int64_t low, int64_t high, int64_t from, int64_t to, float scale, float& m,
-                              float& l) {
+inline void store_weights(float* scores, int64_t j, F32x16 p) {
+#if defined(__AVX512BF16__)
+  if constexpr (P::kStep == 2) {
+    const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(p)));
+    if constexpr (P::kFactors == 1) {
+      // In place: the weights of key j lie at byte 2 j, behind which every score has been read.
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(scores) + j), packed);
+      return;
+    }
+    p = reinterpret_cast<F32x16>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16));
+  }
+#endif
+  store(scores + j, P::kFactors == 2 ? swap_pairs(p) : p);
+}
+
+// Turns 128 scores in place into weights for the value product. Key j is visible when low <= j < high; the others get
+// weight zero, whatever their scores. All scores stay in registers, and every row takes the same way, because a row is
+// short: what it waits for costs more than what it computes.
+template <typename P, bool kMasked>
+inline void weights_of_scores(float* scores, int64_t low, int64_t high, float scale, float& m, float& l) {
+  constexpr int kVectors = kKvTokens / 16;
   const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const int32_t from = static_cast<int32_t>(low), to = static_cast<int32_t>(high);
   const F32x16 hidden = splat(-__builtin_inff());
-  F32x16 top = hidden;
-  for (int64_t j = from / 16 * 16; j < to; j += 16) {
-    const I32x16 key = lane + static_cast<int32_t>(j);
-    const I32x16 visible = (key >= static_cast<int32_t>(low)) & (key < static_cast<int32_t>(high));
-    const F32x16 s = select(visible, load(scores + j) * scale, hidden);
-    store(scores + j, s);
-    top = select(s > top, s, top);
+  F32x16 s[kVectors], top = hidden, sum = zero();
+  auto visible = [&](int i) { return (lane + 16 * i >= from) & (lane + 16 * i < to); };
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors; ++i) {
+    s[i] = load(scores + 16 * i) * scale;
+    if constexpr (kMasked) s[i] = select(visible(i), s[i], hidden);
+    top = larger(s[i], top);
   }
   m = reduce_max(top);
-  F32x16 sum = zero();
-  for (int64_t j = from / 16 * 16; j < to; j += 16) {
-    const F32x16 p = exp(load(scores + j) - m);
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors; ++i) {
+    F32x16 p = exp(s[i] - m);
+    if constexpr (kMasked) p = select(visible(i), p, zero());
     sum += p;
-#if defined(__AVX512BF16__)
-    if constexpr (P::kStep == 2) {
-      // In place: the weights of key j lie at byte 2 j, behind which every score has been read.
-      const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(p)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(scores) + j), packed);
-      continue;
-    }
-#endif
-    store(scores + j, p);
+    store_weights<P>(scores, 16 * i, p);
   }
   l = reduce_add(sum);
 }
 
-template <typename E>
+// P: how the products are made (attention_panel.h).
+template <typename E, typename P>
 class Tile {
-  using P = typename PanelOf<E>::Type;
   using Factor = typename P::Factor;
 
  public:
-  // Floats of scratch for `capacity` rows: queries, scores, one page's results, spans.
-  static int64_t scratch_floats(int64_t capacity, int64_t size) { return capacity * (2 * size + kKvTokens + 4); }
+  // Floats of scratch for `capacity` rows: queries, scores, one page's results, spans, a wide block.
+  static int64_t scratch_floats(int64_t capacity, int64_t size) {
+    return capacity * (2 * size + kKvTokens + 4) + AttentionSizes::wide_floats(size);
+  }
 
   Tile(float* scratch, int64_t capacity, int64_t size, float scale) : size_(size), scale_(scale) {
     left_ = reinterpret_cast<Factor*>(scratch);
@@ -120,6 +131,7 @@ class Tile {
     page_.o = page_.l + capacity;
     low_ = reinterpret_cast<int32_t*>(page_.o + capacity * size);
     high_ = low_ + capacity;
+    wide_ = reinterpret_cast<float*>(high_ + capacity);
     left_stride_ = size / P::kStep * P::kFactors;
   }
 
@@ -136,7 +148,7 @@ class Tile {
       std::memcpy(left, q, static_cast<size_t>(size_) * sizeof(typename E::Type));
     else
       for (int64_t d = 0; d < size_; d += 16)
-        store_n<F32>(reinterpret_cast<float*>(left) + d, load_n<E>(q + d, size_ - d), size_ - d);
+        store_n<F32>(reinterpret_cast<float*>(left) + d, in_order(load_n<E>(q + d, size_ - d)), size_ - d);
     low_[r] = static_cast<int32_t>(low);
     high_[r] = static_cast<int32_t>(high);
   }
@@ -156,8 +168,10 @@ class Tile {
         const Span s = seen(r, base);
         to.m[r] = 0;
         to.l[r] = 0;
-        if (all.low < all.high)
-          weights_of_scores<P>(scores_ + r * kKvTokens, s.low, s.high, all.low, all.high, scale_, to.m[r], to.l[r]);
+        if (s.low == 0 && s.high == kKvTokens)
+          weights_of_scores<P, false>(scores_ + r * kKvTokens, s.low, s.high, scale_, to.m[r], to.l[r]);
+        else if (all.low < all.high)
+          weights_of_scores<P, true>(scores_ + r * kKvTokens, s.low, s.high, scale_, to.m[r], to.l[r]);
         if (s.low >= s.high) to.l[r] = 0;
       }
     }
@@ -166,17 +180,17 @@ class Tile {
       correct(reinterpret_cast<const typename P::Cell*>(values), g, base, to);
   }
 
-  void merge_page(const Partial& state) {
-    for (int64_t r = 0; r < rows_; ++r)
-      merge_row(state.m[r], state.l[r], state.o + r * size_, page_.m[r], page_.l[r], page_.o + r * size_, size_);
-  }
+  void merge_page(const Partial& state) { merge_rows(state, page_, rows_, size_); }
 
  private:
+  static constexpr int64_t kBlock = kBlockVecs * kLanes;
+  static_assert(kBlock <= AttentionSizes::kWideColumns);
   struct Span {
     int64_t low, high;
   };
 
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
+  static F32x16 in_order(F32x16 q) { return P::kFactors == 2 ? swap_pairs(q) : q; }
   int64_t group_end(int64_t g) const { return g + group_rows_ < rows_ ? g + group_rows_ : rows_; }
   // Keys of this page that row r sees.
   Span seen(int64_t r, int64_t base) const { return {clamp(low_[r] - base), clamp(high_[r] - base)}; }
@@ -194,6 +208,7 @@ class Tile {
 
   // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
   void score(const typename P::Cell* keys, const typename P::Cell* ahead) {
+    if (P::kWiden && !flat_) return score_wide(keys);
     const int64_t width = (flat_ ? kFlatVecs : kBlockVecs) * kLanes;
     for (int64_t c = 0; c < kKvTokens; c += width)
       for (int64_t g = 0; g < rows_; g += group_rows_) {
@@ -206,9 +221,41 @@ class Tile {
           product_rows<P, kFlatVecs, true>(p, group_end(g) - g);
         else if (flat_)
           product_rows<P, kFlatVecs>(p, group_end(g) - g);
-        else
+        else if (all.high - c > width / 2)
           product_rows<P, kBlockVecs>(p, group_end(g) - g);
+        else
+          product_rows<P, kBlockVecs / 2>(p, group_end(g) - g);
       }
+  }
+
+  // The same on keys made floats, once for all groups of rows.
+  void score_wide(const typename P::Cell* keys) {
+    const Span seen = span_of_all();
+    for (int64_t c = seen.low / kBlock * kBlock; c < seen.high; c += kBlock) {
+      widen_panel<P>(keys + c, kKvTokens, size_ / P::kStep, wide_);
+      for (int64_t g = 0; g < rows_; g += group_rows_) {
+        const Span all = spans_[g / group_rows_];
+        if (all.low >= all.high || all.high <= c || all.low >= c + kBlock) continue;
+        const Product<PanelWide> p{wide_left(left_ + g * left_stride_), left_stride_, wide_, kBlock,
+                                   scores_ + g * kKvTokens + c,         kKvTokens,    size_};
+        if (all.high - c > kBlock / 2)
+          product_rows<PanelWide, kBlockVecs>(p, group_end(g) - g);
+        else
+          product_rows<PanelWide, kBlockVecs / 2>(p, group_end(g) - g);
+      }
+    }
+  }
+
+  static const float* wide_left(const Factor* left) { return reinterpret_cast<const float*>(left); }
+  Span span_of_all() const {
+    Span seen{kKvTokens, 0};
+    for (int64_t g = 0; g < rows_; g += group_rows_) {
+      const Span all = spans_[g / group_rows_];
+      if (all.low >= all.high) continue;
+      seen.low = all.low < seen.low ? all.low : seen.low;
+      seen.high = all.high > seen.high ? all.high : seen.high;
+    }
+    return seen;
   }
 
   const Factor* weights(int64_t r) const { return reinterpret_cast<const Factor*>(scores_) + r * kKvTokens; }
@@ -229,8 +276,32 @@ class Tile {
     return p;
   }
 
+  // One block of columns on values made floats, once for all groups of rows.
+  void weigh_wide(const typename P::Cell* values, int64_t column, float* o) {
+    const Span seen = span_of_all();
+    if (seen.low >= seen.high) return;
+    const int64_t from = seen.low / P::kStep;
+    widen_panel<P>(values + from * size_ + column, size_, (seen.high + P::kStep - 1) / P::kStep - from, wide_);
+    for (int64_t g = 0; g < rows_; g += group_rows_) {
+      const Span all = spans_[g / group_rows_];
+      if (all.low >= all.high) continue;
+      const Product<P> pairs = value_product(values, g, all, column, o);
+      const int64_t first = all.low / P::kStep;
+      Product<PanelWide> p{
+          wide_left(pairs.left), kKvTokens, wide_ + (first - from) * P::kStep * kBlock, kBlock, pairs.out, size_,
+          pairs.steps * P::kStep};
+      p.last_mask = pairs.last_mask;
+      product_rows<PanelWide, kBlockVecs>(p, group_end(g) - g);
+    }
+  }
+
   void weigh(const typename P::Cell* values, const typename P::Cell* ahead, float* o) {
     for (int64_t c = 0; c < size_;) {
+      if (P::kWiden && !flat_ && size_ - c >= kBlock) {
+        weigh_wide(values, c, o);
+        c += kBlock;
+        continue;
+      }
       const int64_t left = size_ - c;
       const int64_t width = flat_ && left >= kFlatVecs * kLanes ? kFlatVecs * kLanes
                             : left >= kBlockVecs * kLanes       ? kBlockVecs * kLanes
@@ -267,9 +338,9 @@ class Tile {
       const Span s = seen(r, base);
       if (s.low >= s.high || (s.low == all.low / P::kStep * P::kStep && s.high == all.high)) continue;
       float* o = to.o + r * size_;
-      bool good = true;
-      for (int64_t d = 0; d < size_; ++d) good = good & (o[d] == o[d]);
-      if (good) continue;
+      F32x16 bad = zero();  // stays zero but for NaN, and infinities, which may be computed again too
+      for (int64_t d = 0; d < size_; d += 16) bad += load_n<F32>(o + d, size_ - d) * 0.0f;
+      if (reduce_add(bad) == 0.0f) continue;
       for (int64_t c = 0; c < size_; c += kLanes)
         product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
     }
@@ -285,6 +356,7 @@ class Tile {
   Partial page_;
   int32_t* low_;
   int32_t* high_;
+  float* wide_;
   Span spans_[AttentionSizes::kTileRows];  // of this page, per group of rows
 };
 

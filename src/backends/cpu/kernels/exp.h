@@ -10,6 +10,15 @@ namespace reprise::cpu::REPRISE_ISA {
 // mask ? a : b, where mask is all ones or all zeros per lane.
 inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) { return mask ? a : b; }
 
+// a where it is larger, else b: also where one is NaN.
+inline F32x16 larger(F32x16 a, F32x16 b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<F32x16>(_mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#else
+  return select(a > b, a, b);
+#endif
+}
+
 inline F32x16 exp(F32x16 x) {
   // x = n ln2 + r with |r| <= ln2 / 2. The high part of ln2 has 15 bits, so its product with n is exact without FMA
   // too.
