@@ -21,6 +21,7 @@ struct OpsFlags {
   std::vector<int64_t> tokens{1, 4, 16, 64};
   int64_t threads = 0;
   int64_t repeat = 31;
+  std::optional<int64_t> calls;
   bool json = false;
 
   std::vector<std::string> ops(const nn::FusedOps& fused) const {
@@ -113,6 +114,31 @@ void print_rows(const std::vector<Row>& rows, double launch) {
   }
 }
 
+std::vector<Work> work_of(const OpsFlags& f, const nn::FusedOps& fused) {
+  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
+  std::vector<Work> work;
+  for (const std::string& op : f.ops(fused))
+    for (DType dtype : f.dtypes())
+      for (OpCase& c : op_cases(op, fused, most))
+        if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
+  return work;
+}
+
+// Every op a given number of times and nothing measured: what tools/count_instructions.py runs.
+Status run_calls(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused) {
+  for (const Work& w : work_of(f, fused)) {
+    auto bench = OpBench::make(w.op, w.dtype, fused, platform);
+    if (!bench && bench.status().code() == Code::Unsupported) continue;
+    if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
+    for (int64_t tokens : f.tokens) {
+      RETURN_IF_ERROR((*bench)->replay(tokens, *f.calls));
+      fmt::print("{} {} {} {} tokens: {} calls\n", w.op.op, w.op.model, dtype_name(w.dtype), tokens,
+                 *f.calls * (*bench)->calls());
+    }
+  }
+  return Status::ok();
+}
+
 Status run_ops(const OpsFlags& f) {
   DeviceOptions device;
   device.isa = f.isa;
@@ -120,18 +146,14 @@ Status run_ops(const OpsFlags& f) {
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   nn::register_fused_ops(*platform.ops);
   const nn::FusedOps fused = nn::fused_ops();
+  if (f.calls) return run_calls(f, platform, fused);
   const DeviceInfo& info = platform.device->info();
   const Machine machine = describe_machine();
   const MachineSpeed speed = measure_machine(info.ranks);
   const CacheSpeeds caches = measure_caches(info.ranks);
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
 
-  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
-  std::vector<Work> work;
-  for (const std::string& op : f.ops(fused))
-    for (DType dtype : f.dtypes())
-      for (OpCase& c : op_cases(op, fused, most))
-        if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
+  const std::vector<Work> work = work_of(f, fused);
   std::vector<Row> rows;
   std::vector<std::string> refused;
   {
@@ -195,6 +217,8 @@ Command add_bench_ops(CLI::App& bench) {
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 10000}, "samples of each side; medians are shown (31)");
+  add_integer(*c.app, "--calls", flags->calls, {0, 1 << 20},
+              "replay each op exactly so many times and measure nothing (for instruction counters)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   c.app->footer(
       "Both sides are captured, replayed in alternation on the same inputs, and must give the same bits. A time is of\n"

@@ -306,6 +306,11 @@ Status OpBench::check(int64_t tokens) {
   return Status::ok();
 }
 
+Status OpBench::replay(int64_t tokens, int64_t times) {
+  RETURN_IF_ERROR(fused_->model->capture(tokens, case_.live(tokens)));
+  return times > 0 ? sample(*fused_, tokens, times).status() : Status::ok();
+}
+
 Result<double> OpBench::sample(Side& side, int64_t tokens, int64_t replays) {
   const LiveSizes live = case_.live(tokens);
   const auto begin = Clock::now();

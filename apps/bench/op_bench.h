@@ -39,6 +39,9 @@ class OpBench {
   std::string shape(int64_t tokens) const;
   // Replays both sides once; an error names the output that differs in a bit.
   Status check(int64_t tokens);
+  // Replays the op itself exactly so many times, for programs that count instructions. Each replay has calls() calls.
+  Status replay(int64_t tokens, int64_t times);
+  int64_t calls() const { return copies_; }
   // Medians of up to `repeat` samples of each side.
   Result<OpTimes> measure(int64_t tokens, int64_t repeat);
   // What this machine needs at best: operands and results over the bandwidth of where they lie, or the instructions

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Reprise and llama.cpp on the same shapes, in turn: prefill, decode at two contexts, decode over batch sizes.
+
+  tools/measure_peers.py --out docs/plots B=../shared/data/shapes/qwen3-0.6b        all formats
+  tools/measure_peers.py --formats q8_0,q4_1 --only decode A=...                    a part
+
+The peer is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh). Both use two threads and
+random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, q8_0, q4_0 and q4_1 from the very
+file the peer reads. The sides take turns --rounds times; medians count. The read bandwidth is measured before and
+after every run of ours; rounds whose probes are more than 20 % apart are marked. Nothing else should run. Writes
+NAME-peers.json and one picture per shape, and prints the tables of docs/benchmarks.md.
+"""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+FORMATS = {  # ours: flags; peer: format of the file
+    "bf16": (["--load-format", "dummy", "--dtype", "bfloat16"], "bf16"),
+    "w8a8": (["--load-format", "dummy", "--dtype", "bfloat16", "--quantization", "w8a8_int8"], "Q8_0"),
+    "q8_0": (None, "Q8_0"),
+    "q4_0": (None, "Q4_0"),
+    "q4_1": (None, "Q4_1"),
+}
+COLOURS = {"bf16": "#2f6fb3", "w8a8": "#b3432f", "q8_0": "#7a4fa3", "q4_0": "#2e8b57", "q4_1": "#2e8b57"}
+CONTEXTS = (128, 1024)
+
+
+def run(command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+class Sides:
+    """Both programs on one shape and format."""
+
+    def __init__(self, args, folder, form):
+        self.args = args
+        flags, peer_format = FORMATS[form]
+        self.peer_file = run([HERE / "peers/llama_cpp.sh", "model", folder, peer_format]).strip()
+        self.flags = [*flags, "--model-path", folder] if flags else ["--model-path", self.peer_file]
+        self.probes = []
+
+    def ours(self, batches, input_len, output_len, repeat=1):
+        out = json.loads(run([self.args.binary, "bench", "one-batch", "--json", "--threads", 2, *self.flags,
+                              "--batch-size", ",".join(map(str, batches)), "--input-len", input_len, "--output-len",
+                              output_len, "--repeat", repeat, "--log-level", "warning"]))
+        limits = out["limits"]
+        self.limits = limits
+        self.probes.append((limits["before"]["read_GBps_all"], limits["after"]["read_GBps_all"]))
+        return out["rows"]
+
+    def peer(self, arguments):
+        rows = json.loads(run([self.args.bench / "llama-bench", "-m", self.peer_file, "-t", 2, "-r", 1, "-o", "json",
+                               *arguments]))
+        return [r["avg_ts"] for r in rows]
+
+    def peer_batches(self, batches, output_len):
+        rows = run([self.args.bench / "llama-batched-bench", "-m", self.peer_file, "-t", 2, "-tb", 2, "-npp", 128, "-ntg",
+                    output_len, "-npl", ",".join(map(str, batches)), "-c", max(batches) * (128 + output_len + 32),
+                    "-pps", "-no-kvu", "--output-format", "jsonl"])
+        found = {}
+        for line in rows.splitlines():
+            if line.startswith("{"):
+                row = json.loads(line)
+                found[row["pl"]] = row["speed_tg"]
+        return [found[b] for b in batches]
+
+    def prefill(self):
+        ours = self.ours([1], 512, 2, 3)[0]
+        return {"prefill 512": (ours["prefill_tok_s"], self.peer(["-p", 512, "-n", 0])[0], ours)}
+
+    def decode(self):
+        out = {}
+        for context in CONTEXTS:
+            row = self.ours([1], context - 16, 33)[0]
+            out[f"decode, context {context}"] = (
+                row["decode_tok_s"], self.peer(["-p", 0, "-n", 32, "-d", context - 16])[0], row)
+        return out
+
+    def batch(self):
+        n = self.args.batch_output_len
+        ours = self.ours(self.args.batches, 128, n)
+        peer = self.peer_batches(self.args.batches, n)
+        return {f"batch {r['batch_size']}": (r["decode_tok_s"], p, r) for r, p in zip(ours, peer)}
+
+
+def measure(args, folder, form):
+    sides = Sides(args, folder, form)
+    rounds = []
+    for i in range(args.rounds):
+        print(f"  {form}: round {i + 1} of {args.rounds}", file=sys.stderr, flush=True)
+        cells = {}
+        for kind in args.only:
+            cells.update(getattr(sides, kind)())
+        rounds.append(cells)
+    table = {}
+    for name in rounds[0]:
+        ours = sorted(r[name][0] for r in rounds)
+        peer = sorted(r[name][1] for r in rounds)
+        middle = sorted(rounds, key=lambda r: r[name][0])[len(rounds) // 2][name][2]
+        table[name] = {"ours": statistics.median(ours), "peer": statistics.median(peer),
+                       "ours_range": [ours[0], ours[-1]], "peer_range": [peer[0], peer[-1]],
+                       "pct_bandwidth": middle.get("pct_bandwidth"), "pct_peak": middle.get("pct_peak")}
+    if all(f"decode, context {c}" in table for c in CONTEXTS):
+        step = {c: 1 / table[f"decode, context {c}"]["ours"] for c in CONTEXTS}
+        peer = {c: 1 / table[f"decode, context {c}"]["peer"] for c in CONTEXTS}
+        per_token = middle["kv_bytes"] / (CONTEXTS[-1] - 16 + 16.5)
+        added = (CONTEXTS[1] - CONTEXTS[0]) * per_token / 1e9
+        table["decode, context 128 to 1024"] = {
+            "ours": added / max(step[CONTEXTS[1]] - step[CONTEXTS[0]], 1e-9),
+            "peer": added / max(peer[CONTEXTS[1]] - peer[CONTEXTS[0]], 1e-9), "unit": "GB/s of KV"}
+    low = min(min(p) for p in sides.probes)
+    high = max(max(p) for p in sides.probes)
+    return {"cells": table, "read_GBps": [low, high], "limits": sides.limits, "steady": high <= 1.2 * low}
+
+
+def show(name, form, result):
+    print(f"\n{name} {form} against llama.cpp {FORMATS[form][1]}; read bandwidth {result['read_GBps'][0]:.0f} to "
+          f"{result['read_GBps'][1]:.0f} GB/s{'' if result['steady'] else ' (not steady)'}\n")
+    print("| | Reprise | llama.cpp | ratio | share of the limit |\n|---|---|---|---|---|")
+    for cell, v in result["cells"].items():
+        unit = v.get("unit", "tok/s")
+        share = v.get("pct_peak") if cell.startswith("prefill") else v.get("pct_bandwidth")
+        kind = "of peak" if cell.startswith("prefill") else "of read bandwidth"
+        print(f"| {cell} | {v['ours']:.1f} {unit} | {v['peer']:.1f} | {v['ours'] / v['peer']:.2f} x | "
+              f"{f'{share:.0f} % {kind}' if share else ''} |", flush=True)
+
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 440, 80, 20, 50, 60
+
+
+def draw(name, results, batches):
+    """Decode over batch sizes, both axes logarithmic: solid is ours, dashed the peer."""
+    lines = [(form, side, [r["cells"][f"batch {b}"][side] for b in batches]) for form, r in results.items()
+             for side in ("ours", "peer")]
+    low = math.log2(min(min(v) for _, _, v in lines)) - 0.3
+    high = math.log2(max(max(v) for _, _, v in lines)) + 0.3
+
+    def x(i):
+        return LEFT + 20 + i / max(1, len(batches) - 1) * (WIDTH - LEFT - RIGHT - 40)
+
+    def y(value):
+        return HEIGHT - BOTTOM - (math.log2(value) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
+           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+           f'<text x="{LEFT}" y="22" font-size="16" fill="#222222">{name}: decode, tokens per second</text>',
+           f'<text x="{LEFT}" y="40" font-size="11" fill="#777777">solid: Reprise, dashed: llama.cpp (w8a8 against Q8_0); '
+           'both axes logarithmic</text>']
+    for power in range(math.ceil(low), math.floor(high) + 1):
+        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(2 ** power):.1f}" y2="{y(2 ** power):.1f}" '
+                   f'stroke="#e4e4e4"/><text x="{LEFT - 8}" y="{y(2 ** power) + 4:.1f}" font-size="11" '
+                   f'text-anchor="end" fill="#555555">{2 ** power}</text>')
+    for i, b in enumerate(batches):
+        out.append(f'<text x="{x(i):.1f}" y="{HEIGHT - BOTTOM + 18}" font-size="11" text-anchor="middle" '
+                   f'fill="#555555">{b}</text>')
+    out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 14}" font-size="12" text-anchor="middle" '
+               'fill="#555555">sequences decoded together</text>')
+    for index, form in enumerate(results):
+        for side in ("ours", "peer"):
+            values = next(v for f, s, v in lines if (f, s) == (form, side))
+            points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(values))
+            dash = ' stroke-dasharray="6 4"' if side == "peer" else ""
+            out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[form]}" stroke-width="2"{dash}/>')
+            who = "Reprise" if side == "ours" else "llama.cpp"
+            out += [f'<circle cx="{x(i):.1f}" cy="{y(v):.1f}" r="3" fill="{COLOURS[form]}"><title>{who} {form}, batch '
+                    f'{batches[i]}: {v:.0f} tok/s</title></circle>' for i, v in enumerate(values)]
+        out.append(f'<rect x="{LEFT + 20}" y="{TOP + 8 + 18 * index}" width="14" height="4" fill="{COLOURS[form]}"/>'
+                   f'<text x="{LEFT + 40}" y="{TOP + 14 + 18 * index}" font-size="12" fill="#333333">{form}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default="build/release/bin/reprise")
+    parser.add_argument("--out", default="docs/plots", type=pathlib.Path)
+    parser.add_argument("--formats", default="bf16,w8a8,q8_0,q4_0,q4_1")
+    parser.add_argument("--only", default="prefill,decode,batch", help="prefill, decode, batch")
+    parser.add_argument("--batches", default="1,2,4,8,16,32,64")
+    parser.add_argument("--batch-output-len", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
+    args = parser.parse_args()
+    args.batches = [int(b) for b in args.batches.split(",")]
+    args.only = args.only.split(",")
+    for form in args.formats.split(","):
+        if form not in FORMATS:
+            parser.error(f'format "{form}"; allowed: {", ".join(FORMATS)}')
+    for kind in args.only:
+        if kind not in ("prefill", "decode", "batch"):
+            parser.error(f'--only "{kind}"; allowed: prefill, decode, batch')
+    args.bench = pathlib.Path(run([HERE / "peers/llama_cpp.sh", "build"]).strip())
+    args.out.mkdir(parents=True, exist_ok=True)
+    for shape in args.shapes:
+        name, _, folder = shape.partition("=")
+        if not folder:
+            parser.error(f'"{shape}" is not of the form NAME=MODEL_FOLDER')
+        results = {}
+        for form in args.formats.split(","):
+            results[form] = measure(args, folder, form)
+            show(name, form, results[form])
+            (args.out / f"{name}-peers.json").write_text(json.dumps(results, indent=1) + "\n")
+        if "batch" in args.only:
+            (args.out / f"{name}-peers.svg").write_text(draw(name, results, args.batches))
+
+
+if __name__ == "__main__":
+    main()
