@@ -31,6 +31,7 @@ Command add_graph_verify(CLI::App& graph);
 Command add_eval_gsm8k(CLI::App& eval);
 Command add_eval_perplexity(CLI::App& eval);
 Command add_pull(CLI::App& program);
+Command add_quantize(CLI::App& program);
 Command add_doctor(CLI::App& program);
 
 }  // namespace reprise::apps

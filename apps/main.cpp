@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   eval->require_subcommand(1);
   commands.push_back(add_eval_gsm8k(*eval));
   commands.push_back(add_eval_perplexity(*eval));
+  commands.push_back(add_quantize(program));
   commands.push_back(add_pull(program));
   commands.push_back(add_doctor(program));
   if (const auto code = parse_arguments(program, argc, argv)) return *code;

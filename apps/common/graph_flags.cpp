@@ -165,6 +165,7 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
     o.warmups = static_cast<int>(*n);
   }
   PassOptions& p = o.pipeline.passes;
+  o.pipeline.observe_linears = observe_linears;
   if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);
   if (print_after) p.print_after = split_names(*print_after);

@@ -26,6 +26,7 @@ struct GraphFlags {
   bool no_padding = false;
   bool learn = true;             // no flag: a check wants the same choices every time, whatever steps took earlier
   bool keep_graphs = false;      // no flag: for commands that show the graph after every pass
+  bool observe_linears = false;  // no flag: for calibration
   std::string warmups = "auto";  // or a number
   std::optional<std::string> plan_cache;  // auto, off, or a folder
   GraphAliases aliases;

@@ -43,6 +43,18 @@ Result<std::optional<OrderedJson>> read_optional_json(const fs::path& path) {
 
 }  // namespace
 
+Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(const checkpoint::GgufFile& file) {
+  ASSIGN_OR_RETURN(const auto metadata, checkpoint::read_gguf_tokenizer(file));
+  ASSIGN_OR_RETURN(const Json tokenizer, text::tokenizer_json_from_gguf(for_text(metadata)));
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  for (const auto& [name, id] : {std::pair{"bos_token", metadata.bos_id}, std::pair{"eos_token", metadata.eos_id},
+                                 std::pair{"unk_token", metadata.unk_id}, std::pair{"pad_token", metadata.pad_id}})
+    if (id) config[name] = metadata.tokens[static_cast<size_t>(*id)];
+  if (!metadata.chat_template.empty()) config["chat_template"] = metadata.chat_template;
+  return std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer.dump()},
+                                                          {"tokenizer_config.json", config.dump(2) + "\n"}};
+}
+
 void TextModel::keep_template(Result<text::ChatTemplate> compiled) {
   template_problem_ = compiled.status();
   if (compiled) template_.emplace(std::move(compiled).value());

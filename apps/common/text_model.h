@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -15,6 +16,10 @@
 #include "text/tokenizer.h"
 
 namespace reprise::apps {
+
+// tokenizer.json and tokenizer_config.json with what a GGUF file's metadata says: file names and contents. NotFound
+// without a tokenizer, Unsupported when those files cannot hold its kind.
+Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(const checkpoint::GgufFile& file);
 
 class TextModel {
  public:

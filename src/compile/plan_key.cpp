@@ -89,7 +89,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -99,6 +99,7 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   add("bisect limit", p.bisect_limit);
   add("greedy", options.greedy);
   add("quantisation", options.quantisation ? options.quantisation->text() : "");
+  add("observe linears", options.observe_linears);
   if (options.pass_file.empty()) return Status::ok();
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);

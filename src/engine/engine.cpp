@@ -323,6 +323,10 @@ Result<LoadFormat> parse_load_format(std::string_view name) {
 Result<std::span<const int32_t>> Engine::step_greedy(std::span<const StepItem>) {
   return error(Code::Unsupported, "this engine has no greedy steps");
 }
+Result<TensorView> Engine::output(std::string_view name) const {
+  return error(Code::NotFound, "this engine keeps no output \"{}\"", name);
+}
+
 Result<TensorView> Engine::hidden_states() const {
   return error(Code::Unsupported, "this engine keeps no hidden states");
 }

@@ -127,6 +127,10 @@ class Engine {
   // [rows, hidden size] of the last step's logit rows, in the model's dtype: what the head read. Valid until the next
   // step.
   virtual Result<TensorView> hidden_states() const;
+  // The outputs of the last step's program by name (none before the first step), and one of them: "logits", "hidden",
+  // and what observe_linears adds.
+  virtual std::vector<std::string> output_names() const { return {}; }
+  virtual Result<TensorView> output(std::string_view name) const;
 
   // A KV pool for so many tokens; pages in use keep their content. Captured graphs are bound to the new place before
   // the next step.

@@ -64,6 +64,15 @@ Result<std::span<const int32_t>> ModelEngine::step_greedy(std::span<const StepIt
 
 Result<TensorView> ModelEngine::hidden_states() const { return result("hidden"); }
 
+std::vector<std::string> ModelEngine::output_names() const {
+  std::vector<std::string> names;
+  if (!collected_.empty())
+    for (const auto& entry : collected_) names.push_back(entry.first);
+  else if (last_)
+    for (const GraphOutput& o : last_->graph().outputs()) names.push_back(o.name);
+  return names;
+}
+
 EngineCounters ModelEngine::counters() const {
   EngineCounters c = counters_;
   c.captures = decode_->captures() + prefill_->captures();

@@ -59,6 +59,8 @@ class ModelEngine final : public Engine {
   Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items) override;
   bool has_greedy_steps() const override { return true; }
   Result<TensorView> hidden_states() const override;
+  std::vector<std::string> output_names() const override;
+  Result<TensorView> output(std::string_view name) const override { return result(name); }
   Status resize_kv(int64_t tokens) override;
   EngineCounters counters() const override;
   Status set_trace(Trace* trace) override { return stream_->set_trace(trace); }

@@ -28,6 +28,10 @@ Pass quantise_linears(std::shared_ptr<const checkpoint::QuantPlan> plan);
 // Linears that read the same tensor become one linear on a packed parameter, followed by slices of its columns.
 Pass pack_parallel_linears();
 
+// Required when asked for: the input of every linear on a parameter becomes the output kObserved + the name of that.
+Pass observe_linears();
+constexpr std::string_view kObserved = "observed:";
+
 // The logits output becomes "next_tokens", their argmax.
 Pass greedy_head();
 

@@ -19,6 +19,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
                                   std::span<const std::shared_ptr<const Extension>> extensions) {
   PassManager m;
   const nn::FusedOps fused = nn::fused_ops();
+  if (options.observe_linears) RETURN_IF_ERROR(m.add(observe_linears()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));

@@ -43,6 +43,10 @@ struct EncodeOptions {
 
 struct TokenizerParts;
 
+// The same tokenizer as the content of a tokenizer.json, for programs that read no GGUF. Unsupported for "llama"
+// vocabularies: tokenizer.json has no model that merges by score.
+Result<Json> tokenizer_json_from_gguf(const GgufTokenizer& gguf);
+
 class Tokenizer {
  public:
   // `tokenizer` is tokenizer.json as base/json.h parses it, `config` tokenizer_config.json where there is one: it names

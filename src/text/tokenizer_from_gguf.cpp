@@ -208,7 +208,89 @@ Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
   return Status::ok();
 }
 
+// Begin and end tokens around a text, or null.
+Result<Json> template_of(const GgufTokenizer& gguf, const Pre& pre) {
+  Json single = Json::array(), pair = Json::array(), special = Json::object();
+  const auto token = [&](int64_t id, const char* key) -> Status {
+    if (id < 0) return invalid("tokenizer.ggml.add_{}_token: is true, but there is no {}_token_id", key, key);
+    const std::string& text = gguf.tokens[static_cast<size_t>(id)];
+    single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+    special[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
+    return Status::ok();
+  };
+  if (gguf.add_bos.value_or(pre.add_bos && gguf.bos >= 0)) RETURN_IF_ERROR(token(gguf.bos, "bos"));
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  if (gguf.add_eos.value_or(false)) RETURN_IF_ERROR(token(gguf.eos, "eos"));
+  if (special.empty()) return Json(nullptr);
+  for (Json piece : single) {
+    pair.push_back(piece);
+    if (piece.contains("Sequence")) pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  }
+  return Json{{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
 }  // namespace
+
+Result<Json> tokenizer_json_from_gguf(const GgufTokenizer& gguf) {
+  RETURN_IF_ERROR(check_lengths(gguf));
+  if (gguf.model != "gpt2")
+    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" has no form in tokenizer.json; only gpt2 has",
+                 gguf.model);
+  ASSIGN_OR_RETURN(const Pre* pre, find_pre(gguf.pre));
+  Json added = Json::array(), vocab = Json::object(), merges = Json::array();
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    const std::string& token = gguf.tokens[id];
+    // Files may repeat a token to fill up the vocabulary; the first one counts.
+    if (token.empty() || vocab.contains(token)) continue;
+    vocab[token] = id;
+    const int32_t type = type_of(gguf, id);
+    if (type != kControl && type != kUnknown && type != kUserDefined) continue;
+    added.push_back({{"id", id},
+                     {"content", token},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", type != kUserDefined}});
+  }
+  for (const std::string& line : gguf.merges) {
+    const size_t space = line.find(' ', 1);
+    if (space == std::string::npos) return invalid("tokenizer.ggml.merges: \"{}\" is not two tokens", line);
+    merges.push_back({line.substr(0, space), line.substr(space + 1)});
+  }
+  Json cuts = Json::array();
+  if (pre->single_digits) cuts.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  for (std::string_view pattern : pre->patterns)
+    cuts.push_back({{"type", "Split"},
+                    {"pattern", {{"Regex", std::string(pattern)}}},
+                    {"behavior", "Isolated"},
+                    {"invert", false}});
+  const Json bytes{{"type", "ByteLevel"},
+                   {"add_prefix_space", gguf.add_space_prefix.value_or(false)},
+                   {"trim_offsets", true},
+                   {"use_regex", false}};
+  cuts.push_back(bytes);
+  ASSIGN_OR_RETURN(const Json around, template_of(gguf, *pre));
+  return Json{{"version", "1.0"},
+              {"truncation", nullptr},
+              {"padding", nullptr},
+              {"added_tokens", added},
+              {"normalizer", pre->nfc ? Json{{"type", "NFC"}} : Json(nullptr)},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", cuts}}},
+              {"post_processor", around},
+              {"decoder", bytes},
+              {"model",
+               {{"type", "BPE"},
+                {"dropout", nullptr},
+                {"unk_token", nullptr},
+                {"continuing_subword_prefix", nullptr},
+                {"end_of_word_suffix", nullptr},
+                {"fuse_unk", false},
+                {"byte_fallback", false},
+                {"ignore_merges", pre->ignore_merges},
+                {"vocab", vocab},
+                {"merges", merges}}}};
+}
 
 Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
   RETURN_IF_ERROR(check_lengths(gguf));

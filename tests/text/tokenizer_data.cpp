@@ -18,7 +18,7 @@ std::string environment(const char* name, const std::string& fallback) {
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
-Result<Tokenizer> load_gguf(const std::string& path) {
+Result<Tokenizer> load_gguf(const std::string& path, bool by_json) {
   ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(path));
   ASSIGN_OR_RETURN(const auto read, checkpoint::read_gguf_tokenizer(file));
   GgufTokenizer gguf;
@@ -35,7 +35,9 @@ Result<Tokenizer> load_gguf(const std::string& path) {
   gguf.add_bos = read.add_bos;
   gguf.add_eos = read.add_eos;
   gguf.add_space_prefix = read.add_space_prefix;
-  return Tokenizer::from_gguf(gguf);
+  if (!by_json) return Tokenizer::from_gguf(gguf);
+  ASSIGN_OR_RETURN(const Json json, tokenizer_json_from_gguf(gguf));
+  return Tokenizer::from_json_text(json.dump());
 }
 
 }  // namespace
@@ -59,10 +61,11 @@ std::string test_data_folder() {
 std::string golden_folder() { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/tokenizer"; }
 
 Result<Tokenizer> load_tokenizer(const std::string& name) {
-  if (name == "smollm2")
+  if (name == "smollm2" || name == "smollm2_as_json")
     return load_gguf(environment("REPRISE_CACHE", environment("HOME", "") + "/.cache/reprise") +
-                     "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf");
-  if (name == "spm_gguf") return load_gguf(golden_folder() + "/spm/spm_llama.gguf");
+                         "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                     name == "smollm2_as_json");
+  if (name == "spm_gguf") return load_gguf(golden_folder() + "/spm/spm_llama.gguf", false);
   const bool is_small = name.starts_with("spm_");
   const std::string path = is_small ? golden_folder() + "/spm/" + name + ".tokenizer.json"
                                     : test_data_folder() + "/tokenizers/" + name + ".tokenizer.json.gz";
@@ -75,7 +78,7 @@ std::optional<Tokenizer> tokenizer_or_skip(const std::string& name) {
   if (tokenizer) return std::move(*tokenizer);
   const bool is_missing = tokenizer.status().code() == Code::NotFound;
   // The default model is fetched by the demo, not by the tests.
-  const bool must_exist = environment("CI", "") == "true" && name != "smollm2";
+  const bool must_exist = environment("CI", "") == "true" && !name.starts_with("smollm2");
   [&] {
     if (!is_missing || must_exist) FAIL() << tokenizer.status().message();
     GTEST_SKIP() << tokenizer.status().message();

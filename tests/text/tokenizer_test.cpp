@@ -415,6 +415,28 @@ TEST(TokenizerGguf, EveryKnownNameBuilds) {
   }
 }
 
+TEST(TokenizerGguf, AsJsonItIsTheSame) {
+  for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3", "tekken"}) {
+    GgufTokenizer gguf = small_gguf();
+    gguf.pre = pre;
+    gguf.bos = 0;
+    gguf.eos = 5;
+    gguf.add_bos = gguf.add_eos = true;
+    gguf.tokens.push_back("a");  // a filler
+    gguf.token_types.push_back(1);
+    const auto json = tokenizer_json_from_gguf(gguf);
+    ASSERT_TRUE(json) << json.status().message();
+    const auto a = Tokenizer::from_gguf(gguf), b = Tokenizer::from_json_text(json->dump());
+    ASSERT_TRUE(b) << pre << ": " << b.status().message();
+    for (const char* text : {"", "ab", "a b<s>ba<u>a", "bab  a"}) EXPECT_EQ(encode(*a, text), encode(*b, text)) << pre;
+    EXPECT_TRUE(b->is_special(0));
+    EXPECT_FALSE(b->is_special(5));
+  }
+  GgufTokenizer scored = small_gguf();
+  scored.model = "llama";
+  EXPECT_EQ(tokenizer_json_from_gguf(scored).status().code(), Code::Unsupported);
+}
+
 TEST(Tokenizer, AnyThreadMayUseIt) {
   const Tokenizer t = make(base());
   const Ids wanted = encode(t, "abcab aab");

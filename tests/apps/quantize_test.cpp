@@ -1,0 +1,80 @@
+// `reprise quantize` as a person runs it: a folder that generates, and a report.
+#include "eval/text_file.h"
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The tiny model with a tokenizer of single bytes beside it.
+void make_model(const Folder& folder) {
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy(model_folder("llama_mha_untied") + "/" + name, folder / name);
+  Json vocab = Json::object();
+  int next = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+    const int c = visible ? b : next++;
+    vocab[c < 128 ? std::string(1, static_cast<char>(c))
+                  : std::string{static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 63))}] = b;
+  }
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  folder.write("tokenizer.json", Json{{"version", "1.0"},
+                                      {"added_tokens", Json::array()},
+                                      {"normalizer", nullptr},
+                                      {"pre_tokenizer", byte_level},
+                                      {"post_processor", nullptr},
+                                      {"decoder", byte_level},
+                                      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}}
+                                     .dump());
+  folder.write("text.txt", "It was the best of times, it was the worst of times, it was the age of wisdom.");
+}
+
+TEST(Quantize, WritesAFolderThatRuns) {
+  const Folder folder;
+  make_model(folder);
+  for (const std::string more : {"", "--scheme static --format modelslim"}) {
+    const std::string out = folder / (more.empty() ? "dynamic" : "static");
+    const OrderedJson j = json_of(run_binary(
+        fmt::format("quantize --json --model-path {0} --dtype bfloat16 --output {1} --calibration-file {0}/text.txt "
+                    "--text-file {0}/text.txt --window 32 {2}",
+                    folder.path(), out, more)));
+    EXPECT_EQ(keys_of(j), (Words{"model", "output", "scheme", "format", "smooth", "bytes", "layers", "perplexity"}));
+    EXPECT_EQ(keys_of(j["layers"][0]), (Words{"weight", "scheme", "weight_error", "output_error"}));
+    EXPECT_EQ(j["layers"].size(), 14u);  // two layers of seven linears
+    EXPECT_EQ(j["smooth"], 0.5);
+    EXPECT_LT(std::abs(j["perplexity"]["change"].get<double>()), 0.05);
+    EXPECT_EQ(parse_ordered_json(content_of(out + "/quantization_report.json"), "report")->dump(), j.dump());
+    EXPECT_EQ(std::filesystem::exists(out + "/quant_model_description.json"), !more.empty());
+    const OrderedJson run =
+        json_of(run_binary("generate --json --prompt times --max-new-tokens 4 --ignore-eos --model-path " + out));
+    EXPECT_EQ(run["output"]["token_ids"].size(), 4u);
+    EXPECT_FALSE(run["output"]["text"].is_null());
+  }
+}
+
+TEST(Quantize, TableForPeopleAndErrors) {
+  const Folder folder;
+  make_model(folder);
+  const std::string base = "quantize --model-path " + folder.path() + " ";
+  const Outcome table = run_binary(base + "--output " + (folder / "out"));
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("gate_proj dynamic"), std::string::npos) << table.out;
+  const std::pair<std::string, std::pair<int, const char*>> cases[] = {
+      {"", {2, "--output"}},
+      {"--output " + (folder / "x") + " --scheme static", {2, "--calibration-file"}},
+      {"--output " + (folder / "x") + " --smooth 0.5", {2, "--calibration-file"}},
+      {"--output " + (folder / "x") + " --scheme int4", {2, "dynamic, static"}},
+      {"--output " + folder.path(), {1, "is the model itself"}},
+      {"--output " + (folder / "x") + " --ignore proj --ignore lm_head", {1, "no linear is left"}}};
+  for (const auto& [flags, expected] : cases) {
+    const Outcome o = run_binary(base + flags);
+    EXPECT_EQ(o.exit_code, expected.first) << flags;
+    EXPECT_NE(o.err.find(expected.second), std::string::npos) << flags << ": " << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace reprise::apps
