@@ -147,7 +147,12 @@ double layer_weights(const checkpoint::ModelConfigFields& c) {
   return static_cast<double>(c.num_hidden_layers) * (attention + 3 * hidden * inner);
 }
 
-double peak_of(const MachineSpeed& s, DType dtype) {
+// Of the linear layers' arithmetic.
+double peak_of(const MachineSpeed& s, DType dtype, checkpoint::Quantization quantization) {
+  using checkpoint::Quantization;
+  const bool int8 = quantization == Quantization::W8A8Int8 || quantization == Quantization::ModelSlim ||
+                    quantization == Quantization::CompressedTensors;
+  if (int8 && s.int8_gops) return *s.int8_gops;
   // Where the bf16 dot product is the slower way, widening to fp32 is the faster one.
   return dtype == DType::BF16 ? std::max(s.fp32_gflops, s.bf16_gflops.value_or(0)) : s.fp32_gflops;
 }
@@ -179,7 +184,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   j["achieved_GBps"] = gbps;
   j["achieved_GFLOPs"] = gflops;
   j["pct_bandwidth"] = share(gbps, limits.read_GBps_all);
-  j["pct_peak"] = share(gflops, peak_of(limits, engine.dtype()));
+  j["pct_peak"] = share(gflops, peak_of(limits, engine.dtype(), engine.options().quantization));
   return j;
 }
 
@@ -288,7 +293,7 @@ Command add_bench_one_batch(CLI::App& bench) {
       "measured in\n"
       "this run. GFLOP/s: multiplications and additions of the linear layers in prefill, over its time; %: of the peak "
       "for\n"
-      "the dtype (bf16: the faster of the bf16 dot product and fp32).");
+      "the dtype (bf16: the faster of the bf16 dot product and fp32; int8 linears: that of int8).");
   c.check = [flags] { return flags->model.check(); };
   c.run = [flags] { return run_bench(*flags); };
   return c;

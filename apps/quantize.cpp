@@ -120,6 +120,7 @@ Status write_folder(const QuantizeFlags& f, const checkpoint::Checkpoint& source
   RETURN_IF_ERROR(checkpoint::write_safetensors((to / "model.safetensors").string(), tensors, {{"format", "pt"}}));
   config["torch_dtype"] = dtype == DType::BF16 ? "bfloat16" : dtype == DType::F16 ? "float16" : "float32";
   config.erase("dtype");
+  config.erase("gguf_rope_freqs");  // a word of our own for what GGUF files may hold
   if (!q.quantization_config.is_null()) config["quantization_config"] = q.quantization_config;
   RETURN_IF_ERROR(write_file_atomically((to / "config.json").string(), config.dump(2) + "\n"));
   // A description that an earlier run left here would contradict this one.
