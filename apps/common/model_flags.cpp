@@ -111,8 +111,10 @@ void ModelFlags::add_to(CLI::App& app) {
              "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
   add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16"},
              "of the KV cache; auto: as --dtype");
-  add_choice(app, "--quantization", quantization, {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors"},
-             "auto: what the checkpoint is; w8a8_int8: a float model becomes int8 while it is loaded");
+  add_choice(app, "--quantization", quantization,
+             {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
+             "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
+             "while it is loaded");
   add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
   add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
             "KEY=VALUE");

@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 
+#include "base/check.h"
 #include "checkpoint/quantise_rows.h"
 
 namespace reprise::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors"};
+constexpr std::array<std::string_view, 6> kNames{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
+                                                 "gguf"};
 
 // What the files are, whatever was asked.
 Quantization format_of(const ModelConfigFields& config) {
@@ -23,6 +25,7 @@ Status check_types(const QuantPlan& plan, const Checkpoint& checkpoint) {
   for (const CheckpointTensor& t : checkpoint.tensors()) {
     if (!is_linear_weight(t)) continue;
     const LinearQuant& q = plan.of(t.name);
+    if (q.storage == LinearStorage::Blocks) continue;  // read from the file itself
     const bool integers = q.scheme != LinearScheme::Float && q.storage != LinearStorage::Floats;
     if (integers && t.type != StorageType::I8)
       return invalid("{}: tensor {} is quantised by its description but stored as {}; allowed: I8", checkpoint.source(),
@@ -34,7 +37,41 @@ Status check_types(const QuantPlan& plan, const Checkpoint& checkpoint) {
   return Status::ok();
 }
 
+// Matrices in block types.
+QuantPlan gguf_plan(const Checkpoint& checkpoint) {
+  QuantPlan plan;
+  for (const CheckpointTensor& t : checkpoint.tensors()) {
+    if (t.shape.size() != 2 || module_of(t.name).empty() || block_layout(t.type).elements == 1) continue;
+    LinearQuant& q = plan.linears[t.name];
+    if (const auto block = kept_format(t.type)) {
+      q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
+      plan.format = Quantization::Gguf;
+    } else {
+      q.unpacked = t.type_name;
+    }
+  }
+  return plan;
+}
+
+// "210 q4_1, 1 q8_0"
+std::string counted(const std::map<std::string, int>& names) {
+  std::string out;
+  for (const auto& [name, n] : names) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, name);
+  return out;
+}
+
 }  // namespace
+
+std::optional<BlockFormat> kept_format(StorageType type) {
+  std::string name(storage_name(type));
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const auto format = find_block_format(name);
+  if (format)
+    CHECK(block_layout(type).elements == kBlockElements && block_layout(type).bytes == block_format_info(*format).bytes,
+          "blocks of {}", name);
+  return format;
+}
 
 Result<Quantization> parse_quantization(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i)
@@ -51,8 +88,8 @@ const LinearQuant& QuantPlan::of(std::string_view weight) const {
 
 std::string QuantPlan::text() const {
   const auto one = [](const LinearQuant& q) {
-    return fmt::format("{} {} {} {}\n", static_cast<int>(q.scheme), static_cast<int>(q.storage), q.input_scale,
-                       q.input_offset);
+    return fmt::format("{} {} {} {} {} {}\n", static_cast<int>(q.scheme), static_cast<int>(q.storage), q.input_scale,
+                       q.input_offset, static_cast<int>(q.block), q.unpacked);
   };
   std::string out = fmt::format("{}\n{}", quantization_name(format), one(others));
   for (const auto& [name, q] : linears) out += name + " " + one(q);
@@ -60,7 +97,19 @@ std::string QuantPlan::text() const {
 }
 
 std::string QuantPlan::summary() const {
-  if (format == Quantization::None) return "none";
+  if (format == Quantization::None && linears.empty()) return "none";
+  if (format == Quantization::Gguf || format == Quantization::None) {
+    std::map<std::string, int> kept, unpacked;
+    for (const auto& [name, q] : linears)
+      if (q.scheme == LinearScheme::Packed)
+        ++kept[std::string(block_format_info(q.block).name)];
+      else
+        ++unpacked[q.unpacked];
+    std::vector<std::string> parts;
+    if (!kept.empty()) parts.push_back(counted(kept) + " stay packed");
+    if (!unpacked.empty()) parts.push_back("no kernels, so unpacked: " + counted(unpacked));
+    return fmt::format("{} ({})", quantization_name(format), fmt::join(parts, "; "));
+  }
   if (linears.empty()) return fmt::format("{} (all linears, dynamic)", quantization_name(format));
   std::array<int, 3> count{};
   for (const auto& entry : linears) ++count[static_cast<size_t>(entry.second.scheme)];
@@ -119,6 +168,12 @@ Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& c
     return invalid("{}, not {}; allowed: auto, {}", is(), quantization_name(asked),
                    stored == Quantization::None ? "none, w8a8_int8" : quantization_name(stored));
   QuantPlan plan;
+  if (checkpoint && checkpoint->format() == Checkpoint::Format::Gguf &&
+      (asked == Quantization::Auto || asked == Quantization::Gguf))
+    plan = gguf_plan(*checkpoint);
+  if (asked == Quantization::Gguf && plan.format != asked)
+    return invalid("{} and has no matrix in a GGUF block type with kernels; allowed: auto, {}", is(),
+                   stored == Quantization::None ? "none, w8a8_int8" : quantization_name(stored));
   // The older name of both formats: a checkpoint that is W8A8 already stays as it is.
   if (stored == Quantization::ModelSlim) {
     ASSIGN_OR_RETURN(plan, read_modelslim_plan(config, checkpoint));

@@ -4,22 +4,25 @@
 //
 //   ModelSlim            quant_model_description*.json beside the weights: a type for every tensor
 //   compressed-tensors   quantization_config in config.json: groups of targets, and names to ignore
+//   gguf                 matrices in block types that have kernels stay as they are in the file
 //   w8a8_int8            a float checkpoint, quantised while it is loaded
 //
 // Anything these files say that cannot be computed exactly as they mean it is an error that names the place.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
+#include "base/block_format.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 
 namespace reprise::checkpoint {
 
-enum class Quantization : uint8_t { Auto, None, W8A8Int8, ModelSlim, CompressedTensors };
+enum class Quantization : uint8_t { Auto, None, W8A8Int8, ModelSlim, CompressedTensors, Gguf };
 Result<Quantization> parse_quantization(std::string_view name);
 std::string_view quantization_name(Quantization q);
 
@@ -27,6 +30,7 @@ enum class LinearScheme : uint8_t {
   Float,
   W8A8Static,   // one scale and offset for all activations, known beforehand
   W8A8Dynamic,  // a scale for each token, symmetric
+  Packed,       // the weight stays in its blocks, activations are floats; embedding tables as well
 };
 
 // Which tensors there are and what they mean.
@@ -34,12 +38,15 @@ enum class LinearStorage : uint8_t {
   Floats,             // weight: floats, to be quantised by rows
   ModelSlim,          // static: weight, quant_bias, deq_scale, input_scale, input_offset; dynamic: weight, weight_scale
   CompressedTensors,  // weight, weight_scale, static: input_scale and perhaps input_zero_point
+  Blocks,             // weight: GGUF blocks
 };
 
 struct LinearQuant {
   LinearScheme scheme = LinearScheme::Float;
   LinearStorage storage = LinearStorage::Floats;
   float input_scale = 0, input_offset = 0;  // static: q = x / input_scale + input_offset
+  BlockFormat block = BlockFormat::Q8_0;    // packed
+  std::string unpacked = {};                // the block type of a float weight that had to be unpacked
 };
 
 struct QuantPlan {
@@ -70,6 +77,8 @@ Result<float> positive_number(const Checkpoint& checkpoint, const std::string& n
 Status allow_zeros(const Checkpoint& checkpoint, const std::string& name, std::string_view why, QuantPlan& plan);
 // "a.b.weight" -> "a.b"; "" for other names.
 std::string_view module_of(std::string_view weight);
+// The kernels' name of a block type that may stay packed.
+std::optional<BlockFormat> kept_format(StorageType type);
 // Linears by the names of their weights: matrices, without the embedding table.
 bool is_linear_weight(const CheckpointTensor& t);
 

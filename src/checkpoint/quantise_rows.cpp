@@ -115,4 +115,20 @@ Result<std::vector<float>> read_deq_scales(const Checkpoint& checkpoint, const C
   return out;
 }
 
+uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t bytes) {
+  const auto block = static_cast<size_t>(block_format_info(format).bytes);
+  const int factors = format == BlockFormat::Q4_1 ? 2 : 1;
+  uint64_t bad = 0;
+  for (size_t at = 0; at + block <= bytes; at += block) {
+    bool finite = true;
+    for (int i = 0; i < factors; ++i) {
+      uint16_t h;
+      std::memcpy(&h, blocks + at + 2 * static_cast<size_t>(i), 2);
+      finite = finite && (h & 0x7c00) != 0x7c00;
+    }
+    if (!finite) bad += static_cast<uint64_t>(kBlockElements);
+  }
+  return bad;
+}
+
 }  // namespace reprise::checkpoint

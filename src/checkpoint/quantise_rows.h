@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/block_format.h"
 #include "checkpoint/checkpoint.h"
 
 namespace reprise::checkpoint {
@@ -18,5 +19,8 @@ void quantise_rows(const float* rows, const float* scales, int64_t count, int64_
 Result<std::vector<float>> read_numbers(const Checkpoint& checkpoint, const CheckpointTensor& t);
 // The same for ModelSlim's deq_scale, which holds floats, or the bits of fp32 numbers in int64.
 Result<std::vector<float>> read_deq_scales(const Checkpoint& checkpoint, const CheckpointTensor& t);
+
+// How many numbers of packed rows are NaN or infinite: those of blocks with such a factor.
+uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t bytes);
 
 }  // namespace reprise::checkpoint

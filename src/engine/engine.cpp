@@ -213,6 +213,7 @@ Status ModelEngine::open() {
   options_.quantization = quantisation.format;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
+  if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
   const DeviceInfo& device = platform_.device->info();
   if (!device.host_visible || device.index_dtype != DType::I32)

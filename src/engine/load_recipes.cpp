@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "checkpoint/quantisation.h"
 #include "checkpoint/quantise_rows.h"
 
 namespace reprise::engine {
@@ -153,7 +154,11 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
   switch (part.recipe) {
     case Recipe::Converted:  // a checkpoint's vector is one row
       return c.read_rows(t, is_vector(param) ? 0 : rows.first, is_vector(param) ? 1 : rows.count, dtype, bytes, bad);
-    case Recipe::StoredBlocks: return c.read_packed_rows(t, rows.first, rows.count, bytes);
+    case Recipe::StoredBlocks:
+      RETURN_IF_ERROR(c.read_packed_rows(t, rows.first, rows.count, bytes));
+      if (const auto format = checkpoint::kept_format(t.type))
+        *bad += checkpoint::non_finite_in_blocks(*format, bytes, static_cast<size_t>(elements));
+      return Status::ok();
     case Recipe::QuantisedRows: {
       ASSIGN_OR_RETURN(const std::vector<float> in, float_rows(c, t, rows, bad));
       std::vector<float> scales(static_cast<size_t>(rows.count));

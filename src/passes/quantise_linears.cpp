@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "passes/house_passes.h"
+#include "passes/keep_blocks.h"
 
 namespace reprise {
 namespace {
@@ -16,12 +17,13 @@ class Quantiser {
   Quantiser(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan) : g_(g), c_(c), plan_(plan) {}
 
   Status run() {
+    RETURN_IF_ERROR(keep_blocks(g_, c_, plan_, kName));
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
       if (n->op->name == "linear" && n->in[1]->def->op->name == "param") {
         const std::string weight = n->in[1]->def->attrs.text("name");
         const LinearQuant& q = plan_.of(weight);
-        if (q.scheme != LinearScheme::Float) {
+        if (q.scheme != LinearScheme::Float && q.scheme != LinearScheme::Packed) {
           c_.count_tried();
           if (c_.may_apply(*n)) RETURN_IF_ERROR(quantise(n, weight, q).at(weight));
         }

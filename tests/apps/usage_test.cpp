@@ -62,7 +62,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--kv-cache-dtype fp8", "allowed: auto"},
       {"--device tpu", "allowed: cpu"},
       {"--load-format pickle", "allowed: auto, safetensors, gguf, dummy"},
-      {"--quantization awq", "allowed: auto, none, w8a8_int8, modelslim, compressed-tensors"},
+      {"--quantization awq", "allowed: auto, none, w8a8_int8, modelslim, compressed-tensors, gguf"},
       {"--isa sse9", "allowed here: auto, baseline"},
       {"--graph sometimes", "allowed: auto, off, required"},
       {"--graph off --graph-decode whole", "contradict"},

@@ -1,0 +1,80 @@
+#include "passes/keep_blocks.h"
+
+namespace reprise {
+namespace {
+
+using checkpoint::LinearQuant;
+using checkpoint::LinearScheme;
+
+// The call that takes the place of a use.
+struct Packed {
+  const OpSchema* op = nullptr;
+  std::vector<TensorType> in;
+  Attrs attrs;
+};
+
+Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorType& blocks, std::string_view format) {
+  const Node& n = *use.user;
+  const bool linear = n.op->name == "linear" && use.operand == 1;
+  if (!linear && !(n.op->name == "embedding" && use.operand == 0))
+    return error(Code::Unsupported, "%{} ({}) reads it as floats", n.result()->id, n.op->name);
+  Packed p{c.ops().find(linear ? "linear_packed" : "embedding_packed"), n.in_types(), {}};
+  if (!p.op) return error(Code::Unsupported, "there are no ops on packed weights");
+  p.in[use.operand] = blocks;
+  p.attrs.set("format", std::string(format));
+  if (!linear) p.attrs.set("width", n.result()->type.shape[1].factor);
+  p.attrs.set("out", linear ? n.attrs.text("out") : std::string(dtype_name(n.result()->type.dtype)));
+  p.attrs.set("shard", n.attrs.text("shard"));
+  RETURN_IF_ERROR(check_attrs(*p.op, p.attrs));
+  RETURN_IF_ERROR(c.has_kernel(*p.op, p.in, p.attrs));
+  return p;
+}
+
+Status keep(Graph& g, PassContext& c, Node* param, BlockFormat format, std::string_view pass) {
+  const std::string name = param->attrs.text("name");
+  const BlockFormatInfo& info = block_format_info(format);
+  Value* v = param->result();
+  const int64_t rows = v->type.shape[0].factor, columns = v->type.shape[1].factor;
+  const TensorType blocks{DType::U8, {Dim(rows), Dim(columns / kBlockElements * info.bytes)}};
+  c.count_tried();
+  const std::vector<Use> uses = v->uses;
+  std::vector<Packed> calls;
+  for (const Use& u : uses) {
+    auto call = packed_call(c, u, blocks, info.name);
+    if (!call.is_ok()) {
+      c.refuse(*param, fmt::format("{} is unpacked: {}", name, call.status().message()));
+      return Status::ok();
+    }
+    calls.push_back(std::move(*call));
+  }
+  if (!c.may_apply(*param)) return Status::ok();
+  v->type = blocks;  // its readers follow at once
+  for (size_t i = 0; i < uses.size(); ++i) {
+    Node* n = uses[i].user;
+    ASSIGN_OR_RETURN(Node * made, g.add(*calls[i].op, n->in, calls[i].attrs, std::string(pass), n));
+    g.replace_all_uses(n->result(), made->result());
+    g.erase(n);
+  }
+  c.derived().push_back({name, {{name, rows, Recipe::StoredBlocks, columns}}});
+  c.applied(*param, fmt::format("{} stays {}", name, info.name));
+  return Status::ok();
+}
+
+}  // namespace
+
+Status keep_blocks(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan, std::string_view pass) {
+  std::vector<Node*> params;
+  for (Node* n = g.first(); n; n = n->next)
+    if (n->op->name == "param" && n->result()->outputs.empty()) params.push_back(n);
+  for (Node* n : params) {
+    const std::string name = n->attrs.text("name");
+    const LinearQuant& q = plan.of(name);
+    if (q.scheme == LinearScheme::Packed)
+      RETURN_IF_ERROR(keep(g, c, n, q.block, pass).at(name));
+    else if (!q.unpacked.empty())
+      c.count_tried(), c.refuse(*n, fmt::format("{} is unpacked: there are no kernels on {} blocks", name, q.unpacked));
+  }
+  return Status::ok();
+}
+
+}  // namespace reprise
