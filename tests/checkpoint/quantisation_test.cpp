@@ -162,10 +162,67 @@ TEST(QuantPlanTest, WhatIsAskedMustBeWhatIsThere) {
   EXPECT_EQ(plan->of("anything.weight").scheme, LinearScheme::W8A8Dynamic);
   EXPECT_NE(plan->text(), plain.plan(Quantization::None)->text());
   EXPECT_FALSE(parse_quantization("awq").is_ok());
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     const auto q = static_cast<Quantization>(i);
     EXPECT_EQ(*parse_quantization(quantization_name(q)), q);
   }
+}
+
+// A GGUF file of llama's matrices [32, 32], each of the type that `types` names by GGUF's name, else F32.
+Result<QuantPlan> gguf_plan_of(const std::map<std::string, uint32_t>& types, Quantization asked) {
+  static const std::map<uint32_t, size_t> kBlockBytes{{0, 128}, {1, 64}, {2, 18}, {3, 20}, {6, 22}, {8, 34}};
+  GgufBuilder b;
+  b.str("general.architecture", "llama").u32("llama.block_count", 1);
+  b.u32("llama.attention.head_count", 1).u32("llama.attention.head_count_kv", 1);
+  for (const char* name : {"token_embd", "blk.0.attn_q", "blk.0.attn_v", "blk.0.ffn_up", "output"}) {
+    const auto it = types.find(name);
+    const uint32_t type = it == types.end() ? 0 : it->second;
+    b.tensor(fmt::format("{}.weight", name), {32, 32}, type, std::string(32 * kBlockBytes.at(type), '\1'));
+  }
+  const std::string bytes = b.finish();
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::parse(bytes_of(bytes), "t.gguf"));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::from_gguf(std::move(file)));
+  ModelConfigFields config;
+  config.source = "t.gguf";
+  return make_quant_plan(asked, config, &checkpoint);
+}
+
+TEST(GgufPlan, BlocksWithKernelsStayAndTheOthersAreTold) {
+  const std::map<std::string, uint32_t> mix{{"token_embd", 8}, {"blk.0.attn_q", 3}, {"blk.0.attn_v", 2}, {"output", 6}};
+  for (auto asked : {Quantization::Auto, Quantization::Gguf}) {
+    const auto plan = gguf_plan_of(mix, asked);
+    ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+    EXPECT_EQ(plan->format, Quantization::Gguf);
+    EXPECT_EQ(plan->summary(), "gguf (1 q4_0, 1 q4_1, 1 q8_0 stay packed; no kernels, so unpacked: 1 Q5_0)");
+    const LinearQuant& table = plan->of("model.embed_tokens.weight");
+    EXPECT_EQ(table.scheme, LinearScheme::Packed);
+    EXPECT_EQ(table.block, BlockFormat::Q8_0);
+    EXPECT_EQ(plan->of("model.layers.0.self_attn.q_proj.weight").block, BlockFormat::Q4_1);
+    EXPECT_EQ(plan->of("model.layers.0.self_attn.v_proj.weight").block, BlockFormat::Q4_0);
+    EXPECT_EQ(plan->of("model.layers.0.mlp.up_proj.weight").scheme, LinearScheme::Float);
+    EXPECT_EQ(plan->of("lm_head.weight").scheme, LinearScheme::Float);
+    EXPECT_EQ(plan->of("lm_head.weight").unpacked, "Q5_0");
+    // Whatever changes the program is in the text that plans are cached by.
+    auto other = mix;
+    other["blk.0.attn_q"] = 2;
+    EXPECT_NE(gguf_plan_of(other, asked)->text(), plan->text());
+  }
+  const auto none = gguf_plan_of(mix, Quantization::None);
+  ASSERT_TRUE(none.is_ok()) << none.status().message();
+  EXPECT_EQ(none->summary(), "none");
+  EXPECT_EQ(none->of("model.embed_tokens.weight").scheme, LinearScheme::Float);
+  EXPECT_EQ(gguf_plan_of(mix, Quantization::W8A8Int8)->of("lm_head.weight").scheme, LinearScheme::W8A8Dynamic);
+}
+
+TEST(GgufPlan, WithoutSuchBlocksItIsAFloatModel) {
+  EXPECT_EQ(gguf_plan_of({{"output", 1}}, Quantization::Auto)->summary(), "none");
+  const auto unpacked = gguf_plan_of({{"output", 6}}, Quantization::Auto);
+  EXPECT_EQ(unpacked->format, Quantization::None);
+  EXPECT_EQ(unpacked->summary(), "none (no kernels, so unpacked: 1 Q5_0)");
+  for (uint32_t type : {0u, 1u, 6u})
+    expect_error(gguf_plan_of({{"output", type}}, Quantization::Gguf).status(),
+                 {"no matrix in a GGUF block type", "allowed: auto, none, w8a8_int8"});
+  expect_error(gguf_plan_of({{"output", 8}}, Quantization::ModelSlim).status(), {"not quantised", "modelslim"});
 }
 
 Files compressed() {

@@ -161,5 +161,70 @@ TEST(QuantiseLinears, RecipesOfCompressedTensors) {
   }
 }
 
+TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
+  const Platform platform = test::null_platform();
+  for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+    for (bool tied : {true, false}) {
+      QuantPlan plan;
+      plan.format = checkpoint::Quantization::Gguf;
+      plan.others = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = BlockFormat::Q4_1};
+      // Vectors are of no block type.
+      Graph traced = test::trace_tiny({family, 3, 64, 1e-5, tied}, *platform.ops);
+      for (const Node* n = traced.first(); n; n = n->next)
+        if (n->op->name == "param" && n->result()->type.shape.rank() == 1) plan.linears[n->attrs.text("name")] = {};
+      PipelineOptions options;
+      options.greedy = true;
+      const Outcome o = run(std::move(traced), plan, platform, options);
+      auto n = test::counts(o.report.passes);
+      EXPECT_EQ(n["quantise_linears"], 7 * 3 + (tied ? 1 : 2)) << family;
+      EXPECT_EQ(n["pack_parallel_linears"], 2 * 3) << family;
+      EXPECT_EQ(count(o.graph, "linear"), 0) << family;
+      EXPECT_EQ(count(o.graph, "embedding_packed"), 1) << family;
+      EXPECT_EQ(count(o.graph, "lm_head_argmax_packed"), 1) << family;
+      const DerivedParam* qkv = derived(o.report, "model.layers.0.self_attn.qkv_proj.weight");
+      ASSERT_TRUE(qkv);
+      ASSERT_EQ(qkv->parts.size(), 3u);
+      EXPECT_EQ(qkv->parts[1], (ParamPart{"model.layers.0.self_attn.k_proj.weight", 128, Recipe::StoredBlocks, 96}));
+      const Node* table = o.graph.find_source("param", "model.embed_tokens.weight");
+      ASSERT_TRUE(table);
+      EXPECT_EQ(table->result()->type.dtype, DType::U8);
+      EXPECT_EQ(table->result()->type.shape[1].factor, 60) << "three blocks of 20 bytes";
+    }
+}
+
+// A parameter is one thing in memory: when anything reads it as floats, all do, and that is said.
+TEST(KeepBlocks, AllReadersOrNone) {
+  const Platform platform = test::null_platform();
+  for (bool as_floats : {false, true}) {
+    Tracer t("g", *platform.ops);
+    Tensor x = t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(64)}});
+    Tensor a = t.param("a.weight", {DType::BF16, {Dim(22), Dim(64)}});
+    Tensor b = t.param("b.weight", {DType::BF16, {Dim(22), Dim(64)}});
+    t.output("y", nn::add(nn::linear(x, a), nn::linear(x, b)));
+    if (as_floats) t.output("z", nn::add(a, a));
+    auto traced = t.finish();
+    ASSERT_TRUE(traced.is_ok()) << traced.status().message();
+    QuantPlan plan;
+    plan.format = checkpoint::Quantization::Gguf;
+    plan.linears["a.weight"] = {
+        .scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = BlockFormat::Q8_0};
+    plan.linears["b.weight"] = {.unpacked = "Q5_K"};
+    const Outcome o = run(std::move(*traced), plan, platform);
+    EXPECT_EQ(count(o.graph, "linear_packed"), as_floats ? 0 : 1);
+    std::string reasons;
+    for (const PassReport& p : o.report.passes)
+      if (p.name == "quantise_linears")
+        for (const PassRemark& r : p.refused) reasons += r.reason + "\n";
+    EXPECT_NE(reasons.find("b.weight is unpacked: there are no kernels on Q5_K blocks"), std::string::npos) << reasons;
+    EXPECT_EQ(reasons.find("a.weight is unpacked") != std::string::npos, as_floats) << reasons;
+    EXPECT_EQ(reasons.find("(add) reads it as floats") != std::string::npos, as_floats) << reasons;
+    const DerivedParam* stored = derived(o.report, "a.weight");
+    EXPECT_EQ(stored != nullptr, !as_floats);
+    if (stored) {
+      EXPECT_EQ(stored->parts[0], (ParamPart{"a.weight", 22, Recipe::StoredBlocks, 64}));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise

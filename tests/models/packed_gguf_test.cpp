@@ -1,0 +1,360 @@
+// GGUF models whose matrices stay packed, end to end: tiny files built in memory, against the same files unpacked. In
+// fp32 every bit must agree, so whatever is wrong with a row's place, a factor or a nibble shows.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "backends/cpu/isa.h"
+#include "base/half.h"
+#include "checkpoint/helpers.h"
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using checkpoint::GgufBuilder;
+using checkpoint::Quantization;
+using testing_support::all_logits;
+
+enum Type : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8 };
+
+constexpr uint64_t kHidden = 96, kHeads = 3, kKvHeads = 1, kHeadDim = 32, kMlp = 160, kVocab = 131;
+constexpr uint32_t kLayers = 2;
+
+// Which type each matrix has: by its name without "blk.N." and ".weight", else `type`.
+struct File {
+  std::string architecture = "llama";
+  uint32_t type = kQ8_0;
+  bool tied = true;
+  std::map<std::string, uint32_t> types = {};
+  std::string poisoned = {};  // this tensor's last block
+  size_t poison_at = 0;       // gets an infinite factor there
+};
+
+std::string random_matrix(uint32_t type, uint64_t rows, uint64_t columns, std::mt19937& gen) {
+  const auto uniform = [&] { return static_cast<float>(gen()) / 4294967296.0f; };
+  std::string out;
+  if (type == kF16) {
+    for (uint64_t i = 0; i < rows * columns; ++i) checkpoint::put(out, float_to_half((uniform() - 0.5f) * 0.4f));
+    return out;
+  }
+  struct Block {
+    size_t bytes;
+    float factor, middle;  // middle: of the numbers, when the block has a minimum
+  };
+  static const std::map<uint32_t, Block> kBlocks{{kQ4_0, {18, 0.02f, 0}},
+                                                 {kQ4_1, {20, 0.02f, 7.5f}},
+                                                 {kQ5_0, {22, 0.01f, 0}},
+                                                 {kQ5_1, {24, 0.01f, 15.5f}},
+                                                 {kQ8_0, {34, 0.0015f, 0}}};
+  const Block& b = kBlocks.at(type);
+  for (uint64_t i = 0; i < rows * columns / 32; ++i) {
+    std::string block;
+    const float factor = b.factor * (0.5f + uniform()) * (gen() % 2 ? 1.0f : -1.0f);
+    checkpoint::put(block, float_to_half(factor));
+    if (b.middle > 0) checkpoint::put(block, float_to_half(-factor * (b.middle + uniform())));
+    while (block.size() < b.bytes) block += static_cast<char>(gen());
+    out += block;
+  }
+  return out;
+}
+
+std::string bytes_of_file(const File& file) {
+  GgufBuilder b;
+  const std::string& a = file.architecture;
+  b.str("general.architecture", a).u32(a + ".block_count", kLayers).u32(a + ".context_length", 256);
+  b.u32(a + ".embedding_length", kHidden).u32(a + ".feed_forward_length", kMlp);
+  b.u32(a + ".attention.head_count", kHeads).u32(a + ".attention.head_count_kv", kKvHeads);
+  b.f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f).f32(a + ".rope.freq_base", 10000.0f);
+  std::mt19937 gen(11);
+  const auto vector = [&](const std::string& name, uint64_t n, float middle) {
+    std::vector<float> v(n);
+    for (float& x : v) x = middle + static_cast<float>(gen()) / 4294967296.0f * 0.2f;
+    b.f32_tensor(name, {n}, v);
+  };
+  const auto matrix = [&](const std::string& scope, const std::string& name, uint64_t rows, uint64_t columns) {
+    const auto it = file.types.find(name);
+    const uint32_t type = it == file.types.end() ? file.type : it->second;
+    std::string bytes = random_matrix(type, rows, columns, gen);
+    const std::string full = scope + name + ".weight";
+    if (full == file.poisoned) {
+      const size_t block = bytes.size() / (rows * columns / 32);
+      bytes[bytes.size() - block + file.poison_at] = '\x00';
+      bytes[bytes.size() - block + file.poison_at + 1] = '\x7c';
+    }
+    b.tensor(full, {columns, rows}, type, bytes);
+  };
+  matrix("", "token_embd", kVocab, kHidden);
+  if (!file.tied) matrix("", "output", kVocab, kHidden);
+  vector("output_norm.weight", kHidden, 1);
+  for (uint32_t i = 0; i < kLayers; ++i) {
+    const std::string s = fmt::format("blk.{}.", i);
+    vector(s + "attn_norm.weight", kHidden, 1);
+    vector(s + "ffn_norm.weight", kHidden, 1);
+    matrix(s, "attn_q", kHeads * kHeadDim, kHidden);
+    matrix(s, "attn_k", kKvHeads * kHeadDim, kHidden);
+    matrix(s, "attn_v", kKvHeads * kHeadDim, kHidden);
+    matrix(s, "attn_output", kHidden, kHeads * kHeadDim);
+    matrix(s, "ffn_gate", kMlp, kHidden);
+    matrix(s, "ffn_up", kMlp, kHidden);
+    matrix(s, "ffn_down", kHidden, kMlp);
+    if (a == "qwen2") {
+      vector(s + "attn_q.bias", kHeads * kHeadDim, 0);
+      vector(s + "attn_k.bias", kKvHeads * kHeadDim, 0);
+      vector(s + "attn_v.bias", kKvHeads * kHeadDim, 0);
+    }
+  }
+  return b.finish();
+}
+
+struct Options {
+  Quantization quantization = Quantization::Auto;
+  DType dtype = DType::F32;
+  std::string isa = "auto";
+  int threads = 2;
+  engine::GraphPolicy policy = engine::GraphPolicy::Auto;
+  GraphMode decode = GraphMode::Whole;
+  std::vector<std::string> passes{"all"};
+  std::string caches = {};
+};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Options& s) {
+  ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, s.isa, s.threads, false}));
+  engine::EngineOptions o;
+  o.model_path = path;
+  o.dtype = s.dtype;
+  o.quantization = s.quantization;
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 16;
+  o.max_total_tokens = 2048;
+  o.graph.policy = s.policy;
+  o.graph.decode = s.decode;
+  o.graph.pipeline.passes.enable = s.passes;
+  if (!s.caches.empty()) {
+    o.graph.plan_cache = s.caches + "/plans";
+    o.weight_cache = s.caches + "/weights";
+  }
+  return engine::Engine::create(o, std::move(platform));
+}
+
+class PackedGguf : public testing::Test {
+ protected:
+  PackedGguf() {
+    static int count = 0;
+    folder_ =
+        (std::filesystem::path(testing::TempDir()) / fmt::format("reprise_packed_{}_{}", ::getpid(), count++)).string();
+    std::filesystem::create_directories(folder_);
+  }
+  ~PackedGguf() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const File& file) const {
+    const std::string path = folder_ + "/tiny.gguf";
+    std::ofstream(path, std::ios::binary) << bytes_of_file(file);
+    return path;
+  }
+
+  std::string folder_;
+};
+
+std::vector<int32_t> some_tokens(size_t n) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < n; ++i) out.push_back(static_cast<int32_t>((i * 37 + 11) % kVocab));
+  return out;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+const PassReport* pass(const engine::Engine& e, std::string_view name) {
+  for (const PassReport& p : e.decode_passes()->passes)
+    if (p.name == name) return &p;
+  ADD_FAILURE() << "no pass " << name;
+  return nullptr;
+}
+
+std::vector<File> files() {
+  std::vector<File> out;
+  for (uint32_t type : {kQ8_0, kQ4_0, kQ4_1})
+    for (bool tied : {true, false}) out.push_back({.type = type, .tied = tied});
+  out.push_back({.architecture = "qwen2", .type = kQ4_1});
+  // As mixes are: some matrices in more bits, some in types without kernels, some in floats.
+  out.push_back({.type = kQ4_1,
+                 .tied = false,
+                 .types = {{"token_embd", kQ8_0},
+                           {"attn_v", kQ8_0},
+                           {"ffn_gate", kQ4_0},
+                           {"ffn_up", kF16},
+                           {"ffn_down", kQ5_0},
+                           {"output", kQ5_1}}});
+  return out;
+}
+
+TEST_F(PackedGguf, Fp32HasTheBitsOfTheUnpackedFile) {
+  const auto tokens = some_tokens(61);
+  for (const File& file : files())
+    for (cpu::Isa isa : cpu::supported_isas()) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", file.architecture, file.type, file.tied, cpu::isa_name(isa)));
+      const std::string path = write(file);
+      Options options{.isa = std::string(cpu::isa_name(isa))};
+      auto packed = open(path, options);
+      options.quantization = Quantization::None;
+      auto plain = open(path, options);
+      ASSERT_TRUE(packed.is_ok()) << packed.status().message();
+      ASSERT_TRUE(plain.is_ok()) << plain.status().message();
+      const auto want = all_logits(**plain, tokens, 64);
+      for (int64_t chunk : {64, 1, 5}) EXPECT_TRUE(same_bits(want, all_logits(**packed, tokens, chunk))) << chunk;
+      EXPECT_EQ((*packed)->options().quantization, Quantization::Gguf);
+      EXPECT_EQ((*plain)->options().quantization, Quantization::None);
+      const size_t tenths = file.types.empty() ? 4 : 7;  // of mixes some is unpacked
+      EXPECT_LT((*packed)->memory().weight_bytes, (*plain)->memory().weight_bytes * tenths / 10);
+      EXPECT_LT((*packed)->weight_bytes_per_step(), (*plain)->weight_bytes_per_step() * tenths / 10);
+    }
+}
+
+TEST_F(PackedGguf, SameBitsInAllModesThreadsChunksBatchesAndPasses) {
+  const auto tokens = some_tokens(45);
+  for (const File& file : files())
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      for (cpu::Isa isa : cpu::supported_isas()) {
+        // Enough of each for 16 bits: the formats with heads of their own in bf16, the mix in both.
+        const bool mix = !file.types.empty();
+        if (dtype != DType::F32 && !mix && (file.tied || dtype == DType::F16)) continue;
+        SCOPED_TRACE(fmt::format("{} {} {} {} {}", file.architecture, file.type, file.tied, dtype_name(dtype),
+                                 cpu::isa_name(isa)));
+        const std::string path = write(file);
+        const Options setup{.dtype = dtype, .isa = std::string(cpu::isa_name(isa))};
+        auto e = open(path, setup);
+        ASSERT_TRUE(e.is_ok()) << e.status().message();
+        const auto expected = all_logits(**e, tokens, 64);
+        for (int64_t chunk : {1, 7, 16}) EXPECT_TRUE(same_bits(expected, all_logits(**e, tokens, chunk))) << chunk;
+        std::vector<Options> others(5, setup);
+        others[0].threads = 1;
+        others[1].threads = 3;
+        others[2].policy = engine::GraphPolicy::Off;
+        others[3].passes = {"none"};
+        others[4].decode = GraphMode::Piecewise;
+        for (size_t i = 0; i < others.size(); ++i) {
+          auto again = open(path, others[i]);
+          ASSERT_TRUE(again.is_ok()) << again.status().message();
+          for (int64_t chunk : {64, 6})
+            EXPECT_TRUE(same_bits(expected, all_logits(**again, tokens, chunk))) << i << " " << chunk;
+        }
+        // All prefixes at once, one token each; the greedy program has the same head.
+        std::vector<engine::Sequence> sequences;
+        for (size_t n = 1; n <= 13; ++n) sequences.emplace_back(some_tokens(n * 3));
+        std::vector<engine::StepItem> items;
+        for (auto& s : sequences) {
+          ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
+          const engine::StepItem head{&s, s.size() - 1, false, false};
+          ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
+          items.push_back({&s, 1, true, false});
+        }
+        auto logits = (*e)->step(items);
+        ASSERT_TRUE(logits.is_ok()) << logits.status().message();
+        std::vector<int64_t> best;
+        for (size_t i = 0; i < items.size(); ++i) {
+          const auto row = logits->subspan(i * kVocab, kVocab);
+          EXPECT_TRUE(same_bits(row, std::span(expected).subspan((3 * i + 2) * kVocab, kVocab))) << i;
+          best.push_back(std::max_element(row.begin(), row.end()) - row.begin());
+        }
+        for (auto& s : sequences) (*e)->release(s);
+        std::vector<engine::StepItem> greedy;
+        for (auto& s : sequences) {
+          ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
+          const engine::StepItem head{&s, s.size() - 1, false, false};
+          ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
+          greedy.push_back({&s, 1, true, false});
+        }
+        auto chosen = (*e)->step_greedy(greedy);
+        ASSERT_TRUE(chosen.is_ok()) << chosen.status().message();
+        for (size_t i = 0; i < greedy.size(); ++i) EXPECT_EQ((*chosen)[i], best[i]) << i;
+        for (auto& s : sequences) (*e)->release(s);
+        if (HasFailure()) return;
+      }
+}
+
+TEST_F(PackedGguf, EveryMatrixStaysAndParallelOnesAreJoined) {
+  for (const File& file : files()) {
+    if (!file.types.empty()) continue;
+    auto e = open(write(file), {.dtype = DType::BF16});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const PassReport* quantise = pass(**e, "quantise_linears");
+    EXPECT_EQ(quantise->matched, 7 * kLayers + (file.tied ? 1 : 2));
+    EXPECT_EQ(quantise->refusals, 0);
+    EXPECT_EQ(pass(**e, "pack_parallel_linears")->matched, 2 * kLayers);
+  }
+}
+
+TEST_F(PackedGguf, TypesWithoutKernelsAreUnpackedAndSayWhy) {
+  auto e = open(write(files().back()), {});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const PassReport* quantise = pass(**e, "quantise_linears");
+  EXPECT_EQ(quantise->matched, 5 * kLayers + 1) << "q, k, v, o, gate; the table";
+  EXPECT_EQ(quantise->refusals, kLayers + 1);
+  std::string reasons;
+  for (const PassRemark& r : quantise->refused) reasons += r.reason + "\n";
+  for (const char* words : {"model.layers.1.mlp.down_proj.weight is unpacked: there are no kernels on Q5_0 blocks",
+                            "lm_head.weight is unpacked: there are no kernels on Q5_1 blocks"})
+    EXPECT_NE(reasons.find(words), std::string::npos) << reasons;
+  // q, k and v are joined when all of them have one format.
+  const PassReport* pack = pass(**e, "pack_parallel_linears");
+  EXPECT_EQ(pack->matched, 0);
+  EXPECT_EQ(pack->refusals, kLayers);
+}
+
+TEST_F(PackedGguf, ABrokenFactorIsAnErrorThatNamesTheTensor) {
+  for (const auto& [type, at] : {std::pair{kQ8_0, 0}, {kQ4_0, 0}, {kQ4_1, 0}, {kQ4_1, 2}})
+    for (const auto& [gguf, name] : {std::pair{"blk.1.ffn_up.weight", "model.layers.1.mlp.up_proj.weight"},
+                                     {"token_embd.weight", "model.embed_tokens.weight"}}) {
+      const std::string path = write({.type = type, .poisoned = gguf, .poison_at = static_cast<size_t>(at)});
+      for (auto quantization : {Quantization::Auto, Quantization::None}) {
+        const auto e = open(path, {.quantization = quantization});
+        ASSERT_FALSE(e.is_ok()) << type << " " << gguf;
+        EXPECT_NE(e.status().message().find(name), std::string::npos) << e.status().message();
+      }
+    }
+}
+
+// Neither cache takes the unpacked file's plan or weights for the packed one's; a second start reads them.
+TEST_F(PackedGguf, CachesGiveTheSameBits) {
+  const auto tokens = some_tokens(40);
+  size_t weights = 0;
+  for (const File& file : {File{.type = kQ4_1}, files().back()}) {
+    const std::string path = write(file);
+    const std::string caches = fmt::format("{}/{}", folder_, weights++);
+    for (auto quantization : {Quantization::None, Quantization::Auto})
+      for (DType dtype : {DType::F32, DType::BF16}) {
+        auto fresh = open(path, {.quantization = quantization, .dtype = dtype});
+        ASSERT_TRUE(fresh.is_ok()) << fresh.status().message();
+        const auto expected = all_logits(**fresh, tokens, 64);
+        for (int start = 0; start < 2; ++start) {
+          auto e = open(path, {.quantization = quantization, .dtype = dtype, .caches = caches});
+          ASSERT_TRUE(e.is_ok()) << e.status().message();
+          EXPECT_TRUE(same_bits(expected, all_logits(**e, tokens, 7))) << start;
+        }
+      }
+    const std::filesystem::directory_iterator cached(caches + "/weights");
+    EXPECT_EQ(std::distance(begin(cached), end(cached)), 4) << "one for each dtype, packed or not";
+  }
+}
+
+TEST_F(PackedGguf, AskedForWithoutSuchBlocksIsAnError) {
+  const std::string path = write({.type = kF16});
+  auto plain = open(path, {});
+  ASSERT_TRUE(plain.is_ok()) << plain.status().message();
+  EXPECT_EQ((*plain)->options().quantization, Quantization::None);
+  for (const std::string& model : {path, testing_support::tiny_model_path("qwen3_tied")}) {
+    const auto e = open(model, {.quantization = Quantization::Gguf});
+    ASSERT_FALSE(e.is_ok()) << model;
+    EXPECT_NE(e.status().message().find("no matrix in a GGUF block type"), std::string::npos) << e.status().message();
+    EXPECT_NE(e.status().message().find("allowed: auto, none"), std::string::npos) << e.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace reprise
