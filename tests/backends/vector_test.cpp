@@ -140,6 +140,25 @@ TEST(Elementwise, AddAndMulRoundOnce) {
   });
 }
 
+TEST(Elementwise, SubnormalsAreRoundedToo) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    const int low = t == DType::F16 ? -9 : -66;  // products around the smallest normal number of the type
+    for (int64_t subnormals : {1, 5, 64}) {
+      TestTensor a = random_tensor(t, {3, 77}, 9, -2, 2), b = random_tensor(t, {3, 77}, 10, -2, 2);
+      for (int64_t i = 0; i < a.size(); i += 64 / subnormals) {
+        a.set(i, std::ldexp(a.get(i), low + static_cast<int>(i % 5)));
+        b.set(i, std::ldexp(b.get(i), low + static_cast<int>(i % 7)));
+      }
+      a.set(70, INFINITY);
+      const std::string what = name_of(isa, t, "mul");
+      const TestTensor got = run_all_ranks(runner, "mul", {a, b}, {}, what);
+      TestTensor want = a;
+      for (int64_t i = 0; i < a.size(); ++i) want.set(i, static_cast<float>(a.get(i)) * static_cast<float>(b.get(i)));
+      expect_same_bits(got, want, what);
+    }
+  });
+}
+
 // Distance in units in the last place of a float. Below 1e-36 the exponential of a silu is subnormal and loses bits;
 // there the unit stays that of 1e-36.
 double ulps(float got, double want) {

@@ -12,16 +12,11 @@ namespace {
 template <typename E>
 float add_row(const typename E::Type* x, const typename E::Type* r, typename E::Type* sum, int64_t n, float eps) {
   F32x16 squares = zero();
-  for (int64_t i = 0; i < n; i += 16) {
-    const F32x16 s = store_rounded_n<E>(sum + i, load_n<E>(x + i, n - i) + load_n<E>(r + i, n - i), n - i);
+  each_sixteen(n, [&](int64_t i, int64_t rest) {
+    const F32x16 s = store_rounded_n<E>(sum + i, load_n<E>(x + i, rest) + load_n<E>(r + i, rest), rest);
     squares = fma(s, s, squares);
-  }
+  });
   return rms_factor_of(squares, n, eps);
-}
-
-template <typename E>
-F32x16 norm_of(const typename E::Type* sum, const typename E::Type* weight, F32x16 factor, int64_t n) {
-  return load_n<E>(sum, n) * factor * load_n<E>(weight, n);
 }
 
 template <typename E>
@@ -54,8 +49,9 @@ void plain(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
     const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
-    for (int64_t i = 0; i < a.n; i += 16)
-      store_n<E>(out + row * a.n + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i);
+    const auto* weight = a.weight;
+    store_each<E>(out + row * a.n, a.n,
+                  [=](int64_t i, int64_t rest) { return norm_of<E>(sum + i, weight + i, factor, rest); });
   }
 }
 
@@ -69,10 +65,10 @@ void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
     const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
-    for (int64_t i = 0; i < a.n; i += 16) {
-      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, a.n - i));
-      store_i8_n(out + row * a.n + i, scale.apply(v, i, a.n - i), a.n - i);
-    }
+    each_sixteen(a.n, [&](int64_t i, int64_t rest) {
+      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, rest));
+      store_i8_n(out + row * a.n + i, scale.apply(v, i, rest), rest);
+    });
   }
 }
 
@@ -89,13 +85,12 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
     const F32x16 factor = a.add(row);
     const auto* sum = a.sum + row * a.n;
     F32x16 top = zero();
-    for (int64_t i = 0; i < a.n; i += 16)
-      top = larger_magnitude(top,
-                             store_rounded_n<E>(norm + i, norm_of<E>(sum + i, a.weight + i, factor, a.n - i), a.n - i));
+    each_sixteen(a.n, [&](int64_t i, int64_t rest) {
+      const F32x16 v = norm_of<E>(sum + i, a.weight + i, factor, rest);
+      top = larger_magnitude(top, store_rounded_n<E>(norm + i, v, rest));
+    });
     scales[row] = dynamic_scale(reduce_max(top));
-    const ByScale quotient(scales[row]);
-    for (int64_t i = 0; i < a.n; i += 16)
-      store_i8_n(out + row * a.n + i, quotient.of(load_n<E>(norm + i, a.n - i)), a.n - i);
+    ByScale(scales[row]).store<E>(norm, out + row * a.n, a.n);
   }
 }
 

@@ -24,8 +24,9 @@ void binary(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) 
   const auto* b = static_cast<const typename E::Type*>(args.ptr[1]);
   auto* out = static_cast<typename E::Type*>(args.ptr[2]);
   const Range r = elements_of_rank(args, live, rank, ranks);
-  for (int64_t i = r.begin; i < r.end; i += 16)
-    store_n<E>(out + i, Op::apply(load_n<E>(a + i, r.end - i), load_n<E>(b + i, r.end - i)), r.end - i);
+  a += r.begin, b += r.begin;
+  store_each<E>(out + r.begin, r.end - r.begin,
+                [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(a + i, rest), load_n<E>(b + i, rest)); });
 }
 
 // ptr: x, out.
@@ -44,7 +45,8 @@ void silu_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks)
   const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
   auto* out = static_cast<typename E::Type*>(args.ptr[1]);
   const Range r = elements_of_rank(args, live, rank, ranks);
-  for (int64_t i = r.begin; i < r.end; i += 16) store_n<E>(out + i, silu(load_n<E>(x + i, r.end - i)), r.end - i);
+  x += r.begin;
+  store_each<E>(out + r.begin, r.end - r.begin, [=](int64_t i, int64_t rest) { return silu(load_n<E>(x + i, rest)); });
 }
 
 }  // namespace

@@ -19,19 +19,17 @@ inline F32x16 larger(F32x16 a, F32x16 b) {
 #endif
 }
 
-inline F32x16 exp(F32x16 x) {
+// exp of what is not above 89; larger values are for exp below.
+inline F32x16 exp_bounded(F32x16 x) {
   // x = n ln2 + r with |r| <= ln2 / 2. The high part of ln2 has 15 bits, so its product with n is exact without FMA
   // too.
   const F32x16 log2e = splat(0x1.715476p+0f), ln2_high = splat(0x1.62e4p-1f), ln2_low = splat(1.4286068e-6f);
 #if defined(__AVX512F__)
-  // Limits that still overflow or underflow; min and max return their second operand when one is NaN.
-  __m512 v = reinterpret_cast<__m512>(x);
-  v = _mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-104.0f), v));
-  x = reinterpret_cast<F32x16>(v);
+  // A limit that still underflows; NaN stays, because it is the second operand.
+  x = larger(splat(-104.0f), x);
   const F32x16 n = reinterpret_cast<F32x16>(
       _mm512_roundscale_ps(reinterpret_cast<__m512>(x * log2e), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
-  x = select(x > splat(89.0f), splat(89.0f), x);
   x = select(x < splat(-104.0f), splat(-104.0f), x);
   const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
   const F32x16 n = (x * log2e + magic) - magic;
@@ -53,6 +51,16 @@ inline F32x16 exp(F32x16 x) {
   const I32x16 first = k >> 1, second = k - first;
   return p * reinterpret_cast<F32x16>((first + 127) << 23) * reinterpret_cast<F32x16>((second + 127) << 23);
 #endif
+}
+
+inline F32x16 exp(F32x16 x) {
+  // A limit that still overflows; NaN stays.
+#if defined(__AVX512F__)
+  x = reinterpret_cast<F32x16>(_mm512_min_ps(_mm512_set1_ps(89.0f), reinterpret_cast<__m512>(x)));
+#else
+  x = select(x > splat(89.0f), splat(89.0f), x);
+#endif
+  return exp_bounded(x);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

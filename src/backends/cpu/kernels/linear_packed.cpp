@@ -36,7 +36,7 @@ void block_of_row(BlockFormat format, const uint8_t* block, int64_t column, floa
   uint16_t factors[16] = {};
   std::memcpy(factors, block + 2 * column, 2);
   if (format == BlockFormat::Q4_1) std::memcpy(factors + 1, block + 2 * (kPanelColumns + column), 2);
-  const F32x16 wide = load_f16(factors);
+  const F32x16 wide = F16::load(factors);
   const float factor = wide[0], minimum = wide[1];
   const uint8_t* numbers = block + 2 * kPanelColumns * (format == BlockFormat::Q4_1 ? 2 : 1);
   for (int64_t i = 0; i < kBlockK; ++i) {

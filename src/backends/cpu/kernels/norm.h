@@ -14,19 +14,23 @@ inline float rms_factor_of(F32x16 squares, int64_t n, float eps) {
 template <typename E>
 inline float rms_factor(const typename E::Type* x, int64_t n, float eps) {
   F32x16 sum = zero();
-  for (int64_t i = 0; i < n; i += 16) {
-    const F32x16 v = load_n<E>(x + i, n - i);
+  each_sixteen(n, [&](int64_t i, int64_t rest) {
+    const F32x16 v = load_n<E>(x + i, rest);
     sum = fma(v, v, sum);
-  }
+  });
   return rms_factor_of(sum, n, eps);
+}
+
+template <typename E>
+inline F32x16 norm_of(const typename E::Type* x, const typename E::Type* weight, F32x16 factor, int64_t n) {
+  return load_n<E>(x, n) * factor * load_n<E>(weight, n);
 }
 
 template <typename E>
 inline void rms_norm_row(const typename E::Type* x, const typename E::Type* weight, typename E::Type* out, int64_t n,
                          float eps) {
   const F32x16 factor = splat(rms_factor<E>(x, n, eps));
-  for (int64_t i = 0; i < n; i += 16)
-    store_n<E>(out + i, load_n<E>(x + i, n - i) * factor * load_n<E>(weight + i, n - i), n - i);
+  store_each<E>(out, n, [=](int64_t i, int64_t rest) { return norm_of<E>(x + i, weight + i, factor, rest); });
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

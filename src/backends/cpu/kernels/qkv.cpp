@@ -2,9 +2,6 @@
 // the keys and values in tensors of their own or straight in the paged cache. A norm is rounded before the rotation, as
 // the meaning has it.
 
-// GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised variables.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rope.h"

@@ -17,8 +17,10 @@ void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   const int64_t n = args.dim[1].value(live);
   const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; i += 16)
-      store_i8_n(out + row * n + i, scale.apply(load_n<E>(x + row * n + i, last - i), i, last - i), last - i);
+    const int64_t at = row * n + first;
+    each_sixteen(last - first, [&](int64_t i, int64_t rest) {
+      store_i8_n(out + at + i, scale.apply(load_n<E>(x + at + i, rest), first + i, rest), rest);
+    });
   });
 }
 
@@ -40,13 +42,13 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
       top = larger_magnitude(top, E::load(x + row * n + c));
       other = larger_magnitude(other, E::load(x + row * n + c + 16));
     }
-    for (; c < n; c += 16) top = larger_magnitude(top, load_n<E>(x + row * n + c, n - c));
+    each_sixteen(n - c,
+                 [&](int64_t i, int64_t rest) { top = larger_magnitude(top, load_n<E>(x + row * n + c + i, rest)); });
     top = larger_magnitude(top, other);
     const float scale = dynamic_scale(reduce_max(top));
     if (whole || rank == 0) scales[row] = scale;
-    const ByScale quotient(scale);
-    for (int64_t i = columns.begin; i < columns.end; i += 16)
-      store_i8_n(out + row * n + i, quotient.of(load_n<E>(x + row * n + i, columns.end - i)), columns.end - i);
+    const int64_t at = row * n + columns.begin;
+    ByScale(scale).store<E>(x + at, out + at, columns.end - columns.begin);
   }
 }
 
@@ -59,11 +61,11 @@ void silu_mul_static(const LaunchArgs& args, const LiveSizes& live, int rank, in
   const int64_t n = args.dim[1].value(live);
   const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
-    const auto* gate = gate_up + row * 2 * n;
-    for (int64_t i = first; i < last; i += 16) {
-      const F32x16 v = E::round(silu_times_up<E>(gate + i, gate + n + i, last - i));
-      store_i8_n(out + row * n + i, scale.apply(v, i, last - i), last - i);
-    }
+    const auto* gate = gate_up + row * 2 * n + first;
+    each_sixteen(last - first, [&](int64_t i, int64_t rest) {
+      const F32x16 v = E::round(silu_times_up<E>(gate + i, gate + n + i, rest));
+      store_i8_n(out + row * n + first + i, scale.apply(v, first + i, rest), rest);
+    });
   });
 }
 
@@ -82,18 +84,16 @@ struct SiluMul {
   T* kept(int64_t row) const { return reinterpret_cast<T*>(static_cast<char*>(workspace) + shape.row_at(row)); }
   // The product of columns [first, last), rounded into the scratch row; its largest magnitude.
   float multiply(int64_t row, T* to, int64_t first, int64_t last) const {
-    const T* gate = gate_up + row * 2 * n;
+    const T* gate = gate_up + row * 2 * n + first;
     F32x16 top = zero();
-    for (int64_t i = first; i < last; i += 16) {
-      top = larger_magnitude(top,
-                             store_rounded_n<E>(to + i, silu_times_up<E>(gate + i, gate + n + i, last - i), last - i));
-    }
+    each_sixteen(last - first, [&](int64_t i, int64_t rest) {
+      const F32x16 v = silu_times_up<E>(gate + i, gate + n + i, rest);
+      top = larger_magnitude(top, store_rounded_n<E>(to + first + i, v, rest));
+    });
     return reduce_max(top);
   }
   void quantise(int64_t row, const T* from, float scale, int64_t first, int64_t last) const {
-    const ByScale quotient(scale);
-    for (int64_t i = first; i < last; i += 16)
-      store_i8_n(out + row * n + i, quotient.of(load_n<E>(from + i, last - i)), last - i);
+    ByScale(scale).store<E>(from + first, out + row * n + first, last - first);
   }
 
   const T* gate_up;

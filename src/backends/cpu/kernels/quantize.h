@@ -76,15 +76,26 @@ class ByScale {
  public:
   explicit ByScale(float scale)
       : scale_(scale), reciprocal_(1.0f / scale), usual_(kFma && scale > 0x1p-60f && scale < 0x1p60f) {}
-  F32x16 of(F32x16 v) const {
+  // n values of a row, quantised.
+  template <typename E>
+  void store(const typename E::Type* x, int8_t* out, int64_t n) const {
+    if (usual_)
+      store_quotients<E>(x, out, n, [this](F32x16 v) { return fast(v); });
+    else
+      store_quotients<E>(x, out, n, [this](F32x16 v) { return v / splat(scale_); });
+  }
+
+ private:
+  template <typename E, typename Quotient>
+  static void store_quotients(const typename E::Type* x, int8_t* out, int64_t n, const Quotient& quotient) {
+    each_sixteen(n, [&](int64_t i, int64_t rest) { store_i8_n(out + i, quotient(load_n<E>(x + i, rest)), rest); });
+  }
+  F32x16 fast(F32x16 v) const {
     const F32x16 s = splat(scale_), r = splat(reciprocal_);
-    if (!usual_) return v / s;
     F32x16 q = v * r;
     q = fma(fma(-q, s, v), r, q);
     return fma(fma(-q, s, v), r, q);
   }
-
- private:
 #if defined(__FMA__)
   static constexpr bool kFma = true;
 #else

@@ -13,9 +13,9 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const int64_t n = args.dim[1].value(live);
   const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
-    const auto* gate = gate_up + row * 2 * n;
-    for (int64_t i = first; i < last; i += 16)
-      store_n<E>(out + row * n + i, silu_times_up<E>(gate + i, gate + n + i, last - i), last - i);
+    const auto* gate = gate_up + row * 2 * n + first;
+    store_each<E>(out + row * n + first, last - first,
+                  [=](int64_t i, int64_t rest) { return silu_times_up<E>(gate + i, gate + n + i, rest); });
   });
 }
 

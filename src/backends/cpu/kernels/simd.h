@@ -21,6 +21,7 @@ namespace reprise::cpu::REPRISE_ISA {
 typedef float F32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t I32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t U32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t U16x16 __attribute__((vector_size(32), aligned(2), may_alias));
 
 inline F32x16 splat(float x) { return F32x16{} + x; }
 inline F32x16 zero() { return F32x16{}; }
@@ -50,75 +51,101 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 #endif
 }
 
-// Sixteen bf16 values widened.
-inline F32x16 load_bf16(const uint16_t* p) {
-#if defined(__AVX512F__)
-  const __m512i w =
-      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
-  return reinterpret_cast<F32x16>(_mm512_castsi512_ps(w));
-#else
-  U32x16 w;
-  for (int i = 0; i < 16; ++i) w[i] = static_cast<uint32_t>(p[i]) << 16;
-  return reinterpret_cast<F32x16>(w);
-#endif
-}
-
-inline F32x16 load_f16(const uint16_t* p) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<F32x16>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-#else
-  F32x16 v;
-  for (int i = 0; i < 16; ++i) {
-#if defined(__F16C__)
-    v[i] = _cvtsh_ss(p[i]);
-#else
-    v[i] = half_to_float(p[i]);
-#endif
-  }
+// Sixteen 16-bit floats become floats and go back. Narrowing rounds to nearest even, as base/half.h does.
+inline U16x16 load_16bit(const uint16_t* p) {
+  U16x16 v;
+  std::memcpy(&v, p, 32);
   return v;
+}
+inline void store_16bit(uint16_t* p, U16x16 v) { std::memcpy(p, &v, 32); }
+
+inline F32x16 widen_bf16(U16x16 v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<F32x16>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(v)), 16));
+#else
+  return reinterpret_cast<F32x16>(__builtin_convertvector(v, U32x16) << 16);
 #endif
 }
 
-// Rounds to nearest even, as base/half.h does (the AVX-512 BF16 instruction would flush subnormals); the bf16 in the
-// low half of each lane.
+// The bf16 in the low half of each lane, in steps that every set has.
 inline U32x16 bf16_bits(F32x16 v) {
-#if defined(__AVX512F__)
-  const __m512i u = reinterpret_cast<__m512i>(v), high = _mm512_srli_epi32(u, 16);
-  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-  const __m512i r = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd), 16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(reinterpret_cast<__m512>(v), reinterpret_cast<__m512>(v), _CMP_UNORD_Q);
-  return reinterpret_cast<U32x16>(_mm512_mask_or_epi32(r, nan, high, _mm512_set1_epi32(0x40)));
-#else
   const U32x16 u = reinterpret_cast<U32x16>(v);
   const U32x16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U32x16 nan = (u >> 16) | 0x40u;
   const U32x16 is_nan = reinterpret_cast<U32x16>((u & 0x7fffffffu) > 0x7f800000u);
   return (is_nan & nan) | (~is_nan & rounded);
+}
+
+#if defined(__AVX512BF16__)
+// What the conversion instructions would flush to zero.
+inline __mmask16 subnormals(F32x16 v) { return _mm512_fpclass_ps_mask(reinterpret_cast<__m512>(v), 0x20); }
+#endif
+
+inline U16x16 narrow_bf16(F32x16 v) {
+#if defined(__AVX512BF16__)
+  if (__builtin_expect(subnormals(v) != 0, 0))
+    return reinterpret_cast<U16x16>(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bf16_bits(v))));
+  return reinterpret_cast<U16x16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#else
+  return __builtin_convertvector(bf16_bits(v), U16x16);
 #endif
 }
 
-inline void store_bf16_bits(uint16_t* p, U32x16 r) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(r)));
+// narrow_bf16, widened again.
+inline F32x16 round_bf16(F32x16 v) {
+#if defined(__AVX512BF16__)
+  return widen_bf16(narrow_bf16(v));
 #else
-  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint16_t>(r[i]);
+  return reinterpret_cast<F32x16>(bf16_bits(v) << 16);
 #endif
 }
 
-inline void store_bf16(uint16_t* p, F32x16 v) { store_bf16_bits(p, bf16_bits(v)); }
-
-inline void store_f16(uint16_t* p, F32x16 v) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtps_ph(reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#else
-  for (int i = 0; i < 16; ++i) {
-#if defined(__F16C__)
-    p[i] = static_cast<uint16_t>(_cvtss_sh(v[i], _MM_FROUND_TO_NEAREST_INT));
-#else
-    p[i] = float_to_half(v[i]);
-#endif
+// Thirty-two values at once cost half as many instructions as sixteen twice.
+inline void store_two_bf16(uint16_t* p, F32x16 a, F32x16 b) {
+#if defined(__AVX512BF16__)
+  if (__builtin_expect(_kortestz_mask16_u8(subnormals(a), subnormals(b)), 1)) {
+    const __m512bh both = _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(a));
+    std::memcpy(p, &both, 64);
+    return;
   }
+#endif
+  store_16bit(p, narrow_bf16(a));
+  store_16bit(p + 16, narrow_bf16(b));
+}
+
+inline F32x16 widen_f16(U16x16 v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<F32x16>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(v)));
+#elif defined(__F16C__)
+  __m128i part[2];
+  std::memcpy(part, &v, 32);
+  const __m256 wide[2] = {_mm256_cvtph_ps(part[0]), _mm256_cvtph_ps(part[1])};
+  F32x16 w;
+  std::memcpy(&w, wide, 64);
+  return w;
+#else
+  F32x16 w;
+  for (int i = 0; i < 16; ++i) w[i] = half_to_float(v[i]);
+  return w;
+#endif
+}
+
+inline U16x16 narrow_f16(F32x16 v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<U16x16>(
+      _mm512_cvtps_ph(reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  __m256 part[2];
+  std::memcpy(part, &v, 64);
+  const __m128i half[2] = {_mm256_cvtps_ph(part[0], _MM_FROUND_TO_NEAREST_INT),
+                           _mm256_cvtps_ph(part[1], _MM_FROUND_TO_NEAREST_INT)};
+  U16x16 h;
+  std::memcpy(&h, half, 32);
+  return h;
+#else
+  U16x16 h;
+  for (int i = 0; i < 16; ++i) h[i] = float_to_half(v[i]);
+  return h;
 #endif
 }
 
