@@ -8,8 +8,9 @@
 namespace reprise::cpu {
 namespace {
 
-// Up to this many tiles of 6 rows the weights are unpacked in registers, each tile for itself; above, once for all.
-constexpr int64_t kDirectTiles = 2;
+// Up to this many rows the weights are unpacked in registers; above, once for all rows, through scratch memory
+// (measured: docs/benchmarks.md). Registers that hold factors are missing for sums, so that more rows do not pay.
+int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 3 : 4; }
 
 int64_t inner_size(const OpCall& call, BlockFormat f) {
   return call.in[1].shape[1].factor / block_format_info(f).bytes * kBlockElements;
@@ -31,12 +32,12 @@ KernelEntry product_entry(Isa isa, std::string_view op, std::string_view types, 
   e.name = fmt::format("cpu.{}.{}.{}.{}", op, block_format_info(f).name, types, isa_name(isa));
   e.op = op;
   e.score = 100;
-  e.bind = [f](const OpCall& call, LaunchArgs& args) {
+  e.bind = [f, isa](const OpCall& call, LaunchArgs& args) {
     args.dim[0] = call.in[0].shape[0];
     args.dim[1] = Dim(inner_size(call, f));
     args.dim[2] = call.in[1].shape[0];
     args.dim[3] = Dim(static_cast<int64_t>(f));
-    args.dim[4] = Dim(kDirectTiles);
+    args.dim[4] = Dim(direct_rows(isa));
   };
   e.phase[0] = opaque(kernel);
   e.param_layouts = {packed_layout(f)};

@@ -1,7 +1,7 @@
 // linear_packed, lm_head_argmax_packed and embedding_packed: weights that stay in GGUF blocks (packed_tiles.h).
 //
-// Arguments of the products: ptr x, weight, bias (or null; linear_packed only), out; dim rows, K, N, format, row tiles
-// up to which weights are unpacked in registers. Workspace: as linear and lm_head_argmax.
+// Arguments of the products: ptr x, weight, bias (or null; linear_packed only), out; dim rows, K, N, format, rows up
+// to which weights are unpacked in registers. Workspace: as linear and lm_head_argmax.
 #include "backends/cpu/kernels/packed_tiles.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"

@@ -199,7 +199,7 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
                                               int first, int64_t k, int columns, int direct, Scratch& scratch) {
   const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
   const int64_t blocks = k / kBlockK;
-  if (tiles <= direct) {
+  if (rows <= direct) {
     for (int t = 0; t < tiles; ++t) {
       const Range r = share(rows, t, tiles);
       packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, panel, blocks, first,
@@ -218,7 +218,7 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
   }
 }
 
-// As products() of linear_tiles.h. dim: rows, K, N, format, row tiles up to which weights are unpacked in registers.
+// As products() of linear_tiles.h. dim: rows, K, N, format, rows up to which weights are unpacked in registers.
 template <class In, class P, class Finish>
 void packed_products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
   const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
