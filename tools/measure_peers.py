@@ -111,11 +111,12 @@ def measure(args, folder, form):
     if all(f"decode, context {c}" in table for c in CONTEXTS):
         step = {c: 1 / table[f"decode, context {c}"]["ours"] for c in CONTEXTS}
         peer = {c: 1 / table[f"decode, context {c}"]["peer"] for c in CONTEXTS}
-        per_token = middle["kv_bytes"] / (CONTEXTS[-1] - 16 + 16.5)
+        row = rounds[0][f"decode, context {CONTEXTS[1]}"][2]
+        per_token = row["kv_bytes"] / (row["input_len"] + row["output_len"] / 2)
         added = (CONTEXTS[1] - CONTEXTS[0]) * per_token / 1e9
-        table["decode, context 128 to 1024"] = {
-            "ours": added / max(step[CONTEXTS[1]] - step[CONTEXTS[0]], 1e-9),
-            "peer": added / max(peer[CONTEXTS[1]] - peer[CONTEXTS[0]], 1e-9), "unit": "GB/s of KV"}
+        ours_s, peer_s = step[CONTEXTS[1]] - step[CONTEXTS[0]], peer[CONTEXTS[1]] - peer[CONTEXTS[0]]
+        if ours_s > 0 and peer_s > 0:  # else the machine changed its speed in between
+            table["decode, context 128 to 1024"] = {"ours": added / ours_s, "peer": added / peer_s, "unit": "GB/s of KV"}
     low = min(min(p) for p in sides.probes)
     high = max(max(p) for p in sides.probes)
     return {"cells": table, "read_GBps": [low, high], "limits": sides.limits, "steady": high <= 1.2 * low}
