@@ -25,6 +25,7 @@ struct Setup {
   int threads = 2;
   int64_t total_tokens = 24 * 256;
   double fraction = 0.8;
+  int64_t chunk = 200;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Setup& s) {
@@ -35,7 +36,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Set
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.model_path = tiny_model_path(model);
-  o.chunked_prefill_size = 200;
+  o.chunked_prefill_size = s.chunk;
   o.max_running_requests = 20;
   o.max_total_tokens = s.total_tokens;
   o.mem_fraction_static = s.fraction;
@@ -358,9 +359,12 @@ TEST(FailedCapture, LeavesASizeOutOrDegradesAndServes) {
 // F63: too little memory for activations means smaller chunks, and says so.
 TEST(MemoryBudget, ShrinksTheChunkOrNamesTheFlags) {
   auto full = must_open("qwen3_tied", {});
+  // Between what the whole chunk and half of it need; part of that does not depend on the chunk.
   const auto bytes = static_cast<double>(full->prefill_runner()->planned_bytes());
+  const auto half = static_cast<double>(must_open("qwen3_tied", {.chunk = 100})->prefill_runner()->planned_bytes());
+  ASSERT_LT(half, bytes);
   const auto memory = static_cast<double>(full->device().info().memory_bytes);
-  auto e = must_open("qwen3_tied", {.fraction = 0.7 * bytes / memory});
+  auto e = must_open("qwen3_tied", {.fraction = 0.5 * (half + bytes) / memory});
   EXPECT_EQ(e->max_step_tokens(), 100);
   EXPECT_LE(e->prefill_runner()->sizes().back(), 100);
   const auto none = open("qwen3_tied", {.fraction = 0.01 * bytes / memory});
