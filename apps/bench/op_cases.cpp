@@ -37,7 +37,8 @@ class Maker {
 
   std::vector<OpCase> make(const std::string& op) {
     const int64_t h = m_.hidden, f = m_.inner;
-    if (op == "split_qk_norm_rope" || op == "split_qk_norm_rope_kv") return {qkv(op)};
+    if (op == "split_qk_norm_rope") return {qkv(op)};
+    if (op == "split_qk_norm_rope_kv") return {qkv(op), qkv(op, DType::I8)};
     if (op == "add_rms_norm" || op == "add_rms_norm_quant_dynamic")
       return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h)}, eps()}};
     if (op == "add_rms_norm_quant_static") {
@@ -91,7 +92,7 @@ class Maker {
       return {{op, m_.name, "", t(), {rows(f), scale, scale}, {}}};
     }
     if (op == "rope") return {{op, m_.name, heads_in_words(), t(), {heads(m_.heads), table()}, {}}};
-    if (op == "paged_attention") return {attention()};
+    if (op == "paged_attention") return {attention(), attention(DType::I8)};
     return {};
   }
 
@@ -106,15 +107,18 @@ class Maker {
   }
   TensorType heads(int64_t n) const { return {kAsked, {Dim(1, kT), Dim(n), Dim(m_.head_size)}}; }
   TensorType table() const { return {DType::F32, {Dim(1, kT), Dim(m_.head_size)}}; }
-  TensorType cache(int64_t pages) const {
-    return {kAsked, {Dim(pages), Dim(2), Dim(m_.kv_heads), Dim(kPageTokens), Dim(m_.head_size)}};
+  TensorType cache(int64_t pages, DType dtype) const {
+    return {dtype, {Dim(pages), Dim(2), Dim(m_.kv_heads), Dim(kPageTokens), Dim(kv_row(dtype, m_.head_size))}};
   }
   std::string heads_in_words() const { return fmt::format("{}/{} heads of {}", m_.heads, m_.kv_heads, m_.head_size); }
 
-  OpCase qkv(const std::string& op) const {
-    OpCase c{op, m_.name, heads_in_words(), t(), {}, {{"heads", m_.heads}, {"kv_heads", m_.kv_heads}}};
+  static const char* kind_of(DType dtype) { return dtype == DType::I8 ? ", int8 cache" : ""; }
+
+  OpCase qkv(const std::string& op, DType stored = kAsked) const {
+    OpCase c{op,  m_.name, heads_in_words() + kind_of(stored),
+             t(), {},      {{"heads", m_.heads}, {"kv_heads", m_.kv_heads}}};
     const bool cached = op == "split_qk_norm_rope_kv";
-    if (cached) c.in.push_back(cache(max_tokens_));  // every token is another sequence's
+    if (cached) c.in.push_back(cache(max_tokens_, stored));  // every token is another sequence's
     c.in.push_back(rows((m_.heads + 2 * m_.kv_heads) * m_.head_size));
     c.in.push_back(table());
     if (cached) c.in.push_back({DType::I32, {Dim(1, kT)}});
@@ -139,13 +143,13 @@ class Maker {
     return c;
   }
 
-  OpCase attention() const {
+  OpCase attention(DType stored = kAsked) const {
     const int64_t pages = kBenchContext / kPageTokens;
     OpCase c{"paged_attention",
              m_.name,
-             fmt::format("{}, {} keys each", heads_in_words(), kBenchContext),
+             fmt::format("{}, {} keys each{}", heads_in_words(), kBenchContext, kind_of(stored)),
              {{"T", max_tokens_}, {"R", max_tokens_}, {"Q", max_tokens_ + 1}},
-             {heads(m_.heads), cache(max_tokens_ * pages)},
+             {heads(m_.heads), cache(max_tokens_ * pages, stored)},
              {{"scale", 1 / std::sqrt(static_cast<double>(m_.head_size))}}};
     c.in.push_back({DType::I32, {Dim(1, kR), Dim(pages)}});
     c.in.push_back({DType::I32, {Dim(1, kR)}});

@@ -35,7 +35,11 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   engine::EngineOptions o;
   ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path));
   ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
-  ASSIGN_OR_RETURN(o.kv_dtype, dtype_of(f.kv_dtype));
+  if (f.kv_dtype == "int8") {
+    o.kv_dtype = DType::I8;
+  } else {
+    ASSIGN_OR_RETURN(o.kv_dtype, dtype_of(f.kv_dtype));
+  }
   ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
   ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
   o.context_length = f.context_length;
@@ -109,8 +113,8 @@ void ModelFlags::add_to(CLI::App& app) {
              "dummy: random weights, only config.json is needed");
   add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16"},
              "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
-  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16"},
-             "of the KV cache; auto: as --dtype");
+  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "int8"},
+             "of the KV cache; auto: as --dtype; int8: half of bfloat16, a scale per token and head");
   add_choice(app, "--quantization", quantization,
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
              "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "

@@ -9,7 +9,7 @@ double bytes_of(const TensorType& t, const LiveSizes& live) {
   return static_cast<double>(t.shape.elements(live)) * static_cast<double>(size_of(t.dtype));
 }
 
-// [pages, 2, heads, 128, head size]
+// [pages, 2, heads, 128, row of a head]
 bool is_cache(const Value& v) { return v.type.shape.rank() == 5; }
 double token_bytes(const Value& cache) {
   const Shape& s = cache.type.shape;
@@ -46,7 +46,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
       if (!written && !n.in.empty()) {
         const Shape& q = n.in[0]->type.shape;  // [T, H, D]
         c.flops += 4 * sizes.score_pairs * static_cast<double>(q[1].factor * q[2].factor);
-        c.dtype = v.type.dtype;
+        c.dtype = v.type.dtype == DType::I8 ? DType::F32 : v.type.dtype;  // integers are made floats
       }
     } else if (lookup && i == 0) {
       (param ? c.param_bytes : c.activation_bytes) += bytes_of(n.result()->type, live);

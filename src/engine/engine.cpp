@@ -34,9 +34,12 @@ Status ModelEngine::check_options() const {
   RETURN_IF_ERROR(range("--max-total-tokens", options_.max_total_tokens, 0, int64_t{1} << 32));
   if (!(options_.mem_fraction_static > 0 && options_.mem_fraction_static <= 1))
     return invalid("--mem-fraction-static {} is out of range; allowed: above 0, up to 1", options_.mem_fraction_static);
-  for (auto& d : {options_.dtype, options_.kv_dtype})
-    if (d && *d != DType::F32 && *d != DType::F16 && *d != DType::BF16)
-      return invalid("dtype {} is not a model dtype; allowed: float32, float16, bfloat16", dtype_name(*d));
+  auto usual = [](DType d) { return d == DType::F32 || d == DType::F16 || d == DType::BF16; };
+  if (options_.dtype && !usual(*options_.dtype))
+    return invalid("dtype {} is not a model dtype; allowed: float32, float16, bfloat16", dtype_name(*options_.dtype));
+  if (options_.kv_dtype && !usual(*options_.kv_dtype) && *options_.kv_dtype != DType::I8)
+    return invalid("dtype {} is not one of a KV cache; allowed: float32, float16, bfloat16, int8",
+                   dtype_name(*options_.kv_dtype));
   return Status::ok();
 }
 

@@ -32,7 +32,7 @@ Result<LoadFormat> parse_load_format(std::string_view name);
 struct EngineOptions {
   std::string model_path;         // GGUF file, or folder with config.json
   std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
-  std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype
+  std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype; I8: a scale per row
   LoadFormat load_format = LoadFormat::Auto;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;  // afterwards: what the weights are
   int64_t context_length = 0;                                              // 0: the model's

@@ -26,8 +26,10 @@ struct KvShape {
   int64_t head_dim = 0;
   DType dtype = DType::BF16;
 
+  // An int8 row of a head ends with its scale, an fp32.
   size_t page_bytes_per_layer() const {
-    return static_cast<size_t>(2 * heads * kPageTokens * head_dim) * size_of(dtype);
+    const size_t row = static_cast<size_t>(head_dim) * size_of(dtype) + (dtype == DType::I8 ? sizeof(float) : 0);
+    return static_cast<size_t>(2 * heads * kPageTokens) * row;
   }
   size_t page_bytes() const { return page_bytes_per_layer() * static_cast<size_t>(layers); }
   size_t token_bytes() const { return page_bytes() / kPageTokens; }

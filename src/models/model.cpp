@@ -25,9 +25,10 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   in.query_starts = ids("query_starts", {borders});
   in.last_rows = ids("last_rows", {logit_rows});
   for (int64_t l = 0; l < f.num_hidden_layers; ++l)
-    in.kv.push_back(tracer.input(
-        fmt::format("kv.{}", l),
-        TensorType{o.kv_dtype, {pages, Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens), Dim(f.head_dim)}}));
+    in.kv.push_back(
+        tracer.input(fmt::format("kv.{}", l), TensorType{o.kv_dtype,
+                                                         {pages, Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens),
+                                                          Dim(kv_row(o.kv_dtype, f.head_dim))}}));
   const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
   tracer.output("hidden", out.hidden);
   tracer.output("logits", out.logits);

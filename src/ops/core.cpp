@@ -193,12 +193,20 @@ Result<Types> infer_flatten(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(c.in[0].shape[1].factor * c.in[0].shape[2].factor)}}};
 }
 
-// kv is [P, 2, G, kPageTokens, D]; how keys and values lie inside one (page, k/v, head) block is the device's own.
+// kv is [P, 2, G, kPageTokens, D], of i8 D + 4; how keys and values lie inside one (page, k/v, head) block is the
+// device's own.
 Status want_kv(const OpCall& c, size_t i) {
   RETURN_IF_ERROR(want_rank(c, i, 5, 5));
   const Shape& s = c.in[i].shape;
   if (!same_dim(s[1], Dim(2)) || !same_dim(s[3], Dim(kPageTokens)))
     return invalid("{}: a KV cache has the shape [pages, 2, heads, {}, head size]", describe(c), kPageTokens);
+  if (c.in[i].dtype == DType::I8) {
+    if (!s[4].is_constant() || s[4].factor <= kv_row(DType::I8, 0))
+      return invalid("{}: a row of an int8 KV cache has the head size and {} bytes of its scale", describe(c),
+                     kv_row(DType::I8, 0));
+  } else if (!is_float(c.in[i].dtype)) {
+    return invalid("{}: a KV cache of {}; allowed: floats, i8", describe(c), dtype_name(c.in[i].dtype));
+  }
   return Status::ok();
 }
 
@@ -210,7 +218,7 @@ Result<Types> infer_kv_write(const OpCall& c) {
     RETURN_IF_ERROR(want_rank(c, i, 3, 3));
     RETURN_IF_ERROR(want_dim(c, i, 0, c.in[3].shape[0], "number of slots"));
     RETURN_IF_ERROR(want_dim(c, i, 1, c.in[0].shape[2], "cache's number of heads"));
-    RETURN_IF_ERROR(want_dim(c, i, 2, c.in[0].shape[4], "cache's head size"));
+    RETURN_IF_ERROR(want_dim(c, i, 2, kv_head_size(c.in[0]), "cache's head size"));
   }
   RETURN_IF_ERROR(want_same_dtype(c, 1, 2));
   return Types{c.in[0]};
@@ -224,7 +232,7 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
   for (size_t i : {2, 3, 4}) RETURN_IF_ERROR(want_index(c, i));
   RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[2].shape[0], "number of sequences"));
-  RETURN_IF_ERROR(want_dim(c, 0, 2, c.in[1].shape[4], "cache's head size"));
+  RETURN_IF_ERROR(want_dim(c, 0, 2, kv_head_size(c.in[1]), "cache's head size"));
   const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
   if (!h.is_constant() || !g.is_constant() || g.factor <= 0 || h.factor % g.factor != 0)
     return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h.factor, g.factor);

@@ -8,6 +8,14 @@ namespace reprise {
 
 constexpr int kPageTokens = 128;  // tokens of one KV page; attention reduces page by page in this unit
 
+// An int8 cache holds every row of a key or value head as integers and one fp32 scale (largest magnitude / 127), which
+// takes four elements more.
+constexpr int64_t kv_row(DType cache, int64_t head_size) { return cache == DType::I8 ? head_size + 4 : head_size; }
+inline Dim kv_head_size(const TensorType& cache) {
+  const Dim row = cache.shape[4];
+  return cache.dtype == DType::I8 ? Dim(row.factor - 4) : row;
+}
+
 void register_core_ops(OpRegistry& ops);
 
 }  // namespace reprise

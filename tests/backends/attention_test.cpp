@@ -10,12 +10,20 @@
 namespace reprise::cpu {
 namespace {
 
-struct Model {
+// Of queries, keys and values, and of the cache.
+struct Format {
   DType dtype = DType::F32;
+  bool int8 = false;
+  DType cache() const { return int8 ? DType::I8 : dtype; }
+  std::string name() const { return fmt::format("{}{}", dtype_name(dtype), int8 ? " in i8" : ""); }
+};
+
+struct Model {
+  Format format;
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
 
   std::string name() const {
-    return fmt::format("{} H {} G {} D {} window {}", dtype_name(dtype), heads, kv_heads, size, window);
+    return fmt::format("{} H {} G {} D {} window {}", format.name(), heads, kv_heads, size, window);
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
 };
@@ -27,9 +35,9 @@ struct Sequence {
 };
 
 Sequence make_sequence(const Model& m, int64_t length, uint32_t seed) {
-  return {random_tensor(m.dtype, {length, m.heads, m.size}, seed, -3, 3),
-          random_tensor(m.dtype, {length, m.kv_heads, m.size}, seed + 1000, -3, 3),
-          random_tensor(m.dtype, {length, m.kv_heads, m.size}, seed + 2000, -1, 1)};
+  return {random_tensor(m.format.dtype, {length, m.heads, m.size}, seed, -3, 3),
+          random_tensor(m.format.dtype, {length, m.kv_heads, m.size}, seed + 1000, -3, 3),
+          random_tensor(m.format.dtype, {length, m.kv_heads, m.size}, seed + 2000, -1, 1)};
 }
 
 // Tokens [from, to) of a sequence are this step's; those before are in the cache.
@@ -56,7 +64,7 @@ TestTensor concat(const std::vector<TestTensor>& parts) {
   return all;
 }
 
-TestTensor empty_rows(const Model& m) { return zero_tensor(m.dtype, {0, m.heads, m.size}); }
+TestTensor empty_rows(const Model& m) { return zero_tensor(m.format.dtype, {0, m.heads, m.size}); }
 
 // Writes keys and values of every part into a fresh cache of NaN and attends with the tokens of this step.
 TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts,
@@ -88,7 +96,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
     k.push_back(rows_of(p.sequence->k, 0, p.to));
     v.push_back(rows_of(p.sequence->v, 0, p.to));
   }
-  TestTensor kv = zero_tensor(m.dtype, {pages, 2, m.kv_heads, kPageTokens, m.size});
+  TestTensor kv = zero_tensor(m.format.cache(), {pages, 2, m.kv_heads, kPageTokens, kv_row(m.format.cache(), m.size)});
   std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
   if (!slots.empty())
     kv = runner.run("kv_write",
@@ -100,6 +108,42 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
                     {concat(q), kv, table, tensor_of(DType::I32, {sequences}, lengths),
                      tensor_of(DType::I32, {sequences + 1}, starts)},
                     {{"scale", m.scale()}, {"window", m.window}}, run)[0];
+}
+
+// A row as an int8 cache holds it.
+struct Int8Row {
+  explicit Int8Row(const std::vector<double>& row) {
+    float top = 0;
+    for (double x : row)
+      if (std::abs(x) > top) top = static_cast<float>(std::abs(x));
+    scale = top / 127.0f;
+    for (double x : row) {
+      const float quotient = static_cast<float>(x) / scale;
+      values.push_back(static_cast<int8_t>(std::isnan(quotient) ? 0 : std::nearbyint(quotient)));
+    }
+  }
+  float scale;
+  std::vector<int8_t> values;
+};
+
+std::vector<double> row_at(const TestTensor& t, int64_t row, int64_t size) {
+  std::vector<double> out;
+  for (int64_t d = 0; d < size; ++d) out.push_back(t.get(row * size + d));
+  return out;
+}
+
+// What attention finds in the cache.
+TestTensor as_cached(const Model& m, const TestTensor& t) {
+  if (!m.format.int8) return t;
+  TestTensor out = t;
+  out.type.dtype = DType::F32;
+  out.bytes.resize(static_cast<size_t>(t.size()) * 4);
+  for (int64_t row = 0; row < t.size() / m.size; ++row) {
+    const Int8Row r(row_at(t, row, m.size));
+    for (int64_t d = 0; d < m.size; ++d)
+      out.set(row * m.size + d, static_cast<double>(r.scale) * r.values[static_cast<size_t>(d)]);
+  }
+  return out;
 }
 
 // One head of keys or values as [tokens][size].
@@ -114,9 +158,10 @@ std::vector<double> expected(const Model& m, const std::vector<Part>& parts) {
   std::vector<double> out;
   for (auto& p : parts) {
     std::vector<std::vector<double>> k, v;
+    const TestTensor keys = as_cached(m, p.sequence->k), values = as_cached(m, p.sequence->v);
     for (int64_t g = 0; g < m.kv_heads; ++g) {
-      k.push_back(head_of(p.sequence->k, g, m.kv_heads, m.size));
-      v.push_back(head_of(p.sequence->v, g, m.kv_heads, m.size));
+      k.push_back(head_of(keys, g, m.kv_heads, m.size));
+      v.push_back(head_of(values, g, m.kv_heads, m.size));
     }
     for (int64_t t = p.from; t < p.to; ++t)
       for (int64_t h = 0; h < m.heads; ++h) {
@@ -140,11 +185,13 @@ double tolerance(DType t) { return t == DType::BF16 ? 6e-3 : t == DType::F16 ? 6
 void expect_matches(const Model& m, const std::vector<Part>& parts, const StepOptions& options = {}) {
   const std::vector<double> want = expected(m, parts);
   for (Isa isa : supported_isas())
-    expect_close(step(OpRunner(isa), m, parts, options), want, 0, tolerance(m.dtype),
+    expect_close(step(OpRunner(isa), m, parts, options), want, 0, tolerance(m.format.dtype),
                  fmt::format("{} {}, {} ranks", isa_name(isa), m.name(), options.ranks));
 }
 
 constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
+constexpr Format kFormats[] = {{DType::F32, false}, {DType::BF16, false}, {DType::F16, false},
+                               {DType::F32, true},  {DType::BF16, true},  {DType::F16, true}};
 
 TEST(KvWrite, PutsEveryElementInItsPlace) {
   for (Isa isa : supported_isas()) {
@@ -177,8 +224,55 @@ TEST(KvWrite, PutsEveryElementInItsPlace) {
   }
 }
 
+// Rows of zeros, infinities, NaN and subnormals among others; a run over a page border, a hole, single places.
+TEST(KvWrite, GivesEveryInt8RowItsOwnScale) {
+  for (Isa isa : supported_isas()) {
+    const OpRunner runner(isa);
+    for (DType t : kDTypes)
+      for (int64_t size : {2, 6, 24, 64, 80, 256}) {
+        const int64_t heads = 3, tokens = 60, row = kv_row(DType::I8, size);
+        TestTensor k = random_tensor(t, {tokens, heads, size}, 1, -4, 4);
+        TestTensor v = random_tensor(t, {tokens, heads, size}, 2, -1e-3, 1e-3);
+        for (int64_t d = 0; d < size; ++d) {
+          k.set(7 * size + d, 0);
+          v.set(8 * size + d, d % 2 ? INFINITY : 1);
+          v.set(9 * size + d, NAN);
+          k.set(10 * size + d, 1e-40 * static_cast<double>(d + 1));
+          k.set(11 * size + d, d % 2 ? 12 : -12);
+        }
+        k.set(13 * size, NAN);
+        const TestTensor kv = random_tensor(DType::I8, {4, 2, heads, kPageTokens, row}, 3, -128, 128);
+        std::vector<double> slots;
+        for (int64_t i = 0; i < tokens; ++i)
+          slots.push_back(static_cast<double>(i < 40 ? 370 + i : i == 40 ? -1 : (i * 37) % 256));
+        TestTensor want = kv;
+        for (int64_t i = 0; i < tokens; ++i) {
+          const int64_t slot = static_cast<int64_t>(slots[static_cast<size_t>(i)]);
+          if (slot < 0) continue;
+          const int64_t page = slot / kPageTokens, place = slot % kPageTokens;
+          for (int64_t h = 0; h < heads; ++h)
+            for (bool values : {false, true}) {
+              const Int8Row r(row_at(values ? v : k, i * heads + h, size));
+              const int64_t block = kv_block(page, values, h, heads, row);
+              for (int64_t d = 0; d < size; ++d)
+                want.set(block + (values ? value_offset(place, d, size, false) : key_offset(place, d, size, false)),
+                         r.values[static_cast<size_t>(d)]);
+              std::memcpy(want.bytes.data() + block + kv_scales_offset(size) + place * 4, &r.scale, 4);
+            }
+        }
+        for (int ranks : {1, 2, 3}) {
+          const auto got =
+              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
+          expect_same_bits(got[0], want,
+                           fmt::format("{} {} size {} ranks {}", isa_name(isa), dtype_name(t), size, ranks));
+        }
+        if (HasFatalFailure()) return;
+      }
+  }
+}
+
 TEST(PagedAttention, MatchesTheReferenceAtPageBorders) {
-  for (DType t : kDTypes) {
+  for (const Format& t : kFormats) {
     const Model m{t, 4, 2, 24, 0};
     for (int64_t n : {0, 1, 2, 127, 128, 129, 255, 256, 257, 500}) {
       const Sequence s = make_sequence(m, std::max(n, int64_t{1}), 10);
@@ -193,7 +287,7 @@ TEST(PagedAttention, MatchesTheReferenceForEveryHeadShape) {
   struct Heads {
     int64_t heads, kv_heads, size;
   };
-  for (DType t : kDTypes)
+  for (const Format& t : kFormats)
     for (auto [heads, kv_heads, size] : {Heads{2, 2, 64},
                                          {9, 3, 64},
                                          {4, 1, 64},
@@ -215,7 +309,7 @@ TEST(PagedAttention, MatchesTheReferenceForEveryHeadShape) {
 }
 
 TEST(PagedAttention, WindowsHideOldKeys) {
-  for (DType t : kDTypes)
+  for (const Format& t : kFormats)
     for (int64_t window : {1, 2, 24, 127, 128, 129, 300}) {
       const Model m{t, 6, 2, 32, window};
       const Sequence a = make_sequence(m, 400, 30), b = make_sequence(m, 131, 31);
@@ -237,7 +331,7 @@ struct Mixed {
 };
 
 TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
-  for (DType t : kDTypes)
+  for (const Format& t : kFormats)
     for (int64_t window : {0, 100}) {
       const Model m{t, 6, 2, 32, window};
       const Mixed batch(m);
@@ -246,7 +340,7 @@ TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
         const OpRunner runner(isa);
         const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
         const TestTensor all = step(runner, m, batch.parts);
-        expect_close(all, want, 0, tolerance(t), what);
+        expect_close(all, want, 0, tolerance(t.dtype), what);
         for (int ranks : {2, 3, 7})
           expect_same_bits(step(runner, m, batch.parts, {.ranks = ranks}), all, what + " ranks");
         expect_same_bits(step(runner, m, batch.parts, {.ranks = 2, .page_seed = 99, .extra_columns = 0}), all,
@@ -265,7 +359,7 @@ TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
 TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
   for (Isa isa : supported_isas()) {
     const OpRunner runner(isa);
-    for (DType t : kDTypes)
+    for (const Format& t : kFormats)
       for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {9, 3}, {8, 2}, {8, 1}})
         for (int64_t window : {0, 77}) {
           const Model m{t, heads, kv_heads, 16, window};
@@ -298,7 +392,7 @@ TEST(PagedAttention, TheBf16InstructionAndItsEmulationAgree) {
     const OpRunner runner(isa);
     for (int64_t size : {2, 24, 64, 80, 128})
       for (int64_t window : {0, 45}) {
-        const Model m{DType::BF16, 6, 2, size, window};
+        const Model m{{DType::BF16}, 6, 2, size, window};
         Sequence s = make_sequence(m, 301, 55);
         for (int64_t i = 0; i < s.k.size(); i += 7) s.k.set(i, s.k.get(i) * 0x1p-128);
         for (int64_t i = 0; i < s.v.size(); i += 5) s.v.set(i, s.v.get(i) * 0x1p-127);
@@ -321,13 +415,13 @@ TEST(PagedAttention, TheBf16InstructionAndItsEmulationAgree) {
 TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
   for (Isa isa : supported_isas()) {
     const OpRunner runner(isa);
-    for (DType t : kDTypes)
+    for (const Format& t : kFormats)
       for (int64_t kv_heads : {1, 3}) {
         const Model m{t, 3 * kv_heads, kv_heads, 64, 0};
         const Sequence a = make_sequence(m, 1100, 60), b = make_sequence(m, 300, 61);
         const std::vector<Part> parts{{&a, 1099, 1100}, {&b, 299, 300}};
         const TestTensor one = step(runner, m, parts);
-        expect_close(one, expected(m, parts), 0, tolerance(t), m.name());
+        expect_close(one, expected(m, parts), 0, tolerance(t.dtype), m.name());
         for (int ranks : {2, 3, 4, 5, 16})
           expect_same_bits(step(runner, m, parts, {.ranks = ranks}), one,
                            fmt::format("{} {} ranks {}", isa_name(isa), m.name(), ranks));
@@ -340,7 +434,7 @@ TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
 TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
   for (Isa isa : supported_isas()) {
     const OpRunner runner(isa);
-    for (DType t : kDTypes)
+    for (const Format& t : kFormats)
       for (int64_t size : {24, 64}) {
         const Model m{t, 4, 2, size, 40};
         const Sequence clean = make_sequence(m, 200, 70);
@@ -364,15 +458,17 @@ TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
 TEST(PagedAttention, RowsWithoutKeysAreZero) {
   for (Isa isa : supported_isas()) {
     const OpRunner runner(isa);
-    const Model m;
-    const TestTensor q = random_tensor(m.dtype, {2, m.heads, m.size}, 80);
-    TestTensor kv = zero_tensor(m.dtype, {1, 2, m.kv_heads, kPageTokens, m.size});
-    std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
-    const TestTensor got = runner.run("paged_attention",
-                                      {q, kv, tensor_of(DType::I32, {1, 1}, {-1}), tensor_of(DType::I32, {1}, {0}),
-                                       tensor_of(DType::I32, {2}, {0, 2})},
-                                      {{"scale", 1.0}}, {.ranks = 2})[0];
-    for (int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.get(i), 0) << isa_name(isa);
+    for (bool int8 : {false, true}) {
+      const Model m{{DType::F32, int8}};
+      const TestTensor q = random_tensor(m.format.dtype, {2, m.heads, m.size}, 80);
+      TestTensor kv = zero_tensor(m.format.cache(), {1, 2, m.kv_heads, kPageTokens, kv_row(m.format.cache(), m.size)});
+      std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
+      const TestTensor got = runner.run("paged_attention",
+                                        {q, kv, tensor_of(DType::I32, {1, 1}, {-1}), tensor_of(DType::I32, {1}, {0}),
+                                         tensor_of(DType::I32, {2}, {0, 2})},
+                                        {{"scale", 1.0}}, {.ranks = 2})[0];
+      for (int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.get(i), 0) << isa_name(isa);
+    }
   }
 }
 
@@ -381,7 +477,7 @@ TEST(PagedAttention, RefusesWhatItCannotDo) {
   auto message = [&](DType q, DType kv, int64_t size) {
     const auto r = runner.choose("paged_attention",
                                  {{q, {Dim(1), Dim(2), Dim(size)}},
-                                  {kv, {Dim(1), Dim(2), Dim(1), Dim(kPageTokens), Dim(size)}},
+                                  {kv, {Dim(1), Dim(2), Dim(1), Dim(kPageTokens), Dim(kv_row(kv, size))}},
                                   {DType::I32, {Dim(1), Dim(1)}},
                                   {DType::I32, {Dim(1)}},
                                   {DType::I32, {Dim(2)}}},
@@ -392,6 +488,10 @@ TEST(PagedAttention, RefusesWhatItCannotDo) {
   EXPECT_NE(message(DType::BF16, DType::BF16, 7).find("even head sizes"), std::string::npos);
   EXPECT_NE(message(DType::BF16, DType::BF16, 258).find("even head sizes"), std::string::npos);
   EXPECT_NE(message(DType::F32, DType::BF16, 64).find("takes f32"), std::string::npos);
+  EXPECT_EQ(message(DType::BF16, DType::I8, 64), "");
+  EXPECT_EQ(message(DType::F32, DType::I8, 256), "");
+  EXPECT_NE(message(DType::BF16, DType::I8, 7).find("not 7 of"), std::string::npos);
+  EXPECT_NE(message(DType::BF16, DType::I8, 258).find("not 258 of"), std::string::npos);
 }
 
 }  // namespace

@@ -289,6 +289,8 @@ TEST(Fused, SplitQkNormRopeKv) {
         TestTensor qkv = random_tensor(t, {tokens, (c.heads + 2 * c.kv_heads) * c.size}, 18, -2, 2);
         add_odd_values(qkv);
         const TestTensor kv = random_tensor(t, {3, 2, c.kv_heads, kPageTokens, c.size}, 19);
+        const TestTensor kv8 =
+            random_tensor(DType::I8, {3, 2, c.kv_heads, kPageTokens, kv_row(DType::I8, c.size)}, 19, -128, 128);
         const TestTensor table = random_tensor(DType::F32, {tokens, c.rot}, 20);
         const TestTensor qw = random_tensor(t, {c.size}, 21, 0.5, 1.5), kw = random_tensor(t, {c.size}, 22, 0.5, 1.5);
         // A run across the border of a page, a hole, then single slots elsewhere.
@@ -298,8 +300,10 @@ TEST(Fused, SplitQkNormRopeKv) {
                               : 5 + 3 * static_cast<double>(i - 25));
         if (tokens > 2) slots.set(2, -1);
         const Attrs attrs{{"heads", c.heads}, {"kv_heads", c.kv_heads}, {"eps", 1e-6}};
-        for (const auto& in :
-             std::vector<std::vector<TestTensor>>{{kv, qkv, table, slots}, {kv, qkv, table, slots, qw, kw}})
+        for (const auto& in : std::vector<std::vector<TestTensor>>{{kv, qkv, table, slots},
+                                                                   {kv, qkv, table, slots, qw, kw},
+                                                                   {kv8, qkv, table, slots},
+                                                                   {kv8, qkv, table, slots, qw, kw}})
           expect_meaning(runner, "split_qk_norm_rope_kv", in, attrs, name_of(isa, qkv));
       }
   });

@@ -148,6 +148,22 @@ TEST_F(GraphTest, AValueWrittenInPlaceIsNotReadUnderItsOldName) {
   EXPECT_NE(g.status().message().find("overwritten"), std::string::npos) << g.status().message();
 }
 
+TEST_F(GraphTest, RowsOfAnInt8CacheHoldTheirScale) {
+  const auto message = [this](DType cache, int64_t row) {
+    Tracer t("g", ops);
+    const Dim tokens = t.symbol("T", 8);
+    Tensor kv = t.input("kv", {cache, {Dim(3), Dim(2), Dim(2), Dim(kPageTokens), Dim(row)}});
+    Tensor k = t.input("k", {DType::BF16, {tokens, Dim(2), Dim(6)}});
+    t.output("kv", nn::kv_write(kv, k, k, t.input("slots", {DType::I32, {tokens}})));
+    auto g = t.finish();
+    return g.is_ok() ? std::string() : g.status().message();
+  };
+  EXPECT_EQ(message(DType::I8, 10), "");
+  EXPECT_NE(message(DType::I8, 6).find("cache's head size"), std::string::npos) << message(DType::I8, 6);
+  EXPECT_NE(message(DType::I8, 4).find("4 bytes of its scale"), std::string::npos) << message(DType::I8, 4);
+  EXPECT_NE(message(DType::U8, 6).find("allowed: floats, i8"), std::string::npos) << message(DType::U8, 6);
+}
+
 TEST_F(GraphTest, SymbolsAreBoundedAndNamed) {
   Graph g("g");
   EXPECT_FALSE(g.add_symbol("T", 0).is_ok());

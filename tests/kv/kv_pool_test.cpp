@@ -31,6 +31,13 @@ TEST_F(KvPoolTest, HandsOutEveryPageOnceAndNeverTheScratchPage) {
   EXPECT_TRUE(pool->check_integrity().is_ok());
 }
 
+TEST_F(KvPoolTest, RowsOfInt8HaveAScale) {
+  EXPECT_EQ(shape.token_bytes(), 3u * 2 * 2 * 20);
+  shape.dtype = DType::I8;
+  EXPECT_EQ(shape.token_bytes(), 3u * 2 * 2 * 14);
+  EXPECT_EQ(shape.page_bytes_per_layer(), 128u * 2 * 2 * 14);
+}
+
 TEST_F(KvPoolTest, LayersDoNotOverlap) {
   auto pool = KvPool::create(device->pool(), shape, 4);
   ASSERT_TRUE(pool.is_ok());

@@ -16,6 +16,7 @@ struct Param {
   std::string model;
   DType dtype;
   std::string isa;
+  bool int8_cache = false;
 };
 
 std::vector<int32_t> random_tokens(int64_t n, int64_t vocab, uint32_t seed) {
@@ -36,6 +37,7 @@ class SameBitsTest : public testing::TestWithParam<Param> {
   std::unique_ptr<engine::Engine> open(int threads) {
     EngineSetup s;
     s.dtype = GetParam().dtype;
+    if (GetParam().int8_cache) s.kv_dtype = DType::I8;
     s.isa = GetParam().isa;
     s.threads = threads;
     s.context = 0;
@@ -132,11 +134,15 @@ std::vector<Param> params() {
        {"llama_gqa3_tied", "llama_bias", "llama_rope_dynamic", "mistral_window24", "qwen2_untied", "qwen3_tied"})
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
+  for (auto& model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied"})
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa)), true});
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, SameBitsTest, testing::ValuesIn(params()), [](const auto& info) {
-  return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.isa);
+  return fmt::format("{}_{}{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.int8_cache ? "_i8" : "",
+                     info.param.isa);
 });
 
 TEST(TwoEngines, WithDifferentModelsLiveSideBySide) {

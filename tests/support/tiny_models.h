@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ inline std::string tiny_model_path(const std::string& name) {
 
 struct EngineSetup {
   DType dtype = DType::F32;
+  std::optional<DType> kv_dtype = {};
   std::string isa = "auto";
   int threads = 2;
   int64_t chunk = 256;
@@ -52,6 +54,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = path;
   o.dtype = s.dtype;
+  o.kv_dtype = s.kv_dtype;
   o.chunked_prefill_size = s.chunk;
   o.max_running_requests = s.rows;
   o.context_length = s.context;

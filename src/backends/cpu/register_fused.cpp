@@ -3,6 +3,7 @@
 #include "backends/cpu/kernels/quantize_shape.h"
 #include "backends/cpu/kernels/table.h"
 #include "backends/cpu/register.h"
+#include "ops/core.h"
 
 namespace reprise::cpu {
 namespace {
@@ -95,15 +96,20 @@ Status accepts_split(const OpCall& c) {
   return accepts_split_of(c, T, kSplit);
 }
 
-template <DType T>
-Status accepts_split_kv(const OpCall& c) {
-  RETURN_IF_ERROR(want(c, 0, T));
+template <DType T, DType Cache>
+Status accepts_split_into(const OpCall& c) {
+  RETURN_IF_ERROR(want(c, 0, Cache));
   RETURN_IF_ERROR(accepts_split_of(c, T, kSplitKv));
-  const Dim size = c.in[0].shape[4];
+  const Dim size = kv_head_size(c.in[0]);
   RETURN_IF_ERROR(want_constant(c, size, "head size"));
   if (size.factor % 2 != 0 || size.factor < 2 || size.factor > 256)
     return error(Code::Unsupported, "takes even head sizes from 2 to 256, not {} of {}", size.factor, describe(c));
   return Status::ok();
+}
+
+template <DType T>
+Status accepts_split_kv(const OpCall& c) {
+  return accepts_split_into<T, T>(c);
 }
 
 void bind_split_of(const OpCall& c, LaunchArgs& args, SplitOperands at) {
@@ -149,6 +155,12 @@ void register_fused(KernelRegistry& kernels, Isa isa) {
   REPRISE_ADD(split_qk_norm_rope, accepts_split, bind_split);
   REPRISE_ADD(split_qk_norm_rope_kv, accepts_split_kv, bind_split_kv);
 #undef REPRISE_ADD
+  add("split_qk_norm_rope_kv", "f32_i8", accepts_split_into<DType::F32, DType::I8>, bind_split_kv,
+      k.split_qk_norm_rope_kv_f32_i8);
+  add("split_qk_norm_rope_kv", "bf16_i8", accepts_split_into<DType::BF16, DType::I8>, bind_split_kv,
+      k.split_qk_norm_rope_kv_bf16_i8);
+  add("split_qk_norm_rope_kv", "f16_i8", accepts_split_into<DType::F16, DType::I8>, bind_split_kv,
+      k.split_qk_norm_rope_kv_f16_i8);
   add("add_rms_norm_quant_dynamic", "f32", accepts_add_norm<DType::F32>, bind_add_norm,
       k.add_rms_norm_quant_dynamic_f32, nullptr, workspace_add_norm_dynamic);
   add("add_rms_norm_quant_dynamic", "bf16", accepts_add_norm<DType::BF16>, bind_add_norm,

@@ -13,7 +13,7 @@ struct Call {
 
   Call(const LaunchArgs& args, const LiveSizes& live, int ranks)
       : q(static_cast<const T*>(args.ptr[0])),
-        kv(static_cast<const T*>(args.ptr[1])),
+        kv(args.ptr[1]),
         page_table(static_cast<const int32_t*>(args.ptr[2])),
         context_lens(static_cast<const int32_t*>(args.ptr[3])),
         query_starts(static_cast<const int32_t*>(args.ptr[4])),
@@ -43,7 +43,7 @@ struct Call {
   }
 
   const T* q;
-  const T* kv;
+  const void* kv;
   const int32_t* page_table;
   const int32_t* context_lens;
   const int32_t* query_starts;
@@ -53,6 +53,16 @@ struct Call {
   AttentionSizes sizes;
   int64_t rank_floats;
 };
+
+// A block of the cache as the cells of P.
+template <typename E, typename P>
+const typename P::Cell* block_of(const Call<E>& call, int64_t page, bool values, int64_t head) {
+  using Stored = std::conditional_t<P::kScaled, int8_t, typename E::Type>;
+  const AttentionSizes& z = call.sizes;
+  const auto* block =
+      static_cast<const Stored*>(call.kv) + kv_block(page, values, head, z.kv_heads, kv_row_of(z.size, P::kScaled));
+  return reinterpret_cast<const typename P::Cell*>(block);
+}
 
 template <typename E, typename P>
 void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages, int rank) {
@@ -73,13 +83,13 @@ void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages
   for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
   const int32_t* table = call.page_table + item.sequence * z.columns + item.first_page;
   for (int64_t p = pages.begin; p < pages.end; ++p) {
-    const auto* keys = call.kv + kv_block(table[p], false, item.kv_head, z.kv_heads, z.size);
-    const auto* values = call.kv + kv_block(table[p], true, item.kv_head, z.kv_heads, z.size);
-    const typename E::Type* next = nullptr;
+    const auto* keys = block_of<E, P>(call, table[p], false, item.kv_head);
+    const auto* values = block_of<E, P>(call, table[p], true, item.kv_head);
+    const typename P::Cell* next = nullptr;
     if (p + 1 < pages.end)
-      next = call.kv + kv_block(table[p + 1], false, item.kv_head, z.kv_heads, z.size);
+      next = block_of<E, P>(call, table[p + 1], false, item.kv_head);
     else if (item.kv_head + 1 < z.kv_heads)
-      next = call.kv + kv_block(table[0], false, item.kv_head + 1, z.kv_heads, z.size);
+      next = block_of<E, P>(call, table[0], false, item.kv_head + 1);
     if (continues) {
       tile.attend(keys, values, item.first_page + p, call.slot(rank, 1 + p - pages.begin), next);
     } else {
@@ -164,9 +174,13 @@ void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 REPRISE_KERNEL(attention_f32, (attend<F32, PanelF32>))
 REPRISE_KERNEL(attention_bf16, attend_bf16)
 REPRISE_KERNEL(attention_f16, (attend<F16, PanelF16>))
+REPRISE_KERNEL(attention_f32_i8, (attend<F32, PanelI8>))
+REPRISE_KERNEL(attention_bf16_i8, (attend<Bf16, PanelI8>))
+REPRISE_KERNEL(attention_f16_i8, (attend<F16, PanelI8>))
 REPRISE_KERNEL(attention_merge_f32, (merge<F32, PanelF32>))
 REPRISE_KERNEL(attention_merge_bf16, (merge<Bf16, PanelBf16>))
 REPRISE_KERNEL(attention_merge_f16, (merge<F16, PanelF16>))
+REPRISE_KERNEL(attention_merge_bf16_i8, (merge<Bf16, PanelI8>))
 #undef REPRISE_KERNEL
 
 }  // namespace reprise::cpu::REPRISE_ISA

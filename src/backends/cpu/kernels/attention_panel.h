@@ -23,6 +23,9 @@ inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+inline Vec vec_load_i8(const int8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
   return _mm512_castsi512_ps(
       _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(mask & ~0xffffu))));
@@ -40,6 +43,9 @@ inline void vec_store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Vec vec_load_i8(const int8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
   const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -59,6 +65,12 @@ inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c)
 inline Vec vec_load_f16(const uint16_t* p) {
   return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
 }
+inline Vec vec_load_i8(const int8_t* p) {
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  const __m128i bytes = _mm_cvtsi32_si128(four), words = _mm_unpacklo_epi8(bytes, bytes);
+  return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(words, words), 24));
+}
 inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
   const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm_castsi128_ps(_mm_and_si128(pairs, _mm_set1_epi32(static_cast<int>(mask & ~0xffffu))));
@@ -71,11 +83,12 @@ inline Vec vec_low_halves(const uint32_t* p) {
 // Cell: what a panel holds per column. Factor: what the left side holds, kFactors of them per cell.
 // kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kLanes cells
 // ready for one of them, of which the bits of `mask` count. kWiden: for many rows, cells are made floats beforehand.
+// kScaled: a scale per token lies behind the cells of a block; products are made of the numbers without it.
 struct PanelF32 {
   using Cell = float;
   using Factor = float;
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = false;
+  static constexpr bool kWiden = false, kScaled = false;
   template <int kPart>
   static Vec load(const Cell* p, uint32_t) {
     return vec_load(p);
@@ -91,10 +104,26 @@ struct PanelF16 {
   using Cell = uint16_t;
   using Factor = float;
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = true;
+  static constexpr bool kWiden = true, kScaled = false;
   template <int kPart>
   static Vec load(const Cell* p, uint32_t) {
     return vec_load_f16(p);
+  }
+  template <int kPart>
+  static Vec broadcast(const Factor* a) {
+    return vec_set(*a);
+  }
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+};
+
+struct PanelI8 {
+  using Cell = int8_t;
+  using Factor = float;
+  static constexpr int kStep = 1, kFactors = 1, kParts = 1;
+  static constexpr bool kWiden = true, kScaled = true;
+  template <int kPart>
+  static Vec load(const Cell* p, uint32_t) {
+    return vec_load_i8(p);
   }
   template <int kPart>
   static Vec broadcast(const Factor* a) {
@@ -110,7 +139,7 @@ struct PanelBf16 {
   using Cell = uint32_t;
   using Factor = float;
   static constexpr int kStep = 2, kFactors = 2, kParts = 2;
-  static constexpr bool kWiden = true;
+  static constexpr bool kWiden = true, kScaled = false;
   template <int kPart>
   static Vec load(const Cell* p, uint32_t mask) {
     if (kPart == 0) return vec_high_halves(p, mask);
@@ -136,7 +165,7 @@ struct PanelBf16Dot {
   using Cell = uint32_t;
   using Factor = uint32_t;  // two bf16
   static constexpr int kStep = 2, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = false;
+  static constexpr bool kWiden = false, kScaled = false;
   template <int kPart>
   static Vec load(const Cell* p, uint32_t mask) {
     const __m512i cells = _mm512_loadu_si512(p);

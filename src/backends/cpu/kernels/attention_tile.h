@@ -3,7 +3,8 @@
 // Per row and page: scores s_j = scale * (q . k_j); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
 // sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden keys have p = 0 exactly. Pages merge in
 // ascending order by the usual rescaling. On sets with bf16 dot instructions p is rounded to bf16 for o (as HF rounds
-// its probabilities), not for l.
+// its probabilities), not for l. In an int8 cache k_j is c_j times integers and v_j is d_j times integers: then
+// s_j = ((q . integers) * c_j) * scale, and o is the sum of (p_j * d_j) times integers.
 #pragma once
 
 #include "backends/cpu/kernels/attention_panel.h"
@@ -86,9 +87,12 @@ inline void store_weights(float* scores, int64_t j, F32x16 p) {
 
 // Turns 128 scores in place into weights for the value product. Key j is visible when low <= j < high; the others get
 // weight zero, whatever their scores. All scores stay in registers, and every row takes the same way, because a row is
-// short: what it waits for costs more than what it computes.
+// short: what it waits for costs more than what it computes. The scales of keys and values are those of an int8 page;
+// hidden ones may never have been written.
 template <typename P, bool kMasked>
-inline void weights_of_scores(float* scores, int64_t low, int64_t high, float scale, float& m, float& l) {
+inline void weights_of_scores(float* scores, int64_t low, int64_t high, float scale,
+                              [[maybe_unused]] const float* key_scales, [[maybe_unused]] const float* value_scales,
+                              float& m, float& l) {
   constexpr int kVectors = kKvTokens / 16;
   const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const int32_t from = static_cast<int32_t>(low), to = static_cast<int32_t>(high);
@@ -97,7 +101,9 @@ inline void weights_of_scores(float* scores, int64_t low, int64_t high, float sc
   auto visible = [&](int i) { return (lane + 16 * i >= from) & (lane + 16 * i < to); };
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) {
-    s[i] = load(scores + 16 * i) * scale;
+    s[i] = load(scores + 16 * i);
+    if constexpr (P::kScaled) s[i] *= load(key_scales + 16 * i);
+    s[i] *= scale;
     if constexpr (kMasked) s[i] = select(visible(i), s[i], hidden);
     top = larger(s[i], top);
   }
@@ -107,6 +113,10 @@ inline void weights_of_scores(float* scores, int64_t low, int64_t high, float sc
     F32x16 p = exp(s[i] - m);
     if constexpr (kMasked) p = select(visible(i), p, zero());
     sum += p;
+    if constexpr (P::kScaled) {
+      p *= load(value_scales + 16 * i);
+      if constexpr (kMasked) p = select(visible(i), p, zero());
+    }
     store_weights<P>(scores, 16 * i, p);
   }
   l = reduce_add(sum);
@@ -157,11 +167,13 @@ class Tile {
 
   // Page number `page` of the sequence; the results go to `to`.
   // `next` is the block that will be read after these two, or null.
-  void attend(const typename E::Type* keys, const typename E::Type* values, int64_t page, const Partial& to,
-              const typename E::Type* next) {
+  void attend(const typename P::Cell* keys, const typename P::Cell* values, int64_t page, const Partial& to,
+              const typename P::Cell* next) {
     const int64_t base = page * kKvTokens;
     for (int64_t g = 0; g < rows_; g += group_rows_) spans_[g / group_rows_] = span_of_group(g, base);
-    score(reinterpret_cast<const typename P::Cell*>(keys), reinterpret_cast<const typename P::Cell*>(values));
+    score(keys, values);
+    const float* key_scales = scales_of(keys);
+    const float* value_scales = scales_of(values);
     for (int64_t g = 0; g < rows_; g += group_rows_) {
       const Span all = spans_[g / group_rows_];
       for (int64_t r = g; r < group_end(g); ++r) {
@@ -169,15 +181,17 @@ class Tile {
         to.m[r] = 0;
         to.l[r] = 0;
         if (s.low == 0 && s.high == kKvTokens)
-          weights_of_scores<P, false>(scores_ + r * kKvTokens, s.low, s.high, scale_, to.m[r], to.l[r]);
+          weights_of_scores<P, false>(scores_ + r * kKvTokens, s.low, s.high, scale_, key_scales, value_scales, to.m[r],
+                                      to.l[r]);
         else if (all.low < all.high)
-          weights_of_scores<P, true>(scores_ + r * kKvTokens, s.low, s.high, scale_, to.m[r], to.l[r]);
+          weights_of_scores<P, true>(scores_ + r * kKvTokens, s.low, s.high, scale_, key_scales, value_scales, to.m[r],
+                                     to.l[r]);
         if (s.low >= s.high) to.l[r] = 0;
       }
     }
-    weigh(reinterpret_cast<const typename P::Cell*>(values), reinterpret_cast<const typename P::Cell*>(next), to.o);
-    for (int64_t g = 0; g < rows_; g += group_rows_)
-      correct(reinterpret_cast<const typename P::Cell*>(values), g, base, to);
+    weigh(values, next, to.o);
+    if constexpr (!P::kScaled)
+      for (int64_t g = 0; g < rows_; g += group_rows_) correct(values, g, base, to);
   }
 
   void merge_page(const Partial& state) { merge_rows(state, page_, rows_, size_); }
@@ -191,6 +205,9 @@ class Tile {
 
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
   static F32x16 in_order(F32x16 q) { return P::kFactors == 2 ? swap_pairs(q) : q; }
+  const float* scales_of(const typename P::Cell* block) const {
+    return P::kScaled ? reinterpret_cast<const float*>(block + kv_scales_offset(size_)) : nullptr;
+  }
   int64_t group_end(int64_t g) const { return g + group_rows_ < rows_ ? g + group_rows_ : rows_; }
   // Keys of this page that row r sees.
   Span seen(int64_t r, int64_t base) const { return {clamp(low_[r] - base), clamp(high_[r] - base)}; }
@@ -331,7 +348,8 @@ class Tile {
   }
 
   // A value of inf or NaN at a key that only other rows of the group see has made 0 * inf = NaN here. Such rows are
-  // computed again over their own keys alone. Without such values this finds nothing.
+  // computed again over their own keys alone. Without such values this finds nothing. (Integers are finite, and their
+  // scales are in the weights.)
   void correct(const typename P::Cell* values, int64_t g, int64_t base, const Partial& to) {
     const Span all = spans_[g / group_rows_];
     for (int64_t r = g; r < group_end(g); ++r) {

@@ -1,37 +1,75 @@
-// Writing neighbouring tokens of one head into the KV cache, and finding them: shared by the plain and the fused
-// kernels.
+// Writing neighbouring tokens of one head into the KV cache as they are or as int8, and finding them: shared by the
+// plain and the fused kernels.
 #pragma once
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/kv_layout.h"
+#include "backends/cpu/kernels/quantize.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
 constexpr int64_t kRunTokens = 16;  // tokens at once: sixteen rows of k stay in the first-level cache
 
-// `count` tokens of one head, which go to neighbouring places of one page. Keys change their order: the inner loop runs
-// over tokens, so that stores are contiguous.
+constexpr int64_t kMaxHeadSize = 256;  // of the cache: register_attention.cpp, register_fused.cpp
+
+// A head's keys and values of one page, and the rows that go there.
+template <typename Cell, typename T>
+struct KvRun {
+  Cell* keys;
+  Cell* values;
+  const T* k;
+  const T* v;
+  int64_t k_stride, v_stride;  // from token to token
+  int64_t place, count;        // tokens of the page
+  int64_t size;
+};
+
+// Numbers that are stored as they are; T has their width. Keys change their order: the inner loop runs over tokens, so
+// that stores are contiguous.
 template <typename T, bool kPairs>
-inline void write_kv_run(T* keys, T* values, const T* k, const T* v, int64_t k_stride, int64_t v_stride, int64_t place,
-                         int64_t count, int64_t size) {
-  if constexpr (kPairs) {
-    for (int64_t d = 0; d < size; d += 2)
-      for (int64_t j = 0; j < count; ++j) {
-        std::memcpy(keys + key_offset(place + j, d, size, true), k + j * k_stride + d, 2 * sizeof(T));
+struct KvAsIs {
+  using Cell = T;
+  static constexpr bool kScaled = false;
+
+  static void write(const KvRun<T, T>& r) {
+    if constexpr (kPairs) {
+      for (int64_t d = 0; d < r.size; d += 2)
+        for (int64_t j = 0; j < r.count; ++j)
+          std::memcpy(r.keys + key_offset(r.place + j, d, r.size, true), r.k + j * r.k_stride + d, 2 * sizeof(T));
+      for (int64_t j = 0; j < r.count; ++j) {
+        T* row = r.values + value_offset(r.place + j, 0, r.size, true);
+        for (int64_t d = 0; d < r.size; ++d) row[2 * d] = r.v[j * r.v_stride + d];
       }
-    for (int64_t j = 0; j < count; ++j) {
-      T* row = values + value_offset(place + j, 0, size, true);
-      for (int64_t d = 0; d < size; ++d) row[2 * d] = v[j * v_stride + d];
+    } else {
+      for (int64_t d = 0; d < r.size; ++d)
+        for (int64_t j = 0; j < r.count; ++j)
+          r.keys[key_offset(r.place + j, d, r.size, false)] = r.k[j * r.k_stride + d];
+      for (int64_t j = 0; j < r.count; ++j)
+        std::memcpy(r.values + value_offset(r.place + j, 0, r.size, false), r.v + j * r.v_stride,
+                    static_cast<size_t>(r.size) * sizeof(T));
     }
-  } else {
-    for (int64_t d = 0; d < size; ++d)
-      for (int64_t j = 0; j < count; ++j) keys[key_offset(place + j, d, size, false)] = k[j * k_stride + d];
-    for (int64_t j = 0; j < count; ++j)
-      std::memcpy(values + value_offset(place + j, 0, size, false), v + j * v_stride,
-                  static_cast<size_t>(size) * sizeof(T));
   }
-}
+};
+
+// Every row of E as int8 with its own scale, as quantize_dynamic makes them.
+template <typename E>
+struct KvAsInt8 {
+  using Cell = int8_t;
+  static constexpr bool kScaled = true;
+
+  static void write(const KvRun<int8_t, typename E::Type>& r) {
+    alignas(64) int8_t rows[kRunTokens * kMaxHeadSize];
+    float scales[kRunTokens];
+    for (int64_t j = 0; j < r.count; ++j) scales[j] = quantize_row<E>(r.k + j * r.k_stride, rows + j * r.size, r.size);
+    std::memcpy(r.keys + kv_scales_offset(r.size) + r.place * 4, scales, static_cast<size_t>(r.count) * 4);
+    for (int64_t d = 0; d < r.size; ++d)
+      for (int64_t j = 0; j < r.count; ++j) r.keys[key_offset(r.place + j, d, r.size, false)] = rows[j * r.size + d];
+    for (int64_t j = 0; j < r.count; ++j)
+      scales[j] = quantize_row<E>(r.v + j * r.v_stride, r.values + value_offset(r.place + j, 0, r.size, false), r.size);
+    std::memcpy(r.values + kv_scales_offset(r.size) + r.place * 4, scales, static_cast<size_t>(r.count) * 4);
+  }
+};
 
 // Ranks share (head, token) pairs, head by head. Calls body(head, first token, count, page, place) for runs of up to
 // kRunTokens tokens that go to neighbouring places of one page; negative slots are skipped.

@@ -1,35 +1,42 @@
+// GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised variables.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: kv, k, v, slots, (kv again). dim: tokens, heads, head size.
-template <typename T, bool kPairs>
+// ptr: kv, k, v, slots, (kv again). dim: tokens, heads, head size. T: what k and v hold; Stored: how the cache holds
+// it.
+template <typename T, typename Stored>
 void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  auto* kv = static_cast<T*>(args.ptr[0]);
+  auto* kv = static_cast<typename Stored::Cell*>(args.ptr[0]);
   const auto* k = static_cast<const T*>(args.ptr[1]);
   const auto* v = static_cast<const T*>(args.ptr[2]);
   const int64_t heads = args.dim[1].value(live), size = args.dim[2].value(live);
-  for_each_kv_run(static_cast<const int32_t*>(args.ptr[3]), args.dim[0].value(live), heads, rank, ranks,
-                  [&](int64_t head, int64_t t, int64_t count, int64_t page, int64_t place) {
-                    const int64_t at = (t * heads + head) * size;
-                    write_kv_run<T, kPairs>(kv + kv_block(page, false, head, heads, size),
-                                            kv + kv_block(page, true, head, heads, size), k + at, v + at, heads * size,
-                                            heads * size, place, count, size);
-                  });
+  const int64_t row = kv_row_of(size, Stored::kScaled);
+  for_each_kv_run(
+      static_cast<const int32_t*>(args.ptr[3]), args.dim[0].value(live), heads, rank, ranks,
+      [&](int64_t head, int64_t t, int64_t count, int64_t page, int64_t place) {
+        const int64_t at = (t * heads + head) * size;
+        Stored::write({kv + kv_block(page, false, head, heads, row), kv + kv_block(page, true, head, heads, row),
+                       k + at, v + at, heads * size, heads * size, place, count, size});
+      });
 }
 
 }  // namespace
 
-void kv_write_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<uint32_t, false>(args, live, rank, ranks);
-}
-void kv_write_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<uint16_t, true>(args, live, rank, ranks);
-}
-void kv_write_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<uint16_t, false>(args, live, rank, ranks);
-}
+#define REPRISE_KERNEL(name, T, ...)                                              \
+  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
+    run<T, __VA_ARGS__>(args, live, rank, ranks);                                 \
+  }
+REPRISE_KERNEL(kv_write_f32, uint32_t, KvAsIs<uint32_t, false>)
+REPRISE_KERNEL(kv_write_bf16, uint16_t, KvAsIs<uint16_t, true>)
+REPRISE_KERNEL(kv_write_f16, uint16_t, KvAsIs<uint16_t, false>)
+REPRISE_KERNEL(kv_write_f32_i8, float, KvAsInt8<F32>)
+REPRISE_KERNEL(kv_write_bf16_i8, uint16_t, KvAsInt8<Bf16>)
+REPRISE_KERNEL(kv_write_f16_i8, uint16_t, KvAsInt8<F16>)
+#undef REPRISE_KERNEL
 
 }  // namespace reprise::cpu::REPRISE_ISA

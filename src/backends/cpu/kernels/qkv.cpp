@@ -10,8 +10,6 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kMaxHeadSize = 256;  // of the cache: register_fused.cpp
-
 // Norm and rotation of a whole head of the usual sizes without a stop in memory between the two.
 template <typename E, int kChunks>
 inline void norm_rope_whole(const typename E::Type* x, const typename E::Type* weight, const float* table,
@@ -100,48 +98,43 @@ void split(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 // ptr: kv, qkv, table, slots, q_weight or null, k_weight or null, (kv again), q. Keys of a run of tokens are made side
 // by side first, because the cache has tokens innermost.
-template <typename E, bool kPairs>
+template <typename E, typename Stored>
 void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   using T = typename E::Type;
   Heads<E> a(args, live);
-  auto* kv = static_cast<T*>(args.ptr[0]);
+  auto* kv = static_cast<typename Stored::Cell*>(args.ptr[0]);
   a.qkv = static_cast<const T*>(args.ptr[1]);
   a.table = static_cast<const float*>(args.ptr[2]);
   a.q_weight = static_cast<const T*>(args.ptr[4]);
   a.k_weight = static_cast<const T*>(args.ptr[5]);
   a.queries(static_cast<T*>(args.ptr[7]), rank, ranks);
   alignas(64) T keys[kRunTokens * kMaxHeadSize];
-  const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size;
-  for_each_kv_run(static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, opposite(rank, ranks), ranks,
-                  [&](int64_t g, int64_t t, int64_t count, int64_t page, int64_t place) {
-                    for (int64_t j = 0; j < count; ++j)
-                      a.norm_rope(a.head(t + j, a.heads + g), a.k_weight, t + j, keys + j * a.size);
-                    write_kv_run<T, kPairs>(kv + kv_block(page, false, g, a.kv_heads, a.size),
-                                            kv + kv_block(page, true, g, a.kv_heads, a.size), keys,
-                                            a.head(t, a.heads + a.kv_heads + g), a.size, v_stride, place, count,
-                                            a.size);
-                  });
+  const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
+  for_each_kv_run(
+      static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, opposite(rank, ranks), ranks,
+      [&](int64_t g, int64_t t, int64_t count, int64_t page, int64_t place) {
+        for (int64_t j = 0; j < count; ++j)
+          a.norm_rope(a.head(t + j, a.heads + g), a.k_weight, t + j, keys + j * a.size);
+        Stored::write({kv + kv_block(page, false, g, a.kv_heads, row), kv + kv_block(page, true, g, a.kv_heads, row),
+                       keys, a.head(t, a.heads + a.kv_heads + g), a.size, v_stride, place, count, a.size});
+      });
 }
 
 }  // namespace
 
-void split_qk_norm_rope_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split<F32>(args, live, rank, ranks);
-}
-void split_qk_norm_rope_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split<Bf16>(args, live, rank, ranks);
-}
-void split_qk_norm_rope_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split<F16>(args, live, rank, ranks);
-}
-void split_qk_norm_rope_kv_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split_kv<F32, false>(args, live, rank, ranks);
-}
-void split_qk_norm_rope_kv_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split_kv<Bf16, true>(args, live, rank, ranks);
-}
-void split_qk_norm_rope_kv_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  split_kv<F16, false>(args, live, rank, ranks);
-}
+#define REPRISE_KERNEL(name, ...)                                                 \
+  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
+    __VA_ARGS__(args, live, rank, ranks);                                         \
+  }
+REPRISE_KERNEL(split_qk_norm_rope_f32, split<F32>)
+REPRISE_KERNEL(split_qk_norm_rope_bf16, split<Bf16>)
+REPRISE_KERNEL(split_qk_norm_rope_f16, split<F16>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_f32, split_kv<F32, KvAsIs<float, false>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_bf16, split_kv<Bf16, KvAsIs<uint16_t, true>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_f16, split_kv<F16, KvAsIs<uint16_t, false>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_f32_i8, split_kv<F32, KvAsInt8<F32>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_bf16_i8, split_kv<Bf16, KvAsInt8<Bf16>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_f16_i8, split_kv<F16, KvAsInt8<F16>>)
+#undef REPRISE_KERNEL
 
 }  // namespace reprise::cpu::REPRISE_ISA

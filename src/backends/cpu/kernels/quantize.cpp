@@ -36,16 +36,7 @@ void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   const Range rows = whole ? share(count, rank, ranks) : Range{0, count};
   const Range columns = whole ? Range{0, n} : share(n, 16, rank, ranks);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    F32x16 top = zero(), other = zero();  // two chains, so that one does not wait for itself
-    int64_t c = 0;
-    for (; c + 32 <= n; c += 32) {
-      top = larger_magnitude(top, E::load(x + row * n + c));
-      other = larger_magnitude(other, E::load(x + row * n + c + 16));
-    }
-    each_sixteen(n - c,
-                 [&](int64_t i, int64_t rest) { top = larger_magnitude(top, load_n<E>(x + row * n + c + i, rest)); });
-    top = larger_magnitude(top, other);
-    const float scale = dynamic_scale(reduce_max(top));
+    const float scale = dynamic_scale(row_top<E>(x + row * n, n));
     if (whole || rank == 0) scales[row] = scale;
     const int64_t at = row * n + columns.begin;
     ByScale(scale).store<E>(x + at, out + at, columns.end - columns.begin);

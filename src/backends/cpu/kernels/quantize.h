@@ -105,4 +105,25 @@ class ByScale {
   bool usual_;
 };
 
+// The largest magnitude of n numbers.
+template <typename E>
+inline float row_top(const typename E::Type* x, int64_t n) {
+  F32x16 top = zero(), other = zero();  // two chains, so that one does not wait for itself
+  int64_t c = 0;
+  for (; c + 32 <= n; c += 32) {
+    top = larger_magnitude(top, E::load(x + c));
+    other = larger_magnitude(other, E::load(x + c + 16));
+  }
+  each_sixteen(n - c, [&](int64_t i, int64_t rest) { top = larger_magnitude(top, load_n<E>(x + c + i, rest)); });
+  return reduce_max(larger_magnitude(top, other));
+}
+
+// A whole row; returns its scale.
+template <typename E>
+inline float quantize_row(const typename E::Type* x, int8_t* out, int64_t n) {
+  const float scale = dynamic_scale(row_top<E>(x, n));
+  ByScale(scale).store<E>(x, out, n);
+  return scale;
+}
+
 }  // namespace reprise::cpu::REPRISE_ISA

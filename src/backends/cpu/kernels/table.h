@@ -50,12 +50,19 @@ namespace reprise::cpu {
   X(kv_write_f32)                        \
   X(kv_write_bf16)                       \
   X(kv_write_f16)                        \
+  X(kv_write_f32_i8)                     \
+  X(kv_write_bf16_i8)                    \
+  X(kv_write_f16_i8)                     \
   X(attention_f32)                       \
   X(attention_bf16)                      \
   X(attention_f16)                       \
+  X(attention_f32_i8)                    \
+  X(attention_bf16_i8)                   \
+  X(attention_f16_i8)                    \
   X(attention_merge_f32)                 \
   X(attention_merge_bf16)                \
-  X(attention_merge_f16)
+  X(attention_merge_f16)                 \
+  X(attention_merge_bf16_i8)
 #define REPRISE_CPU_VECTOR_KERNELS(X) \
   X(rms_norm_f32)                     \
   X(rms_norm_bf16)                    \
@@ -116,7 +123,10 @@ namespace reprise::cpu {
   X(split_qk_norm_rope_f16)          \
   X(split_qk_norm_rope_kv_f32)       \
   X(split_qk_norm_rope_kv_bf16)      \
-  X(split_qk_norm_rope_kv_f16)
+  X(split_qk_norm_rope_kv_f16)       \
+  X(split_qk_norm_rope_kv_f32_i8)    \
+  X(split_qk_norm_rope_kv_bf16_i8)   \
+  X(split_qk_norm_rope_kv_f16_i8)
 #define REPRISE_CPU_KERNELS(X)     \
   REPRISE_CPU_LINEAR_KERNELS(X)    \
   REPRISE_CPU_PACKED_KERNELS(X)    \
