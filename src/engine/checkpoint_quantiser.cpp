@@ -358,12 +358,12 @@ class Quantiser {
           {"num_bits", 8}, {"type", "int"}, {"symmetric", true}, {"dynamic", false}, {"strategy", "channel"}};
       return Json{{"weights", weights}, {"input_activations", in}, {"output_activations", nullptr}};
     };
-    Json groups = Json::object(), statics = Json::array(), dynamics = Json::array();
+    Json groups = Json::object(), by_text = Json::array(), by_token = Json::array();
     for (const QuantisedLinear& l : out_.linears)
-      (l.is_static ? statics : dynamics).push_back(std::string(checkpoint::module_of(l.weight)));
+      (l.is_static ? by_text : by_token).push_back(std::string(checkpoint::module_of(l.weight)));
     // By class where one scheme serves all, else by name.
-    const bool one = statics.empty() || dynamics.empty();
-    for (const auto& [names, dynamic] : {std::pair{&statics, false}, std::pair{&dynamics, true}}) {
+    const bool one = by_text.empty() || by_token.empty();
+    for (const auto& [names, dynamic] : {std::pair{&by_text, false}, std::pair{&by_token, true}}) {
       if (names->empty()) continue;
       Json group = scheme(dynamic);
       group["targets"] = one ? Json::array({"Linear"}) : *names;
