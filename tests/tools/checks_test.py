@@ -211,7 +211,9 @@ const char* s = "// not a comment";
             for name in ("docs/a.md", "tests/data/b.json", "tools/c.sh"):
                 with self.subTest(place=place, name=name):
                     self.bad(f"see /{place}/x\n", "one machine", name)
-        self.good("a/root/b ../work/x ${HOME}/root/x /workspace/x\n", "docs/a.md")
+        # Inside a longer path, or the beginning of a longer name, they are nobody's machine.
+        root, work = "root", "work"
+        self.good(f"a/{root}/b ../{work}/x ${{HOME}}/{root}/x /{work}space/x\n", "docs/a.md")
 
 
 if __name__ == "__main__":
