@@ -1,5 +1,7 @@
 // The evaluation commands: reading texts, GSM8K's prompts and scoring, and the commands at work.
 #include "eval/gsm8k.h"
+
+#include "byte_tokenizer.h"
 #include "eval/text_file.h"
 #include "run_binary.h"
 
@@ -63,35 +65,16 @@ TEST(EvaluationText, JsonLinesAreJoined) {
   EXPECT_NE(read_evaluation_text(folder / "empty.txt").status().message().find("empty"), std::string::npos);
 }
 
-// A model of random weights whose tokens are the 128 ASCII characters, one each.
-std::string ascii_model(const Folder& folder) {
+// A model of random weights whose tokens are single bytes.
+std::string byte_model(const Folder& folder) {
   std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder / "config.json");
-  Json vocab = Json::object();
-  int next = 256;
-  for (int b = 0; b < 256; ++b) {
-    const bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-    const int c = visible ? b : next++;
-    const std::string text = c < 128
-                                 ? std::string(1, static_cast<char>(c))
-                                 : std::string{static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 63))};
-    vocab[text] = b;
-  }
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  folder.write("tokenizer.json", Json{{"version", "1.0"},
-                                      {"added_tokens", Json::array()},
-                                      {"normalizer", nullptr},
-                                      {"pre_tokenizer", byte_level},
-                                      {"post_processor", nullptr},
-                                      {"decoder", byte_level},
-                                      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}}
-                                     .dump());
+  folder.write("tokenizer.json", byte_tokenizer().dump());
   return "--model-path " + folder.path() + " --load-format dummy --override vocab_size=256 --dtype float32 ";
 }
 
 TEST(EvalPerplexity, JsonAndErrors) {
   const Folder folder;
-  const std::string model = ascii_model(folder);
+  const std::string model = byte_model(folder);
   folder.write("text.txt", "The quick brown fox jumps over the lazy dog, twice.");
   const OrderedJson j =
       json_of(run_binary("eval perplexity --json --window 16 --text-file " + (folder / "text.txt ") + model));
@@ -108,7 +91,7 @@ TEST(EvalPerplexity, JsonAndErrors) {
 
 TEST(EvalGsm8k, JsonAnswersAndErrors) {
   const Folder folder;
-  const std::string model = ascii_model(folder);
+  const std::string model = byte_model(folder);
   std::string lines;
   for (int i = 0; i < 7; ++i)
     lines += Json{{"question", fmt::format("{}+1?", i)}, {"answer", fmt::format("#### {}", i + 1)}}.dump() + "\n";

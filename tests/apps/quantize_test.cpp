@@ -1,4 +1,5 @@
 // `reprise quantize` as a person runs it: a folder that generates, and a report.
+#include "byte_tokenizer.h"
 #include "eval/text_file.h"
 #include "run_binary.h"
 
@@ -11,24 +12,7 @@ using Words = std::vector<std::string>;
 void make_model(const Folder& folder) {
   for (const char* name : {"config.json", "model.safetensors"})
     std::filesystem::copy(model_folder("llama_mha_untied") + "/" + name, folder / name);
-  Json vocab = Json::object();
-  int next = 256;
-  for (int b = 0; b < 256; ++b) {
-    const bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-    const int c = visible ? b : next++;
-    vocab[c < 128 ? std::string(1, static_cast<char>(c))
-                  : std::string{static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 63))}] = b;
-  }
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  folder.write("tokenizer.json", Json{{"version", "1.0"},
-                                      {"added_tokens", Json::array()},
-                                      {"normalizer", nullptr},
-                                      {"pre_tokenizer", byte_level},
-                                      {"post_processor", nullptr},
-                                      {"decoder", byte_level},
-                                      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}}
-                                     .dump());
+  folder.write("tokenizer.json", byte_tokenizer().dump());
   folder.write("text.txt", "It was the best of times, it was the worst of times, it was the age of wisdom.");
 }
 
