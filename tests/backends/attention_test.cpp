@@ -193,18 +193,40 @@ constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
 constexpr Format kFormats[] = {{DType::F32, false}, {DType::BF16, false}, {DType::F16, false},
                                {DType::F32, true},  {DType::BF16, true},  {DType::F16, true}};
 
+// The first tokens of a page take up its front, keys in whole runs, so that no more of a page need be read or written.
+TEST(KvLayout, TokensTakeUpTheFrontOfABlock) {
+  for (bool pairs : {false, true})
+    for (int64_t size : {2, 6, 64, 128})
+      for (bool values : {false, true}) {
+        const int64_t unit = !values ? kKeyRun : pairs ? 2 : 1;
+        std::vector<bool> used(static_cast<size_t>(kKvTokens * size));
+        for (int64_t token = 0; token < kKvTokens; ++token)
+          for (int64_t d = 0; d < size; ++d) {
+            const int64_t at = values ? value_offset(token, d, size, pairs) : key_offset(token, d, size, pairs);
+            ASSERT_GE(at, token / unit * unit * size);
+            ASSERT_LT(at, (token / unit + 1) * unit * size);
+            ASSERT_FALSE(used[static_cast<size_t>(at)]);
+            used[static_cast<size_t>(at)] = true;
+          }
+      }
+  // A vector of keys holds neighbouring tokens, and of bf16 both numbers of a pair.
+  EXPECT_EQ(key_offset(17, 0, 64, true), 16 * 64 + 2);
+  EXPECT_EQ(key_offset(16, 3, 64, true), 16 * 64 + 33);
+  EXPECT_EQ(key_offset(17, 3, 64, false), 16 * 64 + 3 * 16 + 1);
+}
+
 TEST(KvWrite, PutsEveryElementInItsPlace) {
   for (Isa isa : supported_isas()) {
     const OpRunner runner(isa);
     for (DType t : kDTypes)
-      for (int ranks : {1, 2, 3}) {
-        const int64_t heads = 3, size = 6, tokens = 150;
+      for (int64_t size : {2, 6, 22, 64, 80}) {
+        const int64_t heads = 3, tokens = 150;
         const TestTensor k = random_tensor(t, {tokens, heads, size}, 1), v = random_tensor(t, {tokens, heads, size}, 2);
         const TestTensor kv = random_tensor(t, {4, 2, heads, kPageTokens, size}, 3);
-        // A run over a page border, a skipped token, single places.
+        // A run over a page border that begins within a pair, a skipped token, single places.
         std::vector<double> slots;
         for (int64_t i = 0; i < tokens; ++i)
-          slots.push_back(static_cast<double>(i < 100 ? 310 + i : i == 100 ? -1 : (i * 37) % 256));
+          slots.push_back(static_cast<double>(i < 100 ? 311 + i : i == 100 ? -1 : (i * 37) % 256));
         TestTensor want = kv;
         for (int64_t i = 0; i < tokens; ++i) {
           const int64_t slot = static_cast<int64_t>(slots[static_cast<size_t>(i)]);
@@ -217,9 +239,13 @@ TEST(KvWrite, PutsEveryElementInItsPlace) {
               want.set(kv_block(page, true, h, heads, size) + value_offset(place, d, size, pairs), v.get(from));
             }
         }
-        const auto got =
-            runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
-        expect_same_bits(got[0], want, fmt::format("{} {} ranks {}", isa_name(isa), dtype_name(t), ranks));
+        for (int ranks : {1, 2, 3}) {
+          const auto got =
+              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
+          expect_same_bits(got[0], want,
+                           fmt::format("{} {} size {} ranks {}", isa_name(isa), dtype_name(t), size, ranks));
+        }
+        if (HasFatalFailure()) return;
       }
   }
 }

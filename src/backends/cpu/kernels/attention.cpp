@@ -85,11 +85,14 @@ void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages
   for (int64_t p = pages.begin; p < pages.end; ++p) {
     const auto* keys = block_of<E, P>(call, table[p], false, item.kv_head);
     const auto* values = block_of<E, P>(call, table[p], true, item.kv_head);
-    const typename P::Cell* next = nullptr;
-    if (p + 1 < pages.end)
-      next = block_of<E, P>(call, table[p + 1], false, item.kv_head);
-    else if (item.kv_head + 1 < z.kv_heads)
-      next = block_of<E, P>(call, table[0], false, item.kv_head + 1);
+    // What this rank will probably read after this page, if it belongs to the same sequence.
+    typename Tile<E, P>::Ahead next;
+    const int64_t next_column = p + 1 < pages.end ? p + 1 : 0;
+    const int64_t next_head = p + 1 < pages.end ? item.kv_head : item.kv_head + 1;
+    if (next_head < z.kv_heads) {
+      next.block = block_of<E, P>(call, table[next_column], false, next_head);
+      next.tokens = item.context - (item.first_page + next_column) * kKvTokens;
+    }
     if (continues) {
       tile.attend(keys, values, item.first_page + p, call.slot(rank, 1 + p - pages.begin), next);
     } else {

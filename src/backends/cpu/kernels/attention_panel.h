@@ -1,13 +1,16 @@
 // The two matrix products of attention as one micro-kernel: a few rows times a panel of the KV cache.
 //
 // A panel is what kv_layout.h describes: row after row of cells, one cell per column; for bf16 a cell is a pair of
-// numbers along the summed dimension. Every (row, column) is one chain of multiply-adds in ascending order of the
-// summed dimension, whatever the number of rows and columns computed together, so the blocking never shows in the bits.
+// numbers along the summed dimension. Values and what is widened have all columns of a row side by side; keys have runs
+// of sixteen columns, one panel behind the other. Every (row, column) is one chain of multiply-adds in ascending order
+// of the summed dimension, whatever the number of rows and columns computed together, so the blocking never shows in
+// the bits.
 #pragma once
 
 #include <type_traits>
 
 #include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/kv_layout.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -204,33 +207,44 @@ struct Product {
   const typename P::Factor* left;
   int64_t left_stride;  // in factors, from row to row
   const typename P::Cell* panel;
-  int64_t panel_stride;  // in cells, from step to step
+  int64_t panel_stride;  // in cells, from step to step; of keys kKeyRun
   float* out;
   int64_t out_stride;
   int64_t steps;
   uint32_t first_mask = 0xffffffffu;  // for the first step's cells; heeded by product_tail only
   uint32_t last_mask = 0xffffffffu;   // for the last step's cells
-  const char* ahead = nullptr;        // bytes to bring into the cache while this product runs, as many as it reads
+  // Bytes to bring into the cache while this product runs: as many as it reads, and none from ahead_end on.
+  const char* ahead = nullptr;
+  const char* ahead_end = nullptr;
 };
 
+// Whether the columns of a panel lie in runs of keys, `run` cells apart, or all side by side.
+enum class Columns { Together, Runs };
+
+template <Columns kColumns, typename Cell>
+inline const Cell* cells_of(const Cell* cells, int64_t run, int v) {
+  constexpr int kRun = static_cast<int>(kKeyRun);
+  return kColumns == Columns::Runs ? cells + v * kLanes / kRun * run + v * kLanes % kRun : cells + v * kLanes;
+}
+
 // One step of a block. With fewer rows than vectors the left side stays in registers, else the cells do.
-template <typename P, int kRows, int kVecs, int kPart>
-inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells, const typename P::Factor* left,
-                         int64_t stride, uint32_t mask) {
+template <typename P, int kRows, int kVecs, int kPart, Columns kColumns>
+inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells, int64_t run,
+                         const typename P::Factor* left, int64_t stride, uint32_t mask) {
   if constexpr (kRows < kVecs) {
     Vec a[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) a[r] = P::template broadcast<kPart>(left + r * stride);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
-      const Vec wide = P::template load<kPart>(cells + v * kLanes, mask);
+      const Vec wide = P::template load<kPart>(cells_of<kColumns>(cells, run, v), mask);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) sum[r][v] = P::multiply_add(a[r], wide, sum[r][v]);
     }
   } else {
     Vec wide[kVecs];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) wide[v] = P::template load<kPart>(cells + v * kLanes, mask);
+    for (int v = 0; v < kVecs; ++v) wide[v] = P::template load<kPart>(cells_of<kColumns>(cells, run, v), mask);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Vec a = P::template broadcast<kPart>(left + r * stride);
@@ -242,7 +256,7 @@ inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells
 
 // kRows rows times kVecs vectors of columns. kAhead: with few rows memory is the limit, and asking for the next block
 // keeps it busy.
-template <typename P, int kRows, int kVecs, bool kAhead>
+template <typename P, int kRows, int kVecs, bool kAhead, Columns kColumns>
 __attribute__((noinline)) void product_block(const Product<P>& p) {
   // Loops over the accumulators must be unrolled early, or GCC 12 keeps them in memory.
   Vec sum[kRows][kVecs];
@@ -254,23 +268,27 @@ __attribute__((noinline)) void product_block(const Product<P>& p) {
   const typename P::Factor* left = p.left;
   const int64_t stride = p.left_stride;
   constexpr uint32_t kAll = 0xffffffffu;
+  const int64_t run = p.steps * kKeyRun;
   const bool masked = p.last_mask != kAll;
   [[maybe_unused]] const char* ahead = p.ahead;
   constexpr int kMasked = std::is_same_v<P, PanelWide> ? 2 : 1;
   for (int64_t k = p.steps - (masked ? kMasked : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
     if constexpr (kAhead) {
       constexpr int kBytes = kVecs * kLanes * static_cast<int>(sizeof(typename P::Cell));
+      if (ahead < p.ahead_end) {
 #pragma GCC unroll 8
-      for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
-      ahead += kBytes;
+        for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
+        ahead += kBytes;
+      }
     }
-    product_step<P, kRows, kVecs, 0>(sum, cells, left, stride, kAll);
-    if constexpr (P::kParts == 2) product_step<P, kRows, kVecs, 1>(sum, cells, left, stride, kAll);
+    product_step<P, kRows, kVecs, 0, kColumns>(sum, cells, run, left, stride, kAll);
+    if constexpr (P::kParts == 2) product_step<P, kRows, kVecs, 1, kColumns>(sum, cells, run, left, stride, kAll);
   }
   if (masked) {
     if constexpr (std::is_same_v<P, PanelWide>) ++left, cells += p.panel_stride;
-    product_step<P, kRows, kVecs, 0>(sum, cells, left, stride, p.last_mask);
-    if constexpr (P::kParts == 2) product_step<P, kRows, kVecs, 1>(sum, cells, left, stride, p.last_mask);
+    product_step<P, kRows, kVecs, 0, kColumns>(sum, cells, run, left, stride, p.last_mask);
+    if constexpr (P::kParts == 2)
+      product_step<P, kRows, kVecs, 1, kColumns>(sum, cells, run, left, stride, p.last_mask);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -306,27 +324,29 @@ constexpr int kFlatRows = 3, kFlatVecs = 4;
 #endif
 
 // `steps` rows of cells, kBlockVecs vectors wide, as floats one row behind the other.
-template <typename P>
+template <typename P, Columns kColumns>
 inline void widen_panel(const typename P::Cell* cells, int64_t stride, int64_t steps, float* out) {
   constexpr int kWidth = kBlockVecs * kLanes;
+  const int64_t run = steps * kKeyRun;
   for (int64_t s = 0; s < steps; ++s, cells += stride, out += P::kParts * kWidth)
-    for (int v = 0; v < kWidth; v += kLanes) {
-      vec_store(out + v, P::template load<0>(cells + v, 0xffffffffu));
-      if constexpr (P::kParts == 2) vec_store(out + kWidth + v, P::template load<1>(cells + v, 0xffffffffu));
+    for (int v = 0; v < kBlockVecs; ++v) {
+      const typename P::Cell* from = cells_of<kColumns>(cells, run, v);
+      vec_store(out + v * kLanes, P::template load<0>(from, 0xffffffffu));
+      if constexpr (P::kParts == 2) vec_store(out + kWidth + v * kLanes, P::template load<1>(from, 0xffffffffu));
     }
 }
 
-template <typename P, int kVecs, bool kAhead = false>
+template <typename P, int kVecs, Columns kColumns = Columns::Together, bool kAhead = false>
 inline void product_rows(const Product<P>& p, int64_t rows) {
   switch (rows) {
-    case 1: return product_block<P, 1, kVecs, kAhead>(p);
-    case 2: return product_block<P, 2, kVecs, kAhead>(p);
-    case 3: return product_block<P, 3, kVecs, kAhead>(p);
+    case 1: return product_block<P, 1, kVecs, kAhead, kColumns>(p);
+    case 2: return product_block<P, 2, kVecs, kAhead, kColumns>(p);
+    case 3: return product_block<P, 3, kVecs, kAhead, kColumns>(p);
   }
   if constexpr (!kAhead && kBlockRows > 3) switch (rows) {
-      case 4: return product_block<P, 4, kVecs, kAhead>(p);
-      case 5: return product_block<P, 5, kVecs, kAhead>(p);
-      case 6: return product_block<P, 6, kVecs, kAhead>(p);
+      case 4: return product_block<P, 4, kVecs, kAhead, kColumns>(p);
+      case 5: return product_block<P, 5, kVecs, kAhead, kColumns>(p);
+      case 6: return product_block<P, 6, kVecs, kAhead, kColumns>(p);
     }
 }
 

@@ -23,7 +23,9 @@ struct AttentionSizes {
   static constexpr int64_t kTileRows = 48;
   static constexpr int64_t kMaxSplitRows = 32;
   static constexpr int64_t kMaxSplitPages = 2048;
-  static constexpr int64_t kPageCost = 8;  // reading a page costs about as much as computing this many rows with it
+  // Reading a run of keys and its values costs about as much as computing this many rows with it; so does, for a page,
+  // what has to be done once.
+  static constexpr int64_t kReadCost = 8;
 
   int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0;
 
@@ -56,10 +58,11 @@ struct AttentionItem {
   int64_t first_row = 0, rows = 0;    // counted over (token of this step, head of the group)
   int64_t first_page = 0, pages = 0;  // columns of the page table
   int64_t tokens = 0, context = 0;    // of the sequence
-  int64_t start = 0, page_cost = 0;   // place on the line
+  // Place on the line. The last page may be filled in part.
+  int64_t start = 0, page_cost = 0, last_cost = 0;
   bool divisible = false;
 
-  [[gnu::always_inline]] int64_t cost() const { return page_cost * (pages > 0 ? pages : 1); }
+  [[gnu::always_inline]] int64_t cost() const { return pages > 0 ? page_cost * (pages - 1) + last_cost : last_cost; }
 };
 
 // Fills what depends on the tile alone.
@@ -73,7 +76,9 @@ struct AttentionItem {
   const int64_t low = z.window > 0 && first - z.window + 1 > 0 ? first - z.window + 1 : 0;
   item.first_page = low / kKvTokens;
   item.pages = last < low ? 0 : last / kKvTokens + 1 - item.first_page;
-  item.page_cost = AttentionSizes::kPageCost + item.rows;
+  const int64_t run_cost = AttentionSizes::kReadCost + item.rows, last_runs = last % kKvTokens / kKeyRun + 1;
+  item.page_cost = run_cost * (1 + kKvTokens / kKeyRun);
+  item.last_cost = run_cost * (1 + (item.pages > 0 ? last_runs : 0));
   item.divisible = item.rows <= z.split_rows() && item.pages > 1 && item.pages <= z.split_pages();
 }
 

@@ -9,118 +9,9 @@
 
 #include "backends/cpu/kernels/attention_panel.h"
 #include "backends/cpu/kernels/attention_plan.h"
-#include "backends/cpu/kernels/exp.h"
+#include "backends/cpu/kernels/attention_softmax.h"
 
 namespace reprise::cpu::REPRISE_ISA {
-
-// Maximum, sum and outputs of some rows, for one page or for all pages so far. A row that has seen no key has l = 0.
-struct Partial {
-  float* m;
-  float* l;
-  float* o;  // [rows][size]
-};
-
-// Merges one page into the state of `rows` rows. Rows go sixteen at a time, because the factors of one row alone would
-// cost as much as those of sixteen.
-inline void merge_rows(const Partial& state, const Partial& page, int64_t rows, int64_t size) {
-  for (int64_t first = 0; first < rows; first += 16) {
-    const int64_t count = rows - first < 16 ? rows - first : 16;
-    const F32x16 old_m = load_n<F32>(state.m + first, count), m = load_n<F32>(page.m + first, count);
-    const F32x16 top = select(m > old_m, m, old_m);
-    const F32x16 old_l = load_n<F32>(state.l + first, count), l = load_n<F32>(page.l + first, count);
-    float old_factor[16], new_factor[16], tops[16], sums[16];
-    const F32x16 old_factors = exp(old_m - top), new_factors = exp(m - top);
-    store(old_factor, old_factors);
-    store(new_factor, new_factors);
-    store(tops, top);
-    store(sums, fma(l, new_factors, old_l * old_factors));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t r = first + i;
-      if (page.l[r] == 0.0f) continue;
-      float* to = state.o + r * size;
-      const float* o = page.o + r * size;
-      if (state.l[r] == 0.0f) {
-        state.m[r] = page.m[r];
-        state.l[r] = page.l[r];
-        // Adding zero makes +0 of -0: the sign of a vanished sum depends on how many hidden keys were multiplied by
-        // zero.
-        for (int64_t d = 0; d < size; d += 16) store_n<F32>(to + d, load_n<F32>(o + d, size - d) + 0.0f, size - d);
-        continue;
-      }
-      state.m[r] = tops[i];
-      state.l[r] = sums[i];
-      const F32x16 old_weight = splat(old_factor[i]), weight = splat(new_factor[i]);
-      for (int64_t d = 0; d < size; d += 16) {
-        const F32x16 next = load_n<F32>(o + d, size - d) + 0.0f;
-        store_n<F32>(to + d, fma(next, weight, load_n<F32>(to + d, size - d) * old_weight), size - d);
-      }
-    }
-  }
-}
-
-template <typename E>
-inline void finish_row(float l, const float* o, typename E::Type* out, int64_t size) {
-  const F32x16 factor = splat(l == 0.0f ? 0.0f : 1.0f / l);
-  for (int64_t d = 0; d < size; d += 16) {
-    const F32x16 v = l == 0.0f ? zero() : load_n<F32>(o + d, size - d) * factor;
-    store_n<E>(out + d, v, size - d);
-  }
-}
-
-// Sixteen weights over their scores, as the left side of the value product: bf16 where the panel multiplies those,
-// floats of bf16 where it stands in for that, else floats.
-template <typename P>
-inline void store_weights(float* scores, int64_t j, F32x16 p) {
-#if defined(__AVX512BF16__)
-  if constexpr (P::kStep == 2) {
-    const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(p)));
-    if constexpr (P::kFactors == 1) {
-      // In place: the weights of key j lie at byte 2 j, behind which every score has been read.
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(scores) + j), packed);
-      return;
-    }
-    p = reinterpret_cast<F32x16>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16));
-  }
-#endif
-  store(scores + j, P::kFactors == 2 ? swap_pairs(p) : p);
-}
-
-// Turns 128 scores in place into weights for the value product. Key j is visible when low <= j < high; the others get
-// weight zero, whatever their scores. All scores stay in registers, and every row takes the same way, because a row is
-// short: what it waits for costs more than what it computes. The scales of keys and values are those of an int8 page;
-// hidden ones may never have been written.
-template <typename P, bool kMasked>
-inline void weights_of_scores(float* scores, int64_t low, int64_t high, float scale,
-                              [[maybe_unused]] const float* key_scales, [[maybe_unused]] const float* value_scales,
-                              float& m, float& l) {
-  constexpr int kVectors = kKvTokens / 16;
-  const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const int32_t from = static_cast<int32_t>(low), to = static_cast<int32_t>(high);
-  const F32x16 hidden = splat(-__builtin_inff());
-  F32x16 s[kVectors], top = hidden, sum = zero();
-  auto visible = [&](int i) { return (lane + 16 * i >= from) & (lane + 16 * i < to); };
-#pragma GCC unroll 8
-  for (int i = 0; i < kVectors; ++i) {
-    s[i] = load(scores + 16 * i);
-    if constexpr (P::kScaled) s[i] *= load(key_scales + 16 * i);
-    s[i] *= scale;
-    if constexpr (kMasked) s[i] = select(visible(i), s[i], hidden);
-    top = larger(s[i], top);
-  }
-  m = reduce_max(top);
-#pragma GCC unroll 8
-  for (int i = 0; i < kVectors; ++i) {
-    F32x16 p = exp(s[i] - m);
-    if constexpr (kMasked) p = select(visible(i), p, zero());
-    sum += p;
-    if constexpr (P::kScaled) {
-      p *= load(value_scales + 16 * i);
-      if constexpr (kMasked) p = select(visible(i), p, zero());
-    }
-    store_weights<P>(scores, 16 * i, p);
-  }
-  l = reduce_add(sum);
-}
 
 // P: how the products are made (attention_panel.h).
 template <typename E, typename P>
@@ -165,15 +56,24 @@ class Tile {
 
   const Partial& page_scratch() const { return page_; }
 
+  // The block of keys that will be read next, and how many tokens of it: they are brought into the cache meanwhile.
+  struct Ahead {
+    const typename P::Cell* block = nullptr;
+    int64_t tokens = 0;
+  };
+
   // Page number `page` of the sequence; the results go to `to`.
-  // `next` is the block that will be read after these two, or null.
   void attend(const typename P::Cell* keys, const typename P::Cell* values, int64_t page, const Partial& to,
-              const typename P::Cell* next) {
+              const Ahead& next) {
     const int64_t base = page * kKvTokens;
     for (int64_t g = 0; g < rows_; g += group_rows_) spans_[g / group_rows_] = span_of_group(g, base);
-    score(keys, values);
-    const float* key_scales = scales_of(keys);
-    const float* value_scales = scales_of(values);
+    if (flat_)
+      score_flat(keys, values);
+    else if (P::kWiden)
+      score_wide(keys);
+    else
+      score(keys);
+    const PageScales scales{scales_of(keys), scales_of(values)};
     for (int64_t g = 0; g < rows_; g += group_rows_) {
       const Span all = spans_[g / group_rows_];
       for (int64_t r = g; r < group_end(g); ++r) {
@@ -181,11 +81,9 @@ class Tile {
         to.m[r] = 0;
         to.l[r] = 0;
         if (s.low == 0 && s.high == kKvTokens)
-          weights_of_scores<P, false>(scores_ + r * kKvTokens, s.low, s.high, scale_, key_scales, value_scales, to.m[r],
-                                      to.l[r]);
+          weights_of_all<P>(scores_ + r * kKvTokens, scale_, scales, to.m[r], to.l[r]);
         else if (all.low < all.high)
-          weights_of_scores<P, true>(scores_ + r * kKvTokens, s.low, s.high, scale_, key_scales, value_scales, to.m[r],
-                                     to.l[r]);
+          weights_of_some<P>(scores_ + r * kKvTokens, s, all, scale_, scales, to.m[r], to.l[r]);
         if (s.low >= s.high) to.l[r] = 0;
       }
     }
@@ -199,9 +97,6 @@ class Tile {
  private:
   static constexpr int64_t kBlock = kBlockVecs * kLanes;
   static_assert(kBlock <= AttentionSizes::kWideColumns);
-  struct Span {
-    int64_t low, high;
-  };
 
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
   static F32x16 in_order(F32x16 q) { return P::kFactors == 2 ? swap_pairs(q) : q; }
@@ -223,33 +118,72 @@ class Tile {
     return all;
   }
 
-  // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
-  void score(const typename P::Cell* keys, const typename P::Cell* ahead) {
-    if (P::kWiden && !flat_) return score_wide(keys);
-    const int64_t width = (flat_ ? kFlatVecs : kBlockVecs) * kLanes;
-    for (int64_t c = 0; c < kKvTokens; c += width)
+  // The product of the rows from g on with the keys from c on.
+  Product<P> key_product(const typename P::Cell* keys, int64_t g, int64_t c) const {
+    const int64_t steps = size_ / P::kStep;
+    return {left_ + g * left_stride_,
+            left_stride_,
+            keys + c * steps,
+            kKeyRun,
+            scores_ + g * kKvTokens + c,
+            kKvTokens,
+            steps};
+  }
+
+  // Few rows read no more keys than some row sees, in blocks as wide as possible, and bring the values along.
+  void score_flat(const typename P::Cell* keys, const typename P::Cell* values) {
+    const Span seen = span_of_all();
+    const int64_t end = (seen.high + kKeyRun - 1) / kKeyRun * kKeyRun;
+    for (int64_t c = seen.low / kKeyRun * kKeyRun; c < end;) {
+      const int64_t left = (end - c) / kLanes;
+      const int vecs = left >= kFlatVecs ? kFlatVecs : left >= 4 ? 4 : left >= 2 ? 2 : 1;
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
-        if (all.low >= all.high || all.high <= c || all.low >= c + width) continue;
-        Product<P> p{left_ + g * left_stride_,    left_stride_, keys + c,        kKvTokens,
-                     scores_ + g * kKvTokens + c, kKvTokens,    size_ / P::kStep};
-        p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
-        if (flat_ && g == 0)
-          product_rows<P, kFlatVecs, true>(p, group_end(g) - g);
-        else if (flat_)
-          product_rows<P, kFlatVecs>(p, group_end(g) - g);
-        else if (all.high - c > width / 2)
-          product_rows<P, kBlockVecs>(p, group_end(g) - g);
+        if (all.low >= all.high || all.high <= c || all.low >= c + vecs * kLanes) continue;
+        Product<P> p = key_product(keys, g, c);
+        if (g > 0) {
+          flat_rows<false>(p, vecs, group_end(g) - g);
+          continue;
+        }
+        p.ahead = reinterpret_cast<const char*>(values + c * p.steps);
+        p.ahead_end = reinterpret_cast<const char*>(values + (seen.high + 1) / P::kStep * size_);
+        flat_rows<true>(p, vecs, group_end(g) - g);
+      }
+      c += vecs * kLanes;
+    }
+  }
+
+  template <bool kAhead>
+  static void flat_rows(const Product<P>& p, int vecs, int64_t rows) {
+    constexpr int kRunVecs = static_cast<int>(kKeyRun) / kLanes;
+    if (vecs == kFlatVecs) return product_rows<P, kFlatVecs, Columns::Runs, kAhead>(p, rows);
+    if constexpr (kFlatVecs > 4)
+      if (vecs == 4) return product_rows<P, 4, Columns::Runs, kAhead>(p, rows);
+    if constexpr (kRunVecs <= 2)
+      if (vecs == 2) return product_rows<P, 2, Columns::Runs, kAhead>(p, rows);
+    if constexpr (kRunVecs == 1) product_rows<P, 1, Columns::Runs, kAhead>(p, rows);
+  }
+
+  // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
+  void score(const typename P::Cell* keys) {
+    for (int64_t c = 0; c < kKvTokens; c += kBlock)
+      for (int64_t g = 0; g < rows_; g += group_rows_) {
+        const Span all = spans_[g / group_rows_];
+        if (all.low >= all.high || all.high <= c || all.low >= c + kBlock) continue;
+        const Product<P> p = key_product(keys, g, c);
+        if (all.high - c > kBlock / 2)
+          product_rows<P, kBlockVecs, Columns::Runs>(p, group_end(g) - g);
         else
-          product_rows<P, kBlockVecs / 2>(p, group_end(g) - g);
+          product_rows<P, kBlockVecs / 2, Columns::Runs>(p, group_end(g) - g);
       }
   }
 
   // The same on keys made floats, once for all groups of rows.
   void score_wide(const typename P::Cell* keys) {
     const Span seen = span_of_all();
+    const int64_t steps = size_ / P::kStep;
     for (int64_t c = seen.low / kBlock * kBlock; c < seen.high; c += kBlock) {
-      widen_panel<P>(keys + c, kKvTokens, size_ / P::kStep, wide_);
+      widen_panel<P, Columns::Runs>(keys + c * steps, kKeyRun, steps, wide_);
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high || all.high <= c || all.low >= c + kBlock) continue;
@@ -298,7 +232,8 @@ class Tile {
     const Span seen = span_of_all();
     if (seen.low >= seen.high) return;
     const int64_t from = seen.low / P::kStep;
-    widen_panel<P>(values + from * size_ + column, size_, (seen.high + P::kStep - 1) / P::kStep - from, wide_);
+    widen_panel<P, Columns::Together>(values + from * size_ + column, size_,
+                                      (seen.high + P::kStep - 1) / P::kStep - from, wide_);
     for (int64_t g = 0; g < rows_; g += group_rows_) {
       const Span all = spans_[g / group_rows_];
       if (all.low >= all.high) continue;
@@ -312,7 +247,9 @@ class Tile {
     }
   }
 
-  void weigh(const typename P::Cell* values, const typename P::Cell* ahead, float* o) {
+  void weigh(const typename P::Cell* values, const Ahead& next, float* o) {
+    const typename P::Cell* ahead = next.block;
+    const int64_t ahead_tokens = (clamp(next.tokens) + kKeyRun - 1) / kKeyRun * kKeyRun;
     for (int64_t c = 0; c < size_;) {
       if (P::kWiden && !flat_ && size_ - c >= kBlock) {
         weigh_wide(values, c, o);
@@ -330,10 +267,11 @@ class Tile {
         const int64_t rows = group_end(g) - g;
         Product<P> p = value_product(values, g, all, c, o);
         p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
+        p.ahead_end = reinterpret_cast<const char*>(ahead + ahead_tokens * size_ / P::kStep);
         if (flat_ && g == 0 && ahead && width == kFlatVecs * kLanes)
-          product_rows<P, kFlatVecs, true>(p, rows);
+          product_rows<P, kFlatVecs, Columns::Together, true>(p, rows);
         else if (flat_ && g == 0 && ahead && width == kBlockVecs * kLanes)
-          product_rows<P, kBlockVecs, true>(p, rows);
+          product_rows<P, kBlockVecs, Columns::Together, true>(p, rows);
         else if (flat_ && width == kFlatVecs * kLanes)
           product_rows<P, kFlatVecs>(p, rows);
         else if (width == kBlockVecs * kLanes)

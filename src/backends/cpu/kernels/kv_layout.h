@@ -1,13 +1,14 @@
 // How the CPU lays out one (page, key or value, head) block of the KV cache: 128 tokens x D elements, D even.
 //
-//             16-bit bf16                          f32, f16, i8
-//   keys      [D/2][128 tokens][2 neighbours of D]  [D][128 tokens]
-//   values    [64 token pairs][D][2 tokens]         [128 tokens][D]
+//             bf16                                           f32, f16, i8
+//   keys      [8 runs][D/2][16 tokens][2 neighbours of D]    [8 runs][D][16 tokens]
+//   values    [64 token pairs][D][2 tokens]                  [128 tokens][D]
 //
-// Both products of attention then read the block front to back, a row of many columns at a time: scores have tokens as
-// columns and sum over D, outputs have D as columns and sum over tokens. The pairs are the operands of the bf16 dot
-// instruction. Behind the int8 numbers of a block lie the fp32 scales of its 128 tokens. Offsets are in elements. The
-// functions have internal linkage, so kernel sources may use them.
+// Both products of attention then read rows of many columns: scores have tokens as columns and sum over D, outputs have
+// D as columns and sum over tokens. The pairs are the operands of the bf16 dot instruction. The first n tokens of a
+// page take up the front of both blocks (of keys, whole runs of 16), so a page that is not full is read no further, and
+// a new key touches one run only: 4 KiB for 128 bf16. Behind the int8 numbers of a block lie the fp32 scales of its 128
+// tokens. Offsets are in elements. The functions have internal linkage, so kernel sources may use them.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 namespace reprise::cpu {
 
 static constexpr int64_t kKvTokens = 128;  // tokens of a page (kPageTokens of ops/core.h)
+static constexpr int64_t kKeyRun = 16;     // tokens side by side in a block of keys
 
 // Elements of a cache row: those of the head, and of int8 also the bytes of its scale (kv_row of ops/core.h).
 [[maybe_unused]] static constexpr int64_t kv_row_of(int64_t size, bool scaled) { return scaled ? size + 4 : size; }
@@ -26,7 +28,8 @@ static constexpr int64_t kKvTokens = 128;  // tokens of a page (kPageTokens of o
 }
 
 [[maybe_unused]] static constexpr int64_t key_offset(int64_t token, int64_t d, int64_t size, bool pairs) {
-  return pairs ? (d / 2 * kKvTokens + token) * 2 + d % 2 : d * kKvTokens + token;
+  const int64_t run = token / kKeyRun * kKeyRun * size, place = token % kKeyRun;
+  return run + (pairs ? (d / 2 * kKeyRun + place) * 2 + d % 2 : d * kKeyRun + place);
 }
 
 [[maybe_unused]] static constexpr int64_t value_offset(int64_t token, int64_t d, int64_t size, bool pairs) {

@@ -9,8 +9,6 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
-constexpr int64_t kRunTokens = 16;  // tokens at once: sixteen rows of k stay in the first-level cache
-
 constexpr int64_t kMaxHeadSize = 256;  // of the cache: register_attention.cpp, register_fused.cpp
 
 // A head's keys and values of one page, and the rows that go there.
@@ -21,33 +19,119 @@ struct KvRun {
   const T* k;
   const T* v;
   int64_t k_stride, v_stride;  // from token to token
-  int64_t place, count;        // tokens of the page
+  int64_t place, count;        // tokens of the page, all in one run of keys
   int64_t size;
 };
 
-// Numbers that are stored as they are; T has their width. Keys change their order: the inner loop runs over tokens, so
-// that stores are contiguous.
+template <typename Cell>
+inline __m128i low_halves(__m128i a, __m128i b) {
+  if constexpr (sizeof(Cell) == 1) return _mm_unpacklo_epi8(a, b);
+  if constexpr (sizeof(Cell) == 2) return _mm_unpacklo_epi16(a, b);
+  return _mm_unpacklo_epi32(a, b);
+}
+
+template <typename Cell>
+inline __m128i high_halves(__m128i a, __m128i b) {
+  if constexpr (sizeof(Cell) == 1) return _mm_unpackhi_epi8(a, b);
+  if constexpr (sizeof(Cell) == 2) return _mm_unpackhi_epi16(a, b);
+  return _mm_unpackhi_epi32(a, b);
+}
+
+// A square of cells, sixteen bytes wide: rows `from` apart become rows `to` apart, in bytes. Every round deals the rows
+// of both halves out like cards; after as many rounds as a row number has bits they are columns.
+template <typename Cell>
+inline void transpose(const char* in, int64_t from, char* out, int64_t to) {
+  constexpr int kSide = 16 / static_cast<int>(sizeof(Cell));
+  __m128i a[kSide], b[kSide];
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * from));
+#pragma GCC unroll 4
+  for (int bit = 1; bit < kSide; bit *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kSide / 2; ++i) {
+      b[2 * i] = low_halves<Cell>(a[i], a[i + kSide / 2]);
+      b[2 * i + 1] = high_halves<Cell>(a[i], a[i + kSide / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSide; ++i) a[i] = b[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kSide; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * to), a[i]);
+}
+
+// `count` rows of `cells` cells become columns of a run of keys, from token `place` of the page on. Strides are in
+// bytes.
+template <typename Cell>
+inline void put_keys(const void* rows, int64_t stride, int64_t cells, int64_t place, int64_t count, void* keys) {
+  constexpr int64_t kCell = sizeof(Cell), kSide = 16 / kCell, kRow = kKeyRun * kCell;
+  const char* from = static_cast<const char*>(rows);
+  char* run = static_cast<char*>(keys) + place / kKeyRun * cells * kRow + place % kKeyRun * kCell;
+  int64_t j = 0;
+  for (; j + kSide <= count; j += kSide, from += kSide * stride, run += kSide * kCell) {
+    int64_t c = 0;
+    for (; c + kSide <= cells; c += kSide) transpose<Cell>(from + c * kCell, stride, run + c * kRow, kRow);
+    for (; c < cells; ++c)
+      for (int64_t i = 0; i < kSide; ++i) std::memcpy(run + c * kRow + i * kCell, from + i * stride + c * kCell, kCell);
+  }
+  for (; j < count; ++j, from += stride, run += kCell)
+    for (int64_t c = 0; c < cells; ++c) std::memcpy(run + c * kRow, from + c * kCell, kCell);
+}
+
+// Two tokens of a pair, interleaved.
+inline void put_value_pair(const uint16_t* even, const uint16_t* odd, int64_t size, uint16_t* out) {
+  int64_t d = 0;
+  for (; d + 8 <= size; d += 8) {
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(even + d));
+    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(odd + d));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * d), _mm_unpacklo_epi16(a, b));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * d + 8), _mm_unpackhi_epi16(a, b));
+  }
+  for (; d < size; ++d) {
+    out[2 * d] = even[d];
+    out[2 * d + 1] = odd[d];
+  }
+}
+
+// One token of a pair; the other's bytes are not written, because another rank may be writing them.
+inline void put_value_of_pair(const uint16_t* v, int64_t size, bool odd, uint16_t* out) {
+  int64_t d = 0;
+#if defined(__AVX512BW__)
+  const __m128i shift = _mm_cvtsi32_si128(odd ? 16 : 0);
+  const __mmask32 mask = odd ? 0xaaaaaaaau : 0x55555555u;
+  for (; d + 16 <= size; d += 16) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(v + d)));
+    _mm512_mask_storeu_epi16(out + 2 * d, mask, _mm512_sll_epi32(wide, shift));
+  }
+#endif
+  for (; d < size; ++d) out[2 * d + (odd ? 1 : 0)] = v[d];
+}
+
+// Numbers that are stored as they are; T has their width.
 template <typename T, bool kPairs>
 struct KvAsIs {
   using Cell = T;
   static constexpr bool kScaled = false;
 
   static void write(const KvRun<T, T>& r) {
+    constexpr int64_t kBytes = sizeof(T);
     if constexpr (kPairs) {
-      for (int64_t d = 0; d < r.size; d += 2)
-        for (int64_t j = 0; j < r.count; ++j)
-          std::memcpy(r.keys + key_offset(r.place + j, d, r.size, true), r.k + j * r.k_stride + d, 2 * sizeof(T));
-      for (int64_t j = 0; j < r.count; ++j) {
-        T* row = r.values + value_offset(r.place + j, 0, r.size, true);
-        for (int64_t d = 0; d < r.size; ++d) row[2 * d] = r.v[j * r.v_stride + d];
+      put_keys<uint32_t>(r.k, r.k_stride * kBytes, r.size / 2, r.place, r.count, r.keys);
+      for (int64_t j = 0; j < r.count;) {
+        const int64_t place = r.place + j;
+        const T* v = r.v + j * r.v_stride;
+        T* out = r.values + value_offset(place / 2 * 2, 0, r.size, true);
+        const bool both = place % 2 == 0 && j + 1 < r.count;
+        if (both)
+          put_value_pair(v, v + r.v_stride, r.size, out);
+        else
+          put_value_of_pair(v, r.size, place % 2 != 0, out);
+        j += both ? 2 : 1;
       }
     } else {
-      for (int64_t d = 0; d < r.size; ++d)
-        for (int64_t j = 0; j < r.count; ++j)
-          r.keys[key_offset(r.place + j, d, r.size, false)] = r.k[j * r.k_stride + d];
+      put_keys<T>(r.k, r.k_stride * kBytes, r.size, r.place, r.count, r.keys);
       for (int64_t j = 0; j < r.count; ++j)
         std::memcpy(r.values + value_offset(r.place + j, 0, r.size, false), r.v + j * r.v_stride,
-                    static_cast<size_t>(r.size) * sizeof(T));
+                    static_cast<size_t>(r.size * kBytes));
     }
   }
 };
@@ -59,38 +143,37 @@ struct KvAsInt8 {
   static constexpr bool kScaled = true;
 
   static void write(const KvRun<int8_t, typename E::Type>& r) {
-    alignas(64) int8_t rows[kRunTokens * kMaxHeadSize];
-    float scales[kRunTokens];
+    alignas(64) int8_t rows[kKeyRun * kMaxHeadSize];
+    float scales[kKeyRun];
     for (int64_t j = 0; j < r.count; ++j) scales[j] = quantize_row<E>(r.k + j * r.k_stride, rows + j * r.size, r.size);
     std::memcpy(r.keys + kv_scales_offset(r.size) + r.place * 4, scales, static_cast<size_t>(r.count) * 4);
-    for (int64_t d = 0; d < r.size; ++d)
-      for (int64_t j = 0; j < r.count; ++j) r.keys[key_offset(r.place + j, d, r.size, false)] = rows[j * r.size + d];
+    put_keys<int8_t>(rows, r.size, r.size, r.place, r.count, r.keys);
     for (int64_t j = 0; j < r.count; ++j)
       scales[j] = quantize_row<E>(r.v + j * r.v_stride, r.values + value_offset(r.place + j, 0, r.size, false), r.size);
     std::memcpy(r.values + kv_scales_offset(r.size) + r.place * 4, scales, static_cast<size_t>(r.count) * 4);
   }
 };
 
-// Ranks share (head, token) pairs, head by head. Calls body(head, first token, count, page, place) for runs of up to
-// kRunTokens tokens that go to neighbouring places of one page; negative slots are skipped.
+// Ranks share (token, head) pairs, token by token: attention has the first sequences on the first rank too, and finds
+// what that one wrote in its cache. Calls body(head, first token, count, page, place) for tokens that go to
+// neighbouring places of one run of keys; negative slots are skipped.
 template <typename Body>
 inline void for_each_kv_run(const int32_t* slots, int64_t tokens, int64_t heads, int rank, int ranks,
                             const Body& body) {
   const Range range = share(heads * tokens, rank, ranks);
   for (int64_t u = range.begin; u < range.end;) {
-    const int64_t head = u / tokens, t = u % tokens;
-    const int64_t limit = tokens - t < range.end - u ? tokens - t : range.end - u;
+    const int64_t t = u / heads, first = u % heads;
+    const int64_t last = range.end - t * heads < heads ? range.end - t * heads : heads;
     const int64_t slot = slots[t];
-    if (slot < 0) {
-      ++u;
-      continue;
-    }
-    const int64_t page = slot / kKvTokens, place = slot % kKvTokens;
+    // Tokens of which this rank has all heads go together.
+    const int64_t limit = first == 0 && last == heads ? (range.end - u) / heads : 1;
     int64_t count = 1;
-    while (count < limit && count < kRunTokens && place + count < kKvTokens && slots[t + count] == slot + count)
-      ++count;
-    body(head, t, count, page, place);
-    u += count;
+    if (slot >= 0) {
+      const int64_t place = slot % kKvTokens;
+      while (count < limit && (place + count) % kKeyRun != 0 && slots[t + count] == slot + count) ++count;
+      for (int64_t head = first; head < last; ++head) body(head, t, count, slot / kKvTokens, place);
+    }
+    u += last - first == heads ? count * heads : last - first;
   }
 }
 

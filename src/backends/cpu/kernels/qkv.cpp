@@ -73,7 +73,7 @@ struct Heads {
   const T* k_weight = nullptr;
 };
 
-// Keys and values are dealt out from the other end, so that the rank with a query head more has one of these less.
+// Queries are dealt out from the other end, so that the rank with a key more has one of these less.
 int opposite(int rank, int ranks) { return ranks - 1 - rank; }
 
 // ptr: qkv, table, q_weight or null, k_weight or null, q, k, v.
@@ -87,8 +87,8 @@ void split(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   a.k_weight = static_cast<const T*>(args.ptr[3]);
   auto* k = static_cast<T*>(args.ptr[5]);
   auto* v = static_cast<T*>(args.ptr[6]);
-  a.queries(static_cast<T*>(args.ptr[4]), rank, ranks);
-  const Range mine = share(a.tokens * a.kv_heads, opposite(rank, ranks), ranks);
+  a.queries(static_cast<T*>(args.ptr[4]), opposite(rank, ranks), ranks);
+  const Range mine = share(a.tokens * a.kv_heads, rank, ranks);
   for (int64_t u = mine.begin; u < mine.end; ++u) {
     const int64_t t = u / a.kv_heads, g = u % a.kv_heads;
     a.norm_rope(a.head(t, a.heads + g), a.k_weight, t, k + u * a.size);
@@ -107,11 +107,11 @@ void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
   a.table = static_cast<const float*>(args.ptr[2]);
   a.q_weight = static_cast<const T*>(args.ptr[4]);
   a.k_weight = static_cast<const T*>(args.ptr[5]);
-  a.queries(static_cast<T*>(args.ptr[7]), rank, ranks);
-  alignas(64) T keys[kRunTokens * kMaxHeadSize];
+  a.queries(static_cast<T*>(args.ptr[7]), opposite(rank, ranks), ranks);
+  alignas(64) T keys[kKeyRun * kMaxHeadSize];
   const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
   for_each_kv_run(
-      static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, opposite(rank, ranks), ranks,
+      static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, rank, ranks,
       [&](int64_t g, int64_t t, int64_t count, int64_t page, int64_t place) {
         for (int64_t j = 0; j < count; ++j)
           a.norm_rope(a.head(t + j, a.heads + g), a.k_weight, t + j, keys + j * a.size);
