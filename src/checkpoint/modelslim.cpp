@@ -1,7 +1,9 @@
 // ModelSlim: a flat JSON object with a type for every tensor, and tensors beside each int8 weight.
+#include <algorithm>
 #include <array>
 
 #include "checkpoint/quantisation.h"
+#include "checkpoint/quantise_rows.h"
 
 namespace reprise::checkpoint {
 namespace {
@@ -10,6 +12,8 @@ constexpr std::string_view kAllowed = "FLOAT, W8A8, W8A8_DYNAMIC";
 // Types of the format for which there is nothing to compute them with.
 constexpr std::array<std::string_view, 7> kUnsupported{"W4A8_DYNAMIC", "W4A4_DYNAMIC", "W8A8_MXFP8", "W4A8_MXFP",
                                                        "W4A4_MXFP4",   "W8A16",        "W4A16"};
+
+constexpr std::string_view kNormBias = "norm.bias";
 
 struct Fused {
   std::string_view name;
@@ -41,14 +45,15 @@ class Reader {
       if (names_a_tensor(key)) RETURN_IF_ERROR(scheme_of(key, value).status());
     if (!checkpoint_) {
       for (const auto& [key, value] : json_.items())
-        if (!module_of(key).empty() && !key.ends_with("norm.weight") && !key.ends_with("embed_tokens.weight"))
+        if (key.ends_with(kNormBias))
+          plan_.norm_biases.insert(key);
+        else if (!module_of(key).empty() && !key.ends_with("norm.weight") && !key.ends_with("embed_tokens.weight"))
           RETURN_IF_ERROR(add_without_tensors(key, value));
     } else {
       for (const CheckpointTensor& t : checkpoint_->tensors())
         if (is_linear_weight(t)) RETURN_IF_ERROR(add(t));
       for (const CheckpointTensor& t : checkpoint_->tensors())
-        if (t.name.find("norm.bias") != std::string::npos)
-          RETURN_IF_ERROR(allow_zeros(*checkpoint_, t.name, "as RMS norms with a bias are not computed here", plan_));
+        if (t.name.ends_with(kNormBias)) RETURN_IF_ERROR(add_norm_bias(t));
     }
     RETURN_IF_ERROR(check_shards());
     return std::move(plan_);
@@ -113,6 +118,17 @@ class Reader {
       }
     }
     plan_.linears.emplace(t.name, q);
+    return Status::ok();
+  }
+
+  // Smoothing that moves the middle of a channel leaves a bias behind the norm; tools write zeros where it has not.
+  Status add_norm_bias(const CheckpointTensor& t) {
+    ASSIGN_OR_RETURN(const std::vector<float> values, read_numbers(*checkpoint_, t));
+    const bool zeros = std::all_of(values.begin(), values.end(), [](float v) { return v == 0; });
+    if (zeros)
+      plan_.seen.insert(t.name);
+    else
+      plan_.norm_biases.insert(t.name);
     return Status::ok();
   }
 

@@ -93,6 +93,7 @@ std::string QuantPlan::text() const {
   };
   std::string out = fmt::format("{}\n{}", quantization_name(format), one(others));
   for (const auto& [name, q] : linears) out += name + " " + one(q);
+  for (const std::string& name : norm_biases) out += name + "\n";
   return out;
 }
 
@@ -113,8 +114,11 @@ std::string QuantPlan::summary() const {
   if (linears.empty()) return fmt::format("{} (all linears, dynamic)", quantization_name(format));
   std::array<int, 3> count{};
   for (const auto& entry : linears) ++count[static_cast<size_t>(entry.second.scheme)];
-  return fmt::format("{} ({} static, {} dynamic, {} float linears)", quantization_name(format), count[1], count[2],
-                     count[0]);
+  const std::string biases =
+      norm_biases.empty() ? ""
+                          : fmt::format(", {} norm bias{}", norm_biases.size(), norm_biases.size() > 1 ? "es" : "");
+  return fmt::format("{} ({} static, {} dynamic, {} float linears{})", quantization_name(format), count[1], count[2],
+                     count[0], biases);
 }
 
 std::string_view module_of(std::string_view weight) {

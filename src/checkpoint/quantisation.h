@@ -12,6 +12,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -53,6 +54,8 @@ struct QuantPlan {
   Quantization format = Quantization::None;
   std::map<std::string, LinearQuant, std::less<>> linears;  // by the name of the weight
   LinearQuant others;                                       // of linears that are not named
+  // "<norm>.bias" of RMS norms that get one; the pass add_norm_biases carries this out.
+  std::set<std::string, std::less<>> norm_biases;
   // Tensors that this plan has seen to and that no parameter needs to be made of.
   std::unordered_set<std::string> seen;
 

@@ -28,7 +28,9 @@ Tensor linear_f32(Tensor x, Tensor weight, Shard shard) {
   return one("linear", {x, weight},
              {{"out", std::string(x.dtype() == DType::F32 ? "same" : "f32")}, {"shard", name(shard)}});
 }
-Tensor rms_norm(Tensor x, Tensor weight, double eps) { return one("rms_norm", {x, weight}, {{"eps", eps}}); }
+Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
+  return one("rms_norm", {x, weight, bias}, {{"eps", eps}});
+}
 Tensor add(Tensor a, Tensor b) { return one("add", {a, b}); }
 Tensor mul(Tensor a, Tensor b) { return one("mul", {a, b}); }
 Tensor silu(Tensor x) { return one("silu", {x}); }

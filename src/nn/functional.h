@@ -17,8 +17,8 @@ Tensor embedding(Tensor table, Tensor ids, Shard shard = Shard::Column);
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Shard shard = Shard::None);
 // The same with an fp32 result: logits are not rounded to the model's dtype.
 Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None);
-// over the last size of [T, N] or [T, H, D]
-Tensor rms_norm(Tensor x, Tensor weight, double eps);
+// over the last size of [T, N] or [T, H, D]; the bias, of that size, is there where a quantisation has moved outliers
+Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 Tensor add(Tensor a, Tensor b);
 Tensor mul(Tensor a, Tensor b);
 Tensor silu(Tensor x);

@@ -145,6 +145,11 @@ Result<Types> infer_rms_norm(const OpCall& c) {
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
   RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape.back(), "last size of x"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+    RETURN_IF_ERROR(want_same_dtype(c, 2, 0));
+    RETURN_IF_ERROR(want_dim(c, 2, 0, c.in[0].shape.back(), "last size of x"));
+  }
   return Types{c.in[0]};
 }
 
@@ -343,8 +348,8 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("embedding_packed(Tensor table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_packed, kParamLayout,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
-  ops.add("rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor", infer_rms_norm, kNone,
-          "x / sqrt(mean(x^2 over the last size) + eps) * weight, in fp32, rounded once");
+  ops.add("rms_norm(Tensor x, Tensor weight, Tensor? bias, *, float eps) -> Tensor", infer_rms_norm, kNone,
+          "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
   ops.add(
       "rope_table(Index positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
       "float ntk_factor = 0, int ntk_window = 0) -> Tensor",

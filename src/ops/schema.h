@@ -2,7 +2,7 @@
 //
 // A schema is one declaration line, a few flags and a shape function:
 //   "kv_write(Tensor(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)"
-//   "rms_norm(Tensor x, Tensor weight, *, float eps) -> Tensor"
+//   "rms_norm(Tensor x, Tensor weight, Tensor? bias, *, float eps) -> Tensor"
 // (a!) marks an operand that the op writes and which result continues it. "Index" instead of "Tensor" is an operand of
 // integers that point somewhere: i32 or i64, whichever a device's kernels take. Attribute types: int, float, str,
 // floats;

@@ -21,6 +21,9 @@ Pass common_subexpressions();
 // stands behind its addition again.
 Pass hoist_row_gather();
 
+// RMS norms for which the plan has a bias add it. Required. Behind hoist_row_gather, before the fusions.
+Pass add_norm_biases(std::shared_ptr<const checkpoint::QuantPlan> plan);
+
 // Linears that the plan quantises quantise their input, once for all of them with the same numbers, and multiply int8.
 // Required; null: nothing is quantised. Behind the passes that move float ops, before those that pack and fuse.
 Pass quantise_linears(std::shared_ptr<const checkpoint::QuantPlan> plan);

@@ -24,6 +24,8 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));
   RETURN_IF_ERROR(m.add(hoist_row_gather()));
+  if (options.quantisation && !options.quantisation->norm_biases.empty())
+    RETURN_IF_ERROR(m.add(add_norm_biases(options.quantisation)));
   RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
   if (!options.pass_file.empty()) {

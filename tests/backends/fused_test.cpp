@@ -248,14 +248,18 @@ TEST(Fused, AddRmsNorm) {
         TestTensor x = random_tensor(t, {rows, n}, 9, -3, 3), r = random_tensor(t, {rows, n}, 10, -3, 3);
         add_odd_values(x);
         for (int64_t i = 0; rows > 2 && i < n; ++i) x.set(n + i, -r.get(n + i));
-        const TestTensor w = random_tensor(t, {n}, 11, 0.5, 1.5);
-        expect_meaning(runner, "add_rms_norm", {x, r, w}, {{"eps", 1e-5}}, name_of(isa, x));
-        expect_meaning(runner, "add_rms_norm_quant_dynamic", {x, r, w}, {{"eps", 1e-5}}, name_of(isa, x));
+        const TestTensor w = random_tensor(t, {n}, 11, 0.5, 1.5), b = random_tensor(t, {n}, 14, -2, 2);
+        for (const char* name : {"add_rms_norm", "add_rms_norm_quant_dynamic"}) {
+          expect_meaning(runner, name, {x, r, w}, {{"eps", 1e-5}}, name_of(isa, x));
+          expect_meaning(runner, name, {x, r, w, b}, {{"eps", 1e-5}}, name_of(isa, x) + " with a bias");
+        }
         for (int64_t wide : {int64_t{1}, n}) {
           const TestTensor scale = random_tensor(DType::F32, {wide}, 12, 20, 60);
           const TestTensor offset = random_tensor(DType::F32, {wide}, 13, -9, 9);
           expect_meaning(runner, "add_rms_norm_quant_static", {x, r, w, scale, offset}, {{"eps", 1e-5}},
                          name_of(isa, x));
+          expect_meaning(runner, "add_rms_norm_quant_static", {x, r, w, scale, offset, b}, {{"eps", 1e-5}},
+                         name_of(isa, x) + " with a bias");
         }
       }
   });

@@ -10,14 +10,15 @@ namespace reprise::reference {
 
 using Numbers = std::vector<double>;
 
-inline Numbers rms_norm(const Numbers& x, const Numbers& weight, double eps) {
+inline Numbers rms_norm(const Numbers& x, const Numbers& weight, double eps, const Numbers& bias = {}) {
   Numbers out(x.size());
   const size_t n = weight.size();
   for (size_t row = 0; row < x.size(); row += n) {
     double sum = 0;
     for (size_t i = 0; i < n; ++i) sum += x[row + i] * x[row + i];
     for (size_t i = 0; i < n; ++i)
-      out[row + i] = x[row + i] / std::sqrt(sum / static_cast<double>(n) + eps) * weight[i];
+      out[row + i] =
+          x[row + i] / std::sqrt(sum / static_cast<double>(n) + eps) * weight[i] + (bias.empty() ? 0 : bias[i]);
   }
   return out;
 }

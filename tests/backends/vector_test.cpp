@@ -44,6 +44,25 @@ TEST(RmsNorm, MatchesTheReference) {
   });
 }
 
+TEST(RmsNorm, WithABiasMatchesTheReferenceAndRoundsOnce) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{1, 1}, {2, 15}, {3, 16}, {5, 17}, {7, 576}, {4, 3, 33}, {9, 1000}}) {
+      const TestTensor x = random_tensor(t, shape, 1, -3, 3), w = random_tensor(t, {shape.back()}, 2, 0.5, 1.5);
+      const TestTensor b = random_tensor(t, {shape.back()}, 3, -2, 2);
+      const std::string what = name_of(isa, t, describe(x.type));
+      const TestTensor got = run_all_ranks(runner, "rms_norm", {x, w, b}, {{"eps", 1e-5}}, what);
+      // Where the bias cancels the norm, what is left carries the fp32 errors of both.
+      expect_close(got, reference::rms_norm(to_doubles(x), to_doubles(w), 1e-5, to_doubles(b)), unit_roundoff(t) + 5e-7,
+                   2e-6, what);
+      // A bias of zeros is no bias.
+      const TestTensor zeros = zero_tensor(t, {shape.back()});
+      expect_same_bits(runner.run("rms_norm", {x, w, zeros}, {{"eps", 1e-5}})[0],
+                       runner.run("rms_norm", {x, w}, {{"eps", 1e-5}})[0], what);
+    }
+  });
+}
+
 TEST(RmsNorm, RowsDoNotDependOnTheBatch) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {
     const TestTensor x = random_tensor(t, {7, 577}, 3), w = random_tensor(t, {577}, 4);

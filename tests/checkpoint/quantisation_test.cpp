@@ -129,20 +129,31 @@ TEST(ModelSlimPlan, ErrorsNameTheTensorAndWhatIsAllowed) {
        {"l.q_proj.input_scale", "NaN or infinite"}},
       {[](Files& f) { f.tensors.erase("l.q_proj.input_offset"); }, {"no tensor \"l.q_proj.input_offset\""}},
       {[](Files& f) {
-         f.floats("l.input_layernorm.bias", {4}, {0, 1, 0, 0});
+         f.floats("l.input_layernorm.bias", {2}, {1, std::numeric_limits<float>::infinity()});
        },
-       {"l.input_layernorm.bias", "RMS norms with a bias"}},
+       {"l.input_layernorm.bias", "NaN or infinite"}},
   };
   for (const Case& c : cases) {
     Files f = modelslim();
     c.change(f);
     expect_error(f.plan().status(), c.words);
   }
-  Files harmless = modelslim();
-  harmless.floats("l.input_layernorm.bias", {4}, {0, 0, 0, 0});
-  const auto plan = harmless.plan();
-  ASSERT_TRUE(plan.is_ok()) << plan.status().message();
-  EXPECT_TRUE(plan->seen.contains("l.input_layernorm.bias"));
+}
+
+// F43: a bias that smoothing left behind a norm is part of the plan, of its text (which is the key of caches) and of
+// the start-up line; zeros are none.
+TEST(ModelSlimPlan, NormBiases) {
+  Files f = modelslim();
+  f.floats("l.input_layernorm.bias", {4}, {0, 1, 0, 0});
+  f.floats("norm.bias", {4}, {0, 0, 0, 0});
+  const auto with = f.plan(), without = modelslim().plan();
+  ASSERT_TRUE(with.is_ok() && without.is_ok()) << with.status().message();
+  EXPECT_EQ(with->norm_biases, (std::set<std::string, std::less<>>{"l.input_layernorm.bias"}));
+  EXPECT_FALSE(with->seen.contains("l.input_layernorm.bias"));
+  EXPECT_TRUE(with->seen.contains("norm.bias"));
+  EXPECT_NE(with->text(), without->text());
+  EXPECT_TRUE(with->summary().ends_with(", 1 norm bias)")) << with->summary();
+  EXPECT_TRUE(without->norm_biases.empty());
 }
 
 TEST(QuantPlanTest, WhatIsAskedMustBeWhatIsThere) {

@@ -103,8 +103,8 @@ std::pair<double, double> distance(const std::vector<float>& a, const std::vecto
 
 const std::vector<std::string>& checkpoints() {
   static const std::vector<std::string> names{
-      "modelslim_static",   "modelslim_static_bias", "modelslim_dynamic",           "modelslim_mixed_f16",
-      "compressed_dynamic", "compressed_static",     "compressed_static_zero_point"};
+      "modelslim_static",    "modelslim_static_bias", "modelslim_dynamic", "modelslim_mixed_f16",
+      "modelslim_norm_bias", "compressed_dynamic",    "compressed_static", "compressed_static_zero_point"};
   return names;
 }
 
@@ -196,8 +196,8 @@ TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedBits,
-                         testing::Values("modelslim_static_bias", "modelslim_mixed_f16", "compressed_static_zero_point",
-                                         "llama_gqa3_tied", "qwen2_untied"));
+                         testing::Values("modelslim_static_bias", "modelslim_mixed_f16", "modelslim_norm_bias",
+                                         "compressed_static_zero_point", "llama_gqa3_tied", "qwen2_untied"));
 
 int64_t matched(const engine::Engine& e, std::string_view pass) {
   for (const PassReport& p : e.decode_passes()->passes)
@@ -225,6 +225,18 @@ TEST(QuantisedFusions, FireInEveryLayer) {
   EXPECT_EQ(matched(**stat, "pack_parallel_linears"), 2 * layers);
   EXPECT_EQ(matched(**stat, "add_rms_norm_quant_static"), 2 * layers - 1);
   EXPECT_EQ(matched(**stat, "silu_mul_quant_static"), layers);
+}
+
+// The same fusions where the norms have a bias (F43): in two layers of three and at the end, beside one with zeros that
+// has none in the graph. Query and key norms with a bias are left to their parts.
+TEST(QuantisedFusions, TakeTheBiasOfANormAlong) {
+  auto e = open(folder_of("modelslim_norm_bias"), {.dtype = DType::BF16});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ(matched(**e, "add_norm_biases"), 2 * 4 + 1);
+  EXPECT_EQ(matched(**e, "add_rms_norm_quant_static"), 1);
+  EXPECT_EQ(matched(**e, "add_rms_norm_quant_dynamic"), 4);
+  EXPECT_EQ(matched(**e, "add_rms_norm"), 1);
+  EXPECT_EQ(matched(**e, "split_qk_norm_rope_kv"), 1);
 }
 
 // Input scales that differ keep linears apart, and that is said.
@@ -291,8 +303,8 @@ TEST(QuantisedErrors, TensorsThatNobodyReadsAreTold) {
 }
 
 TEST(QuantisedAtLoad, DummyWeightsRun) {
-  for (const char* name :
-       {"models/qwen2_tied", "models_quantised/modelslim_static", "models_quantised/modelslim_dynamic"}) {
+  for (const char* name : {"models/qwen2_tied", "models_quantised/modelslim_static",
+                           "models_quantised/modelslim_dynamic", "models_quantised/modelslim_norm_bias"}) {
     const std::string folder = std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + name;
     const bool stored = std::string_view(name).starts_with("models_quantised");
     auto e = open(folder, {.dtype = DType::BF16,

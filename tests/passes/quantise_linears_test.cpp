@@ -79,6 +79,59 @@ TEST(QuantiseLinears, EveryFamilyFusesEveryLayer) {
     }
 }
 
+// F43: every norm of the residual stream has a bias, and every fusion takes it along.
+TEST(NormBiases, EveryFamilyFusesEveryLayer) {
+  const Platform platform = test::null_platform();
+  for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+    for (bool is_static : {true, false}) {
+      QuantPlan plan = at_load();
+      if (is_static) plan.others = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, 0.5f, 3};
+      Graph traced = test::trace_tiny({family, 3}, *platform.ops);
+      std::vector<std::string> biases{"model.norm.bias"};
+      for (int layer = 0; layer < 3; ++layer)
+        for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+          biases.push_back(fmt::format("model.layers.{}.{}.bias", layer, norm));
+      plan.norm_biases.insert(biases.begin(), biases.end());
+      const Outcome o = run(std::move(traced), plan, platform);
+      auto n = test::counts(o.report.passes);
+      EXPECT_EQ(n["add_norm_biases"], 2 * 3 + 1) << family;
+      // The first norm follows no addition, the last one is an output of its own.
+      EXPECT_EQ(n["add_rms_norm_quant_static"], is_static ? 2 * 3 - 1 : 0) << family;
+      EXPECT_EQ(n["add_rms_norm_quant_dynamic"], is_static ? 0 : 2 * 3 - 1) << family;
+      EXPECT_EQ(n["add_rms_norm"], 1) << family;
+      EXPECT_EQ(n["split_qk_norm_rope_kv"], 3) << family;
+      for (const std::string& name : biases) {
+        const Node* bias = o.graph.find_source("param", name);
+        ASSERT_TRUE(bias) << name;
+        ASSERT_EQ(bias->result()->uses.size(), 1u);
+        const Use use = bias->result()->uses[0];
+        EXPECT_EQ(use.user->op->operands[use.operand].name, "bias") << use.user->op->name;
+        EXPECT_EQ(bias->result()->type.dtype, DType::BF16);
+      }
+    }
+}
+
+TEST(NormBiases, OnlyOfTheNormsThatThePlanNames) {
+  const Platform platform = test::null_platform();
+  QuantPlan plan = at_load();
+  plan.norm_biases = {"model.layers.1.post_attention_layernorm.bias", "model.layers.0.self_attn.q_norm.bias"};
+  const Outcome o = run(test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops), plan, platform);
+  auto n = test::counts(o.report.passes);
+  EXPECT_EQ(n["add_norm_biases"], 2);
+  EXPECT_EQ(n["add_rms_norm_quant_dynamic"], 2 * 2 - 1);
+  EXPECT_EQ(n["split_qk_norm_rope_kv"], 1) << "the fused op has no bias for query and key norms";
+  int64_t with_bias = 0;
+  for (const Node* node = o.graph.first(); node; node = node->next)
+    if (node->op->name == "add_rms_norm_quant_dynamic") with_bias += node->in.size() == 4;
+  EXPECT_EQ(with_bias, 1);
+  EXPECT_EQ(o.graph.find_source("param", "model.norm.bias"), nullptr);
+  // Required: switching the optional passes off keeps it.
+  PipelineOptions none;
+  none.passes.enable = {"none"};
+  const Outcome plain = run(test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops), plan, platform, none);
+  EXPECT_EQ(test::counts(plain.report.passes)["add_norm_biases"], 2);
+}
+
 TEST(QuantiseLinears, GreedyReadsTheSameHead) {
   const Platform platform = test::null_platform();
   PipelineOptions options;

@@ -28,10 +28,10 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def spec(name, cls, types, store="bf16", weights="model.safetensors", equal=True, **kw):
+def spec(name, cls, types, store="bf16", weights="model.safetensors", equal=True, biases=None, **kw):
     for key, value in dict(num_hidden_layers=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2).items():
         kw.setdefault(key, value)
-    return dict(name=name, cls=cls, types=types, store=store, weights=weights, equal=equal, kw=kw)
+    return dict(name=name, cls=cls, types=types, store=store, weights=weights, equal=equal, biases=biases, kw=kw)
 
 
 def all_static(name):
@@ -48,6 +48,19 @@ def mixed(name):
     return "W8A8_DYNAMIC" if "self_attn" in name else "W8A8"
 
 
+def layer_by_layer(name):
+    if name == "lm_head":
+        return "FLOAT"
+    return "W8A8" if ".layers.0." in name else "W8A8_DYNAMIC"
+
+
+def norm_biases(name):
+    """Of every norm, but for zeros in one layer and nothing at its query and key norms."""
+    if ".layers.2." in name:
+        return "none" if "self_attn" in name else "zeros"
+    return "random"
+
+
 MODELSLIM = [
     # Odd widths; input scales of gate and up (and of q, k, v) differ in the second model.
     spec("modelslim_static", LlamaConfig, all_static, vocab_size=263, hidden_size=72, intermediate_size=101, head_dim=24,
@@ -58,6 +71,8 @@ MODELSLIM = [
          num_attention_heads=4, num_key_value_heads=2),
     spec("modelslim_mixed_f16", Qwen3Config, mixed, store="f16", weights="quant_model_weight_w8a8.safetensors", vocab_size=307,
          hidden_size=60, intermediate_size=95, num_attention_heads=6, num_key_value_heads=2, head_dim=16),
+    spec("modelslim_norm_bias", Qwen3Config, layer_by_layer, biases=norm_biases, num_hidden_layers=3, vocab_size=251, hidden_size=52,
+         intermediate_size=77, num_attention_heads=4, num_key_value_heads=2, head_dim=18),
 ]
 COMPRESSED = [
     spec("compressed_dynamic", LlamaConfig, dict(dynamic=True, symmetric=True, strategy="channel", ignore=["lm_head"]),
@@ -92,6 +107,30 @@ class Integer(torch.nn.Module):
             return ((acc + t["quant_bias"].long()).double() * scale.double()).float()
         y = acc.double() * s * t["weight_scale"].double().reshape(-1)
         return (y + t["bias"].double() if "bias" in t else y).float()
+
+
+class BiasedNorm(torch.nn.Module):
+    """An RMS norm and the bias that smoothing leaves behind it."""
+
+    def __init__(self, norm, bias):
+        super().__init__()
+        self.weight, self.bias, self.eps = norm.weight, torch.nn.Parameter(bias), norm.variance_epsilon
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+
+def add_norm_biases(net, how, store, seed):
+    rng = np.random.Generator(np.random.PCG64(seed))
+    norms = [n for n, m in net.named_modules() if n.endswith("norm") and hasattr(m, "variance_epsilon")]
+    for name in norms:
+        kind = how(name)
+        if kind == "none":
+            continue
+        norm = net.get_submodule(name)
+        bias = 0.5 * rng.standard_normal(norm.weight.shape[0]) if kind == "random" else np.zeros(norm.weight.shape[0])
+        parent, leaf = name.rsplit(".", 1)
+        setattr(net.get_submodule(parent), leaf, BiasedNorm(norm, torch.tensor(bias, dtype=torch.float32).to(store).float()))
 
 
 def linears(net):
@@ -180,6 +219,12 @@ def modelslim(s, index):
     plain = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     plain.load_state_dict(net.state_dict())
     tokens = np.random.Generator(np.random.PCG64(77)).integers(0, config.vocab_size, 64, dtype=np.int32)
+    if s["biases"]:
+        without = run(net, tokens)
+        for n in (net, plain):
+            add_norm_biases(n, s["biases"], store, 8000 + index)
+        assert relative(run(net, tokens), without) > 0.1, "the biases must show"
+        assert relative(run(net, tokens), run(plain, tokens)) == 0
     seen = observe(net, tokens)
     tensors, types = {}, {"model_quant_type": "W8A8", "version": "1.0.0"}
     replaced = linears(net)

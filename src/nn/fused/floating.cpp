@@ -21,14 +21,18 @@ Tensor gate_times_up(Tensor gate_up) {
 
 void add_float_ops(FusedOps& ops) {
   const DType t = DType::BF16;
-  ops.add({"add_rms_norm(Tensor x, Tensor r, Tensor weight, *, float eps) -> (Tensor, Tensor)",
+  const FusedExample norm{
+      example_symbols(), {rows_of(t, kWidth), rows_of(t, kWidth), {t, {Dim(kWidth)}}}, {{"eps", kEps}}};
+  FusedExample norm_biased = norm;
+  norm_biased.in.push_back({t, {Dim(kWidth)}});
+  ops.add({"add_rms_norm(Tensor x, Tensor r, Tensor weight, Tensor? bias, *, float eps) -> (Tensor, Tensor)",
            op_flag::kCommutes,
-           "[T, N], [T, N], [N] -> [T, N], [T, N]: sum = x + r, rounded; its RMS norm, and the sum",
+           "[T, N], [T, N], [N], [N]? -> [T, N], [T, N]: sum = x + r, rounded; its RMS norm, and the sum",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              Tensor sum = add(in[0], in[1]);
-             return {rms_norm(sum, in[2], at.number("eps")), sum};
+             return {rms_norm(sum, in[2], at.number("eps"), in[3]), sum};
            },
-           {{example_symbols(), {rows_of(t, kWidth), rows_of(t, kWidth), {t, {Dim(kWidth)}}}, {{"eps", kEps}}}}});
+           {norm, norm_biased}});
   ops.add({"silu_mul(Tensor gate_up) -> Tensor",
            op_flag::kNone,
            "[T, 2 F] -> [T, F]: silu(first half), rounded, times second half",

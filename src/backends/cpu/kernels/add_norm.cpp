@@ -19,13 +19,13 @@ float add_row(const typename E::Type* x, const typename E::Type* r, typename E::
   return rms_factor_of(squares, n, eps);
 }
 
-template <typename E>
+template <typename E, bool kBias>
 struct Rows {
   using T = typename E::Type;
-  Rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, int sum_at)
+  Rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, int bias_at, int sum_at)
       : x(static_cast<const T*>(args.ptr[0])),
         r(static_cast<const T*>(args.ptr[1])),
-        weight(static_cast<const T*>(args.ptr[2])),
+        params{static_cast<const T*>(args.ptr[2]), static_cast<const T*>(args.ptr[static_cast<size_t>(bias_at)])},
         sum(static_cast<T*>(args.ptr[static_cast<size_t>(sum_at)])),
         n(args.dim[1].value(live)),
         eps(static_cast<float>(args.scalar[0])),
@@ -34,81 +34,99 @@ struct Rows {
 
   const T* x;
   const T* r;
-  const T* weight;
+  NormParams<E, kBias> params;
   T* sum;
   int64_t n;
   float eps;
   Range mine;
 };
 
-// ptr: x, r, weight, norm, sum. dim: rows, row size. scalar: eps.
-template <typename E>
-void plain(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const Rows<E> a(args, live, rank, ranks, 4);
-  auto* out = static_cast<typename E::Type*>(args.ptr[3]);
-  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
-    const F32x16 factor = a.add(row);
-    const auto* sum = a.sum + row * a.n;
-    const auto* weight = a.weight;
-    store_each<E>(out + row * a.n, a.n,
-                  [=](int64_t i, int64_t rest) { return norm_of<E>(sum + i, weight + i, factor, rest); });
-  }
-}
+// Each op as its kernel with and without a bias. kBiasAt: its place among the pointers, null when there is none.
 
-// ptr: x, r, weight, scale, offset, values, sum. dim: rows, row size, steps of scale and of offset (1, or 0 when one
-// number serves all columns). scalar: eps.
-template <typename E>
-void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const Rows<E> a(args, live, rank, ranks, 6);
-  const StaticScale scale(args.ptr[3], args.ptr[4], args.dim[2].factor, args.dim[3].factor);
-  auto* out = static_cast<int8_t*>(args.ptr[5]);
-  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
-    const F32x16 factor = a.add(row);
-    const auto* sum = a.sum + row * a.n;
-    each_sixteen(a.n, [&](int64_t i, int64_t rest) {
-      const F32x16 v = E::round(norm_of<E>(sum + i, a.weight + i, factor, rest));
-      store_i8_n(out + row * a.n + i, scale.apply(v, i, rest), rest);
-    });
+// ptr: x, r, weight, bias or null, norm, sum. dim: rows, row size. scalar: eps.
+struct Plain {
+  static constexpr int kBiasAt = 3;
+  template <typename E, bool kBias>
+  static void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+    const Rows<E, kBias> a(args, live, rank, ranks, kBiasAt, 5);
+    auto* out = static_cast<typename E::Type*>(args.ptr[4]);
+    for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+      const F32x16 factor = a.add(row);
+      const auto* sum = a.sum + row * a.n;
+      const auto params = a.params;
+      store_each<E>(out + row * a.n, a.n, [=](int64_t i, int64_t rest) { return params.apply(sum, i, factor, rest); });
+    }
   }
-}
+};
 
-// ptr: x, r, weight, values, scales, sum. dim: rows, row size. scalar: eps. Workspace: one row of the norm per
-// rank (quantize_shape.h).
-template <typename E>
-void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const Rows<E> a(args, live, rank, ranks, 5);
-  auto* out = static_cast<int8_t*>(args.ptr[3]);
-  auto* scales = static_cast<float*>(args.ptr[4]);
-  auto* norm = reinterpret_cast<typename E::Type*>(static_cast<char*>(args.workspace) +
-                                                   rank * row_scratch_bytes(a.n, static_cast<int64_t>(sizeof(*a.sum))));
-  for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
-    const F32x16 factor = a.add(row);
-    const auto* sum = a.sum + row * a.n;
-    F32x16 top = zero();
-    each_sixteen(a.n, [&](int64_t i, int64_t rest) {
-      const F32x16 v = norm_of<E>(sum + i, a.weight + i, factor, rest);
-      top = larger_magnitude(top, store_rounded_n<E>(norm + i, v, rest));
-    });
-    scales[row] = dynamic_scale(reduce_max(top));
-    ByScale(scales[row]).store<E>(norm, out + row * a.n, a.n);
+// ptr: x, r, weight, scale, offset, bias or null, values, sum. dim: rows, row size, steps of scale and of offset (1, or
+// 0 when one number serves all columns). scalar: eps.
+struct QuantStatic {
+  static constexpr int kBiasAt = 5;
+  template <typename E, bool kBias>
+  static void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+    const Rows<E, kBias> a(args, live, rank, ranks, kBiasAt, 7);
+    const StaticScale scale(args.ptr[3], args.ptr[4], args.dim[2].factor, args.dim[3].factor);
+    auto* out = static_cast<int8_t*>(args.ptr[6]);
+    for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+      const F32x16 factor = a.add(row);
+      const auto* sum = a.sum + row * a.n;
+      each_sixteen(a.n, [&](int64_t i, int64_t rest) {
+        const F32x16 v = E::round(a.params.apply(sum, i, factor, rest));
+        store_i8_n(out + row * a.n + i, scale.apply(v, i, rest), rest);
+      });
+    }
   }
+};
+
+// ptr: x, r, weight, bias or null, values, scales, sum. dim: rows, row size. scalar: eps. Workspace: one row of the
+// norm per rank (quantize_shape.h).
+struct QuantDynamic {
+  static constexpr int kBiasAt = 3;
+  template <typename E, bool kBias>
+  static void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+    const Rows<E, kBias> a(args, live, rank, ranks, kBiasAt, 6);
+    auto* out = static_cast<int8_t*>(args.ptr[4]);
+    auto* scales = static_cast<float*>(args.ptr[5]);
+    auto* norm = reinterpret_cast<typename E::Type*>(
+        static_cast<char*>(args.workspace) + rank * row_scratch_bytes(a.n, static_cast<int64_t>(sizeof(*a.sum))));
+    for (int64_t row = a.mine.begin; row < a.mine.end; ++row) {
+      const F32x16 factor = a.add(row);
+      const auto* sum = a.sum + row * a.n;
+      F32x16 top = zero();
+      each_sixteen(a.n, [&](int64_t i, int64_t rest) {
+        const F32x16 v = a.params.apply(sum, i, factor, rest);
+        top = larger_magnitude(top, store_rounded_n<E>(norm + i, v, rest));
+      });
+      scales[row] = dynamic_scale(reduce_max(top));
+      ByScale(scales[row]).store<E>(norm, out + row * a.n, a.n);
+    }
+  }
+};
+
+template <typename Op, typename E>
+void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  if (args.ptr[Op::kBiasAt])
+    Op::template run<E, true>(args, live, rank, ranks);
+  else
+    Op::template run<E, false>(args, live, rank, ranks);
 }
 
 }  // namespace
 
-#define REPRISE_KERNELS(name, body)                                                      \
+#define REPRISE_KERNELS(name, Op)                                                        \
   void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F32>(args, live, rank, ranks);                                                  \
+    run<Op, F32>(args, live, rank, ranks);                                               \
   }                                                                                      \
   void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    body<Bf16>(args, live, rank, ranks);                                                 \
+    run<Op, Bf16>(args, live, rank, ranks);                                              \
   }                                                                                      \
   void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F16>(args, live, rank, ranks);                                                  \
+    run<Op, F16>(args, live, rank, ranks);                                               \
   }
-REPRISE_KERNELS(add_rms_norm, plain)
-REPRISE_KERNELS(add_rms_norm_quant_static, quant_static)
-REPRISE_KERNELS(add_rms_norm_quant_dynamic, quant_dynamic)
+REPRISE_KERNELS(add_rms_norm, Plain)
+REPRISE_KERNELS(add_rms_norm_quant_static, QuantStatic)
+REPRISE_KERNELS(add_rms_norm_quant_dynamic, QuantDynamic)
 #undef REPRISE_KERNELS
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -21,16 +21,32 @@ inline float rms_factor(const typename E::Type* x, int64_t n, float eps) {
   return rms_factor_of(sum, n, eps);
 }
 
-template <typename E>
-inline F32x16 norm_of(const typename E::Type* x, const typename E::Type* weight, F32x16 factor, int64_t n) {
-  return load_n<E>(x, n) * factor * load_n<E>(weight, n);
+// What a norm multiplies with and, where it has a bias, adds. A type of its own for each case, so that norms without a
+// bias pay nothing for it.
+template <typename E, bool kBias>
+struct NormParams {
+  const typename E::Type* weight;
+  const typename E::Type* bias;
+
+  // Elements [i, i + n) of x / rms * weight (+ bias).
+  F32x16 apply(const typename E::Type* x, int64_t i, F32x16 factor, int64_t n) const {
+    const F32x16 v = load_n<E>(x + i, n) * factor;
+    if constexpr (kBias) return fma(v, load_n<E>(weight + i, n), load_n<E>(bias + i, n));
+    return v * load_n<E>(weight + i, n);
+  }
+};
+
+template <typename E, bool kBias>
+inline void rms_norm_row(const typename E::Type* x, const NormParams<E, kBias>& params, typename E::Type* out,
+                         int64_t n, float eps) {
+  const F32x16 factor = splat(rms_factor<E>(x, n, eps));
+  store_each<E>(out, n, [=](int64_t i, int64_t rest) { return params.apply(x, i, factor, rest); });
 }
 
 template <typename E>
 inline void rms_norm_row(const typename E::Type* x, const typename E::Type* weight, typename E::Type* out, int64_t n,
                          float eps) {
-  const F32x16 factor = splat(rms_factor<E>(x, n, eps));
-  store_each<E>(out, n, [=](int64_t i, int64_t rest) { return norm_of<E>(x + i, weight + i, factor, rest); });
+  rms_norm_row<E>(x, NormParams<E, false>{weight, nullptr}, out, n, eps);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA
