@@ -5,6 +5,16 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
+// A row as a token of the step and a head of the group, without a division for every next one.
+struct RowPlace {
+  int64_t token, head, per_group;
+  void next() {
+    if (++head < per_group) return;
+    head = 0;
+    ++token;
+  }
+};
+
 // ptr: q, kv, page_table, context_lens, query_starts, out. dim: query heads, key/value heads, head size, sequences,
 // columns of the page table, window, use of vdpbf16ps (avx512 only). scalar: scale.
 template <typename E>
@@ -30,10 +40,13 @@ struct Call {
   }
 
   // Where row r of the item lies in q and in the output.
-  int64_t row_offset(const AttentionItem& item, int64_t r) const {
+  RowPlace place_of(const AttentionItem& item, int64_t r) const {
     const int64_t row = item.first_row + r, per_group = sizes.per_group();
-    const int64_t token = query_starts[item.sequence] + row / per_group;
-    return (token * sizes.heads + item.kv_head * per_group + row % per_group) * sizes.size;
+    return {row / per_group, row % per_group, per_group};
+  }
+  int64_t offset(const AttentionItem& item, const RowPlace& row) const {
+    const int64_t token = query_starts[item.sequence] + row.token;
+    return (token * sizes.heads + item.kv_head * row.per_group + row.head) * sizes.size;
   }
 
   // Slot 0 of a rank is the state of the item it began, slot 1 + i the i-th partial of the item it continues.
@@ -66,21 +79,28 @@ const typename P::Cell* block_of(const Call<E>& call, int64_t page, bool values,
 
 template <typename E, typename P>
 void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages, int rank) {
+  using T = typename E::Type;
   const AttentionSizes& z = call.sizes;
   float* scratch = call.workspace + rank * call.rank_floats;
   Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, call.scale);
   tile.set_rows(item.rows);
-  for (int64_t r = 0; r < item.rows; ++r) {
-    const int64_t high = item.context - item.tokens + (item.first_row + r) / z.per_group() + 1;
+  RowPlace row = call.place_of(item, 0);
+  for (int64_t r = 0; r < item.rows; ++r, row.next()) {
+    const int64_t high = item.context - item.tokens + row.token + 1;
     const int64_t low = z.window > 0 && high > z.window ? high - z.window : 0;
-    tile.set_row(r, call.q + call.row_offset(item, r), low, high);
+    const T* q = call.q + call.offset(item, row);
+    // A group's rows of a token are neighbours, those of the next token far away.
+    for (int64_t b = 0; row.token + 4 < item.tokens && b < z.size; b += 64 / static_cast<int64_t>(sizeof(T)))
+      _mm_prefetch(reinterpret_cast<const char*>(q + 4 * z.heads * z.size + b), _MM_HINT_T0);
+    tile.set_row(r, q, low, high);
   }
   Partial state{scratch + Tile<E, P>::scratch_floats(AttentionSizes::kTileRows, z.size), nullptr, nullptr};
   state.l = state.m + AttentionSizes::kTileRows;
   state.o = state.l + AttentionSizes::kTileRows;
   const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
   if (!continues && !whole) state = call.slot(rank, 0);
-  for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
+  if (item.pages == 0)
+    for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
   const int32_t* table = call.page_table + item.sequence * z.columns + item.first_page;
   for (int64_t p = pages.begin; p < pages.end; ++p) {
     const auto* keys = block_of<E, P>(call, table[p], false, item.kv_head);
@@ -95,14 +115,17 @@ void attend_item(const Call<E>& call, const AttentionItem& item, PageRange pages
     }
     if (continues) {
       tile.attend(keys, values, item.first_page + p, call.slot(rank, 1 + p - pages.begin), next);
+    } else if (p == 0) {
+      tile.attend(keys, values, item.first_page, state, next);
     } else {
       tile.attend(keys, values, item.first_page + p, tile.page_scratch(), next);
       tile.merge_page(state);
     }
   }
   if (!whole) return;
-  for (int64_t r = 0; r < item.rows; ++r)
-    finish_row<E>(state.l[r], state.o + r * z.size, call.out + call.row_offset(item, r), z.size);
+  row = call.place_of(item, 0);
+  for (int64_t r = 0; r < item.rows; ++r, row.next())
+    finish_row<E>(state.l[r], state.o + r * z.size, call.out + call.offset(item, row), z.size);
 }
 
 // A function of its own, so that no arithmetic moves across the change of mode.
@@ -158,8 +181,9 @@ __attribute__((noinline)) void merge_flushed(const LaunchArgs& args, const LiveS
         }
         pages.end = more.end;
       }
-      for (int64_t row = mine.begin; row < mine.end; ++row)
-        finish_row<E>(state.l[row], state.o + row * z.size, call.out + call.row_offset(item, row), z.size);
+      RowPlace row = call.place_of(item, mine.begin);
+      for (int64_t r = mine.begin; r < mine.end; ++r, row.next())
+        finish_row<E>(state.l[r], state.o + r * z.size, call.out + call.offset(item, row), z.size);
     });
   }
 }

@@ -20,7 +20,7 @@
 namespace reprise::cpu {
 
 struct AttentionSizes {
-  static constexpr int64_t kTileRows = 48;
+  static constexpr int64_t kTileRows = 144;
   static constexpr int64_t kMaxSplitRows = 32;
   static constexpr int64_t kMaxSplitPages = 2048;
   // Reading a run of keys and its values costs about as much as computing this many rows with it; so does, for a page,
@@ -30,6 +30,11 @@ struct AttentionSizes {
   int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0;
 
   [[gnu::always_inline]] int64_t per_group() const { return heads / kv_heads; }
+  // Rows of the tiles of a head that has `rows` in all. Large tiles make the most of a block of floats; short prompts
+  // need some to share out.
+  [[gnu::always_inline]] static int64_t tile_rows(int64_t rows) {
+    return rows >= 4 * kTileRows ? kTileRows : kTileRows / 2;
+  }
   // Rows of an item that may be cut at pages: what decoding one token has.
   [[gnu::always_inline]] int64_t split_rows() const { return per_group() <= kMaxSplitRows ? per_group() : 0; }
   [[gnu::always_inline]] int64_t split_pages() const { return columns < kMaxSplitPages ? columns : kMaxSplitPages; }
@@ -68,8 +73,9 @@ struct AttentionItem {
 // Fills what depends on the tile alone.
 [[maybe_unused]] static inline void set_tile(const AttentionSizes& z, int64_t tile, AttentionItem& item) {
   const int64_t all = item.tokens * z.per_group();
-  item.first_row = tile * AttentionSizes::kTileRows;
-  item.rows = all - item.first_row < AttentionSizes::kTileRows ? all - item.first_row : AttentionSizes::kTileRows;
+  const int64_t tile_rows = AttentionSizes::tile_rows(all);
+  item.first_row = tile * tile_rows;
+  item.rows = all - item.first_row < tile_rows ? all - item.first_row : tile_rows;
   const int64_t before = item.context - item.tokens;  // position of the first token
   const int64_t first = before + item.first_row / z.per_group();
   const int64_t last = before + (item.first_row + item.rows - 1) / z.per_group();
@@ -93,7 +99,8 @@ template <typename Visit>
     item.tokens = query_starts[r + 1] - query_starts[r];
     item.context = context_lens[r];
     if (item.tokens <= 0) continue;
-    const int64_t tiles = (item.tokens * z.per_group() + AttentionSizes::kTileRows - 1) / AttentionSizes::kTileRows;
+    const int64_t all = item.tokens * z.per_group(), tile_rows = AttentionSizes::tile_rows(all);
+    const int64_t tiles = (all + tile_rows - 1) / tile_rows;
     int64_t head_cost = 0;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       set_tile(z, tile, item);

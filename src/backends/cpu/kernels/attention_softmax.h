@@ -54,12 +54,23 @@ inline void merge_rows(const Partial& state, const Partial& page, int64_t rows, 
 
 template <typename E>
 inline void finish_row(float l, const float* o, typename E::Type* out, int64_t size) {
-  const F32x16 factor = splat(l == 0.0f ? 0.0f : 1.0f / l);
-  for (int64_t d = 0; d < size; d += 16) {
-    const F32x16 v = l == 0.0f ? zero() : load_n<F32>(o + d, size - d) * factor;
-    store_n<E>(out + d, v, size - d);
-  }
+  if (l == 0.0f) return store_each<E>(out, size, [](int64_t, int64_t) { return zero(); });
+  // Adding zero makes +0 of -0, as merging does.
+  const F32x16 factor = splat(1.0f / l);
+  store_each<E>(out, size, [&](int64_t d, int64_t rest) { return (load_n<F32>(o + d, rest) + 0.0f) * factor; });
 }
+
+#if defined(__AVX512BF16__)
+// Sixteen bf16 as floats, those of a pair swapped: one instruction, because the weights take as many as the
+// exponentials.
+inline F32x16 swapped_floats(__m256i v) {
+  const __m512i from = _mm512_set_epi8(29, 28, 0, 0, 31, 30, 0, 0, 25, 24, 0, 0, 27, 26, 0, 0, 21, 20, 0, 0, 23, 22, 0,
+                                       0, 17, 16, 0, 0, 19, 18, 0, 0, 13, 12, 0, 0, 15, 14, 0, 0, 9, 8, 0, 0, 11, 10, 0,
+                                       0, 5, 4, 0, 0, 7, 6, 0, 0, 1, 0, 0, 0, 3, 2, 0, 0);
+  const __mmask64 high = 0xccccccccccccccccull;
+  return reinterpret_cast<F32x16>(_mm512_maskz_permutexvar_epi8(high, from, _mm512_castsi256_si512(v)));
+}
+#endif
 
 // Sixteen weights over their scores, as the left side of the value product: bf16 where the panel multiplies those,
 // floats of bf16 where it stands in for that, else floats.
@@ -73,7 +84,8 @@ inline void store_weights(float* scores, int64_t j, F32x16 p) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(scores) + j), packed);
       return;
     }
-    p = reinterpret_cast<F32x16>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(packed), 16));
+    store(scores + j, swapped_floats(packed));
+    return;
   }
 #endif
   store(scores + j, P::kFactors == 2 ? swap_pairs(p) : p);
@@ -85,61 +97,78 @@ struct PageScales {
   const float* values;
 };
 
-// Turns the 128 scores of a row that sees all of them in place into weights for the value product. They stay in
-// registers, because a row is short: what it waits for costs more than what it computes.
-template <typename P>
-inline void weights_of_all(float* scores, float scale, [[maybe_unused]] PageScales scales, float& m, float& l) {
-  constexpr int kVectors = kKvTokens / 16;
-  F32x16 s[kVectors], top = splat(-__builtin_inff()), sum = zero();
-#pragma GCC unroll 8
-  for (int i = 0; i < kVectors; ++i) {
-    s[i] = load(scores + 16 * i);
-    if constexpr (P::kScaled) s[i] *= load(scales.keys + 16 * i);
-    s[i] *= scale;
-    top = larger(s[i], top);
-  }
-  m = reduce_max(top);
-#pragma GCC unroll 8
-  for (int i = 0; i < kVectors; ++i) {
-    F32x16 p = exp(s[i] - m);
-    sum += p;
-    if constexpr (P::kScaled) p *= load(scales.values + 16 * i);
-    store_weights<P>(scores, 16 * i, p);
-  }
-  l = reduce_add(sum);
-}
-
+// Tokens of a page, from the first to the one behind the last.
 struct Span {
   int64_t low, high;
 };
 
-// The same, bit by bit, of a row that sees the scores `seen` only: the others of the sixteens that hold those of its
-// group get weight zero, whatever they are. Their scales may never have been written.
-template <typename P>
-inline void weights_of_some(float* scores, Span seen, Span group, float scale, [[maybe_unused]] PageScales scales,
-                            float& m, float& l) {
-  const I32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const F32x16 hidden = splat(-__builtin_inff());
-  F32x16 top = hidden, sum = zero();
-  auto visible = [&](int64_t j) {
-    return (lane >= static_cast<int32_t>(seen.low - j)) & (lane < static_cast<int32_t>(seen.high - j));
-  };
-  const int64_t first = group.low / 16 * 16;
-  for (int64_t j = first; j < group.high; j += 16) {
-    F32x16 s = load(scores + j);
-    if constexpr (P::kScaled) s *= load(scales.keys + j);
-    s = select(visible(j), s * scale, hidden);
-    store(scores + j, s);
-    top = larger(s, top);
+// The scores of a row become weights in two steps, each taken by all rows of a group before the next: a step is short,
+// and a processor that waits for the end of one row's goes on with the next row's. The steps look at the sixteens of
+// scores that hold those of the group; with kMasked the row sees `seen` of them only, and the others get weight zero
+// whatever they are (their scales may never have been written). Without it, it sees the whole page.
+template <typename P, bool kMasked>
+class RowScores {
+ public:
+  RowScores(float* scores, Span seen, Span group, PageScales scales)
+      : scores_(scores),
+        scales_(scales),
+        first_(kMasked ? group.low / 16 * 16 : 0),
+        end_(kMasked ? group.high : kKvTokens),
+        count_(static_cast<uint32_t>(seen.high - seen.low)) {
+    const U32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    place_ = lane - static_cast<uint32_t>(seen.low);
   }
-  m = reduce_max(top);
-  for (int64_t j = first; j < group.high; j += 16) {
-    F32x16 p = select(visible(j), exp(load(scores + j) - m), zero());
-    sum += p;
-    if constexpr (P::kScaled) p = select(visible(j), p * load(scales.values + j), zero());
-    store_weights<P>(scores, j, p);
+
+  // Scales the scores in place; the largest of them.
+  float scale(float by) {
+    const F32x16 hidden = splat(-__builtin_inff());
+    F32x16 top = hidden;
+    each([&](int64_t j) {
+      F32x16 s = load(scores_ + j);
+      if constexpr (P::kScaled) s *= load(scales_.keys + j);
+      s *= by;
+      if constexpr (kMasked) s = select(visible(j), s, hidden);
+      store(scores_ + j, s);
+      top = larger(s, top);
+    });
+    return reduce_max(top);
   }
-  l = reduce_add(sum);
-}
+
+  // Weights for the value product in place of the scaled scores, of which `top` is the largest; their sum.
+  float weigh(float top) {
+    F32x16 sum = zero();
+    each([&](int64_t j) {
+      F32x16 p = exp_bounded(load(scores_ + j) - top);
+      if constexpr (kMasked) p = select(visible(j), p, zero());
+      sum += p;
+      if constexpr (P::kScaled) {
+        p *= load(scales_.values + j);
+        if constexpr (kMasked) p = select(visible(j), p, zero());
+      }
+      store_weights<P>(scores_, j, p);
+    });
+    return reduce_add(sum);
+  }
+
+ private:
+  template <typename Body>
+  void each(const Body& body) const {
+    if constexpr (kMasked) {
+      for (int64_t j = first_; j < end_; j += 16) body(j);
+    } else {
+#pragma GCC unroll 8
+      for (int64_t j = 0; j < kKvTokens; j += 16) body(j);
+    }
+  }
+  I32x16 visible(int64_t j) const {
+    return reinterpret_cast<I32x16>(place_ + static_cast<uint32_t>(j) < U32x16{} + count_);
+  }
+
+  float* scores_;
+  PageScales scales_;
+  int64_t first_, end_;
+  uint32_t count_;
+  U32x16 place_;  // of sixteen tokens within those seen, less that of the first token
+};
 
 }  // namespace reprise::cpu::REPRISE_ISA

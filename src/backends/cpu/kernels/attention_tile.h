@@ -75,17 +75,12 @@ class Tile {
       score(keys);
     const PageScales scales{scales_of(keys), scales_of(values)};
     for (int64_t g = 0; g < rows_; g += group_rows_) {
-      const Span all = spans_[g / group_rows_];
-      for (int64_t r = g; r < group_end(g); ++r) {
-        const Span s = seen(r, base);
-        to.m[r] = 0;
-        to.l[r] = 0;
-        if (s.low == 0 && s.high == kKvTokens)
-          weights_of_all<P>(scores_ + r * kKvTokens, scale_, scales, to.m[r], to.l[r]);
-        else if (all.low < all.high)
-          weights_of_some<P>(scores_ + r * kKvTokens, s, all, scale_, scales, to.m[r], to.l[r]);
-        if (s.low >= s.high) to.l[r] = 0;
-      }
+      for (int64_t r = g; r < group_end(g); ++r)
+        with_scores(
+            r, g, base, scales, [&](auto row) { to.m[r] = row.scale(scale_); }, [&] { to.m[r] = 0; });
+      for (int64_t r = g; r < group_end(g); ++r)
+        with_scores(
+            r, g, base, scales, [&](auto row) { to.l[r] = row.weigh(to.m[r]); }, [&] { to.l[r] = 0; });
     }
     weigh(values, next, to.o);
     if constexpr (!P::kScaled)
@@ -116,6 +111,17 @@ class Tile {
       all.high = s.high > all.high ? s.high : all.high;
     }
     return all;
+  }
+
+  // Calls use(scores of row r) or, where it sees none of this page, hide(). Weights of a row that sees none still
+  // become zeros where others of its group see some.
+  template <typename Use, typename Hide>
+  void with_scores(int64_t r, int64_t g, int64_t base, PageScales scales, const Use& use, const Hide& hide) {
+    const Span s = seen(r, base), all = spans_[g / group_rows_];
+    float* scores = scores_ + r * kKvTokens;
+    if (s.low == 0 && s.high == kKvTokens) return use(RowScores<P, false>(scores, s, all, scales));
+    if (all.low < all.high) use(RowScores<P, true>(scores, s, all, scales));
+    if (s.low >= s.high) hide();
   }
 
   // The product of the rows from g on with the keys from c on.
@@ -189,10 +195,16 @@ class Tile {
         if (all.low >= all.high || all.high <= c || all.low >= c + kBlock) continue;
         const Product<PanelWide> p{wide_left(left_ + g * left_stride_), left_stride_, wide_, kBlock,
                                    scores_ + g * kKvTokens + c,         kKvTokens,    size_};
-        if (all.high - c > kBlock / 2)
-          product_rows<PanelWide, kBlockVecs>(p, group_end(g) - g);
+        const int64_t quarters = (all.high - c + kBlock / 4 - 1) / (kBlock / 4), rows = group_end(g) - g;
+        static_assert(kBlockVecs == 4);
+        if (quarters == 1)
+          product_rows<PanelWide, 1>(p, rows);
+        else if (quarters == 2)
+          product_rows<PanelWide, 2>(p, rows);
+        else if (quarters == 3)
+          product_rows<PanelWide, 3>(p, rows);
         else
-          product_rows<PanelWide, kBlockVecs / 2>(p, group_end(g) - g);
+          product_rows<PanelWide, 4>(p, rows);
       }
     }
   }
