@@ -85,7 +85,7 @@ TEST_P(Linear, ARowIsTheSameInEveryBatchAndTeam) {
       const TestTensor whole = run(x, w, &bias, types);
       for (int ranks : {2, 3, 5})
         expect_same_bits(run(x, w, &bias, types, {.ranks = ranks}), whole, fmt::format("{} ranks", ranks));
-      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 19, 24, 25, 96, 97}) {
+      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 19, 23, 24, 25, 36, 37, 96, 97}) {
         const int64_t first = (m * 31) % (200 - m);
         const TestTensor part = run(rows_of(x, first, m), w, &bias, types, {.ranks = static_cast<int>(1 + m % 3)});
         expect_same_bits(part, rows_of(whole, first, m),

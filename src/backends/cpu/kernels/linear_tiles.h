@@ -3,7 +3,8 @@
 //
 // Rows go in blocks that stay in the second-level cache while the weights stream past, so up to kBlockRows rows read
 // every weight once. 16-bit x is widened once per block of rows; 16-bit weights are widened inside the tile for few
-// rows, and once per block of k for many. Everything here has internal linkage, as in a source file of its own.
+// rows, and by the first of several tiles for all of them. Everything here has internal linkage, as in a source file of
+// its own.
 #pragma once
 
 #include "backends/cpu/kernels/elements.h"
@@ -13,10 +14,9 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kWideDepth = 64;     // k of one block when weights are fp32 or widened: 16 KiB
-constexpr int64_t kNarrowDepth = 128;  // k of one block of 16-bit weights: 16 KiB, leaving room for x and the sums
-constexpr int kWidenTilesBf16 = 6;     // from this many row tiles on, widening once pays
-constexpr int kWidenTilesF16 = 3;      // the conversion costs twice as much
+constexpr int64_t kBlockDepth = 128;  // k of one block: a strip or a panel of 16 KiB, leaving room for x and the sums
+template <class W>                    // rows up to which memory is the limit, and whole panels stream best
+constexpr int kFewRows = (sizeof(typename W::Elem) == 4 ? 4 : 2) * kTileRows;
 constexpr int64_t kAheadBytes = 8192;  // how far ahead a single pass over the weights fetches
 
 template <class E>
@@ -53,23 +53,16 @@ void widen_row(const typename In::Type* x, int64_t k, float* out) {
   }
 }
 
-// A block of weights as the fp32 tiles want it, in the order of use.
-template <class W>
-void widen_weights(const typename W::Elem* w, int64_t steps, float* out) {
-  for (int64_t s = 0; s < steps; ++s, w += kStepElems<W>) {
-    for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<0>(w, j));
-    out += kPanelColumns;
-    if constexpr (W::kParts == 2) {
-      for (int j = 0; j < kPanelColumns; j += kLanes) reg_store(out + j, W::template load<1>(w, j));
-      out += kPanelColumns;
-    }
-  }
-}
+struct Scratch {
+  alignas(64) float c[kBlockRows * kPanelColumns];
+  alignas(64) float strip[kBlockDepth * kStripColumns];
+};
 
-// All row tiles of one block of k. The lines to fetch meanwhile are spread over the tiles, as one run after the other;
-// two tiles take a pair of lines each in every step where there are four. Both measured best where they are used.
+// All row tiles of a panel in one block of k, for few rows. The lines to fetch meanwhile are spread over the tiles, as
+// one run after the other; two tiles take a pair of lines each in every step where there are four. Both measured best
+// where they are used.
 template <class W>
-void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
+void panel_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
                     float* c, int columns, bool resume, Ahead ahead) {
   const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
   const bool runs = (tiles > 2 || ahead.lines < 4) && ahead.lines * 64 == ahead.stride;
@@ -84,41 +77,64 @@ void block_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typ
   }
 }
 
-struct Scratch {
-  alignas(64) float c[kBlockRows * kPanelColumns];
-  alignas(64) float wide[kWideDepth * kPanelColumns];
-};
-
-// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
+// All row tiles of one strip in one block of k, for many rows; `bytes` from ahead.next on are fetched meanwhile,
+// evenly.
 template <class W>
-void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first,
-                   int64_t k, int columns, Scratch& scratch) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
-  const bool widen =
-      !W::kDot && sizeof(typename W::Elem) == 2 && tiles >= (W::kDepth == 2 ? kWidenTilesBf16 : kWidenTilesF16);
-  const int64_t depth = widen || sizeof(typename W::Elem) == 4 ? kWideDepth : kNarrowDepth;
-  const int64_t block = tiles == 1 ? steps : depth / W::kDepth;
-  constexpr int kElemBytes = static_cast<int>(sizeof(typename W::Elem));
-  constexpr int kStepBytes = static_cast<int>(kStepElems<W>) * kElemBytes;
-  for (int64_t s = 0; s < steps; s += block) {
-    const int64_t n = steps - s < block ? steps - s : block;
-    const typename W::Elem* w = panel + s * kStepElems<W>;
-    const typename W::X* xs = x + s * W::kParts;
-    // The next block of weights is fetched while this one is used.
-    const char* next = reinterpret_cast<const char*>(w) + (tiles == 1 ? kAheadBytes : n * kStepBytes);
-    if constexpr (!W::kDot && kElemBytes == 2) {
-      if (widen) {
-        widen_weights<W>(w, n, scratch.wide);
-        constexpr int kPartBytes = kStepBytes / W::kParts;
-        block_of_tiles<WeightF32>(xs, ldx, rows, scratch.wide + first, n * W::kParts, scratch.c, columns, s > 0,
-                                  {next, columns == kPanelColumns ? kPartBytes / 64 : 0, kPartBytes});
+void strip_of_tiles(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* w, int64_t steps,
+                    float* c, int columns, bool resume, const char* next, int64_t bytes, float* strip) {
+  constexpr bool kKeep = !W::kDot && kStepElems<W> != kStripColumns;  // fp32 is copied to lie close
+
+  const int tiles = static_cast<int>((rows + kStripRows - 1) / kStripRows);
+  for (int t = 0; t < tiles; ++t) {
+    const Range r = share(rows, t, tiles);
+    const int count = static_cast<int>(r.end - r.begin);
+    const auto* xr = x + r.begin * ldx;
+    float* cr = c + r.begin * kPanelColumns;
+    const bool kept = kKeep && t > 0;
+    const int64_t tile_steps = kept ? steps * W::kParts : steps, tile_bytes = bytes / tiles;
+    const int stride = static_cast<int>((tile_bytes + tile_steps - 1) / tile_steps);
+
+    const Ahead ahead{next + t * tile_bytes, 1, stride};
+
+    if constexpr (kKeep) {
+      if (kept) {
+        strip_rows<WeightStrip, false>(count, xr, ldx, strip, tile_steps, cr, columns, resume, ahead, nullptr);
+        continue;
+      }
+      if (tiles > 1) {
+        strip_rows<W, true>(count, xr, ldx, w, steps, cr, columns, resume, ahead, strip);
         continue;
       }
     }
-    const int piece = columns * W::kDepth * kElemBytes;
-    block_of_tiles<W>(xs, ldx, rows, w + first * W::kDepth, n, scratch.c, columns, s > 0,
-                      {next + first * W::kDepth * kElemBytes, (piece + 63) / 64, kStepBytes});
+    strip_rows<W, false>(count, xr, ldx, w, steps, cr, columns, resume, ahead, nullptr);
+  }
+}
+
+// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c. The next block of weights is
+// fetched while this one is used.
+template <class W>
+void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const typename W::Elem* panel, int first,
+                   int64_t k, int columns, Scratch& scratch) {
+  const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
+  const bool few = rows <= kFewRows<W>;
+  const int64_t depth = few && sizeof(typename W::Elem) == 4 ? kBlockDepth / 2 : kBlockDepth;
+  const int64_t block = rows <= kTileRows ? steps : depth / W::kDepth;
+  constexpr int kStepBytes = static_cast<int>(kStepElems<W> * static_cast<int64_t>(sizeof(typename W::Elem)));
+  const int piece = kStepBytes / kPanelColumns * columns;
+  for (int64_t s = 0; s < steps; s += block) {
+    const int64_t n = std::min(block, steps - s);
+    const typename W::X* xs = x + s * W::kParts;
+    const typename W::Elem* w = panel + s * kStepElems<W> + first * W::kDepth;
+    const char* next = reinterpret_cast<const char*>(w) + (rows <= kTileRows ? kAheadBytes : n * kStepBytes);
+    if (few) {
+      panel_of_tiles<W>(xs, ldx, rows, w, n, scratch.c, columns, s > 0, {next, (piece + 63) / 64, kStepBytes});
+      continue;
+    }
+    for (int j = 0; j < columns; j += kStripColumns) {
+      const int width = std::min(kStripColumns, columns - j);
+      strip_of_tiles<W>(xs, ldx, rows, w + j * W::kDepth, n, scratch.c + j, width, s > 0,
+                        next + n * kStepBytes * j / columns, n * kStepBytes * width / columns, scratch.strip);
+    }
   }
 }
 

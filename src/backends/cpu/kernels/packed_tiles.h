@@ -178,18 +178,18 @@ inline void packed_rows(int rows, const float* x, int64_t ldx, const uint8_t* pa
 
 template <class P, int kPart = 0>
 inline void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
-  reg_store(out + kPart * kPanelColumns, P::template weight<kPart>(group, column, d, m));
+  reg_store(out + kPart * kStripColumns, P::template weight<kPart>(group, column, d, m));
   if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
 }
 
-// One block as the fp32 tiles want it: [32][64].
+// `width` columns of one block as a strip.
 template <class P>
-void widen_block(const uint8_t* block, float* out) {
-  for (int j = 0; j < kPanelColumns; j += kLanes) {
-    const Factors<P, 1> f(block, j);
+void widen_block(const uint8_t* block, int column, int width, float* out) {
+  for (int j = 0; j < width; j += kLanes) {
+    const Factors<P, 1> f(block, column + j);
     for (int g = 0; g < kBlockK / kGroupK; ++g)
-      widen_group<P>(block + P::kFactorBytes + g * kGroupBytes<P>, j, f.d[0], f.m[0],
-                     out + g * kGroupK * kPanelColumns + j);
+      widen_group<P>(block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
+                     out + g * kGroupK * kStripColumns + j);
   }
 }
 
@@ -207,14 +207,18 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
     }
     return;
   }
-  constexpr int64_t kAtOnce = kWideDepth / kBlockK;
+  constexpr int64_t kAtOnce = kBlockDepth / kBlockK;
   for (int64_t b = 0; b < blocks; b += kAtOnce) {
-    const int64_t n = std::min(kAtOnce, blocks - b);
+    const int64_t n = std::min(kAtOnce, blocks - b), bytes = n * P::kBlockBytes;
     const uint8_t* block = panel + b * P::kBlockBytes;
-    for (int64_t i = 0; i < n; ++i)
-      widen_block<P>(block + i * P::kBlockBytes, scratch.wide + i * kBlockK * kPanelColumns);
-    block_of_tiles<WeightF32>(x + b * kBlockK, ldx, rows, scratch.wide + first, n * kBlockK, scratch.c, columns, b > 0,
-                              {reinterpret_cast<const char*>(block + n * P::kBlockBytes), 1, 64});
+    for (int j = 0; j < columns; j += kStripColumns) {
+      const int width = std::min(kStripColumns, columns - j);
+      for (int64_t i = 0; i < n; ++i)
+        widen_block<P>(block + i * P::kBlockBytes, first + j, width, scratch.strip + i * kBlockK * kStripColumns);
+      strip_of_tiles<WeightStrip>(x + b * kBlockK, ldx, rows, scratch.strip, n * kBlockK, scratch.c + j, width, b > 0,
+                                  reinterpret_cast<const char*>(block) + bytes + bytes * j / columns,
+                                  bytes * width / columns, nullptr);
+    }
   }
 }
 

@@ -25,6 +25,7 @@ constexpr int kTileRows = 6;  // 6 x 4 accumulators leave 8 of 32 registers; 6 x
 #if defined(__AVX512F__)
 using Reg = __m512;
 constexpr int kLanes = 16;
+constexpr int kStripRows = 12;
 inline Reg reg_zero() { return _mm512_setzero_ps(); }
 inline Reg reg_load(const float* p) { return _mm512_loadu_ps(p); }
 inline void reg_store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
@@ -43,6 +44,7 @@ inline Reg reg_odd_bf16(const uint16_t* pairs) {
 #elif defined(__AVX2__)
 using Reg = __m256;
 constexpr int kLanes = 8;
+constexpr int kStripRows = 6;
 inline Reg reg_zero() { return _mm256_setzero_ps(); }
 inline Reg reg_load(const float* p) { return _mm256_loadu_ps(p); }
 inline void reg_store(float* p, Reg v) { _mm256_storeu_ps(p, v); }
@@ -57,6 +59,7 @@ inline Reg reg_odd_bf16(const uint16_t* pairs) {
 #else
 using Reg = __m128;
 constexpr int kLanes = 4;
+constexpr int kStripRows = 6;
 inline Reg reg_zero() { return _mm_setzero_ps(); }
 inline Reg reg_load(const float* p) { return _mm_loadu_ps(p); }
 inline void reg_store(float* p, Reg v) { _mm_storeu_ps(p, v); }
@@ -125,9 +128,26 @@ struct WeightBf16Dot {
   }
 };
 
+// A strip is two registers wide: the tiles of many rows are tall and narrow, because what a step loads of x costs no
+// arithmetic unit and what it widens of the weights does. The first tile of a strip leaves the widened weights behind
+// in the order of use, the others read those.
+constexpr int kStripColumns = 2 * kLanes;
+struct WeightStrip {
+  using Elem = float;
+  using X = float;
+  static constexpr int kDepth = 1, kParts = 1;
+  static constexpr bool kDot = false;
+  template <int kPart>
+  static Reg load(const float* w, int column) {
+    return reg_load(w + column);
+  }
+};
+
 // Elements of a panel per step.
 template <class W>
 constexpr int64_t kStepElems = static_cast<int64_t>(kPanelColumns) * W::kDepth;
+template <>
+inline constexpr int64_t kStepElems<WeightStrip> = kStripColumns;
 
 // What a tile fetches into the second-level cache on the way: `lines` cache lines per step, `stride` bytes further each
 // step.
@@ -137,24 +157,49 @@ struct Ahead {
   int stride = 0;
 };
 
-template <class W, int MR, int NV, int kPart>
-inline void tile_part(Reg (&acc)[MR][NV], const typename W::X* x, int64_t ldx, const typename W::Elem* w) {
+// Rows of x by threes: a load reaches three of them from one pointer, and few pointers stay in registers. The compiler
+// must not know how they lie to each other, or it makes a stride for every row and keeps those in memory.
+template <class X, int MR>
+struct RowsOfThree {
+  static constexpr int kPointers = (MR + 2) / 3;
+  const X* at[kPointers];
+  int64_t ldx;
+  RowsOfThree(const X* x, int64_t stride) : ldx(stride) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) {
+      at[i] = x + 3 * i * stride;
+      asm("" : "+r"(at[i]));
+    }
+  }
+  const X& of(int m, int part) const { return at[m / 3][m % 3 * ldx + part]; }
+  void step(int parts) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) at[i] += parts;
+  }
+};
+
+template <class W, int MR, int NV, int kPart, bool kKeep>
+inline void tile_part(Reg (&acc)[MR][NV], const RowsOfThree<typename W::X, MR>& x, const typename W::Elem* w,
+                      float* keep) {
   Reg b[NV];
 #pragma GCC unroll 8
-  for (int j = 0; j < NV; ++j) b[j] = W::template load<kPart>(w, j * kLanes);
-#pragma GCC unroll 8
+  for (int j = 0; j < NV; ++j) {
+    b[j] = W::template load<kPart>(w, j * kLanes);
+    if constexpr (kKeep) reg_store(keep + j * kLanes, b[j]);
+  }
+#pragma GCC unroll 12
   for (int m = 0; m < MR; ++m) {
     if constexpr (W::kDot) {
 #if defined(__AVX512BF16__)
       int word;
-      std::memcpy(&word, x + m * ldx, 4);
+      std::memcpy(&word, &x.of(m, kPart), 4);
       const __m512i a = _mm512_set1_epi32(word);
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j)
         acc[m][j] = _mm512_dpbf16_ps(acc[m][j], reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b[j]));
 #endif
     } else {
-      const Reg a = reg_splat(x[m * ldx + kPart]);
+      const Reg a = reg_splat(x.of(m, kPart));
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j) acc[m][j] = reg_fma(a, b[j], acc[m][j]);
     }
@@ -162,24 +207,30 @@ inline void tile_part(Reg (&acc)[MR][NV], const typename W::X* x, int64_t ldx, c
 }
 
 // c[m][0, NV * kLanes) += x[m] . w over `steps` steps; `resume` says that c holds the sums of earlier blocks. Rows of c
-// are kPanelColumns apart. Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
-template <class W, int MR, int NV>
+// are kPanelColumns apart. With kStrip it is a tile of a strip, which fetches one line a step, and with kKeep it leaves
+// the weights in `keep`. Every loop over the accumulators is unrolled early, or GCC 12 keeps them in memory.
+template <class W, int MR, int NV, bool kStrip = false, bool kKeep = false>
 void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps, float* c, bool resume,
-          Ahead ahead) {
+          Ahead ahead, float* keep = nullptr) {
   Reg acc[MR][NV];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) acc[m][j] = resume ? reg_load(c + m * kPanelColumns + j * kLanes) : reg_zero();
+  RowsOfThree<typename W::X, MR> rows(x, ldx);
   for (int64_t s = 0; s < steps; ++s) {
-    for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
+    if constexpr (kStrip)
+      _mm_prefetch(ahead.next, _MM_HINT_T1);
+    else
+      for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
     ahead.next += ahead.stride;
-    tile_part<W, MR, NV, 0>(acc, x, ldx, w);
-    if constexpr (W::kParts == 2) tile_part<W, MR, NV, 1>(acc, x, ldx, w);
-    x += W::kParts;
+    tile_part<W, MR, NV, 0, kKeep>(acc, rows, w, keep);
+    if constexpr (W::kParts == 2) tile_part<W, MR, NV, 1, kKeep>(acc, rows, w, keep + kStripColumns);
+    if constexpr (kKeep) keep += W::kParts * kStripColumns;
+    rows.step(W::kParts);
     w += kStepElems<W>;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) reg_store(c + m * kPanelColumns + j * kLanes, acc[m][j]);
@@ -217,6 +268,19 @@ inline void tile_rows(int rows, const typename W::X* x, int64_t ldx, const typen
     case 5: return tile_columns<W, 5>(x, ldx, w, steps, c, columns, resume, ahead);
     case 6: return tile_columns<W, 6>(x, ldx, w, steps, c, columns, resume, ahead);
     default: return;
+  }
+}
+
+// A tile of a strip: `columns` is kStripColumns or half of it where that still is 16 or more.
+template <class W, bool kKeep, int MR = kStripRows>
+inline void strip_rows(int rows, const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_t steps,
+                       float* c, int columns, bool resume, Ahead ahead, float* keep) {
+  if (rows != MR) {
+    if constexpr (MR > 1) strip_rows<W, kKeep, MR - 1>(rows, x, ldx, w, steps, c, columns, resume, ahead, keep);
+  } else if (columns == kStripColumns) {
+    tile<W, MR, 2, true, kKeep>(x, ldx, w, steps, c, resume, ahead, keep);
+  } else if constexpr (kLanes == 16) {
+    tile<W, MR, 1, true, kKeep>(x, ldx, w, steps, c, resume, ahead, keep);
   }
 }
 
