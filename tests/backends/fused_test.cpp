@@ -268,7 +268,8 @@ TEST(Fused, AddRmsNorm) {
 struct SplitCase {
   int64_t heads, kv_heads, size, rot;
 };
-const SplitCase kSplits[] = {{2, 1, 24, 24}, {9, 3, 64, 64}, {4, 2, 80, 20}, {3, 3, 128, 128}, {2, 1, 64, 34}};
+const SplitCase kSplits[] = {{2, 1, 24, 24},   {9, 3, 64, 64}, {4, 2, 80, 20},
+                             {3, 3, 128, 128}, {2, 1, 64, 34}, {20, 17, 64, 64}};
 
 TEST(Fused, SplitQkNormRope) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {

@@ -154,9 +154,14 @@ struct KvAsInt8 {
   }
 };
 
+// Tokens of a step that go to neighbouring places of one run of keys, and the heads of which a rank writes them.
+struct KvPlaces {
+  int64_t token, count, page, place;
+  int64_t first_head, last_head;
+};
+
 // Ranks share (token, head) pairs, token by token: attention has the first sequences on the first rank too, and finds
-// what that one wrote in its cache. Calls body(head, first token, count, page, place) for tokens that go to
-// neighbouring places of one run of keys; negative slots are skipped.
+// what that one wrote in its cache. Negative slots are skipped.
 template <typename Body>
 inline void for_each_kv_run(const int32_t* slots, int64_t tokens, int64_t heads, int rank, int ranks,
                             const Body& body) {
@@ -171,7 +176,7 @@ inline void for_each_kv_run(const int32_t* slots, int64_t tokens, int64_t heads,
     if (slot >= 0) {
       const int64_t place = slot % kKvTokens;
       while (count < limit && (place + count) % kKeyRun != 0 && slots[t + count] == slot + count) ++count;
-      for (int64_t head = first; head < last; ++head) body(head, t, count, slot / kKvTokens, place);
+      body(KvPlaces{t, count, slot / kKvTokens, place, first, last});
     }
     u += last - first == heads ? count * heads : last - first;
   }

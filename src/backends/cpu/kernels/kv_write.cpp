@@ -17,11 +17,12 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const int64_t heads = args.dim[1].value(live), size = args.dim[2].value(live);
   const int64_t row = kv_row_of(size, Stored::kScaled);
   for_each_kv_run(
-      static_cast<const int32_t*>(args.ptr[3]), args.dim[0].value(live), heads, rank, ranks,
-      [&](int64_t head, int64_t t, int64_t count, int64_t page, int64_t place) {
-        const int64_t at = (t * heads + head) * size;
-        Stored::write({kv + kv_block(page, false, head, heads, row), kv + kv_block(page, true, head, heads, row),
-                       k + at, v + at, heads * size, heads * size, place, count, size});
+      static_cast<const int32_t*>(args.ptr[3]), args.dim[0].value(live), heads, rank, ranks, [&](const KvPlaces& to) {
+        for (int64_t h = to.first_head; h < to.last_head; ++h) {
+          const int64_t at = (to.token * heads + h) * size;
+          Stored::write({kv + kv_block(to.page, false, h, heads, row), kv + kv_block(to.page, true, h, heads, row),
+                         k + at, v + at, heads * size, heads * size, to.place, to.count, size});
+        }
       });
 }
 

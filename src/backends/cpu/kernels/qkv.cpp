@@ -3,35 +3,11 @@
 // the meaning has it.
 
 #include "backends/cpu/kernels/kv_run.h"
-#include "backends/cpu/kernels/norm.h"
-#include "backends/cpu/kernels/rope.h"
+#include "backends/cpu/kernels/norm_rope.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
-
-// Norm and rotation of a whole head of the usual sizes without a stop in memory between the two.
-template <typename E, int kChunks>
-inline void norm_rope_whole(const typename E::Type* x, const typename E::Type* weight, const float* table,
-                            typename E::Type* out, float eps) {
-  constexpr int kPairs = kChunks / 2;
-  F32x16 v[kChunks];
-  F32x16 squares = zero();
-#pragma GCC unroll 8
-  for (int i = 0; i < kChunks; ++i) {
-    v[i] = E::load(x + 16 * i);
-    squares = fma(v[i], v[i], squares);
-  }
-  const F32x16 factor = splat(rms_factor_of(squares, 16 * kChunks, eps));
-#pragma GCC unroll 8
-  for (int i = 0; i < kPairs; ++i) {
-    const F32x16 a = E::round(v[i] * factor * E::load(weight + 16 * i));
-    const F32x16 b = E::round(v[i + kPairs] * factor * E::load(weight + 16 * (i + kPairs)));
-    const F32x16 c = load(table + 16 * i), s = load(table + 16 * (i + kPairs));
-    E::store(out + 16 * i, rope_first(a, b, c, s));
-    E::store(out + 16 * (i + kPairs), rope_second(a, b, c, s));
-  }
-}
 
 // dim: tokens, query heads, key/value heads, head size, rotated size. scalar: eps.
 template <typename E>
@@ -47,21 +23,26 @@ struct Heads {
 
   const T* head(int64_t token, int64_t h) const { return qkv + (token * (heads + 2 * kv_heads) + h) * size; }
 
-  void norm_rope(const T* x, const T* weight, int64_t token, T* out) const {
-    if (weight && rot == size && size == 128) return norm_rope_whole<E, 8>(x, weight, table + token * rot, out, eps);
-    if (weight && rot == size && size == 64) return norm_rope_whole<E, 4>(x, weight, table + token * rot, out, eps);
-    if (weight) {
-      rms_norm_row<E>(x, weight, out, size, eps);
-      x = out;
+  // Heads from `first` on of one token, side by side in `out`.
+  void of_token(int64_t token, int64_t first, int64_t count, const T* weight, T* out) const {
+    for (int64_t h = 0; h < count; h += kHeadsAtOnce) {
+      const int64_t n = count - h < kHeadsAtOnce ? count - h : kHeadsAtOnce;
+      const HeadRows<E> rows{head(token, first + h), table + token * rot, out + h * size, size, 0, size, n};
+      norm_rope<E>(rows, weight, size, rot, eps);
     }
-    rope_head<E>(x, table + token * rot, out, rot / 2, size);
+  }
+  // One head of `count` tokens, side by side in `out`.
+  void of_head(int64_t h, int64_t token, int64_t count, const T* weight, T* out) const {
+    const HeadRows<E> rows{head(token, h), table + token * rot, out, (heads + 2 * kv_heads) * size, rot, size, count};
+    norm_rope<E>(rows, weight, size, rot, eps);
   }
 
   void queries(T* out, int rank, int ranks) const {
     const Range mine = share(tokens * heads, rank, ranks);
-    for (int64_t u = mine.begin; u < mine.end; ++u) {
-      const int64_t t = u / heads;
-      norm_rope(head(t, u % heads), q_weight, t, out + u * size);
+    for (int64_t u = mine.begin; u < mine.end;) {
+      const int64_t h = u % heads, count = heads - h < mine.end - u ? heads - h : mine.end - u;
+      of_token(u / heads, h, count, q_weight, out + u * size);
+      u += count;
     }
   }
 
@@ -89,10 +70,12 @@ void split(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   auto* v = static_cast<T*>(args.ptr[6]);
   a.queries(static_cast<T*>(args.ptr[4]), opposite(rank, ranks), ranks);
   const Range mine = share(a.tokens * a.kv_heads, rank, ranks);
-  for (int64_t u = mine.begin; u < mine.end; ++u) {
+  for (int64_t u = mine.begin; u < mine.end;) {
     const int64_t t = u / a.kv_heads, g = u % a.kv_heads;
-    a.norm_rope(a.head(t, a.heads + g), a.k_weight, t, k + u * a.size);
-    std::memcpy(v + u * a.size, a.head(t, a.heads + a.kv_heads + g), static_cast<size_t>(a.size) * sizeof(T));
+    const int64_t count = a.kv_heads - g < mine.end - u ? a.kv_heads - g : mine.end - u;
+    a.of_token(t, a.heads + g, count, a.k_weight, k + u * a.size);
+    std::memcpy(v + u * a.size, a.head(t, a.heads + a.kv_heads + g), static_cast<size_t>(count * a.size) * sizeof(T));
+    u += count;
   }
 }
 
@@ -108,16 +91,27 @@ void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
   a.q_weight = static_cast<const T*>(args.ptr[4]);
   a.k_weight = static_cast<const T*>(args.ptr[5]);
   a.queries(static_cast<T*>(args.ptr[7]), opposite(rank, ranks), ranks);
-  alignas(64) T keys[kKeyRun * kMaxHeadSize];
+  static_assert(kKeyRun <= kHeadsAtOnce);
+  alignas(64) T keys[kHeadsAtOnce * kMaxHeadSize];
   const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
-  for_each_kv_run(
-      static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, rank, ranks,
-      [&](int64_t g, int64_t t, int64_t count, int64_t page, int64_t place) {
-        for (int64_t j = 0; j < count; ++j)
-          a.norm_rope(a.head(t + j, a.heads + g), a.k_weight, t + j, keys + j * a.size);
-        Stored::write({kv + kv_block(page, false, g, a.kv_heads, row), kv + kv_block(page, true, g, a.kv_heads, row),
-                       keys, a.head(t, a.heads + a.kv_heads + g), a.size, v_stride, place, count, a.size});
-      });
+  auto write = [&](int64_t g, const T* made, const KvPlaces& to) {
+    Stored::write({kv + kv_block(to.page, false, g, a.kv_heads, row), kv + kv_block(to.page, true, g, a.kv_heads, row),
+                   made, a.head(to.token, a.heads + a.kv_heads + g), a.size, v_stride, to.place, to.count, a.size});
+  };
+  for_each_kv_run(static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, rank, ranks, [&](const KvPlaces& to) {
+    if (to.count > 1) {
+      for (int64_t g = to.first_head; g < to.last_head; ++g) {
+        a.of_head(a.heads + g, to.token, to.count, a.k_weight, keys);
+        write(g, keys, to);
+      }
+      return;
+    }
+    for (int64_t g = to.first_head; g < to.last_head; g += kHeadsAtOnce) {
+      const int64_t count = to.last_head - g < kHeadsAtOnce ? to.last_head - g : kHeadsAtOnce;
+      a.of_token(to.token, a.heads + g, count, a.k_weight, keys);
+      for (int64_t i = 0; i < count; ++i) write(g + i, keys + i * a.size, to);
+    }
+  });
 }
 
 }  // namespace
