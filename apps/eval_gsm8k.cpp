@@ -33,14 +33,21 @@ struct Gsm8kFlags {
   }
 };
 
+Result<std::vector<Json>> read_questions(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<JsonLine> lines, read_json_lines(path));
+  std::vector<Json> questions;
+  for (JsonLine& line : lines) questions.push_back(std::move(line.json));
+  return questions;
+}
+
 Result<std::vector<Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
-  ASSIGN_OR_RETURN(std::vector<Json> questions, read_json_lines(f.data_path));
+  ASSIGN_OR_RETURN(std::vector<Json> questions, read_questions(f.data_path));
   std::vector<Json> shots;
   if (f.shots > 0) {
     // Without a file of their own the first questions are the solved ones, and are not asked.
     std::vector<Json> own;
     if (!f.shots_path.empty()) {
-      ASSIGN_OR_RETURN(own, read_json_lines(f.shots_path));
+      ASSIGN_OR_RETURN(own, read_questions(f.shots_path));
     }
     std::vector<Json>& from = f.shots_path.empty() ? questions : own;
     const auto n = static_cast<size_t>(f.shots);

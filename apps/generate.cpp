@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
 #include "common/flags.h"
@@ -13,6 +12,7 @@
 #include "common/terminal.h"
 #include "common/text_generator.h"
 #include "common/text_model.h"
+#include "eval/text_file.h"
 
 namespace reprise::apps {
 namespace {
@@ -41,22 +41,14 @@ struct GenerateFlags {
 
 // The "prompt" or "question" of each line; other keys (an answer, say) are of no interest here.
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  ASSIGN_OR_RETURN(const std::vector<JsonLine> lines, read_json_lines(path));
   std::vector<std::string> prompts;
-  size_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    const std::string place = fmt::format("{}:{}", path, ++number);
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    ASSIGN_OR_RETURN(const Json json, parse_json(line, place));
-    const char* key = json.is_object() && json.contains("prompt") ? "prompt" : "question";
-    if (!json.is_object() || !json.contains(key) || !json[key].is_string())
-      return invalid("{}: an object with a text \"prompt\" or \"question\" was expected", place);
-    prompts.push_back(json[key].get<std::string>());
+  for (const JsonLine& line : lines) {
+    const char* key = line.json.contains("prompt") ? "prompt" : "question";
+    if (!line.json.contains(key) || !line.json[key].is_string())
+      return invalid("{}: a text \"prompt\" or \"question\" was expected", line.place);
+    prompts.push_back(line.json[key].get<std::string>());
   }
-  if (prompts.empty()) return invalid("{}: no prompts; each line is an object with \"prompt\" or \"question\"", path);
   return prompts;
 }
 

@@ -68,10 +68,9 @@ Status TextModel::open_folder(const std::string& path) {
   ASSIGN_OR_RETURN(auto config, read_optional_json(folder / "tokenizer_config.json"));
   if (is_there(file)) {
     ASSIGN_OR_RETURN(const std::string content, read_file(file.string()));
-    ASSIGN_OR_RETURN(const Json json, parse_json(content, file.string()));
     std::optional<Json> plain;
     if (config) plain = Json::parse(config->dump());
-    auto made = text::Tokenizer::from_json(json, plain ? &*plain : nullptr);
+    auto made = text::Tokenizer::from_json_text(content, plain ? &*plain : nullptr);
     if (!made) return made.status().at(file.string());
     tokenizer_.emplace(std::move(made).value());
   }

@@ -4,19 +4,19 @@
 
 namespace reprise::apps {
 
-Result<std::vector<Json>> read_json_lines(const std::string& path) {
+Result<std::vector<JsonLine>> read_json_lines(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  std::vector<Json> lines;
+  std::vector<JsonLine> lines;
   size_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
     begin = end + 1;
-    const std::string place = fmt::format("{}:{}", path, ++number);
+    std::string place = fmt::format("{}:{}", path, ++number);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     ASSIGN_OR_RETURN(Json json, parse_json(line, place));
     if (!json.is_object()) return invalid("{}: a JSON object was expected", place);
-    lines.push_back(std::move(json));
+    lines.push_back({std::move(place), std::move(json)});
   }
   if (lines.empty()) return invalid("{}: no lines", path);
   return lines;
@@ -34,14 +34,14 @@ Result<std::string> read_evaluation_text(const std::string& path) {
   };
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {
-    std::string one = text_of(lines[i], "text");
-    if (one.empty()) one = text_of(lines[i], "prompt");
+    std::string one = text_of(lines[i].json, "text");
+    if (one.empty()) one = text_of(lines[i].json, "prompt");
     if (one.empty()) {
-      one = text_of(lines[i], "question");
-      const std::string answer = text_of(lines[i], "answer");
+      one = text_of(lines[i].json, "question");
+      const std::string answer = text_of(lines[i].json, "answer");
       if (!one.empty() && !answer.empty()) one += "\n" + answer;
     }
-    if (one.empty()) return invalid("{}: object {} has no \"text\", \"prompt\" or \"question\"", path, i + 1);
+    if (one.empty()) return invalid("{}: no \"text\", \"prompt\" or \"question\"", lines[i].place);
     if (i) text += "\n\n";
     text += one;
   }

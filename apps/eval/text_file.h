@@ -1,5 +1,5 @@
-// Texts to evaluate on, from a file: plain text as it stands, or JSON lines whose "text" (or "prompt"; or "question"
-// with its "answer") are taken one after another. Plain functions.
+// Prompts, questions and texts to evaluate on, from a file: JSON lines one by one, or one text: plain as it stands, or
+// JSON lines whose "text" (or "prompt"; or "question" with its "answer") are taken one after another. Plain functions.
 #pragma once
 
 #include <string>
@@ -10,8 +10,13 @@
 
 namespace reprise::apps {
 
-// Every non-empty line of a JSONL file as an object; errors name file and line.
-Result<std::vector<Json>> read_json_lines(const std::string& path);
+struct JsonLine {
+  std::string place;  // "file:3", for errors about what is in it
+  Json json;          // an object
+};
+
+// Every non-empty line of a JSONL file; errors name file and line. A file without any is an error.
+Result<std::vector<JsonLine>> read_json_lines(const std::string& path);
 
 // The whole text of a file; documents of a .jsonl are joined by one empty line. An empty text is an error.
 Result<std::string> read_evaluation_text(const std::string& path);

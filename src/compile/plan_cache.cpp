@@ -152,20 +152,6 @@ void PlanCache::store(const PlanKey& key, const Program& program) {
   if (enabled()) write(key, stored_form(program));
 }
 
-std::vector<StepTime> PlanCache::load_times(const PlanKey& key) {
-  if (!enabled()) return {};
-  auto file = read(key);
-  return file.is_ok() ? std::move(file->times) : std::vector<StepTime>();
-}
-
-void PlanCache::store_times(const PlanKey& key, std::vector<StepTime> times) {
-  if (!enabled()) return;
-  auto file = read(key);
-  if (!file.is_ok() || file->times == times) return;
-  file->times = std::move(times);
-  write(key, *file);
-}
-
 void PlanCache::prune() const {
   struct Entry {
     fs::file_time_type used;

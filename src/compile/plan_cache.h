@@ -48,11 +48,6 @@ class PlanCache {
   std::optional<Program> load(const PlanKey& key, const Platform& platform);
   void store(const PlanKey& key, const Program& program);
 
-  // Step times that were learned with the program of this key; empty when there are none.
-  std::vector<StepTime> load_times(const PlanKey& key);
-  // Replaces them; without a stored program nothing is kept.
-  void store_times(const PlanKey& key, std::vector<StepTime> times);
-
   // One line for the start: how many programs came from here, and why others did not.
   std::string summary() const;
 

@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 class Writer {
  public:
@@ -156,13 +156,6 @@ std::string encode_payload(const PlanFile& f) {
       w.text(part.other);
     });
   });
-  w.list(f.times, [&](const StepTime& t) {
-    w.number(t.phase);
-    w.number(t.kind);
-    w.number(t.size);
-    w.number(t.count);
-    w.number(t.microseconds);
-  });
   return std::move(w.out);
 }
 
@@ -197,15 +190,6 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
       return part;
     });
     return p;
-  });
-  f.times = r.list<StepTime>("step times", [&] {
-    StepTime t;
-    t.phase = r.number<uint8_t>("step time");
-    t.kind = r.number<uint8_t>("step time");
-    t.size = r.number<uint32_t>("step time");
-    t.count = r.number<uint32_t>("step time");
-    t.microseconds = r.number<float>("step time");
-    return t;
   });
   RETURN_IF_ERROR(r.finish());
   if (!known_recipes) return invalid("plan: a recipe that is not known");

@@ -14,16 +14,6 @@
 
 namespace reprise {
 
-// How long steps of one size took. `phase` and `kind` are the engine's numbers.
-struct StepTime {
-  uint8_t phase = 0;
-  uint8_t kind = 0;
-  uint32_t size = 0;
-  uint32_t count = 0;
-  float microseconds = 0;
-  bool operator==(const StepTime&) const = default;
-};
-
 // PlannedStorage without pointers.
 struct StoredStorage {
   bool workspace = false;
@@ -38,7 +28,6 @@ struct PlanFile {
   std::vector<StoredStorage> storages;
   uint64_t arena_bytes = 0;
   PipelineReport report;
-  std::vector<StepTime> times;
 };
 
 std::string encode(const PlanFile& file, const PlanKey& key);

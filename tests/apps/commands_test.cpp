@@ -1,4 +1,5 @@
 // The commands at work on tiny models.
+#include "byte_tokenizer.h"
 #include "run_binary.h"
 
 namespace reprise::apps {
@@ -13,23 +14,6 @@ class ByteModel {
  public:
   ByteModel() {
     std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder_ / "config.json");
-    Json vocab = Json::object();
-    // The visible characters that stand for the bytes, as every byte-level tokenizer has them.
-    int next = 256;
-    for (int b = 0; b < 256; ++b) {
-      const bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-      const int c = visible ? b : next++;
-      std::string text;
-      if (c < 128) {
-        text += static_cast<char>(c);
-      } else {
-        text += static_cast<char>(0xc0 | (c >> 6));
-        text += static_cast<char>(0x80 | (c & 63));
-      }
-      vocab[text] = b;
-    }
-    const Json byte_level = {
-        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
     Json added = Json::array();
     for (const auto& [id, content] : {std::pair{256, "<|im_start|>"}, std::pair{257, "<|im_end|>"}})
       added.push_back({{"id", id},
@@ -39,14 +23,7 @@ class ByteModel {
                        {"rstrip", false},
                        {"normalized", false},
                        {"special", true}});
-    const Json tokenizer = {{"version", "1.0"},
-                            {"added_tokens", added},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", byte_level},
-                            {"post_processor", nullptr},
-                            {"decoder", byte_level},
-                            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
-    folder_.write("tokenizer.json", tokenizer.dump());
+    folder_.write("tokenizer.json", byte_tokenizer(added).dump());
     folder_.write("tokenizer_config.json",
                   Json{{"chat_template",
                         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

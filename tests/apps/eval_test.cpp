@@ -60,7 +60,7 @@ TEST(EvaluationText, JsonLinesAreJoined) {
   folder.write("empty.txt", "");
   EXPECT_EQ(*read_evaluation_text(folder / "a.jsonl"), "q\na\n\nt");
   EXPECT_EQ(*read_evaluation_text(folder / "a.txt"), "plain {");
-  EXPECT_NE(read_evaluation_text(folder / "bad.jsonl").status().message().find("object 2"), std::string::npos);
+  EXPECT_NE(read_evaluation_text(folder / "bad.jsonl").status().message().find("bad.jsonl:2"), std::string::npos);
   EXPECT_NE(read_evaluation_text(folder / "broken.jsonl").status().message().find("broken.jsonl:2"), std::string::npos);
   EXPECT_NE(read_evaluation_text(folder / "empty.txt").status().message().find("empty"), std::string::npos);
 }
@@ -103,7 +103,7 @@ TEST(EvalGsm8k, JsonAnswersAndErrors) {
   auto answers = read_json_lines(folder / "a.jsonl");
   ASSERT_TRUE(answers.is_ok());
   EXPECT_EQ(answers->size(), 5u);
-  EXPECT_EQ((*answers)[0]["expected"], "3");
+  EXPECT_EQ((*answers)[0].json["expected"], "3");
   const Outcome few = run_binary("eval gsm8k --num-shots 7 --data-path " + (folder / "q.jsonl ") + model);
   EXPECT_EQ(few.exit_code, 1);
   EXPECT_NE(few.err.find("too few"), std::string::npos);

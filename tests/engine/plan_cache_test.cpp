@@ -362,21 +362,6 @@ TEST_F(PlanCacheTest, ThoseWhoLookAtPassesRunThem) {
   EXPECT_FALSE(make(keeps, cache).program.report.traced.empty());
 }
 
-TEST_F(PlanCacheTest, StepTimesStayWithTheirProgram) {
-  const Model m;
-  PlanCache cache(folder_);
-  const PlanKey k = key(m);
-  const std::vector<StepTime> times{{0, 1, 64, 1000, 312.5f}, {1, 0, 2048, 3, 1e6f}};
-  cache.store_times(k, times);
-  EXPECT_TRUE(cache.load_times(k).empty()) << "there is no program yet";
-  (void)make(m, cache);
-  EXPECT_TRUE(cache.load_times(k).empty());
-  cache.store_times(k, times);
-  EXPECT_EQ(cache.load_times(k), times);
-  (void)make(m, cache);
-  EXPECT_EQ(cache.counters().hits, 1u);
-}
-
 TEST_F(PlanCacheTest, TheLongestUnusedFilesGoWhenItIsFull) {
   const Model m;
   PlanCache cache(folder_);

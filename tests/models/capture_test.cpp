@@ -3,8 +3,6 @@
 // and all of it before the engine is ready (F64).
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "graph/text.h"
 #include "nn/fused.h"
 #include "support/tiny_models.h"
@@ -13,6 +11,7 @@ namespace reprise {
 namespace {
 
 using engine::GraphPolicy;
+using testing_support::same_bits;
 
 constexpr int64_t kRows = 20;
 
@@ -71,10 +70,6 @@ std::vector<float> run(engine::Engine& e, int64_t batch, int64_t length = 3, int
   }
   for (auto& s : sequences) e.release(s);
   return out;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 int64_t fused_ops_in(const Graph& g) {

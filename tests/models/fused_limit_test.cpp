@@ -2,12 +2,12 @@
 // bits (F32); warm-ups before a capture are counted and change nothing (F11).
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "support/tiny_models.h"
 
 namespace reprise {
 namespace {
+
+using testing_support::same_bits;
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const engine::GraphOptions& graph) {
   ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
@@ -39,10 +39,6 @@ std::vector<float> decode_step(engine::Engine& e, int64_t batch) {
   }
   for (auto& s : sequences) e.release(s);
   return out;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 int count_fused(const Graph& g) {

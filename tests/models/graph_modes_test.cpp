@@ -2,14 +2,13 @@
 // batches (F01, F06, F08-F10, F22, F25, F29, F33), and what the counters say about it.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "support/tiny_models.h"
 
 namespace reprise {
 namespace {
 
 using engine::GraphPolicy;
+using testing_support::same_bits;
 
 struct Modes {
   GraphPolicy policy = GraphPolicy::Auto;
@@ -64,10 +63,6 @@ std::vector<float> traffic(engine::Engine& e, int64_t batch) {
   }
   for (auto& s : sequences) e.release(s);
   return out;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 class GraphModesTest : public testing::TestWithParam<std::string> {};

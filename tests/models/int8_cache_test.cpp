@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "backends/cpu/isa.h"
 #include "support/tiny_models.h"
@@ -12,6 +11,7 @@ namespace reprise {
 namespace {
 
 using testing_support::all_logits;
+using testing_support::same_bits;
 using testing_support::tiny_model_path;
 
 struct Options {
@@ -46,10 +46,6 @@ std::vector<int32_t> some_tokens(int64_t n, int64_t vocabulary) {
 }
 
 int64_t length(const engine::Engine& e) { return std::min<int64_t>(e.context_length(), 150); }
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 // Root of the mean square of the difference, over that of b.
 double distance(const std::vector<float>& a, const std::vector<float>& b) {

@@ -17,6 +17,7 @@ namespace reprise {
 namespace {
 
 using testing_support::all_logits;
+using testing_support::same_bits;
 
 std::string folder_of(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/models_quantised/" + name;
@@ -150,10 +151,6 @@ std::vector<int32_t> some_tokens(size_t n) {
   return out;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 class QuantisedBits : public testing::TestWithParam<std::string> {};
 
 TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
@@ -168,18 +165,13 @@ TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
       Options setup{.isa = std::string(cpu::isa_name(isa)), .dtype = dtype, .quantization = quantization};
       auto e = open(path, setup);
       ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const auto expected = all_logits(**e, tokens, 1000);
-      for (int64_t chunk : {1, 7, 16}) EXPECT_TRUE(same_bits(expected, all_logits(**e, tokens, chunk))) << chunk;
       std::vector<Options> others(4, setup);
       others[0].threads = 1;
       others[1].threads = 3;
       others[2].policy = engine::GraphPolicy::Off;
       others[3].passes = {"none"};
-      for (const Options& other : others) {
-        auto again = open(path, other);
-        ASSERT_TRUE(again.is_ok()) << again.status().message();
-        for (int64_t chunk : {1000, 1}) EXPECT_TRUE(same_bits(expected, all_logits(**again, tokens, chunk))) << chunk;
-      }
+      testing_support::same_logits_everywhere(**e, tokens, others,
+                                              [&](const Options& other) { return open(path, other); });
       // The greedy program has the same head.
       engine::Sequence a(tokens), b(tokens);
       ASSERT_TRUE((*e)->reserve(a, a.size()).is_ok() && (*e)->reserve(b, b.size()).is_ok());

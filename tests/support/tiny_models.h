@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,27 @@ inline std::vector<float> all_logits(engine::Engine& e, const std::vector<int32_
   }
   e.release(s);
   return out;
+}
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+// The logits of `tokens`, which must be the same bits in chunks of every size and from every engine that
+// open(others[i]) gives.
+template <typename Options, typename Open>
+std::vector<float> same_logits_everywhere(engine::Engine& e, const std::vector<int32_t>& tokens,
+                                          const std::vector<Options>& others, const Open& open) {
+  const std::vector<float> expected = all_logits(e, tokens, 1000);
+  for (int64_t chunk : {1, 7, 16}) EXPECT_TRUE(same_bits(expected, all_logits(e, tokens, chunk))) << chunk;
+  for (size_t i = 0; i < others.size(); ++i) {
+    auto again = open(others[i]);
+    EXPECT_TRUE(again.is_ok()) << again.status().message();
+    if (!again.is_ok()) continue;
+    for (int64_t chunk : {1000, 6, 1})
+      EXPECT_TRUE(same_bits(expected, all_logits(**again, tokens, chunk))) << "engine " << i << ", chunk " << chunk;
+  }
+  return expected;
 }
 
 }  // namespace reprise::testing_support
