@@ -180,6 +180,11 @@ std::optional<std::string> Tokenizer::id_to_token(int64_t id) const {
   return token ? std::optional<std::string>(*token) : std::nullopt;
 }
 
+Result<std::string> Tokenizer::token_bytes(int64_t id) const {
+  const std::optional<std::string_view> token = parts_->token(id);
+  return token ? parts_->decoder.bytes_of(*token) : std::string();
+}
+
 int32_t Tokenizer::vocab_size() const {
   int32_t size = parts_->vocabulary.size();
   for (const AddedToken& token : parts_->added.all()) size = std::max(size, token.id + 1);

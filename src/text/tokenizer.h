@@ -63,6 +63,9 @@ class Tokenizer {
 
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::optional<std::string> id_to_token(int64_t id) const;
+  // The bytes that this token adds to a text in which others stand around it; part of a character, perhaps. Empty for
+  // an id without a token.
+  Result<std::string> token_bytes(int64_t id) const;
   int32_t vocab_size() const;  // one more than the highest id
   int32_t bos_id() const;      // -1 when there is none
   int32_t eos_id() const;

@@ -189,6 +189,38 @@ Status Decoder::feed_whole(size_t index, DecoderState* state, std::string_view t
   return Status::ok();
 }
 
+Result<std::string> Decoder::bytes_of(std::string_view token) const {
+  std::string bytes(token);
+  bool is_byte = false;
+  for (const Stage& stage : stages_) {
+    if (is_byte) break;  // what follows works on characters
+    switch (stage.kind) {
+      case Kind::SpacesBetween: bytes.insert(0, 1, ' '); break;
+      case Kind::ByteLevel: bytes = bytes_of_visible(bytes); break;
+      case Kind::Replace: {
+        ASSIGN_OR_RETURN(bytes, stage.pattern[0].replace_all(bytes, stage.content, max_grown_bytes(token.size())));
+        break;
+      }
+      case Kind::ByteFallback:
+        if (const std::optional<char> byte = byte_token(bytes)) {
+          bytes.assign(1, *byte);
+          is_byte = true;
+        }
+        break;
+      case Kind::Strip:
+        if (!stage.fused) bytes = strip_token(stage, bytes);
+        break;
+      case Kind::Fuse: break;
+      case Kind::Metaspace: {
+        for (size_t at = 0; (at = bytes.find(stage.content, at)) != std::string::npos; ++at)
+          bytes.replace(at, stage.content.size(), 1, ' ');
+        break;
+      }
+    }
+  }
+  return bytes;
+}
+
 // A run of byte tokens is text when all of it is; otherwise each byte becomes U+FFFD. So the run must have ended.
 Status Decoder::flush_bytes(size_t index, DecoderState* state, std::string* out) const {
   std::string& pending = state->stages[index].pending;

@@ -46,6 +46,8 @@ class Decoder {
     state->fed += token.size();
     return feed(0, state, token, out);
   }
+  // The bytes that this token adds to a text, with other tokens around it. They need not be whole characters.
+  Result<std::string> bytes_of(std::string_view token) const;
   // Appends what the last tokens still held back.
   Status finish(DecoderState* state, std::string* out) const;
 

@@ -1,0 +1,38 @@
+// Grammar: which texts an answer may be: those that match a regular expression, or one of a list. Compiled once, within
+// limits, into rules over bytes. Immutable and shared; any thread. Masks over a vocabulary: token_masks.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "text/grammar/limits.h"
+#include "text/grammar/rules.h"
+
+namespace reprise::text::grammar {
+
+class Grammar {
+ public:
+  using Shared = std::shared_ptr<const Grammar>;
+
+  // The whole text matches the pattern (regex.h says which syntax).
+  static Result<Shared> from_regex(std::string_view pattern, const GrammarLimits& limits = {});
+  // The text is one of these.
+  static Result<Shared> from_choices(std::span<const std::string> choices, const GrammarLimits& limits = {});
+
+  const RuleSet& rules() const { return rules_; }
+  const GrammarLimits& limits() const { return limits_; }
+  // Whether this text is allowed, whole. Fails when it takes more than the limits.
+  Result<bool> matches(std::string_view text) const;
+
+ private:
+  Grammar(RuleSet rules, const GrammarLimits& limits) : rules_(std::move(rules)), limits_(limits) {}
+  static Result<Shared> build(RuleBuilder* rules);
+
+  RuleSet rules_;
+  GrammarLimits limits_;
+};
+
+}  // namespace reprise::text::grammar
