@@ -21,7 +21,7 @@ TokenTable::Shared small_table() {
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   for (const char* word : {"a",    "ab", "abc",      "abcabc",   "b",    "yes",  "ye",   "no",      " no", "12",
                            "123",  "é",  "éa",       "\xA9",     "\xC3", "{\"",  "\": ", "\", \"",  "\"}", "}}",
-                           "[[",   "]]", "tr",       "true",     "alse", "null", "\\u",  "\\\"",    "D8",  "\\u00",
+                           "[[",   "]]", "tr",       "true",     "rue",  "null", "\\u",  "\\\"",    "D8",  "\\u00",
                            "\n  ", "😀",  "\xF0\x9F", "\x98\x80", "0.",   "e+",   "-1",   "\"a\": ", "},"})
     tokens.emplace_back(word);
   auto table = TokenTable::from_bytes(std::move(tokens), std::vector<int32_t>{kEnd, kOtherEnd});
