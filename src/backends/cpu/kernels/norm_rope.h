@@ -1,10 +1,9 @@
 // Norm and rotation of some heads at a time, for the fused kernels: the bits of rms_norm followed by rope.
 #pragma once
 
-#include <type_traits>
-
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rope.h"
+#include "backends/cpu/kernels/round_two.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -20,29 +19,6 @@ struct HeadRows {
   int64_t x_stride, table_stride, out_stride;
   int64_t count;
 };
-
-// E::round of both.
-template <typename E>
-inline void round_two(F32x16& a, F32x16& b) {
-#if defined(__AVX512BF16__)
-  if constexpr (std::is_same_v<E, Bf16>) {
-    if (__builtin_expect(_kortestz_mask16_u8(subnormals(a), subnormals(b)), 1)) {
-      // Byte pairs of the first and the second sixteen, each into the high half of a float.
-      const U32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-      const U32x16 from = (lane << 17) + (((lane << 1) + 1) << 24);
-      const __mmask64 high = 0xccccccccccccccccull;
-      const __m512i both =
-          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(a)));
-      a = reinterpret_cast<F32x16>(_mm512_maskz_permutexvar_epi8(high, reinterpret_cast<__m512i>(from), both));
-      b = reinterpret_cast<F32x16>(
-          _mm512_maskz_permutexvar_epi8(high, reinterpret_cast<__m512i>(from + 0x20200000u), both));
-      return;
-    }
-  }
-#endif
-  a = E::round(a);
-  b = E::round(b);
-}
 
 // Whole heads of the usual sizes without a stop in memory between the two. All factors first: a head waits for its own
 // through a sum, a root and a division, and meanwhile the processor goes on with the next head.

@@ -53,9 +53,19 @@ void silu_mul_static(const LaunchArgs& args, const LiveSizes& live, int rank, in
   const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const auto* gate = gate_up + row * 2 * n + first;
-    each_sixteen(last - first, [&](int64_t i, int64_t rest) {
-      const F32x16 v = E::round(silu_times_up<E>(gate + i, gate + n + i, rest));
-      store_i8_n(out + row * n + first + i, scale.apply(v, first + i, rest), rest);
+    int8_t* to = out + row * n + first;
+    int64_t i = 0;
+    for (; i + 32 <= last - first; i += 32) {
+      F32x16 a, b;
+      silu_times_up_two<E>(gate + i, gate + n + i, a, b);
+      round_two<E>(a, b);
+      store_i8(to + i, scale.apply(a, first + i, 16));
+      store_i8(to + i + 16, scale.apply(b, first + i + 16, 16));
+    }
+    each_sixteen(last - first - i, [&](int64_t j, int64_t rest) {
+      const int64_t c = i + j;
+      const F32x16 v = E::round(silu_times_up<E>(gate + c, gate + n + c, rest));
+      store_i8_n(to + c, scale.apply(v, first + c, rest), rest);
     });
   });
 }
@@ -77,9 +87,16 @@ struct SiluMul {
   float multiply(int64_t row, T* to, int64_t first, int64_t last) const {
     const T* gate = gate_up + row * 2 * n + first;
     F32x16 top = zero();
-    each_sixteen(last - first, [&](int64_t i, int64_t rest) {
-      const F32x16 v = silu_times_up<E>(gate + i, gate + n + i, rest);
-      top = larger_magnitude(top, store_rounded_n<E>(to + first + i, v, rest));
+    int64_t i = 0;
+    for (; i + 32 <= last - first; i += 32) {
+      F32x16 a, b;
+      silu_times_up_two<E>(gate + i, gate + n + i, a, b);
+      store_rounded_two<E>(to + first + i, a, b);
+      top = larger_magnitude(larger_magnitude(top, a), b);
+    }
+    each_sixteen(last - first - i, [&](int64_t j, int64_t rest) {
+      const F32x16 v = silu_times_up<E>(gate + i + j, gate + n + i + j, rest);
+      top = larger_magnitude(top, store_rounded_n<E>(to + first + i + j, v, rest));
     });
     return reduce_max(top);
   }

@@ -14,8 +14,16 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const auto* gate = gate_up + row * 2 * n + first;
-    store_each<E>(out + row * n + first, last - first,
-                  [=](int64_t i, int64_t rest) { return silu_times_up<E>(gate + i, gate + n + i, rest); });
+    auto* to = out + row * n + first;
+    int64_t i = 0;
+    for (; i + 32 <= last - first; i += 32) {
+      F32x16 a, b;
+      silu_times_up_two<E>(gate + i, gate + n + i, a, b);
+      E::store_two(to + i, a, b);
+    }
+    each_sixteen(last - first - i, [&](int64_t j, int64_t rest) {
+      store_n<E>(to + i + j, silu_times_up<E>(gate + i + j, gate + n + i + j, rest), rest);
+    });
   });
 }
 
