@@ -114,7 +114,7 @@ TEST_P(LinearW8A8, ARowIsTheSameInEveryBatchAndTeam) {
       const TestTensor whole = run(all, dynamic, true, "bf16");
       for (int ranks : {2, 3, 5})
         expect_same_bits(run(all, dynamic, true, "bf16", {.ranks = ranks}), whole, fmt::format("{} ranks", ranks));
-      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 19, 24, 25, 96, 97}) {
+      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 19, 24, 25, 33, 48, 49, 96, 97}) {
         const int64_t first = (m * 31) % (200 - m);
         Call part = all;
         part.x = rows_of(all.x, first, m);

@@ -22,8 +22,17 @@ namespace {
 constexpr int64_t kGroupBytes = 4 * kPanelColumns;   // four k of a panel
 constexpr int64_t kHeaderBytes = 4 * kPanelColumns;  // its header
 constexpr int64_t kW8A8Ahead = 8192;                 // how far ahead a single pass over the weights fetches
-constexpr int kFewTiles = 4;       // so many share a panel block by block, while it is in the first-level cache
-constexpr int64_t kFewDepth = 64;  // groups of such a block: 16 KiB
+constexpr int kFewTiles = 8;  // so many share a panel block by block, while it is in the first-level cache
+
+// Groups of four k that `tiles` row tiles go through before the next block, in blocks about equally long: 16 KiB, 32
+// where there is more to compute while the next is fetched, all where loading and storing the sums costs more than a
+// panel from the second-level cache.
+constexpr int64_t block_groups(int tiles, int64_t groups) {
+  const int64_t depth = tiles <= 4 ? 64 : 128;
+  if (tiles == 1 || tiles > kFewTiles || groups < 2 * depth) return groups;
+  const int64_t blocks = groups / depth;
+  return (groups + blocks - 1) / blocks;
+}
 
 #if defined(__AVX512VNNI__)
 constexpr int kXWords = 1;  // of a prepared row per group of four k
@@ -181,7 +190,7 @@ void w8a8_products(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
     const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
-    const int64_t depth = tiles > 1 && tiles <= kFewTiles ? kFewDepth : groups;
+    const int64_t depth = block_groups(tiles, groups);
     for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
