@@ -118,7 +118,8 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
   const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
   const bool few = rows <= kFewRows<W>;
   const int64_t depth = few && sizeof(typename W::Elem) == 4 ? kBlockDepth / 2 : kBlockDepth;
-  const int64_t block = rows <= kTileRows ? steps : depth / W::kDepth;
+  const int64_t blocks = rows <= kTileRows ? 1 : (k + depth - 1) / depth;
+  const int64_t block = (steps + blocks - 1) / blocks;  // about equally long: a short one cannot hide the next's way
   constexpr int kStepBytes = static_cast<int>(kStepElems<W> * static_cast<int64_t>(sizeof(typename W::Elem)));
   const int piece = kStepBytes / kPanelColumns * columns;
   for (int64_t s = 0; s < steps; s += block) {
