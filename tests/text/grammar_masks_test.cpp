@@ -89,7 +89,23 @@ TEST(GrammarMasks, AreWhatEveryTokenSaysByItself) {
     check_masks(regex(pattern), table, seed++, 6, 10);
 }
 
-// Whether a text can still be completed: tried with every byte, up to a few steps deep.
+TEST(GrammarMasks, OfSchemas) {
+  const auto table = small_table();
+  uint32_t seed = 100;
+  for (const char* schema :
+       {R"({"type": "object"})",
+        R"({"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"a": {"type": "integer", "minimum": -12,
+            "maximum": 1234}, "b": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["b"]}}})",
+        R"({"type": "array", "items": {"enum": ["yes", "ye", "é", 12, null]}, "minItems": 1})",
+        R"({"type": "object", "properties": {"a": {"type": "number", "exclusiveMinimum": 0}, "ab": {"pattern": "é"}},
+            "additionalProperties": {"type": "string", "maxLength": 3}})"}) {
+    const auto grammar = Grammar::from_json_schema(OrderedJson::parse(schema));
+    ASSERT_TRUE(grammar) << grammar.status().message();
+    check_masks(*grammar, table, seed++, 8, 14);
+  }
+}
+
+// Where no text can come of a token any more, it is not allowed.
 TEST(GrammarMasks, KeepTextsThatCanBeCompletedAndNoOthers) {
   const auto grammar = regex("(ab|cd){2}|e(f|g)[^\\s\\S]|h");
   const auto masks = std::make_shared<TokenMasks>(grammar, small_table());

@@ -83,7 +83,7 @@ TEST(GrammarRegex, WhatCannotBeSaidNamesItsPosition) {
 TEST(GrammarRegex, HostilePatternsMeetLimits) {
   EXPECT_EQ(error_of("(a{1000}){1000}"),
             "regex: needs more than 200000 nodes, repetitions written out (GrammarLimits::max_nodes)");
-  EXPECT_NE(error_of("((((((|){1000}){1000}){1000}){1000}){1000}){1000}|(b{0}){1000}"), "never");
+  EXPECT_TRUE(matches("((((((|){1000}){1000}){1000}){1000}){1000}){1000}|(b{0}){1000}", ""));
   EXPECT_NE(error_of("(((((b{0}|c){1000}){1000}){1000}){1000}){1000}"), "");
   EXPECT_NE(error_of(std::string(1000, '(') + std::string(1000, ')')), "");
   EXPECT_EQ(error_of(std::string(16385, 'a')),

@@ -1,6 +1,7 @@
 #include "text/grammar/grammar.h"
 
 #include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
 #include "text/grammar/state_table.h"
 #include "text/unicode.h"
 
@@ -17,6 +18,16 @@ Result<Grammar::Shared> Grammar::from_regex(std::string_view pattern, const Gram
   const RuleId text = rules.add_rule("regex");
   emit_regex(&rules, rules.start(text), tree, RegexUse::Whole, emit_utf8, rules.end(text));
   return build(&rules);
+}
+
+Result<Grammar::Shared> Grammar::from_json_schema(const OrderedJson& schema, const GrammarLimits& limits) {
+  RuleBuilder rules(limits);
+  RETURN_IF_ERROR(add_schema_rules(schema, &rules));
+  return build(&rules);
+}
+
+Result<Grammar::Shared> Grammar::any_json_object(const GrammarLimits& limits) {
+  return from_json_schema({{"type", "object"}}, limits);
 }
 
 Result<Grammar::Shared> Grammar::from_choices(std::span<const std::string> choices, const GrammarLimits& limits) {

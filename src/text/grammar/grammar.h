@@ -1,5 +1,6 @@
-// Grammar: which texts an answer may be: those that match a regular expression, or one of a list. Compiled once, within
-// limits, into rules over bytes. Immutable and shared; any thread. Masks over a vocabulary: token_masks.h.
+// Grammar: which texts an answer may be: those that match a regular expression, that are JSON, also of a schema, or one
+// of a list. Compiled once, within limits, into rules over bytes. Immutable and shared; any thread. Masks over a
+// vocabulary: token_masks.h.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "text/grammar/limits.h"
 #include "text/grammar/rules.h"
@@ -19,6 +21,10 @@ class Grammar {
 
   // The whole text matches the pattern (regex.h says which syntax).
   static Result<Shared> from_regex(std::string_view pattern, const GrammarLimits& limits = {});
+  // The text is JSON that this schema calls valid (schema.h says what is understood, and what is narrower).
+  static Result<Shared> from_json_schema(const OrderedJson& schema, const GrammarLimits& limits = {});
+  // Any JSON object.
+  static Result<Shared> any_json_object(const GrammarLimits& limits = {});
   // The text is one of these.
   static Result<Shared> from_choices(std::span<const std::string> choices, const GrammarLimits& limits = {});
 

@@ -10,7 +10,7 @@ namespace reprise::text::grammar {
 struct GrammarLimits {
   // While compiling.
   size_t max_pattern_bytes = 16 << 10;  // of a regular expression
-  size_t max_schema_values = 20'000;    // objects, lists and scalars in a schema; merging makes copies, which count
+  size_t max_schema_values = 10'000;    // objects, lists and scalars in a schema; merging makes copies, which count
   size_t max_choice_bytes = 1 << 20;    // of a list of choices, all together
   size_t max_nodes = 200'000;           // of all rules, with {m,n} written out
   size_t max_rules = 20'000;
