@@ -1,9 +1,6 @@
 #include "text/grammar/schema.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,45 +8,13 @@
 #include "text/grammar/json_numbers.h"
 #include "text/grammar/json_text.h"
 #include "text/grammar/regex.h"
+#include "text/grammar/schema_keywords.h"
 #include "text/grammar/schema_merge.h"
 
 namespace reprise::text::grammar {
 namespace {
 
 using Place = SchemaSource::Place;
-
-constexpr std::string_view kDate =
-    "[1-9]\\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|1\\d|2[0-8]))";
-constexpr std::string_view kTime = "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)";
-constexpr std::string_view kUuid = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
-constexpr std::string_view kEmail =
-    "[\\w%+-]+(\\.[\\w%+-]+)*@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\\.)+[A-Za-z]{2,24}";
-constexpr std::string_view kIpv4 = "((25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)\\.){3}(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
-
-std::string format_pattern(std::string_view format) {
-  if (format == "date") return std::string(kDate);
-  if (format == "time") return std::string(kTime);
-  if (format == "date-time") return std::string(kDate) + "T" + std::string(kTime);
-  if (format == "uuid") return std::string(kUuid);
-  if (format == "email") return std::string(kEmail);
-  if (format == "ipv4") return std::string(kIpv4);
-  return {};
-}
-
-constexpr std::array<std::string_view, 7> kTypes = {"object",  "array",   "string", "number",
-                                                    "integer", "boolean", "null"};
-
-std::string dump(const OrderedJson& value) { return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
-
-bool is_of_type(const OrderedJson& value, std::string_view type) {
-  if (type == "integer")
-    return value.is_number_integer() || (value.is_number() && std::trunc(value.get<double>()) == value.get<double>());
-  if (type == "number") return value.is_number();
-  if (type == "string") return value.is_string();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "null") return value.is_null();
-  return type == "object" ? value.is_object() : value.is_array();
-}
 
 class Compiler {
  public:
@@ -123,30 +88,6 @@ class Compiler {
     return Status::ok();
   }
 
-  Result<std::vector<std::string_view>> types_of(const Place& place) const {
-    std::vector<std::string_view> out;
-    const OrderedJson* type = place.find("type");
-    if (type == nullptr) {
-      const auto any = [&](std::initializer_list<const char*> keywords) {
-        return std::any_of(keywords.begin(), keywords.end(), [&](const char* k) { return place.find(k) != nullptr; });
-      };
-      if (any({"properties", "required", "additionalProperties"})) out.push_back("object");
-      if (any({"items", "prefixItems", "minItems", "maxItems"})) out.push_back("array");
-      if (any({"minLength", "maxLength", "pattern", "format"})) out.push_back("string");
-      if (any({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) out.push_back("number");
-      return out;
-    }
-    const OrderedJson list = type->is_array() ? *type : OrderedJson::array({*type});
-    for (const OrderedJson& name : list) {
-      const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&](std::string_view t) { return name == t; });
-      if (known == kTypes.end())
-        return place.error(
-            fmt::format("type {} is not one of object, array, string, number, integer, boolean, null", dump(name)));
-      if (std::find(out.begin(), out.end(), *known) == out.end()) out.push_back(*known);
-    }
-    return out;
-  }
-
   // enum and const; only a type may stand beside them.
   Status listed(const Place& place, NodeId from, NodeId to) {
     if (SchemaSource::says_more_than(place, {"enum", "const", "type"}))
@@ -159,7 +100,7 @@ class Compiler {
     std::vector<std::string> texts;
     const auto add = [&](const OrderedJson& value) {
       const auto fits = [&](std::string_view type) { return is_of_type(value, type); };
-      if (any_type || std::any_of(types.begin(), types.end(), fits)) texts.push_back(dump(value));
+      if (any_type || std::any_of(types.begin(), types.end(), fits)) texts.push_back(dump_json(value));
     };
     if (list == nullptr) {
       add(*one);
@@ -244,7 +185,7 @@ class Compiler {
       const NodeId value = rules_.node();
       const NodeId after = rules_.node();
       next = rules_.node();
-      text_.colon(rules_.literal(name, dump(member.name)), value);
+      text_.colon(rules_.literal(name, dump_json(member.name)), value);
       if (member.value) {
         call(value, *member.value, after);
       } else {
@@ -279,8 +220,8 @@ class Compiler {
   Status array(const Place& place, NodeId from, NodeId to) {
     std::optional<size_t> min;
     std::optional<size_t> max;
-    RETURN_IF_ERROR(size_keyword(place, "minItems", &min));
-    RETURN_IF_ERROR(size_keyword(place, "maxItems", &max));
+    RETURN_IF_ERROR(read_size(place, "minItems", &min));
+    RETURN_IF_ERROR(read_size(place, "maxItems", &max));
     const OrderedJson* items = place.find("items");
     const OrderedJson* prefix = place.find("prefixItems");
     if (prefix != nullptr && !prefix->is_array()) return place.error("prefixItems must be a list of schemas");
@@ -325,8 +266,8 @@ class Compiler {
   Status string(const Place& place, NodeId from, NodeId to) {
     std::optional<size_t> min;
     std::optional<size_t> max;
-    RETURN_IF_ERROR(size_keyword(place, "minLength", &min));
-    RETURN_IF_ERROR(size_keyword(place, "maxLength", &max));
+    RETURN_IF_ERROR(read_size(place, "minLength", &min));
+    RETURN_IF_ERROR(read_size(place, "maxLength", &max));
     const OrderedJson* pattern = place.find("pattern");
     const OrderedJson* format = place.find("format");
     if (pattern != nullptr && !pattern->is_string()) return place.error("pattern must be a string");
@@ -364,55 +305,11 @@ class Compiler {
     return Status::ok();
   }
 
-  // minLength and its like: whole numbers, which may be written 2.0.
-  static Status size_keyword(const Place& place, const char* keyword, std::optional<size_t>* out) {
-    const OrderedJson* value = place.find(keyword);
-    if (value == nullptr) return Status::ok();
-    const double number = value->is_number() ? value->get<double>() : -1;
-    if (number < 0 || number > 1e9 || std::trunc(number) != number)
-      return place.error(fmt::format("{} must be a whole number from 0 to 1000000000", keyword));
-    *out = static_cast<size_t>(number);
-    return Status::ok();
-  }
-
-  // The stricter of minimum and exclusiveMinimum, or of the others. For whole numbers the bound itself then belongs.
-  static Status bound(const Place& place, bool low, bool whole, std::optional<NumberBound>* out) {
-    for (const char* keyword : {low ? "minimum" : "maximum", low ? "exclusiveMinimum" : "exclusiveMaximum"}) {
-      const OrderedJson* value = place.find(keyword);
-      if (value == nullptr) continue;
-      if (!value->is_number()) return place.error(fmt::format("{} must be a number", keyword));
-      bool exclusive = std::string_view(keyword).starts_with("excl");
-      int64_t number = 0;
-      if (value->is_number_unsigned() ? value->get<uint64_t>() > uint64_t{1} << 62 : false)
-        return place.error(fmt::format("{} {} is too large", keyword, dump(*value)));
-      if (value->is_number_integer()) {
-        number = value->get<int64_t>();
-      } else {
-        const double real = value->get<double>();
-        if (!(std::fabs(real) < 9e15)) return place.error(fmt::format("{} {} is too large", keyword, dump(*value)));
-        const bool is_whole = std::trunc(real) == real;
-        if (!is_whole && !whole)
-          return place.error(fmt::format("{} {} of a number must be a whole number", keyword, dump(*value)));
-        number = static_cast<int64_t>(low ? std::ceil(real) : std::floor(real));
-        exclusive = exclusive && is_whole;
-      }
-      if (number < -(int64_t{1} << 62)) return place.error(fmt::format("{} {} is too large", keyword, dump(*value)));
-      if (whole && exclusive) {
-        number += low ? 1 : -1;
-        exclusive = false;
-      }
-      const bool stricter =
-          !*out || (low ? number > (*out)->value : number < (*out)->value) || (number == (*out)->value && exclusive);
-      if (stricter) *out = NumberBound{number, exclusive};
-    }
-    return Status::ok();
-  }
-
   Status number(const Place& place, bool whole, NodeId from, NodeId to) {
     std::optional<NumberBound> low;
     std::optional<NumberBound> high;
-    RETURN_IF_ERROR(bound(place, true, whole, &low));
-    RETURN_IF_ERROR(bound(place, false, whole, &high));
+    RETURN_IF_ERROR(read_bound(place, true, whole, &low));
+    RETURN_IF_ERROR(read_bound(place, false, whole, &high));
     if (!low && !high) {
       rules_.call(from, whole ? text_.integer() : text_.number(), to);
     } else if (whole) {

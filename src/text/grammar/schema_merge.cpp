@@ -189,10 +189,10 @@ Result<SchemaSource::Place> SchemaSource::merge(const Place& a, const Place& b) 
   // What belongs to objects depends on each other and is merged as a whole.
   const auto of_objects = [](const std::string& key) { return key == "properties" || key == "additionalProperties"; };
   for (const auto& [key, value] : a.json->items()) {
-    if (!of_objects(key) && !has(kNotes, key)) out[key] = value;
+    if (!of_objects(key) && has(kKeywords, key)) out[key] = value;
   }
   for (const auto& [key, value] : b.json->items()) {
-    if (of_objects(key) || has(kNotes, key)) continue;
+    if (of_objects(key) || !has(kKeywords, key)) continue;
     const auto known = out.find(key);
     if (known == out.end()) {
       out[key] = value;

@@ -1,6 +1,8 @@
 // TokenTable: the bytes that every token id adds to a text, as a tree in one flat list, so that a mask needs one walk
 // over common beginnings. Special tokens and ids without a token add nothing and are never allowed, except the end
-// tokens where a text may end. Built once per tokenizer, immutable, shared; any thread.
+// tokens where a text may end. Where decoding drops the space in front of a whole text (SentencePiece), the table still
+// has it: a grammar that begins with anything else wants the token without it. Built once per tokenizer, immutable,
+// shared; any thread.
 #pragma once
 
 #include <cstdint>
