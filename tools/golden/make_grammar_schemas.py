@@ -88,6 +88,9 @@ SCHEMAS = [
     ({"allOf": [{"$ref": "#/definitions/base"}], "properties": {"b": STR}, "definitions": {"base": obj(["a"], a=INT)}}, [{"a": 1}, {"b": "", "a": 1}]),
     ({"type": "object", "properties": {"a": INT, "b": INT}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"b": 1}, {"a": 1, "b": 2}]),
     ({"allOf": [obj(["a"], False, a={"type": "number"}), {"properties": {"a": {"minimum": 3, "type": "integer"}}}]}, [{"a": 3}]),
+    ({"type": "array", "prefixItems": [INT], "items": STR, "anyOf": [{"items": {"type": ["integer", "string"], "minLength": 1}}, {"maxItems": 1}]},
+     [[], [1], [1, "a", "b"]]),
+    ({"allOf": [{"prefixItems": [INT]}, {"prefixItems": [{"minimum": 3}, STR], "items": BOOL}], "type": "array"}, [[], [3], [4, "a", True]]),
     (obj(n={"$ref": "#/$defs/a~1b%25"}, **{"m": {"title": "notes", "description": "d", "default": 3, "examples": [1], **INT}}) | {"$defs": {"a/b%": BOOL}},
      [{"n": True, "m": 1}]),
 ]

@@ -186,13 +186,15 @@ Result<SchemaSource::Place> SchemaSource::merge(const Place& a, const Place& b) 
   if (a.json->is_boolean()) return a.json->get<bool>() ? b : a;
   if (b.json->is_boolean()) return b.json->get<bool>() ? a : b;
   OrderedJson out = OrderedJson::object();
-  // What belongs to objects depends on each other and is merged as a whole.
-  const auto of_objects = [](const std::string& key) { return key == "properties" || key == "additionalProperties"; };
+  // Keywords that depend on each other are merged as a whole.
+  const auto together = [](const std::string& key) {
+    return key == "properties" || key == "additionalProperties" || key == "items" || key == "prefixItems";
+  };
   for (const auto& [key, value] : a.json->items()) {
-    if (!of_objects(key) && has(kKeywords, key)) out[key] = value;
+    if (!together(key) && has(kKeywords, key)) out[key] = value;
   }
   for (const auto& [key, value] : b.json->items()) {
-    if (of_objects(key) || !has(kKeywords, key)) continue;
+    if (together(key) || !has(kKeywords, key)) continue;
     const auto known = out.find(key);
     if (known == out.end()) {
       out[key] = value;
@@ -203,8 +205,11 @@ Result<SchemaSource::Place> SchemaSource::merge(const Place& a, const Place& b) 
   for (const Place* place : {&a, &b}) {
     const OrderedJson* properties = place->find("properties");
     if (properties != nullptr && !properties->is_object()) return place->error("properties must be an object");
+    const OrderedJson* first = place->find("prefixItems");
+    if (first != nullptr && !first->is_array()) return place->error("prefixItems must be a list of schemas");
   }
   merge_objects(*a.json, *b.json, &out);
+  merge_lists(a, b, &out);
   return keep(std::move(out), a.path);
 }
 
@@ -215,8 +220,6 @@ Result<OrderedJson> SchemaSource::merge_keyword(const std::string& key, const Or
     if (numbers) return a < b ? b : a;
   } else if (key.starts_with("max") || key == "exclusiveMaximum") {
     if (numbers) return a < b ? a : b;
-  } else if (key == "items") {
-    return both(a, b);
   } else if (key == "required" && a.is_array() && b.is_array()) {
     OrderedJson out = a;
     for (const OrderedJson& name : b) out.push_back(name);
@@ -240,7 +243,7 @@ Result<OrderedJson> SchemaSource::merge_keyword(const std::string& key, const Or
 }
 
 // A name that one side knows is for the other an additional one. Without additionalProperties a side allows any.
-void SchemaSource::merge_objects(const OrderedJson& a, const OrderedJson& b, OrderedJson* out) const {
+void SchemaSource::merge_objects(const OrderedJson& a, const OrderedJson& b, OrderedJson* out) {
   const OrderedJson anything = true;
   const auto get = [&](const OrderedJson& side, const char* key) -> const OrderedJson* {
     const auto it = side.find(key);
@@ -273,6 +276,27 @@ void SchemaSource::merge_objects(const OrderedJson& a, const OrderedJson& b, Ord
   if (more_a != nullptr || more_b != nullptr)
     (*out)["additionalProperties"] =
         both(more_a != nullptr ? *more_a : anything, more_b != nullptr ? *more_b : anything);
+}
+
+// An item that stands first on one side is for the other perhaps one of the rest.
+void SchemaSource::merge_lists(const Place& a, const Place& b, OrderedJson* out) {
+  const OrderedJson anything = true;
+  const auto rest = [&](const Place& side) -> const OrderedJson& {
+    const OrderedJson* items = side.find("items");
+    return items != nullptr ? *items : anything;
+  };
+  const auto first = [](const Place& side) {
+    const OrderedJson* list = side.find("prefixItems");
+    return list != nullptr ? list->size() : 0;
+  };
+  const auto item = [&](const Place& side, size_t index) -> const OrderedJson& {
+    return index < first(side) ? (*side.find("prefixItems"))[index] : rest(side);
+  };
+  const size_t count = std::max(first(a), first(b));
+  OrderedJson list = OrderedJson::array();
+  for (size_t i = 0; i < count; ++i) list.push_back(both(item(a, i), item(b, i)));
+  if (count > 0) (*out)["prefixItems"] = std::move(list);
+  if (a.find("items") != nullptr || b.find("items") != nullptr) (*out)["items"] = both(rest(a), rest(b));
 }
 
 }  // namespace reprise::text::grammar

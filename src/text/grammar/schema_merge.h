@@ -49,7 +49,8 @@ class SchemaSource {
   Status count(const OrderedJson& json, int depth);
   Result<OrderedJson> merge_keyword(const std::string& key, const OrderedJson& a, const OrderedJson& b,
                                     const Place& place) const;
-  void merge_objects(const OrderedJson& a, const OrderedJson& b, OrderedJson* out) const;
+  static void merge_lists(const Place& a, const Place& b, OrderedJson* out);
+  static void merge_objects(const OrderedJson& a, const OrderedJson& b, OrderedJson* out);
 
   Place root_;
   GrammarLimits limits_;
