@@ -108,8 +108,12 @@ TEST(GrammarSchema, RandomWalksAreValid) {
   const auto table = json_tokens();
   OrderedJson walks = OrderedJson::array();
   uint64_t seed = 1;
-  for (const OrderedJson& c : golden("schemas.json")) {
+  const char* other = std::getenv("REPRISE_GRAMMAR_SCHEMAS");
+  const OrderedJson cases =
+      other != nullptr ? parse_ordered_json(read_file(other).value(), other).value() : golden("schemas.json");
+  for (const OrderedJson& c : cases) {
     const auto grammar = Grammar::from_json_schema(c["schema"]);
+    if (other != nullptr && !grammar) continue;  // random ones may be more than is understood
     ASSERT_TRUE(grammar) << grammar.status().message();
     const auto masks = std::make_shared<TokenMasks>(*grammar, table);
     OrderedJson texts = OrderedJson::array();

@@ -5,7 +5,10 @@ has the versions). "yes" has instances made from the schema, in the order of its
 are invalid, or no JSON. Also checks the random walks of tests/data/grammar/walks.json, which
 tests/text/grammar_schema_test.cpp writes (REPRISE_GRAMMAR_WALKS=FILE), against their schemas.
 
-  python tools/golden/make_grammar_schemas.py [walks.json]
+  python tools/golden/make_grammar_schemas.py               schemas.json
+  python tools/golden/make_grammar_schemas.py walks.json    checks the walks
+  python tools/golden/make_grammar_schemas.py --random SEED
+                                                            400 random schemas, to be walked as well (the data's README)
 """
 
 import json
@@ -148,7 +151,68 @@ def cases():
         yield {"schema": schema, "yes": list(dict.fromkeys(yes)), "no": list(dict.fromkeys(no))[:60]}
 
 
+def random_leaf(rng):
+    def bounded(out, *bounds):
+        for names, a, b in bounds:
+            if rng.random() < 0.6:
+                out[rng.choice(names)] = rng.randint(a, b)
+        return out
+
+    low, high = ["minimum", "exclusiveMinimum"], ["maximum", "exclusiveMaximum"]
+    return rng.choice(
+        [
+            lambda: bounded({"type": "integer"}, (low, -300, 100), (high, 90, 2000)),
+            lambda: bounded({"type": "number"}, (low, -30, 10), (high, -5, 20)),
+            lambda: bounded({"type": "string"}, (["minLength"], 0, 3), (["maxLength"], 2, 6)),
+            lambda: {"type": "string", "pattern": rng.choice(["^a*b?$", "[0-9]", "^[a-m]|[!-z]$", "^[^a]{2,4}$", "^[-+ ]\\s?$"])},
+            lambda: {"enum": rng.sample([1, "a", "ab", None, True, [1, 2], {"a": 2}, "é", -0.5], 3)},
+            lambda: {"const": rng.choice([1, "x", {"k": [None]}])},
+            lambda: {"type": rng.sample(["string", "integer", "null", "boolean", "array", "object", "number"], 2)},
+            lambda: True,
+            lambda: {"type": rng.choice(["boolean", "null"])},
+        ]
+    )()
+
+
+def random_schema(rng, depth):
+    kind = rng.random()
+    if depth == 0 or kind < 0.2:
+        return random_leaf(rng)
+    inner = lambda: random_schema(rng, depth - 1)
+    if kind < 0.5:
+        names = rng.sample(["a", "b", "ab", "abc", "é", 'c"', "n\n", ""], rng.randint(0, 4))
+        more = {"additionalProperties": rng.choice([True, False, random_leaf(rng)])} if rng.random() < 0.5 else {}
+        required = [n for n in names if rng.random() < 0.4] + ["zz"] * (rng.random() < 0.1)
+        return {"type": "object", "properties": {n: inner() for n in names}, "required": required, **more}
+    if kind < 0.67:
+        parts = {
+            "items": inner(),
+            "prefixItems": [inner() for _ in range(rng.randint(1, 3))],
+            "minItems": rng.randint(0, 3),
+            "maxItems": rng.randint(2, 4),
+        }
+        return {"type": "array", **{k: v for k, v in parts.items() if rng.random() < 0.5}}
+    if kind < 0.9:
+        return {rng.choice(["anyOf", "allOf"]): [inner() for _ in range(rng.randint(1, 3))]}
+    if kind < 0.95:
+        return {"$ref": "#/$defs/" + rng.choice("xy")}
+    out = inner()
+    return {**out, "anyOf": [inner(), inner()]} if isinstance(out, dict) else out
+
+
+def random_schemas(seed):
+    rng = random.Random(seed)
+    for _ in range(400):
+        rest = {"anyOf": [{"$ref": "#/$defs/y"}, {"type": "null"}]}
+        schema = random_schema(rng, 4)
+        defs = {"x": random_schema(rng, 2), "y": {"properties": {"n": rest, "v": {"$ref": "#/$defs/x"}}}}
+        yield {**(schema if isinstance(schema, dict) else {}), "$defs": defs}
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--random":
+        print(json.dumps([{"schema": schema} for schema in random_schemas(int(sys.argv[2]))], ensure_ascii=False))
+        return
     if len(sys.argv) > 1:
         with open(sys.argv[1], encoding="utf-8") as file:
             walks = json.load(file)
