@@ -324,9 +324,6 @@ Result<LoadFormat> parse_load_format(std::string_view name) {
   return invalid("load format \"{}\" is not known; allowed: auto, safetensors, gguf, dummy", name);
 }
 
-Result<std::span<const int32_t>> Engine::step_greedy(std::span<const StepItem>) {
-  return error(Code::Unsupported, "this engine has no greedy steps");
-}
 Result<TensorView> Engine::output(std::string_view name) const {
   return error(Code::NotFound, "this engine keeps no output \"{}\"", name);
 }

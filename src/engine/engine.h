@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
+#include "engine/executor.h"
 #include "engine/graph_options.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
@@ -83,11 +84,10 @@ struct StagedStep {
 };
 using StepHook = std::function<void(const StagedStep&)>;
 
-class Engine {
+class Engine : public Executor {
  public:
   // The platform comes from make_platform() (backends/all.h), which only programs and tests call.
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, Platform platform);
-  virtual ~Engine() = default;
 
   virtual const checkpoint::ModelConfigFields& config() const = 0;
   // The opened checkpoint (tokenizer metadata of a GGUF); null with dummy weights.
@@ -97,14 +97,12 @@ class Engine {
   virtual StreamStats stream_stats() const { return {}; }  // of all steps so far
   virtual MemoryReport memory() const = 0;
   virtual LoadTimes load_times() const = 0;
-  virtual int64_t context_length() const = 0;
-  virtual int64_t max_step_tokens() const = 0;
-  virtual int64_t max_step_rows() const = 0;  // sequences, and rows with logits, of one step
   virtual DType dtype() const = 0;
   // What one decode step must read: every weight once, and the KV bytes per cached token.
   virtual size_t weight_bytes_per_step() const = 0;
   virtual size_t kv_bytes_per_token() const = 0;
   virtual std::string graph_text() const = 0;
+  int64_t vocab_size() const override { return config().vocab_size; }
   // How the phases run and what they counted; null for an engine that captures nothing.
   virtual const StepRunner* decode_runner() const { return nullptr; }
   virtual const StepRunner* prefill_runner() const { return nullptr; }
@@ -118,12 +116,6 @@ class Engine {
   virtual void release(Sequence& sequence) = 0;
   virtual int64_t free_pages() const = 0;
 
-  // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32,
-  // valid (and writable) until the next step. Advances each sequence's cached().
-  virtual Result<std::span<float>> step(std::span<const StepItem> items) = 0;
-  virtual bool has_greedy_steps() const { return false; }
-  // The same with the argmax of each row, taken on the device; the smallest id on a tie.
-  virtual Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items);
   // [rows, hidden size] of the last step's logit rows, in the model's dtype: what the head read. Valid until the next
   // step.
   virtual Result<TensorView> hidden_states() const;

@@ -258,6 +258,13 @@ Status ModelEngine::rebind_if_moved() {
   return Status::ok();
 }
 
+Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
+  RETURN_IF_ERROR(pool_.copy_page(from, to, [&](void* dst, const void* src, size_t n) {
+    return stream_->copy(dst, src, n, Copy::DeviceToDevice);
+  }));
+  return stream_->synchronize();
+}
+
 Status ModelEngine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   RETURN_IF_ERROR(pool_.resize(

@@ -55,6 +55,8 @@ class ModelEngine final : public Engine {
     sequence.set_cached(0);
   }
   int64_t free_pages() const override { return pool_.free_pages(); }
+  kv::KvPool& kv_pool() override { return pool_; }
+  Status copy_page(kv::PageId from, kv::PageId to) override;
   Result<std::span<float>> step(std::span<const StepItem> items) override;
   Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items) override;
   bool has_greedy_steps() const override { return true; }

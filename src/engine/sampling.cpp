@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace reprise::engine {
 namespace {
@@ -78,6 +79,11 @@ Status SamplingParams::check(int64_t vocab_size) const {
   for (int32_t id : stop_token_ids)
     if (id < 0 || id >= vocab_size)
       return invalid("stop_token_ids holds {}; allowed: 0 to {} (the vocabulary)", id, vocab_size - 1);
+  for (const auto& [id, bias] : logit_bias) {
+    if (id < 0 || id >= vocab_size)
+      return invalid("logit_bias names token {}; allowed: 0 to {} (the vocabulary)", id, vocab_size - 1);
+    if (!(bias >= -100 && bias <= 100)) return invalid("logit_bias of token {} is {}; allowed: -100 to 100", id, bias);
+  }
   for (const std::string& s : stop)
     if (s.empty()) return invalid("stop holds an empty string; allowed: strings of one character or more");
   if (logprobs < -1 || logprobs > vocab_size)
@@ -85,9 +91,29 @@ Status SamplingParams::check(int64_t vocab_size) const {
   return Status::ok();
 }
 
-Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens)
+Result<SampledToken> score_token(std::span<const float> logits, int32_t token, int n) {
+  ASSIGN_OR_RETURN(const int32_t best, largest(logits));
+  const double log_sum = log_sum_exp(logits, logits[static_cast<size_t>(best)]);
+  const auto logprob = [&](int32_t id) {
+    return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - log_sum);
+  };
+  SampledToken out{token, logprob(token), {}};
+  const size_t most = std::min(logits.size(), static_cast<size_t>(std::max(0, n)));
+  if (most == 0) return out;
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(most), ids.end(), [&](int32_t a, int32_t b) {
+    return better({logits[static_cast<size_t>(a)], a}, {logits[static_cast<size_t>(b)], b});
+  });
+  for (size_t i = 0; i < most; ++i) out.top.push_back({ids[i], logprob(ids[i])});
+  return out;
+}
+
+Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens,
+                 TokenConstraint* constraint)
     : params_(std::move(params)),
       eos_(eos_tokens.begin(), eos_tokens.end()),
+      constraint_(constraint),
       position_(static_cast<int64_t>(prompt.size())) {
   if (params_.repetition_penalty != 1)
     for (int32_t id : prompt) seen_in_prompt_[id] = 1;
@@ -177,7 +203,7 @@ int32_t Sampler::draw(std::span<float> logits) {
 
 bool Sampler::takes_argmax() const {
   return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && !penalises() &&
-         generated_ >= params_.min_new_tokens;
+         params_.logit_bias.empty() && !constraint_ && generated_ >= params_.min_new_tokens;
 }
 
 void Sampler::took(int32_t) {
@@ -187,39 +213,30 @@ void Sampler::took(int32_t) {
 
 Result<SampledToken> Sampler::sample(std::span<float> logits) {
   ASSIGN_OR_RETURN(int32_t best, largest(logits));
-  SampledToken out;
+  // Of the distribution as the model gave it.
   std::vector<float> unmodified;
-  double log_sum = 0;
-  if (params_.logprobs >= 0) {
-    unmodified.assign(logits.begin(), logits.end());
-    log_sum = log_sum_exp(logits, logits[static_cast<size_t>(best)]);
-  }
-  const auto logprob = [&](int32_t id) {
-    return static_cast<float>(static_cast<double>(unmodified[static_cast<size_t>(id)]) - log_sum);
-  };
+  if (params_.logprobs >= 0) unmodified.assign(logits.begin(), logits.end());
 
   const bool short_of_minimum = generated_ < params_.min_new_tokens;
   const bool penalties = penalises();
+  if (constraint_) RETURN_IF_ERROR(constraint_->mask(logits));
+  for (const auto& [id, bias] : params_.logit_bias) logits[static_cast<size_t>(id)] += bias;
   if (penalties) apply_penalties(logits);
-  if (short_of_minimum) {
+  if (short_of_minimum && !constraint_) {
     for (const auto* ids : {&eos_, &params_.stop_token_ids})
       for (int32_t id : *ids)
         if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[static_cast<size_t>(id)] = kMasked;
   }
-  if (penalties || short_of_minimum) {
+  if (constraint_ || !params_.logit_bias.empty() || penalties || short_of_minimum) {
     ASSIGN_OR_RETURN(best, largest(logits));
   }
-  out.token = params_.temperature == 0 || params_.top_k == 1 ? best : draw(logits);
-
+  const int32_t token = params_.temperature == 0 || params_.top_k == 1 ? best : draw(logits);
+  SampledToken out{token, {}, {}};
   if (params_.logprobs >= 0) {
-    out.logprob = logprob(out.token);
-    candidates_.clear();
-    for (size_t i = 0; i < unmodified.size(); ++i) candidates_.emplace_back(unmodified[i], static_cast<int32_t>(i));
-    const size_t n = std::min(candidates_.size(), static_cast<size_t>(params_.logprobs));
-    std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(n), candidates_.end(), better);
-    for (size_t i = 0; i < n; ++i) out.top.push_back({candidates_[i].second, logprob(candidates_[i].second)});
+    ASSIGN_OR_RETURN(out, score_token(unmodified, token, params_.logprobs));
   }
-  if (penalties) ++seen_in_output_[out.token];
+  if (constraint_) RETURN_IF_ERROR(constraint_->accept(token));
+  if (penalties) ++seen_in_output_[token];
   ++position_;
   ++generated_;
   return out;

@@ -1,8 +1,9 @@
 // SamplingParams and Sampler: from a row of logits to the next token.
 //
-// Order of the steps (that of vLLM and SGLang): penalties, minimum length, temperature, top-k, top-p, min-p, draw.
-// Temperature 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed, position in the sequence)
-// alone, so a request's text does not depend on the batch it rode in. One Sampler per sequence; one thread at a time.
+// Order of the steps (that of vLLM and SGLang): constraint, logit bias, penalties, minimum length, temperature, top-k,
+// top-p, min-p, draw. Temperature 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed,
+// position in the sequence) alone, so a request's text does not depend on the batch it rode in. One Sampler per
+// sequence; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,11 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/token_constraint.h"
 
 namespace reprise::engine {
 
@@ -29,8 +32,9 @@ struct SamplingParams {
   int64_t min_new_tokens = 0;  // before that, end-of-sequence tokens are not drawn
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
-  std::vector<std::string> stop;  // strings; watched by whoever detokenises
-  int logprobs = -1;              // -1: none; n: the drawn token's log-probability and the n best
+  std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits of these tokens; -100 to 100
+  std::vector<std::string> stop;                      // strings; watched by whoever detokenises
+  int logprobs = -1;                                  // -1: none; n: the drawn token's log-probability and the n best
 
   // Ranges; the error names the field and what is allowed.
   Status check(int64_t vocab_size) const;
@@ -47,9 +51,14 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // best first
 };
 
+// How likely `token` is under softmax(logits), and the `n` most likely ones.
+Result<SampledToken> score_token(std::span<const float> logits, int32_t token, int n);
+
 class Sampler {
  public:
-  Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens);
+  // The constraint, if any, outlives the sampler and follows it.
+  Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens,
+          TokenConstraint* constraint = nullptr);
 
   // Draws the next token and remembers it for the penalties. `logits` is scratch afterwards. NaN logits are an error:
   // something upstream broke.
@@ -71,6 +80,7 @@ class Sampler {
 
   SamplingParams params_;
   std::vector<int32_t> eos_;
+  TokenConstraint* constraint_;
   std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
   int64_t position_ = 0;  // in the sequence, prompt included
   int64_t generated_ = 0;

@@ -35,6 +35,16 @@ Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) 
   return Status::ok();
 }
 
+Status KvPool::copy_page(PageId from, PageId to, const CopyBytes& copy) const {
+  CHECK(in_use(from) && in_use(to) && from != to, "page {} to page {}", from, to);
+  const size_t bytes = shape_.page_bytes_per_layer();
+  for (int64_t l = 0; l < shape_.layers; ++l) {
+    auto* base = static_cast<uint8_t*>(layer(l));
+    RETURN_IF_ERROR(copy(base + static_cast<size_t>(to) * bytes, base + static_cast<size_t>(from) * bytes, bytes));
+  }
+  return Status::ok();
+}
+
 void* KvPool::layer(int64_t l) const {
   CHECK(l >= 0 && l < shape_.layers);
   return buffer_.as<uint8_t>() + shape_.page_bytes_per_layer() * used_.size() * static_cast<size_t>(l);
@@ -54,7 +64,7 @@ Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {
 
 void KvPool::release(std::span<const PageId> pages) {
   for (PageId p : pages) {
-    CHECK(p > 0 && static_cast<size_t>(p) < used_.size() && used_[static_cast<size_t>(p)], "page {} is not in use", p);
+    CHECK(in_use(p), "page {} is not in use", p);
     used_[static_cast<size_t>(p)] = false;
     free_.push_back(p);
   }

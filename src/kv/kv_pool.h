@@ -53,6 +53,8 @@ class KvPool {
   // addresses must bind them anew (generation()). Errors leave the pool as it was.
   using CopyBytes = std::function<Status(void* to, const void* from, size_t bytes)>;
   Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy);
+  // All layers of a page; both are in use.
+  Status copy_page(PageId from, PageId to, const CopyBytes& copy) const;
   // Counts the moves.
   uint64_t generation() const { return generation_; }
 
@@ -60,6 +62,9 @@ class KvPool {
   Result<std::vector<PageId>> allocate(int64_t pages);
   // CHECKs that every page is in use: releasing twice is a bug.
   void release(std::span<const PageId> pages);
+  bool in_use(PageId page) const {
+    return page > 0 && static_cast<size_t>(page) < used_.size() && used_[static_cast<size_t>(page)];
+  }
   // Every page is either free once or in use.
   Status check_integrity() const;
 

@@ -64,6 +64,8 @@ class FakeEngine : public Engine {
     sequence.pages().clear();
   }
   int64_t free_pages() const override { return free_; }
+  kv::KvPool& kv_pool() override { return no_pool_; }
+  Status copy_page(kv::PageId, kv::PageId) override { return error(Code::Unsupported, "there are no pages"); }
 
   Result<std::span<float>> step(std::span<const StepItem> items) override {
     int64_t tokens = 0;
@@ -94,6 +96,7 @@ class FakeEngine : public Engine {
   checkpoint::ModelConfigFields config_;
   EngineOptions options_;
   std::unique_ptr<Device> device_;
+  kv::KvPool no_pool_;
   int64_t rows_, step_tokens_, pages_, free_, context_;
   std::vector<float> out_;
 };

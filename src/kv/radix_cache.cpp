@@ -1,0 +1,264 @@
+#include "kv/radix_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reprise::kv {
+namespace {
+
+// A copied page costs about as much as computing a few tokens; fewer than this are computed.
+constexpr int64_t kLeastPartialTokens = 8;
+
+int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const size_t n = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first - a.begin();
+}
+
+}  // namespace
+
+bool RadixCache::Less::operator()(std::span<const int32_t> a, std::span<const int32_t> b) const {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+}
+
+RadixCache::Lease::Lease(RadixCache* cache, Node* node) : cache_(cache), node_(node) { cache_->acquire(node_); }
+
+RadixCache::Lease& RadixCache::Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    reset();
+    cache_ = other.cache_;
+    node_ = std::exchange(other.node_, nullptr);
+  }
+  return *this;
+}
+
+void RadixCache::Lease::reset() {
+  if (node_) cache_->drop(std::exchange(node_, nullptr));
+}
+
+RadixCache::~RadixCache() {
+  clear();
+  CHECK(held_ == 0, "{} pages are still leased when their cache goes", held_);
+}
+
+void RadixCache::acquire(Node* node) {
+  for (; node->parent; node = node->parent) {
+    if (node->leases == 0) {
+      ++leased_;
+      idle_.erase({node->last_use, node});
+    }
+    ++node->leases;
+  }
+  ++node->leases;  // a root with leases is not removed
+}
+
+void RadixCache::drop(Node* node) {
+  Node* root = nullptr;
+  for (Node* n = node; n; n = n->parent) {
+    root = n;
+    CHECK(n->leases > 0);
+    --n->leases;
+    if (n->leases == 0 && n->parent) {
+      --leased_;
+      if (can_go(n)) idle_.insert({n->last_use, n});
+    }
+  }
+  if (root->children.empty() && root->leases == 0) roots_.erase(roots_.find(root->salt));
+}
+
+// A node is used no later than those below it, so leaves go before what they hang on.
+void RadixCache::touch(Node* node) {
+  const uint64_t now = ++clock_;
+  for (; node && node->parent; node = node->parent) {
+    const bool waits = can_go(node);
+    if (waits) idle_.erase({node->last_use, node});
+    node->last_use = now;
+    if (waits) idle_.insert({now, node});
+  }
+}
+
+RadixCache::Neighbour RadixCache::closest(const Children& children, std::span<const int32_t> tokens) {
+  Neighbour best;
+  const auto after = children.lower_bound(tokens);
+  const auto consider = [&](Children::const_iterator it) {
+    const int64_t common = common_prefix(it->first, tokens);
+    if (common > best.common) best = {it->second.get(), common};
+  };
+  if (after != children.end()) consider(after);
+  if (after != children.begin()) consider(std::prev(after));
+  return best;
+}
+
+RadixCache::Match RadixCache::match(std::string_view salt, std::span<const int32_t> tokens) {
+  Match m;
+  const auto root = roots_.find(salt);
+  if (root == roots_.end()) return m;
+  Node* at = root->second.get();
+  while (static_cast<int64_t>(tokens.size()) - m.tokens >= kPageTokens) {
+    const auto child = at->children.find(tokens.subspan(static_cast<size_t>(m.tokens), kPageTokens));
+    if (child == at->children.end()) break;
+    at = child->second.get();
+    m.pages.push_back(at->page);
+    m.tokens += kPageTokens;
+  }
+  const auto rest = tokens.subspan(static_cast<size_t>(m.tokens));
+  const Neighbour part = closest(at->children, rest.first(std::min(rest.size(), static_cast<size_t>(kPageTokens))));
+  if (part.common >= kLeastPartialTokens) {
+    m.partial_tokens = part.common;
+    m.partial_page = part.node->page;
+    touch(part.node);
+    m.partial_lease = Lease(this, part.node);
+  } else {
+    touch(at);
+  }
+  if (at->parent) m.lease = Lease(this, at);
+  return m;
+}
+
+int64_t RadixCache::known_tokens(std::string_view salt, std::span<const int32_t> tokens) const {
+  const auto root = roots_.find(salt);
+  if (root == roots_.end()) return 0;
+  const Node* at = root->second.get();
+  int64_t known = 0;
+  while (static_cast<int64_t>(tokens.size()) - known >= kPageTokens) {
+    const auto child = at->children.find(tokens.subspan(static_cast<size_t>(known), kPageTokens));
+    if (child == at->children.end()) break;
+    at = child->second.get();
+    known += kPageTokens;
+  }
+  const auto rest = tokens.subspan(static_cast<size_t>(known));
+  const int64_t part =
+      closest(at->children, rest.first(std::min(rest.size(), static_cast<size_t>(kPageTokens)))).common;
+  return known + (part >= kLeastPartialTokens ? part : 0);
+}
+
+RadixCache::Node* RadixCache::add(Node& parent, std::span<const int32_t> tokens, PageId page) {
+  if (can_go(&parent)) idle_.erase({parent.last_use, &parent});
+  auto child = std::make_unique<Node>();
+  child->parent = &parent;
+  child->page = page;
+  const auto [it, fresh] =
+      parent.children.emplace(std::vector<int32_t>(tokens.begin(), tokens.end()), std::move(child));
+  CHECK(fresh);
+  Node* node = it->second.get();
+  node->tokens = &it->first;
+  ++held_;
+  idle_.insert({node->last_use, node});
+  return node;
+}
+
+void RadixCache::remove(Node* node) {
+  CHECK(can_go(node));
+  idle_.erase({node->last_use, node});
+  pool_->release(std::span(&node->page, 1));
+  --held_;
+  Node* parent = node->parent;
+  parent->children.erase(parent->children.find(std::span<const int32_t>(*node->tokens)));
+  if (can_go(parent)) idle_.insert({parent->last_use, parent});
+  if (!parent->parent && parent->children.empty() && parent->leases == 0) roots_.erase(roots_.find(parent->salt));
+}
+
+RadixCache::Inserted RadixCache::insert(std::string_view salt, std::span<const int32_t> tokens,
+                                        std::vector<PageId>& pages, int64_t from, bool whole_sequence) {
+  const auto full = static_cast<int64_t>(tokens.size()) / kPageTokens;
+  const auto rest = tokens.subspan(static_cast<size_t>(full * kPageTokens));
+  CHECK(from <= full && full <= static_cast<int64_t>(pages.size()), "{} of {} pages, {} full", from, pages.size(),
+        full);
+  auto found = roots_.find(salt);
+  if (found == roots_.end()) {
+    found = roots_.emplace(std::string(salt), std::make_unique<Node>()).first;
+    found->second->salt = found->first;
+  }
+  Node* at = found->second.get();
+  ++at->leases;  // it stays while the last page of another branch may go
+  Inserted out;
+  for (int64_t i = 0; i < full; ++i) {
+    const auto run = tokens.subspan(static_cast<size_t>(i * kPageTokens), kPageTokens);
+    const auto child = at->children.find(run);
+    PageId& page = pages[static_cast<size_t>(i)];
+    if (child != at->children.end()) {
+      at = child->second.get();
+      if (page != at->page) {
+        CHECK(i >= from, "page {} was leased, yet another one has its tokens", page);
+        pool_->release(std::span(&page, 1));
+        page = at->page;
+      }
+      continue;
+    }
+    CHECK(i >= from, "the cache has lost the leased page {}", page);
+    // A leaf that was partly filled with the beginning of this run is of no use any more.
+    if (const Neighbour part = closest(at->children, run);
+        part.node && part.common == static_cast<int64_t>(part.node->tokens->size()) && can_go(part.node))
+      remove(part.node);
+    at = add(*at, run, page);
+  }
+  out.pages = full;
+  touch(at);
+  if (whole_sequence && static_cast<int64_t>(pages.size()) > full) {
+    const auto spare = std::span(pages).subspan(static_cast<size_t>(full));
+    const Neighbour part = rest.empty() ? Neighbour{} : closest(at->children, rest);
+    const bool known = part.common == static_cast<int64_t>(rest.size());
+    const bool keep = static_cast<int64_t>(rest.size()) >= kLeastPartialTokens && !known;
+    if (keep) {
+      if (part.node && part.common == static_cast<int64_t>(part.node->tokens->size()) && can_go(part.node))
+        remove(part.node);
+      touch(add(*at, rest, spare[0]));
+    }
+    pool_->release(spare.subspan(keep ? 1 : 0));
+    pages.resize(static_cast<size_t>(full));
+  }
+  if (at->parent) out.lease = Lease(this, at);
+  Node* root = found->second.get();
+  if (--root->leases == 0 && root->children.empty()) roots_.erase(found);
+  return out;
+}
+
+int64_t RadixCache::evict(int64_t pages) {
+  int64_t gone = 0;
+  for (; gone < pages && !idle_.empty(); ++gone) remove(idle_.begin()->second);
+  evicted_ += static_cast<uint64_t>(gone);
+  return gone;
+}
+
+Status RadixCache::check_node(const Node& node, std::set<PageId>& seen, int64_t& leased) const {
+  int64_t below = 0;
+  for (const auto& [tokens, child] : node.children) {
+    if (child->parent != &node || child->tokens != &tokens)
+      return error(Code::Internal, "the node of page {} is not tied to its parent", child->page);
+    const auto n = static_cast<int64_t>(tokens.size());
+    if (n < 1 || n > kPageTokens) return error(Code::Internal, "the node of page {} has {} tokens", child->page, n);
+    if (n < kPageTokens && !child->children.empty())
+      return error(Code::Internal, "page {} is partly filled and has others behind it", child->page);
+    if (!pool_->in_use(child->page)) return error(Code::Internal, "page {} is cached and free", child->page);
+    if (!seen.insert(child->page).second) return error(Code::Internal, "page {} is cached twice", child->page);
+    if (child->last_use > node.last_use && node.parent)
+      return error(Code::Internal, "page {} was used after the one before it", child->page);
+    if (can_go(child.get()) != idle_.contains({child->last_use, child.get()}))
+      return error(Code::Internal, "page {} is {} the order of eviction", child->page,
+                   can_go(child.get()) ? "missing from" : "wrongly in");
+    below += child->leases;
+    leased += child->leases > 0;
+    RETURN_IF_ERROR(check_node(*child, seen, leased));
+  }
+  if (below > node.leases) return error(Code::Internal, "{} leases below a node that counts {}", below, node.leases);
+  return Status::ok();
+}
+
+Status RadixCache::check_integrity() const {
+  std::set<PageId> seen;
+  int64_t leased = 0;
+  for (const auto& [salt, root] : roots_) {
+    if (root->parent || root->salt != salt) return error(Code::Internal, "a root is not one");
+    if (root->children.empty() && root->leases == 0) return error(Code::Internal, "a root without pages is left");
+    RETURN_IF_ERROR(check_node(*root, seen, leased));
+  }
+  if (static_cast<int64_t>(seen.size()) != held_)
+    return error(Code::Internal, "{} pages are cached, {} are counted", seen.size(), held_);
+  if (leased != leased_) return error(Code::Internal, "{} pages are leased, {} are counted", leased, leased_);
+  int64_t idle = 0;
+  for (const auto& [use, node] : idle_) idle += can_go(node);
+  if (idle != static_cast<int64_t>(idle_.size())) return error(Code::Internal, "the order of eviction holds others");
+  return Status::ok();
+}
+
+}  // namespace reprise::kv

@@ -1,0 +1,33 @@
+// form_batch: who takes part in the next step, and with how many tokens.
+//
+// Everybody who decodes takes part in every step. What is left of the step's tokens goes to those who read their
+// prompt: the one that came first gets at least half of it, the others share the rest, those with the least to read
+// first, so a long prompt neither stops nor is stopped. While somebody decodes, prompts get no more than
+// `mixed_prefill_tokens` a step: that bounds how long a token can be late. No state; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/step_stage.h"
+#include "sched/live_request.h"
+
+namespace reprise::sched {
+
+struct BatchLimits {
+  int64_t tokens = 0;                // of a step
+  int64_t rows = 0;                  // sequences, and rows with logits, of a step
+  int64_t mixed_prefill_tokens = 0;  // of prompts, in a step in which somebody decodes
+};
+
+struct Batch {
+  std::vector<engine::StepItem> items;
+  std::vector<LiveRequest*> owners;  // of the items
+  int64_t decode_tokens = 0, prefill_tokens = 0;
+};
+
+// `running` in the order of arrival.
+Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits);
+
+}  // namespace reprise::sched

@@ -1,0 +1,45 @@
+// LiveRequest: a request between add() and its end, with its sequence, sampler and pages. Internal to this folder; the
+// scheduler's thread owns it.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "kv/radix_cache.h"
+#include "sched/request.h"
+
+namespace reprise::sched {
+
+struct LiveRequest {
+  LiveRequest(RequestId id, Request r, std::span<const int32_t> eos)
+      : id(id), sequence(r.prompt), sampler(r.sampling, r.prompt, eos, r.constraint.get()), request(std::move(r)) {
+    result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  }
+  LiveRequest(const LiveRequest&) = delete;
+  LiveRequest& operator=(const LiveRequest&) = delete;
+
+  // One token to go: it decodes. Otherwise it reads its prompt, or what it had before it was preempted.
+  bool decodes() const { return sequence.uncached() == 1 && !wants_prompt(); }
+  // Logits of the prompt are still wanted.
+  bool wants_prompt() const {
+    return request.prompt_logprobs && !prompt_told && sequence.cached() < static_cast<int64_t>(request.prompt.size());
+  }
+
+  RequestId id;
+  engine::Sequence sequence;
+  engine::Sampler sampler;
+  Request request;
+  int64_t most_new_tokens = 0;
+  int64_t shared_pages = 0;  // the first pages of the sequence that belong to the cache
+  kv::RadixCache::Lease lease;
+  bool prompt_cached = false;  // the prompt was put into the cache
+  std::vector<SampledToken> prompt_logprobs;
+  bool prompt_told = false;  // and given to the sink
+  RequestResult result;
+};
+
+using LivePtr = std::unique_ptr<LiveRequest>;
+
+}  // namespace reprise::sched

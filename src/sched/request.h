@@ -1,0 +1,65 @@
+// Request: what a client asks of the scheduler; RequestSink: where its tokens go.
+//
+// A Request is made by any thread and belongs to the scheduler from Scheduler::add() on. Its sink is called on the
+// scheduler's thread alone, between steps, so it must be quick: post what it gets and return.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/generator.h"
+#include "engine/sampling.h"
+#include "engine/token_constraint.h"
+
+namespace reprise::sched {
+
+using Clock = std::chrono::steady_clock;
+using RequestId = uint64_t;
+using engine::FinishReason;
+using engine::SampledToken;
+
+// What became of a request; times are points of the steady clock, absent where it did not get that far.
+struct RequestResult {
+  FinishReason finish = FinishReason::None;  // Stop, Length or Cancelled
+  Status status;                             // why it was cut short, when it was
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  int64_t completion_tokens = 0;
+  int64_t preemptions = 0;
+  std::optional<int32_t> stop_token;  // the end token that finished it
+  Clock::time_point arrived, finished;
+  std::optional<Clock::time_point> admitted, first_token;
+};
+
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+  // Of every prompt token but the first its log-probability and the best at its place; before the first token, when
+  // Request::prompt_logprobs asks for it. The first element has neither.
+  virtual void prompt(std::vector<SampledToken> tokens) {}
+  // One token; `finish` says when it is the last (Stop: it is an end token). False ends the request here: a stop string
+  // was seen. The request then finishes with Stop.
+  virtual bool token(const SampledToken& token, FinishReason finish) = 0;
+  // Exactly once, and nothing after it.
+  virtual void finished(const RequestResult& result) = 0;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;
+  engine::SamplingParams sampling;  // max_new_tokens is cut where the context or the KV pool ends (finish: Length)
+  int64_t priority = 0;             // larger goes first
+  std::optional<Clock::time_point> deadline;            // Cancelled when it passes
+  std::string cache_salt;                               // prefixes are shared within one salt only
+  bool prompt_logprobs = false;                         // sampling.logprobs says how many
+  bool several = false;                                 // others with the same prompt come with it (n > 1)
+  std::unique_ptr<engine::TokenConstraint> constraint;  // what the text may be; null: anything
+  std::unique_ptr<RequestSink> sink;
+};
+
+}  // namespace reprise::sched

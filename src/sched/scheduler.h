@@ -1,0 +1,119 @@
+// Scheduler: continuous batching on one executor.
+//
+// One thread drives it (step(), or run() until stop()) and alone touches sequences, pages and the prefix cache. Others
+// put requests and cancellations into a mailbox, which is bounded: what does not fit is refused at once with Busy.
+// A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
+// parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what nobody uses,
+// then whoever came last starts over later from what it had ("recompute"; the same bits).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "engine/executor.h"
+#include "kv/radix_cache.h"
+#include "sched/batch.h"
+#include "sched/live_request.h"
+#include "sched/observer.h"
+#include "sched/request.h"
+
+namespace reprise::sched {
+
+enum class Policy : uint8_t {
+  Fcfs,           // in the order of arrival
+  LongestPrefix,  // what the cache knows best; nobody waits longer than kLongestWait for others
+};
+Result<Policy> parse_policy(std::string_view name);  // "fcfs", "lpm"
+
+struct SchedulerOptions {
+  Policy policy = Policy::Fcfs;
+  int64_t max_running = 0;           // 0: what a step holds
+  int64_t max_queued = 2048;         // requests that wait
+  int64_t max_queued_tokens = 0;     // of their prompts and answers; 0: no bound of its own
+  int64_t mixed_prefill_tokens = 0;  // see BatchLimits; 0: 256
+  bool prefix_cache = true;
+  std::vector<int32_t> eos_tokens;
+};
+
+class Scheduler {
+ public:
+  // The executor and the observer outlive it.
+  Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer = nullptr);
+  // Ends what is left with Cancelled. Not while another thread is in run().
+  ~Scheduler();
+
+  // Any thread. Refused: Invalid (the request cannot be served, and why), Busy (the queue is full, or draining).
+  Result<RequestId> add(Request request);
+  // Any thread. The request ends with Cancelled at the next step, unless it ends before that. Unknown ids are ignored.
+  void cancel(RequestId id);
+  void cancel_all();
+  // Any thread. Nothing new is accepted from now on.
+  void close();
+  // Any thread: runs `what` on the scheduler's thread, between steps.
+  void post(std::function<void()> what);
+  SchedulerStats stats() const;
+  bool idle() const { return unfinished_.load() == 0; }
+
+  // The scheduler's thread. False when there was nothing to do.
+  bool step();
+  // Steps until stop(), sleeping while there is nothing to do.
+  void run();
+  void stop();  // any thread
+
+  // The scheduler's thread. What the cache can give up; the pages it held.
+  int64_t flush_cache();
+  // The scheduler's thread, for tests. Pages are owned once, leases and sequences agree, no request is lost.
+  Status check_integrity() const;
+
+ private:
+  struct Mail {
+    RequestId id = 0;
+    LivePtr request;             // a new one
+    std::function<void()> what;  // or something to do
+    bool cancel = false;         // or the end of `id`; of all when 0
+  };
+
+  Status check(const Request& request) const;
+  bool take_mail();
+  void drop_late();
+  void admit();
+  bool admit_one(LiveRequest& r);
+  bool better_soon(const LiveRequest& r, int64_t known) const;
+  std::vector<LivePtr>::iterator next_waiting();
+  int64_t pages_to_keep() const;
+  bool provide_pages();
+  void preempt(LiveRequest& victim);
+  bool run_batch(Batch& batch);
+  void take_rows(const Batch& batch, std::span<float> logits, std::span<const int32_t> next);
+  Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
+  void accept(LiveRequest& r, SampledToken token);
+  void share_prompt(LiveRequest& r);
+  void give_back_pages(LiveRequest& r);
+  void finish(LiveRequest& r, FinishReason reason, Status status = {});
+  void forget_finished();
+  void publish();
+
+  engine::Executor& executor_;
+  SchedulerOptions options_;
+  Observer* observer_;
+  kv::RadixCache cache_;
+
+  // The scheduler's thread.
+  std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
+  std::vector<LivePtr> running_;  // in the order of arrival
+
+  // Shared.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Mail> mail_;
+  bool closed_ = false, stopped_ = false;
+  RequestId last_id_ = 0;
+  SchedulerStats stats_;
+  int64_t queued_ = 0, queued_tokens_ = 0;  // added and not admitted
+  std::atomic<int64_t> unfinished_{0};
+};
+
+}  // namespace reprise::sched
