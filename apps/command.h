@@ -20,6 +20,7 @@ struct Command {
 
 Command add_generate(CLI::App& program);
 Command add_chat(CLI::App& program);
+Command add_serve(CLI::App& program);
 Command add_bench_one_batch(CLI::App& bench);
 Command add_bench_ops(CLI::App& bench);
 Command add_bench_startup(CLI::App& bench);

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   program.footer(
       "reprise COMMAND --help lists the flags of a command.\n"
       "First steps: reprise pull smollm2; reprise chat --model-path smollm2");
-  std::vector<Command> commands{add_generate(program), add_chat(program)};
+  std::vector<Command> commands{add_generate(program), add_chat(program), add_serve(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   commands.push_back(add_bench_one_batch(*bench));

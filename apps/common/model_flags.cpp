@@ -72,6 +72,7 @@ std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
   if (f.attention_backend)
     out.push_back(fmt::format("--attention-backend {}: each device has one attention; effective: {}",
                               *f.attention_backend, device_kind_name(e.device().info().kind)));
+  if (f.serving) return out;
   if (f.max_prefill_tokens)
     out.push_back(fmt::format("--max-prefill-tokens {}: a step is bounded by --chunked-prefill-size; effective: {}",
                               *f.max_prefill_tokens, e.max_step_tokens()));
@@ -140,11 +141,13 @@ void ModelFlags::add_to(CLI::App& app) {
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of memory for weights and KV cache; default: 0.8, or by the device's memory");
   add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
-  add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany}, "accepted; see --chunked-prefill-size");
+  add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany},
+              "serve: most prompt tokens of a step in which others decode");
   add_choice(app, "--schedule-policy", schedule_policy, {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
-             "accepted; requests run in order");
-  add_switch(app, "--disable-radix-cache", disable_radix_cache, "accepted; there is no prefix cache in this command");
-  add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL}, "accepted; there is no watchdog here");
+             "serve: fcfs, lpm (longest cached prefix first); the others run as the nearest of these");
+  add_switch(app, "--disable-radix-cache", disable_radix_cache, "serve: keep no prefixes of earlier requests");
+  add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL},
+           "serve: seconds that a step may take before it is reported; 0: never");
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
   add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");

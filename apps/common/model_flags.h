@@ -41,6 +41,7 @@ struct ModelFlags {
   int64_t dp_size = 1;
   int64_t random_seed = 0;
   bool trust_remote_code = false;
+  bool serving = false;  // no flag: the four settings of a server below are in effect, not only reported
   // Settings of a server or of other systems, accepted and reported.
   std::optional<std::string> attention_backend, schedule_policy;
   std::optional<int64_t> max_prefill_tokens;

@@ -1,7 +1,7 @@
 #include "common/text_generator.h"
 
-#include "common/stop_strings.h"
 #include "text/detokenizer.h"
+#include "text/stop_strings.h"
 
 namespace reprise::apps {
 namespace {
@@ -30,7 +30,7 @@ struct Stream {
   }
 
   text::IncrementalDetokenizer detokenizer;
-  StopStrings stops;
+  text::StopStrings stops;
   std::string text;
 };
 

@@ -30,6 +30,8 @@ class TextModel {
 
   const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const checkpoint::GenerationDefaults& defaults() const { return defaults_; }
+  const std::optional<text::ChatTemplate>& chat_template() const { return template_; }
+  const Status& template_problem() const { return template_problem_; }  // why there is none, when it is broken
 
   // Text as it stands, with the special tokens that the tokenizer adds.
   Result<std::vector<int32_t>> encode(std::string_view text) const;

@@ -26,6 +26,7 @@ StepRunner::StepRunner(StepRunnerParts parts)
     : parts_(std::move(parts)), costs_(parts_.largest), traffic_(parts_.largest) {
   CHECK(parts_.models[0] || parts_.models[1], "{} has no program", parts_.phase);
   stats_.warmups = parts_.warmups;
+  for (const int64_t size : parts_.sizes) stats_.replays_by_size[size] = 0;  // nothing is allocated in a step
   too_large_ = fmt::format("larger than the largest captured size {}", parts_.sizes.empty() ? 0 : parts_.sizes.back());
 }
 
@@ -132,6 +133,7 @@ Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, S
     const Status replayed = m.replay(capture_key(plan.size), live, stream);
     if (replayed.is_ok()) {
       ++stats_.replays;
+      ++stats_.replays_by_size[plan.size];
       stats_.padded_rows += static_cast<uint64_t>(plan.size - n);
       costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, elapsed_us());
       return Status::ok();

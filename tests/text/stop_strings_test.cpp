@@ -1,10 +1,10 @@
-#include "common/stop_strings.h"
+#include "text/stop_strings.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace reprise::apps {
+namespace reprise::text {
 namespace {
 
 TEST(StopStrings, TextThatMayBeginOneIsHeldBack) {
@@ -59,4 +59,4 @@ TEST(StopStrings, PiecesDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::text

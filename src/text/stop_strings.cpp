@@ -1,15 +1,20 @@
-#include "common/stop_strings.h"
+#include "text/stop_strings.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace reprise::apps {
+namespace reprise::text {
 
 std::string StopStrings::push(std::string_view piece) {
   if (hit_) return {};
   held_ += piece;
   size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  for (const std::string& stop : stops_) {
+    const size_t at = held_.find(stop);
+    if (at >= first) continue;
+    first = at;
+    matched_ = stop;
+  }
   if (first != std::string::npos) {
     hit_ = true;
     held_.resize(first);
@@ -32,4 +37,4 @@ std::string StopStrings::push(std::string_view piece) {
 
 std::string StopStrings::finish() { return std::exchange(held_, {}); }
 
-}  // namespace reprise::apps
+}  // namespace reprise::text

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace reprise::apps {
+namespace reprise::text {
 
 class StopStrings {
  public:
@@ -17,11 +17,13 @@ class StopStrings {
   // What was held back, when the answer ends for another reason.
   std::string finish();
   bool hit() const { return hit_; }
+  // The stop string that was seen; the first in the list when several end at once.
+  const std::string& matched() const { return matched_; }
 
  private:
   std::vector<std::string> stops_;  // none is empty
-  std::string held_;
+  std::string held_, matched_;
   bool hit_ = false;
 };
 
-}  // namespace reprise::apps
+}  // namespace reprise::text

@@ -1,0 +1,85 @@
+// `reprise serve`: the HTTP server.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+
+#include "command.h"
+#include "common/flags.h"
+#include "serve/serve_process.h"
+
+namespace reprise::apps {
+namespace {
+
+struct ServeFlags {
+  ServeOptions options;
+  int64_t port = 30000, max_queued = 2048, max_queued_tokens = 0, max_body = 16 << 20, budget = 1 << 20,
+          most_answers = 128;
+  std::optional<int64_t> admin_port;
+  int64_t max_connections = 4096;
+  bool enable_metrics = false;
+
+  Status check();
+};
+
+Status ServeFlags::check() {
+  ServeOptions& o = options;
+  RETURN_IF_ERROR(o.model.check());
+  o.http.port = port;
+  o.http.admin_port = admin_port;
+  o.http.max_body_bytes = static_cast<size_t>(max_body);
+  o.http.max_connections = max_connections;
+  o.api.admin_port = admin_port.has_value();
+  o.api.limits.token_budget = budget;
+  o.api.limits.most_answers = most_answers;
+  o.scheduler.max_queued = max_queued;
+  o.scheduler.max_queued_tokens = max_queued_tokens;
+  o.scheduler.prefix_cache = !o.model.disable_radix_cache;
+  o.scheduler.mixed_prefill_tokens = o.model.max_prefill_tokens.value_or(0);
+  const std::string policy = o.model.schedule_policy.value_or("fcfs");
+  o.scheduler.policy = policy == "lpm" || policy == "dfs-weight" ? sched::Policy::LongestPrefix : sched::Policy::Fcfs;
+  o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
+  if (o.api.admin_port && port == *admin_port && port != 0)
+    return invalid("--admin-port {} is --port; allowed: another one", port);
+  return Status::ok();
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& program) {
+  auto flags = std::make_shared<ServeFlags>();
+  ServeOptions& o = flags->options;
+  constexpr int64_t kMany = int64_t{1} << 40;
+  Command c;
+  c.app = program.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API, and SGLang's /generate)");
+  c.app->option_defaults()->group("Server");
+  add_text(*c.app, "--host", o.http.host, "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "ADDRESS");
+  add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
+  add_text(*c.app, "--served-model-name", o.served_model_name, "what clients call the model", "NAME");
+  add_text(*c.app, "--chat-template", o.chat_template, "Jinja file in place of the model's own template", "FILE");
+  add_text(*c.app, "--api-key", o.api.api_key, "key that every route but health asks for", "KEY");
+  add_text(*c.app, "--admin-api-key", o.api.admin_api_key, "key that opens the admin routes to other machines", "KEY");
+  add_integer(*c.app, "--admin-port", flags->admin_port, {0, 65535},
+              "serve the admin routes on this port of loopback alone");
+  add_integer(*c.app, "--max-queued-requests", flags->max_queued, {0, kMany},
+              "requests that may wait; more are refused with 429 (default 2048)");
+  add_integer(*c.app, "--max-queued-tokens", flags->max_queued_tokens, {0, kMany},
+              "tokens that waiting requests may take, answers included; 0: no bound");
+  add_integer(*c.app, "--request-token-budget", flags->budget, {1, kMany},
+              "tokens that one request may take, all its answers together");
+  add_integer(*c.app, "--max-answers", flags->most_answers, {1, 65536}, "answers (prompts times n) of one request");
+  add_integer(*c.app, "--max-request-bytes", flags->max_body, {1024, int64_t{1} << 32}, "largest body of a request");
+  add_integer(*c.app, "--max-connections", flags->max_connections, {1, 1 << 20},
+              "open connections; more are closed at once");
+  add_real(*c.app, "--shutdown-timeout", o.shutdown_timeout_s, {0, HUGE_VAL},
+           "seconds that requests may take to finish after SIGTERM");
+  add_switch(*c.app, "--access-log", o.api.access_log, "a line of JSON for every request, on standard error");
+  add_switch(*c.app, "--enable-metrics", flags->enable_metrics, "accepted; /metrics is always there");
+  c.app->option_defaults()->group("Options");
+  o.model.add_to(*c.app);
+  c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");
+  c.check = [flags] { return flags->check(); };
+  c.run = [flags] { return serve(flags->options); };
+  return c;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,32 @@
+// ServeProcess: the life of `reprise serve`: listen, load, serve, drain, end.
+//
+// Three threads besides the engine's own: the caller's runs the scheduler (and is rank 0 of the engine), one runs HTTP,
+// one waits for signals and for steps that hang. The first SIGINT or SIGTERM drains: what runs may finish until the
+// shutdown time is over. The second ends at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/model_flags.h"
+#include "sched/scheduler.h"
+#include "server/api.h"
+#include "server/http_server.h"
+
+namespace reprise::apps {
+
+struct ServeOptions {
+  ModelFlags model;
+  std::string chat_template;
+  std::string served_model_name;  // "" = the last part of the model's path
+  server::HttpOptions http;
+  server::ApiOptions api;
+  sched::SchedulerOptions scheduler;
+  double shutdown_timeout_s = 30;
+  double watchdog_timeout_s = 300;  // 0: none
+};
+
+// Returns when the server has ended.
+Status serve(ServeOptions options);
+
+}  // namespace reprise::apps

@@ -1,0 +1,69 @@
+// AnswerPart and Answer: what a call has said so far, and how the three forms of the API write it. Plain values.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sched/request.h"
+#include "server/generate_call.h"
+
+namespace reprise::server {
+
+// Something new of one answer.
+struct AnswerPart {
+  size_t index = 0;  // prompt * n + which
+  std::string text;
+  std::vector<engine::SampledToken> tokens;
+  std::vector<engine::SampledToken> prompt;    // echoed with log-probabilities
+  std::optional<sched::RequestResult> result;  // the end
+  std::string stop_string;                     // that ended it
+};
+
+// All of one answer.
+struct Answer {
+  std::string text;
+  std::vector<engine::SampledToken> tokens, prompt;
+  std::optional<sched::RequestResult> result;
+  std::string stop_string;
+
+  void add(const AnswerPart& part);
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  OrderedJson json() const;
+};
+
+// Writes the answers to one call.
+class AnswerWriter {
+ public:
+  AnswerWriter(const ServedModel& model, const GenerateCall& call);
+
+  // All answers at once.
+  OrderedJson whole(const std::vector<Answer>& answers) const;
+  // The events of a stream, each "data: ...\n\n".
+  std::string first(size_t index);  // before anything of an answer
+  std::string part(const AnswerPart& part, const Answer& so_far);
+  std::string usage(const Usage& usage) const;  // "" when it was not asked for
+  static std::string done() { return "data: [DONE]\n\n"; }
+  static std::string event(const OrderedJson& json);
+
+  Usage sum(const std::vector<Answer>& answers) const;
+
+ private:
+  OrderedJson base(const char* object) const;
+  OrderedJson token_logprobs(const std::vector<engine::SampledToken>& prompt,
+                             const std::vector<engine::SampledToken>& tokens, size_t offset) const;
+  OrderedJson chat_logprobs(const std::vector<engine::SampledToken>& tokens) const;
+  OrderedJson native(const Answer& answer, size_t index) const;
+  OrderedJson finish_of(const sched::RequestResult& result, const std::string& stop_string) const;
+  std::string text_of(int32_t token) const;
+
+  const ServedModel& model_;
+  const GenerateCall& call_;
+  int64_t created_;
+  std::vector<size_t> offsets_;  // characters of text before the next token, by answer
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,169 @@
+// Routes, keys and states; the routes themselves are in api_routes.cpp.
+#include "server/api.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+#include "server/api_call.h"
+
+namespace reprise::server {
+namespace {
+
+// Takes the same time wherever the two differ.
+bool same(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+  return difference == 0;
+}
+
+// Counts and logs what is answered.
+class CountedReply final : public Reply {
+ public:
+  CountedReply(std::shared_ptr<Reply> reply, const HttpRequest& request, std::string id, Metrics* metrics, bool log)
+      : reply_(std::move(reply)), id_(std::move(id)), metrics_(metrics) {
+    if (log) line_ = {{"request_id", id_}, {"method", request.method}, {"path", request.path}};
+  }
+  ~CountedReply() override {
+    if (metrics_ && status_) metrics_->answered(status_);
+    if (line_.is_null()) return;
+    line_["status"] = status_;
+    line_["bytes"] = bytes_;
+    line_["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
+    if (reply_->gone() && !ended_) line_["client"] = "gone";
+    fmt::print(stderr, "{}\n", line_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  }
+  void send(int status, std::string_view type, std::string body, const Headers& headers) override {
+    status_ = status;
+    bytes_ += body.size();
+    ended_ = true;
+    reply_->send(status, type, std::move(body), headers);
+  }
+  void begin(int status, std::string_view type, const Headers& headers) override {
+    status_ = status;
+    reply_->begin(status, type, headers);
+  }
+  void write(std::string piece) override {
+    bytes_ += piece.size();
+    reply_->write(std::move(piece));
+  }
+  void end() override {
+    ended_ = true;
+    reply_->end();
+  }
+  void on_gone(std::function<void()> callback) override { reply_->on_gone(std::move(callback)); }
+  bool gone() const override { return reply_->gone(); }
+
+ private:
+  std::shared_ptr<Reply> reply_;
+  std::string id_;
+  Metrics* metrics_;
+  OrderedJson line_;
+  int status_ = 0;
+  size_t bytes_ = 0;
+  bool ended_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+std::string request_id(const HttpRequest& request) {
+  const std::string_view given = request.header("x-request-id");
+  const bool good = !given.empty() && given.size() <= 128 &&
+                    std::all_of(given.begin(), given.end(), [](char c) { return c > ' ' && c < 127; });
+  return good ? std::string(given) : make_id("req-");
+}
+
+}  // namespace
+
+const std::vector<Api::Route>& Api::routes() {
+  using A = Access;
+  static const std::vector<Route> list = {
+      {"GET", "/health", A::Open, false, &Api::health},
+      {"GET", "/health_generate", A::Open, false, &Api::ready},
+      {"GET", "/ping", A::Open, false, &Api::health},
+      {"GET", "/ready", A::Open, false, &Api::ready},
+      {"GET", "/version", A::Key, false, &Api::version},
+      {"GET", "/v1/models", A::Key, true, &Api::models},
+      {"GET", "/v1/models/", A::Key, true, &Api::models},  // and what follows
+      {"GET", "/model_info", A::Key, true, &Api::model_info},
+      {"GET", "/get_model_info", A::Key, true, &Api::model_info},
+      {"GET", "/server_info", A::Key, true, &Api::server_info},
+      {"GET", "/get_server_info", A::Key, true, &Api::server_info},
+      {"GET", "/metrics", A::Key, true, &Api::metrics},
+      {"POST", "/tokenize", A::Key, true, &Api::tokenize},
+      {"POST", "/detokenize", A::Key, true, &Api::detokenize},
+      {"GET", "/tokenizer_info", A::Key, true, &Api::tokenizer_info},
+      {"POST", "/v1/completions", A::Key, true, &Api::completions},
+      {"POST", "/v1/chat/completions", A::Key, true, &Api::chat},
+      {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings},
+      {"POST", "/generate", A::Key, true, &Api::native},
+      {"POST", "/flush_cache", A::Admin, true, &Api::flush_cache},
+      {"POST", "/reset_prefix_cache", A::Admin, true, &Api::flush_cache},
+      {"POST", "/abort_request", A::Admin, true, &Api::abort_request},
+  };
+  return list;
+}
+
+void Api::serve(const Serving& serving) {
+  http_->post([this, serving] {
+    serving_ = serving;
+    if (state_ == ServerState::Loading) state_ = ServerState::Serving;
+  });
+}
+
+void Api::drain() { state_ = ServerState::Draining; }
+
+bool Api::known_key(const HttpRequest& request) const {
+  if (options_.api_key.empty() && options_.admin_api_key.empty()) return true;
+  std::string_view key = request.header("authorization");
+  if (key.starts_with("Bearer ") || key.starts_with("bearer ")) key.remove_prefix(7);
+  const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
+  const bool user = !options_.api_key.empty() && same(key, options_.api_key);
+  return admin || user || options_.api_key.empty();
+}
+
+std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& route) const {
+  if (route.access != Access::Open && !known_key(request))
+    return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
+                    "invalid_api_key"};
+  if (route.access == Access::Admin) {
+    std::string_view key = request.header("authorization");
+    if (key.starts_with("Bearer ")) key.remove_prefix(7);
+    const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
+    const bool here = options_.admin_port ? request.on_admin_port : request.from_loopback;
+    if (!admin && !here)
+      return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
+                                               : "this route is for clients on this machine, or with --admin-api-key"};
+  }
+  if (route.needs_model && state_ != ServerState::Serving)
+    return ApiError{503,
+                    state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"};
+  return std::nullopt;
+}
+
+void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
+  const std::string id = request_id(request);
+  reply = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, options_.access_log);
+  const Headers headers = {{"x-request-id", id}};
+  const Route* found = nullptr;
+  std::string allowed;
+  for (const Route& r : routes()) {
+    const std::string_view path = r.path;
+    const bool prefix = path.size() > 1 && path.back() == '/';
+    if (prefix ? !request.path.starts_with(path) || request.path.size() == path.size() : request.path != path) continue;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(r.method);
+    if (request.method == r.method) found = &r;
+  }
+  if (!found && allowed.empty())
+    return ApiError{404, fmt::format("there is no route {}", request.path)}.send(*reply, headers);
+  if (!found) {
+    Headers all = headers;
+    all.emplace_back("allow", allowed);
+    return ApiError{405, fmt::format("{} takes {}, not {}", request.path, allowed, request.method)}.send(*reply, all);
+  }
+  if (const auto refused = refuse(request, *found)) return refused->send(*reply, headers);
+  Call call{std::move(request), std::move(reply), headers};
+  (this->*found->run)(call);
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,84 @@
+// Api: the server's routes. It checks who asks and what for, and hands generating calls to jobs.
+//
+// Everything but state(), drain() and serve() happens on the HTTP thread. A server listens before its model is loaded:
+// until serve() gives it something to serve, it answers 503.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "server/generate_call.h"
+#include "server/http_server.h"
+#include "server/job.h"
+#include "server/metrics.h"
+#include "server/served_model.h"
+
+namespace reprise::server {
+
+struct ApiOptions {
+  std::string api_key;        // "" = none is asked for
+  std::string admin_api_key;  // opens the admin routes to others than loopback
+  bool admin_port = false;    // the admin routes are on that port alone
+  bool access_log = false;    // a line of JSON per request, to standard error
+  CallLimits limits;
+};
+
+enum class ServerState : uint8_t { Loading, Serving, Draining };
+
+// What there is to serve; all of it outlives the server's threads.
+struct Serving {
+  const ServedModel* model = nullptr;
+  sched::Scheduler* scheduler = nullptr;
+  Metrics* metrics = nullptr;
+  Json info;  // of /server_info
+};
+
+class Api {
+ public:
+  explicit Api(ApiOptions options) : options_(std::move(options)) {}
+
+  // Once, before the HTTP server runs.
+  void attach(HttpServer& http) { http_ = &http; }
+  void serve(const Serving& serving);  // any thread, once
+  void drain();                        // any thread: nothing new is taken
+  ServerState state() const { return state_.load(); }
+
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply);
+
+ private:
+  struct Call;
+  struct Route;
+  static const std::vector<Route>& routes();
+
+  std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
+  bool known_key(const HttpRequest& request) const;
+
+  void health(Call& call);
+  void ready(Call& call);
+  void models(Call& call);
+  void version(Call& call);
+  void model_info(Call& call);
+  void server_info(Call& call);
+  void metrics(Call& call);
+  void tokenize(Call& call);
+  void detokenize(Call& call);
+  void tokenizer_info(Call& call);
+  void completions(Call& call);
+  void chat(Call& call);
+  void native(Call& call);
+  void embeddings(Call& call);
+  void flush_cache(Call& call);
+  void abort_request(Call& call);
+  void generate(Call& call, ParsedCall parsed);
+
+  ApiOptions options_;
+  HttpServer* http_ = nullptr;
+  std::atomic<ServerState> state_{ServerState::Loading};
+  Serving serving_;
+  std::unordered_map<std::string, std::weak_ptr<Job>> jobs_;  // by the id of the call
+};
+
+}  // namespace reprise::server

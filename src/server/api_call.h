@@ -1,0 +1,31 @@
+// What a route is, and one call of it. Internal to this folder.
+#pragma once
+
+#include <utility>
+
+#include "server/api.h"
+
+namespace reprise::server {
+
+enum class Access : uint8_t { Open, Key, Admin };
+
+struct Api::Route {
+  const char* method;
+  const char* path;
+  Access access;
+  bool needs_model;
+  void (Api::*run)(Call&);
+};
+
+struct Api::Call {
+  HttpRequest request;
+  std::shared_ptr<Reply> reply;
+  Headers headers;
+
+  void json(const OrderedJson& body, int status = 200) const {
+    reply->send(status, "application/json", body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), headers);
+  }
+  void fail(const ApiError& error) const { error.send(*reply, headers); }
+};
+
+}  // namespace reprise::server

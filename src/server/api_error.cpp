@@ -1,0 +1,49 @@
+#include "server/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+// When a client may try again. Requests end all the time, so soon.
+constexpr int kRetryAfterSeconds = 1;
+
+const char* type_of(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 403) return "permission_error";
+  if (status == 404) return "not_found_error";
+  if (status == 429) return "rate_limit_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+}  // namespace
+
+ApiError ApiError::from(const Status& status) {
+  ApiError e{500, status.message()};
+  switch (status.code()) {
+    case Code::Invalid:
+    case Code::Unsupported: e.status = 400; break;
+    case Code::NotFound: e.status = 404; break;
+    case Code::Busy: e.status = 429; break;
+    case Code::Cancelled: e.status = 503; break;
+    default: break;
+  }
+  return e;
+}
+
+Json ApiError::json() const {
+  const auto text_or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
+  return {{"error",
+           {{"message", message},
+            {"type", type_of(status)},
+            {"param", text_or_null(param)},
+            {"code", code.empty() ? Json(status) : Json(code)}}}};
+}
+
+void ApiError::send(Reply& reply, const Headers& headers) const {
+  Headers all = headers;
+  if (status == 429 || status == 503) all.emplace_back("retry-after", std::to_string(kRetryAfterSeconds));
+  if (status == 401) all.emplace_back("www-authenticate", "Bearer");
+  // Bytes of the client may be quoted in the message; they need not be UTF-8.
+  reply.send(status, "application/json", json().dump(-1, ' ', false, Json::error_handler_t::replace), all);
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,211 @@
+#include <chrono>
+
+#include "server/api_call.h"
+#include "server/fields.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr const char* kVersion = "0.1.0";
+
+OrderedJson model_card(const ServedModel& m) {
+  return {{"id", m.name},
+          {"object", "model"},
+          {"created", m.created},
+          {"owned_by", "reprise"},
+          {"root", m.path},
+          {"parent", nullptr},
+          {"max_model_len", m.context_length}};
+}
+
+template <typename J>
+std::optional<J> body_of(const std::string& text, ApiError& error) {
+  auto parsed = [&]() -> Result<J> {
+    if constexpr (std::is_same_v<J, Json>)
+      return parse_json(text, "the request's body");
+    else
+      return parse_ordered_json(text, "the request's body");
+  }();
+  if (parsed) return std::move(*parsed);
+  error = ApiError{400, parsed.status().message()};
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Api::health(Call& call) {
+  if (state_ == ServerState::Loading) return call.fail({503, "the model is still being loaded"});
+  call.json({{"status", state_ == ServerState::Serving ? "ok" : "draining"}});
+}
+
+void Api::ready(Call& call) {
+  if (state_ == ServerState::Serving) return call.json({{"status", "ready"}});
+  call.fail({503, state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"});
+}
+
+void Api::version(Call& call) { call.json({{"version", kVersion}}); }
+
+void Api::models(Call& call) {
+  const ServedModel& m = *serving_.model;
+  const std::string_view prefix = "/v1/models/";
+  if (call.request.path.starts_with(prefix)) {
+    const std::string name = call.request.path.substr(prefix.size());
+    if (name == m.name) return call.json(model_card(m));
+    return call.fail({404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", name, m.name), "model",
+                      "model_not_found"});
+  }
+  call.json({{"object", "list"}, {"data", {model_card(m)}}});
+}
+
+void Api::model_info(Call& call) {
+  const ServedModel& m = *serving_.model;
+  call.json({{"model_path", m.path},
+             {"tokenizer_path", m.path},
+             {"served_model_name", m.name},
+             {"is_generation", true},
+             {"context_length", m.context_length},
+             {"vocab_size", m.vocab_size}});
+}
+
+void Api::server_info(Call& call) {
+  OrderedJson out = serving_.info;
+  const sched::SchedulerStats s = serving_.scheduler->stats();
+  out["version"] = kVersion;
+  out["internal_states"] = {{{"running", s.running},
+                             {"waiting", s.waiting},
+                             {"kv_pages", s.pages},
+                             {"kv_pages_free", s.free_pages},
+                             {"kv_pages_cached", s.cached_pages}}};
+  call.json(out);
+}
+
+void Api::metrics(Call& call) {
+  call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
+                   serving_.metrics->text(serving_.scheduler->stats(), http_->counters()), call.headers);
+}
+
+void Api::tokenize(Call& call) {
+  ApiError error;
+  const auto body = body_of<OrderedJson>(call.request.body, error);
+  if (!body) return call.fail(error);
+  const ServedModel& m = *serving_.model;
+  if (!m.tokenizer) return call.fail({400, "this model has no tokenizer"});
+  const Json plain = *body;
+  Fields f(plain);
+  std::vector<int32_t> ids;
+  if (f.has("messages")) {
+    ParsedCall parsed = parse_chat(*body, m, options_.limits);
+    if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
+    ids = std::move(std::get<GenerateCall>(parsed).prompts.front());
+  } else {
+    const char* name = f.has("prompt") ? "prompt" : f.has("text") ? "text" : "content";
+    if (!f.has(name)) f.fail("prompt", "it is required");
+    const std::string text = f.text(name, "");
+    const bool special = f.flag("add_special_tokens", f.flag("add_special", true));
+    if (f.error()) return call.fail(*f.error());
+    auto encoded = m.tokenizer->encode(text, {.add_special_tokens = special});
+    if (!encoded) return call.fail(ApiError::from(encoded.status()));
+    ids = std::move(*encoded);
+  }
+  call.json({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", m.context_length}});
+}
+
+void Api::detokenize(Call& call) {
+  ApiError error;
+  const auto body = body_of<Json>(call.request.body, error);
+  if (!body) return call.fail(error);
+  const ServedModel& m = *serving_.model;
+  if (!m.tokenizer) return call.fail({400, "this model has no tokenizer"});
+  Fields f(*body);
+  if (!f.has("tokens")) f.fail("tokens", "it is required");
+  const auto ids = f.ids("tokens", size_t{1} << 24, m.vocab_size);
+  const bool skip = f.flag("skip_special_tokens", false);
+  if (f.error()) return call.fail(*f.error());
+  auto text = m.tokenizer->decode(ids, skip);
+  if (!text) return call.fail(ApiError::from(text.status()));
+  call.json({{"prompt", *text}, {"text", *text}, {"content", *text}});
+}
+
+void Api::tokenizer_info(Call& call) {
+  const ServedModel& m = *serving_.model;
+  if (!m.tokenizer) return call.fail({404, "this model has no tokenizer"});
+  const auto token = [&](int32_t id) -> OrderedJson {
+    const auto text = m.tokenizer->id_to_token(id);
+    return text ? OrderedJson(*text) : OrderedJson(nullptr);
+  };
+  call.json(
+      {{"bos_token", token(m.tokenizer->bos_id())},
+       {"eos_token", token(m.tokenizer->eos_id())},
+       {"unk_token", token(m.tokenizer->unk_id())},
+       {"pad_token", token(m.tokenizer->pad_id())},
+       {"chat_template", m.chat_template_source.empty() ? OrderedJson(nullptr) : OrderedJson(m.chat_template_source)}});
+}
+
+void Api::generate(Call& call, ParsedCall parsed) {
+  if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
+  GenerateCall g = std::move(std::get<GenerateCall>(parsed));
+  const std::string id = g.id;
+  auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,
+                        [this, id] { jobs_.erase(id); });
+  if (job) jobs_[id] = job;
+}
+
+void Api::completions(Call& call) {
+  ApiError error;
+  const auto body = body_of<Json>(call.request.body, error);
+  if (!body) return call.fail(error);
+  generate(call, parse_completion(*body, *serving_.model, options_.limits));
+}
+
+void Api::chat(Call& call) {
+  ApiError error;
+  const auto body = body_of<OrderedJson>(call.request.body, error);
+  if (!body) return call.fail(error);
+  generate(call, parse_chat(*body, *serving_.model, options_.limits));
+}
+
+void Api::native(Call& call) {
+  ApiError error;
+  const auto body = body_of<Json>(call.request.body, error);
+  if (!body) return call.fail(error);
+  generate(call, parse_native(*body, *serving_.model, options_.limits));
+}
+
+void Api::embeddings(Call& call) {
+  call.fail({400, fmt::format("\"{}\" generates text; it was not trained to give embeddings", serving_.model->name),
+             "model"});
+}
+
+void Api::flush_cache(Call& call) {
+  // The cache is the scheduler's; the answer waits for the end of its step.
+  sched::Scheduler& scheduler = *serving_.scheduler;
+  HttpServer& http = *http_;
+  auto reply = std::make_shared<Call>(std::move(call));
+  scheduler.post([&scheduler, &http, reply = std::move(reply)]() mutable {
+    const int64_t pages = scheduler.flush_cache();
+    http.post([reply = std::move(reply), pages] { reply->json({{"success", true}, {"pages", pages}}); });
+  });
+}
+
+void Api::abort_request(Call& call) {
+  ApiError error;
+  const auto body = body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, error);
+  if (!body) return call.fail(error);
+  Fields f(*body);
+  const bool all = f.flag("abort_all", false);
+  const std::string id = f.text("rid", f.text("request_id", ""));
+  if (!all && id.empty()) f.fail("rid", "the id of a request, or \"abort_all\": true, is expected");
+  if (f.error()) return call.fail(*f.error());
+  int64_t cancelled = 0;
+  for (const auto& [name, weak] : jobs_) {
+    if (!all && name != id) continue;
+    if (const auto job = weak.lock()) {
+      for (const sched::RequestId request : job->requests()) serving_.scheduler->cancel(request);
+      ++cancelled;
+    }
+  }
+  if (!all && cancelled == 0) return call.fail({404, fmt::format("there is no running request \"{}\"", id), "rid"});
+  call.json({{"success", true}, {"aborted", cancelled}});
+}
+
+}  // namespace reprise::server

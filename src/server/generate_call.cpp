@@ -1,0 +1,321 @@
+#include "server/generate_call.h"
+
+#include <atomic>
+#include <random>
+
+#include "server/fields.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr int64_t kCompletionTokens = 16;  // the default of OpenAI's /v1/completions
+constexpr size_t kMostPromptIds = 1 << 24;
+constexpr int64_t kMany = int64_t{1} << 40;
+
+uint64_t random_bits() {
+  static std::atomic<uint64_t> counter{std::random_device{}() * uint64_t{0x100000001} + std::random_device{}()};
+  uint64_t z = counter.fetch_add(0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, const CallLimits& limits) {
+  const Json* v = f.find("logit_bias");
+  if (!v) return;
+  if (!v->is_object() || v->size() > limits.most_biases)
+    return f.fail("logit_bias", fmt::format("an object of at most {} token ids is expected", limits.most_biases));
+  for (const auto& [key, bias] : v->items()) {
+    int64_t id = -1;
+    const bool digits = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
+    if (digits) id = std::stoll(key);
+    if (id < 0 || id >= model.vocab_size || !bias.is_number() || !(bias >= -100 && bias <= 100))
+      return f.fail("logit_bias", fmt::format("token ids from 0 to {} with a number from -100 to 100 are expected",
+                                              model.vocab_size - 1));
+    p.logit_bias.emplace_back(static_cast<int32_t>(id), bias.get<float>());
+  }
+}
+
+// The fields that all forms share, under the names that all give them.
+void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits) {
+  engine::SamplingParams& p = call.sampling;
+  const auto& d = model.defaults;
+  p.temperature = f.number("temperature", d.temperature.value_or(1), 0, 2);
+  p.top_p = f.number("top_p", d.top_p.value_or(1), 0, 1);
+  if (p.top_p == 0) p.top_p = 1e-9;  // the likeliest token alone
+  p.top_k = f.integer("top_k", d.top_k.value_or(0), -1, kMany);
+  p.min_p = f.number("min_p", d.min_p.value_or(0), 0, 1);
+  p.repetition_penalty = f.number("repetition_penalty", d.repetition_penalty.value_or(1), 0.01, 10);
+  p.presence_penalty = f.number("presence_penalty", 0, -2, 2);
+  p.frequency_penalty = f.number("frequency_penalty", 0, -2, 2);
+  const auto seed = f.maybe_integer("seed", INT64_MIN, INT64_MAX);
+  p.seed = seed ? static_cast<uint64_t>(*seed) : random_bits();
+  p.ignore_eos = f.flag("ignore_eos", false);
+  p.stop = f.texts("stop", limits.most_stops);
+  for (const std::string& s : p.stop)
+    if (s.empty()) f.fail("stop", "an empty string would stop everywhere");
+  p.stop_token_ids = f.ids("stop_token_ids", limits.most_biases, model.vocab_size);
+  if (!p.ignore_eos)
+    for (int64_t id : d.eos_token_ids) p.stop_token_ids.push_back(static_cast<int32_t>(id));
+  read_bias(f, p, model, limits);
+  call.n = f.integer("n", 1, 1, limits.most_answers);
+  if (f.integer("best_of", call.n, 1, limits.most_answers) != call.n)
+    f.fail("best_of", "only the value of n is supported");
+  call.skip_special_tokens = f.flag("skip_special_tokens", true);
+  call.include_stop = f.flag("include_stop_str_in_output", f.flag("no_stop_trim", false));
+  call.priority = f.integer("priority", 0, -1000000, 1000000);
+  call.cache_salt = f.text("cache_salt", "");
+  call.stream = f.flag("stream", call.stream);
+}
+
+void read_stream_options(Fields& f, GenerateCall& call) {
+  const Json* v = f.find("stream_options");
+  if (!v) return;
+  if (!call.stream) return f.fail("stream_options", "it needs \"stream\": true");
+  Fields options(*v, f.name_of("stream_options."));
+  call.include_usage = options.flag("include_usage", false);
+  call.continuous_usage = options.flag("continuous_usage_stats", false);
+  f.take(options.error());
+}
+
+void set_length(Fields& f, GenerateCall& call, const char* name, std::optional<int64_t> most, int64_t otherwise) {
+  engine::SamplingParams& p = call.sampling;
+  call.no_answer = most == 0;
+  p.max_new_tokens = std::max<int64_t>(1, most.value_or(otherwise));
+  p.min_new_tokens = f.integer("min_tokens", f.integer("min_new_tokens", 0, 0, kMany), 0, kMany);
+  if (p.min_new_tokens > p.max_new_tokens) f.fail("min_tokens", fmt::format("it is larger than {}", name));
+}
+
+void check_model(Fields& f, const ServedModel& model) {
+  const auto name = f.maybe_text("model");
+  if (!name || f.error() || *name == model.name || *name == model.path) return;
+  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", *name, model.name), "model",
+                  "model_not_found"});
+}
+
+// What needs all of the call to be seen.
+void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, const CallLimits& limits,
+                const char* prompt_name) {
+  if (f.error()) return;
+  const auto answers = static_cast<int64_t>(call.prompts.size()) * call.n;
+  if (answers > limits.most_answers)
+    return f.fail("n", fmt::format("{} prompts with {} answers each are more than {} in one request",
+                                   call.prompts.size(), call.n, limits.most_answers));
+  int64_t tokens = 0;
+  for (size_t i = 0; i < call.prompts.size(); ++i) {
+    const auto size = static_cast<int64_t>(call.prompts[i].size());
+    if (size == 0) return f.fail(prompt_name, "the prompt is empty; at least one token is needed");
+    if (size >= model.context_length) {
+      f.take(ApiError{400,
+                      fmt::format("this model's context is {} tokens; the prompt has {} and leaves no room for an "
+                                  "answer",
+                                  model.context_length, size),
+                      prompt_name, "context_length_exceeded"});
+      return;
+    }
+    tokens += call.n * (size + std::min(call.sampling.max_new_tokens, model.context_length - size));
+  }
+  if (tokens > limits.token_budget)
+    return f.fail("max_tokens", fmt::format("this request may take {} tokens in all; at most {} are allowed", tokens,
+                                            limits.token_budget));
+  const Status ok = call.sampling.check(model.vocab_size);
+  if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
+}
+
+ParsedCall result(Fields& f, GenerateCall call) {
+  if (f.error()) return *f.error();
+  return call;
+}
+
+// A text, a list of texts, a list of ids, or a list of lists of ids.
+void read_prompts(Fields& f, const char* name, const Json* v, GenerateCall& call, const ServedModel& model,
+                  const CallLimits& limits) {
+  const auto wrong = [&] {
+    f.fail(name, "a string, a list of strings, a list of token ids, or a list of such lists is expected");
+  };
+  if (!v) return f.fail(name, "it is required");
+  const auto add_text = [&](const std::string& text) {
+    if (!model.tokenizer) return f.fail(name, "this model has no tokenizer; give token ids");
+    auto ids = model.tokenizer->encode(text);
+    if (!ids) return f.take(ApiError::from(ids.status()));
+    call.prompts.push_back(std::move(*ids));
+    call.prompt_texts.push_back(text);
+  };
+  const auto add_ids = [&](const Json& list) {
+    std::vector<int32_t> ids;
+    if (list.size() > kMostPromptIds) return wrong();
+    for (const Json& id : list) {
+      if (!id.is_number_integer() || id < 0 || id >= model.vocab_size)
+        return f.fail(name, fmt::format("token ids from 0 to {} are expected", model.vocab_size - 1));
+      ids.push_back(id.get<int32_t>());
+    }
+    auto text = model.tokenizer && call.echo ? model.tokenizer->decode(ids) : Result<std::string>(std::string());
+    if (!text) return f.take(ApiError::from(text.status()));
+    call.prompts.push_back(std::move(ids));
+    call.prompt_texts.push_back(std::move(*text));
+  };
+  if (v->is_string()) return add_text(v->get<std::string>());
+  if (!v->is_array()) return wrong();
+  if (v->empty()) return f.fail(name, "the list is empty");
+  if (v->front().is_number()) return add_ids(*v);
+  call.several_prompts = true;
+  if (static_cast<int64_t>(v->size()) > limits.most_answers)
+    return f.fail(name, fmt::format("{} prompts are more than {} in one request", v->size(), limits.most_answers));
+  for (const Json& e : *v) {
+    if (f.error()) return;
+    if (e.is_string())
+      add_text(e.get<std::string>());
+    else if (e.is_array())
+      add_ids(e);
+    else
+      return wrong();
+  }
+}
+
+}  // namespace
+
+std::string make_id(std::string_view prefix) {
+  return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), random_bits() >> 32);
+}
+
+ParsedCall parse_completion(const Json& body, const ServedModel& model, const CallLimits& limits) {
+  Fields f(body);
+  GenerateCall call;
+  call.id = make_id("cmpl-");
+  check_model(f, model);
+  read_sampling(f, call, model, limits);
+  read_stream_options(f, call);
+  set_length(f, call, "max_tokens", f.maybe_integer("max_tokens", 0, kMany), kCompletionTokens);
+  call.echo = f.flag("echo", false);
+  call.token_ids = f.flag("return_token_ids", false);
+  call.sampling.logprobs = static_cast<int>(f.integer("logprobs", -1, 0, limits.most_logprobs));
+  if (f.has("suffix") && !f.text("suffix", "").empty()) f.fail("suffix", "text after the answer is not supported");
+  read_prompts(f, "prompt", f.find("prompt"), call, model, limits);
+  check_call(f, call, model, limits, "prompt");
+  return result(f, std::move(call));
+}
+
+ParsedCall parse_native(const Json& body, const ServedModel& model, const CallLimits& limits) {
+  Fields f(body);
+  GenerateCall call;
+  call.kind = CallKind::Native;
+  call.id = f.text("rid", make_id(""));
+  call.stream = f.flag("stream", false);
+  static const Json nothing = Json::object();
+  const Json* params = f.find("sampling_params");
+  Fields p(params ? *params : nothing, "sampling_params.");
+  read_sampling(p, call, model, limits);
+  set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
+  f.take(p.error());
+  if (f.flag("return_logprob", false))
+    call.sampling.logprobs = static_cast<int>(f.integer("top_logprobs_num", 0, 0, limits.most_logprobs));
+  const bool ids = f.has("input_ids");
+  if (ids && f.has("text")) f.fail("input_ids", "give text or input_ids, not both");
+  read_prompts(f, ids ? "input_ids" : "text", f.find(ids ? "input_ids" : "text"), call, model, limits);
+  check_call(f, call, model, limits, ids ? "input_ids" : "text");
+  return result(f, std::move(call));
+}
+
+namespace {
+
+// The messages as templates take them, each checked.
+std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model) {
+  const auto it = body.find("messages");
+  if (it == body.end() || !it->is_array() || it->empty()) {
+    f.fail("messages", "a list of at least one message is expected");
+    return std::nullopt;
+  }
+  size_t i = 0;
+  for (const OrderedJson& m : *it) {
+    const std::string at = fmt::format("messages[{}]", i++);
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string()) {
+      f.fail(at, "an object with a \"role\" is expected");
+      return std::nullopt;
+    }
+    const auto content = m.find("content");
+    const bool none = content == m.end() || content->is_null();
+    if (none && !m.contains("tool_calls")) {
+      f.fail(at + ".content", "a string or a list of parts is expected");
+      return std::nullopt;
+    }
+    if (none || content->is_string()) continue;
+    bool good = content->is_array();
+    if (good)
+      for (const OrderedJson& part : *content)
+        good &= part.is_object() && part.value("type", OrderedJson()) == "text" && part.contains("text") &&
+                part["text"].is_string();
+    if (!good) {
+      f.fail(at + ".content", "a string, or a list of {\"type\": \"text\", \"text\": ...} parts, is expected");
+      return std::nullopt;
+    }
+  }
+  if (model.chat_template && model.chat_template->takes_parts()) return *it;
+  auto joined = text::join_text_parts(*it);
+  if (joined) return std::move(*joined);
+  f.fail("messages", joined.status().message());
+  return std::nullopt;
+}
+
+}  // namespace
+
+ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
+  const Json plain = body;
+  Fields f(plain);
+  GenerateCall call;
+  call.kind = CallKind::Chat;
+  call.id = make_id("chatcmpl-");
+  check_model(f, model);
+  read_sampling(f, call, model, limits);
+  read_stream_options(f, call);
+  const auto most = f.maybe_integer("max_tokens", 1, kMany);
+  set_length(f, call, "max_completion_tokens",
+             f.has("max_completion_tokens") ? f.maybe_integer("max_completion_tokens", 1, kMany) : most,
+             model.context_length);
+  call.token_ids = f.flag("return_token_ids", false);
+  const auto top = f.maybe_integer("top_logprobs", 0, limits.most_logprobs);
+  if (f.flag("logprobs", false))
+    call.sampling.logprobs = static_cast<int>(top.value_or(0));
+  else if (top.value_or(0) > 0)
+    f.fail("top_logprobs", "it needs \"logprobs\": true");
+  if (!model.tokenizer)
+    f.fail("messages", "this model has no tokenizer; only /v1/completions with token ids is served");
+  if (!model.chat_template)
+    f.fail("messages", model.chat_template_problem.empty()
+                           ? "this model has no chat template; --chat-template gives one"
+                           : model.chat_template_problem);
+  text::RenderOptions options;
+  options.add_generation_prompt = f.flag("add_generation_prompt", true);
+  if (const Json* extra = f.find("chat_template_kwargs")) {
+    if (!extra->is_object())
+      f.fail("chat_template_kwargs", "an object is expected");
+    else
+      for (const auto& [key, value] : extra->items()) {
+        // These are the server's to say.
+        if (key == "messages" || key == "tools" || key == "add_generation_prompt" || key == "chat_template" ||
+            key == "tokenize")
+          f.fail("chat_template_kwargs", fmt::format("\"{}\" cannot be set here", key));
+        options.extra[key] = OrderedJson(value);
+      }
+  }
+  if (f.has("chat_template"))
+    f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
+  const auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
+  if (messages) {
+    auto prompt = model.chat_template->render(*messages, nullptr, options);
+    if (!prompt) {
+      f.fail("messages", prompt.status().message());
+    } else {
+      // The template has written the special tokens itself.
+      auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
+      if (!ids)
+        f.take(ApiError::from(ids.status()));
+      else
+        call.prompts.push_back(std::move(*ids));
+      call.prompt_texts.push_back(std::move(*prompt));
+    }
+  }
+  check_call(f, call, model, limits, "messages");
+  return result(f, std::move(call));
+}
+
+}  // namespace reprise::server

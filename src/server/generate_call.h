@@ -1,0 +1,51 @@
+// GenerateCall: one call of a route that generates, read from its JSON: completions, chat, and SGLang's native form.
+// The parsers check every field; what they give can be handed to the scheduler. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/sampling.h"
+#include "server/api_error.h"
+#include "server/served_model.h"
+
+namespace reprise::server {
+
+enum class CallKind : uint8_t { Completion, Chat, Native };
+
+struct GenerateCall {
+  CallKind kind = CallKind::Completion;
+  std::string id;  // "cmpl-...", or what the client gave
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::string> prompt_texts;  // what echo shows; decoded where the client gave ids
+  bool several_prompts = false;           // the client gave a list
+  engine::SamplingParams sampling;        // logprobs: how many are wanted, or -1
+  int64_t n = 1;                          // answers to each prompt
+  int64_t priority = 0;
+  std::string cache_salt;
+  bool no_answer = false;  // max_tokens is 0: the prompt is read, nothing is said
+  bool echo = false;
+  bool stream = false, include_usage = false, continuous_usage = false;
+  bool skip_special_tokens = true, include_stop = false;
+  bool token_ids = false;  // are told with the text
+};
+
+struct CallLimits {
+  int64_t most_answers = 128;      // prompts times n
+  int64_t token_budget = 1 << 20;  // answers times tokens of each, prompt included; what one call can ask for
+  size_t most_stops = 16, most_biases = 1024;
+  int most_logprobs = 20;
+};
+
+using ParsedCall = std::variant<GenerateCall, ApiError>;
+ParsedCall parse_completion(const Json& body, const ServedModel& model, const CallLimits& limits);
+ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
+ParsedCall parse_native(const Json& body, const ServedModel& model, const CallLimits& limits);
+
+// A fresh id with this beginning.
+std::string make_id(std::string_view prefix);
+
+}  // namespace reprise::server

@@ -1,0 +1,408 @@
+#include "server/http_server.h"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <boost/asio.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <set>
+
+#include "base/log.h"
+
+namespace reprise::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+struct Shared {
+  HttpOptions options;
+  HttpHandler handler;
+  asio::io_context io{1};
+  std::atomic<uint64_t> connections{0}, requests{0}, refused{0}, dropped{0};
+  std::atomic<int64_t> open{0};
+  bool stopping = false;
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// Percent escapes; what is not one stays.
+std::string unescape(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// One connection: reads a request, has it answered, reads the next.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(std::shared_ptr<Shared> shared, tcp::socket socket, bool admin)
+      : shared_(std::move(shared)), stream_(std::move(socket)), admin_(admin) {
+    ++shared_->open;
+    error_code ignored;
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
+    const auto peer = stream_.socket().remote_endpoint(ignored).address();
+    loopback_ = peer.is_loopback() || (peer.is_v6() && peer.to_v6().is_v4_mapped() &&
+                                       asio::ip::make_address_v4(asio::ip::v4_mapped, peer.to_v6()).is_loopback());
+  }
+  ~Session() { --shared_->open; }
+
+  void start() { read_first_byte(); }
+
+ private:
+  class SessionReply;
+  struct Answer {  // of the request being served
+    bool begun = false, chunked = false, ended = false;
+    std::function<void()> on_gone;
+  };
+
+  // Waits for a request without counting its time.
+  void read_first_byte() {
+    if (buffer_.size() > 0) return read_header();
+    stream_.expires_after(shared_->options.idle_time);
+    stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code ec, size_t n) {
+      if (ec) return self->close();
+      self->buffer_.commit(n);
+      self->read_header();
+    });
+  }
+
+  void read_header() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
+    parser_->body_limit(shared_->options.max_body_bytes);
+    stream_.expires_after(shared_->options.header_time);
+    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
+      if (ec) return self->refuse(ec);
+      self->read_body();
+    });
+  }
+
+  void read_body() {
+    const auto length = parser_->content_length();
+    if (length && *length > shared_->options.max_body_bytes) return refuse(http::error::body_limit);
+    if (lower(std::string_view(parser_->get()[http::field::expect].data(),
+                               parser_->get()[http::field::expect].size())) == "100-continue") {
+      out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      write_some();
+    }
+    stream_.expires_after(shared_->options.body_time);
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
+      if (ec) return self->refuse(ec);
+      self->serve();
+    });
+  }
+
+  // What could not be read as a request.
+  void refuse(error_code ec) {
+    if (ec == http::error::end_of_stream || ec == asio::error::operation_aborted || ec == beast::error::timeout ||
+        ec == asio::error::connection_reset || ec == http::error::partial_message || ec == asio::error::eof)
+      return close();
+    const bool body = ec == http::error::body_limit, header = ec == http::error::header_limit;
+    keep_alive_ = false;
+    answer_ = std::make_shared<Answer>();
+    const std::string why = body ? fmt::format("the body is larger than {} bytes", shared_->options.max_body_bytes)
+                            : header
+                                ? fmt::format("the headers are larger than {} bytes", shared_->options.max_header_bytes)
+                                : "the request is not valid HTTP: " + ec.message();
+    std::string json =
+        R"({"error":{"message":")" + why + R"(","type":"invalid_request_error","param":null,"code":null}})";
+    send(body ? 413 : header ? 431 : 400, "application/json", std::move(json), {});
+  }
+
+  void serve();
+
+  // A client that goes away while it waits for its answer is seen by reading nothing from it.
+  void watch() {
+    if (closed_ || watching_) return;
+    watching_ = true;
+    stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
+      self->watching_ = false;
+      if (ec || self->closed_ || !self->answer_ || self->answer_->ended) return;
+      char byte;
+      const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      // Another request may wait behind this one; then its end is seen when something is written.
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) self->close();
+    });
+  }
+
+  void head(int status, std::string_view type, const Headers& headers, std::optional<size_t> length) {
+    const auto reason = http::obsolete_reason(static_cast<http::status>(status));
+    out_ += fmt::format("HTTP/1.1 {} {}\r\ncontent-type: {}\r\n", status,
+                        std::string_view(reason.data(), reason.size()), type);
+    for (const auto& [name, value] : headers) out_ += fmt::format("{}: {}\r\n", name, value);
+    if (length)
+      out_ += fmt::format("content-length: {}\r\n", *length);
+    else if (answer_->chunked)
+      out_ += "transfer-encoding: chunked\r\n";
+    if (!keep_alive_) out_ += "connection: close\r\n";
+    out_ += "\r\n";
+  }
+
+  void send(int status, std::string_view type, std::string body, const Headers& headers) {
+    if (closed_ || answer_->begun) return;
+    answer_->begun = true;
+    head(status, type, headers, body.size());
+    if (!head_only_) out_ += body;
+    finish();
+  }
+  void begin(int status, std::string_view type, const Headers& headers) {
+    if (closed_ || answer_->begun) return;
+    answer_->begun = true;
+    answer_->chunked = http11_;
+    keep_alive_ = keep_alive_ && http11_;
+    head(status, type, headers, std::nullopt);
+    write_some();
+  }
+  void write(std::string_view piece) {
+    if (closed_ || !answer_->begun || answer_->ended || piece.empty() || head_only_) return;
+    if (answer_->chunked)
+      out_ += fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+    else
+      out_ += piece;
+    if (out_.size() > shared_->options.max_unsent_bytes) {
+      ++shared_->dropped;
+      log::warning("a client that does not read its answer is dropped: {} bytes wait for it", out_.size());
+      return close();
+    }
+    write_some();
+  }
+  void end() {
+    if (closed_ || !answer_->begun || answer_->ended) return;
+    if (answer_->chunked && !head_only_) out_ += "0\r\n\r\n";
+    finish();
+  }
+  void finish() {
+    answer_->ended = true;
+    answer_->on_gone = nullptr;
+    write_some();
+    if (!writing_) next();
+  }
+
+  void write_some() {
+    if (writing_ || closed_ || out_.empty()) return;
+    writing_ = true;
+    sending_.swap(out_);
+    out_.clear();
+    stream_.expires_after(shared_->options.write_time);
+    asio::async_write(stream_, asio::buffer(sending_), [self = shared_from_this()](error_code ec, size_t) {
+      self->writing_ = false;
+      if (ec) {
+        if (ec == beast::error::timeout) ++self->shared_->dropped;
+        return self->close();
+      }
+      self->stream_.expires_never();
+      if (!self->out_.empty()) return self->write_some();
+      if (self->answer_ && self->answer_->ended) self->next();
+    });
+  }
+
+  void next() {
+    answer_.reset();
+    if (!keep_alive_ || shared_->stopping) return close();
+    error_code ignored;
+    if (watching_) stream_.socket().cancel(ignored);
+    read_first_byte();
+  }
+
+  void close() {
+    if (closed_) return;
+    closed_ = true;
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream_.close();
+    if (answer_ && answer_->on_gone) std::exchange(answer_->on_gone, nullptr)();
+  }
+
+  std::shared_ptr<Shared> shared_;
+  beast::tcp_stream stream_;
+  bool admin_, loopback_ = false;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::shared_ptr<Answer> answer_;
+  std::string out_, sending_;
+  bool writing_ = false, watching_ = false, closed_ = false;
+  bool keep_alive_ = true, http11_ = true, head_only_ = false;
+};
+
+class Session::SessionReply final : public Reply {
+ public:
+  SessionReply(std::shared_ptr<Session> session, std::shared_ptr<Answer> answer)
+      : session_(std::move(session)), answer_(std::move(answer)) {}
+  ~SessionReply() override {
+    // A handler that forgot its client.
+    if (current() && !answer_->begun)
+      session_->send(500, "application/json", R"({"error":{"message":"no answer was given","type":"server_error"}})",
+                     {});
+    else if (current() && !answer_->ended)
+      session_->close();
+  }
+  void send(int status, std::string_view type, std::string body, const Headers& headers) override {
+    if (current()) session_->send(status, type, std::move(body), headers);
+  }
+  void begin(int status, std::string_view type, const Headers& headers) override {
+    if (current()) session_->begin(status, type, headers);
+  }
+  void write(std::string piece) override {
+    if (current()) session_->write(piece);
+  }
+  void end() override {
+    if (current()) session_->end();
+  }
+  void on_gone(std::function<void()> callback) override {
+    if (session_->closed_) return callback();
+    if (current() && !answer_->ended) answer_->on_gone = std::move(callback);
+  }
+  bool gone() const override { return session_->closed_; }
+
+ private:
+  bool current() const { return !session_->closed_ && session_->answer_ == answer_; }
+
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<Answer> answer_;
+};
+
+void Session::serve() {
+  stream_.expires_never();
+  ++shared_->requests;
+  auto message = parser_->release();
+  HttpRequest request;
+  const auto text = [](beast::string_view v) { return std::string(v.data(), v.size()); };
+  request.method = text(message.method_string());
+  const std::string target = text(message.target());
+  const size_t question = target.find('?');
+  request.path = unescape(std::string_view(target).substr(0, question));
+  if (question != std::string::npos) request.query = target.substr(question + 1);
+  for (const auto& field : message) request.headers[lower(text(field.name_string()))] = text(field.value());
+  request.body = std::move(message.body());
+  request.from_loopback = loopback_;
+  request.on_admin_port = admin_;
+  http11_ = message.version() >= 11;
+  keep_alive_ = message.keep_alive();
+  head_only_ = message.method() == http::verb::head;
+  if (head_only_) request.method = "GET";
+  answer_ = std::make_shared<Answer>();
+  auto reply = std::make_shared<SessionReply>(shared_from_this(), answer_);
+  watch();
+  shared_->handler(std::move(request), std::move(reply));
+}
+
+class AsioServer final : public HttpServer {
+ public:
+  AsioServer(const HttpOptions& options, HttpHandler handler) : shared_(std::make_shared<Shared>()) {
+    shared_->options = options;
+    shared_->handler = std::move(handler);
+  }
+
+  Status open() {
+    RETURN_IF_ERROR(bind(acceptor_, shared_->options.host, shared_->options.port));
+    if (shared_->options.admin_port) RETURN_IF_ERROR(bind(admin_, "127.0.0.1", *shared_->options.admin_port));
+    return Status::ok();
+  }
+
+  int64_t port() const override { return port_of(acceptor_); }
+  int64_t admin_port() const override { return admin_.is_open() ? port_of(admin_) : 0; }
+  void run() override {
+    accept(acceptor_, false);
+    if (admin_.is_open()) accept(admin_, true);
+    shared_->io.run();
+  }
+  void stop() override {
+    asio::post(shared_->io, [shared = shared_, this] {
+      shared->stopping = true;
+      error_code ignored;
+      acceptor_.close(ignored);
+      admin_.close(ignored);
+      shared->io.stop();
+    });
+  }
+  void post(std::function<void()> what) override { asio::post(shared_->io, std::move(what)); }
+  void after(std::chrono::milliseconds time, std::function<void()> what) override {
+    post([this, time, what = std::move(what)] {
+      auto timer = std::make_shared<asio::steady_timer>(shared_->io, time);
+      timer->async_wait([timer, what](error_code ec) {
+        if (!ec) what();
+      });
+    });
+  }
+  HttpCounters counters() const override {
+    return {shared_->connections, shared_->requests, shared_->refused, shared_->dropped, shared_->open};
+  }
+
+ private:
+  Status bind(tcp::acceptor& acceptor, const std::string& host, int64_t port) {
+    error_code ec;
+    tcp::resolver resolver(shared_->io);
+    const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, ec);
+    if (ec || found.empty()) return invalid("cannot listen on {}: {}", host, ec.message());
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    const auto fail = [&](const char* what) {
+      return error(Code::Busy, "cannot {} {} port {}: {}; --port chooses another", what, host, port, ec.message());
+    };
+    if (acceptor.open(endpoint.protocol(), ec)) return fail("open");
+    acceptor.set_option(asio::socket_base::reuse_address(true), ec);
+    if (acceptor.bind(endpoint, ec)) return fail("bind");
+    if (acceptor.listen(1024, ec)) return fail("listen on");
+    return Status::ok();
+  }
+
+  static int64_t port_of(const tcp::acceptor& acceptor) {
+    error_code ignored;
+    return acceptor.local_endpoint(ignored).port();
+  }
+
+  void accept(tcp::acceptor& acceptor, bool admin) {
+    acceptor.async_accept([this, &acceptor, admin](error_code ec, tcp::socket socket) {
+      if (!acceptor.is_open()) return;
+      if (ec) {
+        // Out of descriptors, most likely: others will be given back.
+        log::warning("a connection could not be accepted: {}", ec.message());
+        auto timer = std::make_shared<asio::steady_timer>(shared_->io, std::chrono::milliseconds(100));
+        timer->async_wait([this, timer, &acceptor, admin](error_code) { accept(acceptor, admin); });
+        return;
+      }
+      if (shared_->open >= shared_->options.max_connections) {
+        ++shared_->refused;
+      } else {
+        ++shared_->connections;
+        std::make_shared<Session>(shared_, std::move(socket), admin)->start();
+      }
+      accept(acceptor, admin);
+    });
+  }
+
+  std::shared_ptr<Shared> shared_;
+  tcp::acceptor acceptor_{shared_->io}, admin_{shared_->io};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options, HttpHandler handler) {
+  auto server = std::make_unique<AsioServer>(options, std::move(handler));
+  RETURN_IF_ERROR(server->open());
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,53 @@
+// HttpServer: HTTP/1.1 on one thread: keep-alive, bounded headers, bodies and times, answers in chunks.
+//
+// run() is the thread; handlers are called on it. Requests of one connection are answered one after the other. A client
+// that is slow to send or to read is dropped after the times below; one that stops reading a stream is dropped when
+// more than max_unsent_bytes wait for it. stop() and post() may be called by any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "server/http.h"
+
+namespace reprise::server {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  int64_t port = 30000;               // 0: any free one
+  std::optional<int64_t> admin_port;  // on loopback; 0: any free one
+  size_t max_header_bytes = 16 * 1024;
+  size_t max_body_bytes = 16 * 1024 * 1024;
+  int64_t max_connections = 4096;
+  std::chrono::milliseconds header_time{10000};  // from the first byte of a request to its headers' end
+  std::chrono::milliseconds body_time{60000};    // until its body is complete
+  std::chrono::milliseconds idle_time{75000};    // between requests
+  std::chrono::milliseconds write_time{30000};   // for the client to take what was written
+  size_t max_unsent_bytes = 4 * 1024 * 1024;
+};
+
+struct HttpCounters {
+  uint64_t connections = 0, requests = 0, refused = 0, dropped = 0;  // refused: over max_connections
+  int64_t open = 0;
+};
+
+class HttpServer {
+ public:
+  // Binds and listens; serves when run() is called. Errors name the address.
+  static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options, HttpHandler handler);
+  virtual ~HttpServer() = default;
+
+  virtual int64_t port() const = 0;
+  virtual int64_t admin_port() const = 0;  // 0: there is none
+  virtual void run() = 0;
+  virtual void stop() = 0;
+  virtual void post(std::function<void()> what) = 0;
+  virtual void after(std::chrono::milliseconds time, std::function<void()> what) = 0;
+  virtual HttpCounters counters() const = 0;  // any thread
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,181 @@
+#include "server/job.h"
+
+#include "server/token_text.h"
+
+namespace reprise::server {
+
+using engine::SampledToken;
+using sched::FinishReason;
+using sched::RequestResult;
+
+// Of one answer; lives on the scheduler's thread.
+class Job::Sink final : public sched::RequestSink {
+ public:
+  Sink(std::shared_ptr<Job> job, size_t index)
+      : job_(std::move(job)), index_(index), text_(job_->context_.model, job_->call_) {}
+  // The job and what it holds end on the HTTP thread.
+  ~Sink() override {
+    HttpServer& http = job_->context_.http;
+    http.post([job = std::move(job_)] {});
+  }
+
+  void prompt(std::vector<SampledToken> tokens) override {
+    AnswerPart part;
+    part.index = index_;
+    part.prompt = std::move(tokens);
+    job_->push(std::move(part));
+  }
+  bool token(const SampledToken& token, FinishReason finish) override {
+    AnswerPart part;
+    part.index = index_;
+    auto text = text_.push(token, finish);
+    if (!text) {
+      problem_ = text.status();
+      return false;
+    }
+    part.text = std::move(*text);
+    part.tokens.push_back(token);
+    if (text_.stopped()) part.stop_string = text_.stop_string();
+    job_->push(std::move(part));
+    return !text_.stopped();
+  }
+  void finished(const RequestResult& result) override {
+    AnswerPart part;
+    part.index = index_;
+    part.result = result;
+    if (!problem_.is_ok()) {
+      part.result->finish = FinishReason::Cancelled;
+      part.result->status = problem_;
+    } else if (result.finish == FinishReason::Cancelled) {
+      if (auto rest = text_.finish()) part.text = std::move(*rest);
+    }
+    job_->push(std::move(part));
+  }
+
+ private:
+  std::shared_ptr<Job> job_;
+  size_t index_;
+  TokenText text_;
+  Status problem_;
+};
+
+Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers,
+         std::function<void()> done)
+    : context_(context),
+      call_(std::move(call)),
+      writer_(context.model, call_),
+      reply_(std::move(reply)),
+      headers_(std::move(headers)),
+      done_(std::move(done)),
+      answers_(call_.prompts.size() * static_cast<size_t>(call_.n)),
+      greeted_(answers_.size(), false) {}
+
+std::shared_ptr<Job> Job::start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
+                                const Headers& headers, std::function<void()> done) {
+  auto job = std::make_shared<Job>(context, std::move(call), std::move(reply), headers, std::move(done));
+  if (const auto refused = job->submit()) {
+    job->ended_ = true;
+    job->cancel();
+    refused->send(*job->reply_, headers);
+    return nullptr;
+  }
+  job->reply_->on_gone([weak = std::weak_ptr(job)] {
+    if (auto j = weak.lock()) j->cancel();
+  });
+  return job;
+}
+
+std::optional<ApiError> Job::submit() {
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const auto n = static_cast<size_t>(call_.n);
+    sched::Request r;
+    r.prompt = call_.prompts[i / n];
+    r.sampling = call_.sampling;
+    r.sampling.seed += i % n;  // each answer draws its own
+    r.priority = call_.priority;
+    r.cache_salt = call_.cache_salt;
+    r.prompt_logprobs = call_.echo && call_.sampling.logprobs >= 0;
+    r.several = call_.n > 1;
+    r.sink = std::make_unique<Sink>(shared_from_this(), i);
+    auto id = context_.scheduler.add(std::move(r));
+    if (!id) return ApiError::from(id.status());
+    ids_.push_back(*id);
+  }
+  return std::nullopt;
+}
+
+void Job::cancel() {
+  for (const sched::RequestId id : ids_) context_.scheduler.cancel(id);
+}
+
+void Job::push(AnswerPart part) {
+  std::lock_guard lock(mutex_);
+  parts_.push_back(std::move(part));
+  if (posted_) return;
+  posted_ = true;
+  context_.http.post([self = shared_from_this()] { self->drain(); });
+}
+
+void Job::drain() {
+  std::vector<AnswerPart> parts;
+  {
+    std::lock_guard lock(mutex_);
+    parts.swap(parts_);
+    posted_ = false;
+  }
+  if (ended_) return;
+  std::string out;
+  for (AnswerPart& p : parts) {
+    Answer& a = answers_[p.index];
+    a.add(p);
+    if (p.result) ++finished_;
+    if (!call_.stream) continue;
+    // Text that is still held back, and nothing else, is not worth an event.
+    if (p.text.empty() && !p.result && p.prompt.empty() && call_.sampling.logprobs < 0 && !call_.token_ids) continue;
+    if (!greeted_[p.index]) {
+      greeted_[p.index] = true;
+      out += writer_.first(p.index);
+    }
+    if (p.result && !p.result->status.is_ok() && p.result->status.code() != Code::Cancelled)
+      out += AnswerWriter::event(ApiError::from(p.result->status).json());
+    else
+      out += writer_.part(p, a);
+  }
+  if (call_.stream && (!out.empty() || finished_ == answers_.size())) {
+    if (!begun_) {
+      begun_ = true;
+      Headers headers = headers_;
+      headers.emplace_back("cache-control", "no-cache");
+      reply_->begin(200, "text/event-stream; charset=utf-8", headers);
+    }
+    if (finished_ == answers_.size()) {
+      out += writer_.usage(writer_.sum(answers_));
+      out += AnswerWriter::done();
+    }
+    reply_->write(std::move(out));
+  }
+  if (finished_ == answers_.size()) finish();
+}
+
+void Job::finish() {
+  ended_ = true;
+  if (call_.stream) {
+    reply_->end();
+  } else {
+    const ApiError* failed = nullptr;
+    ApiError error;
+    for (const Answer& a : answers_)
+      if (!a.result->status.is_ok() && !failed) {
+        error = ApiError::from(a.result->status);
+        failed = &error;
+      }
+    if (failed)
+      failed->send(*reply_, headers_);
+    else
+      reply_->send(200, "application/json",
+                   writer_.whole(answers_).dump(-1, ' ', false, OrderedJson::error_handler_t::replace), headers_);
+  }
+  done_();
+}
+
+}  // namespace reprise::server

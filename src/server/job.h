@@ -1,0 +1,67 @@
+// Job: one generating call from its parse to its last byte.
+//
+// start() hands its requests to the scheduler. Their sinks make text on the scheduler's thread and leave the parts in
+// the job, which writes them on the HTTP thread, several at once when it is behind. When the client goes away the
+// requests are cancelled. It lives as long as a sink or the client needs it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "sched/scheduler.h"
+#include "server/answer.h"
+#include "server/generate_call.h"
+#include "server/http_server.h"
+
+namespace reprise::server {
+
+// What a job works with; all of it outlives the jobs.
+struct JobContext {
+  const ServedModel& model;
+  sched::Scheduler& scheduler;
+  HttpServer& http;
+};
+
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  // On the HTTP thread. Answers at once with an error, and is null, when the scheduler refuses. `done` is called on the
+  // HTTP thread when nothing more will come.
+  static std::shared_ptr<Job> start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
+                                    const Headers& headers, std::function<void()> done);
+
+  // Use start(): this is for std::make_shared.
+  Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers,
+      std::function<void()> done);
+
+  const std::vector<sched::RequestId>& requests() const { return ids_; }
+
+ private:
+  class Sink;
+
+  std::optional<ApiError> submit();
+  void push(AnswerPart part);  // any thread
+  void drain();
+  void finish();
+  void cancel();
+
+  JobContext context_;
+  GenerateCall call_;
+  AnswerWriter writer_;
+  std::shared_ptr<Reply> reply_;
+  Headers headers_;
+  std::function<void()> done_;
+  std::vector<sched::RequestId> ids_;
+
+  // The HTTP thread.
+  std::vector<Answer> answers_;
+  std::vector<bool> greeted_;
+  size_t finished_ = 0;
+  bool begun_ = false, ended_ = false;
+
+  std::mutex mutex_;
+  std::vector<AnswerPart> parts_;
+  bool posted_ = false;
+};
+
+}  // namespace reprise::server

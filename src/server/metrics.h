@@ -1,0 +1,60 @@
+// Metrics: what the scheduler, the engine and the HTTP server did, under the names that dashboards know: vLLM's,
+// SGLang's core ones, and our own about graphs.
+//
+// It is the scheduler's observer; text() may be called by any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "sched/observer.h"
+#include "sched/scheduler.h"
+#include "server/http_server.h"
+#include "server/metric_text.h"
+
+namespace reprise::server {
+
+// Of one phase (decode, prefill): how its steps ran. Taken between steps, on the scheduler's thread.
+struct GraphPhase {
+  std::string phase, mode;
+  std::map<int64_t, uint64_t> replays;        // by size
+  std::map<std::string, uint64_t> fallbacks;  // by reason
+  uint64_t padding_tokens = 0;
+};
+
+struct GraphNumbers {
+  std::vector<GraphPhase> phases;
+  double capture_s = 0, load_s = 0, compile_s = 0;
+  uint64_t planned_bytes = 0, verify_failures = 0, steps = 0;
+  double host_s = 0;
+  uint64_t weight_bytes = 0, kv_bytes = 0;
+};
+
+class Metrics final : public sched::Observer {
+ public:
+  explicit Metrics(std::string model_name, std::function<GraphNumbers()> graph);
+
+  void stepped(const sched::StepRecord& step) override;
+  void finished(const sched::Request& request, const sched::RequestResult& result) override;
+
+  // The exposition; the numbers of the engine are those of the last step.
+  std::string text(const sched::SchedulerStats& stats, const HttpCounters& http) const;
+  void answered(int status);  // one HTTP response
+
+ private:
+  std::string model_;
+  std::function<GraphNumbers()> graph_;
+  mutable std::mutex mutex_;
+  GraphNumbers numbers_;
+  Histogram ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, prompt_tokens_, generation_tokens_,
+      max_tokens_, iteration_tokens_, host_gap_, step_s_;
+  std::map<std::string, uint64_t> success_;
+  std::map<int, uint64_t> statuses_;
+  sched::Clock::time_point rate_since_{};
+  uint64_t rate_tokens_ = 0;
+  double throughput_ = 0;  // generated tokens a second, over the last second or so
+};
+
+}  // namespace reprise::server

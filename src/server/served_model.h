@@ -1,0 +1,29 @@
+// ServedModel: the model that a server answers for: its names, its text side and its bounds. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/generation_config.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace reprise::server {
+
+struct ServedModel {
+  std::string name;  // what clients call it
+  std::string path;
+  std::optional<text::Tokenizer> tokenizer;           // without one only token ids are served
+  const text::ChatTemplate* chat_template = nullptr;  // outlives it; null: none
+  std::string chat_template_problem;                  // why there is none
+  std::string chat_template_source;
+  checkpoint::GenerationDefaults defaults;  // where a request is silent
+  std::vector<int32_t> eos_tokens;
+  int64_t context_length = 0;
+  int64_t vocab_size = 0;
+  int64_t created = 0;  // seconds since 1970
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,408 @@
+// The routes over real sockets, on a scheduler whose executor computes tokens by a formula (tests/sched).
+#include "server/api.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "../sched/answers.h"
+#include "../sched/fake_executor.h"
+#include "support/http_client.h"
+
+namespace reprise::server {
+namespace {
+
+using sched::FakeExecutor;
+using sched::Tokens;
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+class ApiTest : public testing::Test {
+ protected:
+  void start(ApiOptions options = {}, sched::SchedulerOptions scheduling = {},
+             FakeExecutor::Limits limits = {8, 64, 60, 1000}, bool serving = true) {
+    HttpOptions http;
+    http.port = 0;
+    if (options.admin_port) http.admin_port = 0;
+    api_ = std::make_unique<Api>(options);
+    auto made =
+        HttpServer::listen(http, [this](HttpRequest r, auto reply) { api_->handle(std::move(r), std::move(reply)); });
+    ASSERT_TRUE(made.is_ok());
+    http_ = std::move(*made);
+    api_->attach(*http_);
+    http_thread_ = std::thread([this] { http_->run(); });
+    executor_ = std::make_unique<FakeExecutor>(limits);
+    model_.name = "fake";
+    model_.path = "somewhere/fake";
+    model_.context_length = limits.context;
+    model_.vocab_size = FakeExecutor::kVocab;
+    model_.eos_tokens = scheduling.eos_tokens = {FakeExecutor::kEos};
+    metrics_ = std::make_unique<Metrics>("fake", [] { return GraphNumbers(); });
+    scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, metrics_.get());
+    scheduler_thread_ = std::thread([this] { scheduler_->run(); });
+    if (!serving) return;
+    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object()});
+    HttpClient c(http_->port());
+    while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void TearDown() override {
+    scheduler_->stop();
+    scheduler_thread_.join();
+    scheduler_.reset();
+    http_->stop();
+    http_thread_.join();
+  }
+  Json post(const std::string& path, const Json& body, int status = 200, const std::string& headers = "") {
+    HttpClient c(http_->port());
+    const HttpAnswer a = c.post(path, body.dump(), headers);
+    EXPECT_EQ(a.status, status) << a.body;
+    return Json::parse(a.body, nullptr, false);
+  }
+  // The events of a stream; the last is "[DONE]".
+  static std::vector<std::string> events(const std::string& body) {
+    std::vector<std::string> out;
+    for (size_t at = 0; at < body.size();) {
+      const size_t end = body.find("\n\n", at);
+      EXPECT_EQ(body.substr(at, 6), "data: ");
+      out.push_back(body.substr(at + 6, end - at - 6));
+      at = end + 2;
+    }
+    return out;
+  }
+  bool soon(const std::function<bool()>& what) {
+    for (int i = 0; i < 500; ++i) {
+      if (what()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<FakeExecutor> executor_;
+  ServedModel model_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::thread http_thread_, scheduler_thread_;
+};
+
+Json ids_call(const Tokens& prompt, int64_t most) {
+  return {
+      {"prompt", prompt}, {"max_tokens", most}, {"temperature", 0}, {"ignore_eos", true}, {"return_token_ids", true}};
+}
+
+TEST_F(ApiTest, CompletesIdsWholeAndStreamed) {
+  start();
+  const Tokens prompt = sched::count_up(150), want = sched::expected(prompt, 12, true);
+  Json body = ids_call(prompt, 12);
+  const Json whole = post("/v1/completions", body);
+  EXPECT_EQ(whole["object"], "text_completion");
+  EXPECT_EQ(whole["model"], "fake");
+  EXPECT_EQ(whole["choices"][0]["token_ids"], Json(want));
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], 150);
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(whole["usage"]["total_tokens"], 162);
+
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  HttpClient c(http_->port());
+  const HttpAnswer a = c.post("/v1/completions", body.dump());
+  EXPECT_EQ(a.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  auto list = events(a.body);
+  ASSERT_GE(list.size(), 3u);
+  EXPECT_EQ(list.back(), "[DONE]");
+  const Json usage = Json::parse(list[list.size() - 2]);
+  EXPECT_TRUE(usage["choices"].empty());
+  EXPECT_EQ(usage["usage"]["prompt_tokens_details"]["cached_tokens"], 149);
+  Tokens streamed;
+  for (size_t i = 0; i + 2 < list.size(); ++i) {
+    const Json event = Json::parse(list[i]);
+    ASSERT_EQ(event["choices"].size(), 1u);
+    for (int32_t t : event["choices"][0]["token_ids"].get<Tokens>()) streamed.push_back(t);
+  }
+  EXPECT_EQ(streamed, want);
+  EXPECT_EQ(Json::parse(list[list.size() - 3])["choices"][0]["finish_reason"], "length");
+  // Without the option there is no chunk without choices.
+  body.erase("stream_options");
+  list = events(c.post("/v1/completions", body.dump()).body);
+  for (size_t i = 0; i + 1 < list.size(); ++i) EXPECT_EQ(Json::parse(list[i])["choices"].size(), 1u);
+}
+
+TEST_F(ApiTest, SeveralPromptsWithSeveralAnswersKeepTheirPlaces) {
+  start();
+  Json body = ids_call({}, 5);
+  body["prompt"] = {sched::count_up(10), sched::count_up(20, 4), sched::count_up(140, 9)};
+  body["n"] = 2;
+  const Json out = post("/v1/completions", body);
+  ASSERT_EQ(out["choices"].size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    const Tokens prompt = i < 2 ? sched::count_up(10) : i < 4 ? sched::count_up(20, 4) : sched::count_up(140, 9);
+    EXPECT_EQ(out["choices"][i]["index"], i);
+    EXPECT_EQ(out["choices"][i]["token_ids"], Json(sched::expected(prompt, 5, true)));
+  }
+  EXPECT_EQ(out["usage"]["prompt_tokens"], 170);
+  EXPECT_EQ(out["usage"]["completion_tokens"], 30);
+}
+
+TEST_F(ApiTest, EchoTellsHowLikelyThePromptWas) {
+  start();
+  const Tokens prompt = sched::count_up(9);
+  const Json out = post("/v1/completions",
+                        {{"prompt", {prompt}}, {"max_tokens", 1}, {"temperature", 0}, {"echo", true}, {"logprobs", 1}});
+  const Json& logs = out["choices"][0]["logprobs"];
+  ASSERT_EQ(logs["token_logprobs"].size(), 10u);
+  EXPECT_TRUE(logs["token_logprobs"][0].is_null());
+  EXPECT_TRUE(logs["top_logprobs"][0].is_null());
+  for (size_t i = 1; i < 10; ++i) {
+    const auto score = engine::score_token(FakeExecutor::logits_of(std::span(prompt).first(std::min<size_t>(i, 9))),
+                                           i < 9 ? prompt[i] : sched::expected(prompt, 1)[0], 1);
+    EXPECT_EQ(logs["token_logprobs"][i].get<float>(), *score->logprob);
+    double best = -1e9;
+    for (const auto& [name, value] : logs["top_logprobs"][i].items()) best = std::max(best, value.get<double>());
+    EXPECT_EQ(static_cast<float>(best), score->top[0].logprob);
+  }
+  // Only the prompt.
+  const Json none = post("/v1/completions",
+                         {{"prompt", prompt}, {"max_tokens", 0}, {"temperature", 0}, {"echo", true}, {"logprobs", 1}});
+  EXPECT_EQ(none["choices"][0]["logprobs"]["tokens"].size(), 9u);
+  EXPECT_EQ(none["usage"]["completion_tokens"], 0);
+}
+
+TEST_F(ApiTest, NativeFormOfSglang) {
+  start();
+  const Tokens prompt = sched::count_up(7), want = sched::expected(prompt, 4, true);
+  Json body = {{"input_ids", prompt},
+               {"rid", "mine"},
+               {"return_logprob", true},
+               {"sampling_params", {{"max_new_tokens", 4}, {"temperature", 0}, {"ignore_eos", true}}}};
+  Json out = post("/generate", body);
+  EXPECT_EQ(out["output_ids"], Json(want));
+  EXPECT_EQ(out["meta_info"]["id"], "mine");
+  EXPECT_EQ(out["meta_info"]["completion_tokens"], 4);
+  EXPECT_EQ(out["meta_info"]["finish_reason"]["type"], "length");
+  EXPECT_EQ(out["meta_info"]["output_token_logprobs"].size(), 4u);
+  body["input_ids"] = {prompt, prompt};
+  EXPECT_EQ(post("/generate", body).size(), 2u);
+  body["sampling_params"]["temperature"] = -1;
+  out = post("/generate", body, 400);
+  EXPECT_EQ(out["error"]["param"], "sampling_params.temperature");
+}
+
+TEST_F(ApiTest, WrongFieldsAreNamed) {
+  start();
+  const auto wrong = [&](const char* field, Json value, int status = 400) {
+    Json body = ids_call({2, 3}, 4);
+    body[field] = std::move(value);
+    const Json out = post("/v1/completions", body, status);
+    EXPECT_EQ(out["error"]["param"], field) << out;
+    EXPECT_FALSE(out["error"]["message"].get<std::string>().empty());
+  };
+  wrong("temperature", 2.5);
+  wrong("temperature", "hot");
+  wrong("top_p", 1.5);
+  wrong("top_k", -2);
+  wrong("n", 0);
+  wrong("n", 1000000);
+  wrong("max_tokens", -1);
+  wrong("max_tokens", 1e30);
+  wrong("max_tokens", true);
+  wrong("presence_penalty", 3);
+  wrong("logprobs", 1000);
+  wrong("logit_bias", {{"99", 1}});
+  wrong("logit_bias", {{"3", 101}});
+  wrong("logit_bias", {{"-1", 1}});
+  wrong("stop", Json::array({"a", 3}));
+  wrong("stop", "");
+  wrong("stop_token_ids", {29});
+  wrong("best_of", 3);
+  wrong("suffix", "x");
+  wrong("stream_options", {{"include_usage", true}});
+  wrong("prompt", nullptr);
+  wrong("prompt", Json::array());
+  wrong("prompt", {2, 99});
+  wrong("prompt", {2, "x"});
+  wrong("prompt", "text without a tokenizer");
+  wrong("prompt", sched::count_up(1000));
+  wrong("min_tokens", 5);
+  wrong("model", "another", 404);
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.post("/v1/completions", "{").status, 400);
+  EXPECT_EQ(c.post("/v1/completions", "[]").status, 400);
+  EXPECT_EQ(c.post("/v1/completions", std::string(100000, '[')).status, 400);
+  EXPECT_EQ(c.post("/v1/completions", "{\"prompt\": \"\xff\xfe\"}").status, 400);
+  EXPECT_EQ(c.post("/v1/chat/completions", "{\"messages\": []}").status, 400);
+  // Unknown fields and nulls are no errors.
+  Json body = ids_call({2, 3}, 2);
+  body["user"] = "me";
+  body["something_else"] = {1, 2};
+  body["stop"] = nullptr;
+  post("/v1/completions", body);
+}
+
+TEST_F(ApiTest, RoutesMethodsAndStates) {
+  start({}, {}, {8, 64, 60, 1000}, false);
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.get("/health").status, 503);
+  HttpAnswer a = c.get("/v1/models");
+  EXPECT_EQ(a.status, 503);
+  EXPECT_TRUE(a.headers.contains("retry-after"));
+  api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object()});
+  while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(Json::parse(c.get("/v1/models").body)["data"][0]["id"], "fake");
+  EXPECT_EQ(Json::parse(c.get("/v1/models").body)["data"][0]["root"], "somewhere/fake");
+  EXPECT_EQ(c.get("/v1/models/fake").status, 200);
+  EXPECT_EQ(c.get("/v1/models/other").status, 404);
+  EXPECT_EQ(c.get("/nothing").status, 404);
+  a = c.get("/v1/completions");
+  EXPECT_EQ(a.status, 405);
+  EXPECT_EQ(a.headers.at("allow"), "POST");
+  EXPECT_EQ(c.get("/server_info").status, 200);
+  EXPECT_EQ(c.get("/model_info").status, 200);
+  EXPECT_EQ(c.get("/version").status, 200);
+  EXPECT_EQ(c.get("/health", "x-request-id: abc\r\n").headers.at("x-request-id"), "abc");
+  EXPECT_EQ(c.post("/v1/embeddings", "{}").status, 400);
+  api_->drain();
+  EXPECT_EQ(c.get("/ready").status, 503);
+  EXPECT_EQ(c.get("/health").status, 200);
+  EXPECT_EQ(c.post("/v1/completions", ids_call({2}, 1).dump()).status, 503);
+}
+
+TEST_F(ApiTest, KeysGuardEverythingButHealth) {
+  ApiOptions options;
+  options.api_key = "secret";
+  start(options);
+  HttpClient c(http_->port());
+  for (const char* path : {"/v1/models", "/metrics", "/server_info", "/version"}) {
+    const HttpAnswer a = c.get(path);
+    EXPECT_EQ(a.status, 401) << path;
+    EXPECT_EQ(Json::parse(a.body)["error"]["code"], "invalid_api_key");
+    EXPECT_EQ(c.get(path, "authorization: Bearer secre\r\n").status, 401);
+    EXPECT_EQ(c.get(path, "authorization: Bearer secrets\r\n").status, 401);
+    EXPECT_EQ(c.get(path, "authorization: Bearer secret\r\n").status, 200);
+  }
+  EXPECT_EQ(c.get("/health").status, 200);
+  EXPECT_EQ(c.post("/flush_cache", "").status, 401);
+  EXPECT_EQ(c.post("/flush_cache", "", "authorization: Bearer secret\r\n").status, 200);
+}
+
+TEST_F(ApiTest, AdminRoutesOnAPortOfTheirOwn) {
+  ApiOptions options;
+  options.admin_port = true;
+  options.admin_api_key = "root";
+  start(options);
+  HttpClient c(http_->port()), admin(http_->admin_port());
+  EXPECT_EQ(c.post("/flush_cache", "").status, 403);
+  EXPECT_EQ(c.post("/flush_cache", "", "authorization: Bearer root\r\n").status, 200);
+  EXPECT_EQ(admin.post("/flush_cache", "").status, 200);
+}
+
+TEST_F(ApiTest, AFullQueueSaysWhenToComeAgain) {
+  sched::SchedulerOptions scheduling;
+  scheduling.max_queued = 1;
+  start({}, scheduling, {1, 64, 60, 1000});
+  std::vector<std::unique_ptr<HttpClient>> held;
+  Json body = ids_call(sched::count_up(5), 900);
+  body["stream"] = true;
+  for (int i = 0; i < 2; ++i) {
+    held.push_back(std::make_unique<HttpClient>(http_->port()));
+    const std::string text = body.dump();
+    held.back()->send("POST /v1/completions HTTP/1.1\r\ncontent-length: " + std::to_string(text.size()) + "\r\n\r\n" +
+                      text);
+    ASSERT_TRUE(soon([&] { return scheduler_->stats().requests == static_cast<uint64_t>(i + 1); }));
+  }
+  HttpClient c(http_->port());
+  const HttpAnswer a = c.post("/v1/completions", ids_call(sched::count_up(5), 3).dump());
+  // The two may have ended by now on a slow machine; then it was served.
+  if (a.status != 200) {
+    EXPECT_EQ(a.status, 429);
+    EXPECT_TRUE(a.headers.contains("retry-after"));
+    EXPECT_EQ(Json::parse(a.body)["error"]["type"], "rate_limit_error");
+  }
+}
+
+TEST_F(ApiTest, AClientThatGoesTakesItsRequestsAlong) {
+  start({}, {}, {1, 64, 60, 7000});
+  {
+    HttpClient c(http_->port());
+    Json body = ids_call(sched::count_up(5), 6000);
+    body["n"] = 3;
+    body["stream"] = true;
+    const std::string text = body.dump();
+    c.send("POST /v1/completions HTTP/1.1\r\ncontent-length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+    EXPECT_FALSE(c.receive().empty());
+  }
+  EXPECT_TRUE(soon([&] { return scheduler_->idle(); }));
+  EXPECT_LT(scheduler_->stats().generated_tokens, 18000u);
+  post("/flush_cache", Json::object());
+  EXPECT_TRUE(soon([&] { return executor_->kv_pool().free_pages() == 60; }));
+}
+
+TEST_F(ApiTest, RequestsCanBeAborted) {
+  start({}, {}, {1, 64, 60, 7000});
+  std::thread aborter([&] {
+    EXPECT_TRUE(soon([&] { return scheduler_->stats().generated_tokens > 0; }));
+    EXPECT_EQ(post("/abort_request", {{"rid", "this one"}})["aborted"], 1);
+  });
+  const Json out = post("/generate",
+                        {{"input_ids", {2, 3}},
+                         {"rid", "this one"},
+                         {"sampling_params", {{"max_new_tokens", 6900}, {"temperature", 0}, {"ignore_eos", true}}}},
+                        503);
+  aborter.join();
+  EXPECT_NE(out["error"]["message"].get<std::string>().find("cancelled"), std::string::npos);
+  post("/abort_request", {{"rid", "unknown"}}, 404);
+  post("/abort_request", Json::object(), 400);
+}
+
+TEST_F(ApiTest, AFailedStepIsAnErrorForTheClient) {
+  start();
+  executor_->fail_at = 2;
+  const Json out = post("/v1/completions", ids_call(sched::count_up(5), 9), 500);
+  EXPECT_NE(out["error"]["message"].get<std::string>().find("the device has failed"), std::string::npos);
+  post("/v1/completions", ids_call(sched::count_up(5), 9));
+}
+
+TEST_F(ApiTest, MetricsCountWhatHappened) {
+  start();
+  post("/v1/completions", ids_call(sched::count_up(150), 10));
+  post("/v1/completions", ids_call(sched::count_up(150), 10));
+  HttpClient c(http_->port());
+  const std::string text = c.get("/metrics").body;
+  const auto has = [&](const std::string& line) {
+    EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\n" << text;
+  };
+  has("vllm:generation_tokens_total{model_name=\"fake\",engine=\"0\"} 20");
+  has("vllm:prompt_tokens_total{model_name=\"fake\",engine=\"0\"} 300");
+  has("vllm:prefix_cache_hits_total{model_name=\"fake\",engine=\"0\"} 149");
+  has("vllm:request_success_total{model_name=\"fake\",engine=\"0\",finished_reason=\"length\"} 2");
+  has("vllm:time_to_first_token_seconds_count{model_name=\"fake\",engine=\"0\"} 2");
+  has("vllm:num_requests_running{model_name=\"fake\",engine=\"0\"} 0");
+  has("sglang:cached_tokens_total{model_name=\"fake\"} 149");
+  has("reprise:http_responses_total{model_name=\"fake\",status=\"200\"} 3");
+}
+
+TEST_F(ApiTest, ManyStreamsAtOnceLoseNothing) {
+  start({}, {}, {16, 256, 200, 400});
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int32_t i = 0; i < 300; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(http_->port()));
+    Json body = ids_call(sched::count_up(3 + i % 40, i), 15);
+    body["stream"] = true;
+    const std::string text = body.dump();
+    clients.back()->send("POST /v1/completions HTTP/1.1\r\ncontent-length: " + std::to_string(text.size()) +
+                         "\r\n\r\n" + text);
+  }
+  for (int32_t i = 0; i < 300; ++i) {
+    const HttpAnswer a = clients[static_cast<size_t>(i)]->read();
+    ASSERT_TRUE(a.complete) << i;
+    Tokens streamed;
+    for (const std::string& e : events(a.body))
+      if (e != "[DONE]")
+        for (int32_t t : Json::parse(e)["choices"][0]["token_ids"].get<Tokens>()) streamed.push_back(t);
+    EXPECT_EQ(streamed, sched::expected(sched::count_up(3 + i % 40, i), 15, true)) << i;
+  }
+}
+
+}  // namespace
+}  // namespace reprise::server

@@ -1,0 +1,204 @@
+#include "server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/http_client.h"
+
+namespace reprise::server {
+namespace {
+
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+// Routes: /echo answers with the body, /later after a moment, /stream in three pieces, /endless until the client goes,
+// /silent drops its reply.
+class HttpServerTest : public testing::Test {
+ protected:
+  void start(HttpOptions options = {}) {
+    options.port = 0;
+    auto made = HttpServer::listen(options, [this](HttpRequest r, std::shared_ptr<Reply> reply) { serve(r, reply); });
+    ASSERT_TRUE(made.is_ok()) << made.status().message();
+    http_ = std::move(*made);
+    thread_ = std::thread([this] { http_->run(); });
+  }
+  void TearDown() override {
+    if (!http_) return;
+    http_->stop();
+    thread_.join();
+  }
+  void serve(HttpRequest& r, std::shared_ptr<Reply>& reply) {
+    EXPECT_TRUE(r.from_loopback);
+    if (r.path == "/echo") {
+      reply->send(200, "text/plain", r.method + r.query + r.body);
+    } else if (r.path == "/later") {
+      http_->after(std::chrono::milliseconds(20), [reply] { reply->send(200, "text/plain", "later"); });
+    } else if (r.path == "/stream") {
+      reply->begin(200, "text/event-stream");
+      reply->write("one ");
+      http_->after(std::chrono::milliseconds(5), [reply] {
+        reply->write("two ");
+        reply->write("three");
+        reply->end();
+      });
+    } else if (r.path == "/endless") {
+      reply->on_gone([this] { gone_ = true; });
+      reply->begin(200, "text/event-stream");
+      flood(reply);
+    } else if (r.path == "/wait") {
+      reply->on_gone([this] { gone_ = true; });
+      waiting_ = reply;
+    } else if (r.path != "/silent") {
+      reply->send(404, "text/plain", "");
+    }
+  }
+  void flood(std::shared_ptr<Reply> reply) {
+    if (reply->gone()) return;
+    reply->write(std::string(64 * 1024, 'x'));
+    http_->post([this, reply] { flood(reply); });
+  }
+  bool soon(const std::function<bool()>& what) {
+    for (int i = 0; i < 500; ++i) {
+      if (what()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  std::unique_ptr<HttpServer> http_;
+  std::thread thread_;
+  std::atomic<bool> gone_{false};
+  std::shared_ptr<Reply> waiting_;
+};
+
+TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
+  start();
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.get("/echo?a=1").body, "GETa=1");
+  EXPECT_EQ(c.post("/echo", "hello").body, "POSThello");
+  EXPECT_EQ(c.get("/later").body, "later");
+  const HttpAnswer stream = c.get("/stream");
+  EXPECT_EQ(stream.body, "one two three");
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(c.get("/nothing").status, 404);
+  // A body in chunks, and two requests at once.
+  c.send(
+      "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+      "GET /later HTTP/1.1\r\nhost: x\r\n\r\nGET /echo HTTP/1.1\r\nhost: x\r\n\r\n");
+  EXPECT_EQ(c.read().body, "POSTabcde");
+  EXPECT_EQ(c.read().body, "later");
+  EXPECT_EQ(c.read().body, "GET");
+  EXPECT_EQ(http_->counters().connections, 1u);
+  EXPECT_EQ(http_->counters().requests, 8u);
+}
+
+TEST_F(HttpServerTest, OldClientsGetTheEndOfTheConnection) {
+  start();
+  HttpClient c(http_->port());
+  c.send("GET /stream HTTP/1.0\r\n\r\n");
+  const HttpAnswer a = c.read();
+  EXPECT_EQ(a.body, "one two three");
+  EXPECT_EQ(a.headers.at("connection"), "close");
+  HttpClient d(http_->port());
+  EXPECT_EQ(d.get("/echo", "connection: close\r\n").body, "GET");
+  EXPECT_EQ(d.receive(), "");
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLarge) {
+  HttpOptions options;
+  options.max_body_bytes = 1000;
+  options.max_header_bytes = 2000;
+  start(options);
+  const auto status_of = [&](const std::string& bytes) {
+    HttpClient c(http_->port());
+    c.send(bytes);
+    return c.read().status;
+  };
+  EXPECT_EQ(status_of("NONSENSE\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nbad header\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: 1001\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: 104857600\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: -5\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n400\r\n" + std::string(1024, 'a') +
+                      "\r\n0\r\n\r\n"),
+            413);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nx: " + std::string(3000, 'a') + "\r\n\r\n"), 431);
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.post("/echo", std::string(1000, 'b')).body.size(), 1004u);
+}
+
+TEST_F(HttpServerTest, SlowSendersAndIdleConnectionsAreClosed) {
+  HttpOptions options;
+  options.header_time = std::chrono::milliseconds(100);
+  options.body_time = std::chrono::milliseconds(100);
+  options.idle_time = std::chrono::milliseconds(300);
+  start(options);
+  HttpClient slow(http_->port()), half(http_->port()), idle(http_->port());
+  slow.send("GET /echo HT");
+  half.send("POST /echo HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc");
+  EXPECT_EQ(slow.receive(), "");
+  EXPECT_EQ(half.receive(), "");
+  EXPECT_EQ(idle.receive(), "");
+  EXPECT_TRUE(soon([&] { return http_->counters().open == 0; }));
+}
+
+TEST_F(HttpServerTest, SeesClientsGo) {
+  start();
+  {
+    HttpClient c(http_->port());
+    c.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n");
+    EXPECT_TRUE(soon([&] { return http_->counters().requests == 1; }));
+  }
+  EXPECT_TRUE(soon([&] { return gone_.load(); }));
+  http_->post([this] { waiting_->send(200, "text/plain", "to nobody"); });
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.get("/echo").body, "GET");
+  http_->post([this] { waiting_.reset(); });
+}
+
+TEST_F(HttpServerTest, DropsAClientThatStopsReading) {
+  HttpOptions options;
+  options.max_unsent_bytes = 1 << 20;
+  start(options);
+  HttpClient c(http_->port());
+  c.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n");
+  EXPECT_TRUE(soon([&] { return gone_.load(); }));
+  EXPECT_EQ(http_->counters().dropped, 1u);
+}
+
+TEST_F(HttpServerTest, AForgottenReplyIsAnError) {
+  start();
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.get("/silent").status, 500);
+}
+
+TEST_F(HttpServerTest, HoldsManyConnectionsAndRefusesTheRest) {
+  HttpOptions options;
+  options.max_connections = 200;
+  start(options);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(http_->port()));
+    clients.back()->send("GET /later HTTP/1.1\r\nhost: x\r\n\r\n");
+  }
+  for (auto& c : clients) EXPECT_EQ(c->read().body, "later");
+  HttpClient one_more(http_->port());
+  EXPECT_EQ(one_more.receive(), "");
+  EXPECT_EQ(http_->counters().refused, 1u);
+}
+
+TEST_F(HttpServerTest, ATakenPortIsAnErrorThatNamesIt) {
+  start();
+  HttpOptions options;
+  options.port = http_->port();
+  const auto second = HttpServer::listen(options, {});
+  ASSERT_FALSE(second.is_ok());
+  EXPECT_NE(second.status().message().find(std::to_string(http_->port())), std::string::npos);
+  options.host = "no such host";
+  EXPECT_FALSE(HttpServer::listen(options, {}).is_ok());
+}
+
+}  // namespace
+}  // namespace reprise::server
