@@ -27,7 +27,7 @@ constexpr size_t kStepOutputs = 2;
 
 struct PhaseStats {
   uint64_t steps = 0;
-  uint64_t replays = 0;      // steps that ran captured
+  uint64_t replays = 0;                         // steps that ran captured
   std::map<int64_t, uint64_t> replays_by_size;  // of all captured sizes
   uint64_t padded_rows = 0;  // between batches and their sizes; free where live sizes are read at run time
   uint64_t splits = 0;       // batches run as two sizes

@@ -1,0 +1,171 @@
+// `reprise serve` as a process: starts before its model is there, answers like `generate`, ends politely.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <regex>
+#include <thread>
+
+#include "apps/byte_tokenizer.h"
+#include "apps/run_binary.h"
+#include "support/http_client.h"
+
+namespace reprise::apps {
+namespace {
+
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+// A small model of random weights with a tokenizer of bytes and a chat template.
+struct Model {
+  Model() {
+    const OrderedJson config = {{"architectures", {"LlamaForCausalLM"}},
+                                {"model_type", "llama"},
+                                {"hidden_size", 64},
+                                {"intermediate_size", 128},
+                                {"num_hidden_layers", 2},
+                                {"num_attention_heads", 4},
+                                {"num_key_value_heads", 2},
+                                {"vocab_size", 260},
+                                {"rms_norm_eps", 1e-5},
+                                {"rope_theta", 10000.0},
+                                {"max_position_embeddings", 512},
+                                {"eos_token_id", 259},
+                                {"torch_dtype", "float32"}};
+    folder.write("config.json", config.dump());
+    folder.write("tokenizer.json", byte_tokenizer().dump());
+    folder.write("tokenizer_config.json",
+                 R"({"chat_template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"})");
+  }
+  std::string flags() const { return "--model-path " + folder.path() + " --load-format dummy --threads 2"; }
+  Folder folder;
+};
+
+class Server {
+ public:
+  Server(const Model& model, const std::string& more) {
+    static int count = 0;
+    err_ = model.folder / fmt::format("serve{}.err", count++);
+    const std::string command =
+        fmt::format("exec {} serve {} --port 0 {} 2>{}", REPRISE_BINARY, model.flags(), more, err_);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 3000 && port_ == 0; ++i) {
+      std::smatch found;
+      const std::string said = content_of(err_);
+      if (std::regex_search(said, found, std::regex("at http://127.0.0.1:([0-9]+) "))) port_ = std::stoll(found[1]);
+      if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
+        pid_ = 0;
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  ~Server() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, &status_, 0);
+    }
+  }
+  int64_t port() const { return port_; }
+  std::string said() const { return content_of(err_); }
+  void signal(int number) { ::kill(pid_, number); }
+  int wait() {
+    if (pid_ > 0) ::waitpid(pid_, &status_, 0);
+    pid_ = 0;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int status_ = 0;
+  int64_t port_ = 0;
+  std::string err_;
+};
+
+TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
+  const Model model;
+  Server server(model, "--access-log");
+  ASSERT_NE(server.port(), 0) << server.said();
+  std::vector<std::unique_ptr<HttpClient>> others;
+  for (int i = 0; i < 12; ++i) {
+    others.push_back(std::make_unique<HttpClient>(server.port()));
+    const std::string body = OrderedJson{
+        {"prompt", std::string(static_cast<size_t>(20 * i + 3), 'q')},
+        {"max_tokens", 60},
+        {"ignore_eos", true},
+        {"stream", i % 2 == 0}}.dump();
+    others.back()->send(
+        fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+  }
+  const std::string prompt = "once upon a time";
+  const OrderedJson alone =
+      json_of(run_binary("generate " + model.flags() + " --json --max-new-tokens 30 --prompt '" + prompt + "'"));
+  HttpClient c(server.port());
+  for (int i = 0; i < 2; ++i) {  // the second time from the prefix cache
+    const HttpAnswer a = c.post(
+        "/v1/completions",
+        OrderedJson{{"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}, {"return_token_ids", true}}.dump());
+    ASSERT_EQ(a.status, 200) << a.body;
+    const OrderedJson out = OrderedJson::parse(a.body);
+    EXPECT_EQ(out["choices"][0]["text"], alone["output"]["text"]);
+    EXPECT_EQ(out["choices"][0]["token_ids"], alone["output"]["token_ids"]);
+  }
+  const HttpAnswer chat =
+      c.post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5})");
+  EXPECT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(OrderedJson::parse(chat.body)["usage"]["prompt_tokens"], std::string("<user>hi<assistant>").size());
+  for (auto& o : others) EXPECT_TRUE(o->read().complete);
+  const std::string metrics = c.get("/metrics").body;
+  EXPECT_NE(metrics.find("reprise:graph_replays_total{model_name="), std::string::npos);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_NE(server.said().find("\"path\":\"/v1/chat/completions\",\"status\":200"), std::string::npos) << server.said();
+}
+
+TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
+  const Model model;
+  for (const bool twice : {false, true}) {
+    Server server(model, "--shutdown-timeout 20");
+    ASSERT_NE(server.port(), 0) << server.said();
+    HttpClient c(server.port());
+    const std::string body =
+        OrderedJson{{"prompt", "abc"}, {"max_tokens", 400}, {"ignore_eos", true}, {"stream", true}, {"n", 4}}.dump();
+    c.send(fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    ASSERT_FALSE(c.receive().empty()) << server.said();
+    server.signal(SIGTERM);
+    if (twice) {
+      for (int i = 0; i < 1000 && server.said().find("shutting down") == std::string::npos; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      server.signal(SIGTERM);
+      const int code = server.wait();
+      EXPECT_TRUE(code == 130 || code == 0) << code;  // 0: it had finished by then
+      continue;
+    }
+    std::string rest, piece;
+    while (!(piece = c.receive()).empty()) rest += piece;
+    EXPECT_NE(rest.find("data: [DONE]"), std::string::npos)
+        << rest.substr(rest.size() - std::min<size_t>(rest.size(), 300));
+    EXPECT_EQ(server.wait(), 0);
+  }
+}
+
+TEST(Serve, WhatIsWrongIsSaidAtOnce) {
+  const Model model;
+  const Outcome missing = run_binary("serve --model-path /nowhere --port 0");
+  EXPECT_EQ(missing.exit_code, 1);
+  const Outcome port = run_binary("serve " + model.flags() + " --port 99999");
+  EXPECT_EQ(port.exit_code, 2);
+  Server server(model, "");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const Outcome taken = run_binary(fmt::format("serve {} --port {}", model.flags(), server.port()));
+  EXPECT_EQ(taken.exit_code, 1);
+  EXPECT_NE(taken.err.find("--port chooses another"), std::string::npos) << taken.err;
+}
+
+}  // namespace
+}  // namespace reprise::apps
