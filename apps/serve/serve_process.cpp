@@ -88,6 +88,16 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"disable_radix_cache", !o.scheduler.prefix_cache}};
 }
 
+// The tokens as bytes, for answers of a given form; null without a tokenizer.
+Result<std::unique_ptr<server::AnswerGrammars>> grammars_of(const server::ServedModel& m) {
+  if (!m.tokenizer) return std::unique_ptr<server::AnswerGrammars>();
+  std::vector<int32_t> ends = m.eos_tokens;
+  for (int64_t id : m.defaults.eos_token_ids) ends.push_back(static_cast<int32_t>(id));
+  ASSIGN_OR_RETURN(auto tokens,
+                   text::grammar::TokenTable::from_tokenizer(*m.tokenizer, ends, static_cast<size_t>(m.vocab_size)));
+  return std::make_unique<server::AnswerGrammars>(std::move(tokens));
+}
+
 // The largest batch that decode graphs cover; 0 when nothing is captured, which then is no bound.
 int64_t covered(const engine::Engine& e) {
   const engine::StepRunner* r = e.decode_runner();
@@ -196,7 +206,9 @@ Status serve(ServeOptions o) {
     o.model.serving = true;
     ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, engine->checkpoint()));
-    const server::ServedModel model = served_model(o, *engine, text);
+    server::ServedModel model = served_model(o, *engine, text);
+    ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
+    model.grammars = grammars.get();
     o.scheduler.eos_tokens = model.eos_tokens;
     // No more than the graphs cover, unless a flag says so.
     if (o.scheduler.max_running == 0) {

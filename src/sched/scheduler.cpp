@@ -167,8 +167,9 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
     }
     unfinished_.fetch_sub(1);
   }
-  r.request.sink->finished(r.result);
+  // The observer first: whoever hears of the end may look at the numbers.
   if (observer_) observer_->finished(r.request, r.result);
+  r.request.sink->finished(r.result);
 }
 
 void Scheduler::forget_finished() {

@@ -26,7 +26,6 @@ class CountedReply final : public Reply {
     if (log) line_ = {{"request_id", id_}, {"method", request.method}, {"path", request.path}};
   }
   ~CountedReply() override {
-    if (metrics_ && status_) metrics_->answered(status_);
     if (line_.is_null()) return;
     line_["status"] = status_;
     line_["bytes"] = bytes_;
@@ -35,13 +34,13 @@ class CountedReply final : public Reply {
     fmt::print(stderr, "{}\n", line_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   }
   void send(int status, std::string_view type, std::string body, const Headers& headers) override {
-    status_ = status;
+    count(status);
     bytes_ += body.size();
     ended_ = true;
     reply_->send(status, type, std::move(body), headers);
   }
   void begin(int status, std::string_view type, const Headers& headers) override {
-    status_ = status;
+    count(status);
     reply_->begin(status, type, headers);
   }
   void write(std::string piece) override {
@@ -56,6 +55,11 @@ class CountedReply final : public Reply {
   bool gone() const override { return reply_->gone(); }
 
  private:
+  void count(int status) {
+    status_ = status;
+    if (metrics_) metrics_->answered(status);
+  }
+
   std::shared_ptr<Reply> reply_;
   std::string id_;
   Metrics* metrics_;

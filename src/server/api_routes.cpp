@@ -152,7 +152,7 @@ void Api::generate(Call& call, ParsedCall parsed) {
 
 void Api::completions(Call& call) {
   ApiError error;
-  const auto body = body_of<Json>(call.request.body, error);
+  const auto body = body_of<OrderedJson>(call.request.body, error);
   if (!body) return call.fail(error);
   generate(call, parse_completion(*body, *serving_.model, options_.limits));
 }
@@ -166,7 +166,7 @@ void Api::chat(Call& call) {
 
 void Api::native(Call& call) {
   ApiError error;
-  const auto body = body_of<Json>(call.request.body, error);
+  const auto body = body_of<OrderedJson>(call.request.body, error);
   if (!body) return call.fail(error);
   generate(call, parse_native(*body, *serving_.model, options_.limits));
 }

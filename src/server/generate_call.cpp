@@ -3,6 +3,7 @@
 #include <atomic>
 #include <random>
 
+#include "server/answer_form.h"
 #include "server/fields.h"
 
 namespace reprise::server {
@@ -76,6 +77,18 @@ void read_stream_options(Fields& f, GenerateCall& call) {
   call.include_usage = options.flag("include_usage", false);
   call.continuous_usage = options.flag("continuous_usage_stats", false);
   f.take(options.error());
+}
+
+void read_grammar(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model) {
+  const auto form = read_answer_form(f, body);
+  if (!form) return;
+  if (!model.grammars)
+    return f.fail("response_format", "this model has no tokenizer, so its answers cannot be held to a form");
+  auto masks = model.grammars->masks(*form);
+  if (masks)
+    call.grammar = std::move(*masks);
+  else
+    f.fail("response_format", masks.status().message());
 }
 
 void set_length(Fields& f, GenerateCall& call, const char* name, std::optional<int64_t> most, int64_t otherwise) {
@@ -178,8 +191,9 @@ std::string make_id(std::string_view prefix) {
   return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), random_bits() >> 32);
 }
 
-ParsedCall parse_completion(const Json& body, const ServedModel& model, const CallLimits& limits) {
-  Fields f(body);
+ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
+  const Json plain = body;
+  Fields f(plain);
   GenerateCall call;
   call.id = make_id("cmpl-");
   check_model(f, model);
@@ -189,14 +203,16 @@ ParsedCall parse_completion(const Json& body, const ServedModel& model, const Ca
   call.echo = f.flag("echo", false);
   call.token_ids = f.flag("return_token_ids", false);
   call.sampling.logprobs = static_cast<int>(f.integer("logprobs", -1, 0, limits.most_logprobs));
+  read_grammar(f, body, call, model);
   if (f.has("suffix") && !f.text("suffix", "").empty()) f.fail("suffix", "text after the answer is not supported");
   read_prompts(f, "prompt", f.find("prompt"), call, model, limits);
   check_call(f, call, model, limits, "prompt");
   return result(f, std::move(call));
 }
 
-ParsedCall parse_native(const Json& body, const ServedModel& model, const CallLimits& limits) {
-  Fields f(body);
+ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
+  const Json plain = body;
+  Fields f(plain);
   GenerateCall call;
   call.kind = CallKind::Native;
   call.id = f.text("rid", make_id(""));
@@ -206,6 +222,7 @@ ParsedCall parse_native(const Json& body, const ServedModel& model, const CallLi
   Fields p(params ? *params : nothing, "sampling_params.");
   read_sampling(p, call, model, limits);
   set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
+  if (params && params->is_object()) read_grammar(p, body["sampling_params"], call, model);
   f.take(p.error());
   if (f.flag("return_logprob", false))
     call.sampling.logprobs = static_cast<int>(f.integer("top_logprobs_num", 0, 0, limits.most_logprobs));
@@ -283,6 +300,7 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     f.fail("messages", model.chat_template_problem.empty()
                            ? "this model has no chat template; --chat-template gives one"
                            : model.chat_template_problem);
+  read_grammar(f, body, call, model);
   text::RenderOptions options;
   options.add_generation_prompt = f.flag("add_generation_prompt", true);
   if (const Json* extra = f.find("chat_template_kwargs")) {

@@ -23,6 +23,7 @@ struct GenerateCall {
   std::vector<std::string> prompt_texts;  // what echo shows; decoded where the client gave ids
   bool several_prompts = false;           // the client gave a list
   engine::SamplingParams sampling;        // logprobs: how many are wanted, or -1
+  AnswerGrammars::Masks grammar;          // what the answers may be; null: anything
   int64_t n = 1;                          // answers to each prompt
   int64_t priority = 0;
   std::string cache_salt;
@@ -41,9 +42,9 @@ struct CallLimits {
 };
 
 using ParsedCall = std::variant<GenerateCall, ApiError>;
-ParsedCall parse_completion(const Json& body, const ServedModel& model, const CallLimits& limits);
+ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
-ParsedCall parse_native(const Json& body, const ServedModel& model, const CallLimits& limits);
+ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
 
 // A fresh id with this beginning.
 std::string make_id(std::string_view prefix);

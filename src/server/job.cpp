@@ -96,6 +96,11 @@ std::optional<ApiError> Job::submit() {
     r.cache_salt = call_.cache_salt;
     r.prompt_logprobs = call_.echo && call_.sampling.logprobs >= 0;
     r.several = call_.n > 1;
+    if (call_.grammar) {
+      auto constraint = make_constraint(call_.grammar);
+      if (!constraint) return ApiError::from(constraint.status());
+      r.constraint = std::move(*constraint);
+    }
     r.sink = std::make_unique<Sink>(shared_from_this(), i);
     auto id = context_.scheduler.add(std::move(r));
     if (!id) return ApiError::from(id.status());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/generation_config.h"
+#include "server/answer_grammar.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -19,6 +20,7 @@ struct ServedModel {
   const text::ChatTemplate* chat_template = nullptr;  // outlives it; null: none
   std::string chat_template_problem;                  // why there is none
   std::string chat_template_source;
+  AnswerGrammars* grammars = nullptr;       // of the HTTP thread, outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;  // where a request is silent
   std::vector<int32_t> eos_tokens;
   int64_t context_length = 0;

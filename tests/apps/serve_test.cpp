@@ -127,6 +127,61 @@ TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
   EXPECT_NE(server.said().find("\"path\":\"/v1/chat/completions\",\"status\":200"), std::string::npos) << server.said();
 }
 
+TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {
+  const Model model;
+  Server server(model, "");
+  ASSERT_NE(server.port(), 0) << server.said();
+  HttpClient c(server.port());
+  const OrderedJson schema = {
+      {"type", "object"},
+      {"properties",
+       {{"name", {{"enum", {"a b", "ü"}}}}, {"count", {{"type", "integer"}, {"minimum", 1}, {"maximum", 42}}}}},
+      {"required", {"name", "count"}},
+      {"additionalProperties", false}};
+  const auto ask = [&](const std::string& route, OrderedJson more, int status = 200) {
+    OrderedJson body = {{"max_tokens", 120}, {"temperature", 1}, {"seed", 3}, {"n", 3}};
+    if (route == "/v1/completions")
+      body["prompt"] = "x";
+    else
+      body["messages"] = {{{"role", "user"}, {"content", "x"}}};
+    body.update(more);
+    const HttpAnswer a = c.post(route, body.dump());
+    EXPECT_EQ(a.status, status) << a.body;
+    return OrderedJson::parse(a.body, nullptr, false);
+  };
+  const OrderedJson format = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
+  for (const OrderedJson& choice : ask("/v1/chat/completions", {{"response_format", format}})["choices"]) {
+    const OrderedJson out = OrderedJson::parse(choice["message"]["content"].get<std::string>(), nullptr, false);
+    ASSERT_TRUE(out.is_object()) << choice;
+    EXPECT_TRUE(out["name"] == "a b" || out["name"] == "ü");
+    EXPECT_GE(out["count"].get<int>(), 1);
+    EXPECT_LE(out["count"].get<int>(), 42);
+    EXPECT_EQ(choice["finish_reason"], "stop");
+  }
+  for (const OrderedJson& choice : ask("/v1/completions", {{"regex", "[a-f]{4}-[0-9]{2}"}})["choices"])
+    EXPECT_TRUE(std::regex_match(choice["text"].get<std::string>(), std::regex("[a-f]{4}-[0-9]{2}"))) << choice;
+  for (const OrderedJson& choice :
+       ask("/v1/completions", {{"structured_outputs", {{"choice", {"yes", "no"}}}}, {"ignore_eos", true}})["choices"]) {
+    const auto text = choice["text"].get<std::string>();
+    EXPECT_TRUE(text == "yes" || text == "no") << choice;
+  }
+  // Beside one that may say anything.
+  EXPECT_EQ(ask("/v1/completions", {{"n", 1}})["choices"].size(), 1u);
+
+  const auto wrong = [&](OrderedJson more, const std::string& param) {
+    const OrderedJson out = ask("/v1/completions", std::move(more), 400);
+    EXPECT_EQ(out["error"]["param"], param) << out;
+  };
+  wrong({{"regex", "(a"}}, "response_format");
+  wrong({{"regex", "((a{1000}){1000}){1000}"}}, "response_format");
+  wrong({{"regex", 3}}, "regex");
+  wrong({{"regex", "a"}, {"json_schema", schema}}, "json_schema");
+  wrong({{"json_schema", {{"type", "object"}, {"not", schema}}}}, "response_format");
+  wrong({{"response_format", {{"type", "xml"}}}}, "response_format");
+  wrong({{"structured_outputs", {{"grammar", "root ::= x"}}}}, "structured_outputs.grammar");
+  wrong({{"ebnf", "root ::= x"}}, "ebnf");
+}
+
 TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
   const Model model;
   for (const bool twice : {false, true}) {

@@ -1,0 +1,81 @@
+#include "server/answer_grammar.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace reprise::server {
+namespace {
+
+using text::grammar::Grammar;
+using text::grammar::GrammarMatcher;
+using text::grammar::mask_has;
+using text::grammar::TokenMasks;
+
+// Each may come to hold tens of megabytes of masks.
+constexpr size_t kMostKept = 16;
+
+class GrammarConstraint final : public engine::TokenConstraint {
+ public:
+  GrammarConstraint(AnswerGrammars::Masks masks, GrammarMatcher matcher)
+      : masks_(std::move(masks)), matcher_(std::move(matcher)) {}
+
+  Status mask(std::span<float> logits) override {
+    constexpr float kNever = -std::numeric_limits<float>::infinity();
+    if (matcher_.ended()) {
+      // The request ignores end tokens, but there is nothing more to say.
+      for (size_t i = 0; i < logits.size(); ++i)
+        if (!masks_->tokens().is_end(static_cast<int32_t>(i))) logits[i] = kNever;
+      return Status::ok();
+    }
+    ASSIGN_OR_RETURN(const auto allowed, matcher_.allowed());
+    const size_t n = std::min(logits.size(), masks_->tokens().size());
+    for (size_t i = 0; i < n; ++i)
+      if (!mask_has(*allowed, static_cast<int32_t>(i))) logits[i] = kNever;
+    std::fill(logits.begin() + static_cast<ptrdiff_t>(n), logits.end(), kNever);
+    return Status::ok();
+  }
+  Status accept(int32_t token) override { return matcher_.ended() ? Status::ok() : matcher_.accept(token); }
+
+ private:
+  AnswerGrammars::Masks masks_;
+  GrammarMatcher matcher_;
+};
+
+Result<Grammar::Shared> compile(const AnswerForm& form) {
+  if (const auto* schema = std::get_if<AnswerForm::Schema>(&form.what))
+    return Grammar::from_json_schema(schema->schema);
+  if (const auto* regex = std::get_if<AnswerForm::Regex>(&form.what)) return Grammar::from_regex(regex->pattern);
+  if (const auto* choice = std::get_if<AnswerForm::Choice>(&form.what)) return Grammar::from_choices(choice->texts);
+  return Grammar::any_json_object();
+}
+
+}  // namespace
+
+std::string AnswerForm::key() const {
+  std::string out(1, static_cast<char>('0' + what.index()));
+  if (const auto* schema = std::get_if<Schema>(&what)) out += schema->schema.dump();
+  if (const auto* regex = std::get_if<Regex>(&what)) out += regex->pattern;
+  if (const auto* choice = std::get_if<Choice>(&what)) out += OrderedJson(choice->texts).dump();
+  return out;
+}
+
+Result<AnswerGrammars::Masks> AnswerGrammars::masks(const AnswerForm& form) {
+  std::string key = form.key();
+  const auto known = std::find_if(kept_.begin(), kept_.end(), [&](const auto& e) { return e.first == key; });
+  if (known != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, known);
+    return kept_.front().second;
+  }
+  ASSIGN_OR_RETURN(auto grammar, compile(form));
+  auto masks = std::make_shared<TokenMasks>(std::move(grammar), tokens_);
+  kept_.emplace_front(std::move(key), masks);
+  if (kept_.size() > kMostKept) kept_.pop_back();
+  return masks;
+}
+
+Result<std::unique_ptr<engine::TokenConstraint>> make_constraint(const AnswerGrammars::Masks& masks) {
+  ASSIGN_OR_RETURN(auto matcher, GrammarMatcher::create(masks));
+  return std::unique_ptr<engine::TokenConstraint>(std::make_unique<GrammarConstraint>(masks, std::move(matcher)));
+}
+
+}  // namespace reprise::server
