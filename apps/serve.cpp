@@ -56,6 +56,10 @@ Command add_serve(CLI::App& program) {
   add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
   add_text(*c.app, "--served-model-name", o.served_model_name, "what clients call the model", "NAME");
   add_text(*c.app, "--chat-template", o.chat_template, "Jinja file in place of the model's own template", "FILE");
+  add_choice(*c.app, "--tool-call-parser", o.tool_call_parser, {"auto", "none", "hermes", "qwen", "qwen25", "llama3"},
+             "how the model writes tool calls; auto: as its chat template shows");
+  add_choice(*c.app, "--reasoning-parser", o.reasoning_parser, {"auto", "none", "qwen3", "deepseek-r1"},
+             "take thoughts between <think> marks out of the answer; auto: when the chat template knows them");
   add_text(*c.app, "--api-key", o.api.api_key, "key that every route but health asks for", "KEY");
   add_text(*c.app, "--admin-api-key", o.api.admin_api_key, "key that opens the admin routes to other machines", "KEY");
   add_integer(*c.app, "--admin-port", flags->admin_port, {0, 65535},

@@ -66,6 +66,14 @@ server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e,
   if (text.tokenizer()) m.tokenizer = *text.tokenizer();
   m.chat_template = text.chat_template() ? &*text.chat_template() : nullptr;
   if (!text.template_problem().is_ok()) m.chat_template_problem = text.template_problem().message();
+  if (m.chat_template) {
+    const std::string& source = m.chat_template->source();
+    m.chat_template_source = source;
+    m.tool_format = o.tool_call_parser == "auto" ? server::tool_format_of_template(source)
+                                                 : server::parse_tool_format(o.tool_call_parser).value();
+    m.reasoning =
+        o.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos : o.reasoning_parser != "none";
+  }
   m.defaults = text.defaults();
   for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
   m.context_length = e.context_length();

@@ -16,7 +16,8 @@ size_t characters(std::string_view text) {
   return n;
 }
 
-const char* reason_of(const RequestResult& result) {
+const char* reason_of(const RequestResult& result, bool called = false) {
+  if (called && result.finish == FinishReason::Stop) return "tool_calls";
   switch (result.finish) {
     case FinishReason::Length: return "length";
     case FinishReason::Cancelled: return "abort";
@@ -36,6 +37,8 @@ OrderedJson number_or_null(std::optional<float> v) { return v ? OrderedJson(*v) 
 
 void Answer::add(const AnswerPart& part) {
   text += part.text;
+  reasoning += part.reasoning;
+  calls.insert(calls.end(), part.calls.begin(), part.calls.end());
   tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
   prompt.insert(prompt.end(), part.prompt.begin(), part.prompt.end());
   if (part.result) result = part.result;
@@ -144,6 +147,19 @@ OrderedJson AnswerWriter::chat_logprobs(const std::vector<SampledToken>& tokens)
   return {{"content", std::move(content)}};
 }
 
+OrderedJson AnswerWriter::calls(const std::vector<ToolCall>& list, size_t first, bool indexed) const {
+  OrderedJson out = OrderedJson::array();
+  for (const ToolCall& c : list) {
+    OrderedJson call = OrderedJson::object();
+    if (indexed) call["index"] = first + out.size();
+    call["id"] = c.id;
+    call["type"] = "function";
+    call["function"] = {{"name", c.name}, {"arguments", c.arguments}};
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
 OrderedJson AnswerWriter::native(const Answer& a, size_t index) const {
   OrderedJson meta = {{"id", call_.id}};
   const auto& prompt = call_.prompts[index / static_cast<size_t>(call_.n)];
@@ -183,6 +199,10 @@ OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
     OrderedJson choice = {{"index", i}};
     if (chat) {
       choice["message"] = {{"role", "assistant"}, {"content", a.text}};
+      if (a.text.empty() && !a.calls.empty()) choice["message"]["content"] = nullptr;
+      if (call_.split.reasoning)
+        choice["message"]["reasoning_content"] = a.reasoning.empty() ? OrderedJson(nullptr) : OrderedJson(a.reasoning);
+      if (!a.calls.empty()) choice["message"]["tool_calls"] = calls(a.calls, 0, false);
       choice["logprobs"] = call_.sampling.logprobs >= 0 ? chat_logprobs(a.tokens) : OrderedJson(nullptr);
     } else {
       const std::string& prompt = call_.prompt_texts[i / static_cast<size_t>(call_.n)];
@@ -191,8 +211,9 @@ OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
                                ? token_logprobs(a.prompt, call_.no_answer ? std::vector<SampledToken>() : a.tokens, 0)
                                : OrderedJson(nullptr);
     }
-    choice["finish_reason"] =
-        a.result ? OrderedJson(call_.no_answer ? "length" : reason_of(*a.result)) : OrderedJson(nullptr);
+    choice["finish_reason"] = a.result
+                                  ? OrderedJson(call_.no_answer ? "length" : reason_of(*a.result, !a.calls.empty()))
+                                  : OrderedJson(nullptr);
     if (a.result && a.result->stop_token) choice["stop_reason"] = *a.result->stop_token;
     if (!a.stop_string.empty()) choice["stop_reason"] = a.stop_string;
     if (call_.token_ids) {
@@ -229,7 +250,11 @@ std::string AnswerWriter::part(const AnswerPart& p, const Answer& so_far) {
   OrderedJson choice = {{"index", p.index}};
   const bool logs = call_.sampling.logprobs >= 0;
   if (chat) {
-    choice["delta"] = p.text.empty() && p.result ? OrderedJson::object() : OrderedJson{{"content", p.text}};
+    OrderedJson delta = OrderedJson::object();
+    if (!p.reasoning.empty()) delta["reasoning_content"] = p.reasoning;
+    if (!p.calls.empty()) delta["tool_calls"] = calls(p.calls, so_far.calls.size() - p.calls.size(), true);
+    if (!p.text.empty() || (delta.empty() && !p.result)) delta["content"] = p.text;
+    choice["delta"] = std::move(delta);
     choice["logprobs"] = logs && !p.tokens.empty() ? chat_logprobs(p.tokens) : OrderedJson(nullptr);
   } else {
     // The prompt comes with the first part of the answer.
@@ -244,8 +269,9 @@ std::string AnswerWriter::part(const AnswerPart& p, const Answer& so_far) {
         for (const SampledToken& t : *list) offset += characters(text_of(t.token));
     }
   }
-  choice["finish_reason"] =
-      p.result ? OrderedJson(call_.no_answer ? "length" : reason_of(*p.result)) : OrderedJson(nullptr);
+  choice["finish_reason"] = p.result
+                                ? OrderedJson(call_.no_answer ? "length" : reason_of(*p.result, !so_far.calls.empty()))
+                                : OrderedJson(nullptr);
   if (p.result && p.result->stop_token) choice["stop_reason"] = *p.result->stop_token;
   if (!p.stop_string.empty()) choice["stop_reason"] = p.stop_string;
   if (call_.token_ids) {

@@ -14,6 +14,8 @@ namespace reprise::server {
 struct AnswerPart {
   size_t index = 0;  // prompt * n + which
   std::string text;
+  std::string reasoning;  // of a chat: thoughts and calls taken out of the text
+  std::vector<ToolCall> calls;
   std::vector<engine::SampledToken> tokens;
   std::vector<engine::SampledToken> prompt;    // echoed with log-probabilities
   std::optional<sched::RequestResult> result;  // the end
@@ -22,7 +24,8 @@ struct AnswerPart {
 
 // All of one answer.
 struct Answer {
-  std::string text;
+  std::string text, reasoning;
+  std::vector<ToolCall> calls;
   std::vector<engine::SampledToken> tokens, prompt;
   std::optional<sched::RequestResult> result;
   std::string stop_string;
@@ -55,6 +58,7 @@ class AnswerWriter {
   OrderedJson base(const char* object) const;
   OrderedJson token_logprobs(const std::vector<engine::SampledToken>& prompt,
                              const std::vector<engine::SampledToken>& tokens, size_t offset) const;
+  OrderedJson calls(const std::vector<ToolCall>& calls, size_t first, bool indexed) const;
   OrderedJson chat_logprobs(const std::vector<engine::SampledToken>& tokens) const;
   OrderedJson native(const Answer& answer, size_t index) const;
   OrderedJson finish_of(const sched::RequestResult& result, const std::string& stop_string) const;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "server/api_call.h"
+#include "server/ids.h"
 
 namespace reprise::server {
 namespace {

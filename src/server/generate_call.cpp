@@ -1,10 +1,9 @@
 #include "server/generate_call.h"
 
-#include <atomic>
-#include <random>
-
 #include "server/answer_form.h"
+#include "server/chat_tools.h"
 #include "server/fields.h"
+#include "server/ids.h"
 
 namespace reprise::server {
 namespace {
@@ -12,14 +11,6 @@ namespace {
 constexpr int64_t kCompletionTokens = 16;  // the default of OpenAI's /v1/completions
 constexpr size_t kMostPromptIds = 1 << 24;
 constexpr int64_t kMany = int64_t{1} << 40;
-
-uint64_t random_bits() {
-  static std::atomic<uint64_t> counter{std::random_device{}() * uint64_t{0x100000001} + std::random_device{}()};
-  uint64_t z = counter.fetch_add(0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, const CallLimits& limits) {
   const Json* v = f.find("logit_bias");
@@ -79,16 +70,17 @@ void read_stream_options(Fields& f, GenerateCall& call) {
   f.take(options.error());
 }
 
-void read_grammar(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model) {
-  const auto form = read_answer_form(f, body);
-  if (!form) return;
-  if (!model.grammars)
-    return f.fail("response_format", "this model has no tokenizer, so its answers cannot be held to a form");
-  auto masks = model.grammars->masks(*form);
+void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall& call, const ServedModel& model) {
+  if (!model.grammars) return f.fail(field, "this model has no tokenizer, so its answers cannot be held to a form");
+  auto masks = model.grammars->masks(form);
   if (masks)
     call.grammar = std::move(*masks);
   else
-    f.fail("response_format", masks.status().message());
+    f.fail(field, masks.status().message());
+}
+
+void read_grammar(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model) {
+  if (const auto form = read_answer_form(f, body)) hold_to(f, "response_format", *form, call, model);
 }
 
 void set_length(Fields& f, GenerateCall& call, const char* name, std::optional<int64_t> most, int64_t otherwise) {
@@ -187,10 +179,6 @@ void read_prompts(Fields& f, const char* name, const Json* v, GenerateCall& call
 
 }  // namespace
 
-std::string make_id(std::string_view prefix) {
-  return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), random_bits() >> 32);
-}
-
 ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
@@ -233,48 +221,6 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   return result(f, std::move(call));
 }
 
-namespace {
-
-// The messages as templates take them, each checked.
-std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model) {
-  const auto it = body.find("messages");
-  if (it == body.end() || !it->is_array() || it->empty()) {
-    f.fail("messages", "a list of at least one message is expected");
-    return std::nullopt;
-  }
-  size_t i = 0;
-  for (const OrderedJson& m : *it) {
-    const std::string at = fmt::format("messages[{}]", i++);
-    if (!m.is_object() || !m.contains("role") || !m["role"].is_string()) {
-      f.fail(at, "an object with a \"role\" is expected");
-      return std::nullopt;
-    }
-    const auto content = m.find("content");
-    const bool none = content == m.end() || content->is_null();
-    if (none && !m.contains("tool_calls")) {
-      f.fail(at + ".content", "a string or a list of parts is expected");
-      return std::nullopt;
-    }
-    if (none || content->is_string()) continue;
-    bool good = content->is_array();
-    if (good)
-      for (const OrderedJson& part : *content)
-        good &= part.is_object() && part.value("type", OrderedJson()) == "text" && part.contains("text") &&
-                part["text"].is_string();
-    if (!good) {
-      f.fail(at + ".content", "a string, or a list of {\"type\": \"text\", \"text\": ...} parts, is expected");
-      return std::nullopt;
-    }
-  }
-  if (model.chat_template && model.chat_template->takes_parts()) return *it;
-  auto joined = text::join_text_parts(*it);
-  if (joined) return std::move(*joined);
-  f.fail("messages", joined.status().message());
-  return std::nullopt;
-}
-
-}  // namespace
-
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
@@ -300,7 +246,13 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     f.fail("messages", model.chat_template_problem.empty()
                            ? "this model has no chat template; --chat-template gives one"
                            : model.chat_template_problem);
-  read_grammar(f, body, call, model);
+  const ChatTools tools = read_tools(f, body, model);
+  if (tools.form) {
+    if (read_answer_form(f, body)) f.fail("tool_choice", "the answer cannot also be held to response_format");
+    hold_to(f, "tool_choice", *tools.form, call, model);
+  } else {
+    read_grammar(f, body, call, model);
+  }
   text::RenderOptions options;
   options.add_generation_prompt = f.flag("add_generation_prompt", true);
   if (const Json* extra = f.find("chat_template_kwargs")) {
@@ -319,10 +271,14 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
   const auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
   if (messages) {
-    auto prompt = model.chat_template->render(*messages, nullptr, options);
+    auto prompt = model.chat_template->render(*messages, tools.list, options);
     if (!prompt) {
       f.fail("messages", prompt.status().message());
     } else {
+      call.split.reasoning = model.reasoning && f.flag("separate_reasoning", true);
+      call.split.begins_in_thought = ends_in_thought(*prompt);
+      call.split.tools = tools.format;
+      call.split.tool = tools.name;
       // The template has written the special tokens itself.
       auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
       if (!ids)

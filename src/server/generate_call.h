@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/sampling.h"
+#include "server/answer_splitter.h"
 #include "server/api_error.h"
 #include "server/served_model.h"
 
@@ -24,6 +25,7 @@ struct GenerateCall {
   bool several_prompts = false;           // the client gave a list
   engine::SamplingParams sampling;        // logprobs: how many are wanted, or -1
   AnswerGrammars::Masks grammar;          // what the answers may be; null: anything
+  SplitOptions split;                     // of a chat's answers
   int64_t n = 1;                          // answers to each prompt
   int64_t priority = 0;
   std::string cache_salt;
@@ -45,8 +47,5 @@ using ParsedCall = std::variant<GenerateCall, ApiError>;
 ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
 ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
-
-// A fresh id with this beginning.
-std::string make_id(std::string_view prefix);
 
 }  // namespace reprise::server

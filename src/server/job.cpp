@@ -68,7 +68,9 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
       headers_(std::move(headers)),
       done_(std::move(done)),
       answers_(call_.prompts.size() * static_cast<size_t>(call_.n)),
-      greeted_(answers_.size(), false) {}
+      greeted_(answers_.size(), false) {
+  if (call_.kind == CallKind::Chat) splitters_.assign(answers_.size(), AnswerSplitter(call_.split));
+}
 
 std::shared_ptr<Job> Job::start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
                                 const Headers& headers, std::function<void()> done) {
@@ -121,6 +123,18 @@ void Job::push(AnswerPart part) {
   context_.http.post([self = shared_from_this()] { self->drain(); });
 }
 
+void Job::split(AnswerPart& p) {
+  if (splitters_.empty()) return;
+  const auto add = [&](SplitText more) {
+    p.text += more.content;
+    p.reasoning += more.reasoning;
+    for (ToolCall& c : more.calls) p.calls.push_back(std::move(c));
+  };
+  const std::string text = std::exchange(p.text, {});
+  add(splitters_[p.index].push(text));
+  if (p.result) add(splitters_[p.index].finish());
+}
+
 void Job::drain() {
   std::vector<AnswerPart> parts;
   {
@@ -131,12 +145,15 @@ void Job::drain() {
   if (ended_) return;
   std::string out;
   for (AnswerPart& p : parts) {
+    split(p);
     Answer& a = answers_[p.index];
     a.add(p);
     if (p.result) ++finished_;
     if (!call_.stream) continue;
     // Text that is still held back, and nothing else, is not worth an event.
-    if (p.text.empty() && !p.result && p.prompt.empty() && call_.sampling.logprobs < 0 && !call_.token_ids) continue;
+    if (p.text.empty() && p.reasoning.empty() && p.calls.empty() && !p.result && p.prompt.empty() &&
+        call_.sampling.logprobs < 0 && !call_.token_ids)
+      continue;
     if (!greeted_[p.index]) {
       greeted_[p.index] = true;
       out += writer_.first(p.index);

@@ -42,6 +42,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<ApiError> submit();
   void push(AnswerPart part);  // any thread
   void drain();
+  void split(AnswerPart& part);
   void finish();
   void cancel();
 
@@ -55,6 +56,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // The HTTP thread.
   std::vector<Answer> answers_;
+  std::vector<AnswerSplitter> splitters_;  // of a chat's answers
   std::vector<bool> greeted_;
   size_t finished_ = 0;
   bool begun_ = false, ended_ = false;

@@ -31,6 +31,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, OrderedJson 
   if (!special_tokens.is_object()) return invalid("chat template: the special tokens must be an object");
   ASSIGN_OR_RETURN(jinja::Template main, compile_source(source));
   ChatTemplate out(std::move(main), std::move(special_tokens));
+  out.source_ = source;
   out.takes_parts_ = out.probe_parts();
   return out;
 }

@@ -37,6 +37,8 @@ class ChatTemplate {
   // `tools`: a list of JSON schemas, or null for none.
   Result<std::string> render(const OrderedJson& messages, const OrderedJson& tools, const RenderOptions& options) const;
 
+  // The template's text; of several, the default one.
+  const std::string& source() const { return source_; }
   // Whether the template walks a content given as a list of parts. When not, pass messages through join_text_parts().
   bool takes_parts() const { return takes_parts_; }
 
@@ -47,6 +49,7 @@ class ChatTemplate {
   jinja::Template main_;
   std::optional<jinja::Template> tool_use_;
   OrderedJson special_tokens_;
+  std::string source_;
   bool takes_parts_ = false;
 };
 

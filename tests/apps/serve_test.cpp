@@ -182,6 +182,76 @@ TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {
   wrong({{"ebnf", "root ::= x"}}, "ebnf");
 }
 
+TEST(Serve, CallsToolsThatItMustCall) {
+  const Model model;
+  Server server(model, "--tool-call-parser hermes --reasoning-parser qwen3");
+  ASSERT_NE(server.port(), 0) << server.said();
+  HttpClient c(server.port());
+  const auto tool = [](const char* name, OrderedJson properties) {
+    OrderedJson required = OrderedJson::array();
+    for (const auto& [key, value] : properties.items()) required.push_back(key);
+    return OrderedJson{{"type", "function"},
+                       {"function",
+                        {{"name", name},
+                         {"parameters",
+                          {{"type", "object"},
+                           {"properties", std::move(properties)},
+                           {"required", std::move(required)},
+                           {"additionalProperties", false}}}}}};
+  };
+  const OrderedJson tools = {tool("weather", {{"city", {{"enum", {"Paris", "Rome"}}}}}),
+                             tool("clock", {{"zone", {{"type", "integer"}, {"minimum", 0}, {"maximum", 9}}}})};
+  const auto ask = [&](OrderedJson more, int status = 200) {
+    OrderedJson body = {
+        {"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 300}, {"seed", 5}, {"tools", tools}};
+    body.update(more);
+    const HttpAnswer a = c.post("/v1/chat/completions", body.dump());
+    EXPECT_EQ(a.status, status) << a.body;
+    return a.body;
+  };
+  const OrderedJson named =
+      OrderedJson::parse(ask({{"tool_choice", {{"type", "function"}, {"function", {{"name", "clock"}}}}}}));
+  const OrderedJson& one = named["choices"][0];
+  EXPECT_EQ(one["finish_reason"], "tool_calls");
+  EXPECT_TRUE(one["message"]["content"].is_null());
+  ASSERT_EQ(one["message"]["tool_calls"].size(), 1u) << named;
+  EXPECT_EQ(one["message"]["tool_calls"][0]["function"]["name"], "clock");
+  const OrderedJson arguments =
+      OrderedJson::parse(one["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>());
+  EXPECT_LE(arguments["zone"].get<int>(), 9);
+
+  const OrderedJson required = OrderedJson::parse(ask({{"tool_choice", "required"}, {"parallel_tool_calls", false}}));
+  ASSERT_EQ(required["choices"][0]["message"]["tool_calls"].size(), 1u) << required;
+  const std::string name = required["choices"][0]["message"]["tool_calls"][0]["function"]["name"];
+  EXPECT_TRUE(name == "weather" || name == "clock");
+
+  // Streamed: the call with its index, then the reason.
+  const std::string events = ask({{"tool_choice", "required"}, {"parallel_tool_calls", false}, {"stream", true}});
+  EXPECT_NE(events.find("\"tool_calls\":[{\"index\":0,\"id\":\"call_"), std::string::npos) << events;
+  EXPECT_NE(events.find("\"finish_reason\":\"tool_calls\""), std::string::npos) << events;
+
+  // A conversation with a call in it, and what is wrong.
+  ask({{"messages",
+        {{{"role", "user"}, {"content", "x"}},
+         {{"role", "assistant"},
+          {"content", nullptr},
+          {"tool_calls",
+           {{{"id", "call_1"},
+             {"type", "function"},
+             {"function", {{"name", "clock"}, {"arguments", "{\"zone\": 1}"}}}}}}},
+         {{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", "12:00"}}}},
+       {"max_tokens", 3}});
+  const auto wrong = [&](OrderedJson more, const std::string& param) {
+    EXPECT_EQ(OrderedJson::parse(ask(std::move(more), 400))["error"]["param"], param);
+  };
+  wrong({{"tools", {{{"type", "function"}}}}}, "tools[0]");
+  wrong({{"tools", "all"}}, "tools");
+  wrong({{"tool_choice", "must"}}, "tool_choice");
+  wrong({{"tool_choice", {{"function", {{"name", "other"}}}}}}, "tool_choice");
+  wrong({{"tools", nullptr}, {"tool_choice", "required"}}, "tool_choice");
+  wrong({{"tool_choice", "required"}, {"regex", "a"}}, "tool_choice");
+}
+
 TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
   const Model model;
   for (const bool twice : {false, true}) {

@@ -1,0 +1,219 @@
+#include "server/answer_splitter.h"
+
+#include <algorithm>
+
+#include "server/ids.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>", kCall = "<tool_call>", kCallEnd = "</tool_call>";
+constexpr std::string_view kBlank = " \t\r\n";
+
+// Length of the longest end of `text` that begins `mark`.
+size_t begun(std::string_view text, std::string_view mark) {
+  for (size_t n = std::min(mark.size() - 1, text.size()); n > 0; --n)
+    if (text.ends_with(mark.substr(0, n))) return n;
+  return 0;
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace
+
+Result<ToolFormat> parse_tool_format(std::string_view name) {
+  if (name == "none") return ToolFormat::None;
+  if (name == "hermes" || name == "qwen" || name == "qwen25") return ToolFormat::Hermes;
+  if (name == "llama3") return ToolFormat::Llama;
+  return invalid("unknown tool call parser \"{}\"; allowed: auto, none, hermes, qwen, qwen25, llama3", name);
+}
+
+ToolFormat tool_format_of_template(std::string_view t) {
+  if (t.find("<tool_call>") != std::string_view::npos) return ToolFormat::Hermes;
+  if (t.find("<|python_tag|>") != std::string_view::npos && t.find("parameters") != std::string_view::npos)
+    return ToolFormat::Llama;
+  return ToolFormat::None;
+}
+
+AnswerSplitter::AnswerSplitter(SplitOptions options) : options_(std::move(options)) {
+  trim_ = options_.reasoning || options_.tools != ToolFormat::None;
+  if (options_.begins_in_thought && options_.reasoning) {
+    place_ = Place::Thought;
+    trim_ = true;
+  } else if (options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments) {
+    place_ = Place::Whole;
+  }
+}
+
+void AnswerSplitter::say(std::string_view text, SplitText& out) {
+  if (trim_) {
+    const size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos) return;
+    text.remove_prefix(first);
+    trim_ = false;
+  }
+  if (without_blanks(text).size() > 0) may_think_ = false;
+  out.content += text;
+}
+
+void AnswerSplitter::think(std::string_view text, SplitText& out) {
+  if (trim_) {
+    const size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos) return;
+    text.remove_prefix(first);
+    trim_ = false;
+  }
+  const size_t last = text.find_last_not_of(kBlank);
+  if (last == std::string_view::npos) {
+    blank_ += text;
+    return;
+  }
+  out.reasoning += blank_;
+  out.reasoning += text.substr(0, last + 1);
+  blank_ = text.substr(last + 1);
+}
+
+bool AnswerSplitter::call(std::string_view text, SplitText& out) {
+  const auto json = parse_ordered_json(without_blanks(text), "a tool call");
+  if (!json || !json->is_object() || !json->contains("name") || !(*json)["name"].is_string()) return false;
+  const char* key = json->contains("arguments") ? "arguments" : "parameters";
+  ToolCall c;
+  c.id = make_id("call_");
+  c.name = (*json)["name"].get<std::string>();
+  const OrderedJson arguments = json->contains(key) ? (*json)[key] : OrderedJson::object();
+  c.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
+  out.calls.push_back(std::move(c));
+  called_ = true;
+  return true;
+}
+
+bool AnswerSplitter::call_whole(SplitText& out) {
+  const std::string_view text = without_blanks(held_);
+  if (options_.tools == ToolFormat::Arguments) {
+    if (!parse_json(text, "arguments")) return false;
+    out.calls.push_back({make_id("call_"), options_.tool, std::string(text)});
+    called_ = true;
+    return true;
+  }
+  if (options_.tools == ToolFormat::List) {
+    const auto json = parse_ordered_json(text, "tool calls");
+    if (!json || !json->is_array() || json->empty()) return false;
+    bool all = true;
+    for (const OrderedJson& e : *json) all &= call(e.dump(), out);
+    return all;
+  }
+  // Llama's: objects between semicolons; a semicolon may also be in a text.
+  SplitText found;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = text.find(';', begin);
+    while (end != std::string_view::npos && !parse_json(text.substr(begin, end - begin), ""))
+      end = text.find(';', end + 1);
+    end = std::min(end, text.size());
+    if (!call(text.substr(begin, end - begin), found)) return called_ = false;
+    begin = end + 1;
+  }
+  if (found.calls.empty()) return false;
+  for (ToolCall& c : found.calls) out.calls.push_back(std::move(c));
+  return true;
+}
+
+void AnswerSplitter::walk(SplitText& out) {
+  while (true) {
+    const std::string_view text = held_;
+    if (place_ == Place::Whole) return;
+    if (place_ == Place::Call) {
+      const size_t end = text.find(kCallEnd);
+      if (end == std::string_view::npos) return;
+      if (call(text.substr(0, end), out))
+        trim_ = true;
+      else
+        say(std::string(kCall) + std::string(text.substr(0, end)) + std::string(kCallEnd), out);
+      held_.erase(0, end + kCallEnd.size());
+      place_ = Place::Content;
+      continue;
+    }
+    if (place_ == Place::Thought) {
+      const size_t end = text.find(kThinkEnd);
+      const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, kThinkEnd);
+      think(text.substr(0, sure), out);
+      if (end == std::string_view::npos) {
+        held_.erase(0, sure);
+        return;
+      }
+      held_.erase(0, end + kThinkEnd.size());
+      blank_.clear();
+      trim_ = true;
+      may_think_ = false;
+      place_ =
+          options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments ? Place::Whole : Place::Content;
+      continue;
+    }
+    // Content. An object at its very beginning may be a call in Llama's way.
+    if (options_.tools == ToolFormat::Llama && may_think_) {
+      const size_t first = text.find_first_not_of(kBlank);
+      if (first == std::string_view::npos) return;
+      if (text[first] == '{') {
+        place_ = Place::Whole;
+        return;
+      }
+    }
+    size_t at = std::string_view::npos, keep = 0;
+    std::string_view mark;
+    const auto look = [&](std::string_view m, bool on) {
+      if (!on) return;
+      if (const size_t found = text.find(m); found < at) {
+        at = found;
+        mark = m;
+      }
+      keep = std::max(keep, begun(text, m));
+    };
+    // Only what comes first is a thought.
+    const bool blank_so_far =
+        may_think_ && text.substr(0, text.find(kThink)).find_first_not_of(kBlank) == std::string_view::npos;
+    look(kThink, options_.reasoning && may_think_ && (blank_so_far || text.find(kThink) == std::string_view::npos));
+    look(kCall, options_.tools == ToolFormat::Hermes);
+    if (at == std::string_view::npos) {
+      const std::string sure(text.substr(0, text.size() - keep));
+      held_.erase(0, sure.size());
+      say(sure, out);
+      return;
+    }
+    const std::string sure(text.substr(0, at));
+    const bool thought = mark == kThink;
+    held_.erase(0, at + mark.size());
+    if (!thought) say(sure, out);
+    place_ = thought ? Place::Thought : Place::Call;
+    trim_ = thought || trim_;
+  }
+}
+
+SplitText AnswerSplitter::push(std::string_view piece) {
+  SplitText out;
+  held_ += piece;
+  walk(out);
+  return out;
+}
+
+SplitText AnswerSplitter::finish() {
+  SplitText out;
+  if (place_ == Place::Whole) {
+    if (!call_whole(out)) {
+      out.calls.clear();
+      say(held_, out);
+    }
+  } else if (place_ == Place::Thought) {
+    think(held_, out);
+  } else if (place_ == Place::Call) {
+    say(std::string(kCall) + held_, out);
+  } else {
+    say(held_, out);
+  }
+  held_.clear();
+  return out;
+}
+
+}  // namespace reprise::server

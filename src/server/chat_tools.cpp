@@ -1,0 +1,153 @@
+#include "server/chat_tools.h"
+
+#include <algorithm>
+
+namespace reprise::server {
+namespace {
+
+constexpr size_t kMostTools = 128, kLongestName = 64;
+
+// OpenAI writes the arguments of an earlier call as a text; templates want the object.
+void open_arguments(OrderedJson& message) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return;
+  for (OrderedJson& c : *calls) {
+    if (!c.is_object() || !c.contains("function") || !c["function"].is_object()) continue;
+    const auto arguments = c["function"].find("arguments");
+    if (arguments == c["function"].end() || !arguments->is_string()) continue;
+    auto parsed = parse_ordered_json(arguments->get<std::string>(), "arguments");
+    if (parsed && parsed->is_object()) *arguments = std::move(*parsed);
+  }
+}
+
+bool good_name(const OrderedJson& name) {
+  if (!name.is_string()) return false;
+  const auto& text = name.get_ref<const std::string&>();
+  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+  });
+}
+
+OrderedJson parameters_of(const OrderedJson& function) {
+  const auto it = function.find("parameters");
+  if (it != function.end() && it->is_object() && !it->empty()) return *it;
+  return {{"type", "object"}, {"properties", OrderedJson::object()}, {"additionalProperties", false}};
+}
+
+// [{"name": ..., "arguments": ...}, ...] with at least one of the tools.
+OrderedJson list_of_calls(const OrderedJson& tools, bool several) {
+  OrderedJson any = OrderedJson::array();
+  for (const OrderedJson& t : tools)
+    any.push_back(
+        {{"type", "object"},
+         {"properties", {{"name", {{"const", t["function"]["name"]}}}, {"arguments", parameters_of(t["function"])}}},
+         {"required", {"name", "arguments"}},
+         {"additionalProperties", false}});
+  OrderedJson out = {{"type", "array"}, {"items", {{"anyOf", std::move(any)}}}, {"minItems", 1}};
+  if (!several) out["maxItems"] = 1;
+  return out;
+}
+
+}  // namespace
+
+// The messages as templates take them, each checked.
+std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model) {
+  const auto it = body.find("messages");
+  if (it == body.end() || !it->is_array() || it->empty()) {
+    f.fail("messages", "a list of at least one message is expected");
+    return std::nullopt;
+  }
+  size_t i = 0;
+  for (const OrderedJson& m : *it) {
+    const std::string at = fmt::format("messages[{}]", i++);
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string()) {
+      f.fail(at, "an object with a \"role\" is expected");
+      return std::nullopt;
+    }
+    const auto content = m.find("content");
+    const bool none = content == m.end() || content->is_null();
+    if (none && !m.contains("tool_calls")) {
+      f.fail(at + ".content", "a string or a list of parts is expected");
+      return std::nullopt;
+    }
+    if (none || content->is_string()) continue;
+    bool good = content->is_array();
+    if (good)
+      for (const OrderedJson& part : *content)
+        good &= part.is_object() && part.value("type", OrderedJson()) == "text" && part.contains("text") &&
+                part["text"].is_string();
+    if (!good) {
+      f.fail(at + ".content", "a string, or a list of {\"type\": \"text\", \"text\": ...} parts, is expected");
+      return std::nullopt;
+    }
+  }
+  OrderedJson messages = *it;
+  for (OrderedJson& m : messages) open_arguments(m);
+  if (model.chat_template && model.chat_template->takes_parts()) return messages;
+  auto joined = text::join_text_parts(messages);
+  if (joined) return std::move(*joined);
+  f.fail("messages", joined.status().message());
+  return std::nullopt;
+}
+
+ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& model) {
+  ChatTools out;
+  const auto wrong = [&](const std::string& name, std::string message) {
+    f.fail(name, std::move(message));
+    return ChatTools{};
+  };
+  const auto list = body.find("tools");
+  const auto choice = body.find("tool_choice");
+  const bool chosen = choice != body.end() && !choice->is_null();
+  if (list == body.end() || list->is_null() || (list->is_array() && list->empty())) {
+    if (chosen && *choice != "none" && *choice != "auto") return wrong("tool_choice", "it needs \"tools\"");
+    return out;
+  }
+  if (!list->is_array() || list->size() > kMostTools)
+    return wrong("tools", fmt::format("a list of at most {} tools is expected", kMostTools));
+  for (size_t i = 0; i < list->size(); ++i) {
+    const OrderedJson& t = (*list)[i];
+    const bool function = t.is_object() && t.value("type", OrderedJson()) == "function" && t.contains("function") &&
+                          t["function"].is_object() && t["function"].contains("name");
+    if (!function || !good_name(t["function"]["name"]))
+      return wrong(
+          fmt::format("tools[{}]", i),
+          fmt::format(
+              "{{\"type\": \"function\", \"function\": {{\"name\": ...}}}} is expected, with a name of at most {} "
+              "letters, digits, dots, dashes and underscores",
+              kLongestName));
+  }
+  if (chosen && *choice == "none") return out;
+  out.list = *list;
+  if (!chosen || *choice == "auto") {
+    out.format = model.tool_format;
+    if (out.format == ToolFormat::None)
+      return wrong("tools",
+                   "how this model writes tool calls is not known; --tool-call-parser says it, or tool_choice "
+                   "\"required\" or a named tool hold the answer to a call");
+    return out;
+  }
+  if (*choice == "required") {
+    out.format = ToolFormat::List;
+    out.form = AnswerForm{AnswerForm::Schema{list_of_calls(*list, f.flag("parallel_tool_calls", true))}};
+    return out;
+  }
+  const bool named = choice->is_object() && choice->contains("function") && (*choice)["function"].is_object() &&
+                     (*choice)["function"].contains("name");
+  if (!named) return wrong("tool_choice", "\"none\", \"auto\", \"required\" or a function of \"tools\" is expected");
+  for (const OrderedJson& t : *list) {
+    if (t["function"]["name"] != (*choice)["function"]["name"]) continue;
+    out.format = ToolFormat::Arguments;
+    out.name = t["function"]["name"].get<std::string>();
+    out.form = AnswerForm{AnswerForm::Schema{parameters_of(t["function"])}};
+    return out;
+  }
+  return wrong("tool_choice", "it names a function that is not in \"tools\"");
+}
+
+bool ends_in_thought(std::string_view prompt) {
+  const size_t last = prompt.find_last_not_of(" \t\r\n");
+  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with("<think>");
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,102 @@
+#include "server/answer_splitter.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace reprise::server {
+namespace {
+
+struct Case {
+  SplitOptions options;
+  std::string text, content, reasoning;
+  std::vector<std::pair<std::string, std::string>> calls;
+};
+
+const std::vector<Case>& cases() {
+  const SplitOptions none, thought{true}, begun{true, true}, hermes{true, false, ToolFormat::Hermes},
+      llama{false, false, ToolFormat::Llama}, list{true, false, ToolFormat::List},
+      arguments{true, true, ToolFormat::Arguments, "f"};
+  static const std::vector<Case> list_of = {
+      {none, " <think>a</think> b", " <think>a</think> b", "", {}},
+      {thought, "<think>\nwhy\n not\n</think>\n\nbecause <think> ", "because <think> ", "why\n not", {}},
+      {thought, "\n<think></think>x", "x", "", {}},
+      {thought, "no thought", "no thought", "", {}},
+      {thought, "a <think>b</think>", "a <think>b</think>", "", {}},
+      {thought, "<think>cut shor", "", "cut shor", {}},
+      {thought, "<thin", "<thin", "", {}},
+      {begun, "so\n</think>\nyes", "yes", "so", {}},
+      {begun, "never ends </thin", "", "never ends </thin", {}},
+      {hermes,
+       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": \"<tool_call>\"}}\n</tool_call>",
+       "",
+       "",
+       {{"f", R"({"b":1,"a":"<tool_call>"})"}}},
+      {hermes,
+       "<think>hm</think>I "
+       "look.\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>\n",
+       "I look.\n",
+       "hm",
+       {{"f", "{}"}, {"g", "{}"}}},
+      {hermes, "<tool_call>{\"name\": 3}</tool_call> x", "<tool_call>{\"name\": 3}</tool_call> x", "", {}},
+      {hermes, "<tool_call>{\"name\":\"f\"", "<tool_call>{\"name\":\"f\"", "", {}},
+      {hermes, "just < text </tool_call>", "just < text </tool_call>", "", {}},
+      {llama, " {\"name\": \"f\", \"parameters\": {\"x\": \"a;b\"}}", "", "", {{"f", R"({"x":"a;b"})"}}},
+      {llama,
+       "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{\"y\":[1]}}",
+       "",
+       "",
+       {{"f", "{}"}, {"g", R"({"y":[1]})"}}},
+      {llama, "{\"x\": 1} is an object", "{\"x\": 1} is an object", "", {}},
+      {llama, "hello {\"name\":\"f\"}", "hello {\"name\":\"f\"}", "", {}},
+      {list,
+       R"([{"name":"f","arguments":{"a":1}},{"name":"f","arguments":{}}])",
+       "",
+       "",
+       {{"f", R"({"a":1})"}, {"f", "{}"}}},
+      {list, "[{\"name\":\"f\",", "[{\"name\":\"f\",", "", {}},
+      {arguments, "let me see\n</think>{\"city\": \"Paris\"}", "", "let me see", {{"f", R"({"city": "Paris"})"}}},
+  };
+  return list_of;
+}
+
+TEST(AnswerSplitter, PartsDoNotDependOnThePieces) {
+  std::mt19937 rng(5);
+  for (const Case& c : cases()) {
+    for (int round = 0; round < 60; ++round) {
+      AnswerSplitter splitter(c.options);
+      SplitText all;
+      const auto add = [&](const SplitText& part) {
+        all.content += part.content;
+        all.reasoning += part.reasoning;
+        all.calls.insert(all.calls.end(), part.calls.begin(), part.calls.end());
+      };
+      for (size_t at = 0; at < c.text.size();) {
+        const size_t n = round == 0 ? c.text.size() : 1 + rng() % (round % 2 ? 1 : 9);
+        add(splitter.push(std::string_view(c.text).substr(at, n)));
+        at += n;
+      }
+      add(splitter.finish());
+      ASSERT_EQ(all.content, c.content) << c.text;
+      ASSERT_EQ(all.reasoning, c.reasoning) << c.text;
+      ASSERT_EQ(all.calls.size(), c.calls.size()) << c.text;
+      for (size_t i = 0; i < all.calls.size(); ++i) {
+        EXPECT_EQ(all.calls[i].name, c.calls[i].first);
+        EXPECT_EQ(all.calls[i].arguments, c.calls[i].second);
+        EXPECT_TRUE(all.calls[i].id.starts_with("call_"));
+      }
+      EXPECT_EQ(splitter.called(), !c.calls.empty());
+    }
+  }
+}
+
+TEST(AnswerSplitter, FormatsByNameAndTemplate) {
+  EXPECT_EQ(*parse_tool_format("qwen25"), ToolFormat::Hermes);
+  EXPECT_EQ(*parse_tool_format("llama3"), ToolFormat::Llama);
+  EXPECT_FALSE(parse_tool_format("magic").is_ok());
+  EXPECT_EQ(tool_format_of_template("... <tool_call></tool_call> ..."), ToolFormat::Hermes);
+  EXPECT_EQ(tool_format_of_template("{{ m }}"), ToolFormat::None);
+}
+
+}  // namespace
+}  // namespace reprise::server
