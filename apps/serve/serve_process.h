@@ -19,7 +19,7 @@ struct ServeOptions {
   ModelFlags model;
   std::string chat_template;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";  // auto: by the chat template
-  std::string served_model_name;  // "" = the last part of the model's path
+  std::string served_model_name;                                     // "" = the last part of the model's path
   server::HttpOptions http;
   server::ApiOptions api;
   sched::SchedulerOptions scheduler;
