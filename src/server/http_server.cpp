@@ -19,13 +19,14 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+// What the sessions share with their server, which outlives them: io goes first, and takes along what waits in it.
 struct Shared {
   HttpOptions options;
   HttpHandler handler;
-  asio::io_context io{1};
   std::atomic<uint64_t> connections{0}, requests{0}, refused{0}, dropped{0};
   std::atomic<int64_t> open{0};
   bool stopping = false;
+  asio::io_context io{1};
 };
 
 std::string lower(std::string_view text) {
@@ -57,8 +58,8 @@ std::string unescape(std::string_view text) {
 // One connection: reads a request, has it answered, reads the next.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<Shared> shared, tcp::socket socket, bool admin)
-      : shared_(std::move(shared)), stream_(std::move(socket)), admin_(admin) {
+  Session(Shared& shared, tcp::socket socket, bool admin)
+      : shared_(&shared), stream_(std::move(socket)), admin_(admin) {
     ++shared_->open;
     error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
@@ -236,7 +237,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (answer_ && answer_->on_gone) std::exchange(answer_->on_gone, nullptr)();
   }
 
-  std::shared_ptr<Shared> shared_;
+  Shared* shared_;
   beast::tcp_stream stream_;
   bool admin_, loopback_ = false;
   beast::flat_buffer buffer_;
@@ -252,6 +253,7 @@ class Session::SessionReply final : public Reply {
   SessionReply(std::shared_ptr<Session> session, std::shared_ptr<Answer> answer)
       : session_(std::move(session)), answer_(std::move(answer)) {}
   ~SessionReply() override {
+    if (session_->shared_->stopping) return;  // nobody writes any more
     // A handler that forgot its client.
     if (current() && !answer_->begun)
       session_->send(500, "application/json", R"({"error":{"message":"no answer was given","type":"server_error"}})",
@@ -311,7 +313,7 @@ void Session::serve() {
 
 class AsioServer final : public HttpServer {
  public:
-  AsioServer(const HttpOptions& options, HttpHandler handler) : shared_(std::make_shared<Shared>()) {
+  AsioServer(const HttpOptions& options, HttpHandler handler) : shared_(std::make_unique<Shared>()) {
     shared_->options = options;
     shared_->handler = std::move(handler);
   }
@@ -330,12 +332,12 @@ class AsioServer final : public HttpServer {
     shared_->io.run();
   }
   void stop() override {
-    asio::post(shared_->io, [shared = shared_, this] {
-      shared->stopping = true;
+    asio::post(shared_->io, [this] {
+      shared_->stopping = true;
       error_code ignored;
       acceptor_.close(ignored);
       admin_.close(ignored);
-      shared->io.stop();
+      shared_->io.stop();
     });
   }
   void post(std::function<void()> what) override { asio::post(shared_->io, std::move(what)); }
@@ -387,13 +389,13 @@ class AsioServer final : public HttpServer {
         ++shared_->refused;
       } else {
         ++shared_->connections;
-        std::make_shared<Session>(shared_, std::move(socket), admin)->start();
+        std::make_shared<Session>(*shared_, std::move(socket), admin)->start();
       }
       accept(acceptor, admin);
     });
   }
 
-  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<Shared> shared_;
   tcp::acceptor acceptor_{shared_->io}, admin_{shared_->io};
 };
 

@@ -3,6 +3,7 @@
 // run() is the thread; handlers are called on it. Requests of one connection are answered one after the other. A client
 // that is slow to send or to read is dropped after the times below; one that stops reading a stream is dropped when
 // more than max_unsent_bytes wait for it. stop() and post() may be called by any thread.
+// Replies do not outlive their server.
 #pragma once
 
 #include <chrono>
