@@ -1,6 +1,7 @@
 // `reprise serve` as a process: starts before its model is there, answers like `generate`, ends politely.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -51,6 +52,7 @@ class Server {
         fmt::format("exec {} serve {} --port 0 {} 2>{}", REPRISE_BINARY, model.flags(), more, err_);
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it goes with a test that breaks down
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       ::_exit(127);
     }
@@ -149,8 +151,12 @@ TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {
     EXPECT_EQ(a.status, status) << a.body;
     return OrderedJson::parse(a.body, nullptr, false);
   };
+  // By value: a loop over a part of a temporary would outlive it.
+  const auto choices = [&](const std::string& route, OrderedJson more) {
+    return OrderedJson(ask(route, std::move(more))["choices"]);
+  };
   const OrderedJson format = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
-  for (const OrderedJson& choice : ask("/v1/chat/completions", {{"response_format", format}})["choices"]) {
+  for (const OrderedJson& choice : choices("/v1/chat/completions", {{"response_format", format}})) {
     const OrderedJson out = OrderedJson::parse(choice["message"]["content"].get<std::string>(), nullptr, false);
     ASSERT_TRUE(out.is_object()) << choice;
     EXPECT_TRUE(out["name"] == "a b" || out["name"] == "ü");
@@ -158,10 +164,10 @@ TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {
     EXPECT_LE(out["count"].get<int>(), 42);
     EXPECT_EQ(choice["finish_reason"], "stop");
   }
-  for (const OrderedJson& choice : ask("/v1/completions", {{"regex", "[a-f]{4}-[0-9]{2}"}})["choices"])
+  for (const OrderedJson& choice : choices("/v1/completions", {{"regex", "[a-f]{4}-[0-9]{2}"}}))
     EXPECT_TRUE(std::regex_match(choice["text"].get<std::string>(), std::regex("[a-f]{4}-[0-9]{2}"))) << choice;
   for (const OrderedJson& choice :
-       ask("/v1/completions", {{"structured_outputs", {{"choice", {"yes", "no"}}}}, {"ignore_eos", true}})["choices"]) {
+       choices("/v1/completions", {{"structured_outputs", {{"choice", {"yes", "no"}}}}, {"ignore_eos", true}})) {
     const auto text = choice["text"].get<std::string>();
     EXPECT_TRUE(text == "yes" || text == "no") << choice;
   }
