@@ -68,7 +68,6 @@ server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e,
   if (!text.template_problem().is_ok()) m.chat_template_problem = text.template_problem().message();
   if (m.chat_template) {
     const std::string& source = m.chat_template->source();
-    m.chat_template_source = source;
     m.tool_format = o.tool_call_parser == "auto" ? server::tool_format_of_template(source)
                                                  : server::parse_tool_format(o.tool_call_parser).value();
     m.reasoning =

@@ -10,12 +10,12 @@ namespace {
 // A copied page costs about as much as computing a few tokens; fewer than this are computed.
 constexpr int64_t kLeastPartialTokens = 8;
 
+}  // namespace
+
 int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const size_t n = std::min(a.size(), b.size());
   return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first - a.begin();
 }
-
-}  // namespace
 
 bool RadixCache::Less::operator()(std::span<const int32_t> a, std::span<const int32_t> b) const {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());

@@ -22,6 +22,9 @@
 
 namespace reprise::kv {
 
+// How many tokens the two begin with in common.
+int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b);
+
 class RadixCache {
   struct Node;
 

@@ -15,11 +15,6 @@ constexpr size_t kLookAhead = 128;
 // It pays to wait for the prompt of another request when that saves more tokens than this.
 constexpr int64_t kWorthWaiting = 32;
 
-int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t n = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first - a.begin();
-}
-
 // Its last token is computed in any case: somebody must give the next one.
 std::span<const int32_t> reusable(const LiveRequest& r) {
   return std::span(r.sequence.tokens()).first(static_cast<size_t>(r.sequence.size() - 1));
@@ -34,7 +29,7 @@ bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
     if (other->prompt_cached || other->request.cache_salt != r.request.cache_salt) continue;
     const auto size = other->sequence.size();
     const int64_t shared = other->request.several ? size : size / kv::kPageTokens * kv::kPageTokens;
-    if (std::min(shared, common_prefix(other->sequence.tokens(), tokens)) > known + kWorthWaiting) return true;
+    if (std::min(shared, kv::common_prefix(other->sequence.tokens(), tokens)) > known + kWorthWaiting) return true;
   }
   return false;
 }

@@ -118,28 +118,23 @@ void Api::serve(const Serving& serving) {
 
 void Api::drain() { state_ = ServerState::Draining; }
 
-bool Api::known_key(const HttpRequest& request) const {
-  if (options_.api_key.empty() && options_.admin_api_key.empty()) return true;
+Api::Who Api::who(const HttpRequest& request) const {
   std::string_view key = request.header("authorization");
   if (key.starts_with("Bearer ") || key.starts_with("bearer ")) key.remove_prefix(7);
   const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
-  const bool user = !options_.api_key.empty() && same(key, options_.api_key);
-  return admin || user || options_.api_key.empty();
+  const bool user = options_.api_key.empty() || same(key, options_.api_key);
+  return admin ? Who::Admin : user ? Who::User : Who::Nobody;
 }
 
 std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& route) const {
-  if (route.access != Access::Open && !known_key(request))
+  const Who asks = who(request);
+  if (route.access != Access::Open && asks == Who::Nobody)
     return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
                     "invalid_api_key"};
-  if (route.access == Access::Admin) {
-    std::string_view key = request.header("authorization");
-    if (key.starts_with("Bearer ")) key.remove_prefix(7);
-    const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
-    const bool here = options_.admin_port ? request.on_admin_port : request.from_loopback;
-    if (!admin && !here)
-      return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
-                                               : "this route is for clients on this machine, or with --admin-api-key"};
-  }
+  const bool here = options_.admin_port ? request.on_admin_port : request.from_loopback;
+  if (route.access == Access::Admin && asks != Who::Admin && !here)
+    return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
+                                             : "this route is for clients on this machine, or with --admin-api-key"};
   if (route.needs_model && state_ != ServerState::Serving)
     return ApiError{503,
                     state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"};

@@ -54,7 +54,8 @@ class Api {
   static const std::vector<Route>& routes();
 
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
-  bool known_key(const HttpRequest& request) const;
+  enum class Who : uint8_t { Nobody, User, Admin };
+  Who who(const HttpRequest& request) const;  // by the key
 
   void health(Call& call);
   void ready(Call& call);

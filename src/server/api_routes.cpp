@@ -133,12 +133,11 @@ void Api::tokenizer_info(Call& call) {
     const auto text = m.tokenizer->id_to_token(id);
     return text ? OrderedJson(*text) : OrderedJson(nullptr);
   };
-  call.json(
-      {{"bos_token", token(m.tokenizer->bos_id())},
-       {"eos_token", token(m.tokenizer->eos_id())},
-       {"unk_token", token(m.tokenizer->unk_id())},
-       {"pad_token", token(m.tokenizer->pad_id())},
-       {"chat_template", m.chat_template_source.empty() ? OrderedJson(nullptr) : OrderedJson(m.chat_template_source)}});
+  call.json({{"bos_token", token(m.tokenizer->bos_id())},
+             {"eos_token", token(m.tokenizer->eos_id())},
+             {"unk_token", token(m.tokenizer->unk_id())},
+             {"pad_token", token(m.tokenizer->pad_id())},
+             {"chat_template", m.chat_template ? OrderedJson(m.chat_template->source()) : OrderedJson(nullptr)}});
 }
 
 void Api::generate(Call& call, ParsedCall parsed) {

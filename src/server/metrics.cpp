@@ -133,8 +133,9 @@ std::string Metrics::text(const sched::SchedulerStats& s, const HttpCounters& ht
   MetricText g(label("model_name", model_));
   g.single("sglang:num_running_reqs", "gauge", d(s.running), "Requests in the batch.");
   g.single("sglang:num_queue_reqs", "gauge", d(s.waiting), "Requests that wait.");
-  g.single("sglang:num_used_tokens", "gauge", used * d(s.pages) * 128, "KV places held by running requests.");
-  g.single("sglang:max_total_num_tokens", "gauge", d(s.pages) * 128, "KV places in all.");
+  g.single("sglang:num_used_tokens", "gauge", used * d(s.pages * kv::kPageTokens),
+           "KV places held by running requests.");
+  g.single("sglang:max_total_num_tokens", "gauge", d(s.pages * kv::kPageTokens), "KV places in all.");
   g.single("sglang:token_usage", "gauge", used, "Share of the KV places held by running requests.");
   g.single("sglang:cache_hit_rate", "gauge", s.prompt_tokens ? d(s.cached_tokens) / d(s.prompt_tokens) : 0,
            "Share of all prompt tokens found in the prefix cache.");

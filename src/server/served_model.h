@@ -20,11 +20,10 @@ struct ServedModel {
   std::optional<text::Tokenizer> tokenizer;           // without one only token ids are served
   const text::ChatTemplate* chat_template = nullptr;  // outlives it; null: none
   std::string chat_template_problem;                  // why there is none
-  std::string chat_template_source;
-  ToolFormat tool_format = ToolFormat::None;  // how it writes calls of its own accord
-  bool reasoning = false;                     // its answers may begin with <think>
-  AnswerGrammars* grammars = nullptr;         // of the HTTP thread, outlives it; null without a tokenizer
-  checkpoint::GenerationDefaults defaults;    // where a request is silent
+  ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
+  bool reasoning = false;                             // its answers may begin with <think>
+  AnswerGrammars* grammars = nullptr;                 // of the HTTP thread, outlives it; null without a tokenizer
+  checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;
   int64_t context_length = 0;
   int64_t vocab_size = 0;
