@@ -47,6 +47,7 @@ server::GraphNumbers numbers_of(const engine::Engine& e) {
   n.weight_bytes = memory.weight_bytes;
   n.kv_bytes = memory.kv_bytes;
   const engine::EngineCounters c = e.counters();
+  n.verified = c.checked;
   n.verify_failures = c.differences;
   n.steps = c.steps;
   n.host_s = c.host_s;

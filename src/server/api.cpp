@@ -83,6 +83,7 @@ std::string request_id(const HttpRequest& request) {
 const std::vector<Api::Route>& Api::routes() {
   using A = Access;
   static const std::vector<Route> list = {
+      {"GET", "/", A::Open, false, &Api::page},
       {"GET", "/health", A::Open, false, &Api::health},
       {"GET", "/health_generate", A::Open, false, &Api::ready},
       {"GET", "/ping", A::Open, false, &Api::health},

@@ -57,6 +57,7 @@ class Api {
   enum class Who : uint8_t { Nobody, User, Admin };
   Who who(const HttpRequest& request) const;  // by the key
 
+  void page(Call& call);
   void health(Call& call);
   void ready(Call& call);
   void models(Call& call);

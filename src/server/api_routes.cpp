@@ -2,6 +2,7 @@
 
 #include "server/api_call.h"
 #include "server/fields.h"
+#include "server/page/live_page.h"
 
 namespace reprise::server {
 namespace {
@@ -32,6 +33,12 @@ std::optional<J> body_of(const std::string& text, ApiError& error) {
 }
 
 }  // namespace
+
+void Api::page(Call& call) {
+  LivePage page = live_page();
+  for (auto& header : call.headers) page.headers.push_back(std::move(header));
+  call.reply->send(200, "text/html; charset=utf-8", std::move(page.html), page.headers);
+}
 
 void Api::health(Call& call) {
   if (state_ == ServerState::Loading) return call.fail({503, "the model is still being loaded"});

@@ -176,10 +176,15 @@ std::string Metrics::text(const sched::SchedulerStats& s, const HttpCounters& ht
     r.sample("reprise:graph_padding_tokens_total", d(p.padding_tokens), label("phase", p.phase));
   r.single("reprise:graph_capture_seconds", "gauge", numbers_.capture_s, "Time that capture took.");
   r.single("reprise:graph_memory_bytes", "gauge", d(numbers_.planned_bytes), "Planned memory of all graphs.");
+  r.single("reprise:graph_verified_total", "counter", d(numbers_.verified), "Replays run again by --verify-replay.");
   r.single("reprise:graph_verify_failures_total", "counter", d(numbers_.verify_failures),
            "Replays that differed from eager.");
   r.single("reprise:weight_bytes", "gauge", d(numbers_.weight_bytes), "Memory of the weights.");
   r.single("reprise:kv_cache_bytes", "gauge", d(numbers_.kv_bytes), "Memory of the KV pages.");
+  r.single("reprise:kv_pages", "gauge", d(s.pages), "KV pages in all.");
+  r.single("reprise:kv_pages_free", "gauge", d(s.free_pages), "KV pages that nobody holds.");
+  r.single("reprise:kv_pages_evictable", "gauge", d(s.evictable_pages),
+           "KV pages that the prefix cache holds for nobody who runs.");
   r.single("reprise:kv_pages_cached", "gauge", d(s.cached_pages), "KV pages that the prefix cache holds.");
   r.single("reprise:kv_pages_evicted_total", "counter", d(s.evicted_pages), "KV pages that the prefix cache gave up.");
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");

@@ -1,0 +1,35 @@
+#include "server/page/live_page.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <string_view>
+
+namespace reprise::server {
+
+// In the file that CMake makes from page.html.
+extern const unsigned char kPageBytes[];
+extern const size_t kPageSize;
+
+LivePage live_page() {
+  std::random_device random;
+  const std::string nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  constexpr std::string_view kMark = "{{nonce}}";
+  std::string_view rest(reinterpret_cast<const char*>(kPageBytes), kPageSize);
+  LivePage page;
+  page.html.reserve(rest.size() + 2 * nonce.size());
+  for (size_t at; (at = rest.find(kMark)) != std::string_view::npos; rest.remove_prefix(at + kMark.size()))
+    page.html.append(rest.substr(0, at)).append(nonce);
+  page.html += rest;
+  page.headers = {
+      {"content-security-policy",
+       fmt::format("default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; img-src data:; connect-src "
+                   "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                   nonce)},
+      {"x-content-type-options", "nosniff"},
+      {"referrer-policy", "no-referrer"},
+      {"cache-control", "no-store"}};
+  return page;
+}
+
+}  // namespace reprise::server

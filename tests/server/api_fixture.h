@@ -1,0 +1,95 @@
+// ApiTest: the routes over real sockets, on a scheduler whose executor computes tokens by a formula (tests/sched).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "../sched/answers.h"
+#include "../sched/fake_executor.h"
+#include "server/api.h"
+#include "support/http_client.h"
+
+namespace reprise::server {
+
+using sched::FakeExecutor;
+using sched::Tokens;
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+class ApiTest : public testing::Test {
+ protected:
+  void start(ApiOptions options = {}, sched::SchedulerOptions scheduling = {},
+             FakeExecutor::Limits limits = {8, 64, 60, 1000}, bool serving = true) {
+    HttpOptions http;
+    http.port = 0;
+    if (options.admin_port) http.admin_port = 0;
+    api_ = std::make_unique<Api>(options);
+    auto made =
+        HttpServer::listen(http, [this](HttpRequest r, auto reply) { api_->handle(std::move(r), std::move(reply)); });
+    ASSERT_TRUE(made.is_ok());
+    http_ = std::move(*made);
+    api_->attach(*http_);
+    http_thread_ = std::thread([this] { http_->run(); });
+    executor_ = std::make_unique<FakeExecutor>(limits);
+    model_.name = "fake";
+    model_.path = "somewhere/fake";
+    model_.context_length = limits.context;
+    model_.vocab_size = FakeExecutor::kVocab;
+    model_.eos_tokens = scheduling.eos_tokens = {FakeExecutor::kEos};
+    metrics_ = std::make_unique<Metrics>("fake", [this] { return graph_; });
+    scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, metrics_.get());
+    scheduler_thread_ = std::thread([this] { scheduler_->run(); });
+    if (!serving) return;
+    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object()});
+    HttpClient c(http_->port());
+    while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void TearDown() override {
+    scheduler_->stop();
+    scheduler_thread_.join();
+    scheduler_.reset();
+    http_->stop();
+    http_thread_.join();
+  }
+  Json post(const std::string& path, const Json& body, int status = 200, const std::string& headers = "") {
+    HttpClient c(http_->port());
+    const HttpAnswer a = c.post(path, body.dump(), headers);
+    EXPECT_EQ(a.status, status) << a.body;
+    return Json::parse(a.body, nullptr, false);
+  }
+  // The events of a stream; the last is "[DONE]".
+  static std::vector<std::string> events(const std::string& body) {
+    std::vector<std::string> out;
+    for (size_t at = 0; at < body.size();) {
+      const size_t end = body.find("\n\n", at);
+      EXPECT_EQ(body.substr(at, 6), "data: ");
+      out.push_back(body.substr(at + 6, end - at - 6));
+      at = end + 2;
+    }
+    return out;
+  }
+  bool soon(const std::function<bool()>& what) {
+    for (int i = 0; i < 500; ++i) {
+      if (what()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<FakeExecutor> executor_;
+  ServedModel model_;
+  GraphNumbers graph_;  // set before start()
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::thread http_thread_, scheduler_thread_;
+};
+
+inline Json ids_call(const Tokens& prompt, int64_t most) {
+  return {
+      {"prompt", prompt}, {"max_tokens", most}, {"temperature", 0}, {"ignore_eos", true}, {"return_token_ids", true}};
+}
+
+}  // namespace reprise::server

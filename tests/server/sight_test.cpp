@@ -1,0 +1,78 @@
+// What a running server shows of itself: the page, its numbers.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "server/api_fixture.h"
+#include "server/page/live_page.h"
+
+namespace reprise::server {
+namespace {
+
+GraphNumbers some_graph_numbers() {
+  GraphNumbers n;
+  n.phases = {{"decode", "whole", {{8, 5}, {16, 2}}, {{"a \"quoted\"\nreason", 3}}, 7}};
+  n.verified = 4;
+  n.verify_failures = 1;
+  return n;
+}
+
+std::set<std::string> all_matches(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), expression), end; it != end; ++it) out.insert(it->str(1));
+  return out;
+}
+
+TEST_F(ApiTest, ThePageIsOpenAndHoldsNothing) {
+  ApiOptions options;
+  options.api_key = "secret";
+  start(options, {}, {8, 64, 60, 1000}, false);
+  HttpClient c(http_->port());
+  const HttpAnswer a = c.get("/");
+  EXPECT_EQ(a.status, 200);
+  EXPECT_EQ(a.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_TRUE(a.body.starts_with("<!DOCTYPE html>"));
+  EXPECT_EQ(a.body.find("secret"), std::string::npos);
+  // What it asks is guarded: the key first, then the state.
+  EXPECT_EQ(c.get("/metrics").status, 401);
+  const HttpAnswer loading = c.get("/metrics", "authorization: Bearer secret\r\n");
+  EXPECT_EQ(loading.status, 503);
+  EXPECT_FALSE(Json::parse(loading.body)["error"]["message"].get<std::string>().empty());
+}
+
+TEST_F(ApiTest, ThePageRunsItsOwnScriptAlone) {
+  start();
+  HttpClient c(http_->port());
+  const HttpAnswer a = c.get("/");
+  const std::string policy = a.headers.at("content-security-policy");
+  const auto allowed = all_matches(policy, "'nonce-([0-9a-f]{32})'"), used = all_matches(a.body, "nonce=\"([^\"]*)\"");
+  ASSERT_EQ(allowed.size(), 1u) << policy;
+  EXPECT_EQ(used, allowed);
+  EXPECT_NE(c.get("/").headers.at("content-security-policy"), policy);
+  EXPECT_TRUE(policy.starts_with("default-src 'none'; "));
+  EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+  // Nothing from elsewhere, and no text that becomes markup.
+  for (const char* never : {"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write",
+                            "eval(", " style=\"", " onclick", "localStorage", "{{"})
+    EXPECT_EQ(a.body.find(never), std::string::npos) << never;
+}
+
+TEST_F(ApiTest, ThePageAsksForNumbersThatAreThere) {
+  graph_ = some_graph_numbers();
+  start();
+  post("/v1/completions", ids_call({2, 3, 4}, 3));
+  HttpClient c(http_->port());
+  const std::string metrics = "\n" + c.get("/metrics").body;
+  const auto names = all_matches(c.get("/").body, "\"((?:vllm|sglang|reprise):\\w+)\"");
+  EXPECT_GT(names.size(), 15u);
+  for (const std::string& name : names) {
+    const bool histogram = name.ends_with("_seconds") && metrics.find("\n" + name + "_count{") != std::string::npos;
+    EXPECT_TRUE(histogram || metrics.find("\n" + name + "{") != std::string::npos) << name;
+  }
+  EXPECT_NE(metrics.find("phase=\"decode\",reason=\"a \\\"quoted\\\"\\nreason\"} 3\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise::server
