@@ -23,6 +23,7 @@ Command add_chat(CLI::App& program);
 Command add_serve(CLI::App& program);
 Command add_bench_one_batch(CLI::App& bench);
 Command add_bench_ops(CLI::App& bench);
+Command add_bench_serving(CLI::App& bench);
 Command add_bench_startup(CLI::App& bench);
 Command add_graph_explain(CLI::App& graph);
 Command add_graph_dump(CLI::App& graph);

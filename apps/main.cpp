@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   bench->require_subcommand(1);
   commands.push_back(add_bench_one_batch(*bench));
   commands.push_back(add_bench_ops(*bench));
+  commands.push_back(add_bench_serving(*bench));
   commands.push_back(add_bench_startup(*bench));
   CLI::App* graph = program.add_subcommand("graph", "See what is captured and fused, and prove it equal to eager");
   graph->require_subcommand(1);

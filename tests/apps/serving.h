@@ -1,0 +1,91 @@
+// A small model, and `reprise serve` with it as a process that goes with its test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <regex>
+#include <thread>
+
+#include "apps/byte_tokenizer.h"
+#include "apps/run_binary.h"
+
+namespace reprise::apps {
+
+// A small model of random weights with a tokenizer of bytes and a chat template.
+struct Model {
+  Model() {
+    const OrderedJson config = {{"architectures", {"LlamaForCausalLM"}},
+                                {"model_type", "llama"},
+                                {"hidden_size", 64},
+                                {"intermediate_size", 128},
+                                {"num_hidden_layers", 2},
+                                {"num_attention_heads", 4},
+                                {"num_key_value_heads", 2},
+                                {"vocab_size", 260},
+                                {"rms_norm_eps", 1e-5},
+                                {"rope_theta", 10000.0},
+                                {"max_position_embeddings", 512},
+                                {"eos_token_id", 259},
+                                {"torch_dtype", "float32"}};
+    folder.write("config.json", config.dump());
+    folder.write("tokenizer.json", byte_tokenizer().dump());
+    folder.write("tokenizer_config.json",
+                 R"({"chat_template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"})");
+  }
+  std::string flags() const { return "--model-path " + folder.path() + " --load-format dummy --threads 2"; }
+  Folder folder;
+};
+
+class Server {
+ public:
+  Server(const Model& model, const std::string& more) {
+    static int count = 0;
+    err_ = model.folder / fmt::format("serve{}.err", count++);
+    const std::string command =
+        fmt::format("exec {} serve {} --port 0 {} 2>{}", REPRISE_BINARY, model.flags(), more, err_);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it goes with a test that breaks down
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 3000 && port_ == 0; ++i) {
+      std::smatch found;
+      const std::string said = content_of(err_);
+      if (std::regex_search(said, found, std::regex("at http://127.0.0.1:([0-9]+) "))) port_ = std::stoll(found[1]);
+      if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
+        pid_ = 0;
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  ~Server() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, &status_, 0);
+    }
+  }
+  int64_t port() const { return port_; }
+  pid_t pid() const { return pid_; }
+  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+  std::string said() const { return content_of(err_); }
+  void signal(int number) { ::kill(pid_, number); }
+  int wait() {
+    if (pid_ > 0) ::waitpid(pid_, &status_, 0);
+    pid_ = 0;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int status_ = 0;
+  int64_t port_ = 0;
+  std::string err_;
+};
+
+}  // namespace reprise::apps
