@@ -82,7 +82,11 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
     }
   }
   OrderedJson messages = *it;
-  for (OrderedJson& m : messages) open_arguments(m);
+  for (OrderedJson& m : messages) {
+    open_arguments(m);
+    // A call of a tool comes without words; templates that add texts up know no null.
+    if (!m.contains("content") || m["content"].is_null()) m["content"] = "";
+  }
   if (model.chat_template && model.chat_template->takes_parts()) return messages;
   auto joined = text::join_text_parts(messages);
   if (joined) return std::move(*joined);

@@ -23,6 +23,7 @@ class Dev(unittest.TestCase):
         for name in ("dev", "LICENSE", ".clang-format"):
             shutil.copy2(ROOT / name, self.root / name)
         shutil.copytree(ROOT / "tools" / "dev", self.root / "tools" / "dev")
+        shutil.copytree(ROOT / "tests" / "clients", self.root / "tests" / "clients")
         for name in ("packages.txt", "spelling_ignore.txt", "test_modes.txt"):
             shutil.copy2(ROOT / "tools" / name, self.root / "tools" / name)
         self.write("src/a.h", "#pragma once\n\nint answer();  // the answer\n")
@@ -76,6 +77,7 @@ class Dev(unittest.TestCase):
             (["bisect", "--"], "exit status decides"),
             (["bisect", "a", "b"], "one test"),
             (["test", "a", "b"], "one filter"),
+            (["test", "clients", "nonsense"], 'no client "nonsense"; there are: '),
         ):
             with self.subTest(arguments=arguments):
                 (self.root / "tests" / "fuzz").mkdir(parents=True, exist_ok=True)
