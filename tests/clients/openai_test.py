@@ -412,7 +412,7 @@ class Retries(unittest.TestCase):
     def test_a_full_queue(self):
         server = self.start("--max-running-requests", "1", "--max-queued-requests", "1")
         client = client_of(server)
-        running = self.long_stream(client, 6000)
+        running = self.long_stream(client, 4000)
         next(iter(running))
         waiting = threading.Thread(target=lambda: list(self.long_stream(client_of(server), 1)))
         waiting.start()
@@ -438,9 +438,9 @@ class Retries(unittest.TestCase):
         self.assertEqual(got[0].parse().usage.completion_tokens, 1)
 
     def test_a_server_that_ends_refuses_the_new_and_finishes_the_old(self):
-        server = self.start("--shutdown-timeout", "120")
+        server = self.start("--shutdown-timeout", "500")
         client = client_of(server)
-        running = self.long_stream(client, 400)
+        running = self.long_stream(client, 300)
         parts = iter(running)
         next(parts)
         ending = threading.Thread(target=server.stop)

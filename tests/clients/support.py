@@ -26,10 +26,13 @@ PROGRAMS = pathlib.Path(sys.executable).parent
 class Server:
     """`reprise serve` on a free port, ready to answer unless `wait` is False."""
 
+    key = "none"
+
     def __init__(self, *flags, port=0, wait=True):
         self._log = tempfile.TemporaryFile("w+")
+        # One thread: two that wait for each other crawl when the machine does other things as well.
         self._process = subprocess.Popen(
-            [BINARY, "serve", "--model-path", MODEL, "--port", str(port), *flags],
+            [str(BINARY), "serve", "--model-path", MODEL, "--port", str(port), "--threads", "1", *flags],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
         )
         self.port = port
@@ -62,7 +65,7 @@ class Server:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(180)
+                self._process.wait(600)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -71,7 +74,8 @@ class Server:
 
     def counter(self, name, **labels):
         """The sum of a metric over all series that have these labels."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as answer:
+        request = urllib.request.Request(self.url + "/metrics", headers={"Authorization": f"Bearer {self.key}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
             text = answer.read().decode()
         total, seen = 0.0, False
         for line in text.splitlines():
