@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "client/load.h"
+#include "client/server_probe.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
@@ -24,10 +26,17 @@ struct Gsm8kFlags {
   int64_t shots = 5;
   int64_t max_new_tokens = 512;
   std::string answers_file;
+  std::string base_url, server_model, api_key;
+  int64_t parallel = 32;
+  double timeout_s = 600;
   bool json = false;
 
-  Status check() const {
-    RETURN_IF_ERROR(model.check());
+  Status check() {
+    if (base_url.empty()) {
+      RETURN_IF_ERROR(model.check());
+    } else if (!model.model_path.empty()) {
+      return invalid("--base-url asks a server, which has its model; leave out --model-path");
+    }
     if (data_path.empty()) return invalid("--data-path FILE is needed: JSON lines with \"question\" and \"answer\"");
     return Status::ok();
   }
@@ -64,8 +73,14 @@ Result<std::vector<Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
   return tasks;
 }
 
-Status run_gsm8k(const Gsm8kFlags& f) {
-  ASSIGN_OR_RETURN(const auto tasks, read_tasks(f));
+// What a model said to all tasks.
+struct Said {
+  std::vector<std::string> answers;
+  int64_t tokens = 0;
+  double seconds = 0;
+};
+
+Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
   std::vector<engine::GenerationRequest> requests;
@@ -86,17 +101,55 @@ Status run_gsm8k(const Gsm8kFlags& f) {
       return true;
     }));
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Said said;
+  said.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (TextResult& r : results) {
+    said.answers.push_back(std::move(r.text).value_or(""));
+    said.tokens += static_cast<int64_t>(r.token_ids.size());
+  }
+  return said;
+}
 
-  int64_t right = 0, without = 0, tokens = 0;
+// The same questions to /v1/completions, so many at a time. One that is not answered is an error: a score over the
+// others would be another one.
+Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
+  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s)));
+  GenerationStyle style;
+  style.model = f.server_model;
+  style.stop = gsm8k_stops();
+  if (style.model.empty()) {
+    ASSIGN_OR_RETURN(const ServerFacts facts, probe_server(*http, f.base_url));
+    style.model = facts.model;
+  }
+  std::vector<GenerationCall> calls;
+  for (const Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
+  LoadOptions load;
+  load.max_concurrency = f.parallel;
+  Progress bar("gsm8k", calls.size());
+  LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
+  Said said;
+  said.seconds = run.duration_s;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    GenerationRecord& r = run.records[i];
+    if (!r.ok) return error(Code::Invalid, "{}: question {} was not answered: {}", f.base_url, i + 1, r.problem);
+    said.answers.push_back(std::move(r.text));
+    said.tokens += r.output_tokens;
+  }
+  return said;
+}
+
+Status run_gsm8k(const Gsm8kFlags& f) {
+  ASSIGN_OR_RETURN(const auto tasks, read_tasks(f));
+  ASSIGN_OR_RETURN(const Said said, f.base_url.empty() ? ask_engine(f, tasks) : ask_server(f, tasks));
+
+  int64_t right = 0, without = 0;
   std::string answers;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    const std::string answer = results[i].text.value_or("");
+    const std::string& answer = said.answers[i];
     const auto number = last_number(answer);
     const bool good = number && same_number(*number, tasks[i].expected);
     right += good;
     without += !number;
-    tokens += static_cast<int64_t>(results[i].token_ids.size());
     answers +=
         OrderedJson{{"expected", tasks[i].expected}, {"got", number.value_or("")}, {"right", good}, {"text", answer}}
             .dump(-1, ' ', false, OrderedJson::error_handler_t::replace) +
@@ -109,13 +162,13 @@ Status run_gsm8k(const Gsm8kFlags& f) {
     j["questions"] = tasks.size();
     j["accuracy"] = static_cast<double>(right) / n;
     j["invalid"] = static_cast<double>(without) / n;
-    j["latency_s"] = seconds;
-    j["output_tok_s"] = static_cast<double>(tokens) / seconds;
+    j["latency_s"] = said.seconds;
+    j["output_tok_s"] = static_cast<double>(said.tokens) / said.seconds;
     fmt::print("{}\n", j.dump());
   } else {
     fmt::print("accuracy {:.3f}, invalid {:.3f} of {} questions; {:.1f} s, {:.1f} tokens/s of output\n",
-               static_cast<double>(right) / n, static_cast<double>(without) / n, tasks.size(), seconds,
-               static_cast<double>(tokens) / seconds);
+               static_cast<double>(right) / n, static_cast<double>(without) / n, tasks.size(), said.seconds,
+               static_cast<double>(said.tokens) / said.seconds);
   }
   return Status::ok();
 }
@@ -133,11 +186,20 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_integer(*c.app, "--num-shots", flags->shots, {0, 1000}, "solved questions in front of each (5)");
   add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer (512)");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
+  add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
+           "URL");
+  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (32)");
+  add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
+           "NAME");
+  add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
+           "seconds without a byte after which a question failed (600)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);
   c.app->footer(
       "Greedy answers; the last number of each is compared with the one behind \"####\". invalid: the share without\n"
-      "any number. --json: {questions, accuracy, invalid, latency_s, output_tok_s}.");
+      "any number. With --base-url the questions go to /v1/completions of a server, --parallel at a time. --json: "
+      "{questions, accuracy, invalid, latency_s, output_tok_s}.");
   c.check = [flags] { return flags->check(); };
   c.run = [flags] { return run_gsm8k(*flags); };
   return c;

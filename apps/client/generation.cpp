@@ -42,10 +42,10 @@ HttpCall http_call(const GenerationCall& call, const GenerationStyle& style) {
   HttpCall out;
   OrderedJson body;
   OrderedJson sampling;
+  if (style.endpoint != Endpoint::Generate && !style.model.empty()) body["model"] = style.model;
   switch (style.endpoint) {
     case Endpoint::Completions:
       out.path = "/v1/completions";
-      body["model"] = style.model;
       body["prompt"] = ids ? OrderedJson(*ids) : OrderedJson(*text);
       body["max_tokens"] = call.max_tokens;
       // A server without a tokenizer has nothing else to stream.
@@ -53,7 +53,6 @@ HttpCall http_call(const GenerationCall& call, const GenerationStyle& style) {
       break;
     case Endpoint::Chat:
       out.path = "/v1/chat/completions";
-      body["model"] = style.model;
       body["messages"] = {{{"role", "user"}, {"content", text ? *text : std::string()}}};
       body["max_completion_tokens"] = call.max_tokens;
       body["max_tokens"] = call.max_tokens;

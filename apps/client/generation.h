@@ -34,7 +34,7 @@ struct GenerationCall {
 // What all calls of a run have in common.
 struct GenerationStyle {
   Endpoint endpoint = Endpoint::Completions;
-  std::string model;
+  std::string model;  // "": the server's own
   double temperature = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;

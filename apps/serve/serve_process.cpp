@@ -1,5 +1,8 @@
 #include "serve/serve_process.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -112,6 +115,19 @@ int64_t covered(const engine::Engine& e) {
   return r && !r->sizes().empty() ? r->sizes().back() : 0;
 }
 
+// A socket for every connection that may come, and some for files.
+void allow_descriptors(int64_t connections) {
+  constexpr rlim_t kOthers = 128;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t want = static_cast<rlim_t>(connections) + kOthers;
+  if (limit.rlim_cur >= want) return;
+  limit.rlim_cur = std::min(want, limit.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < want)
+    log::warning("this process may open {} files, too few for --max-connections {}: raise `ulimit -n`", limit.rlim_cur,
+                 connections);
+}
+
 // Waits for signals, and looks after the scheduler meanwhile.
 class Keeper {
  public:
@@ -200,6 +216,7 @@ Status serve(ServeOptions o) {
   const sigset_t set = end_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the keeper asks for them
   std::signal(SIGPIPE, SIG_IGN);
+  allow_descriptors(o.http.max_connections);
 
   server::Api api(o.api);
   ASSIGN_OR_RETURN(auto http, server::HttpServer::listen(o.http, [&](server::HttpRequest request, auto reply) {

@@ -1,9 +1,8 @@
 // The evaluation commands: reading texts, GSM8K's prompts and scoring, and the commands at work.
 #include "eval/gsm8k.h"
 
-#include "byte_tokenizer.h"
+#include "apps/serving.h"
 #include "eval/text_file.h"
-#include "run_binary.h"
 
 namespace reprise::apps {
 namespace {
@@ -108,6 +107,71 @@ TEST(EvalGsm8k, JsonAnswersAndErrors) {
   EXPECT_EQ(few.exit_code, 1);
   EXPECT_NE(few.err.find("too few"), std::string::npos);
   EXPECT_EQ(run_binary("eval gsm8k " + model).exit_code, 2);
+}
+
+// A file of questions with numbers of different length, for prompts of different length.
+std::string questions(const Folder& folder, int count) {
+  std::string lines;
+  for (int i = 0; i < count; ++i)
+    lines += Json{{"question", fmt::format("{}+{}?", std::string(static_cast<size_t>(1 + i * 5 % 37), '1'), i)},
+                  {"answer", fmt::format("#### {}", i)}}
+                 .dump() +
+             "\n";
+  folder.write("q.jsonl", lines);
+  return folder / "q.jsonl";
+}
+
+TEST(EvalGsm8k, AServerIsScoredAsTheEngineIs) {
+  const Folder folder;
+  const Model model;
+  const std::string command =
+      "eval gsm8k --json --num-shots 2 --max-new-tokens 24 --data-path " + questions(folder, 22) + " --answers-file ";
+  const OrderedJson engine = json_of(run_binary(command + (folder / "engine.jsonl ") + model.flags()));
+  Server server(model, "--api-key key");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const std::string at = " --api-key key --base-url " + server.url();
+  for (const int parallel : {1, 7, 64}) {
+    const std::string file = folder / fmt::format("{}.jsonl", parallel);
+    const OrderedJson asked = json_of(run_binary(command + file + at + fmt::format(" --parallel {}", parallel)));
+    EXPECT_EQ(keys_of(asked), keys_of(engine));
+    EXPECT_EQ(asked["questions"], 20);
+    EXPECT_EQ(asked["accuracy"], engine["accuracy"]);
+    EXPECT_EQ(asked["invalid"], engine["invalid"]);
+    EXPECT_GT(asked["output_tok_s"], 0);
+    EXPECT_EQ(content_of(file), content_of(folder / "engine.jsonl")) << parallel;
+  }
+  const Outcome both = run_binary(command + (folder / "x ") + at + " " + model.flags());
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.err.find("--model-path"), std::string::npos) << both.err;
+  // One question that is refused makes no score.
+  const Outcome refused = run_binary(command + (folder / "x ") + "--base-url " + server.url());
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.err.find("API key"), std::string::npos) << refused.err;
+  const Outcome name = run_binary(command + (folder / "x ") + at + " --server-model other");
+  EXPECT_EQ(name.exit_code, 1);
+  EXPECT_NE(name.err.find("was not answered: HTTP 404"), std::string::npos) << name.err;
+}
+
+// F61: in every graph mode, with and without passes, at every concurrency.
+TEST(EvalGsm8k, AnswersAreTheSameInEveryModeAndAtEveryConcurrency) {
+  const Folder folder;
+  const Model model;
+  const std::string command =
+      "eval gsm8k --json --num-shots 2 --max-new-tokens 16 --data-path " + questions(folder, 34) + " --answers-file ";
+  std::string first;
+  for (const std::string graph :
+       {"--graph off", "--graph-decode whole", "--graph-decode piecewise --graph-prefill piecewise"})
+    for (const std::string passes : {"", "--passes none"}) {
+      Server server(model, graph + " " + passes);
+      ASSERT_NE(server.port(), 0) << server.said();
+      for (const int parallel : {4, 16, 32}) {
+        const std::string file = folder / "answers.jsonl";
+        json_of(run_binary(command + file + " --base-url " + server.url() + fmt::format(" --parallel {}", parallel)));
+        if (first.empty()) first = content_of(file);
+        EXPECT_EQ(content_of(file), first) << graph << " " << passes << " " << parallel;
+      }
+    }
+  EXPECT_GT(first.size(), 1000u);
 }
 
 }  // namespace

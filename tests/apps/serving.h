@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <functional>
 #include <regex>
 #include <thread>
 
@@ -40,13 +41,23 @@ struct Model {
   Folder folder;
 };
 
+// Polls for what must come true, however busy the machine is.
+inline bool soon(const std::function<bool()>& what) {
+  for (int i = 0; i < 3000; ++i) {
+    if (what()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 class Server {
  public:
-  Server(const Model& model, const std::string& more) {
+  // `before` is shell text in front of the command.
+  Server(const Model& model, const std::string& more, const std::string& before = "") {
     static int count = 0;
     err_ = model.folder / fmt::format("serve{}.err", count++);
     const std::string command =
-        fmt::format("exec {} serve {} --port 0 {} 2>{}", REPRISE_BINARY, model.flags(), more, err_);
+        fmt::format("{} exec {} serve {} --port 0 {} 2>{}", before, REPRISE_BINARY, model.flags(), more, err_);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it goes with a test that breaks down
