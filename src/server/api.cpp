@@ -89,6 +89,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/ping", A::Open, false, &Api::health},
       {"GET", "/ready", A::Open, false, &Api::ready},
       {"GET", "/version", A::Key, false, &Api::version},
+      {"GET", "/openapi.json", A::Key, false, &Api::openapi},
       {"GET", "/v1/models", A::Key, true, &Api::models},
       {"GET", "/v1/models/", A::Key, true, &Api::models},  // and what follows
       {"GET", "/model_info", A::Key, true, &Api::model_info},
@@ -108,6 +109,12 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/abort_request", A::Admin, true, &Api::abort_request},
   };
   return list;
+}
+
+std::vector<std::string> Api::route_names() {
+  std::vector<std::string> out;
+  for (const Route& r : routes()) out.push_back(fmt::format("{} {}", r.method, r.path));
+  return out;
 }
 
 void Api::serve(const Serving& serving) {

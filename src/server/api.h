@@ -48,6 +48,9 @@ class Api {
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
 
+  // "GET /health" and so on; docs/openapi.json describes each.
+  static std::vector<std::string> route_names();
+
  private:
   struct Call;
   struct Route;
@@ -62,6 +65,7 @@ class Api {
   void ready(Call& call);
   void models(Call& call);
   void version(Call& call);
+  void openapi(Call& call);
   void model_info(Call& call);
   void server_info(Call& call);
   void metrics(Call& call);

@@ -5,6 +5,11 @@
 #include "server/page/live_page.h"
 
 namespace reprise::server {
+
+// docs/openapi.json, in a file that CMake makes.
+extern const unsigned char kOpenApiBytes[];
+extern const size_t kOpenApiSize;
+
 namespace {
 
 constexpr const char* kVersion = "0.1.0";
@@ -51,6 +56,10 @@ void Api::ready(Call& call) {
 }
 
 void Api::version(Call& call) { call.json({{"version", kVersion}}); }
+
+void Api::openapi(Call& call) {
+  call.reply->send(200, "application/json", {reinterpret_cast<const char*>(kOpenApiBytes), kOpenApiSize}, call.headers);
+}
 
 void Api::models(Call& call) {
   const ServedModel& m = *serving_.model;
@@ -105,9 +114,9 @@ void Api::tokenize(Call& call) {
     if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
     ids = std::move(std::get<GenerateCall>(parsed).prompts.front());
   } else {
-    const char* name = f.has("prompt") ? "prompt" : f.has("text") ? "text" : "content";
-    if (!f.has(name)) f.fail("prompt", "it is required");
-    const std::string text = f.text(name, "");
+    // vLLM's, SGLang's and llama.cpp's names.
+    if (!f.has("prompt") && !f.has("text") && !f.has("content")) f.fail("prompt", "it is required");
+    const std::string text = f.text("prompt", f.text("text", f.text("content", "")));
     const bool special = f.flag("add_special_tokens", f.flag("add_special", true));
     if (f.error()) return call.fail(*f.error());
     auto encoded = m.tokenizer->encode(text, {.add_special_tokens = special});

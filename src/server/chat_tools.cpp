@@ -28,6 +28,22 @@ bool good_name(const OrderedJson& name) {
   });
 }
 
+// {"function": {"name", "arguments"}}, as the model's earlier answers told it.
+bool good_past_calls(const OrderedJson& calls) {
+  return calls.is_array() && std::all_of(calls.begin(), calls.end(), [](const OrderedJson& c) {
+           const OrderedJson function = c.is_object() ? c.value("function", OrderedJson()) : OrderedJson();
+           if (!function.is_object() || !function.contains("name") || !function.contains("arguments")) return false;
+           return function["name"].is_string() &&
+                  (function["arguments"].is_string() || function["arguments"].is_object());
+         });
+}
+
+// Null, or of the kind.
+bool absent_or(const OrderedJson& object, const char* name, bool (OrderedJson::*kind)() const noexcept) {
+  const auto it = object.find(name);
+  return it == object.end() || it->is_null() || ((*it).*kind)();
+}
+
 OrderedJson parameters_of(const OrderedJson& function) {
   const auto it = function.find("parameters");
   if (it != function.end() && it->is_object() && !it->empty()) return *it;
@@ -66,7 +82,13 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
     }
     const auto content = m.find("content");
     const bool none = content == m.end() || content->is_null();
-    if (none && !m.contains("tool_calls")) {
+    const auto calls = m.find("tool_calls");
+    const bool called = calls != m.end() && !calls->is_null();
+    if (called && !good_past_calls(*calls)) {
+      f.fail(at + ".tool_calls", "a list of {\"function\": {\"name\": ..., \"arguments\": ...}} is expected");
+      return std::nullopt;
+    }
+    if (none && !called) {
       f.fail(at + ".content", "a string or a list of parts is expected");
       return std::nullopt;
     }
@@ -100,6 +122,7 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
     f.fail(name, std::move(message));
     return ChatTools{};
   };
+  const bool parallel = f.flag("parallel_tool_calls", true);
   const auto list = body.find("tools");
   const auto choice = body.find("tool_choice");
   const bool chosen = choice != body.end() && !choice->is_null();
@@ -113,6 +136,10 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
     const OrderedJson& t = (*list)[i];
     const bool function = t.is_object() && t.value("type", OrderedJson()) == "function" && t.contains("function") &&
                           t["function"].is_object() && t["function"].contains("name");
+    if (function && !absent_or(t["function"], "parameters", &OrderedJson::is_object))
+      return wrong(fmt::format("tools[{}].function.parameters", i), "a JSON schema, which is an object, is expected");
+    if (function && !absent_or(t["function"], "description", &OrderedJson::is_string))
+      return wrong(fmt::format("tools[{}].function.description", i), "a string is expected");
     if (!function || !good_name(t["function"]["name"]))
       return wrong(
           fmt::format("tools[{}]", i),
@@ -133,10 +160,11 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
   }
   if (*choice == "required") {
     out.format = ToolFormat::List;
-    out.form = AnswerForm{AnswerForm::Schema{list_of_calls(*list, f.flag("parallel_tool_calls", true))}};
+    out.form = AnswerForm{AnswerForm::Schema{list_of_calls(*list, parallel)}};
     return out;
   }
-  const bool named = choice->is_object() && choice->contains("function") && (*choice)["function"].is_object() &&
+  const bool named = choice->is_object() && choice->value("type", OrderedJson("function")) == "function" &&
+                     choice->contains("function") && (*choice)["function"].is_object() &&
                      (*choice)["function"].contains("name");
   if (!named) return wrong("tool_choice", "\"none\", \"auto\", \"required\" or a function of \"tools\" is expected");
   for (const OrderedJson& t : *list) {

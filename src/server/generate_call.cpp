@@ -212,8 +212,8 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
   if (params && params->is_object()) read_grammar(p, body["sampling_params"], call, model);
   f.take(p.error());
-  if (f.flag("return_logprob", false))
-    call.sampling.logprobs = static_cast<int>(f.integer("top_logprobs_num", 0, 0, limits.most_logprobs));
+  const int64_t top = f.integer("top_logprobs_num", 0, 0, limits.most_logprobs);
+  if (f.flag("return_logprob", false)) call.sampling.logprobs = static_cast<int>(top);
   const bool ids = f.has("input_ids");
   if (ids && f.has("text")) f.fail("input_ids", "give text or input_ids, not both");
   read_prompts(f, ids ? "input_ids" : "text", f.find(ids ? "input_ids" : "text"), call, model, limits);
@@ -269,13 +269,14 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
   }
   if (f.has("chat_template"))
     f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
+  const bool separate = f.flag("separate_reasoning", true);
   const auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
   if (messages) {
     auto prompt = model.chat_template->render(*messages, tools.list, options);
     if (!prompt) {
       f.fail("messages", prompt.status().message());
     } else {
-      call.split.reasoning = model.reasoning && f.flag("separate_reasoning", true);
+      call.split.reasoning = model.reasoning && separate;
       call.split.begins_in_thought = ends_in_thought(*prompt);
       call.split.tools = tools.format;
       call.split.tool = tools.name;

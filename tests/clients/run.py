@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 LOGS = HERE.parents[1] / "build/logs"
 CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE") or pathlib.Path.home() / ".cache/reprise") / "clients"
 # Those that install in about a minute; the others bring hundreds of megabytes.
-QUICK = ["openai"]
+QUICK = ["openai", "schemathesis"]
 INSTALL_SECONDS = 3600
 TEST_SECONDS = 3600
 

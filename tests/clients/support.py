@@ -151,10 +151,11 @@ class WithServer(unittest.TestCase):
         # No client may look for anything beyond this machine.
         quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "NO_COLOR": "1",
                  "OPENAI_API_KEY": "none", "COLUMNS": "160", "TERM": "dumb"}
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=timeout, env={**os.environ, **quiet, **(env or {})}, check=False,
-        )
+        with tempfile.TemporaryDirectory() as folder:  # for what it leaves behind
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=timeout, env={**os.environ, **quiet, **(env or {})}, check=False, cwd=folder,
+            )
         if os.environ.get("REPRISE_SHOW"):
             print("$", *command, "\n" + done.stdout, flush=True)
         self.assertEqual(done.returncode, 0, " ".join(command) + "\n" + done.stdout[-8000:])

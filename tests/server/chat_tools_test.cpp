@@ -40,6 +40,9 @@ TEST(ReadMessages, WhatIsWrongIsNamed) {
            {"7", "messages"},
            {R"([{"role": "user"}])", "messages[0].content"},
            {R"([{"role": "user", "content": "a"}, {"content": "b"}])", "messages[1]"},
+           {R"([{"role": "assistant", "tool_calls": null}])", "messages[0].content"},
+           {R"([{"role": "assistant", "content": "a", "tool_calls": 5}])", "messages[0].tool_calls"},
+           {R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}])", "messages[0].tool_calls"},
            {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content"}}) {
     const OrderedJson body = {{"messages", OrderedJson::parse(list)}};
     const Json plain = body;
@@ -47,6 +50,28 @@ TEST(ReadMessages, WhatIsWrongIsNamed) {
     EXPECT_FALSE(read_messages(f, body, ServedModel())) << list;
     ASSERT_TRUE(f.error()) << list;
     EXPECT_EQ(f.error()->param, param);
+  }
+}
+
+TEST(ReadTools, WhatIsWrongIsNamed) {
+  const OrderedJson good = OrderedJson::parse(R"({"type": "function", "function": {"name": "f"}})");
+  OrderedJson parameters = good, description = good;
+  parameters["function"]["parameters"] = 5;
+  description["function"]["description"] = OrderedJson::array();
+  for (const auto& [more, param] : std::vector<std::pair<OrderedJson, std::string>>{
+           {{{"tools", {parameters}}}, "tools[0].function.parameters"},
+           {{{"tools", {good, description}}}, "tools[1].function.description"},
+           {{{"tools", {{{"type", "function"}}}}}, "tools[0]"},
+           {{{"parallel_tool_calls", "no"}}, "parallel_tool_calls"},
+           {{{"tool_choice", "required"}}, "tool_choice"},
+           {{{"tools", {good}}, {"tool_choice", {{"type", "tool"}, {"function", {{"name", "f"}}}}}}, "tool_choice"},
+           {{{"tools", {good}}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "g"}}}}}},
+            "tool_choice"}}) {
+    const Json plain = more;
+    Fields f(plain);
+    read_tools(f, more, ServedModel());
+    ASSERT_TRUE(f.error()) << more;
+    EXPECT_EQ(f.error()->param, param) << f.error()->message;
   }
 }
 
