@@ -3,7 +3,9 @@
 # model files both sides are measured on. Everything lies under $REPRISE_CACHE/peers and is made once.
 #
 #   tools/peers/llama_cpp.sh build                       prints the folder of the built programs
+#   tools/peers/llama_cpp.sh server                      the same, with llama-server (without its page) among them
 #   tools/peers/llama_cpp.sh model CONFIG_FOLDER FORMAT  prints the GGUF file; FORMAT: bf16, Q8_0, Q4_0, Q4_1
+#   tools/peers/llama_cpp.sh model FILE.gguf FORMAT      the tensors of a file in another format
 set -euo pipefail
 package=llama-cpp-python==${LLAMA_CPP_PYTHON:-0.3.36}
 peers=${REPRISE_CACHE:-$HOME/.cache/reprise}/peers
@@ -26,8 +28,38 @@ build() {
   echo "$home/build/bin"
 }
 
+server() {
+  build >/dev/null
+  if [[ ! -x $home/build/bin/llama-server ]]; then
+    echo "building llama-server (about ten minutes, once; log: $home/server.log)" >&2
+    {
+      cmake -S "$home/source/vendor/llama.cpp" -B "$home/build" -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_UI=OFF \
+        -DLLAMA_USE_PREBUILT_UI=OFF
+      ninja -C "$home/build" llama-server
+    } >"$home/server.log" 2>&1 || { tail -20 "$home/server.log" >&2; exit 1; }
+  fi
+  echo "$home/build/bin"
+}
+
+# The tensors of a file in another format.
+converted() {
+  local from=$1 format=$2 file
+  file=$peers/models/$(basename "${from%.gguf}")-$format.gguf
+  if [[ ! -f $file ]]; then
+    build >/dev/null
+    mkdir -p "$peers/models"
+    "$home/build/bin/llama-quantize" --allow-requantize "$from" "$file.part" "$format" 2 >&2
+    mv "$file.part" "$file"
+  fi
+  echo "$file"
+}
+
 model() {
   local folder=$1 format=$2 name plain file
+  if [[ -f $folder ]]; then
+    converted "$folder" "$format"
+    return
+  fi
   name=$(basename "$folder")
   plain=$peers/models/$name-bf16.gguf
   file=$peers/models/$name-$format.gguf
@@ -50,6 +82,7 @@ model() {
 
 case ${1:-} in
   build) build ;;
-  model) [[ $# -eq 3 ]] || { echo "usage: $0 model CONFIG_FOLDER FORMAT" >&2; exit 2; }; model "$2" "$3" ;;
-  *) echo "usage: $0 build | model CONFIG_FOLDER FORMAT" >&2; exit 2 ;;
+  server) server ;;
+  model) [[ $# -eq 3 ]] || { echo "usage: $0 model CONFIG_FOLDER|FILE.gguf FORMAT" >&2; exit 2; }; model "$2" "$3" ;;
+  *) echo "usage: $0 build | server | model CONFIG_FOLDER|FILE.gguf FORMAT" >&2; exit 2 ;;
 esac
