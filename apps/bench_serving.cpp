@@ -158,7 +158,7 @@ Status run_serving(ServingFlags& f) {
   if (!f.output.empty()) RETURN_IF_ERROR(write_file_atomically(f.output, text + "\n"));
   if (!f.plot.empty())
     RETURN_IF_ERROR(write_file_atomically(
-        f.plot, serving_plot(rows, fmt::format("{}: {} requests of {}", f.model, f.prompts.count, f.prompts.dataset))));
+        f.plot, serving_plot(rows, fmt::format("{}: {} requests ({})", f.model, f.prompts.count, f.prompts.dataset))));
   if (f.json)
     fmt::print("{}\n", text);
   else
