@@ -1,6 +1,7 @@
 // `reprise serve`: the HTTP server.
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #include "command.h"
@@ -38,6 +39,9 @@ Status ServeFlags::check() {
   const std::string policy = o.model.schedule_policy.value_or("fcfs");
   o.scheduler.policy = policy == "lpm" || policy == "dfs-weight" ? sched::Policy::LongestPrefix : sched::Policy::Fcfs;
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
+  std::error_code ignored;
+  if (!o.profile_dir.empty() && !std::filesystem::is_directory(o.profile_dir, ignored))
+    return invalid("--profile-dir {}: there is no such folder", o.profile_dir);
   if (o.api.admin_port && port == *admin_port && port != 0)
     return invalid("--admin-port {} is --port; allowed: another one", port);
   return Status::ok();
@@ -74,6 +78,8 @@ Command add_serve(CLI::App& program) {
   add_integer(*c.app, "--max-request-bytes", flags->max_body, {1024, int64_t{1} << 32}, "largest body of a request");
   add_integer(*c.app, "--max-connections", flags->max_connections, {1, 1 << 20},
               "open connections; more are closed at once");
+  add_text(*c.app, "--profile-dir", o.profile_dir, "folder where /stop_profile writes; without it profiles are off",
+           "FOLDER");
   add_real(*c.app, "--shutdown-timeout", o.shutdown_timeout_s, {0, HUGE_VAL},
            "seconds that requests may take to finish after SIGTERM");
   add_switch(*c.app, "--access-log", o.api.access_log, "a line of JSON for every request, on standard error");

@@ -242,8 +242,11 @@ Status serve(ServeOptions o) {
         o.scheduler.max_running = std::min(o.scheduler.max_running, most);
     }
     server::Metrics metrics(model.name, [&] { return numbers_of(*engine); });
-    sched::Scheduler scheduler(*engine, o.scheduler, &metrics);
-    api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model)});
+    server::SpanTrace spans([&] { return numbers_of(*engine); });
+    sched::Observers observers({&metrics, &spans});
+    sched::Scheduler scheduler(*engine, o.scheduler, &observers);
+    server::Profiler profiler(spans, o.profile_dir);
+    api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model), &profiler});
     keeper.keep(&scheduler);
     const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
     log::info("serving {} at http://{}:{} (docs: /v1/models, /metrics, /health); Ctrl-C ends", model.name, host,

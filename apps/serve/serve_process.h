@@ -23,6 +23,7 @@ struct ServeOptions {
   server::HttpOptions http;
   server::ApiOptions api;
   sched::SchedulerOptions scheduler;
+  std::string profile_dir;  // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
   double watchdog_timeout_s = 300;  // 0: none
 };

@@ -1,17 +1,29 @@
-// Observer: sees what the scheduler does, for metrics and traces. Called on the scheduler's thread.
+// Observer: sees what the scheduler does, for metrics and traces. Called on the scheduler's thread. Observers: several
+// of them as one; they outlive it.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "sched/request.h"
 
 namespace reprise::sched {
 
+// What a step did for one request.
+struct StepPart {
+  RequestId request = 0;
+  int64_t tokens = 0;
+  bool decodes = false;  // or reads a piece of its prompt
+};
+
 struct StepRecord {
   Clock::time_point begin, end;
   int64_t decode_tokens = 0, prefill_tokens = 0;
   int64_t sequences = 0;
-  double forming_s = 0;  // of it, before the engine was called
+  double forming_s = 0;             // of it, before the engine was called
+  std::span<const StepPart> parts;  // valid during the call
 };
 
 // Gauges and totals since the start.
@@ -29,6 +41,20 @@ class Observer {
   virtual ~Observer() = default;
   virtual void stepped(const StepRecord& step) {}
   virtual void finished(const Request& request, const RequestResult& result) {}
+};
+
+class Observers final : public Observer {
+ public:
+  explicit Observers(std::vector<Observer*> list) : list_(std::move(list)) {}
+  void stepped(const StepRecord& step) override {
+    for (Observer* o : list_) o->stepped(step);
+  }
+  void finished(const Request& request, const RequestResult& result) override {
+    for (Observer* o : list_) o->finished(request, result);
+  }
+
+ private:
+  std::vector<Observer*> list_;
 };
 
 }  // namespace reprise::sched

@@ -26,6 +26,7 @@ using engine::SampledToken;
 
 // What became of a request; times are points of the steady clock, absent where it did not get that far.
 struct RequestResult {
+  RequestId id = 0;
   FinishReason finish = FinishReason::None;  // Stop, Length or Cancelled
   Status status;                             // why it was cut short, when it was
   int64_t prompt_tokens = 0;
@@ -51,6 +52,7 @@ class RequestSink {
 };
 
 struct Request {
+  std::string name = {};  // what its client calls it, for traces
   std::vector<int32_t> prompt;
   engine::SamplingParams sampling;  // max_new_tokens is cut where the context or the KV pool ends (finish: Length)
   int64_t priority = 0;             // larger goes first

@@ -81,7 +81,7 @@ Result<RequestId> Scheduler::add(Request request) {
     return error(Code::Busy, "the waiting requests may take {} tokens, and this one {}; at most {} may wait",
                  queued_tokens_, tokens, options_.max_queued_tokens);
   const RequestId id = ++last_id_;
-  live->id = id;
+  live->id = live->result.id = id;
   ++queued_;
   queued_tokens_ += tokens;
   ++stats_.requests;
@@ -209,6 +209,12 @@ bool Scheduler::step() {
   record.decode_tokens = batch.decode_tokens;
   record.prefill_tokens = batch.prefill_tokens;
   record.sequences = static_cast<int64_t>(batch.items.size());
+  parts_.clear();
+  for (size_t i = 0; observer_ && i < batch.items.size(); ++i) {
+    const LiveRequest& r = *batch.owners[i];
+    parts_.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
+  }
+  record.parts = parts_;
   const auto formed = Clock::now();
   record.forming_s = std::chrono::duration<double>(formed - begin).count();
   {

@@ -104,6 +104,7 @@ class Scheduler {
   // The scheduler's thread.
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
+  std::vector<StepPart> parts_;   // of the step, for the observer
 
   // Shared.
   mutable std::mutex mutex_;

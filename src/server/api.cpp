@@ -107,6 +107,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/flush_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/reset_prefix_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/abort_request", A::Admin, true, &Api::abort_request},
+      {"POST", "/start_profile", A::Admin, true, &Api::start_profile},
+      {"POST", "/stop_profile", A::Admin, true, &Api::stop_profile},
   };
   return list;
 }

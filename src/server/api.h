@@ -14,6 +14,7 @@
 #include "server/http_server.h"
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/profiler.h"
 #include "server/served_model.h"
 
 namespace reprise::server {
@@ -33,7 +34,8 @@ struct Serving {
   const ServedModel* model = nullptr;
   sched::Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  Json info;  // of /server_info
+  Json info;                     // of /server_info
+  Profiler* profiler = nullptr;  // null: none
 };
 
 class Api {
@@ -78,6 +80,8 @@ class Api {
   void embeddings(Call& call);
   void flush_cache(Call& call);
   void abort_request(Call& call);
+  void start_profile(Call& call);
+  void stop_profile(Call& call);
   void generate(Call& call, ParsedCall parsed);
 
   ApiOptions options_;

@@ -223,4 +223,34 @@ void Api::abort_request(Call& call) {
   call.json({{"success", true}, {"aborted", cancelled}});
 }
 
+void Api::start_profile(Call& call) {
+  ApiError error;
+  const auto body = body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, error);
+  if (!body) return call.fail(error);
+  Fields f(*body);
+  if (f.has("output_dir"))
+    f.fail("output_dir", "requests do not choose where files go; --profile-dir of the server does");
+  const int64_t steps = f.integer("num_steps", 0, 0, int64_t{1} << 32);
+  if (f.error()) return call.fail(*f.error());
+  if (!serving_.profiler) return call.fail({400, "this server does not record profiles"});
+  const Status started = serving_.profiler->start(steps);
+  if (!started.is_ok()) return call.fail({started.code() == Code::Busy ? 409 : 400, started.message()});
+  call.json({{"success", true}, {"num_steps", steps > 0 ? OrderedJson(steps) : OrderedJson(nullptr)}});
+}
+
+void Api::stop_profile(Call& call) {
+  if (!serving_.profiler) return call.fail({400, "this server does not record profiles"});
+  // The answer waits for the file.
+  auto waiting = std::make_shared<Call>(call);
+  const Status stopped = serving_.profiler->stop([waiting, &http = *http_](Result<std::string> name) mutable {
+    http.post([waiting = std::move(waiting), name = std::move(name)] {
+      if (name)
+        waiting->json({{"success", true}, {"file", *name}});
+      else
+        waiting->fail(ApiError::from(name.status()));
+    });
+  });
+  if (!stopped.is_ok()) call.fail({stopped.code() == Code::Busy ? 409 : 400, stopped.message()});
+}
+
 }  // namespace reprise::server

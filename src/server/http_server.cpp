@@ -1,6 +1,7 @@
 #include "server/http_server.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <boost/asio.hpp>
@@ -340,6 +341,17 @@ class AsioServer final : public HttpServer {
       shared_->io.stop();
     });
   }
+  void adopt(int socket) override {
+    post([this, socket] {
+      tcp::socket taken(shared_->io);
+      error_code ec;
+      taken.assign(tcp::v4(), socket, ec);
+      if (ec)
+        ::close(socket);
+      else
+        open_session(std::move(taken), false);
+    });
+  }
   void post(std::function<void()> what) override { asio::post(shared_->io, std::move(what)); }
   void after(std::chrono::milliseconds time, std::function<void()> what) override {
     post([this, time, what = std::move(what)] {
@@ -385,14 +397,18 @@ class AsioServer final : public HttpServer {
         timer->async_wait([this, timer, &acceptor, admin](error_code) { accept(acceptor, admin); });
         return;
       }
-      if (shared_->open >= shared_->options.max_connections) {
-        ++shared_->refused;
-      } else {
-        ++shared_->connections;
-        std::make_shared<Session>(*shared_, std::move(socket), admin)->start();
-      }
+      open_session(std::move(socket), admin);
       accept(acceptor, admin);
     });
+  }
+
+  void open_session(tcp::socket socket, bool admin) {
+    if (shared_->open >= shared_->options.max_connections) {
+      ++shared_->refused;
+    } else {
+      ++shared_->connections;
+      std::make_shared<Session>(*shared_, std::move(socket), admin)->start();
+    }
   }
 
   std::unique_ptr<Shared> shared_;

@@ -46,6 +46,8 @@ class HttpServer {
   virtual int64_t admin_port() const = 0;  // 0: there is none
   virtual void run() = 0;
   virtual void stop() = 0;
+  // Any thread: serves a connected stream socket that somebody else accepted, and owns it from now on.
+  virtual void adopt(int socket) = 0;
   virtual void post(std::function<void()> what) = 0;
   virtual void after(std::chrono::milliseconds time, std::function<void()> what) = 0;
   virtual HttpCounters counters() const = 0;  // any thread

@@ -91,6 +91,7 @@ std::optional<ApiError> Job::submit() {
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto n = static_cast<size_t>(call_.n);
     sched::Request r;
+    r.name = call_.id;
     r.prompt = call_.prompts[i / n];
     r.sampling = call_.sampling;
     r.sampling.seed += i % n;  // each answer draws its own

@@ -38,10 +38,13 @@ class ApiTest : public testing::Test {
     model_.vocab_size = FakeExecutor::kVocab;
     model_.eos_tokens = scheduling.eos_tokens = {FakeExecutor::kEos};
     metrics_ = std::make_unique<Metrics>("fake", [this] { return graph_; });
-    scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, metrics_.get());
+    spans_ = std::make_unique<SpanTrace>([this] { return graph_; });
+    profiler_ = std::make_unique<Profiler>(*spans_, profile_dir_);
+    observers_ = std::make_unique<sched::Observers>(std::vector<sched::Observer*>{metrics_.get(), spans_.get()});
+    scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, observers_.get());
     scheduler_thread_ = std::thread([this] { scheduler_->run(); });
     if (!serving) return;
-    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object()});
+    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object(), profiler_.get()});
     HttpClient c(http_->port());
     while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -81,8 +84,12 @@ class ApiTest : public testing::Test {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<FakeExecutor> executor_;
   ServedModel model_;
-  GraphNumbers graph_;  // set before start()
+  GraphNumbers graph_;       // set before start()
+  std::string profile_dir_;  // likewise
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<SpanTrace> spans_;
+  std::unique_ptr<Profiler> profiler_;
+  std::unique_ptr<sched::Observers> observers_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::thread http_thread_, scheduler_thread_;
 };
