@@ -19,14 +19,31 @@ bool same(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+// A connection from this machine that carries somebody else's wish: a proxy's, or that of a page which a browser here
+// has from another site.
+bool speaks_for_others(const HttpRequest& request) {
+  for (const char* name : {"forwarded", "x-forwarded-for", "x-real-ip", "via"})
+    if (!request.header(name).empty()) return true;
+  std::string_view origin = request.header("origin");
+  if (origin.empty()) return false;
+  origin.remove_prefix(std::min(origin.size(), origin.find("://") + 3));
+  if (origin != request.header("host")) return true;
+  // Any name can be made to lead here.
+  const std::string_view name = origin.substr(0, origin.rfind(':'));
+  return name != "localhost" && name != "127.0.0.1" && name != "[::1]";
+}
+
 // Counts and logs what is answered.
 class CountedReply final : public Reply {
  public:
-  CountedReply(std::shared_ptr<Reply> reply, const HttpRequest& request, std::string id, Metrics* metrics, bool log)
-      : reply_(std::move(reply)), id_(std::move(id)), metrics_(metrics) {
+  CountedReply(std::shared_ptr<Reply> reply, const HttpRequest& request, std::string id, Metrics* metrics,
+               std::atomic<int64_t>& active, bool log)
+      : reply_(std::move(reply)), id_(std::move(id)), metrics_(metrics), active_(active) {
+    ++active_;
     if (log) line_ = {{"request_id", id_}, {"method", request.method}, {"path", request.path}};
   }
   ~CountedReply() override {
+    --active_;
     if (line_.is_null()) return;
     line_["status"] = status_;
     line_["bytes"] = bytes_;
@@ -64,6 +81,7 @@ class CountedReply final : public Reply {
   std::shared_ptr<Reply> reply_;
   std::string id_;
   Metrics* metrics_;
+  std::atomic<int64_t>& active_;
   OrderedJson line_;
   int status_ = 0;
   size_t bytes_ = 0;
@@ -141,10 +159,12 @@ std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& rou
   if (route.access != Access::Open && asks == Who::Nobody)
     return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
                     "invalid_api_key"};
-  const bool here = options_.admin_port ? request.on_admin_port : request.from_loopback;
+  const bool here =
+      (options_.admin_port ? request.on_admin_port : request.from_loopback) && !speaks_for_others(request);
   if (route.access == Access::Admin && asks != Who::Admin && !here)
     return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
-                                             : "this route is for clients on this machine, or with --admin-api-key"};
+                                             : "this route is for clients on this machine (no proxy, and no page of "
+                                               "another site), or with --admin-api-key"};
   if (route.needs_model && state_ != ServerState::Serving)
     return ApiError{503,
                     state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"};
@@ -153,7 +173,7 @@ std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& rou
 
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   const std::string id = request_id(request);
-  reply = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, options_.access_log);
+  reply = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
   const Headers headers = {{"x-request-id", id}};
   const Route* found = nullptr;
   std::string allowed;

@@ -88,6 +88,7 @@ class Api {
   HttpServer* http_ = nullptr;
   std::atomic<ServerState> state_{ServerState::Loading};
   Serving serving_;
+  std::atomic<int64_t> active_{0};  // requests whose answer is not complete; the last replies go after the HTTP thread
   std::unordered_map<std::string, std::weak_ptr<Job>> jobs_;  // by the id of the call
 };
 

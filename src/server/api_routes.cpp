@@ -97,7 +97,7 @@ void Api::server_info(Call& call) {
 
 void Api::metrics(Call& call) {
   call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
-                   serving_.metrics->text(serving_.scheduler->stats(), http_->counters()), call.headers);
+                   serving_.metrics->text(serving_.scheduler->stats(), http_->counters(), active_), call.headers);
 }
 
 void Api::tokenize(Call& call) {
@@ -159,6 +159,7 @@ void Api::tokenizer_info(Call& call) {
 void Api::generate(Call& call, ParsedCall parsed) {
   if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
+  serving_.metrics->called(g.n);
   const std::string id = g.id;
   auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,
                         [this, id] { jobs_.erase(id); });

@@ -39,17 +39,24 @@ class Metrics final : public sched::Observer {
   void stepped(const sched::StepRecord& step) override;
   void finished(const sched::Request& request, const sched::RequestResult& result) override;
 
-  // The exposition; the numbers of the engine are those of the last step.
-  std::string text(const sched::SchedulerStats& stats, const HttpCounters& http) const;
+  // The exposition; the numbers of the engine are those of the last step. `active`: HTTP requests whose answer is not
+  // complete.
+  std::string text(const sched::SchedulerStats& stats, const HttpCounters& http, int64_t active) const;
   void answered(int status);  // one HTTP response
+  void called(int64_t n);     // a generating call, with so many answers to each prompt
 
  private:
+  std::string vllm_text(const sched::SchedulerStats& s) const;
+  std::string sglang_text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const;
+  std::string own_text(const sched::SchedulerStats& s, const HttpCounters& http) const;
+  uint64_t ended_as(const char* reason) const;
+
   std::string model_;
   std::function<GraphNumbers()> graph_;
   mutable std::mutex mutex_;
   GraphNumbers numbers_;
   Histogram ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, prompt_tokens_, generation_tokens_,
-      max_tokens_, iteration_tokens_, host_gap_, step_s_;
+      max_tokens_, iteration_tokens_, computed_tokens_, answers_, host_gap_, step_s_;
   std::map<std::string, uint64_t> success_;
   std::map<int, uint64_t> statuses_;
   sched::Clock::time_point rate_since_{};

@@ -215,6 +215,22 @@ TEST_F(ApiTest, AdminRoutesOnAPortOfTheirOwn) {
   EXPECT_EQ(admin.post("/flush_cache", "").status, 200);
 }
 
+TEST_F(ApiTest, AdminRoutesAreNotForProxiesAndOtherSites) {
+  ApiOptions options;
+  options.admin_api_key = "root";
+  start(options);
+  HttpClient c(http_->port());
+  const auto flush = [&](const std::string& headers) { return c.post("/flush_cache", "", headers).status; };
+  EXPECT_EQ(flush(""), 200);
+  EXPECT_EQ(flush("host: localhost:7\r\norigin: http://localhost:7\r\n"), 200) << "a page of this server";
+  for (const char* other : {"origin: http://evil.example\r\n", "origin: http://x\r\n", "origin: http://localhost:8\r\n",
+                            "origin: null\r\n", "x-forwarded-for: 10.0.0.1\r\n", "forwarded: for=10.0.0.1\r\n",
+                            "x-real-ip: 10.0.0.1\r\n", "via: 1.1 proxy\r\n"}) {
+    EXPECT_EQ(flush(other), 403) << other;
+    EXPECT_EQ(flush(std::string(other) + "authorization: Bearer root\r\n"), 200) << other;
+  }
+}
+
 TEST_F(ApiTest, AFullQueueSaysWhenToComeAgain) {
   sched::SchedulerOptions scheduling;
   scheduling.max_queued = 1;

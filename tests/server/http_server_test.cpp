@@ -144,6 +144,46 @@ TEST_F(HttpServerTest, SlowSendersAndIdleConnectionsAreClosed) {
   EXPECT_TRUE(soon([&] { return http_->counters().open == 0; }));
 }
 
+TEST_F(HttpServerTest, SlowSendersHaveNoMoreTimeForSendingOn) {
+  HttpOptions options;
+  options.header_time = options.body_time = std::chrono::milliseconds(400);
+  start(options);
+  // A byte every now and then, for ever: the time is that of the whole request.
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(http_->port()));
+    slow.back()->send(i % 2 == 0 ? "GET /echo HTTP/1.1\r\nx: " : "POST /echo HTTP/1.1\r\ncontent-length: 9999\r\n\r\n");
+  }
+  EXPECT_TRUE(soon([&] { return http_->counters().open == 20; }));
+  HttpClient good(http_->port());
+  size_t answered = 0;
+  EXPECT_TRUE(soon([&] {
+    for (auto& c : slow) c->send("x");
+    answered += good.get("/echo").body == "GET";
+    return http_->counters().open == 1;
+  }));
+  EXPECT_GT(answered, 5u) << "others are served meanwhile";
+}
+
+TEST_F(HttpServerTest, HalfClosedAndResetConnectionsAreForgotten) {
+  start();
+  HttpClient half(http_->port());
+  half.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n");
+  EXPECT_TRUE(soon([&] { return http_->counters().requests == 1; }));
+  half.end_sending();
+  EXPECT_TRUE(soon([&] { return gone_.load(); }));
+  EXPECT_EQ(half.receive(), "");
+  http_->post([this] { waiting_.reset(); });
+  gone_ = false;
+  {
+    HttpClient reset(http_->port());
+    reset.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n");
+    EXPECT_FALSE(reset.receive().empty());
+    reset.reset();
+  }
+  EXPECT_TRUE(soon([&] { return gone_.load() && http_->counters().open == 0; }));
+}
+
 TEST_F(HttpServerTest, SeesClientsGo) {
   start();
   {

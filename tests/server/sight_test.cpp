@@ -71,6 +71,10 @@ TEST_F(ApiTest, ThePageAsksForNumbersThatAreThere) {
     const bool histogram = name.ends_with("_seconds") && metrics.find("\n" + name + "_count{") != std::string::npos;
     EXPECT_TRUE(histogram || metrics.find("\n" + name + "{") != std::string::npos) << name;
   }
+  EXPECT_NE(metrics.find("\nsglang:cuda_graph_passes_total{model_name=\"fake\",mode=\"decode_cuda_graph\"} 7\n"),
+            std::string::npos);
+  EXPECT_NE(metrics.find("\nsglang:http_requests_active{model_name=\"fake\"} 1\n"), std::string::npos);
+  EXPECT_NE(metrics.find("\nvllm:request_params_n_sum{model_name=\"fake\",engine=\"0\"} 1\n"), std::string::npos);
   EXPECT_NE(metrics.find("phase=\"decode\",reason=\"a \\\"quoted\\\"\\nreason\"} 3\n"), std::string::npos);
 }
 

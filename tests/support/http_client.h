@@ -51,6 +51,13 @@ class HttpClient {
     }
     return true;
   }
+  void end_sending() { ::shutdown(fd_, SHUT_WR); }
+  // Ends the connection as a machine does that has forgotten it.
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close();
+  }
   // Some bytes, or "" at the end.
   std::string receive() {
     char buffer[4096];

@@ -1,0 +1,171 @@
+// The exposition, family by family: vLLM's, SGLang's, our own. docs/serve.md says what of theirs is left out.
+#include "server/metrics.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr double kGib = 1 << 30;
+constexpr auto kPage = kv::kPageTokens;
+constexpr auto label = &MetricText::label;
+
+template <typename V>
+double d(V v) {
+  return static_cast<double>(v);
+}
+
+// Of the KV pages, what running requests hold.
+double used_share(const sched::SchedulerStats& s) {
+  return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
+}
+
+}  // namespace
+
+std::string Metrics::text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const {
+  std::lock_guard lock(mutex_);
+  return vllm_text(s) + sglang_text(s, http, active) + own_text(s, http);
+}
+
+uint64_t Metrics::ended_as(const char* reason) const {
+  const auto it = success_.find(reason);
+  return it == success_.end() ? 0 : it->second;
+}
+
+std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
+  MetricText v(label("model_name", model_) + "," + label("engine", "0"));
+  v.single("vllm:num_requests_running", "gauge", d(s.running), "Requests in the batch.");
+  v.single("vllm:num_requests_waiting", "gauge", d(s.waiting), "Requests that wait for a place in the batch.");
+  v.family("vllm:num_requests_waiting_by_reason", "gauge", "Requests that wait, by what for.");
+  v.sample("vllm:num_requests_waiting_by_reason", d(s.waiting), label("reason", "capacity"));
+  v.single("vllm:kv_cache_usage_perc", "gauge", used_share(s),
+           "Share of the KV pages that running requests hold (1 = all).");
+  v.single("vllm:prompt_tokens_total", "counter", d(s.prompt_tokens), "Prompt tokens of admitted requests.");
+  v.family("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where their keys and values came from.");
+  v.sample("vllm:prompt_tokens_by_source_total", d(s.prompt_tokens - s.cached_tokens),
+           label("source", "local_compute"));
+  v.sample("vllm:prompt_tokens_by_source_total", d(s.cached_tokens), label("source", "local_cache_hit"));
+  v.single("vllm:prompt_tokens_cached_total", "counter", d(s.cached_tokens), "Of those, found in the prefix cache.");
+  v.single("vllm:generation_tokens_total", "counter", d(s.generated_tokens), "Tokens generated.");
+  v.single("vllm:prefix_cache_queries_total", "counter", d(s.prompt_tokens), "Tokens looked up in the prefix cache.");
+  v.single("vllm:prefix_cache_hits_total", "counter", d(s.cached_tokens), "Tokens found there.");
+  v.single("vllm:num_preemptions_total", "counter", d(s.preemptions), "Requests that had to start over.");
+  v.family("vllm:request_success_total", "counter", "Requests that ended, by reason.");
+  for (const char* reason : {"stop", "length", "abort"})
+    v.sample("vllm:request_success_total", d(ended_as(reason)), label("finished_reason", reason));
+  v.histogram("vllm:time_to_first_token_seconds", ttft_, "From arrival to the first token.");
+  v.histogram("vllm:inter_token_latency_seconds", itl_, "Time of a decoding step, once for each of its tokens.");
+  v.histogram("vllm:request_time_per_output_token_seconds", tpot_, "Mean time of a request's tokens after the first.");
+  v.histogram("vllm:e2e_request_latency_seconds", e2e_, "From arrival to the end.");
+  v.histogram("vllm:request_queue_time_seconds", queue_, "From arrival to a place in the batch.");
+  v.histogram("vllm:request_inference_time_seconds", inference_, "From a place in the batch to the end.");
+  v.histogram("vllm:request_prefill_time_seconds", prefill_, "From a place in the batch to the first token.");
+  v.histogram("vllm:request_decode_time_seconds", decode_, "From the first token to the end.");
+  v.histogram("vllm:request_prompt_tokens", prompt_tokens_, "Tokens of a prompt.");
+  v.histogram("vllm:request_generation_tokens", generation_tokens_, "Tokens of an answer.");
+  v.histogram("vllm:request_params_max_tokens", max_tokens_, "What max_tokens asked for.");
+  v.histogram("vllm:iteration_tokens_total", iteration_tokens_, "Tokens of a step.");
+  v.histogram("vllm:request_prefill_kv_computed_tokens", computed_tokens_, "Prompt tokens that were computed.");
+  v.histogram("vllm:request_max_num_generation_tokens", generation_tokens_,
+              "The same: answers are counted one by one.");
+  v.histogram("vllm:request_params_n", answers_, "Answers to each prompt that a call asked for.");
+  v.family("vllm:cache_config_info", "gauge", "The KV cache.");
+  v.sample(
+      "vllm:cache_config_info", 1,
+      label("block_size", std::to_string(kv::kPageTokens)) + "," + label("num_gpu_blocks", std::to_string(s.pages)));
+  return v.take();
+}
+
+std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const {
+  MetricText g(label("model_name", model_));
+  g.single("sglang:num_running_reqs", "gauge", d(s.running), "Requests in the batch.");
+  g.single("sglang:num_queue_reqs", "gauge", d(s.waiting), "Requests that wait.");
+  g.single("sglang:num_used_tokens", "gauge", used_share(s) * d(s.pages * kPage),
+           "KV places held by running requests.");
+  g.single("sglang:max_total_num_tokens", "gauge", d(s.pages * kPage), "KV places in all.");
+  g.single("sglang:token_usage", "gauge", used_share(s), "Share of the KV places held by running requests.");
+  g.single("sglang:cache_hit_rate", "gauge", s.prompt_tokens ? d(s.cached_tokens) / d(s.prompt_tokens) : 0,
+           "Share of all prompt tokens found in the prefix cache.");
+  g.single("sglang:gen_throughput", "gauge", s.running > 0 ? throughput_ : 0, "Generated tokens a second.");
+  g.single("sglang:num_retracted_reqs", "gauge", d(s.preemptions), "Requests that had to start over.");
+  g.single("sglang:prompt_tokens_total", "counter", d(s.prompt_tokens), "Prompt tokens.");
+  g.single("sglang:generation_tokens_total", "counter", d(s.generated_tokens), "Tokens generated.");
+  g.single("sglang:cached_tokens_total", "counter", d(s.cached_tokens), "Prompt tokens found in the prefix cache.");
+  g.single("sglang:num_requests_total", "counter", d(s.requests), "Requests accepted.");
+  g.single("sglang:num_aborted_requests_total", "counter", d(ended_as("abort")), "Requests that were cut short.");
+  g.single("sglang:kv_available_tokens", "gauge", d(s.free_pages * kPage), "KV places that nobody holds.");
+  g.single("sglang:kv_evictable_tokens", "gauge", d(s.evictable_pages * kPage),
+           "KV places that the prefix cache holds for nobody who runs.");
+  g.single("sglang:kv_used_tokens", "gauge", used_share(s) * d(s.pages * kPage), "KV places held by running requests.");
+  g.single("sglang:evicted_tokens_total", "counter", d(s.evicted_pages * kPage), "KV places that the cache gave up.");
+  g.single("sglang:weight_load_duration_seconds", "gauge", numbers_.load_s, "Time that loading the weights took.");
+  g.single("sglang:weight_memory_usage_gb", "gauge", d(numbers_.weight_bytes) / kGib, "Memory of the weights.");
+  g.single("sglang:kv_cache_memory_usage_gb", "gauge", d(numbers_.kv_bytes) / kGib, "Memory of the KV pages.");
+  g.single("sglang:graph_memory_usage_gb", "gauge", d(numbers_.planned_bytes) / kGib, "Planned memory of all graphs.");
+  g.single("sglang:startup_time_seconds", "gauge", numbers_.load_s + numbers_.compile_s + numbers_.capture_s,
+           "Loading, compiling and capturing.");
+  g.single("sglang:http_requests_total", "counter", d(http.requests), "HTTP requests.");
+  g.single("sglang:http_requests_active", "gauge", d(active), "HTTP requests whose answer is not complete.");
+  g.family("sglang:http_responses_total", "counter", "HTTP responses by status.");
+  for (const auto& [status, n] : statuses_)
+    g.sample("sglang:http_responses_total", d(n), label("status_code", std::to_string(status)));
+  g.histogram("sglang:time_to_first_token_seconds", ttft_, "From arrival to the first token.");
+  g.histogram("sglang:inter_token_latency_seconds", itl_, "Time of a decoding step, once for each of its tokens.");
+  g.histogram("sglang:e2e_request_latency_seconds", e2e_, "From arrival to the end.");
+  g.histogram("sglang:queue_time_seconds", queue_, "From arrival to a place in the batch.");
+
+  g.family("sglang:cuda_graph_passes_total", "counter", "Steps of each phase, by how they ran.");
+  bool replayed = false, eager = false;
+  for (const GraphPhase& p : numbers_.phases) {
+    uint64_t graph = 0, none = 0;
+    for (const auto& [size, n] : p.replays) graph += n;
+    for (const auto& [reason, n] : p.fallbacks) none += n;
+    g.sample("sglang:cuda_graph_passes_total", d(graph), label("mode", p.phase + "_cuda_graph"));
+    g.sample("sglang:cuda_graph_passes_total", d(none), label("mode", p.phase + "_none"));
+    replayed |= graph > 0;
+    eager |= none > 0;
+  }
+  g.single("sglang:is_cuda_graph", "gauge", replayed && !eager, "1 when every step so far was a graph replay.");
+  g.single("sglang:startup_cuda_graph_time_seconds", "gauge", numbers_.capture_s, "Time that capture took.");
+  return g.take();
+}
+
+std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters& http) const {
+  MetricText r(label("model_name", model_));
+  r.family("reprise:graph_replays_total", "counter", "Graph replays by phase, mode and captured size.");
+  for (const GraphPhase& p : numbers_.phases)
+    for (const auto& [size, n] : p.replays)
+      r.sample("reprise:graph_replays_total", d(n),
+               label("phase", p.phase) + "," + label("mode", p.mode) + "," + label("size", std::to_string(size)));
+  r.family("reprise:graph_fallback_total", "counter", "Steps that ran without a graph, by reason.");
+  for (const GraphPhase& p : numbers_.phases)
+    for (const auto& [reason, n] : p.fallbacks)
+      r.sample("reprise:graph_fallback_total", d(n), label("phase", p.phase) + "," + label("reason", reason));
+  r.family("reprise:graph_padding_tokens_total", "counter", "Rows of captured sizes that held no token.");
+  for (const GraphPhase& p : numbers_.phases)
+    r.sample("reprise:graph_padding_tokens_total", d(p.padding_tokens), label("phase", p.phase));
+  r.single("reprise:graph_compile_seconds", "gauge", numbers_.compile_s, "Time that passes and planning took.");
+  r.single("reprise:graph_capture_seconds", "gauge", numbers_.capture_s, "Time that capture took.");
+  r.single("reprise:graph_memory_bytes", "gauge", d(numbers_.planned_bytes), "Planned memory of all graphs.");
+  r.single("reprise:graph_verified_total", "counter", d(numbers_.verified), "Replays run again by --verify-replay.");
+  r.single("reprise:graph_verify_failures_total", "counter", d(numbers_.verify_failures),
+           "Replays that differed from eager.");
+  r.single("reprise:weight_bytes", "gauge", d(numbers_.weight_bytes), "Memory of the weights.");
+  r.single("reprise:kv_cache_bytes", "gauge", d(numbers_.kv_bytes), "Memory of the KV pages.");
+  r.single("reprise:kv_pages", "gauge", d(s.pages), "KV pages in all.");
+  r.single("reprise:kv_pages_free", "gauge", d(s.free_pages), "KV pages that nobody holds.");
+  r.single("reprise:kv_pages_evictable", "gauge", d(s.evictable_pages),
+           "KV pages that the prefix cache holds for nobody who runs.");
+  r.single("reprise:kv_pages_cached", "gauge", d(s.cached_pages), "KV pages that the prefix cache holds.");
+  r.single("reprise:kv_pages_evicted_total", "counter", d(s.evicted_pages), "KV pages that the prefix cache gave up.");
+  r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");
+  r.histogram("reprise:host_gap_seconds", host_gap_, "Work of a step outside the device.");
+  r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
+  r.single("reprise:http_connections", "gauge", d(http.open), "Open connections.");
+  r.single("reprise:http_requests_total", "counter", d(http.requests), "HTTP requests.");
+  r.single("reprise:http_dropped_total", "counter", d(http.dropped), "Clients dropped because they did not read.");
+  r.family("reprise:http_responses_total", "counter", "HTTP responses by status.");
+  for (const auto& [status, n] : statuses_)
+    r.sample("reprise:http_responses_total", d(n), label("status", std::to_string(status)));
+  return r.take();
+}
+
+}  // namespace reprise::server
