@@ -8,7 +8,9 @@
 Parts: `peers` loads Reprise and llama.cpp's llama-server (tools/peers/llama_cpp.sh) in turn with `reprise bench
 serving`: the same prompts as token ids, two threads, --max-concurrency 32; bf16 against a bf16 GGUF and W8A8 against
 Q8_0. Shapes have random weights; SmolLM2 has its own, on both sides from the same file, with the perplexity of each form.
-`batch` compares with `bench one-batch` at the same batch. `gsm8k` asks a server the questions of GSM8K at several
+Loads are measured in the steady state: the pool of KV pages holds one and a half times what runs together, and the
+warm-up has touched all of it, as a server that has worked for a while has (memory given for the first time costs up to an
+eighth of the time). `batch` compares with `bench one-batch` at the same batch. `gsm8k` asks a server the questions of GSM8K at several
 concurrencies in every graph mode, with and without passes, and compares every answer. `modes` loads it in the same modes.
 
 Nothing else should run. Writes serving.md, serving.json and serving.svg to --out.
@@ -28,6 +30,7 @@ import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
+PAGE = 128  # tokens of a KV page
 BF16 = ["--dtype", "bfloat16", "--quantization", "none"]
 W8A8 = ["--dtype", "bfloat16", "--quantization", "w8a8_int8"]
 FORMS = {"bf16": (BF16, "bf16"), "w8a8": (W8A8, "Q8_0")}  # ours: flags; theirs: format of the file
@@ -112,11 +115,18 @@ class Bench:
         """Ours: the prompts of the run before must not be found in the prefix cache."""
         urllib.request.urlopen(urllib.request.Request(self.server.url + "/flush_cache", method="POST")).close()
 
+    def steady(self, concurrency):
+        """Flags of ours for a pool that such a load has soon touched as a whole."""
+        pages = concurrency * -(-(self.args.input_len + self.args.output_len) // PAGE)
+        return ["--max-total-tokens", pages * 3 // 2 * PAGE]
+
     def load(self, concurrency, prompts, seed=1, *more):
+        most = max(numbers(str(concurrency)))
         report = json.loads(self.run(
             self.args.binary, "bench", "serving", "--base-url", self.server.url, "--json", "--prompt-form",
             "ids", "--random-input-len", self.args.input_len, "--random-output-len", self.args.output_len,
-            "--ignore-eos", "--seed", seed, "--num-prompts", prompts, "--max-concurrency", concurrency, *more))
+            "--ignore-eos", "--seed", seed, "--num-prompts", prompts, "--max-concurrency", concurrency,
+            "--warmup-requests", most * 3 // 2, *more))
         for row in report["rows"]:
             if row["failed"]:
                 sys.exit(f"{row['failed']} requests failed: {row['errors']}")
@@ -156,7 +166,7 @@ def part_peers(bench):
             rows = {"ours": [], "peer": []}
             for i in range(args.rounds):
                 bench.say(f"{name} {form}: round {i + 1} of {args.rounds}")
-                with bench.ours(model, *flags, *form_flags):
+                with bench.ours(model, *flags, *form_flags, *bench.steady(args.concurrency)):
                     rows["ours"] += bench.load(args.concurrency, args.prompts, i + 1)
                 with bench.theirs(file, args.concurrency):
                     rows["peer"] += bench.load(args.concurrency, args.prompts, i + 1)
@@ -172,7 +182,7 @@ def show_peers(args, found):
     lines = [f"### Beside llama-server ({args.peer_version})", "",
              f"{args.prompts} requests of {args.input_len} random tokens and {args.output_len} generated ones, "
              f"{args.concurrency} at a time (`-np {args.concurrency}`), {args.threads} threads, medians of {args.rounds} "
-             "rounds in turn. Owed: 2.5 x the throughput, TTFT p99 no worse.", "",
+             "rounds in turn, every page touched before. Owed: 2.5 x the throughput, TTFT p99 no worse.", "",
              "| | output tok/s | llama-server | ratio | TTFT p99 ms | llama-server | TPOT median ms | llama-server | "
              "perplexity, both |", "|---|---|---|---|---|---|---|---|---|"]
     for e in found:
@@ -199,7 +209,7 @@ def part_batch(bench):
                     *form_flags, "--batch-size", args.concurrency, "--input-len", args.input_len, "--output-len",
                     args.output_len, "--repeat", 1, "--log-level", "warning"))
                 alone = report["rows"][0]
-                with bench.ours(model, *flags, *form_flags):
+                with bench.ours(model, *flags, *form_flags, *bench.steady(args.concurrency)):
                     served = bench.load(args.concurrency, args.prompts, i + 1)[0]
                 # What the batch would take for the same work: all prompts read, all tokens but the first decoded.
                 n = served["completed"]
@@ -226,10 +236,11 @@ def show_batch(args, found):
     return lines
 
 
-def every_mode(bench, most):
+def every_mode(bench, most, *flags):
     for mode, mode_flags in MODES:
         for passes, pass_flags in PASSES:
-            yield mode, passes, bench.ours("smollm2", *mode_flags, *pass_flags, "--max-running-requests", most)
+            yield mode, passes, bench.ours("smollm2", *mode_flags, *pass_flags, "--max-running-requests", most,
+                                            *flags)
 
 
 def part_gsm8k(bench):
@@ -271,7 +282,7 @@ def show_gsm8k(args, found):
 def part_modes(bench):
     args, out = bench.args, []
     loads = ",".join(map(str, args.loads))
-    for mode, passes, server in every_mode(bench, max(args.loads)):
+    for mode, passes, server in every_mode(bench, max(args.loads), *bench.steady(max(args.loads))):
         bench.say(f"modes: {mode}, passes {passes}")
         more = ["--plot", args.out / "serving.svg"] if (mode, passes) == ("whole", "on") else []
         with server:
@@ -293,10 +304,10 @@ def show_modes(args, found):
 
 
 PARTS = {  # what it runs, what it shows, minutes on two quiet cores in full and with --quick
-    "peers": (part_peers, show_peers, 25, 3),
-    "batch": (part_batch, show_batch, 8, 1),
+    "peers": (part_peers, show_peers, 35, 3),
+    "batch": (part_batch, show_batch, 14, 1),
     "gsm8k": (part_gsm8k, show_gsm8k, 25, 2),
-    "modes": (part_modes, show_modes, 10, 1),
+    "modes": (part_modes, show_modes, 18, 1),
 }
 
 
@@ -338,7 +349,7 @@ def arguments():
         if part not in PARTS:
             parser.error(f'--only "{part}"; allowed: {", ".join(PARTS)}')
     full = {"rounds": 3, "prompts": 3 * args.concurrency, "input_len": 128, "output_len": 64, "questions": 256,
-            "answer_len": 160, "windows": 16, "mode_prompts": 384}
+            "answer_len": 160, "windows": 16, "mode_prompts": 256}
     quick = {"rounds": 1, "prompts": args.concurrency, "input_len": 32, "output_len": 8, "questions": 8,
              "answer_len": 8, "windows": 1, "mode_prompts": 128}
     for key, value in (quick if args.quick else full).items():
