@@ -1,6 +1,7 @@
 // Changing any staged input must change the rows it belongs to, and no others: a replay that keeps an old value, or
 // mixes rows, is seen here.
 #include <algorithm>
+#include <cstring>
 
 #include "models/model.h"
 #include "verify/traffic.h"
@@ -46,11 +47,8 @@ Result<Outcome> one_run(engine::Engine& e, int64_t batch, bool decode, const eng
       const auto& shape = s.pool.shape();
       for (const auto& item : s.items)
         for (const kv::PageId page : item.sequence->pages())
-          for (int64_t l = 0; l < shape.layers; ++l) {
-            auto* begin =
-                static_cast<uint8_t*>(s.pool.layer(l)) + static_cast<size_t>(page) * shape.page_bytes_per_layer();
-            std::fill(begin, begin + shape.page_bytes_per_layer(), uint8_t{0});
-          }
+          for (size_t c = 0; c < shape.caches.size(); ++c)
+            std::memset(s.pool.page(c, page), 0, shape.caches[c].page_bytes);
     }
     if (step == when && change) change(s);
   });

@@ -103,7 +103,7 @@ engine::StepHook poison() {
   return [](const engine::StagedStep& s) {
     std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every floating dtype
     const auto& shape = s.pool.shape();
-    for (int64_t l = 0; l < shape.layers; ++l) std::memset(s.pool.layer(l), 0xff, shape.page_bytes_per_layer());
+    for (size_t c = 0; c < shape.caches.size(); ++c) std::memset(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
     const auto& b = s.stage.buffers();
     const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
     for (size_t i = rows; i < b.tokens.size(); ++i) {

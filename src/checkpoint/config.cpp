@@ -33,6 +33,8 @@ constexpr Defaults kDefaults[] = {
     {"MistralForCausalLM", "mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 4096},
     {"Qwen2ForCausalLM", "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 4096},
     {"Qwen3ForCausalLM", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 4096},
+    {"DeepseekV2ForCausalLM", "deepseek_v2", 32000, 4096, 11008, 32, 32, 0, 64, 2048, 0},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", 129280, 7168, 18432, 61, 128, 0, 64, 4096, 0},
 };
 
 const Defaults* defaults_of(std::string_view architecture) {
@@ -93,6 +95,26 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("max_position_embeddings", 1, kMaxPositions, known(&Defaults::positions),
                              out.max_position_embeddings));
   return in.number("rms_norm_eps", 0.0, 1.0, d ? std::optional<double>(1e-6) : std::nullopt, out.rms_norm_eps);
+}
+
+// Families with latent attention; others have no such fields.
+Status read_latent(const FieldReader& in, ModelConfigFields& out) {
+  const bool v2 = out.architecture == "DeepseekV2ForCausalLM", v3 = out.architecture == "DeepseekV3ForCausalLM";
+  if (!v2 && !v3) return Status::ok();
+  LatentFields l;
+  std::optional<int64_t> rank;
+  RETURN_IF_ERROR(in.integer("q_lora_rank", 1, kMaxHidden, rank));
+  if (!rank && !out.raw_json.contains("q_lora_rank")) rank = 1536;
+  l.q_lora_rank = rank.value_or(0);
+  RETURN_IF_ERROR(in.integer("kv_lora_rank", 1, kMaxHidden, 512, l.kv_lora_rank));
+  RETURN_IF_ERROR(in.integer("qk_nope_head_dim", 1, kMaxHeadDim, 128, l.qk_nope_head_dim));
+  RETURN_IF_ERROR(in.integer("qk_rope_head_dim", 2, kMaxHeadDim, 64, l.qk_rope_head_dim));
+  RETURN_IF_ERROR(in.integer("v_head_dim", 1, kMaxHeadDim, 128, l.v_head_dim));
+  RETURN_IF_ERROR(in.boolean("rope_interleave", true, l.rope_interleave));
+  if (v2) l.rope_interleave = true;  // the family knows no other
+  out.head_dim = l.qk_rope_head_dim;
+  out.latent = l;
+  return Status::ok();
 }
 
 Status read_rope_scaling(const FieldReader& in, std::string_view place, ModelConfigFields& out) {
@@ -288,6 +310,7 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
   const FieldReader in(out.raw_json, source);
   RETURN_IF_ERROR(read_architecture(in, out));
   RETURN_IF_ERROR(read_sizes(in, out));
+  RETURN_IF_ERROR(read_latent(in, out));
   RETURN_IF_ERROR(read_rope(in, out));
   RETURN_IF_ERROR(in.boolean("tie_word_embeddings", false, out.tie_word_embeddings));
   std::optional<std::string> act;

@@ -36,6 +36,16 @@ struct RopeScaling {
   bool truncate = true;
 };
 
+// Multi-head latent attention (DeepSeek): what every layer compresses queries, keys and values to.
+struct LatentFields {
+  int64_t q_lora_rank = 0;  // 0: queries are not compressed
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+  bool rope_interleave = true;  // pairs of neighbours are rotated
+};
+
 struct ModelConfigFields {
   std::string source;        // what the errors name
   std::string architecture;  // "LlamaForCausalLM"
@@ -61,6 +71,8 @@ struct ModelConfigFields {
   std::string hidden_act;  // "silu"
   bool attention_bias = false;
   bool mlp_bias = false;
+
+  std::optional<LatentFields> latent;  // head_dim is then qk_rope_head_dim: what is rotated
 
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set

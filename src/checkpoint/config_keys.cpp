@@ -16,7 +16,7 @@ constexpr std::string_view kConfigKeys[] = {
     "topk_method", "scoring_func", "routed_scaling_factor", "first_k_dense_replace", "moe_layer_freq",
     "shared_expert_intermediate_size",
     // latent attention
-    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"};
+    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "rope_interleave"};
 
 constexpr std::string_view kRopeKeys[] = {"rope_type",        "type",
                                           "factor",           "original_max_position_embeddings",

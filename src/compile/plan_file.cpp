@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 class Writer {
  public:
@@ -154,6 +154,8 @@ std::string encode_payload(const PlanFile& f) {
       w.number(static_cast<uint8_t>(part.recipe));
       w.number(part.columns);
       w.text(part.other);
+      w.number(part.first);
+      w.number(part.of);
     });
   });
   return std::move(w.out);
@@ -187,6 +189,8 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
       part.recipe = static_cast<Recipe>(recipe);
       part.columns = r.number<int64_t>("columns");
       part.other = r.text("part");
+      part.first = r.number<int64_t>("rows");
+      part.of = r.number<int64_t>("rows");
       return part;
     });
     return p;

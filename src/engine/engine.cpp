@@ -108,9 +108,7 @@ DType ModelEngine::choose_dtype() const {
   return elements <= kSmall ? DType::F32 : DType::BF16;
 }
 
-Result<int64_t> ModelEngine::choose_kv_pages() const {
-  const kv::KvShape shape{config_.fields.num_hidden_layers, config_.fields.num_key_value_heads, config_.fields.head_dim,
-                          *options_.kv_dtype};
+Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
@@ -200,7 +198,7 @@ ModelEngine::~ModelEngine() {
 
 std::unordered_map<std::string, void*> ModelEngine::caches() const {
   std::unordered_map<std::string, void*> external;
-  for (int64_t l = 0; l < config_.fields.num_hidden_layers; ++l) external[fmt::format("kv.{}", l)] = pool_.layer(l);
+  for (size_t c = 0; c < pool_.shape().caches.size(); ++c) external[pool_.shape().caches[c].name] = pool_.cache(c);
   return external;
 }
 
@@ -252,11 +250,9 @@ Status ModelEngine::open() {
   step_bytes_ = builder.bytes_per_step();
   RETURN_IF_ERROR(load(builder));
 
-  const ModelConfigFields& f = config_.fields;
-  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages());
-  ASSIGN_OR_RETURN(
-      pool_, kv::KvPool::create(platform_.device->pool(),
-                                {f.num_hidden_layers, f.num_key_value_heads, f.head_dim, *options_.kv_dtype}, pages));
+  const kv::KvShape caches = builder.caches();
+  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(caches));
+  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(), caches, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   return compile(builder);
 }

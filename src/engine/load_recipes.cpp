@@ -14,7 +14,7 @@ using checkpoint::Checkpoint;
 using checkpoint::CheckpointTensor;
 
 bool is_vector(const ParamPlan& p) { return p.type.shape.rank() == 1; }
-int64_t width_of(const ParamPlan& p) { return is_vector(p) ? 1 : p.type.shape[1].factor; }
+int64_t width_of(const ParamPlan& p) { return reprise::width_of(p.type.shape); }
 
 // Recipes that read a matrix of `columns` columns for every row they make.
 bool reads_matrix(Recipe r) {
@@ -50,6 +50,22 @@ Result<std::vector<float>> float_rows(const Checkpoint& c, const CheckpointTenso
   std::vector<float> out(static_cast<size_t>(rows.count * t.row_elements()));
   RETURN_IF_ERROR(c.read_rows(t, rows.first, rows.count, DType::F32, out.data(), bad));
   return out;
+}
+
+// Rows of the part are columns of the tensor: reads all of those rows, and keeps what was asked for.
+Status transposed_rows(const Checkpoint& c, const CheckpointTensor& t, const ParamPart& part, RowBlock rows,
+                       DType dtype, uint8_t* out, uint64_t* bad) {
+  const size_t element = size_of(dtype);
+  const auto width = static_cast<size_t>(t.row_elements()), columns = static_cast<size_t>(part.columns);
+  std::vector<uint8_t> in(columns * width * element);
+  uint64_t all_bad = 0;  // every block of the part reads the same rows
+  RETURN_IF_ERROR(c.read_rows(t, part.first, part.columns, dtype, in.data(), &all_bad));
+  if (rows.first == 0) *bad += all_bad;
+  const auto first = static_cast<size_t>(rows.first);
+  for (size_t r = 0; r < static_cast<size_t>(rows.count); ++r)
+    for (size_t i = 0; i < columns; ++i)
+      std::memcpy(out + (r * columns + i) * element, in.data() + (i * width + first + r) * element, element);
+  return Status::ok();
 }
 
 Status zero_point_sums(const Checkpoint& c, const CheckpointTensor& weight, const CheckpointTensor& point,
@@ -110,10 +126,15 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
   if (!part.other.empty()) RETURN_IF_ERROR(want_elements(c, *c.find(part.other), 1, false));
   switch (part.recipe) {
     case Recipe::Converted: {
-      std::vector<int64_t> shape{part.rows};
+      std::vector<int64_t> shape{part.of ? part.of : part.rows};
       if (!is_vector(param)) shape.push_back(width_of(param));
+      // Matrices that the checkpoint has stacked, and vectors that the parameter has.
+      const bool stacked = param.type.shape.rank() > 2 && t.shape.size() > 2,
+                 single = t.shape.size() == 1 && !is_vector(param);
+      if ((stacked || single) && t.rows() == shape[0] && t.row_elements() == shape[1]) return Status::ok();
       return want_shape(c, t, shape);
     }
+    case Recipe::Transposed: return want_shape(c, t, {part.of, part.rows});
     case Recipe::StoredBlocks:
       if (t.rows() != part.rows || static_cast<int64_t>(Checkpoint::packed_row_bytes(t)) != width_of(param))
         return invalid("{}: tensor {} has {} rows of {} bytes, the configuration asks for {} of {}", c.source(), t.name,
@@ -153,7 +174,9 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
   auto* floats = reinterpret_cast<float*>(bytes);
   switch (part.recipe) {
     case Recipe::Converted:  // a checkpoint's vector is one row
-      return c.read_rows(t, is_vector(param) ? 0 : rows.first, is_vector(param) ? 1 : rows.count, dtype, bytes, bad);
+      return c.read_rows(t, is_vector(param) ? 0 : part.first + rows.first, is_vector(param) ? 1 : rows.count, dtype,
+                         bytes, bad);
+    case Recipe::Transposed: return transposed_rows(c, t, part, rows, dtype, bytes, bad);
     case Recipe::StoredBlocks:
       RETURN_IF_ERROR(c.read_packed_rows(t, rows.first, rows.count, bytes));
       if (const auto format = checkpoint::kept_format(t.type))
@@ -211,6 +234,7 @@ void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, u
   float amplitude = 0, centre = 0;
   switch (part.recipe) {
     case Recipe::Converted:
+    case Recipe::Transposed:
       amplitude = matrix ? variance : 0.1f;
       centre = !matrix && part.tensor.find("norm") != std::string::npos ? 1.0f : 0.0f;
       if (dtype == DType::I8) amplitude = 127.0f;

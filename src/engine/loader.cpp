@@ -34,14 +34,11 @@ Result<std::vector<Source>> find_sources(std::span<const ParamPlan> params, cons
   for (const DerivedParam& p : options.derived) derived[p.name] = &p;
   std::vector<Source> out;
   for (size_t i = 0; i < params.size(); ++i) {
-    const int64_t rows = params[i].type.shape[0].factor;
+    const int64_t rows = rows_of(params[i].type.shape);
     const auto it = derived.find(params[i].name);
-    if (it == derived.end()) {
-      out.push_back({i, {.tensor = params[i].name, .rows = rows}, 0});
-      continue;
-    }
     int64_t row = 0;
-    for (const ParamPart& part : it->second->parts) {
+    for (const ParamPart& part :
+         it == derived.end() ? parts_of_name(params[i].name, params[i].type.shape) : it->second->parts) {
       out.push_back({i, part, row});
       row += part.rows;
     }
@@ -83,7 +80,7 @@ Status for_each_block(std::span<const Source> sources, std::span<const ParamPlan
       const Block& b = blocks[i];
       const Source& source = sources[b.source];
       const ParamPlan& param = params[source.param];
-      const int64_t width = param.type.shape.rank() == 1 ? 1 : param.type.shape[1].factor;
+      const int64_t width = width_of(param.type.shape);
       Status s = work(b, scratch);
       std::lock_guard lock(mutex);
       progress.advance(static_cast<size_t>(b.rows.count * width) * size_of(param.type.dtype), param.name);

@@ -76,7 +76,7 @@ class ModelEngine final : public Engine {
   DType choose_dtype() const;
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
   Status load(const ProgramBuilder& builder);
-  Result<int64_t> choose_kv_pages() const;
+  Result<int64_t> choose_kv_pages(const kv::KvShape& shape) const;
   Status compile(ProgramBuilder& builder);
   void learn_sizes_from(const std::string& file);
   std::unordered_map<std::string, void*> caches() const;

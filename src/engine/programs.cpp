@@ -131,6 +131,21 @@ size_t ProgramBuilder::arena_bytes() const {
   return bytes;
 }
 
+kv::KvShape ProgramBuilder::caches() const {
+  kv::KvShape shape;
+  LiveSizes one_page;
+  one_page.value[models::kPoolPages] = 1;
+  const Graph& graph = prepared_.front().graph;
+  for (const Node* n = graph.first(); n; n = n->next) {
+    if (n->op->name != "input") continue;
+    const TensorType& type = n->result()->type;
+    if (type.shape.rank() == 0 || type.shape[0].symbol != models::kPoolPages) continue;
+    shape.caches.push_back(
+        {n->attrs.text("name"), static_cast<size_t>(type.shape.elements(one_page)) * size_of(type.dtype)});
+  }
+  return shape;
+}
+
 size_t ProgramBuilder::bytes_per_step() const {
   const Prepared& decode = prepared_.front();
   size_t bytes = 0;

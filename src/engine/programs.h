@@ -14,6 +14,7 @@
 #include "engine/graph_options.h"
 #include "engine/make_program.h"
 #include "engine/step_runner.h"
+#include "kv/kv_pool.h"
 #include "models/model.h"
 
 namespace reprise::engine {
@@ -40,6 +41,8 @@ class ProgramBuilder {
   const std::vector<DerivedParam>& derived() const { return derived_; }
   // What the passes did to the decode and the prefill graph.
   const PipelineReport& report(Phase phase) const { return phase == Phase::Decode ? decode_report_ : prefill_report_; }
+  // The graph's inputs that hold pages: what the pool of pages must hold.
+  kv::KvShape caches() const;
   size_t arena_bytes() const;
   // Parameters that a decode step reads whole; of a table only a few rows are read.
   size_t bytes_per_step() const;

@@ -58,17 +58,13 @@ void compare_output(std::string_view name, const TensorView& replayed, const Ten
 }  // namespace
 
 std::vector<uint64_t> ReplayCheck::digest(std::span<const StepItem> items, const kv::KvPool& pool) {
-  const kv::KvShape& s = pool.shape();
-  const size_t bytes = s.page_bytes_per_layer();
   std::vector<uint64_t> out;
-  for (int64_t l = 0; l < s.layers; ++l) {
+  for (size_t c = 0; c < pool.shape().caches.size(); ++c) {
     uint64_t hash = 0;
     for (const StepItem& item : items) {
       const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
       for (size_t p = 0; p < used; ++p)
-        hash = XXH3_64bits_withSeed(
-            static_cast<const uint8_t*>(pool.layer(l)) + static_cast<size_t>(item.sequence->pages()[p]) * bytes, bytes,
-            hash);
+        hash = XXH3_64bits_withSeed(pool.page(c, item.sequence->pages()[p]), pool.shape().caches[c].page_bytes, hash);
     }
     out.push_back(hash);
   }

@@ -150,7 +150,8 @@ Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStor
   }
   for (const DerivedParam& p : load.derived)
     for (const ParamPart& part : p.parts)
-      layout.add(p.name, fmt::format("{} {} {} {}", part.tensor, part.rows, recipe_name(part.recipe), part.other));
+      layout.add(p.name, fmt::format("{} {} {} {} {} {} {}", part.tensor, part.rows, recipe_name(part.recipe),
+                                     part.columns, part.other, part.first, part.of));
   KeyBuilder all = layout;
   all.add_build();
   RETURN_IF_ERROR(add_files(all, source));

@@ -6,6 +6,14 @@
 
 namespace reprise::kv {
 
+KvShape KvShape::grouped(int64_t layers, int64_t heads, int64_t head_dim, DType dtype) {
+  const size_t row = static_cast<size_t>(head_dim) * size_of(dtype) + (dtype == DType::I8 ? sizeof(float) : 0);
+  KvShape shape;
+  for (int64_t l = 0; l < layers; ++l)
+    shape.caches.push_back({"kv." + std::to_string(l), static_cast<size_t>(2 * heads * kPageTokens) * row});
+  return shape;
+}
+
 Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t pages) {
   if (pages < 1) return invalid("a KV pool needs at least 1 page, not {}", pages);
   KvPool pool;
@@ -24,12 +32,12 @@ Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) 
   const size_t kept = std::min(used_.size(), moved.used_.size());
   for (size_t p = 1; p < kept; ++p) moved.used_[p] = used_[p];
   std::erase_if(moved.free_, [&](PageId p) { return moved.used_[static_cast<size_t>(p)]; });
-  const size_t bytes = shape_.page_bytes_per_layer();
-  for (int64_t l = 0; l < shape_.layers; ++l)
+  for (size_t c = 0; c < shape_.caches.size(); ++c)
     for (size_t p = 1; p < kept; ++p)
-      if (used_[p])
-        RETURN_IF_ERROR(copy(static_cast<uint8_t*>(moved.layer(l)) + p * bytes,
-                             static_cast<const uint8_t*>(layer(l)) + p * bytes, bytes));
+      if (used_[p]) {
+        const auto id = static_cast<PageId>(p);
+        RETURN_IF_ERROR(copy(moved.page(c, id), page(c, id), shape_.caches[c].page_bytes));
+      }
   moved.generation_ = generation_ + 1;
   *this = std::move(moved);
   return Status::ok();
@@ -37,17 +45,16 @@ Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) 
 
 Status KvPool::copy_page(PageId from, PageId to, const CopyBytes& copy) const {
   CHECK(in_use(from) && in_use(to) && from != to, "page {} to page {}", from, to);
-  const size_t bytes = shape_.page_bytes_per_layer();
-  for (int64_t l = 0; l < shape_.layers; ++l) {
-    auto* base = static_cast<uint8_t*>(layer(l));
-    RETURN_IF_ERROR(copy(base + static_cast<size_t>(to) * bytes, base + static_cast<size_t>(from) * bytes, bytes));
-  }
+  for (size_t c = 0; c < shape_.caches.size(); ++c)
+    RETURN_IF_ERROR(copy(page(c, to), page(c, from), shape_.caches[c].page_bytes));
   return Status::ok();
 }
 
-void* KvPool::layer(int64_t l) const {
-  CHECK(l >= 0 && l < shape_.layers);
-  return buffer_.as<uint8_t>() + shape_.page_bytes_per_layer() * used_.size() * static_cast<size_t>(l);
+void* KvPool::cache(size_t c) const {
+  CHECK(c < shape_.caches.size());
+  size_t before = 0;
+  for (size_t i = 0; i < c; ++i) before += shape_.caches[i].page_bytes;
+  return buffer_.as<uint8_t>() + before * used_.size();
 }
 
 Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {

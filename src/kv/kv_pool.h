@@ -1,13 +1,15 @@
-// KvPool: the device memory that holds keys and values, in pages of 128 tokens.
+// KvPool: the device memory that holds what attention remembers of tokens, in pages of 128 tokens.
 //
-// A page spans all layers: page p of layer l lies at layer(l) + p * page_bytes_per_layer(). Page 0 is scratch: padding
-// rows write there and it is never handed out. Memory is reserved at once and touched lazily. The owner of sequences
-// (one thread) allocates and releases.
+// A model has several caches: one per layer with keys and values, or two with compressed keys and their rotated part. A
+// page spans all of them: page p of cache c lies at cache(c) + p * its page_bytes. Page 0 is scratch: padding rows
+// write there and it is never handed out. Memory is reserved at once and touched lazily. The owner of sequences (one
+// thread) allocates and releases.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/dtype.h"
@@ -20,18 +22,23 @@ using PageId = int32_t;
 constexpr PageId kScratchPage = 0;
 constexpr int64_t kPageTokens = 128;
 
-struct KvShape {
-  int64_t layers = 0;
-  int64_t heads = 0;
-  int64_t head_dim = 0;
-  DType dtype = DType::BF16;
+struct KvCache {
+  std::string name;  // of the graph's input
+  size_t page_bytes = 0;
+};
 
-  // An int8 row of a head ends with its scale, an fp32.
-  size_t page_bytes_per_layer() const {
-    const size_t row = static_cast<size_t>(head_dim) * size_of(dtype) + (dtype == DType::I8 ? sizeof(float) : 0);
-    return static_cast<size_t>(2 * heads * kPageTokens) * row;
+struct KvShape {
+  std::vector<KvCache> caches;
+
+  // One cache "kv.<layer>" for each layer, of `heads` keys and values. An int8 row of a head ends with its scale, an
+  // fp32.
+  static KvShape grouped(int64_t layers, int64_t heads, int64_t head_dim, DType dtype);
+
+  size_t page_bytes() const {
+    size_t sum = 0;
+    for (const KvCache& c : caches) sum += c.page_bytes;
+    return sum;
   }
-  size_t page_bytes() const { return page_bytes_per_layer() * static_cast<size_t>(layers); }
   size_t token_bytes() const { return page_bytes() / kPageTokens; }
 };
 
@@ -47,13 +54,17 @@ class KvPool {
   int64_t total_pages() const { return static_cast<int64_t>(used_.size()) - 1; }
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
   size_t bytes() const { return buffer_.size(); }
-  void* layer(int64_t l) const;
+  void* cache(size_t c) const;
+  // Page p of cache c.
+  uint8_t* page(size_t c, PageId p) const {
+    return static_cast<uint8_t*>(cache(c)) + static_cast<size_t>(p) * shape_.caches[c].page_bytes;
+  }
 
   // Moves to a pool of `pages` usable pages; pages in use keep their numbers and content. Buffers move: whoever bound
   // addresses must bind them anew (generation()). Errors leave the pool as it was.
   using CopyBytes = std::function<Status(void* to, const void* from, size_t bytes)>;
   Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy);
-  // All layers of a page; both are in use.
+  // All caches of a page; both are in use.
   Status copy_page(PageId from, PageId to, const CopyBytes& copy) const;
   // Counts the moves.
   uint64_t generation() const { return generation_; }

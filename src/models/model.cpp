@@ -9,6 +9,10 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   const auto& f = config.fields;
   if (f.head_dim % 2 != 0)
     return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
+  if (f.latent && o.kv_dtype != o.dtype)
+    return error(Code::Unsupported,
+                 "{}: latent attention keeps its cache in the model's dtype, {}; --kv-cache-dtype asks for {}",
+                 f.source, dtype_name(o.dtype), dtype_name(o.kv_dtype));
   Tracer tracer(std::string(spec.architecture), ops);
   const Dim tokens = tracer.symbol("T", o.max_tokens);
   const Dim sequences = tracer.symbol("R", o.max_sequences);
@@ -24,11 +28,20 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   in.context_lens = ids("context_lens", {sequences});
   in.query_starts = ids("query_starts", {borders});
   in.last_rows = ids("last_rows", {logit_rows});
-  for (int64_t l = 0; l < f.num_hidden_layers; ++l)
+  for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
+    if (f.latent) {
+      const auto rows = [&](std::string_view name, int64_t width) {
+        return tracer.input(fmt::format("{}.{}", name, l),
+                            TensorType{o.kv_dtype, {pages, Dim(kPageTokens), Dim(width)}});
+      };
+      in.latents.push_back({rows("latents", f.latent->kv_lora_rank), rows("ropes", f.latent->qk_rope_head_dim)});
+      continue;
+    }
     in.kv.push_back(
         tracer.input(fmt::format("kv.{}", l), TensorType{o.kv_dtype,
                                                          {pages, Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens),
                                                           Dim(kv_row(o.kv_dtype, f.head_dim))}}));
+  }
   const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
   tracer.output("hidden", out.hidden);
   tracer.output("logits", out.logits);

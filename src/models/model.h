@@ -30,7 +30,7 @@ struct ModelSpec {
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 };
 
-extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3;
+extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3, kDeepseekV2, kDeepseekV3;
 
 std::vector<const ModelSpec*> all_models();
 // An unknown architecture is an error that lists the known ones.
@@ -50,7 +50,8 @@ struct TraceOptions {
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
 enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
 
-// Inputs are named as in nn::StepInputs, caches "kv.<layer>"; the outputs are "hidden" and "logits".
+// Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "latents.<layer>" and "ropes.<layer>"; the outputs are
+// "hidden" and "logits".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
                           const OpRegistry& ops);
 

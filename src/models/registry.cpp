@@ -2,7 +2,9 @@
 
 namespace reprise::models {
 
-std::vector<const ModelSpec*> all_models() { return {&kLlama, &kMistral, &kQwen2, &kQwen3}; }
+std::vector<const ModelSpec*> all_models() {
+  return {&kLlama, &kMistral, &kQwen2, &kQwen3, &kDeepseekV2, &kDeepseekV3};
+}
 
 Result<const ModelSpec*> find_model(std::string_view architecture) {
   std::string known;

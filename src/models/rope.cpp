@@ -86,4 +86,11 @@ nn::RopeSpec rope_spec(const ModelConfig& config) {
   return spec;
 }
 
+double latent_score_factor(const ModelConfig& config) {
+  const RopeScaling& s = config.fields.rope;
+  if (s.kind == RopeKind::None || s.mscale_all_dim.value_or(0) == 0) return 1;
+  const double factor = yarn_mscale(s.factor.value_or(1), *s.mscale_all_dim);
+  return factor * factor;
+}
+
 }  // namespace reprise::models

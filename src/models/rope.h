@@ -10,4 +10,7 @@ namespace reprise::models {
 
 nn::RopeSpec rope_spec(const ModelConfig& config);
 
+// What DeepSeek multiplies the scale of its scores with: the square of yarn's factor of mscale_all_dim.
+double latent_score_factor(const ModelConfig& config);
+
 }  // namespace reprise::models

@@ -66,12 +66,21 @@ Tensor rope_table(Tensor positions, const RopeSpec& s) {
               {"ntk_window", s.ntk_window}});
 }
 Tensor rope(Tensor x, Tensor table) { return one("rope", {x, table}); }
+Tensor rope_interleaved(Tensor x, Tensor table) { return one("rope", {x, table}, {{"interleaved", int64_t{1}}}); }
 
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
                        int64_t window) {
   return one("paged_attention", {q, kv, page_table, context_lens, query_starts},
              {{"scale", scale}, {"window", window}});
+}
+
+Tensor head_linear(Tensor x, Tensor weight) { return one("head_linear", {x, weight}); }
+Tensor row_write(Tensor cache, Tensor rows, Tensor slots) { return one("row_write", {cache, rows, slots}); }
+Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor page_table, Tensor context_lens,
+                        Tensor query_starts, double scale) {
+  return one("latent_attention", {q, q_rope, latents, ropes, page_table, context_lens, query_starts},
+             {{"scale", scale}});
 }
 
 }  // namespace reprise::nn

@@ -28,7 +28,7 @@ Tensor flatten(Tensor x);
 // [T, N], [R] -> [R, N]
 Tensor rows(Tensor x, Tensor index);
 
-// [T, N] -> [T, size]: columns [begin, begin + size)
+// [T, N] -> [T, size] or [T, H, N] -> [T, H, size]: columns [begin, begin + size)
 Tensor slice(Tensor x, int64_t begin, int64_t size);
 Tensor copy(Tensor x);
 Tensor reciprocal(Tensor x);
@@ -59,10 +59,19 @@ struct RopeSpec {
 };
 Tensor rope_table(Tensor positions, const RopeSpec& spec);  // [T] -> [T, dim] f32
 Tensor rope(Tensor x, Tensor table);                        // [T, H, D]
+Tensor rope_interleaved(Tensor x, Tensor table);            // the same on pairs of neighbours
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
                        int64_t window = 0);
+
+// Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
+Tensor head_linear(Tensor x, Tensor weight);
+// Writes rows [T, N] into a cache [P, 128, N] and returns the cache as it is afterwards.
+Tensor row_write(Tensor cache, Tensor rows, Tensor slots);
+// [T, H, C], [T, H, D] -> [T, H, C]: keys are latents with ropes behind them, values the latents.
+Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor page_table, Tensor context_lens,
+                        Tensor query_starts, double scale);
 
 }  // namespace reprise::nn

@@ -9,8 +9,14 @@
 
 namespace reprise::nn {
 
-// What the engine stages before each step. C is the number of page-table columns. kv holds one cache per layer;
-// attention replaces the entry by the cache as it is after the write.
+// The two caches of a layer with latent attention.
+struct LatentCache {
+  Tensor latents;  // [P, 128, kv_rank]
+  Tensor ropes;    // [P, 128, rope]
+};
+
+// What the engine stages before each step. C is the number of page-table columns. kv (or latents) holds the caches, one
+// entry per layer; attention replaces the entry by the cache as it is after the write.
 struct StepInputs {
   Tensor tokens;        // [T] i32
   Tensor positions;     // [T] i32
@@ -20,6 +26,7 @@ struct StepInputs {
   Tensor query_starts;  // [R + 1] i32, first row of each sequence
   Tensor last_rows;     // [L] i32, rows whose logits are wanted
   std::vector<Tensor> kv;
+  std::vector<LatentCache> latents;
 };
 
 struct AttentionSpec {

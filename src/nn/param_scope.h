@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "graph/tracer.h"
+#include "nn/param_name.h"
 
 namespace reprise::nn {
 
@@ -23,6 +24,21 @@ class ParamScope {
   // The tensor "<path>.<leaf>" with the model's dtype.
   Tensor param(std::string_view leaf, Shape shape) const {
     return tracer_->param(path_ + "." + std::string(leaf), TensorType{dtype_, shape});
+  }
+  // The tensors "<path>.<i>.<leaf>" for i in [from, to), stacked: shape is [to - from, N, K].
+  Tensor stacked(int64_t from, int64_t to, std::string_view leaf, Shape shape) const {
+    ParamName name;
+    name.tensor = path_ + ".{}." + std::string(leaf);
+    name.from = from;
+    name.to = to;
+    return tracer_->param(name.text(), TensorType{dtype_, shape});
+  }
+  // Of every `of` rows of "<path>.<leaf>" those from `first` on, each group a matrix [rows, K], or [K, rows]
+  // transposed; shape is that of all of them.
+  Tensor row_groups(std::string_view leaf, int64_t first, int64_t rows, int64_t of, bool transposed,
+                    Shape shape) const {
+    const ParamName name{path_ + "." + std::string(leaf), 0, 1, first, rows, of, transposed};
+    return tracer_->param(name.text(), TensorType{dtype_, shape});
   }
   const std::string& path() const { return path_; }
   DType dtype() const { return dtype_; }

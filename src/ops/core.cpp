@@ -2,66 +2,13 @@
 
 #include "base/block_format.h"
 #include "ops/kernel.h"
+#include "ops/want.h"
 
 namespace reprise {
 namespace {
 
-using Types = std::vector<TensorType>;
-
 // So many products of -128 and -128 fit an int32.
 constexpr int64_t kMaxW8A8Depth = 131071;
-
-Status want_rank(const OpCall& c, size_t i, int lo, int hi) {
-  const int r = c.in[i].shape.rank();
-  if (r < lo || r > hi)
-    return invalid("{}: operand {} has rank {}, expected {}", describe(c), c.op->operands[i].name, r,
-                   lo == hi ? fmt::format("{}", lo) : fmt::format("{} to {}", lo, hi));
-  return Status::ok();
-}
-
-Status want_dtype(const OpCall& c, size_t i, DType t) {
-  if (c.in[i].dtype != t)
-    return invalid("{}: operand {} must be {}", describe(c), c.op->operands[i].name, dtype_name(t));
-  return Status::ok();
-}
-
-Status want_index(const OpCall& c, size_t i) {
-  if (c.in[i].dtype != DType::I32 && c.in[i].dtype != DType::I64)
-    return invalid("{}: operand {} must be i32 or i64", describe(c), c.op->operands[i].name);
-  return Status::ok();
-}
-
-Status want_float(const OpCall& c, size_t i) {
-  if (!is_float(c.in[i].dtype))
-    return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
-  return Status::ok();
-}
-
-Status want_same_dtype(const OpCall& c, size_t i, size_t j) {
-  if (c.in[i].dtype != c.in[j].dtype)
-    return invalid("{}: operands {} and {} must have the same dtype", describe(c), c.op->operands[i].name,
-                   c.op->operands[j].name);
-  return Status::ok();
-}
-
-Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view what) {
-  if (!same_dim(c.in[i].shape[d], expected))
-    return invalid("{}: dimension {} of {} must be the {}", describe(c), d, c.op->operands[i].name, what);
-  return Status::ok();
-}
-
-Status want_constant(const OpCall& c, size_t i, int d) {
-  const Dim x = c.in[i].shape[d];
-  if (!x.is_constant() || x.factor <= 0)
-    return invalid("{}: dimension {} of {} must be a positive constant", describe(c), d, c.op->operands[i].name);
-  return Status::ok();
-}
-
-Status want_shard(const OpCall& c) {
-  const std::string& shard = c.attrs->text("shard");
-  if (shard == "none" || shard == "column" || shard == "row") return Status::ok();
-  return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
-}
 
 Result<Types> infer_embedding(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
@@ -170,6 +117,8 @@ Result<Types> infer_rope(const OpCall& c) {
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
   RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
+  if (const int64_t way = c.attrs->integer("interleaved"); way != 0 && way != 1)
+    return invalid("{}: interleaved {}; allowed: 0, 1", describe(c), way);
   if (c.in[1].shape[1].factor > c.in[0].shape[2].factor)
     return invalid("{}: the table rotates more dimensions than the head has", describe(c));
   return Types{c.in[0]};
@@ -252,12 +201,14 @@ Result<Types> infer_rows(const OpCall& c) {
 }
 
 Result<Types> infer_slice(const OpCall& c) {
-  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
-  RETURN_IF_ERROR(want_constant(c, 0, 1));
-  const int64_t begin = c.attrs->integer("begin"), size = c.attrs->integer("size"), width = c.in[0].shape[1].factor;
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
+  RETURN_IF_ERROR(want_constant(c, 0, c.in[0].shape.rank() - 1));
+  const int64_t begin = c.attrs->integer("begin"), size = c.attrs->integer("size"), width = c.in[0].shape.back().factor;
   if (begin < 0 || size <= 0 || size > width || begin > width - size)
     return invalid("{}: columns [{}, {} + {}) are not inside the width {}", describe(c), begin, begin, size, width);
-  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(size)}}};
+  TensorType out = c.in[0];
+  out.shape[out.shape.rank() - 1] = Dim(size);
+  return Types{out};
 }
 
 Result<Types> infer_copy(const OpCall& c) { return Types{c.in[0]}; }
@@ -356,9 +307,10 @@ void register_core_ops(OpRegistry& ops) {
       infer_rope_table, kNone,
       "[T] -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
       "where positions from ntk_window on use inv_freq of their own length");
-  ops.add("rope(Tensor x, Tensor table) -> Tensor", infer_rope, kNone,
-          "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2) of the first rot dimensions, fp32, "
-          "rounded once");
+  ops.add(
+      "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor", infer_rope, kNone,
+      "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2), interleaved (2 i, 2 i + 1), of the first "
+      "rot dimensions, fp32, rounded once");
   ops.add("add(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a + b in fp32, rounded once");
   ops.add("mul(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a * b in fp32, rounded once");
   ops.add("silu(Tensor x) -> Tensor", infer_same, kNone, "x / (1 + exp(-x)) in fp32, rounded once");
@@ -375,7 +327,7 @@ void register_core_ops(OpRegistry& ops) {
       "order");
   ops.add("rows(Tensor x, Index index) -> Tensor", infer_rows, kNone, "[T, N], [R] -> [R, N]: x[index[r]]");
   ops.add("slice(Tensor x, *, int begin, int size) -> Tensor", infer_slice, kNone,
-          "[T, N] -> [T, size]: columns [begin, begin + size), copied");
+          "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
   ops.add("copy(Tensor x) -> Tensor", infer_copy, kNone, "the same values in bytes of their own; any type");
   ops.add("reciprocal(Tensor x) -> Tensor", infer_same, kNone, "1 / x in fp32, rounded once");
   ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
@@ -399,6 +351,7 @@ void register_core_ops(OpRegistry& ops) {
       "(+ add), each step rounded to fp32, then once to `out`");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
+  register_latent_ops(ops);
 }
 
 }  // namespace reprise

@@ -25,8 +25,8 @@ struct ParamLayout {
   DeviceKind device = DeviceKind::Cpu;
   // Bytes of the whole parameter of the given constant type.
   size_t (*bytes)(const TensorType& type) = nullptr;
-  // Stores rows [first, first + count) of a row-major matrix that is already in the parameter's dtype. `dst` is the
-  // whole parameter, zero-filled before the first call.
+  // Stores rows [first, first + count) of a row-major matrix (of a stack: the rows of all matrices) that is already in
+  // the parameter's dtype. `dst` is the whole parameter, zero-filled before the first call.
   void (*pack)(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) = nullptr;
 };
 

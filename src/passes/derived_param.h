@@ -1,6 +1,6 @@
 // DerivedParam: how the loader makes a parameter that is not one tensor of the checkpoint as it stands: rows of several
 // tensors one after another, each part by a recipe. Passes write it (packing, quantisation), the plan cache keeps it,
-// engine/loader.cpp carries it out. Plain values.
+// engine/loader.cpp carries it out. Plain values. All sizes of a parameter but the last count as rows.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,21 @@
 #include <string_view>
 #include <vector>
 
+#include "base/shape.h"
+
 namespace reprise {
+
+// Rows of a parameter, and elements of one of them: a vector's elements are rows.
+inline int64_t rows_of(const Shape& s) {
+  int64_t n = 1;
+  for (int i = 0; i + 1 < s.rank() || i == 0; ++i) n *= s[i].factor;
+  return n;
+}
+inline int64_t width_of(const Shape& s) { return s.rank() == 1 ? 1 : s.back().factor; }
 
 enum class Recipe : uint8_t {
   Converted,      // the tensor in the parameter's dtype: floats are rounded, integers stay as they are
+  Transposed,     // likewise; row r of the part is column r of rows [first, first + columns) of the tensor
   StoredBlocks,   // u8: the bytes of every row as the file has them; the parameter is as wide as such a row
   QuantisedRows,  // i8: row / scale rounded half to even, -127 to 127, where scale = max|row| / 127; from floats
   RowScales,      // f32: those scales
@@ -25,9 +36,9 @@ enum class Recipe : uint8_t {
 constexpr int kRecipes = static_cast<int>(Recipe::Zeros) + 1;
 
 inline std::string_view recipe_name(Recipe r) {
-  constexpr std::string_view kNames[kRecipes] = {"converted",       "stored_blocks", "quantised_rows", "row_scales",
-                                                 "numbers",         "reciprocals",   "deq_scales",     "scale_products",
-                                                 "zero_point_sums", "zeros"};
+  constexpr std::string_view kNames[kRecipes] = {"converted",      "transposed",      "stored_blocks", "quantised_rows",
+                                                 "row_scales",     "numbers",         "reciprocals",   "deq_scales",
+                                                 "scale_products", "zero_point_sums", "zeros"};
   return kNames[static_cast<int>(r)];
 }
 
@@ -37,8 +48,13 @@ struct ParamPart {
   Recipe recipe = Recipe::Converted;
   int64_t columns = 0;     // K of the linear this belongs to, where the recipe or dummy weights want to know it
   std::string other = {};  // second tensor of ScaleProducts and ZeroPointSums
+  // Converted and Transposed of some rows: from `first` on of the tensor's `of` (0: the part has all of them).
+  int64_t first = 0, of = 0;
   bool operator==(const ParamPart&) const = default;
 };
+
+// The parts of a parameter that nothing else describes, by its name (nn/param_name.h).
+std::vector<ParamPart> parts_of_name(const std::string& name, const Shape& shape);
 
 struct DerivedParam {
   std::string name;

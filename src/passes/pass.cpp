@@ -26,14 +26,14 @@ void PassContext::begin(std::string name, bool required, int64_t allowance) {
   last_allowed_ = {};
 }
 
-std::vector<ParamPart> PassContext::take_parts(const std::string& param, int64_t rows) {
+std::vector<ParamPart> PassContext::take_parts(const std::string& param, const Shape& shape) {
   for (auto it = derived_.begin(); it != derived_.end(); ++it)
     if (it->name == param) {
       std::vector<ParamPart> parts = std::move(it->parts);
       derived_.erase(it);
       return parts;
     }
-  return {{.tensor = param, .rows = rows}};
+  return parts_of_name(param, shape);
 }
 
 bool PassContext::may_apply(const Node& at) {

@@ -59,8 +59,8 @@ class PassContext {
 
   // Parameters that are not one tensor of the checkpoint as it stands.
   std::vector<DerivedParam>& derived() { return derived_; }
-  // How the parameter is made so far: its entry's parts, which are taken out of the list, or one tensor of its name.
-  std::vector<ParamPart> take_parts(const std::string& param, int64_t rows);
+  // How the parameter is made so far: its entry's parts, which are taken out of the list, or what its name says.
+  std::vector<ParamPart> take_parts(const std::string& param, const Shape& shape);
 
   // For the PassManager: a new report, and how many more changes are allowed (negative: any number).
   void begin(std::string name, bool required, int64_t allowance);

@@ -248,7 +248,9 @@ class OpRunner {
     const ParamLayout* layout = kernels_.layout(DeviceKind::Cpu, layout_name);
     CHECK(layout, "layout {}", layout_name);
     Bytes packed(layout->bytes(t.type), 0);
-    layout->pack(t.type, packed.data(), t.bytes.data(), 0, t.type.shape[0].factor);
+    int64_t rows = 1;  // of all matrices of a stack
+    for (int d = 0; d + 1 < t.type.shape.rank(); ++d) rows *= t.type.shape[d].factor;
+    layout->pack(t.type, packed.data(), t.bytes.data(), 0, rows);
     return packed;
   }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 
 #include "backends/null/null_device.h"
@@ -11,7 +12,7 @@ namespace {
 
 struct KvPoolTest : testing::Test {
   std::unique_ptr<Device> device = null::make_null_device();
-  KvShape shape{3, 2, 10, DType::BF16};
+  KvShape shape = KvShape::grouped(3, 2, 10, DType::BF16);
 };
 
 TEST_F(KvPoolTest, HandsOutEveryPageOnceAndNeverTheScratchPage) {
@@ -33,19 +34,39 @@ TEST_F(KvPoolTest, HandsOutEveryPageOnceAndNeverTheScratchPage) {
 
 TEST_F(KvPoolTest, RowsOfInt8HaveAScale) {
   EXPECT_EQ(shape.token_bytes(), 3u * 2 * 2 * 20);
-  shape.dtype = DType::I8;
+  shape = KvShape::grouped(3, 2, 10, DType::I8);
   EXPECT_EQ(shape.token_bytes(), 3u * 2 * 2 * 14);
-  EXPECT_EQ(shape.page_bytes_per_layer(), 128u * 2 * 2 * 14);
+  EXPECT_EQ(shape.caches[0].page_bytes, 128u * 2 * 2 * 14);
 }
 
-TEST_F(KvPoolTest, LayersDoNotOverlap) {
+TEST_F(KvPoolTest, CachesDoNotOverlap) {
   auto pool = KvPool::create(device->pool(), shape, 4);
   ASSERT_TRUE(pool.is_ok());
-  const size_t layer_bytes = shape.page_bytes_per_layer() * 5;  // four and the scratch page
-  EXPECT_EQ(pool->bytes(), layer_bytes * 3);
-  auto* first = static_cast<uint8_t*>(pool->layer(0));
-  EXPECT_EQ(static_cast<uint8_t*>(pool->layer(1)) - first, static_cast<ptrdiff_t>(layer_bytes));
-  EXPECT_EQ(static_cast<uint8_t*>(pool->layer(2)) - first, static_cast<ptrdiff_t>(2 * layer_bytes));
+  const size_t cache_bytes = shape.caches[0].page_bytes * 5;  // four and the scratch page
+  EXPECT_EQ(pool->bytes(), cache_bytes * 3);
+  auto* first = static_cast<uint8_t*>(pool->cache(0));
+  EXPECT_EQ(static_cast<uint8_t*>(pool->cache(1)) - first, static_cast<ptrdiff_t>(cache_bytes));
+  EXPECT_EQ(static_cast<uint8_t*>(pool->cache(2)) - first, static_cast<ptrdiff_t>(2 * cache_bytes));
+}
+
+TEST_F(KvPoolTest, CachesMayDiffer) {
+  shape.caches = {{"latent", 1000}, {"rope", 24}, {"latent2", 1000}};
+  EXPECT_EQ(shape.page_bytes(), 2024u);
+  auto pool = KvPool::create(device->pool(), shape, 4);
+  ASSERT_TRUE(pool.is_ok());
+  auto* first = static_cast<uint8_t*>(pool->cache(0));
+  EXPECT_EQ(static_cast<uint8_t*>(pool->cache(1)) - first, 5000);
+  EXPECT_EQ(static_cast<uint8_t*>(pool->cache(2)) - first, 5000 + 5 * 24);
+  const std::vector<PageId> pages = *pool->allocate(2);
+  const auto copy = [](void* to, const void* from, size_t bytes) {
+    std::memcpy(to, from, bytes);
+    return Status::ok();
+  };
+  for (size_t c = 0; c < 3; ++c) std::memset(pool->page(c, pages[0]), static_cast<int>(c) + 1, shape.caches[c].page_bytes);
+  ASSERT_TRUE(pool->copy_page(pages[0], pages[1], copy).is_ok());
+  ASSERT_TRUE(pool->resize(device->pool(), 9, copy).is_ok());
+  for (size_t c = 0; c < 3; ++c)
+    for (size_t i = 0; i < shape.caches[c].page_bytes; ++i) ASSERT_EQ(pool->page(c, pages[1])[i], c + 1) << c << " " << i;
 }
 
 TEST_F(KvPoolTest, AllocatingNothingIsFine) {

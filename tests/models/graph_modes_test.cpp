@@ -86,7 +86,8 @@ TEST_P(GraphModesTest, AllModesGiveTheSameBitsAtEveryBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest,
-                         testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24"));
+                         testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24",
+                                         "deepseek_v2_dense", "deepseek_v3_dense"));
 
 TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   auto e = open("qwen3_tied", {.decode_sizes = {1, 4, 8}});

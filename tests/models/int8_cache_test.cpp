@@ -62,6 +62,11 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(Int8Cache, LogitsAreNearThoseOfAFloatCache) {
   for (const std::string& model : testing_support::tiny_models()) {
     auto exact = open(model, {.cache = DType::F32}), rounded = open(model, {});
+    if (model.starts_with("deepseek")) {  // latents are not kept in int8
+      ASSERT_FALSE(rounded.is_ok());
+      EXPECT_NE(rounded.status().message().find("--kv-cache-dtype"), std::string::npos) << rounded.status().message();
+      continue;
+    }
     ASSERT_TRUE(exact.is_ok() && rounded.is_ok()) << exact.status().message() << rounded.status().message();
     const auto tokens = some_tokens(length(**exact), (*exact)->config().vocab_size);
     const auto want = all_logits(**exact, tokens, 1000), got = all_logits(**rounded, tokens, 1000);

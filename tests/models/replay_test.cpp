@@ -127,19 +127,22 @@ TEST(FrozenSizes, EveryBatchAndModeGivesTheBitsOfTheEagerRun) {
 
 // F07: whatever lies in padding rows, in the scratch page and in the arena before a step has no influence.
 TEST(FrozenSizes, GarbageInPaddingDoesNotReachTheBatch) {
-  auto key = must_open("llama_gqa3_tied", {.graph = eager()});
-  auto e = must_open("llama_gqa3_tied", {.live_sizes = false});
-  e->set_step_hook([](const engine::StagedStep& s) {
-    std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
-    const auto& shape = s.pool.shape();
-    for (int64_t l = 0; l < shape.layers; ++l) std::memset(s.pool.layer(l), 0xff, shape.page_bytes_per_layer());
-    const auto& b = s.stage.buffers();
-    const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
-    for (size_t i = rows; i < b.tokens.size(); ++i) b.tokens[i] = static_cast<int32_t>(i % 50), b.positions[i] = 77;
-    for (size_t i = static_cast<size_t>(s.live.value[models::kLogitRows]); i < s.stage.last_rows().size(); ++i)
-      s.stage.last_rows()[i] = static_cast<int32_t>(rows - 1);
-  });
-  for (int64_t batch : {1, 3, 5, 9, 13, 19}) EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << batch;
+  for (const char* model : {"llama_gqa3_tied", "deepseek_v3_dense"}) {
+    auto key = must_open(model, {.graph = eager()});
+    auto e = must_open(model, {.live_sizes = false});
+    e->set_step_hook([](const engine::StagedStep& s) {
+      std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
+      const auto& shape = s.pool.shape();
+      for (size_t c = 0; c < shape.caches.size(); ++c) std::memset(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
+      const auto& b = s.stage.buffers();
+      const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
+      for (size_t i = rows; i < b.tokens.size(); ++i) b.tokens[i] = static_cast<int32_t>(i % 50), b.positions[i] = 77;
+      for (size_t i = static_cast<size_t>(s.live.value[models::kLogitRows]); i < s.stage.last_rows().size(); ++i)
+        s.stage.last_rows()[i] = static_cast<int32_t>(rows - 1);
+    });
+    for (int64_t batch : {1, 3, 5, 9, 13, 19})
+      EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << model << " " << batch;
+  }
 }
 
 TEST(FrozenSizes, MemoryOfAllSizesIsThatOfTheLargest) {

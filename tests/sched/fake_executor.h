@@ -23,7 +23,7 @@ class FakeExecutor final : public engine::Executor {
   };
   explicit FakeExecutor(Limits limits)
       : limits_(limits),
-        pool_(std::move(kv::KvPool::create(device_->pool(), {1, 1, 1, DType::F32}, limits.pages)).value()) {}
+        pool_(std::move(kv::KvPool::create(device_->pool(), kv::KvShape::grouped(1, 1, 1, DType::F32), limits.pages)).value()) {}
 
   // The logits after a history; the largest is the greedy answer of the model.
   static std::vector<float> logits_of(std::span<const int32_t> history) {
@@ -72,10 +72,9 @@ class FakeExecutor final : public engine::Executor {
 
  private:
   int32_t& slot(const engine::Sequence& s, int64_t t) {
-    auto* base = static_cast<uint8_t*>(pool_.layer(0));
-    const auto page = static_cast<size_t>(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]);
-    EXPECT_TRUE(pool_.in_use(static_cast<kv::PageId>(page)));
-    return reinterpret_cast<int32_t*>(base + page * pool_.shape().page_bytes_per_layer())[t % kv::kPageTokens];
+    const kv::PageId page = s.pages()[static_cast<size_t>(t / kv::kPageTokens)];
+    EXPECT_TRUE(pool_.in_use(page));
+    return reinterpret_cast<int32_t*>(pool_.page(0, page))[t % kv::kPageTokens];
   }
 
   Status run(std::span<const engine::StepItem> items) {

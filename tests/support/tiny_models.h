@@ -27,7 +27,8 @@ inline const std::vector<std::string>& tiny_models() {
                                               "mistral_full",       "mistral_window24",
                                               "qwen25_yarn",        "qwen2_tied",
                                               "qwen2_untied",       "qwen3_tied",
-                                              "qwen3_untied"};
+                                              "qwen3_untied",       "deepseek_v2_dense",
+                                              "deepseek_v3_dense"};
   return names;
 }
 

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 import transformers
 from safetensors.numpy import save_file
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, LlamaConfig, MistralConfig,
+                          Qwen2Config, Qwen3Config)
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -29,12 +30,12 @@ LATE = (64, 127, 128, 129, 130)  # positions kept of the long sequences, with th
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, **kw):
+def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, seed=None, **kw):
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
     kw.setdefault("eos_token_id", 2)
-    return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain, kw=kw)
+    return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain, seed=seed, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -86,6 +87,18 @@ MODELS = [
           num_key_value_heads=2, head_dim=16, tie_word_embeddings=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
     model(Qwen3Config, "qwen3_untied", style="old", vocab_size=307, hidden_size=56, intermediate_size=95, num_attention_heads=4,
           num_key_value_heads=1, head_dim=24, num_hidden_layers=3, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    # Latent attention; every layer dense.
+    model(DeepseekV2Config, "deepseek_v2_dense", seed=60, vocab_size=283, hidden_size=54, intermediate_size=70,
+          num_attention_heads=3, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12,
+          qk_rope_head_dim=8, v_head_dim=10, first_k_dense_replace=2, n_routed_experts=4, num_experts_per_tok=2,
+          moe_intermediate_size=16, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(DeepseekV3Config, "deepseek_v3_dense", seed=61, style="old", gain=0.9, lengths=LONG, vocab_size=291, hidden_size=60,
+          intermediate_size=85, num_attention_heads=5, num_key_value_heads=5, num_hidden_layers=3, q_lora_rank=28,
+          kv_lora_rank=35, qk_nope_head_dim=16, qk_rope_head_dim=12, v_head_dim=20, first_k_dense_replace=3,
+          attention_bias=True, n_routed_experts=4, n_group=2, topk_group=1, num_experts_per_tok=2, moe_intermediate_size=16,
+          max_position_embeddings=256,
+          rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 1.0}),
 ]
 
 
@@ -182,11 +195,12 @@ def main():
         name = spec["name"]
         if only and name not in only:
             continue
+        seed = index if spec["seed"] is None else spec["seed"]
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         config = spec["cls"](**spec["kw"], rope_parameters=dict(spec["rope"]))
         net = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-        randomise(net, 1000 + index, spec["gain"])
+        randomise(net, 1000 + seed, spec["gain"])
         net = net.to(DTYPES[spec["store"]])
         net.config.dtype = DTYPES[spec["store"]]
         net.save_pretrained(folder, **({"max_shard_size": spec["shard"]} if spec["shard"] else {}))
@@ -198,7 +212,7 @@ def main():
         net = load(folder, torch.float32)
         kind = net.config.rope_parameters["rope_type"]
         assert kind == spec["rope"]["rope_type"], (name, net.config.rope_parameters)
-        rng = np.random.Generator(np.random.PCG64(5000 + index))
+        rng = np.random.Generator(np.random.PCG64(5000 + seed))
         golden, meta, full = {}, {}, {}
         for n in spec["lengths"]:
             tokens = rng.integers(0, config.vocab_size, n, dtype=np.int32)

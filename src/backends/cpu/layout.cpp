@@ -7,13 +7,25 @@ namespace reprise::cpu {
 namespace {
 
 struct Sizes {
-  int64_t n, k;
+  int64_t matrices, n, k;
 };
 
 Sizes sizes_of(const TensorType& type) {
-  CHECK(type.shape.rank() == 2 && type.shape[0].is_constant() && type.shape[1].is_constant(), "layout of {}",
-        describe(type));
-  return {type.shape[0].factor, type.shape[1].factor};
+  const Shape& s = type.shape;
+  CHECK(s.rank() == 2 || s.rank() == 3, "layout of {}", describe(type));
+  for (Dim d : s.dims()) CHECK(d.is_constant(), "layout of {}", describe(type));
+  return {s.rank() == 3 ? s[0].factor : 1, s[s.rank() - 2].factor, s.back().factor};
+}
+
+int64_t panels_of(int64_t n) { return (n + kPanelWidth - 1) / kPanelWidth; }
+
+// Where a row of a stack of matrices goes: a column of a panel, and how many rows from there on share the panel.
+struct PanelPlace {
+  int64_t panel, column, rows;
+};
+PanelPlace place_of(const Sizes& s, int64_t row) {
+  const int64_t matrix = row / s.n, r = row % s.n, column = r % kPanelWidth;
+  return {matrix * panels_of(s.n) + r / kPanelWidth, column, std::min(kPanelWidth - column, s.n - r)};
 }
 
 size_t row_major_bytes(const TensorType& type) {
@@ -23,7 +35,8 @@ size_t row_major_bytes(const TensorType& type) {
 
 void row_major_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
   if (count <= 0) return;
-  const size_t row = row_major_bytes(type) / static_cast<size_t>(type.shape[0].factor);
+  const int64_t width = type.shape.rank() == 1 ? 1 : type.shape.back().factor;
+  const size_t row = static_cast<size_t>(width) * size_of(type.dtype);
   std::memcpy(static_cast<char*>(dst) + static_cast<size_t>(first) * row, rows, static_cast<size_t>(count) * row);
 }
 
@@ -33,8 +46,8 @@ int64_t one_panel_bytes(DType t, int64_t k) {
 }
 
 size_t panel_bytes(const TensorType& type) {
-  const auto [n, k] = sizes_of(type);
-  return static_cast<size_t>((n + kPanelWidth - 1) / kPanelWidth * one_panel_bytes(type.dtype, k));
+  const auto [matrices, n, k] = sizes_of(type);
+  return static_cast<size_t>(matrices * panels_of(n) * one_panel_bytes(type.dtype, k));
 }
 
 int32_t sum_of(const int8_t* row, int64_t k) {
@@ -60,15 +73,16 @@ void transpose(const char* rows, int64_t row_bytes, int64_t count, int64_t group
 }
 
 void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
-  const auto [n, k] = sizes_of(type);
+  const Sizes sizes = sizes_of(type);
+  const int64_t k = sizes.k;
   const int64_t elem = static_cast<int64_t>(size_of(type.dtype)), group = panel_group(type.dtype);
   const int64_t groups = k / group, row_bytes = k * elem, group_bytes = group * elem;
   const int64_t panel_size = one_panel_bytes(type.dtype, k), header = panel_header(type.dtype);
   const auto* from = static_cast<const char*>(rows);
   while (count > 0) {
-    const int64_t column = first % kPanelWidth;
-    const int64_t now = std::min(count, kPanelWidth - column);
-    char* panel = static_cast<char*>(dst) + first / kPanelWidth * panel_size;
+    const auto [index, column, fitting] = place_of(sizes, first);
+    const int64_t now = std::min(count, fitting);
+    char* panel = static_cast<char*>(dst) + index * panel_size;
     char* to = panel + header + column * group_bytes;
     switch (group_bytes) {
       case 1: transpose(from, row_bytes, now, groups, reinterpret_cast<uint8_t*>(to)); break;
@@ -112,17 +126,19 @@ void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
 
 template <BlockFormat kFormat>
 size_t packed_bytes(const TensorType& type) {
-  const auto [n, row] = sizes_of(type);
-  return static_cast<size_t>((n + kPanelWidth - 1) / kPanelWidth * kPanelWidth * row);
+  const auto [matrices, n, row] = sizes_of(type);
+  return static_cast<size_t>(matrices * panels_of(n) * kPanelWidth * row);
 }
 
 template <BlockFormat kFormat>
 void packed_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
-  const int64_t row = sizes_of(type).k, bytes = block_format_info(kFormat).bytes;
+  const Sizes sizes = sizes_of(type);
+  const int64_t row = sizes.k, bytes = block_format_info(kFormat).bytes;
   const auto* from = static_cast<const uint8_t*>(rows);
   while (count > 0) {
-    const int64_t column = first % kPanelWidth, now = std::min(count, kPanelWidth - column);
-    auto* panel = static_cast<uint8_t*>(dst) + first / kPanelWidth * kPanelWidth * row;
+    const auto [index, column, fitting] = place_of(sizes, first);
+    const int64_t now = std::min(count, fitting);
+    auto* panel = static_cast<uint8_t*>(dst) + index * kPanelWidth * row;
     for (int64_t b = 0; b < row / bytes; ++b)
       for (int64_t r = 0; r < now; ++r)
         place_block<kFormat>(from + r * row + b * bytes, panel + b * bytes * kPanelWidth, column + r);

@@ -21,9 +21,13 @@ Status accepts_float(const OpCall& c) {
 }
 
 // Product of the constant sizes [from, to) of a shape.
+// A size is a number times at most one symbol; of the sizes multiplied at most one has one.
 Dim product(const Shape& s, int from, int to) {
-  int64_t n = 1;
-  for (int i = from; i < to; ++i) n *= s[i].factor;
+  Dim n(1);
+  for (int i = from; i < to; ++i) {
+    n.factor *= s[i].factor;
+    if (s[i].symbol != 0) n.symbol = s[i].symbol;
+  }
   return n;
 }
 
@@ -47,6 +51,7 @@ Status accepts_rope(const OpCall& c) {
 void bind_rope(const OpCall& c, LaunchArgs& args) {
   for (int i = 0; i < 3; ++i) args.dim[i] = c.in[0].shape[i];
   args.dim[3] = c.in[1].shape[1];
+  args.dim[4] = c.attrs->integer("interleaved");
 }
 
 Status accepts_rope_table(const OpCall& c) {
@@ -96,8 +101,9 @@ Status accepts_slice(const OpCall&) { return Status::ok(); }  // bytes of any ty
 
 void bind_slice(const OpCall& c, LaunchArgs& args) {
   const int64_t element = static_cast<int64_t>(size_of(c.in[0].dtype));
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[0].shape[1].factor * element;
+  const Shape& s = c.in[0].shape;
+  args.dim[0] = product(s, 0, s.rank() - 1);
+  args.dim[1] = s.back().factor * element;
   args.dim[2] = c.attrs->integer("begin") * element;
   args.dim[3] = c.attrs->integer("size") * element;
 }

@@ -28,12 +28,13 @@ struct AttentionSizes {
   static constexpr int64_t kReadCost = 8;
 
   int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0;
+  int64_t key_size = 0;  // of latents, which are keys as a whole and values in their first `size` numbers; else 0
 
   [[gnu::always_inline]] int64_t per_group() const { return heads / kv_heads; }
   // Rows of the tiles of a head that has `rows` in all. Large tiles make the most of a block of floats; short prompts
-  // need some to share out.
-  [[gnu::always_inline]] static int64_t tile_rows(int64_t rows) {
-    return rows >= 4 * kTileRows ? kTileRows : kTileRows / 2;
+  // need some to share out. Of latents, rows and a page as floats should stay in the second-level cache.
+  [[gnu::always_inline]] int64_t tile_rows(int64_t rows) const {
+    return key_size == 0 && rows >= 4 * kTileRows ? kTileRows : kTileRows / 2;
   }
   // Rows of an item that may be cut at pages: what decoding one token has.
   [[gnu::always_inline]] int64_t split_rows() const { return per_group() <= kMaxSplitRows ? per_group() : 0; }
@@ -47,8 +48,11 @@ struct AttentionSizes {
   // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
   // block.
   [[gnu::always_inline]] int64_t scratch_floats() const {
+    if (key_size > 0) return kTileRows / 2 * (key_row() + 2 * size + kKvTokens + 6) + kKvTokens * key_row();
     return kTileRows * (3 * size + kKvTokens + 6) + wide_floats(size);
   }
+  // Floats from one latent to the next: whole vectors, and rows off each other's cache sets.
+  [[gnu::always_inline]] int64_t key_row() const { return (key_size + 15) / 16 * 16 + 16; }
   // One state or partial: maximum, sum and outputs of every row.
   [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
   // A rank leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of every
@@ -73,7 +77,7 @@ struct AttentionItem {
 // Fills what depends on the tile alone.
 [[maybe_unused]] static inline void set_tile(const AttentionSizes& z, int64_t tile, AttentionItem& item) {
   const int64_t all = item.tokens * z.per_group();
-  const int64_t tile_rows = AttentionSizes::tile_rows(all);
+  const int64_t tile_rows = z.tile_rows(all);
   item.first_row = tile * tile_rows;
   item.rows = all - item.first_row < tile_rows ? all - item.first_row : tile_rows;
   const int64_t before = item.context - item.tokens;  // position of the first token
@@ -99,7 +103,7 @@ template <typename Visit>
     item.tokens = query_starts[r + 1] - query_starts[r];
     item.context = context_lens[r];
     if (item.tokens <= 0) continue;
-    const int64_t all = item.tokens * z.per_group(), tile_rows = AttentionSizes::tile_rows(all);
+    const int64_t all = item.tokens * z.per_group(), tile_rows = z.tile_rows(all);
     const int64_t tiles = (all + tile_rows - 1) / tile_rows;
     int64_t head_cost = 0;
     for (int64_t tile = 0; tile < tiles; ++tile) {

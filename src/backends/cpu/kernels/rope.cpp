@@ -5,7 +5,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: x, table, out. dim: tokens, heads, head size, rotated size.
+// ptr: x, table, out. dim: tokens, heads, head size, rotated size, pairs are interleaved.
 template <typename E>
 void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
@@ -13,8 +13,14 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   auto* out = static_cast<typename E::Type*>(args.ptr[2]);
   const int64_t heads = args.dim[1].value(live), size = args.dim[2].value(live), rot = args.dim[3].value(live);
   const Range rows = share(args.dim[0].value(live) * heads, rank, ranks);
-  for (int64_t r = rows.begin; r < rows.end; ++r)
-    rope_head<E>(x + r * size, table + r / heads * rot, out + r * size, rot / 2, size);
+  const bool interleaved = args.dim[4].value(live) != 0;
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* angles = table + r / heads * rot;
+    if (interleaved)
+      rope_neighbours<E>(x + r * size, angles, out + r * size, rot / 2, size);
+    else
+      rope_head<E>(x + r * size, angles, out + r * size, rot / 2, size);
+  }
 }
 
 }  // namespace

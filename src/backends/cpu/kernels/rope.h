@@ -24,4 +24,20 @@ inline void rope_head(const typename E::Type* x, const float* table, typename E:
   for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
 }
 
+// The same with pairs (2 i, 2 i + 1).
+template <typename E>
+inline void rope_neighbours(const typename E::Type* x, const float* table, typename E::Type* out, int64_t half,
+                            int64_t size) {
+  for (int64_t i = 0; i < half; i += 8) {
+    const int64_t pairs = half - i < 8 ? half - i : 8;
+    const F32x16 v = load_n<E>(x + 2 * i, 2 * pairs);
+    const F32x16 c = load_n<F32>(table + i, pairs), s = load_n<F32>(table + half + i, pairs);
+    const F32x16 cosines = __builtin_shufflevector(c, c, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const F32x16 sines = __builtin_shufflevector(-s, s, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const F32x16 other = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    store_n<E>(out + 2 * i, fma(other, sines, v * cosines), 2 * pairs);
+  }
+  for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
+}
+
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -33,7 +33,10 @@ namespace reprise::cpu {
   X(lm_head_argmax_bf16)              \
   X(lm_head_argmax_f16)               \
   X(lm_head_argmax_merge)             \
-  X(embedding)
+  X(embedding)                        \
+  X(head_linear_f32)                  \
+  X(head_linear_bf16)                 \
+  X(head_linear_f16)
 #define REPRISE_CPU_PACKED_KERNELS(X) \
   X(linear_packed_f32)                \
   X(linear_packed_bf16)               \
@@ -62,7 +65,14 @@ namespace reprise::cpu {
   X(attention_merge_f32)                 \
   X(attention_merge_bf16)                \
   X(attention_merge_f16)                 \
-  X(attention_merge_bf16_i8)
+  X(attention_merge_bf16_i8)             \
+  X(row_write)                           \
+  X(latent_attention_f32)                \
+  X(latent_attention_bf16)               \
+  X(latent_attention_f16)                \
+  X(latent_attention_merge_f32)          \
+  X(latent_attention_merge_bf16)         \
+  X(latent_attention_merge_f16)
 #define REPRISE_CPU_VECTOR_KERNELS(X) \
   X(rms_norm_f32)                     \
   X(rms_norm_bf16)                    \

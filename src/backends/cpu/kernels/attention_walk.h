@@ -1,0 +1,124 @@
+// What attention over grouped heads and over latents share: where the rows of an item lie, the walk over a rank's items
+// and their pages, and the merging of items that a border cut. attention_plan.h says how the work is divided.
+#pragma once
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/kernels/attention_plan.h"
+#include "backends/cpu/kernels/attention_softmax.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+// A row as a token of the step and a head of the group, without a division for every next one.
+struct RowPlace {
+  int64_t token, head, per_group;
+  void next() {
+    if (++head < per_group) return;
+    head = 0;
+    ++token;
+  }
+};
+
+// One call: tables, result and workspace. A kernel's own call adds what it reads, and attend(item, pages, rank).
+template <typename E>
+struct AttentionCall {
+  using T = typename E::Type;
+
+  // Where row r of the item lies in the queries and in the output.
+  RowPlace place_of(const AttentionItem& item, int64_t r) const {
+    const int64_t row = item.first_row + r, per_group = sizes.per_group();
+    return {row / per_group, row % per_group, per_group};
+  }
+  // The number of the row among those of all tokens and heads.
+  int64_t index(const AttentionItem& item, const RowPlace& row) const {
+    const int64_t token = query_starts[item.sequence] + row.token;
+    return token * sizes.heads + item.kv_head * row.per_group + row.head;
+  }
+
+  // Slot 0 of a rank is the state of the item it began, slot 1 + i the i-th partial of the item it continues.
+  Partial slot(int rank, int64_t i) const {
+    float* p = scratch(rank) + sizes.scratch_floats() + i * sizes.slot_floats();
+    return {p, p + sizes.split_rows(), p + 2 * sizes.split_rows()};
+  }
+  float* scratch(int rank) const { return workspace + rank * rank_floats; }
+
+  const int32_t* page_table;
+  const int32_t* context_lens;
+  const int32_t* query_starts;
+  T* out;
+  float* workspace;
+  AttentionSizes sizes;
+  int64_t rank_floats;
+};
+
+template <typename E>
+inline void finish_rows(const AttentionCall<E>& call, const AttentionItem& item, Range rows, const Partial& state) {
+  const int64_t size = call.sizes.size;
+  RowPlace row = call.place_of(item, rows.begin);
+  for (int64_t r = rows.begin; r < rows.end; ++r, row.next())
+    finish_row<E>(state.l[r], state.o + r * size, call.out + call.index(item, row) * size, size);
+}
+
+// The pages of an item that are this rank's: page(p, to, merge) computes page p of the item into `to`, and merge() adds
+// the page in `scratch` to the state. `state` is the rank's own place for the item's result.
+template <typename E, typename Page, typename Merge>
+inline void attend_pages(const AttentionCall<E>& call, const AttentionItem& item, PageRange pages, int rank,
+                         Partial state, const Partial& scratch, const Page& page, const Merge& merge) {
+  const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
+  if (!continues && !whole) state = call.slot(rank, 0);
+  if (item.pages == 0)
+    for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
+  for (int64_t p = pages.begin; p < pages.end; ++p) {
+    if (continues) {
+      page(p, call.slot(rank, 1 + p - pages.begin));
+    } else if (p == 0) {
+      page(p, state);
+    } else {
+      page(p, scratch);
+      merge(state);
+    }
+  }
+  if (whole) finish_rows(call, item, {0, item.rows}, state);
+}
+
+// A function of its own, so that no arithmetic moves across a change of the floating-point mode.
+template <typename Call>
+__attribute__((noinline)) void attend_items(const Call& call, int rank, int ranks) {
+  const int64_t length =
+      walk_items(call.sizes, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
+  const Range mine = share(length, rank, ranks);
+  walk_items(call.sizes, call.context_lens, call.query_starts, mine.begin, mine.end, [&](const AttentionItem& item) {
+    const PageRange pages = pages_of(item, mine.begin, mine.end);
+    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) call.attend(item, pages, rank);
+  });
+}
+
+// Merges the items that a border cut. Every rank takes a share of the rows of each.
+template <typename E>
+__attribute__((noinline)) void merge_items(const AttentionCall<E>& call, int rank, int ranks) {
+  if (ranks == 1) return;
+  const AttentionSizes& z = call.sizes;
+  const int64_t length = walk_items(z, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
+  for (int owner = 0; owner + 1 < ranks; ++owner) {
+    const Range r = share(length, owner, ranks);
+    walk_items(z, call.context_lens, call.query_starts, r.begin, r.end, [&](const AttentionItem& item) {
+      PageRange pages = pages_of(item, r.begin, r.end);
+      if (!item.divisible || pages.begin > 0 || pages.end == 0 || pages.end >= item.pages) return;
+      const Partial state = call.slot(owner, 0);
+      const Range mine = share(item.rows, rank, ranks);
+      for (int next = owner + 1; next < ranks && pages.end < item.pages; ++next) {
+        const Range s = share(length, next, ranks);
+        const PageRange more = pages_of(item, s.begin, s.end);
+        for (int64_t p = more.begin; p < more.end; ++p) {
+          const Partial page = call.slot(next, 1 + p - more.begin);
+          merge_rows({state.m + mine.begin, state.l + mine.begin, state.o + mine.begin * z.size},
+                     {page.m + mine.begin, page.l + mine.begin, page.o + mine.begin * z.size}, mine.end - mine.begin,
+                     z.size);
+        }
+        pages.end = more.end;
+      }
+      finish_rows(call, item, mine, state);
+    });
+  }
+}
+
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,78 @@
+// Ops of multi-head latent attention: projections of one matrix per head, caches of rows, attention over latents.
+#include "ops/core.h"
+#include "ops/kernel.h"
+#include "ops/want.h"
+
+namespace reprise {
+namespace {
+
+using namespace op_flag;
+
+Result<Types> infer_head_linear(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  RETURN_IF_ERROR(want_rank(c, 1, 3, 3));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
+  for (int d = 0; d < 3; ++d) RETURN_IF_ERROR(want_constant(c, 1, d));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, c.in[1].shape[0], "weight's number of heads"));
+  RETURN_IF_ERROR(want_dim(c, 0, 2, c.in[1].shape[2], "weight's inner size"));
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[1].shape[0], c.in[1].shape[1]}}};
+}
+
+// [P, kPageTokens, width]; how the rows of a page lie is the device's own.
+Status want_row_cache(const OpCall& c, size_t i) {
+  RETURN_IF_ERROR(want_rank(c, i, 3, 3));
+  RETURN_IF_ERROR(want_float(c, i));
+  RETURN_IF_ERROR(want_dim(c, i, 1, Dim(kPageTokens), "number of tokens of a page"));
+  return want_constant(c, i, 2);
+}
+
+Result<Types> infer_row_write(const OpCall& c) {
+  RETURN_IF_ERROR(want_row_cache(c, 0));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_same_dtype(c, 1, 0));
+  RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 2));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[2].shape[0], "number of slots"));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, c.in[0].shape[2], "cache's width"));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_latent_attention(const OpCall& c) {
+  for (size_t i : {0, 1}) {
+    RETURN_IF_ERROR(want_rank(c, i, 3, 3));
+    RETURN_IF_ERROR(want_row_cache(c, i + 2));
+    RETURN_IF_ERROR(want_same_dtype(c, i, i + 2));
+    RETURN_IF_ERROR(want_dim(c, i, 2, c.in[i + 2].shape[2], "cache's width"));
+  }
+  RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, c.in[0].shape[1], "number of heads"));
+  RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[2].shape[0], "number of pages"));
+  RETURN_IF_ERROR(want_rank(c, 4, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 5, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 6, 1, 1));
+  for (size_t i : {4, 5, 6}) RETURN_IF_ERROR(want_index(c, i));
+  RETURN_IF_ERROR(want_dim(c, 5, 0, c.in[4].shape[0], "number of sequences"));
+  return Types{c.in[0]};
+}
+
+}  // namespace
+
+void register_latent_ops(OpRegistry& ops) {
+  ops.add("head_linear(Tensor x, Tensor weight) -> Tensor", infer_head_linear, kParamLayout,
+          "[T, H, K], [H, N, K] -> [T, H, N]: every head times its own matrix, x[t, h] weight[h]^T, summed over K in "
+          "ascending order in fp32, rounded once");
+  ops.add("row_write(Tensor(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write, kNone,
+          "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
+  ops.add(
+      "latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Index page_table, Index context_lens, "
+      "Index query_starts, *, float scale) -> Tensor",
+      infer_latent_attention, kSplitPoint,
+      "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
+      "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
+      "paged_attention");
+}
+
+}  // namespace reprise

@@ -1,0 +1,59 @@
+#include "ops/want.h"
+
+#include "ops/kernel.h"
+
+namespace reprise {
+
+Status want_rank(const OpCall& c, size_t i, int lo, int hi) {
+  const int r = c.in[i].shape.rank();
+  if (r < lo || r > hi)
+    return invalid("{}: operand {} has rank {}, expected {}", describe(c), c.op->operands[i].name, r,
+                   lo == hi ? fmt::format("{}", lo) : fmt::format("{} to {}", lo, hi));
+  return Status::ok();
+}
+
+Status want_dtype(const OpCall& c, size_t i, DType t) {
+  if (c.in[i].dtype != t)
+    return invalid("{}: operand {} must be {}", describe(c), c.op->operands[i].name, dtype_name(t));
+  return Status::ok();
+}
+
+Status want_index(const OpCall& c, size_t i) {
+  if (c.in[i].dtype != DType::I32 && c.in[i].dtype != DType::I64)
+    return invalid("{}: operand {} must be i32 or i64", describe(c), c.op->operands[i].name);
+  return Status::ok();
+}
+
+Status want_float(const OpCall& c, size_t i) {
+  if (!is_float(c.in[i].dtype))
+    return invalid("{}: operand {} must be a float type", describe(c), c.op->operands[i].name);
+  return Status::ok();
+}
+
+Status want_same_dtype(const OpCall& c, size_t i, size_t j) {
+  if (c.in[i].dtype != c.in[j].dtype)
+    return invalid("{}: operands {} and {} must have the same dtype", describe(c), c.op->operands[i].name,
+                   c.op->operands[j].name);
+  return Status::ok();
+}
+
+Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view what) {
+  if (!same_dim(c.in[i].shape[d], expected))
+    return invalid("{}: dimension {} of {} must be the {}", describe(c), d, c.op->operands[i].name, what);
+  return Status::ok();
+}
+
+Status want_constant(const OpCall& c, size_t i, int d) {
+  const Dim x = c.in[i].shape[d];
+  if (!x.is_constant() || x.factor <= 0)
+    return invalid("{}: dimension {} of {} must be a positive constant", describe(c), d, c.op->operands[i].name);
+  return Status::ok();
+}
+
+Status want_shard(const OpCall& c) {
+  const std::string& shard = c.attrs->text("shard");
+  if (shard == "none" || shard == "column" || shard == "row") return Status::ok();
+  return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
+}
+
+}  // namespace reprise

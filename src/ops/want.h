@@ -1,0 +1,25 @@
+// What shape functions ask of their operands: each is Ok, or an error that names the call, the operand and what is
+// allowed. Stateless.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "ops/schema.h"
+
+namespace reprise {
+
+using Types = std::vector<TensorType>;  // of an op's results
+
+Status want_rank(const OpCall& c, size_t i, int lo, int hi);
+Status want_dtype(const OpCall& c, size_t i, DType t);
+Status want_index(const OpCall& c, size_t i);
+Status want_float(const OpCall& c, size_t i);
+Status want_same_dtype(const OpCall& c, size_t i, size_t j);
+// Size d of operand i is `expected`, which is `what`.
+Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view what);
+Status want_constant(const OpCall& c, size_t i, int d);
+// The attribute "shard" is none, column or row.
+Status want_shard(const OpCall& c);
+
+}  // namespace reprise
