@@ -33,7 +33,7 @@ constexpr Defaults kDefaults[] = {
     {"MistralForCausalLM", "mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 4096},
     {"Qwen2ForCausalLM", "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 4096},
     {"Qwen3ForCausalLM", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 4096},
-    {"DeepseekV2ForCausalLM", "deepseek_v2", 32000, 4096, 11008, 32, 32, 0, 64, 2048, 0},
+    {"DeepseekV2ForCausalLM", "deepseek_v2", 102400, 4096, 11008, 32, 32, 0, 64, 2048, 0},
     {"DeepseekV3ForCausalLM", "deepseek_v3", 129280, 7168, 18432, 61, 128, 0, 64, 4096, 0},
 };
 
