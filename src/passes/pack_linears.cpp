@@ -150,7 +150,8 @@ class Packer {
       for (const Node* n : group) {
         const int64_t rows = n->in[i]->type.shape[0].factor;
         names.push_back(n->in[i]->def->attrs.text("name"));
-        for (ParamPart& part : c_.take_parts(names.back(), n->in[i]->type.shape)) packed.parts.push_back(std::move(part));
+        for (ParamPart& part : c_.take_parts(names.back(), n->in[i]->type.shape))
+          packed.parts.push_back(std::move(part));
         total += rows;
       }
       type.shape[0] = Dim(total);

@@ -62,11 +62,13 @@ TEST_F(KvPoolTest, CachesMayDiffer) {
     std::memcpy(to, from, bytes);
     return Status::ok();
   };
-  for (size_t c = 0; c < 3; ++c) std::memset(pool->page(c, pages[0]), static_cast<int>(c) + 1, shape.caches[c].page_bytes);
+  for (size_t c = 0; c < 3; ++c)
+    std::memset(pool->page(c, pages[0]), static_cast<int>(c) + 1, shape.caches[c].page_bytes);
   ASSERT_TRUE(pool->copy_page(pages[0], pages[1], copy).is_ok());
   ASSERT_TRUE(pool->resize(device->pool(), 9, copy).is_ok());
   for (size_t c = 0; c < 3; ++c)
-    for (size_t i = 0; i < shape.caches[c].page_bytes; ++i) ASSERT_EQ(pool->page(c, pages[1])[i], c + 1) << c << " " << i;
+    for (size_t i = 0; i < shape.caches[c].page_bytes; ++i)
+      ASSERT_EQ(pool->page(c, pages[1])[i], c + 1) << c << " " << i;
 }
 
 TEST_F(KvPoolTest, AllocatingNothingIsFine) {

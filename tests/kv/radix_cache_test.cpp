@@ -142,7 +142,8 @@ TEST_F(RadixCacheTest, RandomTrafficAgreesWithAListOfSequences) {
   std::mt19937 rng(7);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
   for (const bool evicts : {false, true}) {
-    KvPool pool = std::move(KvPool::create(device->pool(), KvShape::grouped(1, 1, 2, DType::F32), evicts ? 25 : 9000)).value();
+    KvPool pool =
+        std::move(KvPool::create(device->pool(), KvShape::grouped(1, 1, 2, DType::F32), evicts ? 25 : 9000)).value();
     RadixCache cache(pool);
     std::vector<Tokens> list;
     struct Live {

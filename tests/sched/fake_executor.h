@@ -23,7 +23,8 @@ class FakeExecutor final : public engine::Executor {
   };
   explicit FakeExecutor(Limits limits)
       : limits_(limits),
-        pool_(std::move(kv::KvPool::create(device_->pool(), kv::KvShape::grouped(1, 1, 1, DType::F32), limits.pages)).value()) {}
+        pool_(std::move(kv::KvPool::create(device_->pool(), kv::KvShape::grouped(1, 1, 1, DType::F32), limits.pages))
+                  .value()) {}
 
   // The logits after a history; the largest is the greedy answer of the model.
   static std::vector<float> logits_of(std::span<const int32_t> history) {

@@ -1,5 +1,5 @@
-// Products of oneDNN at given sizes, for tools/measure_onednn.py: weights reordered once into the layout oneDNN asks for
-// and used again and again, as `reprise bench ops` does it. bf16 x bf16 -> bf16, and u8 x s8 -> s32 (without the
+// Products of oneDNN at given sizes, for tools/measure_onednn.py: weights reordered once into the layout oneDNN asks
+// for and used again and again, as `reprise bench ops` does it. bf16 x bf16 -> bf16, and u8 x s8 -> s32 (without the
 // scaling and rounding that our int8 linears do as well).
 //
 //   onednn M,K,N...    one line of JSON per size and type: median microseconds of one product
@@ -19,8 +19,8 @@ void measure(dnnl::engine& engine, dnnl::stream& stream, int m, int k, int n, bo
   using dnnl::memory;
   using Type = memory::data_type;
   using Tag = memory::format_tag;
-  const memory::desc a({m, k}, int8 ? Type::u8 : Type::bf16, Tag::ab), w({k, n}, int8 ? Type::s8 : Type::bf16, Tag::any),
-      c({m, n}, int8 ? Type::s32 : Type::bf16, Tag::ab);
+  const memory::desc a({m, k}, int8 ? Type::u8 : Type::bf16, Tag::ab),
+      w({k, n}, int8 ? Type::s8 : Type::bf16, Tag::any), c({m, n}, int8 ? Type::s32 : Type::bf16, Tag::ab);
   const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(a, w, c), engine);
   const dnnl::matmul product(plan);
   memory x(plan.src_desc(), engine), weight(plan.weights_desc(), engine), y(plan.dst_desc(), engine);
