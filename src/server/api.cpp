@@ -43,7 +43,7 @@ class CountedReply final : public Reply {
     if (log) line_ = {{"request_id", id_}, {"method", request.method}, {"path", request.path}};
   }
   ~CountedReply() override {
-    --active_;
+    complete();
     if (line_.is_null()) return;
     line_["status"] = status_;
     line_["bytes"] = bytes_;
@@ -55,6 +55,7 @@ class CountedReply final : public Reply {
     count(status);
     bytes_ += body.size();
     ended_ = true;
+    complete();
     reply_->send(status, type, std::move(body), headers);
   }
   void begin(int status, std::string_view type, const Headers& headers) override {
@@ -67,6 +68,7 @@ class CountedReply final : public Reply {
   }
   void end() override {
     ended_ = true;
+    complete();
     reply_->end();
   }
   void on_gone(std::function<void()> callback) override { reply_->on_gone(std::move(callback)); }
@@ -78,6 +80,11 @@ class CountedReply final : public Reply {
     if (metrics_) metrics_->answered(status);
   }
 
+  // Before the client can see the end, and may ask for the number. What holds a reply may keep it for a while.
+  void complete() {
+    if (std::exchange(counted_, false)) --active_;
+  }
+
   std::shared_ptr<Reply> reply_;
   std::string id_;
   Metrics* metrics_;
@@ -85,7 +92,7 @@ class CountedReply final : public Reply {
   OrderedJson line_;
   int status_ = 0;
   size_t bytes_ = 0;
-  bool ended_ = false;
+  bool ended_ = false, counted_ = true;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
