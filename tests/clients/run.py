@@ -1,8 +1,7 @@
 """Runs real clients against `reprise serve`: ./dev test clients [NAME...|all].
 
-Each client has a test file here (NAME_test.py) and a list of pinned packages (requirements/NAME.txt), which pip
-installs into a virtual environment of its own under $REPRISE_CACHE/clients, once. pip is called as the user has set it
-up. The lists are complete, so nothing is resolved, and a list may leave out what a benchmark does not import. A client
+Each client has a test file here (NAME_test.py) and a list of pinned packages (requirements/), which pip installs into a
+virtual environment under $REPRISE_CACHE/clients, once. pip is called as the user has set it up. The lists are complete, so nothing is resolved, and a list may leave out what a benchmark does not import. A client
 that does not install is named with the reason, and is no success: the status is 1 when a test failed or nothing ran.
 """
 
@@ -21,12 +20,14 @@ LOGS = HERE.parents[1] / "build/logs"
 CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE") or pathlib.Path.home() / ".cache/reprise") / "clients"
 # Those that install in about a minute; the others bring hundreds of megabytes.
 QUICK = ["openai", "schemathesis"]
+# Three benchmarks bring gigabytes of the same; they share one environment.
+SHARED = {"guidellm": "with-torch", "sglang": "with-torch", "vllm": "with-torch"}
 INSTALL_SECONDS = 3600
 TEST_SECONDS = 3600
 
 
 def clients():
-    return sorted(p.stem for p in (HERE / "requirements").glob("*.txt"))
+    return sorted(p.stem[: -len("_test")].replace("_", "-") for p in HERE.glob("*_test.py"))
 
 
 def reason(log):
@@ -74,7 +75,7 @@ def environment(name):
 def run(name):
     """Prints how it went; True, False, or None where the client is not to be had."""
     begin = time.monotonic()
-    programs, why = environment(name)
+    programs, why = environment(SHARED.get(name, name))
     if why:
         print(f"absent  {name}: it does not install here: {why}", flush=True)
         return None
