@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -138,13 +139,37 @@ Result<Row> measure(Engine& engine, const BenchFlags& f, int64_t batch_size, Pro
              quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5)};
 }
 
-// Weights of the layers' matrix products; the head works on one row per sequence and is counted apart.
+// Weights of the layers' matrix products that one token goes through: of experts those that it is sent to. The head
+// works on one row per sequence and is counted apart.
 double layer_weights(const checkpoint::ModelConfigFields& c) {
   const double heads = static_cast<double>(c.num_attention_heads),
                kv_heads = static_cast<double>(c.num_key_value_heads);
   const double hidden = static_cast<double>(c.hidden_size), inner = static_cast<double>(c.intermediate_size);
   const double attention = hidden * static_cast<double>(c.head_dim) * (2 * heads + 2 * kv_heads);
-  return static_cast<double>(c.num_hidden_layers) * (attention + 3 * hidden * inner);
+  const checkpoint::ExpertFields& e = c.experts;
+  const double chosen = static_cast<double>(e.per_token * e.intermediate + e.shared_intermediate);
+  double sum = 0;
+  for (int64_t l = 0; l < c.num_hidden_layers; ++l) {
+    const bool experts = e.at_layer(l);
+    sum += attention + 3 * hidden * (experts ? chosen : inner);
+    if (experts) sum += hidden * static_cast<double>(e.count);
+  }
+  return sum;
+}
+
+// Bytes of weights that a decode step of `batch` rows must read. Of E experts, rows that each go to k of them by chance
+// reach E (1 - (1 - k / E)^batch).
+double step_weight_bytes(const Engine& engine, double batch) {
+  const auto& c = engine.config();
+  const checkpoint::ExpertFields& e = c.experts;
+  const auto all = static_cast<double>(engine.weight_bytes_per_step());
+  if (e.count == 0) return all;
+  const double count = static_cast<double>(e.count);
+  const double missed = std::pow(1 - static_cast<double>(e.per_token) / count, batch);
+  double experts = 0;
+  for (int64_t l = 0; l < c.num_hidden_layers; ++l)
+    if (e.at_layer(l)) experts += 3 * count * static_cast<double>(c.hidden_size * e.intermediate);
+  return all - missed * experts * static_cast<double>(size_of(engine.dtype()));
 }
 
 // Of the linear layers' arithmetic.
@@ -160,7 +185,7 @@ double peak_of(const MachineSpeed& s, DType dtype, checkpoint::Quantization quan
 OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const MachineSpeed& limits) {
   const double batch = static_cast<double>(r.batch_size), input = static_cast<double>(f.input_len);
   const double steps = static_cast<double>(f.output_len - 1);
-  const double weight_bytes = static_cast<double>(engine.weight_bytes_per_step());
+  const double weight_bytes = step_weight_bytes(engine, batch);
   // The step that makes token i + 1 reads the keys and values of input + i tokens.
   const double kv_bytes = batch * (input + (steps + 1) / 2) * static_cast<double>(engine.kv_bytes_per_token());
   const double gbps = r.decode_s > 0 ? (weight_bytes + kv_bytes) * steps / r.decode_s / 1e9 : 0;
@@ -179,7 +204,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   j["step_ms_p50"] = r.step_ms_p50;
   j["step_ms_p99"] = r.step_ms_p99;
   j["host_us"] = r.host_us;
-  j["weight_bytes"] = engine.weight_bytes_per_step();
+  j["weight_bytes"] = static_cast<int64_t>(weight_bytes);
   j["kv_bytes"] = static_cast<int64_t>(kv_bytes);
   j["achieved_GBps"] = gbps;
   j["achieved_GFLOPs"] = gflops;
@@ -291,8 +316,9 @@ Command add_bench_one_batch(CLI::App& bench) {
       "the\n"
       "batch. GB/s: weights and KV bytes that a decode step must read, over its time; %: of the read bandwidth "
       "measured in\n"
-      "this run. GFLOP/s: multiplications and additions of the linear layers in prefill, over its time; %: of the peak "
-      "for\n"
+      "this run. Experts count as far as a batch reaches them by chance. GFLOP/s: multiplications and additions of "
+      "the\n"
+      "linear layers in prefill, over its time; %: of the peak for\n"
       "the dtype (bf16: the faster of the bf16 dot product and fp32; int8 linears: that of int8).");
   c.check = [flags] { return flags->model.check(); };
   c.run = [flags] { return run_bench(*flags); };

@@ -1,6 +1,7 @@
 #include "see/node_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace reprise::apps {
 namespace {
@@ -14,6 +15,18 @@ bool is_cache(const Value& v) { return v.type.shape.rank() == 5; }
 double token_bytes(const Value& cache) {
   const Shape& s = cache.type.shape;
   return 2.0 * static_cast<double>(s[2].factor * s[4].factor) * static_cast<double>(size_of(cache.type.dtype));
+}
+
+// Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
+// much by chance. Other parameters are read whole.
+double share_read(const Node& n, const TensorType& weight, const LiveSizes& live) {
+  const bool in_groups = std::any_of(n.op->operands.begin(), n.op->operands.end(),
+                                     [](const OperandSchema& o) { return o.name == "starts"; });
+  if (!in_groups) return 1;
+  const Dim rows = n.result()->type.shape[0];
+  const double each = static_cast<double>(rows.factor), matrices = static_cast<double>(weight.shape[0].factor);
+  const double tokens = static_cast<double>(rows.value(live)) / each;
+  return each >= matrices ? 1 : 1 - std::pow(1 - each / matrices, tokens);
 }
 
 }  // namespace
@@ -51,8 +64,13 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     } else if (lookup && i == 0) {
       (param ? c.param_bytes : c.activation_bytes) += bytes_of(n.result()->type, live);
     } else if (param) {
-      c.param_bytes += bytes_of(v.type, live);
-      if (n.op->operands[i].name == "weight" && v.type.shape.rank() == 2) {
+      const bool stack = v.type.shape.rank() == 3;
+      c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);
+      if (stack && n.op->operands[i].name == "weight") {  // a row goes through one of the matrices
+        const double outputs = static_cast<double>(n.result()->type.shape.elements(live));
+        c.flops += 2 * outputs * static_cast<double>(v.type.shape[2].factor);
+        c.dtype = v.type.dtype;
+      } else if (n.op->operands[i].name == "weight" && v.type.shape.rank() == 2) {
         const Shape& x = n.in[0]->type.shape;
         const double rows = static_cast<double>(x.elements(live)) / static_cast<double>(x.back().value(live));
         c.flops += 2 * rows * static_cast<double>(v.type.shape[0].factor * v.type.shape[1].factor);

@@ -5,6 +5,7 @@
 
 #include "checkpoint/close_names.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/expert_tensors.h"
 #include "checkpoint/gguf_names.h"
 
 namespace reprise::checkpoint {
@@ -123,6 +124,7 @@ Status Checkpoint::add_safetensors_folder(const std::string& folder) {
 }
 
 Status Checkpoint::finish() {
+  tensors_ = with_single_experts(std::move(tensors_));
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!index_.emplace(tensors_[i].name, i).second)
       return invalid("{}: tensor \"{}\" is given twice", source_, tensors_[i].name);

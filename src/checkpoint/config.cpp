@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "checkpoint/config_experts.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/unique_json.h"
 
@@ -27,6 +28,7 @@ constexpr int64_t kMaxTokenId = (int64_t{1} << 31) - 1;
 struct Defaults {
   std::string_view architecture, model_type;
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, window;
+  double eps = 1e-6, theta = 1e4;
 };
 constexpr Defaults kDefaults[] = {
     {"LlamaForCausalLM", "llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 0},
@@ -35,6 +37,9 @@ constexpr Defaults kDefaults[] = {
     {"Qwen3ForCausalLM", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 4096},
     {"DeepseekV2ForCausalLM", "deepseek_v2", 102400, 4096, 11008, 32, 32, 0, 64, 2048, 0},
     {"DeepseekV3ForCausalLM", "deepseek_v3", 129280, 7168, 18432, 61, 128, 0, 64, 4096, 0},
+    {"MixtralForCausalLM", "mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 0, 1e-5, 1e6},
+    {"Qwen2MoeForCausalLM", "qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 0, 32768, 4096},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 4096},
 };
 
 const Defaults* defaults_of(std::string_view architecture) {
@@ -94,7 +99,7 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(&Defaults::vocab), out.vocab_size));
   RETURN_IF_ERROR(in.integer("max_position_embeddings", 1, kMaxPositions, known(&Defaults::positions),
                              out.max_position_embeddings));
-  return in.number("rms_norm_eps", 0.0, 1.0, d ? std::optional<double>(1e-6) : std::nullopt, out.rms_norm_eps);
+  return in.number("rms_norm_eps", 0.0, 1.0, d ? std::optional<double>(d->eps) : std::nullopt, out.rms_norm_eps);
 }
 
 // Families with latent attention; others have no such fields.
@@ -173,7 +178,8 @@ Status read_rope_scaling(const FieldReader& in, std::string_view place, ModelCon
 
 Status read_rope(const FieldReader& in, ModelConfigFields& out) {
   constexpr double kMinTheta = 1.0, kMaxTheta = 1e12;
-  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, 10000.0, out.rope_theta));
+  const Defaults* d = defaults_of(out.architecture);
+  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, d ? d->theta : 1e4, out.rope_theta));
   RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor));
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const Json* object = in.find(key);
@@ -289,9 +295,13 @@ std::string_view rope_kind_name(RopeKind k) {
 
 int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
   if (!sliding_window) return 0;
-  if (architecture == "MistralForCausalLM") return *sliding_window;
+  if (architecture == "MistralForCausalLM" || architecture == "MixtralForCausalLM") return *sliding_window;
   if (architecture.starts_with("Qwen")) {
     if (!use_sliding_window) return 0;
+    if (architecture == "Qwen3MoeForCausalLM") return *sliding_window;
+    // Qwen2-MoE's rule for files without a list is another one: every second layer of the first max_window_layers.
+    if (architecture == "Qwen2MoeForCausalLM" && layer_types.empty())
+      return layer % 2 == 0 && layer < max_window_layers ? *sliding_window : 0;
     const bool slides = layer >= 0 && layer < static_cast<int64_t>(layer_types.size())
                             ? layer_types[static_cast<size_t>(layer)] == "sliding_attention"
                             : layer >= max_window_layers;
@@ -320,6 +330,8 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
     return error(Code::Unsupported, "{}: hidden_act is \"{}\"; allowed: silu", source, out.hidden_act);
   RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
   RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
+  RETURN_IF_ERROR(in.boolean("qkv_bias", true, out.qkv_bias));
+  RETURN_IF_ERROR(read_experts(in, out));
   RETURN_IF_ERROR(read_window(in, out));
   RETURN_IF_ERROR(read_tokens(in, out));
   RETURN_IF_ERROR(read_dtype(in, out));

@@ -46,6 +46,18 @@ struct LatentFields {
   bool rope_interleave = true;  // pairs of neighbours are rotated
 };
 
+// Mixtures of experts; count 0 when the architecture has none.
+struct ExpertFields {
+  int64_t count = 0;
+  int64_t per_token = 0;
+  int64_t intermediate = 0;           // of one expert
+  int64_t shared_intermediate = 0;    // of the experts that every token goes to; 0: there are none
+  bool normalise = false;             // weights add up to 1 over those chosen
+  int64_t step = 1;                   // layers step - 1, 2 step - 1, ... have experts ...
+  std::vector<int64_t> dense_layers;  // ... but these
+  bool at_layer(int64_t layer) const;
+};
+
 struct ModelConfigFields {
   std::string source;        // what the errors name
   std::string architecture;  // "LlamaForCausalLM"
@@ -71,6 +83,9 @@ struct ModelConfigFields {
   std::string hidden_act;  // "silu"
   bool attention_bias = false;
   bool mlp_bias = false;
+  bool qkv_bias = true;  // Qwen2-MoE
+
+  ExpertFields experts;
 
   std::optional<LatentFields> latent;  // head_dim is then qk_rope_head_dim: what is rotated
 

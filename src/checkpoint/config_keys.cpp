@@ -7,7 +7,7 @@ constexpr std::string_view kConfigKeys[] = {
     "architectures", "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta",
     "rope_scaling", "rope_parameters", "partial_rotary_factor", "tie_word_embeddings", "hidden_act", "attention_bias",
-    "mlp_bias", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "bos_token_id",
+    "mlp_bias", "qkv_bias", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "bos_token_id",
     "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "quantization_config", "compression_config",
     "original_max_position_embeddings",
     // mixtures of experts

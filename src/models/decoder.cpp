@@ -4,8 +4,8 @@
 
 namespace reprise::models {
 
-ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
-                           const nn::ParamScope& root) {
+ModelOutputs decoder(const ModelConfig& config, const DecoderTraits& traits, const LayerMlp& mlp, nn::StepInputs& in,
+                     const nn::ParamScope& root) {
   const auto& f = config.fields;
   const nn::ParamScope model = root / "model";
   Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
@@ -24,13 +24,21 @@ ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& trait
     Tensor h = nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);
     x = nn::add(x, nn::attention(h, spec, rope, in, l, p / "self_attn"));
     h = nn::rms_norm(x, p / "post_attention_layernorm", f.rms_norm_eps);
-    x = nn::add(x, nn::gated_mlp(h, f.intermediate_size, traits.mlp_bias, p / "mlp"));
+    x = nn::add(x, mlp(h, l, p));
   }
   // Only the rows whose logits are wanted go through the norm and the head.
   x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   return {x, nn::linear_f32(x, head, nn::Shard::Column)};
+}
+
+ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
+                           const nn::ParamScope& root) {
+  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) {
+    return nn::gated_mlp(x, config.fields.intermediate_size, traits.mlp_bias, p / "mlp");
+  };
+  return decoder(config, traits, mlp, in, root);
 }
 
 }  // namespace reprise::models

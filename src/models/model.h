@@ -30,7 +30,7 @@ struct ModelSpec {
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 };
 
-extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3, kDeepseekV2, kDeepseekV3;
+extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe, kDeepseekV2, kDeepseekV3;
 
 std::vector<const ModelSpec*> all_models();
 // An unknown architecture is an error that lists the known ones.

@@ -3,7 +3,7 @@
 namespace reprise::models {
 
 std::vector<const ModelSpec*> all_models() {
-  return {&kLlama, &kMistral, &kQwen2, &kQwen3, &kDeepseekV2, &kDeepseekV3};
+  return {&kLlama, &kMistral, &kQwen2, &kQwen3, &kMixtral, &kQwen2Moe, &kQwen3Moe, &kDeepseekV2, &kDeepseekV3};
 }
 
 Result<const ModelSpec*> find_model(std::string_view architecture) {

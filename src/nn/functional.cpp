@@ -83,4 +83,28 @@ Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, T
              {{"scale", scale}});
 }
 
+Gated moe_gate(Tensor logits, Tensor slots, Tensor bias, const GateSpec& s) {
+  const std::vector<Tensor> out = logits.tracer()->call("moe_gate", {logits, slots, bias},
+                                                        {{"top_k", s.top_k},
+                                                         {"score", s.score},
+                                                         {"normalise", int64_t{s.normalise}},
+                                                         {"scale", s.scale},
+                                                         {"eps", s.eps},
+                                                         {"groups", s.groups},
+                                                         {"top_groups", s.top_groups},
+                                                         {"group_score", s.group_score}});
+  return {out[0], out.back()};  // one handle alone after an error
+}
+Routed moe_route(Tensor experts, int64_t first, int64_t count) {
+  const std::vector<Tensor> out = experts.tracer()->call("moe_route", {experts}, {{"first", first}, {"count", count}});
+  if (out.size() < 3) return {out[0], out[0], out[0]};
+  return {out[0], out[1], out[2]};
+}
+Tensor grouped_linear(Tensor x, Tensor starts, Tensor weight, Shard shard) {
+  return one("grouped_linear", {x, starts, weight}, {{"shard", name(shard)}});
+}
+Tensor moe_combine(Tensor y, Tensor weights, Tensor place) { return one("moe_combine", {y, weights, place}); }
+Tensor sigmoid(Tensor x) { return one("sigmoid", {x}); }
+Tensor scale_rows(Tensor x, Tensor scale) { return one("scale_rows", {x, scale}); }
+
 }  // namespace reprise::nn

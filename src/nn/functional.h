@@ -2,6 +2,7 @@
 // size D, N features. Every result is rounded once to its dtype.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/tracer.h"
@@ -73,5 +74,32 @@ Tensor row_write(Tensor cache, Tensor rows, Tensor slots);
 // [T, H, C], [T, H, D] -> [T, H, C]: keys are latents with ropes behind them, values the latents.
 Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor page_table, Tensor context_lens,
                         Tensor query_starts, double scale);
+
+// A layer of experts, as ops/experts.cpp has it: E experts of which a token goes to k.
+struct GateSpec {
+  int64_t top_k = 1;
+  std::string score = "softmax";  // or sigmoid
+  bool normalise = false;
+  double scale = 1, eps = 0;
+  int64_t groups = 1, top_groups = 1;
+  std::string group_score = "max";  // or top2
+};
+struct Gated {
+  Tensor weights;  // [T, k] f32
+  Tensor experts;  // [T, k] i32
+};
+Gated moe_gate(Tensor logits, Tensor slots, Tensor bias, const GateSpec& spec);
+struct Routed {
+  Tensor token;   // [T k], the row that each sorted row reads
+  Tensor place;   // [T, k], where each choice went
+  Tensor starts;  // [count + 1]
+};
+Routed moe_route(Tensor experts, int64_t first, int64_t count);
+// [S, K], [E + 1], [E, N, K] -> [S, N]: rows of each group times a matrix of their own
+Tensor grouped_linear(Tensor x, Tensor starts, Tensor weight, Shard shard = Shard::None);
+// [T k, N], [T, k] f32, [T, k] -> [T, N]
+Tensor moe_combine(Tensor y, Tensor weights, Tensor place);
+Tensor sigmoid(Tensor x);
+Tensor scale_rows(Tensor x, Tensor scale);  // [T, N], [T, 1] f32
 
 }  // namespace reprise::nn

@@ -21,9 +21,10 @@ class ParamScope {
   }
   ParamScope operator/(int64_t index) const { return *this / std::to_string(index); }
 
-  // The tensor "<path>.<leaf>" with the model's dtype.
-  Tensor param(std::string_view leaf, Shape shape) const {
-    return tracer_->param(path_ + "." + std::string(leaf), TensorType{dtype_, shape});
+  // The tensor "<path>.<leaf>" with the model's dtype, or another one.
+  Tensor param(std::string_view leaf, Shape shape) const { return param(leaf, shape, dtype_); }
+  Tensor param(std::string_view leaf, Shape shape, DType dtype) const {
+    return tracer_->param(path_ + "." + std::string(leaf), TensorType{dtype, shape});
   }
   // The tensors "<path>.<i>.<leaf>" for i in [from, to), stacked: shape is [to - from, N, K].
   Tensor stacked(int64_t from, int64_t to, std::string_view leaf, Shape shape) const {

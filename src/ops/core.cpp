@@ -1,6 +1,7 @@
 #include "ops/core.h"
 
 #include "base/block_format.h"
+#include "ops/experts.h"
 #include "ops/kernel.h"
 #include "ops/want.h"
 
@@ -352,6 +353,7 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
   register_latent_ops(ops);
+  register_expert_ops(ops);
 }
 
 }  // namespace reprise

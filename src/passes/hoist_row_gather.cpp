@@ -60,6 +60,7 @@ class Hoister {
   }
 
   Result<bool> hoist(Node* n) {
+    if (n->in[1]->def->op->name == "moe_route") return false;  // that gathers a row more than once
     Value* x = n->in[0];
     Node* p = x->def;
     const size_t by_row = row_operands(*p->op);

@@ -9,12 +9,17 @@ constexpr const char* kName = "pack_parallel_linears";
 
 bool is_own_param(const Value* v) { return v->def->op->name == "param" && v->uses.size() == 1 && v->outputs.empty(); }
 
+bool is_grouped(const OpSchema& op) { return op.name == "grouped_linear"; }
+
 // The ops that multiply by the rows of a weight: operands from `weight` on belong to those rows, so rows of several
 // such ops can lie one after another; what stands before it must be the same for all.
 bool is_linear(const OpSchema& op) {
   return op.name == "linear" || op.name == "linear_w8a8_static" || op.name == "linear_w8a8_dynamic" ||
-         op.name == "linear_packed";
+         op.name == "linear_packed" || is_grouped(op);
 }
+
+// Which size of a parameter counts the rows of a matrix: a stack has its matrices in front.
+int row_size(const TensorType& type) { return type.shape.rank() == 3 ? 1 : 0; }
 
 size_t weight_operand(const OpSchema& op) {
   for (size_t i = 0; i < op.operands.size(); ++i)
@@ -92,11 +97,11 @@ class Packer {
                              all.size(), scales));
   }
 
-  // All linears of n's inputs, in program order.
+  // All linears of n's inputs with its attributes, in program order.
   std::vector<Node*> parallel(const Node* n) const {
     std::vector<Node*> group;
     for (const Use& u : n->in[0]->uses)
-      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName &&
+      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName && u.user->attrs == n->attrs &&
           std::equal(n->in.begin(), n->in.begin() + static_cast<ptrdiff_t>(weight_operand(*n->op)), u.user->in.begin()))
         group.push_back(u.user);
     std::sort(group.begin(), group.end(), [](const Node* a, const Node* b) {
@@ -115,8 +120,6 @@ class Packer {
     const size_t weight = weight_operand(*first.op);
     int64_t total = 0;
     for (const Node* n : group) {
-      if (!(n->attrs == first.attrs))
-        return invalid("%{} and %{} differ in their attributes", first.result()->id, n->result()->id);
       if (n->in.size() != first.in.size()) return invalid("some have a bias and some have none");
       for (size_t i = weight; i < n->in.size(); ++i) {
         if (!is_own_param(n->in[i]))
@@ -127,7 +130,7 @@ class Packer {
       total += columns(*n);
     }
     std::vector<TensorType> in = first.in_types();
-    for (size_t i = weight; i < in.size(); ++i) in[i].shape[0] = Dim(total);
+    for (size_t i = weight; i < in.size(); ++i) in[i].shape[row_size(in[i])] = Dim(total);
     RETURN_IF_ERROR(c_.has_kernel(*first.op, in, first.attrs));
     const TensorType wide{first.result()->type.dtype, {first.result()->type.shape[0], Dim(total)}};
     int64_t begin = 0;
@@ -136,6 +139,26 @@ class Packer {
       begin += columns(*n);
     }
     return Status::ok();
+  }
+
+  // Parts of operand i of all of them, one after another; of stacks so for every matrix.
+  Result<std::vector<ParamPart>> joined_parts(const std::vector<Node*>& group, size_t i,
+                                              const std::vector<std::string>& names) {
+    std::vector<ParamPart> out;
+    if (!is_grouped(*group[0]->op)) {
+      for (size_t n = 0; n < group.size(); ++n)
+        for (ParamPart& part : c_.take_parts(names[n], group[n]->in[i]->type.shape)) out.push_back(std::move(part));
+      return out;
+    }
+    std::vector<std::vector<ParamPart>> parts;
+    for (size_t n = 0; n < group.size(); ++n) {
+      parts.push_back(c_.take_parts(names[n], group[n]->in[i]->type.shape));
+      if (parts[n].size() != parts[0].size())
+        return error(Code::Internal, "{} and {} are not made of as many parts", names[0], names[n]);
+    }
+    for (size_t part = 0; part < parts[0].size(); ++part)
+      for (auto& of_one : parts) out.push_back(std::move(of_one[part]));
+    return out;
   }
 
   Result<Node*> pack(const std::vector<Node*>& group) {
@@ -148,13 +171,11 @@ class Packer {
       int64_t total = 0;
       std::vector<std::string> names;
       for (const Node* n : group) {
-        const int64_t rows = n->in[i]->type.shape[0].factor;
         names.push_back(n->in[i]->def->attrs.text("name"));
-        for (ParamPart& part : c_.take_parts(names.back(), n->in[i]->type.shape))
-          packed.parts.push_back(std::move(part));
-        total += rows;
+        total += n->in[i]->type.shape[row_size(type)].factor;
       }
-      type.shape[0] = Dim(total);
+      ASSIGN_OR_RETURN(packed.parts, joined_parts(group, i, names));
+      type.shape[row_size(type)] = Dim(total);
       packed.name = packed_name(names);
       ASSIGN_OR_RETURN(Node * param, g_.add_source(param_, packed.name, type, kName, first));
       in.push_back(param->result());

@@ -50,7 +50,7 @@ int count_fused(const Graph& g) {
 }
 
 TEST(FusedLimit, SizesUpToItRunFusedAndLargerOnesUnfused) {
-  for (const char* model : {"qwen3_tied", "llama_gqa3_tied", "qwen2_untied"}) {
+  for (const char* model : {"qwen3_tied", "llama_gqa3_tied", "qwen2_untied", "qwen2_moe_shared", "mixtral_top2"}) {
     SCOPED_TRACE(model);
     engine::GraphOptions limited;
     limited.fused_decode_max = 9;  // between the sizes 8 and 12

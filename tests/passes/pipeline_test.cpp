@@ -55,6 +55,32 @@ TEST(Pipeline, EveryFamilyFusesEveryLayer) {
       }
 }
 
+TEST(Pipeline, ExpertsAreFusedInEveryLayer) {
+  const Platform platform = test::null_platform();
+  constexpr int64_t kLayers = 3;
+  for (const char* family : {"MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"}) {
+    Graph g = test::trace_tiny({family, kLayers}, *platform.ops);
+    const PipelineReport report = run(g, platform);
+    auto n = test::counts(report.passes);
+    // A shared expert brings a gated MLP of its own, and a gate that is computed with the router.
+    const int64_t shared = std::string(family) == "Qwen2MoeForCausalLM" ? kLayers : 0;
+    EXPECT_EQ(n["pack_parallel_linears"], 2 * kLayers + 2 * shared) << family;
+    EXPECT_EQ(n["grouped_linear_rows"], kLayers) << family;
+    EXPECT_EQ(n["silu_mul"], kLayers + shared) << family;
+    EXPECT_EQ(n["split_qk_norm_rope_kv"], kLayers) << family;
+    EXPECT_EQ(n["add_rms_norm"], 2 * kLayers) << family;
+    // The joined stack has gate and up of one expert one after the other.
+    for (const DerivedParam& p : report.derived)
+      if (p.name == "model.layers.1.mlp.experts.{0..5}.gate_up_proj.weight") {
+        ASSERT_EQ(p.parts.size(), 12u);
+        EXPECT_EQ(p.parts[6].tensor, "model.layers.1.mlp.experts.3.gate_proj.weight");
+        EXPECT_EQ(p.parts[7].tensor, "model.layers.1.mlp.experts.3.up_proj.weight");
+        --n["found"];
+      }
+    EXPECT_EQ(n["found"], -1) << family;
+  }
+}
+
 TEST(Pipeline, IsDeterministic) {
   const Platform platform = test::null_platform();
   Graph a = test::trace_tiny({"Qwen3ForCausalLM"}, *platform.ops), b = test::copy_of(a, *platform.ops);

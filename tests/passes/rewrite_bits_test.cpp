@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(All, RewriteBits, testing::ValuesIn(names()), [](auto& 
 TEST(PipelineBits, LogitsOfEveryFamilyStay) {
   Platform platform = test::cpu_platform();
   std::mt19937 random(11);
-  for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+  for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+                             "MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"})
     for (DType dtype : {DType::BF16, DType::F32}) {
       const Graph traced = test::trace_tiny({family, 2, 64}, *platform.ops, dtype);
       Graph fused = test::copy_of(traced, *platform.ops);
@@ -165,6 +166,15 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
         if (n->op->has(op_flag::kSource))
           bytes[n->attrs.text("name")] =
               test::random_bytes(n->result()->type.dtype, n->result()->type.shape.elements(traced.bounds()), random);
+      for (const Node* n = traced.first(); n; n = n->next) {
+        if (n->op->name != "param") continue;
+        const std::string name = n->attrs.text("name");
+        const std::vector<ParamPart> parts = parts_of_name(name, n->result()->type.shape);
+        const size_t each = bytes[name].size() / parts.size();
+        for (size_t i = 0; parts.size() > 1 && i < parts.size(); ++i)
+          bytes[parts[i].tensor].assign(bytes[name].begin() + static_cast<ptrdiff_t>(i * each),
+                                        bytes[name].begin() + static_cast<ptrdiff_t>((i + 1) * each));
+      }
       for (const DerivedParam& p : report->derived)
         for (const ParamPart& part : p.parts)
           bytes[p.name].insert(bytes[p.name].end(), bytes.at(part.tensor).begin(), bytes.at(part.tensor).end());

@@ -62,6 +62,10 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
                   {"max_position_embeddings", 512},
                   {"rms_norm_eps", m.eps},
                   {"rope_theta", 10000.0},
+                  {"num_experts", 6},
+                  {"num_experts_per_tok", 2},
+                  {"moe_intermediate_size", 40},
+                  {"shared_expert_intermediate_size", 72},
                   {"tie_word_embeddings", m.tied},
                   {"hidden_act", "silu"}};
   auto fields = checkpoint::parse_model_config(j, "test");
@@ -114,7 +118,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   ASSIGN_OR_RETURN(ParamStore params, ParamStore::create(selection.params, platform.device->pool()));
   for (size_t i = 0; i < params.params().size(); ++i) {
     const ParamPlan& p = params.params()[i];
-    params.pack_rows(i, bytes.at(p.name).data(), 0, p.type.shape[0].factor);
+    params.pack_rows(i, bytes.at(p.name).data(), 0, rows_of(p.type.shape));
   }
   Staging staging;
   staging.declare(graph, {});

@@ -28,7 +28,10 @@ inline const std::vector<std::string>& tiny_models() {
                                               "qwen25_yarn",        "qwen2_tied",
                                               "qwen2_untied",       "qwen3_tied",
                                               "qwen3_untied",       "deepseek_v2_dense",
-                                              "deepseek_v3_dense"};
+                                              "deepseek_v3_dense",  "mixtral_top2",
+                                              "mixtral_one_expert", "qwen3_moe_norm",
+                                              "qwen3_moe_top8",     "qwen3_moe_top1",
+                                              "qwen2_moe_shared",   "qwen2_moe_lopsided"};
   return names;
 }
 

@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, LlamaConfig, MistralConfig,
-                          Qwen2Config, Qwen3Config)
+                          MixtralConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -30,12 +30,15 @@ LATE = (64, 127, 128, 129, 130)  # positions kept of the long sequences, with th
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, seed=None, **kw):
+def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, lopsided=None,
+          stacked=False, seed=None, **kw):
+    """seed: for weights and tokens, else the place in the list."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
     kw.setdefault("eos_token_id", 2)
-    return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain, seed=seed, kw=kw)
+    return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain,
+                lopsided=lopsided, stacked=stacked, seed=seed, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -99,12 +102,36 @@ MODELS = [
           max_position_embeddings=256,
           rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
                 "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 1.0}),
+    # Experts. lopsided: (one that every token goes to, one that none does).
+    model(MixtralConfig, "mixtral_top2", seed=17, style="old", vocab_size=257, hidden_size=48, intermediate_size=37, num_attention_heads=4,
+          num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, rms_norm_eps=1e-5,
+          rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(MixtralConfig, "mixtral_one_expert", seed=18, lopsided=(2, 0), stacked=True, store="f32", vocab_size=251, hidden_size=40,
+          intermediate_size=29, num_attention_heads=5, num_key_value_heads=1, num_local_experts=3, num_experts_per_tok=1,
+          rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(Qwen3MoeConfig, "qwen3_moe_norm", seed=19, style="old", vocab_size=263, hidden_size=48, intermediate_size=61,
+          moe_intermediate_size=23, num_attention_heads=4, num_key_value_heads=1, head_dim=16, num_hidden_layers=3,
+          num_experts=7, num_experts_per_tok=3, norm_topk_prob=True, decoder_sparse_step=2, tie_word_embeddings=True,
+          rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen3MoeConfig, "qwen3_moe_top8", seed=20, vocab_size=269, hidden_size=44, intermediate_size=53, moe_intermediate_size=19,
+          num_attention_heads=4, num_key_value_heads=2, head_dim=12, num_experts=13, num_experts_per_tok=8, norm_topk_prob=False,
+          mlp_only_layers=[0], num_hidden_layers=3, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen3MoeConfig, "qwen3_moe_top1", seed=21, stacked=True, vocab_size=271, hidden_size=40, intermediate_size=50,
+          moe_intermediate_size=27, num_attention_heads=2, num_key_value_heads=1, head_dim=20, num_experts=5,
+          num_experts_per_tok=1, norm_topk_prob=False, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(Qwen2MoeConfig, "qwen2_moe_shared", seed=22, style="old", vocab_size=277, hidden_size=48, intermediate_size=66,
+          moe_intermediate_size=21, shared_expert_intermediate_size=45, num_attention_heads=4, num_key_value_heads=4,
+          num_experts=5, num_experts_per_tok=2, norm_topk_prob=False, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(Qwen2MoeConfig, "qwen2_moe_lopsided", seed=23, lopsided=(1, 4), vocab_size=281, hidden_size=56, intermediate_size=66,
+          moe_intermediate_size=17, shared_expert_intermediate_size=34, num_attention_heads=4, num_key_value_heads=2,
+          num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
 ]
 
 
-def randomise(net, seed, gain):
+def randomise(net, seed, gain, lopsided):
     """Weights drawn in the sorted order of their names: matrices gain / sqrt(fan_in) N (queries and
-    keys a little larger, so that positions matter), the embedding N (tied: 0.6 N), norms 1 + 0.2 N, biases 0.3 N."""
+    keys a little larger, so that positions matter), the embedding N (tied: 0.6 N), norms 1 + 0.2 N, biases 0.3 N.
+    Where experts are lopsided, every token has the same first number, which speaks for one expert and against one."""
     rng = np.random.Generator(np.random.PCG64(seed))
     tied = net.config.tie_word_embeddings
     with torch.no_grad():
@@ -117,8 +144,12 @@ def randomise(net, seed, gain):
             elif "embed_tokens" in name:
                 x = (0.6 if tied else 1.0) * x
             else:
-                scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0}.get(name.split(".")[-2], gain)
-                x = scale / np.sqrt(p.shape[1]) * x
+                scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0, "gate": 2.0}.get(name.split(".")[-2], gain)
+                x = scale / np.sqrt(p.shape[-1]) * x
+            if lopsided and "embed_tokens" in name:
+                x[:, 0] = 4
+            if lopsided and name.endswith(".gate.weight"):
+                x[lopsided[0], 0], x[lopsided[1], 0] = 8, -8
             p.copy_(torch.from_numpy(np.asarray(x, dtype=np.float32)))
 
 
@@ -141,13 +172,15 @@ def rewrite_config(path, style, spec):
         c["torch_dtype"] = c.pop("dtype")
         c["transformers_version"] = "4.40.0"
         c.pop("layer_types", None)
+        if "num_experts" not in c and c["model_type"].startswith("qwen") and "num_local_experts" in c:
+            c["num_experts"] = c.pop("num_local_experts")
         if c["model_type"] == "llama" and c.get("head_dim") == c["hidden_size"] // c["num_attention_heads"]:
             c.pop("head_dim")
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
 def load(folder, dtype):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
 
 @torch.no_grad()
@@ -182,6 +215,47 @@ def per_position_dynamic(net):
     rope.forward = forward
 
 
+class RouterWatch:
+    """What the routers say while it is open: logits and choices of each layer with experts."""
+
+    def __init__(self, net):
+        self.seen = []
+        routers = [m for n, m in net.named_modules() if n.endswith(".gate") and type(m).__name__.endswith("Router")]
+        self.hooks = [m.register_forward_hook(lambda _, __, out: self.seen.append(out)) for m in routers]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for h in self.hooks:
+            h.remove()
+
+
+@torch.no_grad()
+def clear_tokens(net, rng, n):
+    """Tokens whose experts are chosen clearly: of a dozen candidates in each place the one with the largest gap between
+    the logits of the last expert that is taken and the first that is not. Rounding to bf16 then changes no choice."""
+    k, tries = net.config.num_experts_per_tok, 12
+    tokens = np.zeros((tries, 0), dtype=np.int64)
+    for _ in range(n):
+        tokens = np.concatenate([tokens, rng.choice(net.config.vocab_size, (tries, 1), replace=False)], axis=1)
+        with RouterWatch(net) as watch:
+            net(input_ids=torch.from_numpy(tokens), use_cache=False)
+        gaps = []
+        for logits, *_ in watch.seen:
+            ranked = logits.reshape(tries, -1, logits.shape[-1])[:, -1].float().sort(dim=-1, descending=True).values
+            gaps.append((ranked[:, k - 1] - ranked[:, k]).numpy())
+        tokens = np.repeat(tokens[np.argmax(np.min(gaps, axis=0))][None], tries, axis=0)
+    return tokens[0].astype(np.int32)
+
+
+def check_lopsided(net, tokens, lopsided):
+    with RouterWatch(net) as watch, torch.no_grad():
+        net(input_ids=torch.from_numpy(tokens.astype(np.int64))[None], use_cache=False)
+    for _, _, chosen in watch.seen:
+        assert (chosen == lopsided[0]).any(dim=-1).all() and not (chosen == lopsided[1]).any(), chosen
+
+
 def relative(a, b):
     return float(np.abs(a - b).max() / np.abs(b).max())
 
@@ -199,11 +273,12 @@ def main():
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         config = spec["cls"](**spec["kw"], rope_parameters=dict(spec["rope"]))
-        net = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-        randomise(net, 1000 + seed, spec["gain"])
+        net = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
+        randomise(net, 1000 + seed, spec["gain"], spec["lopsided"])
         net = net.to(DTYPES[spec["store"]])
         net.config.dtype = DTYPES[spec["store"]]
-        net.save_pretrained(folder, **({"max_shard_size": spec["shard"]} if spec["shard"] else {}))
+        net.save_pretrained(folder, **({"max_shard_size": spec["shard"]} if spec["shard"] else {}),
+                            **({"save_original_format": False} if spec["stacked"] else {}))
         for extra in folder.glob("generation_config.json"):
             extra.unlink()
         rewrite_config(folder / "config.json", spec["style"], spec)
@@ -215,7 +290,10 @@ def main():
         rng = np.random.Generator(np.random.PCG64(5000 + seed))
         golden, meta, full = {}, {}, {}
         for n in spec["lengths"]:
-            tokens = rng.integers(0, config.vocab_size, n, dtype=np.int32)
+            experts = any(type(m).__name__.endswith("Router") for m in net.modules())
+            tokens = clear_tokens(net, rng, n) if experts else rng.integers(0, config.vocab_size, n, dtype=np.int32)
+            if spec["lopsided"]:
+                check_lopsided(net, tokens, spec["lopsided"])
             stepwise = kind == "dynamic" and n > config.max_position_embeddings
             logits = run(net, tokens, stepwise)
             positions = np.arange(n, dtype=np.int32) if n < 16 else np.array(
@@ -242,14 +320,14 @@ def main():
         if kind != "default":  # the scaling has to matter: the same weights without it
             plain_config = AutoConfig.from_pretrained(folder)
             plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"]}
-            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager").eval()
+            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)
             assert entry["without_rope_scaling"] > 0.05, (name, entry)
         if name == "mistral_window24":
             plain_config = AutoConfig.from_pretrained(folder)
             plain_config.sliding_window = None
-            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager").eval()
+            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_window"] = round(relative(run(plain, t), l), 4)
             assert entry["without_window"] > 0.05, (name, entry)

@@ -8,6 +8,7 @@ void register_cpu(KernelRegistry& kernels, Isa isa) {
   register_packed(kernels, isa);
   register_attention(kernels, isa);
   register_latent(kernels, isa);
+  register_experts(kernels, isa);
   register_vector(kernels, isa);
   register_fused(kernels, isa);
 }

@@ -11,6 +11,7 @@ void register_w8a8(KernelRegistry& kernels, Isa isa);    // int8 linears and ops
 void register_packed(KernelRegistry& kernels, Isa isa);  // the same on weights in GGUF blocks
 void register_attention(KernelRegistry& kernels, Isa isa);  // kv_write, paged_attention
 void register_latent(KernelRegistry& kernels, Isa isa);     // multi-head latent attention
+void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of experts
 void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax
 void register_fused(KernelRegistry& kernels, Isa isa);      // the fused ops of nn/fused.h
 

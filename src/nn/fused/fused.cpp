@@ -21,6 +21,7 @@ FusedOps fused_ops() {
   add_attention_ops(ops);
   add_quantised_ops(ops);
   add_float_ops(ops);
+  add_expert_ops(ops);
   return ops;
 }
 

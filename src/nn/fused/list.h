@@ -9,6 +9,7 @@ namespace reprise::nn {
 void add_attention_ops(FusedOps& ops);
 void add_quantised_ops(FusedOps& ops);
 void add_float_ops(FusedOps& ops);
+void add_expert_ops(FusedOps& ops);
 
 // Symbols of the examples below: T tokens, P pages.
 inline std::vector<Symbol> example_symbols() { return {{"T", 24}, {"P", 3}}; }

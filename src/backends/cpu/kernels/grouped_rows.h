@@ -1,0 +1,51 @@
+// How a product in groups divides its work: (group, panel) pairs among ranks, by what they cost. Empty groups cost
+// nothing. Internal linkage, as in a source file of its own.
+#pragma once
+
+#include "backends/cpu/cpu_kernel.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+// The bytes of a panel cost about as much as computing this many rows with them.
+constexpr int64_t kPanelRows = 8;
+
+// The borders of the groups: starts as they are, made ascending and kept inside the rows.
+struct GroupWalk {
+  const int32_t* starts;
+  int64_t groups, rows;
+
+  // Calls body(group, first row, rows) for every group that has rows; returns the first row of no group.
+  template <typename Body>
+  int64_t each(const Body& body) const {
+    int64_t begin = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t end = std::min(rows, std::max<int64_t>(begin, starts[g + 1]));
+      if (end > begin) body(g, begin, end - begin);
+      begin = end;
+    }
+    return begin;
+  }
+};
+
+// Calls body(group, first row, rows, panels) with the rank's panels of every group, and returns the first row of no
+// group.
+template <typename Body>
+int64_t for_each_share(const GroupWalk& walk, int64_t panels, int rank, int ranks, const Body& body) {
+  int64_t total = 0;
+  walk.each([&](int64_t, int64_t, int64_t rows) { total += (kPanelRows + rows) * panels; });
+  const int64_t from = total * rank / ranks, to = total * (rank + 1) / ranks;
+  int64_t at = 0;
+  return walk.each([&](int64_t g, int64_t first, int64_t rows) {
+    const int64_t cost = kPanelRows + rows;
+    const auto panel_at = [&](int64_t border) {
+      return std::min(panels, std::max<int64_t>(0, (border - at + cost - 1) / cost));
+    };
+    const Range mine{from <= at ? 0 : panel_at(from), to <= at ? 0 : panel_at(to)};
+    if (mine.begin < mine.end) body(g, first, rows, mine);
+    at += cost * panels;
+  });
+}
+
+}  // namespace
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,19 @@
+// Tensors of experts under one set of names, one tensor for each matrix of each expert:
+//
+//   model.layers.0.mlp.gate.weight
+//   model.layers.0.mlp.experts.3.gate_proj.weight, up_proj, down_proj
+//
+// Mixtral's files say block_sparse_moe, w1, w3 and w2 for these; transformers 5 and GGUF may store all experts of a
+// layer as one stack, of which each expert is a run of rows. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace reprise::checkpoint {
+
+// The same tensors, renamed, and stacks taken apart; nothing is read.
+std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors);
+
+}  // namespace reprise::checkpoint

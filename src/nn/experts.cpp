@@ -1,0 +1,40 @@
+#include "nn/experts.h"
+
+namespace reprise::nn {
+
+Result<ExpertRange> expert_range(int64_t experts, int64_t rank, int64_t ranks) {
+  if (ranks < 1 || rank < 0 || rank >= ranks) return invalid("rank {} of {} does not exist", rank, ranks);
+  if (experts % ranks != 0)
+    return invalid("{} experts cannot be shared by {} ranks; allowed: numbers of ranks that divide {}", experts, ranks,
+                   experts);
+  const int64_t each = experts / ranks;
+  return ExpertRange{rank * each, each};
+}
+
+Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope& p) {
+  const Dim hidden = x.dim(-1);
+  const ExpertRange here = s.here.count > 0 ? s.here : ExpertRange{0, s.count};
+  const ParamScope router = p / "gate", experts = p / "experts";
+  Tensor logits = linear_f32(x, router.param("weight", {Dim(s.count), hidden}));
+  GateSpec gate{s.per_token, s.score, s.normalise, s.scale, s.eps, s.groups, s.top_groups, s.group_score};
+  Tensor bias = s.choice_bias ? router.param("e_score_correction_bias", {Dim(s.count)}, DType::F32) : Tensor{};
+  const Gated chosen = moe_gate(logits, in.slots, bias, gate);
+  const Routed routed = moe_route(chosen.experts, here.first, here.count);
+  const auto product = [&](Tensor rows, std::string_view name, int64_t features, Shard shard) {
+    const Shape shape{Dim(here.count), Dim(features), rows.dim(-1)};
+    Tensor stack = experts.stacked(here.first, here.first + here.count, std::string(name) + ".weight", shape);
+    return grouped_linear(rows, routed.starts, stack, shard);
+  };
+  Tensor sorted = rows(x, routed.token);
+  Tensor gate_part = product(sorted, "gate_proj", s.intermediate, Shard::Column);
+  Tensor up_part = product(sorted, "up_proj", s.intermediate, Shard::Column);
+  Tensor y = product(mul(silu(gate_part), up_part), "down_proj", hidden.factor, Shard::Row);
+  return moe_combine(y, chosen.weights, routed.place);
+}
+
+Tensor gated_shared_expert(Tensor x, int64_t intermediate, const ParamScope& p, std::string_view name) {
+  Tensor gate = (p / (std::string(name) + "_gate")).param("weight", {Dim(1), x.dim(-1)});
+  return scale_rows(gated_mlp(x, intermediate, false, p / name), sigmoid(linear_f32(x, gate)));
+}
+
+}  // namespace reprise::nn

@@ -1,0 +1,156 @@
+// Mixtures of experts as whole models: frozen sizes with padding, experts without a token, what is wrong with a file.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checkpoint.h"
+#include "nn/experts.h"
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+namespace fs = std::filesystem;
+using testing_support::same_bits;
+using testing_support::tiny_model_path;
+
+const char* const kModels[] = {"mixtral_top2",   "mixtral_one_expert", "qwen3_moe_norm",    "qwen3_moe_top8",
+                               "qwen3_moe_top1", "qwen2_moe_shared",   "qwen2_moe_lopsided"};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& path, engine::EngineOptions o = {},
+                                             bool live_sizes = true) {
+  DeviceOptions device;
+  device.threads = 2;
+  device.pin_threads = false;
+  device.live_sizes = live_sizes;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  o.model_path = path;
+  o.chunked_prefill_size = 100;
+  o.max_running_requests = 9;
+  o.max_total_tokens = 9 * 256;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// `batch` prompts, then three decode steps with fixed tokens; every logit.
+std::vector<float> traffic(engine::Engine& e, int64_t batch) {
+  uint32_t seed = 5;
+  auto token = [&] {
+    seed = seed * 1664525u + 1013904223u;
+    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
+  };
+  std::vector<engine::Sequence> sequences;
+  for (int64_t i = 0; i < batch; ++i) {
+    std::vector<int32_t> prompt(static_cast<size_t>(1 + 3 * i));
+    for (auto& t : prompt) t = token();
+    sequences.emplace_back(prompt);
+  }
+  std::vector<float> out;
+  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 3).is_ok());
+  for (int step = 0; step < 4; ++step) {
+    std::vector<engine::StepItem> items;
+    for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
+    auto logits = e.step(items);
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
+    for (auto& s : sequences) s.append(token());
+  }
+  for (auto& s : sequences) e.release(s);
+  return out;
+}
+
+// Where sizes freeze, rows of padding run along: they go to no expert and change nothing.
+TEST(Experts, PaddingOfAFrozenSizeChangesNothing) {
+  for (const char* model : kModels) {
+    engine::EngineOptions off, padded;
+    off.graph.policy = engine::GraphPolicy::Off;
+    off.graph.pipeline.passes.enable = {"none"};
+    padded.graph.prefill = GraphMode::Whole;
+    padded.graph.decode_sizes = {4, 9};
+    padded.graph.prefill_sizes = {32, 100};
+    auto key = open(tiny_model_path(model), off), frozen = open(tiny_model_path(model), padded, false);
+    ASSERT_TRUE(key.is_ok()) << key.status().message();
+    ASSERT_TRUE(frozen.is_ok()) << frozen.status().message();
+    for (int64_t batch : {1, 3, 5, 8})
+      EXPECT_TRUE(same_bits(traffic(**key, batch), traffic(**frozen, batch))) << model << ", batch " << batch;
+    EXPECT_GT((*frozen)->decode_runner()->stats().padded_rows, 0u);
+  }
+}
+
+// A copy of a model whose weights' header has one text instead of another of the same length.
+class Edited {
+ public:
+  Edited(const std::string& model, const std::string& from, const std::string& to)
+      : folder_(fs::temp_directory_path() / fmt::format("reprise_experts_{}_{}", ::getpid(), model)) {
+    fs::remove_all(folder_);
+    fs::copy(tiny_model_path(model), folder_);
+    const fs::path file = folder_ / "model.safetensors";
+    std::ifstream in(file, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    const size_t at = bytes.find(from);
+    EXPECT_TRUE(at != std::string::npos && from.size() == to.size());
+    bytes.replace(at, from.size(), to);
+    std::ofstream(file, std::ios::binary) << bytes;
+  }
+  ~Edited() { fs::remove_all(folder_); }
+  std::string path() const { return folder_.string(); }
+
+ private:
+  fs::path folder_;
+};
+
+void expect_parts(const Status& s, const std::vector<std::string>& parts) {
+  ASSERT_FALSE(s.is_ok());
+  for (auto& part : parts) EXPECT_NE(s.message().find(part), std::string::npos) << s.message();
+  EXPECT_EQ(s.message().find('\n'), std::string::npos) << s.message();
+}
+
+TEST(Experts, AMissingTensorOfOneExpertIsNamed) {
+  const Edited model("qwen3_moe_norm", "experts.5.up_proj", "experts.5.xx_proj");
+  expect_parts(open(model.path()).status(), {"1 missing (model.layers.1.mlp.experts.5.up_proj.weight)", "1 left over"});
+}
+
+TEST(Experts, SizesThatDoNotFitAreNamed) {
+  const auto open_with = [](const std::string& model, const std::string& change) {
+    engine::EngineOptions o;
+    o.overrides = {change};
+    return open(tiny_model_path(model), o).status();
+  };
+  expect_parts(open_with("qwen3_moe_norm", "num_experts_per_tok=8"), {"num_experts_per_tok is 8", "num_experts is 7"});
+  expect_parts(open_with("mixtral_top2", "num_experts_per_tok=6"), {"num_local_experts is 5"});
+  expect_parts(open_with("qwen3_moe_norm", "decoder_sparse_step=0"), {"decoder_sparse_step is 0", "1 to 1000"});
+  expect_parts(open_with("qwen3_moe_norm", "mlp_only_layers=[-1]"), {"mlp_only_layers", "a list of layer numbers"});
+  expect_parts(open_with("qwen3_moe_norm", "moe_intermediate_size=24"),
+               {"mlp.experts.", "has the shape [", "asks for [24, 48]"});
+  expect_parts(open_with("qwen3_moe_norm", "num_experts=9"), {"gate.weight", "[7, 48]", "[9, 48]"});
+}
+
+TEST(Experts, RangesOfRanksDivideThemAll) {
+  auto second = nn::expert_range(12, 1, 3);
+  ASSERT_TRUE(second.is_ok());
+  EXPECT_EQ(second->first, 4);
+  EXPECT_EQ(second->count, 4);
+  expect_parts(nn::expert_range(12, 0, 5).status(), {"12 experts cannot be shared by 5 ranks"});
+  expect_parts(nn::expert_range(12, 3, 3).status(), {"rank 3 of 3"});
+}
+
+// Stacks of transformers 5, and Mixtral's own names, read as one tensor per matrix.
+TEST(Experts, CheckpointsNameEveryMatrix) {
+  for (const char* model : kModels) {
+    auto c = checkpoint::Checkpoint::open(tiny_model_path(model));
+    ASSERT_TRUE(c.is_ok()) << c.status().message();
+    uint64_t bytes = 0;
+    for (auto& t : c->tensors()) {
+      EXPECT_EQ(t.name.find("block_sparse_moe"), std::string::npos) << t.name;
+      EXPECT_LE(t.shape.size(), 2u) << t.name;
+      bytes += static_cast<uint64_t>(t.elements()) * size_of(*checkpoint::plain_dtype(t.type));
+    }
+    EXPECT_EQ(bytes, c->total_bytes()) << model;
+    const auto* t = c->find("model.layers.1.mlp.experts.2.down_proj.weight");
+    ASSERT_TRUE(t) << model;
+    EXPECT_EQ(t->shape.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace reprise
