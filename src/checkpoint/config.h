@@ -55,6 +55,12 @@ struct ExpertFields {
   bool normalise = false;             // weights add up to 1 over those chosen
   int64_t step = 1;                   // layers step - 1, 2 step - 1, ... have experts ...
   std::vector<int64_t> dense_layers;  // ... but these
+  int64_t first_layer = 0;            // and those before this one
+  // DeepSeek: how experts are chosen (nn/experts.h).
+  std::string score = "softmax", group_score = "max";
+  bool choice_bias = false;
+  double scale = 1;
+  int64_t groups = 1, top_groups = 1;
   bool at_layer(int64_t layer) const;
 };
 

@@ -33,14 +33,71 @@ Status read_dense_layers(const FieldReader& in, ExpertFields& out) {
   return Status::ok();
 }
 
+// One of `allowed`, the default where there is none; anything else is an error.
+Status read_choice(const FieldReader& in, std::string_view key, std::initializer_list<std::string_view> allowed,
+                   std::string_view otherwise, std::string& out) {
+  std::optional<std::string> given;
+  RETURN_IF_ERROR(in.string(key, given));
+  out = given.value_or(std::string(otherwise));
+  if (std::find(allowed.begin(), allowed.end(), out) != allowed.end()) return Status::ok();
+  return in.wrong(key, Json(out), fmt::format("\"{}\"", fmt::join(allowed, "\", \"")));
+}
+
+// Experts in all layers but the first ones, chosen among the best groups, beside shared ones.
+Status read_deepseek(const FieldReader& in, ModelConfigFields& out) {
+  const bool v3 = out.architecture == "DeepseekV3ForCausalLM";
+  ExpertFields& e = out.experts;
+  const std::optional<int64_t> none;
+  RETURN_IF_ERROR(in.integer("n_routed_experts", 1, kMaxExperts, v3 ? 256 : 64, e.count));
+  RETURN_IF_ERROR(
+      in.integer("num_experts_per_tok", 1, kMaxExperts, v3 ? std::optional<int64_t>(8) : none, e.per_token));
+  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxIntermediate, v3 ? 2048 : 1407, e.intermediate));
+  int64_t shared = 0, frequency = 1;
+  RETURN_IF_ERROR(in.integer("n_shared_experts", 0, kMaxExperts, v3 ? 1 : 2, shared));
+  e.shared_intermediate = shared * e.intermediate;
+  RETURN_IF_ERROR(in.integer("first_k_dense_replace", 0, 1000, v3 ? 3 : 0, e.first_layer));
+  RETURN_IF_ERROR(in.integer("moe_layer_freq", 1, 1, 1, frequency));
+  RETURN_IF_ERROR(in.number("routed_scaling_factor", 0.0, 1e6, v3 ? 2.5 : 1.0, e.scale));
+  RETURN_IF_ERROR(in.boolean("norm_topk_prob", v3, e.normalise));
+  std::string method;
+  RETURN_IF_ERROR(read_choice(in, "scoring_func", {v3 ? "sigmoid" : "softmax"}, v3 ? "sigmoid" : "softmax", e.score));
+  if (v3) {
+    RETURN_IF_ERROR(read_choice(in, "topk_method", {"noaux_tc"}, "noaux_tc", method));
+    e.group_score = "top2";
+    e.choice_bias = true;
+  } else {
+    RETURN_IF_ERROR(read_choice(in, "topk_method", {"greedy", "group_limited_greedy"}, "greedy", method));
+    if (e.normalise)  // the published code and transformers compute different things
+      return error(Code::Unsupported, "{}: norm_topk_prob is true; allowed for {}: false", out.source,
+                   out.architecture);
+  }
+  if (method != "greedy") {
+    RETURN_IF_ERROR(in.integer("n_group", 1, kMaxExperts, v3 ? 8 : 1, e.groups));
+    RETURN_IF_ERROR(in.integer("topk_group", 1, kMaxExperts, v3 ? 4 : 1, e.top_groups));
+  }
+  const int64_t size = e.count / e.groups;
+  if (e.count % e.groups != 0)
+    return invalid("{}: n_routed_experts {} is not a multiple of n_group {}", out.source, e.count, e.groups);
+  if (e.top_groups > e.groups)
+    return invalid("{}: topk_group {} is more than n_group {}", out.source, e.top_groups, e.groups);
+  if (v3 && size < 2)
+    return invalid("{}: n_group {} leaves groups of one expert; groups are chosen by their best two", out.source,
+                   e.groups);
+  if (e.per_token > e.top_groups * size)
+    return invalid("{}: num_experts_per_tok is {}, but the {} groups chosen have {} experts", out.source, e.per_token,
+                   e.top_groups, e.top_groups * size);
+  return Status::ok();
+}
+
 }  // namespace
 
 bool ExpertFields::at_layer(int64_t layer) const {
-  return count > 0 && (layer + 1) % step == 0 &&
+  return count > 0 && layer >= first_layer && (layer + 1) % step == 0 &&
          std::find(dense_layers.begin(), dense_layers.end(), layer) == dense_layers.end();
 }
 
 Status read_experts(const FieldReader& in, ModelConfigFields& out) {
+  if (out.architecture.starts_with("Deepseek")) return read_deepseek(in, out);
   const Defaults* d = nullptr;
   for (const Defaults& one : kDefaults)
     if (one.architecture == out.architecture) d = &one;

@@ -4,6 +4,7 @@
 
 #include "models/model.h"
 #include "models/rope.h"
+#include "nn/experts.h"
 #include "nn/latent.h"
 
 namespace reprise::models {
@@ -25,6 +26,22 @@ nn::LatentSpec latent_spec(const ModelConfig& config) {
   return s;
 }
 
+nn::ExpertSpec expert_spec(const checkpoint::ExpertFields& e) {
+  nn::ExpertSpec s;
+  s.count = e.count;
+  s.per_token = e.per_token;
+  s.intermediate = e.intermediate;
+  s.score = e.score;
+  s.normalise = e.normalise;
+  s.scale = e.scale;
+  s.eps = e.normalise ? 1e-20 : 0;
+  s.groups = e.groups;
+  s.top_groups = e.top_groups;
+  s.group_score = e.group_score;
+  s.choice_bias = e.choice_bias;
+  return s;
+}
+
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   if (!f.latent) {
@@ -36,12 +53,21 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   Tensor x = nn::embedding(table, in.tokens);
   Tensor rope = nn::rope_table(in.positions, rope_spec(config));
   const nn::LatentSpec attention = latent_spec(config);
+  const nn::ExpertSpec experts = expert_spec(f.experts);
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     const nn::ParamScope p = model / "layers" / l;
     Tensor h = nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);
     x = nn::add(x, nn::latent_attention(h, attention, rope, in, l, p / "self_attn"));
     h = nn::rms_norm(x, p / "post_attention_layernorm", f.rms_norm_eps);
-    x = nn::add(x, nn::gated_mlp(h, f.intermediate_size, f.mlp_bias, p / "mlp"));
+    const nn::ParamScope mlp = p / "mlp";
+    if (!f.experts.at_layer(l)) {
+      x = nn::add(x, nn::gated_mlp(h, f.intermediate_size, f.mlp_bias, mlp));
+      continue;
+    }
+    Tensor y = nn::moe(h, experts, in, mlp);
+    if (f.experts.shared_intermediate > 0)
+      y = nn::add(y, nn::gated_mlp(h, f.experts.shared_intermediate, f.mlp_bias, mlp / "shared_experts"));
+    x = nn::add(x, y);
   }
   x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =

@@ -15,8 +15,9 @@ namespace fs = std::filesystem;
 using testing_support::same_bits;
 using testing_support::tiny_model_path;
 
-const char* const kModels[] = {"mixtral_top2",   "mixtral_one_expert", "qwen3_moe_norm",    "qwen3_moe_top8",
-                               "qwen3_moe_top1", "qwen2_moe_shared",   "qwen2_moe_lopsided"};
+const char* const kModels[] = {"mixtral_top2",       "mixtral_one_expert", "qwen3_moe_norm",
+                               "qwen3_moe_top8",     "qwen3_moe_top1",     "qwen2_moe_shared",
+                               "qwen2_moe_lopsided", "deepseek_v2_moe",    "deepseek_v3_moe"};
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, engine::EngineOptions o = {},
                                              bool live_sizes = true) {
@@ -123,6 +124,24 @@ TEST(Experts, SizesThatDoNotFitAreNamed) {
   expect_parts(open_with("qwen3_moe_norm", "moe_intermediate_size=24"),
                {"mlp.experts.", "has the shape [", "asks for [24, 48]"});
   expect_parts(open_with("qwen3_moe_norm", "num_experts=9"), {"gate.weight", "[7, 48]", "[9, 48]"});
+}
+
+TEST(Experts, DeepSeeksRoutersAreChecked) {
+  const auto open_with = [](const std::string& model, std::vector<std::string> changes) {
+    engine::EngineOptions o;
+    o.overrides = std::move(changes);
+    return open(tiny_model_path(model), o).status();
+  };
+  expect_parts(open_with("deepseek_v3_moe", {"n_group=5"}), {"n_routed_experts 12", "n_group 5"});
+  expect_parts(open_with("deepseek_v3_moe", {"topk_group=5"}), {"topk_group 5", "n_group 4"});
+  expect_parts(open_with("deepseek_v3_moe", {"n_group=12"}), {"groups of one expert"});
+  expect_parts(open_with("deepseek_v3_moe", {"topk_group=1"}), {"num_experts_per_tok is 5", "3 experts"});
+  expect_parts(open_with("deepseek_v3_moe", {"scoring_func=softmax"}), {"scoring_func", "softmax", "\"sigmoid\""});
+  expect_parts(open_with("deepseek_v2_moe", {"topk_method=noaux_tc"}),
+               {"topk_method", "\"greedy\", \"group_limited_greedy\""});
+  expect_parts(open_with("deepseek_v2_moe", {"norm_topk_prob=true"}), {"norm_topk_prob", "false"});
+  expect_parts(open_with("deepseek_v2_moe", {"moe_layer_freq=2"}), {"moe_layer_freq is 2"});
+  expect_parts(open_with("deepseek_v2_moe", {"kv_lora_rank=23"}), {"kv_a", "[30, 48]"});
 }
 
 TEST(Experts, RangesOfRanksDivideThemAll) {

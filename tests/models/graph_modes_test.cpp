@@ -88,7 +88,7 @@ TEST_P(GraphModesTest, AllModesGiveTheSameBitsAtEveryBatch) {
 INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest,
                          testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24",
                                          "deepseek_v2_dense", "deepseek_v3_dense", "mixtral_top2", "qwen3_moe_norm",
-                                         "qwen3_moe_top8", "qwen2_moe_shared"));
+                                         "qwen3_moe_top8", "qwen2_moe_shared", "deepseek_v2_lite", "deepseek_v3_moe"));
 
 TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   auto e = open("qwen3_tied", {.decode_sizes = {1, 4, 8}});

@@ -44,7 +44,7 @@ TEST(Replay, AllocatesNothingAndCapturesNothing) {
 #if !REPRISE_COUNTS_ALLOCATIONS
   GTEST_SKIP() << "the sanitizer's allocator is in place";
 #else
-  for (const char* model : {"qwen3_tied", "llama_gqa3_tied", "deepseek_v3_dense", "qwen2_moe_shared"}) {
+  for (const char* model : {"qwen3_tied", "llama_gqa3_tied", "deepseek_v3_moe", "qwen2_moe_shared"}) {
     auto opened = testing_support::open_engine(testing_support::tiny_model_path(model), {.rows = 8});
     ASSERT_TRUE(opened.is_ok()) << opened.status().message();
     engine::Engine& e = **opened;

@@ -31,7 +31,9 @@ inline const std::vector<std::string>& tiny_models() {
                                               "deepseek_v3_dense",  "mixtral_top2",
                                               "mixtral_one_expert", "qwen3_moe_norm",
                                               "qwen3_moe_top8",     "qwen3_moe_top1",
-                                              "qwen2_moe_shared",   "qwen2_moe_lopsided"};
+                                              "qwen2_moe_shared",   "qwen2_moe_lopsided",
+                                              "deepseek_v2_moe",    "deepseek_v2_lite",
+                                              "deepseek_v3_moe"};
   return names;
 }
 

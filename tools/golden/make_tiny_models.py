@@ -102,6 +102,23 @@ MODELS = [
           max_position_embeddings=256,
           rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
                 "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 1.0}),
+    # And with experts, all of them in groups: V2 by the best of a group, V3 by the best two.
+    model(DeepseekV2Config, "deepseek_v2_moe", seed=62, style="old", vocab_size=277, hidden_size=48, intermediate_size=70,
+          num_attention_heads=4, num_key_value_heads=4, num_hidden_layers=3, q_lora_rank=20, kv_lora_rank=24,
+          qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=14, first_k_dense_replace=1, n_routed_experts=9, n_group=3,
+          topk_group=2, topk_method="group_limited_greedy", num_experts_per_tok=4, n_shared_experts=2, routed_scaling_factor=3.0,
+          moe_intermediate_size=20, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(DeepseekV2Config, "deepseek_v2_lite", seed=63, vocab_size=279, hidden_size=46, intermediate_size=70,
+          num_attention_heads=2, num_key_value_heads=2, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16,
+          qk_rope_head_dim=8, v_head_dim=16, first_k_dense_replace=1, n_routed_experts=7, topk_method="greedy", n_group=1,
+          topk_group=1, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=18, max_position_embeddings=256,
+          lengths=LONG, rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                              "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.707, "mscale_all_dim": 0.707}),
+    model(DeepseekV3Config, "deepseek_v3_moe", seed=64, style="old", vocab_size=289, hidden_size=50, intermediate_size=70,
+          num_attention_heads=5, num_key_value_heads=5, num_hidden_layers=3, q_lora_rank=24, kv_lora_rank=28,
+          qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=12, first_k_dense_replace=1, n_routed_experts=12, n_group=4,
+          topk_group=2, num_experts_per_tok=5, n_shared_experts=1, moe_intermediate_size=20, norm_topk_prob=True,
+          routed_scaling_factor=2.5, rope={"rope_type": "default", "rope_theta": 10000.0}),
     # Experts. lopsided: (one that every token goes to, one that none does).
     model(MixtralConfig, "mixtral_top2", seed=17, style="old", vocab_size=257, hidden_size=48, intermediate_size=37, num_attention_heads=4,
           num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, rms_norm_eps=1e-5,
@@ -151,6 +168,9 @@ def randomise(net, seed, gain, lopsided):
             if lopsided and name.endswith(".gate.weight"):
                 x[lopsided[0], 0], x[lopsided[1], 0] = 8, -8
             p.copy_(torch.from_numpy(np.asarray(x, dtype=np.float32)))
+        for name, b in sorted(net.named_buffers()):  # what shifts the choice of DeepSeek-V3's experts
+            if name.endswith("e_score_correction_bias"):
+                b.copy_(torch.from_numpy(0.2 * rng.standard_normal(tuple(b.shape), dtype=np.float32)))
 
 
 def rewrite_config(path, style, spec):
