@@ -97,6 +97,7 @@ void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ra
 
 template <typename E, typename P>
 void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  if (ranks == 1) return;
   const Flush<P> flush;
   merge_items<E>(Call<E, P>(args, live, ranks), rank, ranks);
 }

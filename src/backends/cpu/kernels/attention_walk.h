@@ -92,10 +92,10 @@ __attribute__((noinline)) void attend_items(const Call& call, int rank, int rank
   });
 }
 
-// Merges the items that a border cut. Every rank takes a share of the rows of each.
+// Merges the items that a border cut; there are some where there are several ranks. Every rank takes a share of the
+// rows of each.
 template <typename E>
 __attribute__((noinline)) void merge_items(const AttentionCall<E>& call, int rank, int ranks) {
-  if (ranks == 1) return;
   const AttentionSizes& z = call.sizes;
   const int64_t length = walk_items(z, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
   for (int owner = 0; owner + 1 < ranks; ++owner) {
