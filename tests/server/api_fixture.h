@@ -49,11 +49,13 @@ class ApiTest : public testing::Test {
     while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   void TearDown() override {
+    // The scheduler outlives the HTTP thread, which cancels the requests of clients that go; its sinks do not outlive
+    // the HTTP server.
     scheduler_->stop();
     scheduler_thread_.join();
-    scheduler_.reset();
     http_->stop();
     http_thread_.join();
+    scheduler_.reset();
   }
   Json post(const std::string& path, const Json& body, int status = 200, const std::string& headers = "") {
     HttpClient c(http_->port());
