@@ -2,14 +2,14 @@
 // can do at best (measured in the same run, before and after).
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <random>
 
 #include "base/progress.h"
+#include "bench/one_batch.h"
 #include "command.h"
+#include "common/device_flags.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
 #include "common/model_flags.h"
@@ -20,9 +20,8 @@ namespace reprise::apps {
 namespace {
 
 using engine::Engine;
-using engine::Sequence;
-using engine::StepItem;
-using Clock = std::chrono::steady_clock;
+
+constexpr const char* kModelledTime = "modelled time, not measured on a device";
 
 struct BenchFlags {
   ModelFlags model;
@@ -32,112 +31,6 @@ struct BenchFlags {
   int64_t repeat = 3;
   bool json = false;
 };
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  return v[std::min(v.size() - 1, static_cast<size_t>(q * static_cast<double>(v.size())))];
-}
-
-// The sequences of one repeat; their pages go back to the pool at the end.
-class Batch {
- public:
-  Batch(Engine& engine, int64_t size, int64_t input_len, uint64_t seed) : engine_(engine), prompt_len_(input_len) {
-    std::mt19937_64 random(seed);
-    const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
-    for (int64_t i = 0; i < size; ++i) {
-      std::vector<int32_t> prompt(static_cast<size_t>(input_len));
-      for (int32_t& id : prompt) id = static_cast<int32_t>(random() % vocab);
-      sequences_.push_back(std::make_unique<Sequence>(prompt));
-    }
-  }
-  ~Batch() {
-    for (auto& s : sequences_) engine_.release(*s);
-  }
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
-
-  Status reserve(int64_t tokens) {
-    for (auto& s : sequences_) RETURN_IF_ERROR(engine_.reserve(*s, tokens));
-    return Status::ok();
-  }
-  // Every prompt, packed into steps, up to the first token of each.
-  Status prefill() {
-    while (sequences_.back()->cached() < prompt_len_) {
-      int64_t room = engine_.max_step_tokens();
-      std::vector<StepItem> items;
-      std::vector<size_t> who;
-      for (size_t i = 0; i < sequences_.size() && room > 0; ++i) {
-        const int64_t left = prompt_len_ - sequences_[i]->cached();
-        if (left <= 0) continue;
-        const int64_t count = std::min(room, left);
-        items.push_back({sequences_[i].get(), count, count == left});
-        who.push_back(i);
-        room -= count;
-      }
-      RETURN_IF_ERROR(step(items, who));
-    }
-    return Status::ok();
-  }
-  Status decode() {
-    std::vector<StepItem> items;
-    std::vector<size_t> who;
-    for (size_t i = 0; i < sequences_.size(); ++i) {
-      items.push_back({sequences_[i].get(), 1, true});
-      who.push_back(i);
-    }
-    return step(items, who);
-  }
-
- private:
-  Status step(const std::vector<StepItem>& items, const std::vector<size_t>& who) {
-    ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items));
-    size_t row = 0;
-    for (size_t i = 0; i < items.size(); ++i)
-      if (items[i].wants_logits) sequences_[who[i]]->append(next[row++]);
-    return Status::ok();
-  }
-
-  Engine& engine_;
-  std::vector<std::unique_ptr<Sequence>> sequences_;
-  int64_t prompt_len_;
-};
-
-struct Row {
-  int64_t batch_size = 0;
-  double prefill_s = 0, decode_s = 0;  // medians of the repeats; of all decode steps together
-  double step_ms_p50 = 0, step_ms_p99 = 0;
-  double host_us = 0;  // of a decode step, outside the device
-};
-
-Result<Row> measure(Engine& engine, const BenchFlags& f, int64_t batch_size, Progress& bar) {
-  std::vector<double> prefill, decode, steps, host;
-  for (int64_t r = 0; r < f.repeat; ++r) {
-    Batch batch(engine, batch_size, f.input_len, static_cast<uint64_t>(f.model.random_seed + r));
-    RETURN_IF_ERROR(batch.reserve(f.input_len + f.output_len - 1));
-    auto begin = Clock::now();
-    RETURN_IF_ERROR(batch.prefill());
-    prefill.push_back(seconds_since(begin));
-    double sum = 0;
-    const auto before = engine.counters();
-    for (int64_t i = 1; i < f.output_len; ++i) {
-      begin = Clock::now();
-      RETURN_IF_ERROR(batch.decode());
-      const double s = seconds_since(begin);
-      sum += s;
-      steps.push_back(s * 1e3);
-    }
-    decode.push_back(sum);
-    const auto after = engine.counters();
-    if (after.steps > before.steps)
-      host.push_back((after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6);
-    bar.advance(1, fmt::format("batch {}", batch_size));
-  }
-  return Row{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
-             quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5)};
-}
 
 // Weights of the layers' matrix products that one token goes through: of experts those that it is sent to. The head
 // works on one row per sequence and is counted apart.
@@ -166,10 +59,7 @@ double step_weight_bytes(const Engine& engine, double batch) {
   if (e.count == 0) return all;
   const double count = static_cast<double>(e.count);
   const double missed = std::pow(1 - static_cast<double>(e.per_token) / count, batch);
-  double experts = 0;
-  for (int64_t l = 0; l < c.num_hidden_layers; ++l)
-    if (e.at_layer(l)) experts += 3 * count * static_cast<double>(c.hidden_size * e.intermediate);
-  return all - missed * experts * static_cast<double>(size_of(engine.dtype()));
+  return all - missed * static_cast<double>(engine.expert_bytes());
 }
 
 // Of the linear layers' arithmetic.
@@ -182,7 +72,7 @@ double peak_of(const MachineSpeed& s, DType dtype, checkpoint::Quantization quan
   return dtype == DType::BF16 ? std::max(s.fp32_gflops, s.bf16_gflops.value_or(0)) : s.fp32_gflops;
 }
 
-OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const MachineSpeed& limits) {
+OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, const MachineSpeed& limits) {
   const double batch = static_cast<double>(r.batch_size), input = static_cast<double>(f.input_len);
   const double steps = static_cast<double>(f.output_len - 1);
   const double weight_bytes = step_weight_bytes(engine, batch);
@@ -192,7 +82,11 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const Row& r, const Ma
   const auto& c = engine.config();
   const double operations = 2 * batch * (input * layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
   const double gflops = r.prefill_s > 0 ? operations / r.prefill_s / 1e9 : 0;
-  const auto share = [](double v, double of) { return of > 0 ? v / of * 100 : 0; };
+  // Modelled time is another machine's: this one's limits say nothing about it.
+  const bool modelled = engine.device().clock_us().has_value();
+  const auto share = [modelled](double v, double of) {
+    return modelled ? OrderedJson(nullptr) : OrderedJson(of > 0 ? v / of * 100 : 0);
+  };
   OrderedJson j;
   j["batch_size"] = r.batch_size;
   j["input_len"] = f.input_len;
@@ -242,15 +136,21 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
   return j;
 }
 
+std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
+
 void print_table(const OrderedJson& report) {
   fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input", "output",
              "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "GB/s", "%", "GFLOP/s", "%");
   for (const auto& r : report["rows"]) {
-    fmt::print("{:>5} {:>6} {:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.1f} {:>9.1f} {:>6.1f}\n",
+    fmt::print("{:>5} {:>6} {:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>9.1f} {:>6}\n",
                r["batch_size"].get<int64_t>(), r["input_len"].get<int64_t>(), r["output_len"].get<int64_t>(),
                r["prefill_tok_s"].get<double>(), r["decode_tok_s"].get<double>(), r["step_ms_p50"].get<double>(),
-               r["step_ms_p99"].get<double>(), r["achieved_GBps"].get<double>(), r["pct_bandwidth"].get<double>(),
-               r["achieved_GFLOPs"].get<double>(), r["pct_peak"].get<double>());
+               r["step_ms_p99"].get<double>(), r["achieved_GBps"].get<double>(), percent(r["pct_bandwidth"]),
+               r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
+  }
+  if (report.contains("time")) {
+    fmt::print("{}:\n", report["time"].get<std::string>());
+    for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
   }
   const auto& l = report["limits"];
   fmt::print("limits here: read {} GB/s, fp32 {} GFLOP/s, bf16 {} GFLOP/s\n", l["read_GBps_all"].dump(),
@@ -273,24 +173,29 @@ Status run_bench(BenchFlags f) {
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
                    f.input_len + f.output_len, engine->context_length());
 
-  std::vector<Row> rows;
+  std::vector<OneBatchRow> rows;
   {
     Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    BenchFlags warm = f;  // a short run first: memory is touched, threads are awake
+    const OneBatch plan{f.input_len, f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed)};
+    OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
     warm.repeat = 1;
     warm.output_len = std::min<int64_t>(f.output_len, 4);
     Progress none("", 1, false);
-    RETURN_IF_ERROR(measure(*engine, warm, f.batch_sizes[0], none).status());
+    RETURN_IF_ERROR(measure_one_batch(*engine, warm, f.batch_sizes[0], none).status());
     for (int64_t batch_size : f.batch_sizes) {
-      ASSIGN_OR_RETURN(Row row, measure(*engine, f, batch_size, bar));
+      ASSIGN_OR_RETURN(OneBatchRow row, measure_one_batch(*engine, plan, batch_size, bar));
       rows.push_back(row);
     }
   }
   const MachineSpeed after = measure_machine(threads);
   OrderedJson report;
   report["limits"] = limits_json(machine, before, after);
+  if (engine->device().clock_us()) {
+    report["time"] = kModelledTime;
+    report["clock_note"] = clock_lines(engine->device());
+  }
   report["rows"] = OrderedJson::array();
-  for (const Row& row : rows) report["rows"].push_back(row_json(*engine, f, row, between(before, after)));
+  for (const OneBatchRow& row : rows) report["rows"].push_back(row_json(*engine, f, row, between(before, after)));
   if (f.json) {
     fmt::print("{}\n", report.dump());
   } else {

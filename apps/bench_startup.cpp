@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/elapsed.h"
 #include "base/progress.h"
 #include "bench/page_cache.h"
 #include "command.h"
@@ -98,7 +99,7 @@ Result<Start> start_once(const StartupFlags& f, const std::string& model, const 
                                          fmt::format("{}", f.threads)};
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const ProcessResult done, run_process(command, {{"REPRISE_CACHE", cache}}));
-  s.total_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  s.total_s = seconds_since(begin);
   if (done.exit_code != 0)
     return error(Code::Invalid, "generate ended with {}: {}", done.exit_code,
                  done.output.substr(0, done.output.find('\n')));

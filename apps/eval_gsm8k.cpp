@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "client/load.h"
@@ -102,7 +103,7 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
     }));
   }
   Said said;
-  said.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  said.seconds = seconds_since(begin);
   for (TextResult& r : results) {
     said.answers.push_back(std::move(r.text).value_or(""));
     said.tokens += static_cast<int64_t>(r.token_ids.size());

@@ -11,6 +11,7 @@
 #include "common/terminal.h"
 #include "see/decisions.h"
 #include "see/phase_view.h"
+#include "see/queue_table.h"
 
 namespace reprise::apps {
 namespace {
@@ -41,6 +42,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
     j["decisions"].push_back({{"shape", d.shape}, {"mode", d.mode}, {"reason", d.reason}});
     if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
   }
+  if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
   return j;
 }
 
@@ -71,6 +73,7 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
              coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), m.launches(), m.pieces().size(),
              v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
   fmt::print("\n{}\n", decision_table(decisions(e)));
+  if (const auto queues = queue_table(e)) fmt::print("\n{}\n", queue_text(*queues));
   fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
   for (const PassReport& p : v.passes->passes) {
     fmt::print("{:<28}{:>7}{:>9}{:>9}{:>14}{:>9.2f}{}\n", p.name, p.tried, p.matched, p.refusals,

@@ -18,6 +18,7 @@ struct ServeFlags {
   std::optional<int64_t> admin_port;
   int64_t max_connections = 4096;
   bool enable_metrics = false;
+  std::string expert_metrics = "auto";
 
   Status check();
 };
@@ -25,6 +26,10 @@ struct ServeFlags {
 Status ServeFlags::check() {
   ServeOptions& o = options;
   RETURN_IF_ERROR(o.model.check());
+  using engine::CountExperts;
+  o.model.count_experts = expert_metrics == "on"    ? CountExperts::On
+                          : expert_metrics == "off" ? CountExperts::Off
+                                                    : CountExperts::WhereFree;
   o.http.port = port;
   o.http.admin_port = admin_port;
   o.http.max_body_bytes = static_cast<size_t>(max_body);
@@ -84,6 +89,8 @@ Command add_serve(CLI::App& program) {
            "seconds that requests may take to finish after SIGTERM");
   add_switch(*c.app, "--access-log", o.api.access_log, "a line of JSON for every request, on standard error");
   add_switch(*c.app, "--enable-metrics", flags->enable_metrics, "accepted; /metrics is always there");
+  add_choice(*c.app, "--expert-metrics", flags->expert_metrics, {"auto", "on", "off"},
+             "count rows by expert in /metrics; auto: where that needs no copy from the device");
   c.app->option_defaults()->group("Options");
   o.model.add_to(*c.app);
   c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");

@@ -18,10 +18,36 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+option(REPRISE_UNITY "Compile a target's source files six at a time; ./dev does in a build from nothing" OFF)
+
+# house_unity(TARGET APART regex...): what several files include is then read and instantiated once, which makes a build
+# from nothing twice as fast, and one of a single changed file slower. Names in the unnamed namespaces of a target must
+# differ for that; files whose path from the target's folder matches one of APART are compiled alone.
+function(house_unity target)
+  cmake_parse_arguments(ARG "" "" "APART" ${ARGN})
+  if(NOT REPRISE_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    if(IS_ABSOLUTE ${source})
+      file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${source})
+    endif()
+    foreach(pattern ${ARG_APART})
+      if(name MATCHES ${pattern})
+        set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 # house_library(NAME DEPS a b LIBS pkg::lib): all .cpp files of the current folder, recursively, except those listed
 # in EXCLUDE; public include root is src/. Every header must compile alone (`./dev check`), except those in EXCLUDE.
+# APART as for house_unity.
 function(house_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.h)
   if(ARG_EXCLUDE)
@@ -34,6 +60,7 @@ function(house_library name)
     target_link_libraries(${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
     target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${headers})
     set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    house_unity(${name} APART ${ARG_APART})
   else()
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
@@ -42,17 +69,19 @@ function(house_library name)
 endfunction()
 
 # house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
-# becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies.
+# becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity.
 function(house_test folder)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;APART" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
   if(NOT sources)
     return()
   endif()
   add_executable(${folder}_tests ${sources})
+  house_unity(${folder}_tests APART ${ARG_APART})
   target_link_libraries(${folder}_tests PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_include_directories(${folder}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${folder}_tests PRIVATE REPRISE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  # On the simulator of Ascend, work on the same memory that nothing orders is an error in every test.
   gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 1500
-                       DISCOVERY_TIMEOUT 60)
+                       ENVIRONMENT ASCEND_SIM_RACES=1 DISCOVERY_TIMEOUT 60)
 endfunction()

@@ -59,7 +59,7 @@ def cmake_deps(text, folder):
         return None
     deps, key = [], None
     for word in call.group(1).split():
-        if word in ("DEPS", "LIBS", "EXCLUDE"):
+        if word in ("DEPS", "LIBS", "EXCLUDE", "APART"):
             key = word
         elif key == "DEPS":
             deps.append(word)

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""Checks docs/scoreboard.md: every feature once, in order, with a test that exists.
+"""Checks the pages that name tests: docs/scoreboard.md and docs/ascend-coverage.md.
+
+The scoreboard has every feature once, in order, with a test that exists.
 
 A row of its tables is `| F01 | feature | what there is | tests |`. Tests stand in backquotes as `folder/file SUITE.NAME`,
 which is tests/folder/file.cpp and a TEST, TEST_F, TEST_P or TYPED_TEST in it; `tools/checks_test.py CLASS.NAME` names a
 Python one. A feature without a test says `measured: ` and the page that has the figure.
+
+The coverage page's tables either name tests in the same way, or ("| model | eager | ...") have cells that hold keys of
+its first table or `no: ` and the reason.
 """
 
 import argparse
@@ -12,7 +17,8 @@ import re
 import sys
 
 PAGE = "docs/scoreboard.md"
-IDS = [*range(1, 18), *range(20, 46), 49, *range(51, 55), *range(57, 65), 66, 67, 68]
+COVERAGE = "docs/ascend-coverage.md"
+IDS = [*range(1, 18), *range(20, 56), *range(57, 65), 66, 67, 68]
 ROW = re.compile(r"^\|\s*(F\d\d)\s*\|(.*)\|\s*$")
 TEST_NAME = re.compile(r"`([\w./]+) (\w+)\.(\w+)`")
 MEASURED = re.compile(r"measured: \[[^\]]+\]\(([\w./-]+?)(?:#[\w-]*)?\)")
@@ -33,8 +39,64 @@ def tests_of(path):
     return {f"{suite}.{name}" for suite, name in found}
 
 
+def errors_of_names(root, at, line):
+    """Tests named in the line that do not exist."""
+    errors = []
+    for file, suite, name in TEST_NAME.findall(line):
+        path = root / "tests" / (file if file.endswith(".py") else f"{file}.cpp")
+        if not path.is_file():
+            errors.append(f"{at}: there is no {path.relative_to(root)}")
+        elif f"{suite}.{name}" not in tests_of(path):
+            errors.append(f"{at}: {path.relative_to(root)} has no test {suite}.{name}")
+    return errors
+
+
+def check_coverage(root):
+    """Returns the errors of the coverage page."""
+    page = root / COVERAGE
+    if not page.is_file():
+        return [f"{COVERAGE}: is missing"]
+    errors, keys, used, header = [], set(), set(), None
+    for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+        at = f"{COVERAGE}:{number}"
+        errors += errors_of_names(root, at, line)
+        if not line.startswith("|"):
+            header = None
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if header is None:
+            header = cells
+        elif set(line) <= set("|-"):
+            continue
+        elif len(cells) != len(header):
+            errors.append(f"{at}: {len(cells)} columns, the table has {len(header)}")
+        elif header[0] == "key":
+            if cells[0] in keys:
+                errors.append(f"{at}: the key {cells[0]} is there twice")
+            keys.add(cells[0])
+            if not TEST_NAME.search(cells[1]):
+                errors.append(f"{at}: the key {cells[0]} names no test")
+        elif "eager" in header:
+            for name, cell in zip(header[1:], cells[1:]):
+                if cell.startswith("no: "):
+                    continue
+                named = [key.strip() for key in cell.split(",")]
+                used.update(named)
+                unknown = [key for key in named if key not in keys]
+                if unknown:
+                    errors.append(f"{at}: {name} of {cells[0]}: \"{cell}\" is neither keys nor `no: ` and a reason")
+        elif not TEST_NAME.search(line):
+            errors.append(f"{at}: {cells[0]} names no test")
+    return errors or [f"{COVERAGE}: the key {key} is used nowhere" for key in sorted(keys - used)]
+
+
 def check(root):
-    """Returns the errors of the page."""
+    """Returns the errors of both pages."""
+    return check_scoreboard(root) + check_coverage(root)
+
+
+def check_scoreboard(root):
+    """Returns the errors of the scoreboard."""
     page = root / PAGE
     if not page.is_file():
         return [f"{PAGE}: is missing"]
@@ -43,12 +105,7 @@ def check(root):
         at = f"{PAGE}:{number}"
         row = ROW.match(line)
         named = TEST_NAME.findall(line)
-        for file, suite, name in named:
-            path = root / "tests" / (file if file.endswith(".py") else f"{file}.cpp")
-            if not path.is_file():
-                errors.append(f"{at}: there is no {path.relative_to(root)}")
-            elif f"{suite}.{name}" not in tests_of(path):
-                errors.append(f"{at}: {path.relative_to(root)} has no test {suite}.{name}")
+        errors += errors_of_names(root, at, line)
         if not row:
             continue
         seen.append(row[1])

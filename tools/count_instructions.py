@@ -4,12 +4,16 @@
   tools/count_instructions.py            fails when a kernel takes over 5 % more than tests/data/instructions.json says
   tools/count_instructions.py --accept   writes that file
 
-Counts do not depend on the machine's speed or load, only on the compiler. Valgrind knows no AVX-512, so they are those of
-the AVX2 kernels: of the same sources, shapes and blocking. One thread, shape T, bf16; inclusive of what the kernel calls.
+Counts do not depend on the machine's speed or load, but on the compiler, which the file names: a binary made by another
+one is counted and not compared. Valgrind knows no AVX-512, so they are those of the AVX2 kernels: of the same sources,
+shapes and blocking; where the processor has no AVX2 there is nothing to count. One thread, shape T, bf16; inclusive of
+what the kernel calls.
 """
 import argparse
 import json
+import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -23,12 +27,27 @@ NAMES = set(re.findall(r"\bX\((\w+)\)", (ROOT / "src/backends/cpu/kernels/table.
 TOKENS = (1, 16)
 
 
+def has_avx2():
+    cpu = pathlib.Path("/proc/cpuinfo")
+    return platform.machine() == "x86_64" and (not cpu.is_file() or re.search(r"^flags\b.*\bavx2\b", cpu.read_text(), re.M))
+
+
+def compiler_of(binary):
+    """What CMake found; the binary itself also names those of the static libraries in it."""
+    for file in binary.parent.parent.glob("CMakeFiles/*/CMakeCXXCompiler.cmake"):
+        found = dict(re.findall(r'^set\(CMAKE_CXX_COMPILER_(ID|VERSION) "(.*)"\)', file.read_text(), re.M))
+        return f"{found.get('ID')} {found.get('VERSION')}"
+    return "unknown"
+
+
 def count(binary, tokens, calls, folder):
     """Inclusive instructions of every kernel function of a run."""
     out = folder / f"{tokens}-{calls}"
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", str(binary), "bench", "ops", "--isa", "avx2",
                "--threads", "1", "--model", "T", "--dtype", "bfloat16", "--tokens", str(tokens), "--calls", str(calls)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # Nothing that a user has set changes what runs: no options of valgrind, no preloaded or tuned library, no plan cache.
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
     text = subprocess.run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", str(out)], capture_output=True,
@@ -47,21 +66,31 @@ def main():
     parser.add_argument("--binary", default=ROOT / "build/release/bin/reprise", type=pathlib.Path)
     parser.add_argument("--accept", action="store_true")
     args = parser.parse_args()
+    binary = args.binary.resolve()
+    if not has_avx2():
+        print("this processor has no AVX2: nothing to count")
+        return
     counts = {}
     with tempfile.TemporaryDirectory() as name:
         for tokens in TOKENS:
-            once, thrice = (count(args.binary, tokens, n, pathlib.Path(name)) for n in (1, 3))
+            once, thrice = (count(binary, tokens, n, pathlib.Path(name)) for n in (1, 3))
             for kernel, total in thrice.items():
                 each = (total - once.get(kernel, 0)) // 2
                 if each > 0:
                     counts[f"{kernel}, {tokens} tokens"] = each
     if not counts:
         sys.exit("no kernel was seen: was the binary stripped of its symbols?")
+    compiler = compiler_of(binary)
     if args.accept:
-        COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+        COUNTS.write_text(json.dumps({"compiler": compiler, "counts": counts}, indent=1, sort_keys=True) + "\n")
         print(f"{len(counts)} counts written to {COUNTS.relative_to(ROOT)}")
         return
     known = json.loads(COUNTS.read_text())
+    if known["compiler"] != compiler:
+        print(f"{len(counts)} kernels; not compared: {COUNTS.relative_to(ROOT)} is of {known['compiler']}, and the binary "
+              f"was made by {compiler}")
+        return
+    known = known["counts"]
     worse = better = 0
     for key in sorted({*known, *counts}):
         if key not in known or key not in counts:

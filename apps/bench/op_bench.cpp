@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "base/elapsed.h"
 #include "base/half.h"
+#include "bench/op_instructions.h"
 #include "ops/core.h"
 #include "passes/inline.h"
 #include "see/node_cost.h"
@@ -21,8 +23,7 @@ constexpr double kRowSeconds = 1.0;        // samples end after this, but there 
 constexpr size_t kLeastSamples = 5;
 constexpr double kCopyBytes = 8 << 20;  // copies of a call together touch about this much
 constexpr int64_t kMostCopies = 32;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+constexpr int64_t kModelledCopies = 16;
 
 double median(std::vector<double> v) {
   const auto middle = v.begin() + static_cast<int64_t>(v.size() / 2);
@@ -106,39 +107,6 @@ void fill_values(const std::string& name, DType dtype, int64_t n, uint8_t* out) 
   }
 }
 
-// Vector instructions per element that the definition of an op asks for, apart from conversions of its operands and
-// results; of fp32 vectors, which are what the peak is counted in.
-double instructions(std::string_view op) {
-  if (op == "silu") return 14;             // exp in ten, one more, the quotient
-  if (op == "rms_norm") return 3;          // square and sum, two factors
-  if (op == "rope") return 2;              // a product, a product and sum
-  if (op == "quantize_static") return 5;   // product, sum, two clamps, conversion
-  if (op == "quantize_dynamic") return 6;  // magnitude, largest, quotient, two clamps, conversion
-  if (op == "add" || op == "mul" || op == "argmax") return 1;
-  return 0;
-}
-
-// From memory to fp32, and back with ties to even: where a value is rounded, those steps are part of the definition.
-// bf16 has no instruction that keeps subnormal numbers, so it takes a shift, the odd bit, two sums, NaN apart,
-// narrowing.
-double widening(DType t) { return t == DType::BF16 ? 2 : t == DType::F16 ? 1 : 0; }
-double rounding(DType t) { return t == DType::BF16 ? 7 : t == DType::F16 ? 1 : 0; }
-
-// Whether an op before this one has left the value in registers: it need not be widened again.
-bool computed(const Value* v) {
-  while (v->def->op->has(op_flag::kView) || v->def->op->name == "slice") v = v->def->in[0];
-  return instructions(v->def->op->name) > 0;
-}
-
-double instructions_of(const Node& n, const LiveSizes& live) {
-  const double own = instructions(n.op->name);
-  if (own == 0) return 0;
-  double each = own + rounding(n.result()->type.dtype);
-  for (const Value* v : n.in)
-    if (!computed(v)) each += widening(v->type.dtype);
-  return each * static_cast<double>(n.in[0]->type.shape.elements(live));
-}
-
 }  // namespace
 
 struct OpBench::Side {
@@ -151,7 +119,8 @@ struct OpBench::Side {
   std::unique_ptr<CompiledModel> model;
 
   Status prepare(Graph graph, const Platform& platform, Staging& staging, const Side* other);
-  std::vector<std::vector<uint8_t>> outputs() const;
+  // Brought to the host.
+  Result<std::vector<std::vector<uint8_t>>> outputs(Stream& stream) const;
 };
 
 namespace {
@@ -167,13 +136,13 @@ Status OpBench::Side::prepare(Graph graph, const Platform& platform, Staging& st
   if (other && same_layouts(selection, other->selection)) {
     params = other->params;
   } else {
-    ASSIGN_OR_RETURN(own, ParamStore::create(selection.params, platform.device->pool()));
+    ASSIGN_OR_RETURN(own, ParamStore::create(selection.params, *platform.device));
     for (size_t i = 0; i < own.params().size(); ++i) {
       const ParamPlan& p = own.params()[i];
       const int64_t n = p.type.shape.elements(LiveSizes{});
       std::vector<uint8_t> rows(static_cast<size_t>(n) * size_of(p.type.dtype));
       fill_values(p.name, p.type.dtype, n, rows.data());
-      own.pack_rows(i, rows.data(), 0, p.type.shape[0].factor);
+      RETURN_IF_ERROR(own.pack_rows(i, rows.data(), 0, p.type.shape[0].factor));
     }
     params = &own;
   }
@@ -189,13 +158,17 @@ Status OpBench::Side::prepare(Graph graph, const Platform& platform, Staging& st
   return Status::ok();
 }
 
-std::vector<std::vector<uint8_t>> OpBench::Side::outputs() const {
+Result<std::vector<std::vector<uint8_t>>> OpBench::Side::outputs(Stream& stream) const {
   std::vector<std::vector<uint8_t>> out;
   for (const GraphOutput& o : model->graph().outputs()) {
     const TensorView v = model->view(o.value);
-    const auto* data = static_cast<const uint8_t*>(v.data);
-    out.emplace_back(data, data + static_cast<size_t>(v.elements()) * size_of(v.dtype));
+    out.emplace_back(static_cast<size_t>(v.elements()) * size_of(v.dtype));
+    if (model->device().info().host_visible)
+      std::memcpy(out.back().data(), v.data, out.back().size());
+    else
+      RETURN_IF_ERROR(stream.copy(out.back().data(), v.data, out.back().size(), Copy::DeviceToHost));
   }
+  RETURN_IF_ERROR(stream.synchronize());
   return out;
 }
 
@@ -203,9 +176,8 @@ OpBench::~OpBench() = default;
 
 Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, const nn::FusedOps& fused,
                                                const Platform& platform) {
-  if (!platform.device->info().host_visible)
-    return error(Code::Unsupported, "the memory of {} cannot be read from here", platform.device->info().name);
   std::unique_ptr<OpBench> b(new OpBench);
+  b->device_ = platform.device.get();
   b->case_ = c;
   b->dtype_ = dtype;
   for (TensorType& t : b->case_.in)
@@ -221,13 +193,22 @@ Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, con
     if (t.shape.rank() != 5)  // a call touches little of a cache
       bytes += static_cast<double>(t.shape.elements(b->case_.live(1))) * static_cast<double>(size_of(t.dtype));
   b->copies_ = std::clamp(static_cast<int64_t>(kCopyBytes / bytes), int64_t{1}, kMostCopies);
+  const bool clocked = b->device_->clock_us().has_value();
+  if (clocked) b->copies_ = kModelledCopies;
 
   const nn::FusedOp* meaning = fused.find(c.op);
+  struct Wanted {
+    std::unique_ptr<Side>& side;
+    const nn::FusedOp* parts_of;  // null: the op itself
+    int64_t copies;
+  };
+  std::vector<Wanted> wanted{{b->fused_, nullptr, b->copies_}};
+  if (clocked) wanted.push_back({b->fused_twice_, nullptr, 2 * b->copies_});
+  if (meaning) wanted.push_back({b->parts_, meaning, b->copies_});
+  if (meaning && clocked) wanted.push_back({b->parts_twice_, meaning, 2 * b->copies_});
   std::vector<std::pair<Side*, Graph>> sides;
-  for (const nn::FusedOp* parts_of : {static_cast<const nn::FusedOp*>(nullptr), meaning}) {
-    auto& side = parts_of ? b->parts_ : b->fused_;
-    if (side) continue;  // a single op has no parts
-    ASSIGN_OR_RETURN(Graph graph, graph_of(b->case_, *op, parts_of, b->copies_, *platform.ops));
+  for (auto& [side, parts_of, copies] : wanted) {
+    ASSIGN_OR_RETURN(Graph graph, graph_of(b->case_, *op, parts_of, copies, *platform.ops));
     side = std::make_unique<Side>();
     ASSIGN_OR_RETURN(side->selection, select_kernels(graph, platform));
     b->staging_.declare(graph, {});
@@ -256,7 +237,7 @@ void OpBench::fill() {
     if (is_weight(*op_, i)) continue;
     const TensorType& type = case_.in[i];
     const int64_t n = type.shape.elements(bound);
-    auto* data = static_cast<uint8_t*>(staging_.address(name));
+    auto* data = static_cast<uint8_t*>(staging_.input(name).value().data);
     if (type.dtype == DType::I8 && type.shape.rank() == 5) {
       std::memset(data, 0x3c, static_cast<size_t>(n));  // any four bytes of it are a usual scale
       continue;
@@ -297,7 +278,7 @@ Status OpBench::check(int64_t tokens) {
     if (op_->mutated_operand() >= 0) fill();
     RETURN_IF_ERROR(sides[i]->model->capture(tokens, live));
     RETURN_IF_ERROR(sides[i]->model->replay(tokens, live, *stream_));
-    seen[i] = sides[i]->outputs();
+    ASSIGN_OR_RETURN(seen[i], sides[i]->outputs(*stream_));
   }
   for (size_t o = 0; o < seen[0].size(); ++o) {
     const auto& a = seen[0][o];
@@ -322,7 +303,33 @@ Result<double> OpBench::sample(Side& side, int64_t tokens, int64_t replays) {
   return seconds_since(begin) / static_cast<double>(replays);
 }
 
+Result<double> OpBench::modelled_us(Side& once, Side& twice, int64_t tokens, bool captured) {
+  const LiveSizes live = case_.live(tokens);
+  double us[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    CompiledModel& m = *(i == 0 ? once : twice).model;
+    if (captured) RETURN_IF_ERROR(m.capture(tokens, live));
+    for (int run = 0; run < 2; ++run) {  // the first makes the operators known to this thread
+      const double begin = now_us(*device_);
+      RETURN_IF_ERROR(captured ? m.replay(tokens, live, *stream_) : m.run(live, *stream_));
+      us[i] = now_us(*device_) - begin;
+    }
+  }
+  return (us[1] - us[0]) / static_cast<double>(copies_);
+}
+
+Result<OpTimes> OpBench::modelled(int64_t tokens) {
+  OpTimes out;
+  ASSIGN_OR_RETURN(out.fused_us, modelled_us(*fused_, *fused_twice_, tokens, true));
+  ASSIGN_OR_RETURN(out.eager_fused_us, modelled_us(*fused_, *fused_twice_, tokens, false));
+  if (!parts_) return out;
+  ASSIGN_OR_RETURN(out.unfused_us, modelled_us(*parts_, *parts_twice_, tokens, true));
+  ASSIGN_OR_RETURN(out.eager_unfused_us, modelled_us(*parts_, *parts_twice_, tokens, false));
+  return out;
+}
+
 Result<OpTimes> OpBench::measure(int64_t tokens, int64_t repeat) {
+  if (fused_twice_) return modelled(tokens);
   struct Timed {
     Side* side = nullptr;
     int64_t replays = 1;
@@ -365,6 +372,7 @@ OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheS
   // The last call stands for all; everything before its parts belongs to the copies before it.
   const Graph& graph = fused_->model->graph();
   out.bytes = cost_of(*graph.last(), sizes).bytes();
+  if (fused_twice_) return out;
   const CacheLevel& level = caches.level_for(out.bytes);
   out.us = level.read_GBps > 0 ? out.bytes / level.read_GBps * 1e-3 : 0;
   out.by = level.name;

@@ -2,8 +2,10 @@
 //
 // A side is a graph with several copies of the call after each other (a replay's one wake-up would otherwise be most of
 // what is measured), with its own arena; inputs and, where both want the same layout, parameters are shared. Parts are
-// what the op's meaning traces; a single op has none. Both are captured whole and replayed in alternation. One thread;
-// the platform must outlive it.
+// what the op's meaning traces; a single op has none. Both are captured whole and replayed in alternation. Where the
+// device's time is modelled, one replay tells all: the time of a call is what twice as many of them take longer, so
+// that what a step costs besides (copying the inputs, the replay's call) counts on neither side. One thread; the
+// platform must outlive it.
 #pragma once
 
 #include <memory>
@@ -26,6 +28,8 @@ struct OpLimit {
 struct OpTimes {
   double fused_us = 0;
   std::optional<double> unfused_us;  // none for a single op
+  // Launched one by one; only where time is modelled.
+  std::optional<double> eager_fused_us, eager_unfused_us;
 };
 
 class OpBench {
@@ -45,7 +49,7 @@ class OpBench {
   // Medians of up to `repeat` samples of each side.
   Result<OpTimes> measure(int64_t tokens, int64_t repeat);
   // What this machine needs at best: operands and results over the bandwidth of where they lie, or the instructions
-  // that the parts are made of at the peak rate.
+  // that the parts are made of at the peak rate. Of a device that is modelled only the bytes are known.
   OpLimit limit(int64_t tokens, const MachineSpeed& machine, const CacheSpeeds& caches) const;
 
  private:
@@ -53,14 +57,18 @@ class OpBench {
   OpBench() = default;
   void fill();
   Result<double> sample(Side& side, int64_t tokens, int64_t replays);
+  Result<double> modelled_us(Side& once, Side& twice, int64_t tokens, bool captured);
+  Result<OpTimes> modelled(int64_t tokens);
 
   OpCase case_;
   const OpSchema* op_ = nullptr;
   DType dtype_ = DType::BF16;
   int64_t copies_ = 1;
+  Device* device_ = nullptr;
   Staging staging_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Side> fused_, parts_;
+  std::unique_ptr<Side> fused_twice_, parts_twice_;  // with twice as many calls; only where time is modelled
 };
 
 }  // namespace reprise::apps

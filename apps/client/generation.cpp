@@ -1,11 +1,11 @@
 #include "client/generation.h"
 
+#include "base/elapsed.h"
+
 namespace reprise::apps {
 namespace {
 
 constexpr size_t kMostErrorBytes = 4096;
-
-double seconds(GenerationReader::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 // What an error's JSON says: {"error": {"message": ...}}, {"error": "..."}, {"message": ...}, or null.
 std::string message_of(const Json& json) {
@@ -111,11 +111,11 @@ void GenerationReader::take_event(const std::string& data, Clock::time_point now
 void GenerationReader::heard(int64_t tokens, Clock::time_point now) {
   if (!heard_) {
     heard_ = true;
-    record_.ttft_s = seconds(now - sent_);
+    record_.ttft_s = seconds_of(now - sent_);
   } else if (endpoint_ == Endpoint::Generate) {
-    for (int64_t i = 0; i < tokens; ++i) record_.itl_s.push_back(seconds(now - last_) / static_cast<double>(tokens));
+    for (int64_t i = 0; i < tokens; ++i) record_.itl_s.push_back(seconds_of(now - last_) / static_cast<double>(tokens));
   } else {
-    record_.itl_s.push_back(seconds(now - last_));
+    record_.itl_s.push_back(seconds_of(now - last_));
   }
   counted_ += tokens;
   last_ = now;
@@ -149,7 +149,7 @@ void GenerationReader::take_openai(const Json& event, Clock::time_point now) {
   if (tokens > 0) heard(tokens, now);
   if (std::string reason = text_of(choice, "finish_reason"); !reason.empty()) record_.finish_reason = std::move(reason);
   begun_ = true;
-  record_.latency_s = seconds(now - sent_);
+  record_.latency_s = seconds_of(now - sent_);
 }
 
 void GenerationReader::take_native(const Json& event, Clock::time_point now) {
@@ -170,7 +170,7 @@ void GenerationReader::take_native(const Json& event, Clock::time_point now) {
     heard(1, now);
   }
   begun_ = true;
-  record_.latency_s = seconds(now - sent_);
+  record_.latency_s = seconds_of(now - sent_);
 }
 
 void GenerationReader::take_usage(const Json& usage) {

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <random>
 
+#include "base/elapsed.h"
+
 namespace reprise::apps {
 namespace {
 
 using Clock = GenerationReader::Clock;
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 // A socket for every call in flight.
 void allow_descriptors(int64_t calls) {
@@ -41,7 +41,7 @@ class Load {
       arrive(begin_);
     }
     http_.run();
-    run_.duration_s = seconds(last_ - begin_);
+    run_.duration_s = seconds_of(last_ - begin_);
     return std::move(run_);
   }
 
@@ -54,7 +54,7 @@ class Load {
     void piece(std::string_view bytes) override { reader_.push(bytes, Clock::now()); }
     void end(const Status& status) override {
       GenerationRecord record = reader_.end(status);
-      record.begin_s = seconds(sent_ - load_.begin_);
+      record.begin_s = seconds_of(sent_ - load_.begin_);
       load_.ended(index_, std::move(record));
     }
 

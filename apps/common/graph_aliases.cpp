@@ -216,19 +216,30 @@ Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a,
   return out;
 }
 
-Result<std::vector<Notice>> understand_environment(const std::function<const char*(const char*)>& get) {
-  std::vector<Notice> out;
+Result<Environment> understand_environment(const std::function<const char*(const char*)>& get, DeviceKind device) {
+  Environment out;
+  const bool ascend = device == DeviceKind::Ascend;
   if (const char* fia = get("ASCEND_USE_FIA"); fia && *fia) {
     std::string word = fia;
     std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
     if (word != "0" && word != "1" && word != "true" && word != "false")
       return invalid("ASCEND_USE_FIA=\"{}\" is not known; allowed: 0, 1, true, false", fia);
-    out.push_back({fmt::format("ASCEND_USE_FIA={} is not needed: there is one attention for both phases", fia)});
+    out.ascend_fia = word == "1" || word == "true";
+    if (!ascend)
+      out.notices.push_back({fmt::format("ASCEND_USE_FIA={} is not needed: it is for --device ascend", fia)});
+    else if (out.ascend_fia)
+      out.notices.push_back(
+          {fmt::format("ASCEND_USE_FIA={}: attention by FusedInferAttentionScore, the default", fia)});
+    else
+      out.notices.push_back(
+          {fmt::format("ASCEND_USE_FIA={}: attention by PromptFlashAttention and IncreFlashAttention", fia)});
   }
   if (const char* streams = get("STREAMS_PER_DEVICE"); streams && *streams) {
     auto n = parse_integer(streams, {1, 1 << 20});
     if (!n.is_ok()) return n.status().at("STREAMS_PER_DEVICE");
-    out.push_back({fmt::format("STREAMS_PER_DEVICE={} is not needed: captured graphs occupy no streams here", *n)});
+    out.notices.push_back({fmt::format("STREAMS_PER_DEVICE={} is not needed: {}", *n,
+                                       ascend ? "the streams of captured graphs are planned before they are captured"
+                                              : "captured graphs occupy no streams here")});
   }
   return out;
 }

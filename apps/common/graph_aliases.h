@@ -2,7 +2,7 @@
 // each turned into one native setting.
 //
 // The JSON outranks native flags, and those outrank aliases; what is outranked is said. Two that rank the same and
-// disagree are an error. Pure functions on plain values: nothing here looks at a device.
+// disagree are an error. Pure functions on plain values: nothing here touches a device.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/device.h"
 
 namespace reprise::apps {
 
@@ -64,8 +65,14 @@ struct GraphMeaning {
 
 Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& aliases, const StepLimits& limits);
 
-// ASCEND_USE_FIA and STREAMS_PER_DEVICE: a misspelt value is an error, a good one is reported as not needed. `get`
-// returns null for what is not set.
-Result<std::vector<Notice>> understand_environment(const std::function<const char*(const char*)>& get);
+// What ASCEND_USE_FIA and STREAMS_PER_DEVICE ask for on a device.
+struct Environment {
+  bool ascend_fia = true;  // attention by one operator for both phases; false: by one for each
+  std::vector<Notice> notices = {};
+};
+
+// A misspelt value is an error; a good one that changes nothing is reported as not needed. `get` returns null for what
+// is not set.
+Result<Environment> understand_environment(const std::function<const char*(const char*)>& get, DeviceKind device);
 
 }  // namespace reprise::apps

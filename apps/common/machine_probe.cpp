@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "backends/cpu/isa.h"
+#include "base/elapsed.h"
 #include "common/peak_loops.h"
 #include "common/pinned_team.h"
 
@@ -23,8 +24,6 @@ namespace {
 constexpr int kTrials = 5;
 constexpr double kBudget = 0.4;  // seconds that the trials of one figure may take; two trials always run
 constexpr size_t kHugePage = size_t{2} << 20;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Files under /proc and /sys do not say their size; missing ones are empty.
 std::string text_of(const char* path) {
@@ -69,8 +68,8 @@ struct alignas(64) Flag {
 template <typename F>
 double least_of(F trial) {
   double best = HUGE_VAL;
-  const double begin = now();
-  for (int i = 0; i < kTrials && (i < 2 || now() - begin < kBudget); ++i) best = std::min(best, trial());
+  const double begin = steady_seconds();
+  for (int i = 0; i < kTrials && (i < 2 || steady_seconds() - begin < kBudget); ++i) best = std::min(best, trial());
   return best;
 }
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/isa.h"
 #include "base/log.h"
 #include "common/default_model.h"
+#include "common/device_flags.h"
 #include "common/flags.h"
 #include "passes/extension.h"
 #include "passes/pass_environment.h"
@@ -49,6 +50,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.mem_fraction_static = f.mem_fraction_static;
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
+  o.count_experts = f.count_experts;
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
   if (f.cache_weights) {
@@ -69,7 +71,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
 std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
   std::vector<std::string> out;
   if (f.trust_remote_code) out.push_back("--trust-remote-code is accepted; no code from a model is ever run");
-  if (f.attention_backend)
+  if (f.attention_backend && *f.attention_backend != device_kind_name(e.device().info().kind))
     out.push_back(fmt::format("--attention-backend {}: each device has one attention; effective: {}",
                               *f.attention_backend, device_kind_name(e.device().info().kind)));
   if (f.serving) return out;
@@ -100,8 +102,9 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
   // Both were checked before the model was loaded.
   if (auto said = f.graph.meaning(f.limits()); said.is_ok())
     for (const Notice& n : said->notices) log::info("notice: {}", n.text);
-  if (auto said = understand_environment(::getenv); said.is_ok())
-    for (const Notice& n : *said) log::info("notice: {}", n.text);
+  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::info("notice: {}", n.text);
+  if (auto said = understand_environment(::getenv, info.kind); said.is_ok())
+    for (const Notice& n : said->notices) log::info("notice: {}", n.text);
 }
 
 }  // namespace
@@ -127,8 +130,7 @@ void ModelFlags::add_to(CLI::App& app) {
   add_switch(app, "--trust-remote-code", trust_remote_code, "accepted; no code from a model is ever run");
 
   app.option_defaults()->group("Engine");
-  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"},
-             "where to run; a device that is not there says why");
+  add_device_flags(app, device, ascend_runtime);
   add_integer(app, "--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_texts(app, "--extension", extensions, "a library with ops, kernels and rewrites of its own; repeatable", "FILE");
   add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
@@ -178,7 +180,7 @@ Status ModelFlags::check() const {
     if (o.find('=') == std::string::npos || o[0] == '=')
       return invalid("--override \"{}\" is not of the form key=value", o);
   RETURN_IF_ERROR(graph.options(limits()).status());
-  RETURN_IF_ERROR(understand_environment(::getenv).status());
+  RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }
 
@@ -194,8 +196,7 @@ Result<std::string> resolve_model_path(const std::string& model_path) {
 
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
   ASSIGN_OR_RETURN(auto options, engine_options(flags));
-  DeviceOptions device;
-  ASSIGN_OR_RETURN(device.kind, parse_device_kind(flags.device));
+  ASSIGN_OR_RETURN(DeviceOptions device, device_options(flags.device, flags.ascend_runtime, ::getenv));
   device.isa = flags.isa;
   device.threads = static_cast<int>(flags.threads);
   device.live_sizes = flags.live_sizes;

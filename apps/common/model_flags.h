@@ -21,6 +21,7 @@ struct ModelFlags {
   std::string model_path;
   std::string tokenizer_path;  // "" = beside the model
   std::string device = "cpu";
+  std::optional<std::string> ascend_runtime;  // system, sim
   std::string dtype = "auto";
   std::string kv_dtype = "auto";
   std::string quantization = "auto";
@@ -46,6 +47,7 @@ struct ModelFlags {
   std::optional<std::string> attention_backend, schedule_policy;
   std::optional<int64_t> max_prefill_tokens;
   std::optional<double> watchdog_timeout;
+  engine::CountExperts count_experts = engine::CountExperts::Off;  // a flag of `serve` alone
   bool cache_weights = false;
   bool disable_radix_cache = false;
   std::vector<std::string> overrides;

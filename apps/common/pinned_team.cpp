@@ -9,13 +9,9 @@
 #include <chrono>
 #include <thread>
 
+#include "base/elapsed.h"
+
 namespace reprise::apps {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 std::vector<int> allowed_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -40,9 +36,9 @@ double together(int threads, const std::function<void(int)>& f) {
       ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
       arrived.fetch_add(1);
       while (arrived.load() < threads) _mm_pause();
-      begin[static_cast<size_t>(t)] = now();
+      begin[static_cast<size_t>(t)] = steady_seconds();
       f(t);
-      end[static_cast<size_t>(t)] = now();
+      end[static_cast<size_t>(t)] = steady_seconds();
     });
   }
   for (auto& t : team) t.join();

@@ -11,10 +11,27 @@ double bytes_of(const TensorType& t, const LiveSizes& live) {
 }
 
 // [pages, 2, heads, 128, row of a head]
-bool is_cache(const Value& v) { return v.type.shape.rank() == 5; }
-double token_bytes(const Value& cache) {
-  const Shape& s = cache.type.shape;
-  return 2.0 * static_cast<double>(s[2].factor * s[4].factor) * static_cast<double>(size_of(cache.type.dtype));
+bool is_joint_cache(const TensorType& t) { return t.shape.rank() == 5; }
+// Operand i, or the result that is the same bytes: a cache, be it of keys and values together or of rows [pages, 128,
+// row] (keys, values, latents or ropes). A step touches little of those.
+bool is_cache(const Node& n, size_t i) {
+  const std::string& name = n.op->operands[i].name;
+  return is_joint_cache(n.in[i]->type) || name == "cache" || name == "keys" || name == "values" || name == "latents" ||
+         name == "ropes";
+}
+double token_bytes(const TensorType& cache) {
+  const Shape& s = cache.shape;
+  const int64_t elements = is_joint_cache(cache) ? 2 * s[2].factor * s[4].factor : s[2].factor;
+  return static_cast<double>(elements) * static_cast<double>(size_of(cache.dtype));
+}
+
+// Multiplications and additions of one pair of a query row and a key, over all heads: the score, and the value's share.
+double pair_flops(const Node& n) {
+  const Shape& q = n.in[0]->type.shape;  // [T, H, D]
+  const double head = static_cast<double>(q[1].factor * q[2].factor);
+  if (n.op->name != "latent_attention") return 4 * head;
+  const Shape& rope = n.in[1]->type.shape;  // the key has a second part, the value has not
+  return 4 * head + 2 * static_cast<double>(rope[1].factor * rope[2].factor);
 }
 
 // Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
@@ -47,18 +64,20 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   if (n.op->has(op_flag::kSource) || n.op->has(op_flag::kView)) return c;
   const LiveSizes& live = sizes.live;
   const bool lookup = n.op->name == "embedding" || n.op->name == "rows";  // reads only the rows it returns
-  for (auto& v : n.out)
-    if (!is_cache(*v)) c.activation_bytes += bytes_of(v->type, live);
+  const int mutated = n.op->mutated_operand();
+  const bool writes_cache = mutated >= 0 && is_cache(n, static_cast<size_t>(mutated));
+  for (size_t i = writes_cache ? 1 : 0; i < n.out.size(); ++i) c.activation_bytes += bytes_of(n.out[i]->type, live);
+  bool scored = false;
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value& v = *n.in[i];
     const bool param = v.def->op->name == "param";
-    if (is_cache(v)) {
+    if (is_cache(n, i)) {
       const bool written = n.op->operands[i].mutated;
       const double tokens = written ? static_cast<double>(live.value[1]) : sizes.cached_tokens;
-      c.kv_bytes += tokens * token_bytes(v);
-      if (!written && !n.in.empty()) {
-        const Shape& q = n.in[0]->type.shape;  // [T, H, D]
-        c.flops += 4 * sizes.score_pairs * static_cast<double>(q[1].factor * q[2].factor);
+      c.kv_bytes += tokens * token_bytes(v.type);
+      if (!written && !scored) {
+        scored = true;
+        c.flops += sizes.score_pairs * pair_flops(n);
         c.dtype = v.type.dtype == DType::I8 ? DType::F32 : v.type.dtype;  // integers are made floats
       }
     } else if (lookup && i == 0) {

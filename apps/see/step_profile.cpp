@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "base/elapsed.h"
 #include "models/model.h"
 
 namespace reprise::apps {
@@ -169,7 +170,7 @@ Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& option
     // In turn, so that a change of the machine's speed hits both.
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(batch.step());
-    plain.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    plain.push_back(seconds_since(begin));
     trace.start();
     RETURN_IF_ERROR(e.set_trace(&trace));
     const int64_t from = trace.now();

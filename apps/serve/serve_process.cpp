@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/elapsed.h"
 #include "base/log.h"
 #include "common/terminal.h"
 #include "common/text_model.h"
@@ -17,6 +18,10 @@ namespace reprise::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Threads that read long bodies and compile grammars, and how many such requests wait for one.
+constexpr int kReaders = 2;
+constexpr size_t kMostUnread = 256;
 
 sigset_t end_signals() {
   sigset_t set;
@@ -174,7 +179,7 @@ class Keeper {
   void end_when_drained(sched::Scheduler& s) {
     if (!asked_to_end() || ended_) return;
     const auto since = Clock::time_point(Clock::duration(drain_since_.load()));
-    const double waited = std::chrono::duration<double>(Clock::now() - since).count();
+    const double waited = seconds_since(since);
     if (!s.idle() && waited > options_.shutdown_timeout_s && !cut_) {
       cut_ = true;
       log::warning("the shutdown time is over: {} requests are cut short", s.stats().running + s.stats().waiting);
@@ -189,7 +194,7 @@ class Keeper {
       if (!since) reported_ = {};
       return;
     }
-    const double running = std::chrono::duration<double>(Clock::now() - *since).count();
+    const double running = seconds_since(*since);
     if (running < options_.watchdog_timeout_s || reported_ == *since) return;
     reported_ = *since;
     const sched::SchedulerStats st = s.stats();
@@ -241,12 +246,14 @@ Status serve(ServeOptions o) {
       if (const int64_t most = covered(*engine); most > 0 && o.model.max_running_requests == 0)
         o.scheduler.max_running = std::min(o.scheduler.max_running, most);
     }
-    server::Metrics metrics(model.name, [&] { return numbers_of(*engine); });
+    server::Metrics metrics(
+        model.name, [&] { return numbers_of(*engine); }, engine->expert_use());
     server::SpanTrace spans([&] { return numbers_of(*engine); });
     sched::Observers observers({&metrics, &spans});
     sched::Scheduler scheduler(*engine, o.scheduler, &observers);
     server::Profiler profiler(spans, o.profile_dir);
-    api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model), &profiler});
+    server::WorkPool workers(kReaders, kMostUnread);
+    api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model), &profiler, &workers});
     keeper.keep(&scheduler);
     const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
     log::info("serving {} at http://{}:{} (docs: /v1/models, /metrics, /health); Ctrl-C ends", model.name, host,

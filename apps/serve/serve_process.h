@@ -1,8 +1,8 @@
 // ServeProcess: the life of `reprise serve`: listen, load, serve, drain, end.
 //
 // Three threads besides the engine's own: the caller's runs the scheduler (and is rank 0 of the engine), one runs HTTP,
-// one waits for signals and for steps that hang. The first SIGINT or SIGTERM drains: what runs may finish until the
-// shutdown time is over. The second ends at once.
+// one waits for signals and for steps that hang; two read what would hold up HTTP. The first SIGINT or SIGTERM drains:
+// what runs may finish until the shutdown time is over. The second ends at once.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // Changing any staged input must change the rows it belongs to, and no others: a replay that keeps an old value, or
 // mixes rows, is seen here.
 #include <algorithm>
-#include <cstring>
 
 #include "models/model.h"
 #include "verify/traffic.h"
@@ -47,8 +46,7 @@ Result<Outcome> one_run(engine::Engine& e, int64_t batch, bool decode, const eng
       const auto& shape = s.pool.shape();
       for (const auto& item : s.items)
         for (const kv::PageId page : item.sequence->pages())
-          for (size_t c = 0; c < shape.caches.size(); ++c)
-            std::memset(s.pool.page(c, page), 0, shape.caches[c].page_bytes);
+          for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.page(c, page), 0, shape.caches[c].page_bytes);
     }
     if (step == when && change) change(s);
   });

@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -19,15 +18,15 @@ using engine::StepItem;
 constexpr size_t kKept = 4;  // rows of logits kept to say how large a difference is
 
 // The sequences of one run; their pages go back at the end.
-struct Batch {
-  Batch(Engine& e, int64_t size) : engine(e), seed(static_cast<uint32_t>(size) * 2654435761u + 1) {
+struct TrafficBatch {
+  TrafficBatch(Engine& e, int64_t size) : engine(e), seed(static_cast<uint32_t>(size) * 2654435761u + 1) {
     for (int64_t i = 0; i < size; ++i) {
       std::vector<int32_t> prompt(static_cast<size_t>(1 + (i * 5) % 11));
       for (auto& t : prompt) t = token();
       sequences.emplace_back(std::move(prompt));
     }
   }
-  ~Batch() {
+  ~TrafficBatch() {
     for (auto& s : sequences) engine.release(s);
   }
   Status reserve(int64_t more) {
@@ -82,7 +81,7 @@ Status feed(Engine& e, Sequence& s, int64_t chunk, bool greedy, Outcome& out, co
 }  // namespace
 
 Result<Outcome> run_traffic(Engine& e, const TrafficOptions& o, const Outcome* expected) {
-  Batch b(e, o.batch);
+  TrafficBatch b(e, o.batch);
   RETURN_IF_ERROR(b.reserve(o.decode_steps));
   Outcome out;
   for (int i = 0; i <= o.decode_steps; ++i) {
@@ -101,9 +100,9 @@ Result<Outcome> run_traffic(Engine& e, const TrafficOptions& o, const Outcome* e
 
 engine::StepHook poison() {
   return [](const engine::StagedStep& s) {
-    std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every floating dtype
+    s.fill(s.arena.data(), 0xff, s.arena.size());  // NaN in every floating dtype
     const auto& shape = s.pool.shape();
-    for (size_t c = 0; c < shape.caches.size(); ++c) std::memset(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
+    for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
     const auto& b = s.stage.buffers();
     const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
     for (size_t i = rows; i < b.tokens.size(); ++i) {

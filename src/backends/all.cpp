@@ -1,5 +1,6 @@
 #include "backends/all.h"
 
+#include "backends/ascend/ascend_device.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/register.h"
 #include "backends/cuda/cuda_device.h"
@@ -31,13 +32,17 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       return p;
 #else
       return error(Code::Unsupported,
-                   "device \"cuda\" is not in this build: " REPRISE_NO_CUDA_REASON "; available: cpu");
+                   "device \"cuda\" is not in this build: " REPRISE_NO_CUDA_REASON "; available: cpu, ascend");
 #endif
     }
-    case DeviceKind::Ascend: break;
+    case DeviceKind::Ascend: {
+      ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device({options.ascend_runtime, options.ascend_fia}));
+      ascend::register_ascend(*p.kernels, ascend.context);
+      p.device = std::move(ascend.device);
+      return p;
+    }
   }
-  return error(Code::Unsupported, "device \"{}\" is not in this build; available: {}", device_kind_name(options.kind),
-               REPRISE_HAS_CUDA ? "cpu, cuda" : "cpu");
+  return error(Code::Internal, "no such device");
 }
 
 }  // namespace reprise

@@ -14,7 +14,9 @@ struct DeviceOptions {
   std::string isa = "auto";
   int threads = 0;
   bool pin_threads = true;
-  bool live_sizes = true;  // false: the CPU freezes sizes at capture as accelerators do; for checks
+  bool live_sizes = true;                 // false: the CPU freezes sizes at capture as accelerators do; for checks
+  std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
+  bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
 };
 
 // A device that this build does not have is Unsupported and names those it has.

@@ -81,7 +81,7 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
   out.gguf_ = std::make_unique<GgufFile>(std::move(file));
   for (const StoredTensor& t : out.gguf_->tensors()) {
     CheckpointTensor tensor = CheckpointTensor::from(t, 0);
-    if (const auto name = hf_name(t.name)) {
+    if (const auto name = hf_name(t.name, shape)) {
       tensor.name = *name;
       tensor.interleaved_heads = gguf_name(*name, shape)->interleaved_heads;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();

@@ -152,12 +152,18 @@ class Reader {
     return Status::ok();
   }
 
-  const Group* group_of(std::string_view module) const {
+  // Mixtral's files have another name for the modules of experts, and their configuration uses that.
+  static bool fits(const Matcher& m, const CheckpointTensor& t) {
+    const std::string_view module = module_of(t.name), in_file = module_of(t.file_name);
+    return m.fits(module) || (in_file != module && !in_file.empty() && m.fits(in_file));
+  }
+
+  const Group* group_of(const CheckpointTensor& t) const {
     for (const Matcher& m : ignore_)
-      if (m.fits(module)) return nullptr;
+      if (fits(m, t)) return nullptr;
     for (const Group& g : groups_)  // names before the class, as the format has it
       for (const Matcher& m : g.targets)
-        if (m.fits(module)) return &g;
+        if (fits(m, t)) return &g;
     for (const Group& g : groups_)
       if (g.any_linear) return &g;
     return nullptr;
@@ -166,7 +172,7 @@ class Reader {
   Status add(const CheckpointTensor& t) {
     const std::string module(module_of(t.name));
     LinearQuant q;
-    if (const Group* g = group_of(module)) {
+    if (const Group* g = group_of(t)) {
       q.storage = LinearStorage::CompressedTensors;
       q.scheme = g->dynamic ? LinearScheme::W8A8Dynamic : LinearScheme::W8A8Static;
       ASSIGN_OR_RETURN(const CheckpointTensor* scale, checkpoint_.get(module + ".weight_scale"));

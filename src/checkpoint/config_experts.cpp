@@ -6,15 +6,15 @@ namespace reprise::checkpoint {
 namespace {
 
 constexpr int64_t kMaxExperts = 4096;
-constexpr int64_t kMaxIntermediate = 1 << 22;
+constexpr int64_t kMaxExpertIntermediate = 1 << 22;
 
 // What Hugging Face's configuration classes fill in.
-struct Defaults {
+struct ExpertDefaults {
   std::string_view architecture;
   std::string_view count_key, other_count_key;     // files may use either
   int64_t count, per_token, intermediate, shared;  // intermediate 0: intermediate_size, and no key of its own
 };
-constexpr Defaults kDefaults[] = {
+constexpr ExpertDefaults kExpertDefaults[] = {
     {"MixtralForCausalLM", "num_local_experts", "num_experts", 8, 2, 0, 0},
     {"Qwen2MoeForCausalLM", "num_experts", "num_local_experts", 60, 4, 1408, 5632},
     {"Qwen3MoeForCausalLM", "num_experts", "num_local_experts", 128, 8, 768, 0},
@@ -51,7 +51,7 @@ Status read_deepseek(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("n_routed_experts", 1, kMaxExperts, v3 ? 256 : 64, e.count));
   RETURN_IF_ERROR(
       in.integer("num_experts_per_tok", 1, kMaxExperts, v3 ? std::optional<int64_t>(8) : none, e.per_token));
-  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxIntermediate, v3 ? 2048 : 1407, e.intermediate));
+  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxExpertIntermediate, v3 ? 2048 : 1407, e.intermediate));
   int64_t shared = 0, frequency = 1;
   RETURN_IF_ERROR(in.integer("n_shared_experts", 0, kMaxExperts, v3 ? 1 : 2, shared));
   e.shared_intermediate = shared * e.intermediate;
@@ -98,8 +98,8 @@ bool ExpertFields::at_layer(int64_t layer) const {
 
 Status read_experts(const FieldReader& in, ModelConfigFields& out) {
   if (out.architecture.starts_with("Deepseek")) return read_deepseek(in, out);
-  const Defaults* d = nullptr;
-  for (const Defaults& one : kDefaults)
+  const ExpertDefaults* d = nullptr;
+  for (const ExpertDefaults& one : kExpertDefaults)
     if (one.architecture == out.architecture) d = &one;
   if (!d) return Status::ok();
   ExpertFields& e = out.experts;
@@ -115,10 +115,10 @@ Status read_experts(const FieldReader& in, ModelConfigFields& out) {
     e.normalise = true;
     return Status::ok();
   }
-  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxIntermediate, d->intermediate, e.intermediate));
+  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxExpertIntermediate, d->intermediate, e.intermediate));
   if (d->shared > 0)
     RETURN_IF_ERROR(
-        in.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, d->shared, e.shared_intermediate));
+        in.integer("shared_expert_intermediate_size", 1, kMaxExpertIntermediate, d->shared, e.shared_intermediate));
   RETURN_IF_ERROR(in.boolean("norm_topk_prob", false, e.normalise));
   RETURN_IF_ERROR(in.integer("decoder_sparse_step", 1, 1000, 1, e.step));
   return read_dense_layers(in, e);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "checkpoint/config.h"
+#include "checkpoint/config_gguf_experts.h"
 #include "checkpoint/gguf_tokenizer.h"
 
 namespace reprise::checkpoint {
@@ -16,6 +17,9 @@ constexpr Family kFamilies[] = {
     {"mistral", "MistralForCausalLM", "mistral"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
+    {"qwen2moe", "Qwen2MoeForCausalLM", "qwen2_moe"},
+    {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
+    {"deepseek2", "DeepseekV2ForCausalLM", "deepseek_v2"},
 };
 
 // Copies metadata keys "<arch>.<key>" into the JSON.
@@ -36,8 +40,10 @@ class Translator {
     ASSIGN_OR_RETURN(const auto eps, file_.number(key("attention.layer_norm_rms_epsilon")));
     if (!eps) return missing("attention.layer_norm_rms_epsilon");
     out_["rms_norm_eps"] = *eps;
-    RETURN_IF_ERROR(head_dim());
+    if (arch_ != "deepseek2") RETURN_IF_ERROR(head_dim());
     RETURN_IF_ERROR(rope());
+    RETURN_IF_ERROR(add_latent_from_gguf(file_, arch_, out_));
+    RETURN_IF_ERROR(add_experts_from_gguf(file_, arch_, out_));
     RETURN_IF_ERROR(vocabulary());
     ASSIGN_OR_RETURN(const auto window, file_.integer(key("attention.sliding_window")));
     out_["sliding_window"] = window ? Json(*window) : Json(nullptr);
@@ -45,7 +51,7 @@ class Translator {
     // Which tensors there are says the rest.
     out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
     out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
-                             (arch_ != "qwen2" && file_.find("blk.0.attn_q.bias") != nullptr);
+                             (!arch_.starts_with("qwen2") && file_.find("blk.0.attn_q.bias") != nullptr);
     out_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
     out_["hidden_act"] = "silu";
     return Status::ok();
@@ -183,13 +189,12 @@ Result<Json> config_json_from_gguf(const GgufFile& file) {
   }
   if (!family)
     return error(Code::Unsupported, "{}: general.architecture is \"{}\"; known: {}", file.source(), *arch, known);
-  ASSIGN_OR_RETURN(const auto experts, file.integer(*arch + ".expert_count"));
-  if (experts.value_or(0) > 0)
-    return error(Code::Unsupported, "{}: a mixture of {} experts of architecture \"{}\" cannot be read from GGUF",
-                 file.source(), *experts, *arch);
+  ASSIGN_OR_RETURN(
+      const GgufFamily found,
+      family_with_experts(file, *arch, {std::string(family->architecture), std::string(family->model_type)}));
   Json out = Json::object();
-  out["architectures"] = Json::array({family->architecture});
-  out["model_type"] = family->model_type;
+  out["architectures"] = Json::array({found.architecture});
+  out["model_type"] = found.model_type;
   RETURN_IF_ERROR(Translator(file, *arch, out).run());
   return out;
 }

@@ -18,13 +18,49 @@ constexpr Pair kTop[] = {
 };
 
 constexpr Pair kLayer[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {"ffn_gate_inp", "mlp.gate"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    // Experts; shared ones are "shared_experts" in DeepSeek's models.
+    {"ffn_gate_exps", "mlp.experts.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.up_proj"},
+    {"ffn_down_exps", "mlp.experts.down_proj"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    {"exp_probs_b", "mlp.gate.e_score_correction"},
+    // Latent attention; newer files have kv_b_proj in two parts.
+    {"attn_q_a", "self_attn.q_a_proj"},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+    {"attn_q_b", "self_attn.q_b_proj"},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+    {"attn_kv_b", "self_attn.kv_b_proj"},
+    {"attn_k_b", "self_attn.k_b_proj"},
+    {"attn_v_b", "self_attn.v_b_proj"},
 };
+
+// Hugging Face's name, and the same by the rules of the table: a stem and ".weight" or ".bias", one word for shared
+// experts.
+struct Spelling {
+  std::string_view hf, ours;
+};
+constexpr Spelling kSpellings[] = {{".e_score_correction_bias", ".e_score_correction.bias"},
+                                   {".shared_experts.", ".shared_expert."}};
+
+void respell(std::string& text, std::string_view from, std::string_view to) {
+  if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
+}
 
 struct Parts {
   std::string_view layer;  // digits, "" outside layers
@@ -56,7 +92,9 @@ std::optional<Parts> split(std::string_view name, std::string_view prefix) {
 }  // namespace
 
 std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model) {
-  const std::optional<Parts> parts = split(hf_name, "model.layers.");
+  std::string ours(hf_name);
+  for (const Spelling& s : kSpellings) respell(ours, s.hf, s.ours);
+  const std::optional<Parts> parts = split(ours, "model.layers.");
   if (!parts) return std::nullopt;
   if (parts->layer.empty()) {
     for (const Pair& p : kTop)
@@ -75,7 +113,7 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
   return std::nullopt;
 }
 
-std::optional<std::string> hf_name(std::string_view gguf_name) {
+std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model) {
   const std::optional<Parts> parts = split(gguf_name, "blk.");
   if (!parts) return std::nullopt;
   if (parts->layer.empty()) {
@@ -83,8 +121,13 @@ std::optional<std::string> hf_name(std::string_view gguf_name) {
       if (p.gguf == parts->stem) return fmt::format("{}{}", p.hf, parts->suffix);
     return std::nullopt;
   }
-  for (const Pair& p : kLayer)
-    if (p.gguf == parts->stem) return fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
+  for (const Pair& p : kLayer) {
+    if (p.gguf != parts->stem) continue;
+    std::string name = fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
+    respell(name, kSpellings[0].ours, kSpellings[0].hf);
+    if (model.architecture == "deepseek2") respell(name, kSpellings[1].ours, kSpellings[1].hf);
+    return name;
+  }
   return std::nullopt;
 }
 

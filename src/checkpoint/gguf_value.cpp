@@ -9,9 +9,9 @@
 namespace reprise::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, kGgufValueTypes> kNames = {"uint8",  "int8",    "uint16", "int16",  "uint32",
-                                                                  "int32",  "float32", "bool",   "string", "array",
-                                                                  "uint64", "int64",   "float64"};
+constexpr std::array<std::string_view, kGgufValueTypes> kTypeNames = {"uint8",  "int8",    "uint16", "int16",  "uint32",
+                                                                      "int32",  "float32", "bool",   "string", "array",
+                                                                      "uint64", "int64",   "float64"};
 constexpr std::array<size_t, kGgufValueTypes> kSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 template <typename T>
@@ -32,7 +32,7 @@ double shortest(float f) {
 
 }  // namespace
 
-std::string_view value_type_name(GgufValueType t) { return kNames[static_cast<size_t>(t)]; }
+std::string_view value_type_name(GgufValueType t) { return kTypeNames[static_cast<size_t>(t)]; }
 size_t value_type_size(GgufValueType t) { return kSizes[static_cast<size_t>(t)]; }
 
 Result<int64_t> GgufValue::as_int(uint64_t i) const {

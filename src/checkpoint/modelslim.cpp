@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, 7> kUnsupported{"W4A8_DYNAMIC", "W4A4_DYN
                                                        "W4A4_MXFP4",   "W8A16",        "W4A16"};
 
 constexpr std::string_view kNormBias = "norm.bias";
+constexpr std::string_view kFolded = "kv_b_proj";  // of latent attention
 
 struct Fused {
   std::string_view name;
@@ -90,7 +91,8 @@ class Reader {
   Result<LinearScheme> scheme_of(const CheckpointTensor& t) const {
     const std::string_view module = module_of(t.name);
     if (ignored(module)) return LinearScheme::Float;
-    if (auto it = json_.find(t.name); it != json_.end()) return scheme_of(t.name, *it);
+    for (const std::string& name : {t.name, t.file_name})  // Mixtral's experts have another name in the file
+      if (auto it = json_.find(name); it != json_.end()) return scheme_of(name, *it);
     for (const Fused& fused : kFused)
       for (std::string_view shard : fused.shards) {
         if (shard.empty() || last_part(module) != shard) continue;
@@ -115,6 +117,9 @@ class Reader {
         // deq_scale and quant_bias hold what these say.
         for (const char* leaf : {".input_scale", ".input_offset", ".weight_scale", ".bias"})
           plan_.seen.insert(module + leaf);
+        // Folded into other products as floats, so its own activations do not occur; its weight_scale is read.
+        if (last_part(module) == kFolded)
+          for (const char* leaf : {".quant_bias", ".deq_scale"}) plan_.seen.insert(module + leaf);
       }
     }
     plan_.linears.emplace(t.name, q);

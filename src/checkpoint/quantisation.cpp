@@ -10,8 +10,8 @@
 namespace reprise::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
-                                                 "gguf"};
+constexpr std::array<std::string_view, 6> kQuantisations{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
+                                                         "gguf"};
 
 // What the files are, whatever was asked.
 Quantization format_of(const ModelConfigFields& config) {
@@ -43,7 +43,11 @@ QuantPlan gguf_plan(const Checkpoint& checkpoint) {
   for (const CheckpointTensor& t : checkpoint.tensors()) {
     if (t.shape.size() != 2 || module_of(t.name).empty() || block_layout(t.type).elements == 1) continue;
     LinearQuant& q = plan.linears[t.name];
-    if (const auto block = kept_format(t.type)) {
+    // Products in groups and those that kv_b_proj is folded into have no kernels on blocks.
+    const bool expert = t.name.find(".experts.") != std::string::npos;
+    if (expert || t.name.ends_with(".kv_b_proj.weight")) {
+      q.unpacked = t.type_name + (expert ? " experts" : " kv_b_proj");
+    } else if (const auto block = kept_format(t.type)) {
       q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
       plan.format = Quantization::Gguf;
     } else {
@@ -74,12 +78,12 @@ std::optional<BlockFormat> kept_format(StorageType type) {
 }
 
 Result<Quantization> parse_quantization(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (name == kNames[i]) return static_cast<Quantization>(i);
-  return invalid("quantization \"{}\" is not known; allowed: {}", name, fmt::join(kNames, ", "));
+  for (size_t i = 0; i < kQuantisations.size(); ++i)
+    if (name == kQuantisations[i]) return static_cast<Quantization>(i);
+  return invalid("quantization \"{}\" is not known; allowed: {}", name, fmt::join(kQuantisations, ", "));
 }
 
-std::string_view quantization_name(Quantization q) { return kNames[static_cast<size_t>(q)]; }
+std::string_view quantization_name(Quantization q) { return kQuantisations[static_cast<size_t>(q)]; }
 
 const LinearQuant& QuantPlan::of(std::string_view weight) const {
   const auto it = linears.find(weight);

@@ -43,6 +43,28 @@ void CompiledModel::place(const CompileRequest& request) {
     if (s.root) address_[s.root] = static_cast<uint8_t*>(request.arena) + s.offset;
 }
 
+Status CompiledModel::bind_host_operands(const Node& n, const KernelEntry& entry, LaunchArgs& args) const {
+  if (entry.host_operands.size() > args.host.size())
+    return error(Code::Internal, "{} reads {} operands on the host; a launch carries at most {}", entry.name,
+                 entry.host_operands.size(), args.host.size());
+  for (size_t k = 0; k < entry.host_operands.size(); ++k) {
+    const auto i = static_cast<size_t>(entry.host_operands[k]);
+    if (i >= n.in.size()) continue;  // an optional operand that is left out
+    const Node* root = storage_root(n.in[i])->def;
+    const bool input = root->op->name == "input";
+    const std::string name = input ? root->attrs.text("name") : std::string();
+    if (!input || external_.contains(name))
+      return error(
+          Code::Unsupported,
+          "{} reads operand {} of %{} ({}) on the host, so that must be an input which is staged before every "
+          "step; here it is {}",
+          entry.name, n.op->operands[i].name, n.result()->id, n.op->name,
+          input ? fmt::format("\"{}\", which lives elsewhere", name) : fmt::format("the result of {}", root->op->name));
+    args.host[k] = staging_->host_address(name);
+  }
+  return Status::ok();
+}
+
 Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection, const CompileRequest& request) {
   std::vector<Thunk> thunks;
   kernels_.resize(nodes_.size(), nullptr);
@@ -67,8 +89,11 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
     }
     for (size_t i = 0; i < n->out.size(); ++i)
       t.args.ptr[n->op->operands.size() + i] = address_.at(storage_root(n->result(i)));
-    if (auto w = plan_.workspace_of.find(n); w != plan_.workspace_of.end())
+    if (auto w = plan_.workspace_of.find(n); w != plan_.workspace_of.end()) {
       t.args.workspace = static_cast<uint8_t*>(request.arena) + plan_.storages[w->second].offset;
+      t.args.workspace_bytes = plan_.storages[w->second].bytes;
+    }
+    RETURN_IF_ERROR(bind_host_operands(*n, entry, t.args));
     entry.bind(call, t.args);
     thunks.push_back(t);
   }
@@ -133,6 +158,8 @@ bool CompiledModel::external(const Thunk& t) const {
   });
 }
 
+bool CompiledModel::reads_on_host(const Thunk& t) const { return !kernels_[t.node]->host_operands.empty(); }
+
 void CompiledModel::cut(GraphMode mode) {
   mode_ = mode;
   captures_.clear();
@@ -140,7 +167,9 @@ void CompiledModel::cut(GraphMode mode) {
   for (Piece& p : pieces_) thunks.insert(thunks.end(), p.thunks.begin(), p.thunks.end());
   pieces_.clear();
   for (const Thunk& t : thunks) {
-    const bool captured = mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t));
+    // What the host reads at a launch would stay as it was at capture.
+    const bool fixed = reads_on_host(t) && !device_->info().patches;
+    const bool captured = !fixed && (mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t)));
     if (pieces_.empty() || pieces_.back().captured != captured) pieces_.push_back({{}, captured});
     pieces_.back().thunks.push_back(t);
   }
@@ -165,19 +194,24 @@ Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
   c.live = live;
   for (Piece& p : pieces_) {
     if (!p.captured) continue;
-    std::vector<Patch> patches;
+    Patches patches;
+    std::vector<Patch> moving;
     auto record = [&](Recorder& recorder) -> Status {
       for (const Thunk& t : p.thunks) {
-        if (!device_->info().patches || !external(t)) {
+        const bool on_host = reads_on_host(t);
+        const bool moves = external(t) && device_->info().free_patches;
+        if (!device_->info().patches || (!moves && !on_host)) {
           RETURN_IF_ERROR(recorder.launch(t));
           continue;
         }
         ASSIGN_OR_RETURN(const PatchId id, recorder.launch_patchable(t));
-        patches.push_back({id, &t.args});
+        (on_host ? patches.all : moving).push_back({id, &t.args});
       }
       return Status::ok();
     };
     ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, record));
+    patches.always = patches.all.size();
+    patches.all.insert(patches.all.end(), moving.begin(), moving.end());
     c.graphs.push_back(std::move(graph));
     c.patches.push_back(std::move(patches));
     ++counters_.captures;
@@ -273,8 +307,9 @@ Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream
   size_t next = 0;
   for (Piece& p : pieces_) {
     if (p.captured) {
-      const auto patches = capture->moved ? std::span<const Patch>(capture->patches[next]) : std::span<const Patch>();
-      RETURN_IF_ERROR(capture->graphs[next++]->replay(stream, patches));
+      const Patches& known = capture->patches[next];
+      const std::span<const Patch> sent(known.all.data(), capture->moved ? known.all.size() : known.always);
+      RETURN_IF_ERROR(capture->graphs[next++]->replay(stream, sent));
       ++counters_.replays;
       continue;
     }
@@ -302,7 +337,7 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
     }
   }
   for (Capture& c : captures_) c.moved = true;
-  if (device_->info().patches) return Status::ok();
+  if (device_->info().patches && device_->info().free_patches) return Status::ok();
   std::vector<std::pair<int64_t, LiveSizes>> again;
   for (const Capture& c : captures_) again.emplace_back(c.size, c.live);
   for (auto& [size, live] : again) RETURN_IF_ERROR(capture(size, live));

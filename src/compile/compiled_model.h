@@ -2,11 +2,12 @@
 //
 // The graph's calls are bound once to thunks that point into an arena, the parameters and the staged inputs. cut()
 // groups them by the mode: whole is one captured piece; piecewise captures the stretches between split ops and launches
-// those ops themselves; eager captures nothing (the answer key). capture() then records the pieces once per size; on a
-// device whose graphs read live sizes one capture serves all of them. Launched or replayed, the thunks are the same, so
-// they give the same bits. Inputs are fixed buffers that the caller fills before a run; outputs are views into the
-// arena, good until the next run on it. Nothing is allocated in a run. One thread at a time; parameters, arena, staging
-// and caches must outlive it.
+// those ops themselves; eager captures nothing (the answer key). Kernels that read operands on the host are patched at
+// every replay, or launched themselves in every mode where the device has no patches. capture() then records the pieces
+// once per size; on a device whose graphs read live sizes one capture serves all of them. Launched or replayed, the
+// thunks are the same, so they give the same bits. Inputs are fixed buffers that the caller fills before a run; outputs
+// are views into the arena, good until the next run on it. Nothing is allocated in a run. One thread at a time;
+// parameters, arena, staging and caches must outlive it.
 #pragma once
 
 #include <functional>
@@ -65,6 +66,7 @@ class CompiledModel {
                                                         const CompileRequest& request);
 
   GraphMode mode() const { return mode_; }
+  Device& device() const { return *device_; }
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -99,21 +101,28 @@ class CompiledModel {
   TensorView view(const Value* value) const;
 
  private:
+  // Of one graph: launches that read on the host, patched at every replay, then those whose addresses may move.
+  struct Patches {
+    std::vector<Patch> all;
+    size_t always = 0;
+  };
   // The graphs of one size, one per captured piece.
   struct Capture {
     int64_t size = 0;
     LiveSizes live;
     std::vector<std::unique_ptr<DeviceGraph>> graphs;
-    std::vector<std::vector<Patch>> patches;  // per graph: launches whose addresses may move
-    bool moved = false;                       // the patches have not been sent yet
+    std::vector<Patches> patches;  // per graph
+    bool moved = false;            // external inputs have moved since the last replay
   };
 
   explicit CompiledModel(Graph graph) : graph_(std::move(graph)) {}
   void place(const CompileRequest& request);
+  Status bind_host_operands(const Node& node, const KernelEntry& entry, LaunchArgs& args) const;
   Result<std::vector<Thunk>> bind(const KernelSelection& selection, const CompileRequest& request);
   void mark_dependencies(std::vector<Thunk>& thunks) const;
   bool splits(const Thunk& thunk) const;
   bool external(const Thunk& thunk) const;
+  bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
   const Capture* find(int64_t size) const;
 

@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 class Writer {
  public:

@@ -75,8 +75,9 @@ void KeyBuilder::add(std::string_view name, int64_t value) { add(name, std::stri
 // Each structure is taken apart once, so that a new field does not compile before it is thought of here.
 void KeyBuilder::add(const Platform& platform) {
   const DeviceInfo& d = platform.device->info();
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11] = d;
-  // Not memory_bytes: it decides sizes, and those are in the key themselves.
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14] = d;
+  // Not memory_bytes: it decides sizes, and those are in the key themselves. Nor the slots of padding rows, what
+  // patches cost and notes.
   add("device", fmt::format("{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.ranks));
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));
@@ -89,7 +90,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -100,6 +101,7 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   add("greedy", options.greedy);
   add("quantisation", options.quantisation ? options.quantisation->text() : "");
   add("observe linears", options.observe_linears);
+  add("observe experts", options.observe_experts);
   if (options.pass_file.empty()) return Status::ok();
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);

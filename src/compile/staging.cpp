@@ -63,4 +63,10 @@ void* Staging::address(const std::string& name) const {
   return buffer_.as<uint8_t>() + it->second.offset;
 }
 
+const void* Staging::host_address(const std::string& name) const {
+  auto it = entries_.find(name);
+  CHECK(it != entries_.end() && it->second.view.data, "input {} is not staged", name);
+  return it->second.view.data;
+}
+
 }  // namespace reprise

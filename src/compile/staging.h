@@ -26,6 +26,8 @@ class Staging {
   Result<TensorView> input(std::string_view name) const;
   // Where the device reads it; CHECKs that it exists.
   void* address(const std::string& name) const;
+  // Where the host writes and reads it; CHECKs likewise.
+  const void* host_address(const std::string& name) const;
   // Sends what the host wrote, where that is not what the device reads; part of every run.
   Status upload(Stream& stream) const;
   size_t bytes() const { return buffer_.size(); }

@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include <chrono>
+
 namespace reprise {
 
 std::string_view device_kind_name(DeviceKind kind) {
@@ -18,6 +20,11 @@ Result<DeviceKind> parse_device_kind(std::string_view name) {
   if (name == "ascend" || name == "npu") return DeviceKind::Ascend;
   if (name == "null") return DeviceKind::Null;
   return invalid("device \"{}\" is not known; allowed: cpu, cuda, ascend, npu", name);
+}
+
+double now_us(const Device& device) {
+  if (const auto modelled = device.clock_us()) return *modelled;
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace reprise

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -35,7 +37,14 @@ struct DeviceInfo {
   bool asynchronous = false;  // work runs behind the host; what it wrote is there after synchronize()
   bool captures = true;       // capture() works
   bool patches = true;        // launch_patchable() works
+  // False: a patchable launch takes room on the device, so only those that need it at every replay are recorded so, and
+  // graphs are recorded anew when addresses move.
+  bool free_patches = true;
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables, as its kernels take them
+  // Kernels leave out rows whose cache slot is negative. False: every slot they are given must exist, and those of 128
+  // rows in a row must differ; padding rows then write into the scratch page.
+  bool skips_negative_slots = true;
+  std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };
 
 class Device {
@@ -52,6 +61,14 @@ class Device {
   // before.
   virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
                                                        const std::function<Status(Recorder&)>& body) = 0;
+  // Microseconds of the device's own clock where its time is modelled; none where real time counts. It has passed the
+  // work that the calling thread has waited for.
+  virtual std::optional<double> clock_us() const { return std::nullopt; }
+  // What the modelled time rests on, in lines; empty where there is none.
+  virtual std::string clock_note() const { return {}; }
 };
+
+// The time that steps on the device take is the difference of two of these: its own clock's, or the steady clock's.
+double now_us(const Device& device);
 
 }  // namespace reprise

@@ -4,8 +4,11 @@
 // comes out replays all of them with one call. Arguments stay as recorded, except those of patchable launches, for
 // which a replay may carry new ones. Sizes are not arguments: where the device allows (DeviceInfo::live_sizes) kernels
 // read them from the live sizes of the stream that replays, so one graph serves every size up to its bounds; elsewhere
-// they are frozen at those of the stream that captured, and every size needs a graph of its own. A graph must not
-// outlive its device or the memory it was bound to; it replays on any stream of its device, one thread at a time.
+// they are frozen at those of the stream that captured, and every size needs a graph of its own. Values that the host
+// reads at a launch (LaunchArgs::host) are read at capture, and again by every replay that patches the launch, be it
+// with the same arguments: they are in place when replay() is called and stay until the stream has been synchronized.
+// A graph must not outlive its device or the memory it was bound to; it replays on any stream of its device, one thread
+// at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +23,8 @@ namespace reprise {
 
 using PatchId = uint32_t;
 
-// New arguments for one recorded launch, good for this replay and those that follow.
+// New arguments for one recorded launch, good for this replay and those that follow. To a launch with host operands it
+// also says "read them again".
 struct Patch {
   PatchId id = 0;
   const LaunchArgs* args = nullptr;

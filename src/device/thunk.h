@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/dim.h"
@@ -17,12 +18,17 @@ struct LaunchArgs {
   static constexpr int kMaxPointers = 12;
   static constexpr int kMaxDims = 12;
   static constexpr int kMaxScalars = 4;
+  static constexpr int kMaxHostOperands = 2;
 
   // Operands in schema order (null where an optional one is left out), then results.
   std::array<void*, kMaxPointers> ptr{};
   std::array<Dim, kMaxDims> dim{};  // meaning is the kernel's own
   std::array<double, kMaxScalars> scalar{};
   void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  // Where the host reads the kernel's host operands (KernelEntry::host_operands), in that order: memory that the host
+  // writes before a step and leaves alone until the step is done.
+  std::array<const void*, kMaxHostOperands> host{};
 };
 
 using OpaqueKernel = void (*)();

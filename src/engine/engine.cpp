@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <thread>
 
+#include "base/elapsed.h"
 #include "base/log.h"
 #include "engine/graph_sizes.h"
 #include "engine/learned.h"
@@ -11,16 +13,13 @@
 #include "engine/memory_rules.h"
 #include "engine/model_engine.h"
 #include "engine/weight_cache.h"
+#include "passes/house_passes.h"
 
 namespace reprise::engine {
 namespace {
 
 using checkpoint::Checkpoint;
 using checkpoint::ModelConfigFields;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace
 
@@ -120,7 +119,12 @@ Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
 Status ModelEngine::load(const ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   LoadOptions load;
-  load.threads = platform_.device->info().ranks;
+  // Weights are made ready on the host, which an accelerator leaves idle meanwhile.
+  const DeviceInfo& info = platform_.device->info();
+  constexpr unsigned kMostThreads = 16;
+  load.threads = info.host_visible
+                     ? info.ranks
+                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
   load.derived = builder.derived();
@@ -217,11 +221,14 @@ Status ModelEngine::open() {
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
   const DeviceInfo& device = platform_.device->info();
-  if (!device.host_visible || device.index_dtype != DType::I32)
-    return error(Code::Unsupported,
-                 "{}: this build fills parameters and tables in memory that the host writes, with i32 indices; the "
-                 "device has {} memory and {} indices",
-                 device.name, device.host_visible ? "such" : "its own", dtype_name(device.index_dtype));
+  if (device.index_dtype != DType::I32)
+    return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
+                 device.name, dtype_name(device.index_dtype));
+
+  if (config_.fields.experts.count > 0)
+    options_.graph.pipeline.observe_experts =
+        options_.count_experts == CountExperts::On ||
+        (options_.count_experts == CountExperts::WhereFree && device.host_visible);
 
   const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
@@ -235,9 +242,10 @@ Status ModelEngine::open() {
   nn::register_fused_ops(*platform_.ops);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ = fmt::format("{}/{}-{}x{}-{}-{}-{}-{}.json", options_.graph.learned_dir, config_.fields.architecture,
-                                config_.fields.num_hidden_layers, config_.fields.hidden_size,
-                                dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.ranks);
+    learned_file_ =
+        fmt::format("{}/{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
+                    config_.fields.num_hidden_layers, config_.fields.hidden_size, dtype_name(*options_.dtype),
+                    device_kind_name(info.kind), info.isa, info.ranks, platform_.device->clock_us() ? "-modelled" : "");
     learn_sizes_from(learned_file_);
   }
   ProgramBuilder builder(*spec, config_, platform_, options_.graph);
@@ -245,9 +253,10 @@ Status ModelEngine::open() {
   graph_text_ = builder.graph_text();
   decode_passes_ = builder.report(Phase::Decode);
   prefill_passes_ = builder.report(Phase::Prefill);
-  ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), platform_.device->pool()));
+  ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), *platform_.device));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
+  expert_bytes_ = builder.expert_bytes();
   RETURN_IF_ERROR(load(builder));
 
   const kv::KvShape caches = builder.caches();
@@ -276,10 +285,18 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   bindings.arena = arena_.data();
   bindings.arena_epoch = &arena_epoch_;
-  RETURN_IF_ERROR(stage_.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size));
+  RETURN_IF_ERROR(stage_.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
+                                platform_.device->info()));
   RETURN_IF_ERROR(stage_.clear(pool_.total_pages()));
+  // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
+  const bool scarce = !platform_.device->info().free_patches;
+  if (scarce) {
+    ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
+  }
   ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));
-  ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
+  if (!scarce) {
+    ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
+  }
   if (options_.graph.verify_replay > 0) {
     ReplayCheck::Models decode, prefill;
     for (const StepOutput o : {StepOutput::Logits, StepOutput::NextTokens}) {
@@ -294,6 +311,9 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
       restore(learned->prefill, *prefill_);
     }
   }
+  for (const GraphOutput& o : decode_->model().graph().outputs())
+    if (o.name.starts_with(kExpertStarts))
+      expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
   times_.capture_s = seconds_since(start);
   log::info("captured in {:.1f} ms: decode {} sizes, prefill {} sizes; graphs {:.2f} MB, shared activations {:.1f} MB",
             times_.capture_s * 1e3, decode_->sizes().size(), prefill_->sizes().size(),

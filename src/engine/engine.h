@@ -19,6 +19,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
 #include "engine/executor.h"
+#include "engine/expert_use.h"
 #include "engine/graph_options.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
@@ -29,6 +30,9 @@ namespace reprise::engine {
 
 enum class LoadFormat : uint8_t { Auto, Safetensors, Gguf, Dummy };
 Result<LoadFormat> parse_load_format(std::string_view name);
+
+// Whether rows are counted by the expert that they went to (engine/expert_use.h).
+enum class CountExperts : uint8_t { Off, WhereFree, On };  // WhereFree: where the host sees the device's memory
 
 struct EngineOptions {
   std::string model_path;         // GGUF file, or folder with config.json
@@ -45,6 +49,7 @@ struct EngineOptions {
   std::vector<std::string> overrides;  // "key=value" into config.json
   std::string weight_cache;            // folder of packed weights; empty: none are kept
   GraphOptions graph;
+  CountExperts count_experts = CountExperts::Off;
   bool progress = false;  // bars on standard error
 };
 
@@ -79,8 +84,9 @@ struct StagedStep {
   std::span<const StepItem> items;
   const LiveSizes& live;
   bool decode;
-  std::span<uint8_t> arena;
+  std::span<uint8_t> arena;  // addresses of the device, like those of the pool's pages
   const kv::KvPool& pool;
+  std::function<void(void* data, uint8_t value, size_t bytes)> fill;  // for both
 };
 using StepHook = std::function<void(const StagedStep&)>;
 
@@ -100,6 +106,7 @@ class Engine : public Executor {
   virtual DType dtype() const = 0;
   // What one decode step must read: every weight once, and the KV bytes per cached token.
   virtual size_t weight_bytes_per_step() const = 0;
+  virtual size_t expert_bytes() const { return 0; }  // of those weights, what lies in stacks of experts
   virtual size_t kv_bytes_per_token() const = 0;
   virtual std::string graph_text() const = 0;
   int64_t vocab_size() const override { return config().vocab_size; }
@@ -109,6 +116,8 @@ class Engine : public Executor {
   // What the passes did to the phases' graphs; null likewise.
   virtual const PipelineReport* decode_passes() const { return nullptr; }
   virtual const PipelineReport* prefill_passes() const { return nullptr; }
+  // What went to which expert; null where that is not counted.
+  virtual const ExpertUse* expert_use() const { return nullptr; }
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's
   // destructor.

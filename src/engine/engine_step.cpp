@@ -3,24 +3,26 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/elapsed.h"
 #include "base/half.h"
 #include "base/log.h"
 #include "engine/model_engine.h"
+#include "passes/house_passes.h"
 
 namespace reprise::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 // One bit of the first element: a middle one, so that a float stays finite and an id stays small.
-void flip_bit(const TensorView& v) {
-  auto* bytes = static_cast<uint8_t*>(v.data);
+Status flip_bit(Device& device, Stream& stream, const TensorView& v) {
+  HostCopy element;
+  ASSIGN_OR_RETURN(void* bytes, element.fetch(device, stream, v.data, size_of(v.dtype)));
   if (v.dtype == DType::F32)
-    bytes[2] ^= 0x40;
+    static_cast<uint8_t*>(bytes)[2] ^= 0x40;
   else
-    bytes[0] ^= 0x01;
+    static_cast<uint8_t*>(bytes)[0] ^= 0x01;
+  return element.put_back(device, stream, v.data, size_of(v.dtype));
 }
 
 bool all_finite(const TensorView& v) {
@@ -48,17 +50,21 @@ bool all_finite(const TensorView& v) {
 
 Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
   RETURN_IF_ERROR(run(items, StepOutput::Logits));
-  ASSIGN_OR_RETURN(const TensorView logits, result("logits"));
+  ASSIGN_OR_RETURN(const TensorView logits, ask("logits"));
+  while_running();
+  RETURN_IF_ERROR(arrived());
   return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
 }
 
 Result<std::span<const int32_t>> ModelEngine::step_greedy(std::span<const StepItem> items) {
   RETURN_IF_ERROR(run(items, StepOutput::NextTokens));
   // Where logits are not seen, what they come from is: NaN upstream must not become a token.
-  ASSIGN_OR_RETURN(const TensorView hidden, result("hidden"));
+  ASSIGN_OR_RETURN(const TensorView hidden, ask("hidden"));
+  ASSIGN_OR_RETURN(const TensorView next, ask("next_tokens"));
+  while_running();
+  RETURN_IF_ERROR(arrived());
   if (!all_finite(hidden))
     return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
-  ASSIGN_OR_RETURN(const TensorView next, result("next_tokens"));
   return std::span<const int32_t>(static_cast<const int32_t*>(next.data), static_cast<size_t>(next.elements()));
 }
 
@@ -80,6 +86,20 @@ EngineCounters ModelEngine::counters() const {
 }
 
 Result<TensorView> ModelEngine::result(std::string_view name) const {
+  ASSIGN_OR_RETURN(const TensorView v, ask(name));
+  RETURN_IF_ERROR(arrived());
+  return v;
+}
+
+void ModelEngine::while_running() const {
+  if (while_running_ && !platform_.device->info().host_visible) while_running_();
+}
+
+Status ModelEngine::arrived() const {
+  return platform_.device->info().host_visible ? Status::ok() : stream_->synchronize();
+}
+
+Result<TensorView> ModelEngine::ask(std::string_view name) const {
   if (!collected_.empty()) {
     auto it = collected_.find(name);
     if (it == collected_.end()) return error(Code::NotFound, "the step has no output \"{}\"", name);
@@ -88,12 +108,23 @@ Result<TensorView> ModelEngine::result(std::string_view name) const {
     return v;
   }
   if (!last_) return error(Code::Internal, "no step has run yet");
-  return last_->output(name);
+  return latest(name);
+}
+
+Result<TensorView> ModelEngine::latest(std::string_view name) const {
+  ASSIGN_OR_RETURN(TensorView v, last_->output(name));
+  if (platform_.device->info().host_visible) return v;
+  auto it = copies_.find(name);
+  if (it == copies_.end()) it = copies_.emplace(name, HostCopy()).first;
+  const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);
+  ASSIGN_OR_RETURN(v.data, it->second.ask(*platform_.device, *stream_, v.data, bytes));
+  return v;
 }
 
 Status ModelEngine::collect(StepOutput output) {
   for (const char* name : {"hidden", output == StepOutput::Logits ? "logits" : "next_tokens"}) {
-    ASSIGN_OR_RETURN(const TensorView part, last_->output(name));
+    ASSIGN_OR_RETURN(const TensorView part, latest(name));
+    RETURN_IF_ERROR(arrived());
     Collected& all = collected_[name];
     const int64_t before = all.bytes.empty() ? 0 : all.view.size[0];
     all.view = part;
@@ -164,7 +195,17 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
     faults_.spoil(number, items, stage_, live);
     fault = faults_.take_launch_fault(number);
   }
-  if (hook_) hook_({stage_, items, live, decode, {arena_.as<uint8_t>(), arena_.size()}, pool_});
+  if (hook_)
+    hook_({stage_,
+           items,
+           live,
+           decode,
+           {arena_.as<uint8_t>(), arena_.size()},
+           pool_,
+           [this](void* data, uint8_t value, size_t bytes) {
+             const Status filled = fill_bytes(*platform_.device, *stream_, data, value, bytes);
+             CHECK(filled.is_ok(), "a check cannot write device memory: {}", filled.message());
+           }});
 
   const auto begin = Clock::now();
   if (fault) {
@@ -176,14 +217,33 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   device_s_ += seconds_since(begin);
   if (faults_.any()) faults_.remember(stage_, live);
   if (checked) {
-    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_));
+    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_, *stream_));
     if (difference) {
       RETURN_IF_ERROR(settle(*difference, plan, items, output, decode));
       last_ = &check_->shadow(output, decode);
     }
   }
   for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
   return collecting_ ? collect(output) : Status::ok();
+}
+
+// Every program has the same layers in the same order.
+Status ModelEngine::count_experts() {
+  std::vector<const GraphOutput*>& starts = expert_starts_[last_];
+  if (starts.empty())
+    for (const GraphOutput& o : last_->graph().outputs())
+      if (o.name.starts_with(kExpertStarts)) starts.push_back(&o);
+  const bool visible = platform_.device->info().host_visible;
+  for (size_t layer = 0; layer < std::min(starts.size(), expert_use_.layers()); ++layer) {
+    TensorView v = last_->view(starts[layer]->value);
+    if (!visible) {
+      ASSIGN_OR_RETURN(v, latest(starts[layer]->name));
+      RETURN_IF_ERROR(arrived());
+    }
+    expert_use_.add(layer, {static_cast<const int32_t*>(v.data), static_cast<size_t>(v.elements())});
+  }
+  return Status::ok();
 }
 
 // As if the replay had gone wrong by itself.
@@ -204,11 +264,13 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
     for (auto& t : p.thunks) last = t.node;
   const uint32_t node = fault.node.value_or(last);
   bool hit = false;
+  Status flipped;
   RETURN_IF_ERROR(m.run(live, *stream_, [&](const Thunk& t, const Node& n) {
     if (t.node != node) return;
     hit = true;
-    flip_bit(m.view(n.result()));
+    flipped = flip_bit(*platform_.device, *stream_, m.view(n.result()));
   }));
+  RETURN_IF_ERROR(flipped);
   if (!hit)
     return invalid("--inject-fault bit-flip: node {} launches nothing (reprise graph dump shows the nodes)", node);
   return Status::ok();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/status.h"
@@ -33,6 +34,11 @@ class Executor {
   virtual bool has_greedy_steps() const { return false; }
   // The same with the argmax of each row, taken on the device; the smallest id on a tie.
   virtual Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items);
+
+  // `what` is called inside every step of a device that runs by itself, between the launch and the wait for what it
+  // gives, on the thread that called the step. The step's sequences count their tokens as cached by then; their pages
+  // must stay. Pages may be taken, and copied (which waits for the step). Ignored where the calling thread computes.
+  virtual void set_while_running(std::function<void()>) {}
 };
 
 }  // namespace reprise::engine

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <memory>
 
+#include "base/elapsed.h"
+
 namespace reprise::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // What one request may still do, known before anything runs.
 struct Limits {

@@ -78,6 +78,14 @@ Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view
   return out;
 }
 
+std::vector<int64_t> spread_sizes(const std::vector<int64_t>& sizes, size_t count) {
+  if (count >= sizes.size()) return sizes;
+  if (count <= 1) return count == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{sizes.back()};
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < count; ++i) out.push_back(sizes[i * (sizes.size() - 1) / (count - 1)]);
+  return out;
+}
+
 std::optional<int64_t> choose_size(const std::vector<int64_t>& sizes, int64_t n) {
   auto it = std::lower_bound(sizes.begin(), sizes.end(), n);
   if (it == sizes.end()) return std::nullopt;

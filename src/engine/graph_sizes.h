@@ -31,6 +31,9 @@ std::vector<int64_t> prefill_sizes(int64_t largest);
 // "1,2,8": positive, each at most `limit`; sorted, without repeats. The error names the flag.
 Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view list, int64_t limit);
 
+// `count` of the sizes (ascending), spread evenly over them; the largest and, from two on, the smallest among them.
+std::vector<int64_t> spread_sizes(const std::vector<int64_t>& sizes, size_t count);
+
 // The smallest size that holds n; nullopt when all are smaller.
 std::optional<int64_t> choose_size(const std::vector<int64_t>& sizes, int64_t n);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "base/split_mix.h"
 #include "checkpoint/quantisation.h"
 #include "checkpoint/quantise_rows.h"
 
@@ -52,20 +53,49 @@ Result<std::vector<float>> float_rows(const Checkpoint& c, const CheckpointTenso
   return out;
 }
 
-// Rows of the part are columns of the tensor: reads all of those rows, and keeps what was asked for.
-Status transposed_rows(const Checkpoint& c, const CheckpointTensor& t, const ParamPart& part, RowBlock rows,
-                       DType dtype, uint8_t* out, uint64_t* bad) {
-  const size_t element = size_of(dtype);
-  const auto width = static_cast<size_t>(t.row_elements()), columns = static_cast<size_t>(part.columns);
-  std::vector<uint8_t> in(columns * width * element);
-  uint64_t all_bad = 0;  // every block of the part reads the same rows
-  RETURN_IF_ERROR(c.read_rows(t, part.first, part.columns, dtype, in.data(), &all_bad));
-  if (rows.first == 0) *bad += all_bad;
-  const auto first = static_cast<size_t>(rows.first);
+// Rows of the part are columns of rows [part.first, part.first + part.columns) of the tensor, which `in` holds.
+void transpose(const std::vector<uint8_t>& in, size_t width, const ParamPart& part, RowBlock rows, size_t element,
+               uint8_t* out) {
+  const auto columns = static_cast<size_t>(part.columns), first = static_cast<size_t>(rows.first);
   for (size_t r = 0; r < static_cast<size_t>(rows.count); ++r)
     for (size_t i = 0; i < columns; ++i)
       std::memcpy(out + (r * columns + i) * element, in.data() + (i * width + first + r) * element, element);
+}
+
+Status transposed_rows(const Checkpoint& c, const CheckpointTensor& t, const ParamPart& part, RowBlock rows,
+                       DType dtype, uint8_t* out, uint64_t* bad) {
+  const auto width = static_cast<size_t>(t.row_elements());
+  std::vector<uint8_t> in(static_cast<size_t>(part.columns) * width * size_of(dtype));
+  uint64_t all_bad = 0;  // every block of the part reads the same rows
+  RETURN_IF_ERROR(c.read_rows(t, part.first, part.columns, dtype, in.data(), &all_bad));
+  if (rows.first == 0) *bad += all_bad;
+  transpose(in, width, part, rows, size_of(dtype), out);
   return Status::ok();
+}
+
+void store(DType dtype, void* out, int64_t i, float v) {
+  switch (dtype) {
+    case DType::BF16: static_cast<uint16_t*>(out)[i] = float_to_bf16(v); break;
+    case DType::F16: static_cast<uint16_t*>(out)[i] = float_to_half(v); break;
+    case DType::I8: static_cast<int8_t*>(out)[i] = static_cast<int8_t>(v); break;
+    case DType::U8: static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(v); break;
+    case DType::I32: static_cast<int32_t*>(out)[i] = static_cast<int32_t>(v); break;
+    default: static_cast<float*>(out)[i] = v; break;
+  }
+}
+
+// Integers of rows [first, first + count) of the tensor times their scales, in the parameter's dtype.
+Result<std::vector<uint8_t>> dequantised(const Checkpoint& c, const CheckpointTensor& t, const CheckpointTensor& scale,
+                                         RowBlock rows, DType dtype) {
+  ASSIGN_OR_RETURN(const std::vector<float> scales, checkpoint::read_numbers(c, scale));
+  const int64_t width = t.row_elements();
+  std::vector<int8_t> integers(static_cast<size_t>(rows.count * width));
+  RETURN_IF_ERROR(c.read_rows(t, rows.first, rows.count, DType::I8, integers.data()));
+  std::vector<uint8_t> out(integers.size() * size_of(dtype));
+  for (int64_t r = 0; r < rows.count; ++r)
+    for (int64_t i = r * width; i < (r + 1) * width; ++i)
+      store(dtype, out.data(), i, static_cast<float>(integers[static_cast<size_t>(i)]) * at(scales, rows.first + r));
+  return out;
 }
 
 Status zero_point_sums(const Checkpoint& c, const CheckpointTensor& weight, const CheckpointTensor& point,
@@ -83,28 +113,10 @@ Status zero_point_sums(const Checkpoint& c, const CheckpointTensor& weight, cons
   return Status::ok();
 }
 
-uint64_t mix(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 uint64_t hash_name(std::string_view name) {  // FNV-1a
   uint64_t h = 0xcbf29ce484222325u;
   for (char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return h;
-}
-
-void store(DType dtype, void* out, int64_t i, float v) {
-  switch (dtype) {
-    case DType::BF16: static_cast<uint16_t*>(out)[i] = float_to_bf16(v); break;
-    case DType::F16: static_cast<uint16_t*>(out)[i] = float_to_half(v); break;
-    case DType::I8: static_cast<int8_t*>(out)[i] = static_cast<int8_t>(v); break;
-    case DType::U8: static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(v); break;
-    case DType::I32: static_cast<int32_t*>(out)[i] = static_cast<int32_t>(v); break;
-    default: static_cast<float*>(out)[i] = v; break;
-  }
 }
 
 }  // namespace
@@ -123,7 +135,8 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
     return good ? Status::ok()
                 : invalid("{}: tensor {} is stored as {}; allowed: {}", c.source(), t.name, t.type_name, allowed);
   };
-  if (!part.other.empty()) RETURN_IF_ERROR(want_elements(c, *c.find(part.other), 1, false));
+  const bool to_floats = part.recipe == Recipe::Dequantised || part.recipe == Recipe::DequantisedTransposed;
+  if (!part.other.empty()) RETURN_IF_ERROR(want_elements(c, *c.find(part.other), to_floats ? t.rows() : 1, to_floats));
   switch (part.recipe) {
     case Recipe::Converted: {
       std::vector<int64_t> shape{part.of ? part.of : part.rows};
@@ -151,6 +164,10 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
     case Recipe::Reciprocals:
     case Recipe::ScaleProducts: return want_elements(c, t, part.rows, true);
     case Recipe::DeqScales: return want_elements(c, t, part.rows, false);
+    case Recipe::Dequantised:
+    case Recipe::DequantisedTransposed:
+      RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
+      return want_shape(c, t, {part.of, part.recipe == Recipe::Dequantised ? width_of(param) : part.rows});
     case Recipe::Zeros: break;
   }
   return Status::ok();
@@ -194,6 +211,18 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
       checkpoint::row_scales(in.data(), rows.count, part.columns, floats);
       return Status::ok();
     }
+    case Recipe::Dequantised: {
+      ASSIGN_OR_RETURN(const std::vector<uint8_t> in,
+                       dequantised(c, t, *c.find(part.other), {part.first + rows.first, rows.count}, dtype));
+      std::memcpy(bytes, in.data(), in.size());
+      return Status::ok();
+    }
+    case Recipe::DequantisedTransposed: {
+      ASSIGN_OR_RETURN(const std::vector<uint8_t> in,
+                       dequantised(c, t, *c.find(part.other), {part.first, part.columns}, dtype));
+      transpose(in, static_cast<size_t>(t.row_elements()), part, rows, size_of(dtype), bytes);
+      return Status::ok();
+    }
     case Recipe::ZeroPointSums:
       return zero_point_sums(c, t, *c.find(part.other), rows, reinterpret_cast<int32_t*>(bytes));
     case Recipe::Numbers:
@@ -235,6 +264,8 @@ void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, u
   switch (part.recipe) {
     case Recipe::Converted:
     case Recipe::Transposed:
+    case Recipe::Dequantised:
+    case Recipe::DequantisedTransposed:
       amplitude = matrix ? variance : 0.1f;
       centre = !matrix && part.tensor.find("norm") != std::string::npos ? 1.0f : 0.0f;
       if (dtype == DType::I8) amplitude = 127.0f;
@@ -252,9 +283,9 @@ void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, u
   }
   const int64_t elements = rows.count * width;
   uint8_t* bytes = grown<uint8_t>(out, elements * static_cast<int64_t>(size_of(dtype)));
-  const uint64_t stream = mix(key) ^ hash_name(part.tensor);
+  const uint64_t stream = split_mix(key) ^ hash_name(part.tensor);
   for (int64_t i = 0; i < elements; ++i) {
-    const uint64_t bits = mix(stream + static_cast<uint64_t>(rows.first * width + i));
+    const uint64_t bits = split_mix(stream + static_cast<uint64_t>(rows.first * width + i));
     const float u = static_cast<float>(bits >> 40) * (2.0f / 16777216.0f) - 1.0f;
     store(dtype, bytes, i, centre + amplitude * u);
   }

@@ -48,6 +48,21 @@ Result<std::vector<Source>> find_sources(std::span<const ParamPlan> params, cons
   return out;
 }
 
+// Newer GGUF files have kv_b_proj of latent attention in two tensors, each as it is folded: matrix after matrix, those
+// of the keys transposed.
+void use_halves(const checkpoint::Checkpoint& checkpoint, std::span<const ParamPlan> params, Source& s) {
+  constexpr std::string_view kWhole = ".kv_b_proj.weight";
+  if (s.part.of == 0 || !s.part.tensor.ends_with(kWhole) || checkpoint.find(s.part.tensor)) return;
+  const bool keys = s.part.recipe == Recipe::Transposed;
+  const std::string half =
+      s.part.tensor.substr(0, s.part.tensor.size() - kWhole.size()) + (keys ? ".k_b_proj.weight" : ".v_b_proj.weight");
+  if (!checkpoint.find(half)) return;
+  ParamPart part{.tensor = half, .rows = s.part.rows};
+  part.first = s.row;
+  part.of = rows_of(params[s.param].type.shape);
+  s.part = std::move(part);
+}
+
 std::vector<Block> cut_into_blocks(std::span<const Source> sources, std::span<const ParamPlan> params) {
   std::vector<Block> blocks;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -139,24 +154,25 @@ Status check_names(const checkpoint::Checkpoint& checkpoint, std::span<const Sou
 
 Status load_params(const checkpoint::Checkpoint& checkpoint, ParamStore& params, const LoadOptions& options) {
   const auto plans = params.params();
-  ASSIGN_OR_RETURN(const auto sources, find_sources(plans, options));
+  ASSIGN_OR_RETURN(auto sources, find_sources(plans, options));
+  for (Source& s : sources) use_halves(checkpoint, plans, s);
   RETURN_IF_ERROR(check_names(checkpoint, sources, plans, options));
   std::vector<std::atomic<int64_t>> rows_left(sources.size());
   std::vector<std::atomic<uint64_t>> non_finite(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) rows_left[i] = sources[i].part.rows;
-  return for_each_block(sources, plans, options, "loading",
-                        [&](const Block& b, std::vector<uint8_t>& scratch) -> Status {
-                          const Source& s = sources[b.source];
-                          uint64_t bad = 0;
-                          RETURN_IF_ERROR(make_rows(checkpoint, plans[s.param], s.part, b.rows, scratch, &bad));
-                          if (bad) non_finite[b.source] += bad;
-                          params.pack_rows(s.param, scratch.data(), s.row + b.rows.first, b.rows.count);
-                          const bool last = rows_left[b.source].fetch_sub(b.rows.count) == b.rows.count;
-                          if (!last || s.part.tensor.empty()) return Status::ok();
-                          const checkpoint::CheckpointTensor& t = *checkpoint.find(s.part.tensor);
-                          checkpoint.release(t);
-                          return checkpoint.require_finite(t, non_finite[b.source]);
-                        });
+  return for_each_block(
+      sources, plans, options, "loading", [&](const Block& b, std::vector<uint8_t>& scratch) -> Status {
+        const Source& s = sources[b.source];
+        uint64_t bad = 0;
+        RETURN_IF_ERROR(make_rows(checkpoint, plans[s.param], s.part, b.rows, scratch, &bad));
+        if (bad) non_finite[b.source] += bad;
+        RETURN_IF_ERROR(params.pack_rows(s.param, scratch.data(), s.row + b.rows.first, b.rows.count));
+        const bool last = rows_left[b.source].fetch_sub(b.rows.count) == b.rows.count;
+        if (!last || s.part.tensor.empty()) return Status::ok();
+        const checkpoint::CheckpointTensor& t = *checkpoint.find(s.part.tensor);
+        checkpoint.release(t);
+        return checkpoint.require_finite(t, non_finite[b.source]);
+      });
 }
 
 Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options) {
@@ -166,8 +182,7 @@ Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options
                         [&](const Block& b, std::vector<uint8_t>& scratch) {
                           const Source& s = sources[b.source];
                           random_rows(plans[s.param], s.part, b.rows, seed, scratch);
-                          params.pack_rows(s.param, scratch.data(), s.row + b.rows.first, b.rows.count);
-                          return Status::ok();
+                          return params.pack_rows(s.param, scratch.data(), s.row + b.rows.first, b.rows.count);
                         });
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device/host_copy.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 #include "engine/programs.h"
@@ -41,12 +42,15 @@ class ModelEngine final : public Engine {
   int64_t max_step_rows() const override { return options_.max_running_requests; }
   DType dtype() const override { return *options_.dtype; }
   size_t weight_bytes_per_step() const override { return step_bytes_; }
+  size_t expert_bytes() const override { return expert_bytes_; }
   size_t kv_bytes_per_token() const override { return pool_.shape().token_bytes(); }
   std::string graph_text() const override { return graph_text_; }
   const StepRunner* decode_runner() const override { return decode_.get(); }
   const StepRunner* prefill_runner() const override { return prefill_.get(); }
   const PipelineReport* decode_passes() const override { return &decode_passes_; }
   const PipelineReport* prefill_passes() const override { return &prefill_passes_; }
+
+  const ExpertUse* expert_use() const override { return expert_use_.layers() > 0 ? &expert_use_ : nullptr; }
 
   Status reserve(Sequence& sequence, int64_t tokens) override;
   void release(Sequence& sequence) override {
@@ -60,6 +64,7 @@ class ModelEngine final : public Engine {
   Result<std::span<float>> step(std::span<const StepItem> items) override;
   Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items) override;
   bool has_greedy_steps() const override { return true; }
+  void set_while_running(std::function<void()> what) override { while_running_ = std::move(what); }
   Result<TensorView> hidden_states() const override;
   std::vector<std::string> output_names() const override;
   Result<TensorView> output(std::string_view name) const override { return result(name); }
@@ -90,7 +95,13 @@ class ModelEngine final : public Engine {
                 StepOutput output, bool decode);
   Status rebind_if_moved();
   Status collect(StepOutput output);
+  Status count_experts();
+  // An output of the last step, in memory of the host. ask(): there once the stream is synchronized, if it is not yet.
   Result<TensorView> result(std::string_view name) const;
+  Result<TensorView> ask(std::string_view name) const;
+  Result<TensorView> latest(std::string_view name) const;  // of the last program alone
+  Status arrived() const;
+  void while_running() const;
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
@@ -110,6 +121,7 @@ class ModelEngine final : public Engine {
   std::unique_ptr<Stream> stream_;
   StepStage stage_;
   StepHook hook_;
+  std::function<void()> while_running_;
   const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
   // Outputs of a batch that ran as several parts, by name.
   struct Collected {
@@ -118,10 +130,14 @@ class ModelEngine final : public Engine {
   };
   std::map<std::string, Collected, std::less<>> collected_;
   bool collecting_ = false;
+  mutable std::map<std::string, HostCopy, std::less<>> copies_;  // of outputs, where the host does not see the device's
   EngineCounters counters_;
+  ExpertUse expert_use_;
+  // By program: where each layer's borders are.
+  std::map<const CompiledModel*, std::vector<const GraphOutput*>> expert_starts_;
   double device_s_ = 0;  // of the current step
   LoadTimes times_;
-  size_t step_bytes_ = 0;
+  size_t step_bytes_ = 0, expert_bytes_ = 0;
   std::string graph_text_, learned_file_;
 };
 

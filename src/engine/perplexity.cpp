@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/elapsed.h"
+
 namespace reprise::engine {
 namespace {
 
@@ -135,7 +137,7 @@ Result<Perplexity> perplexity(Engine& engine, std::span<const int32_t> tokens, c
   result.perplexity = std::exp(result.mean_nll);
   const double variance = std::max(0.0, scorer.squares() / n - result.mean_nll * result.mean_nll);
   result.standard_error = std::sqrt(variance / n);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -32,6 +33,20 @@ void cut_all(GraphMode mode, const StepRunnerParts& parts) {
   for (const auto* models : {&parts.models, &parts.plain})
     for (auto& m : *models)
       if (m) m->cut(mode);
+}
+
+// The device has room for `room` sizes. Small steps gain most, so it is not given to the largest alone: what is
+// captured goes, and the sizes that shall be are answered, largest first.
+std::vector<int64_t> thin(Phase phase, StepRunnerParts& parts, size_t room, const Status& why) {
+  for (const int64_t size : parts.sizes)
+    for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
+  const std::vector<int64_t> all = std::exchange(parts.sizes, spread_sizes(parts.sizes, room));
+  const std::string reason = fmt::format("there is room for {} of {} sizes, which are spread over all: {}",
+                                         parts.sizes.size(), all.size(), why.message());
+  for (auto size = all.rbegin(); size != all.rend(); ++size)
+    if (!std::binary_search(parts.sizes.begin(), parts.sizes.end(), *size)) parts.dropped.push_back({*size, reason});
+  log::warning("{}: {} (--graph-{}-sizes names others)", phase_name(phase), reason, phase_name(phase));
+  return {parts.sizes.rbegin(), parts.sizes.rend()};
 }
 
 }  // namespace
@@ -159,6 +174,18 @@ size_t ProgramBuilder::bytes_per_step() const {
   return bytes;
 }
 
+size_t ProgramBuilder::expert_bytes() const {
+  const Prepared& decode = prepared_.front();
+  size_t bytes = 0;
+  for (const ParamPlan& p : decode.selection.params) {
+    if (p.type.shape.rank() != 3) continue;
+    const auto& operands = decode.graph.find_source("param", p.name)->result()->uses.front().user->op->operands;
+    if (std::any_of(operands.begin(), operands.end(), [](const OperandSchema& o) { return o.name == "starts"; }))
+      bytes += p.bytes;
+  }
+  return bytes;
+}
+
 void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const {
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }
@@ -220,11 +247,15 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
   std::reverse(wanted.begin(), wanted.end());
   Progress progress(fmt::format("capturing {}", phase_name(phase)), wanted.size(), b.progress);
   const std::string_view mode = graph_mode_name(parts.models[0]->mode());
-  for (const int64_t size : wanted) {
+  bool thinned = false;
+  size_t done = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const int64_t size = wanted[i];
     const auto begin = std::chrono::steady_clock::now();
     const Status captured = capture_size(phase, size, parts, b);
     progress.advance(1, fmt::format("size {}", size));
     if (captured.is_ok()) {
+      ++done;
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
       log::debug(
           "captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", phase_name(phase), size,
@@ -232,8 +263,15 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
           static_cast<double>(parts.models[0]->graph_stats().bytes + parts.models[1]->graph_stats().bytes) / 1e6);
       continue;
     }
-    if (options_.policy == GraphPolicy::Required) return captured.at("--graph required: capture failed");
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
+    if (captured.code() == Code::Busy && done > 0 && !thinned && options_.padding) {
+      wanted = thin(phase, parts, done, captured);
+      thinned = true;
+      done = 0;
+      i = static_cast<size_t>(-1);  // begin again
+      continue;
+    }
+    if (options_.policy == GraphPolicy::Required) return captured.at("--graph required: capture failed");
     parts.dropped.push_back({size, fmt::format("{} capture failed: {}", mode, captured.message())});
     if (parts.live_sizes) {
       parts.sizes.clear();

@@ -46,6 +46,7 @@ class ProgramBuilder {
   size_t arena_bytes() const;
   // Parameters that a decode step reads whole; of a table only a few rows are read.
   size_t bytes_per_step() const;
+  size_t expert_bytes() const;  // of those, in stacks of experts
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
   const PlanCache& plans() const { return plans_; }

@@ -57,14 +57,19 @@ void compare_output(std::string_view name, const TensorView& replayed, const Ten
 
 }  // namespace
 
-std::vector<uint64_t> ReplayCheck::digest(std::span<const StepItem> items, const kv::KvPool& pool) {
+Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> items, const kv::KvPool& pool,
+                                                  Stream& stream) {
   std::vector<uint64_t> out;
   for (size_t c = 0; c < pool.shape().caches.size(); ++c) {
     uint64_t hash = 0;
     for (const StepItem& item : items) {
       const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
-      for (size_t p = 0; p < used; ++p)
-        hash = XXH3_64bits_withSeed(pool.page(c, item.sequence->pages()[p]), pool.shape().caches[c].page_bytes, hash);
+      for (size_t p = 0; p < used; ++p) {
+        const size_t bytes = pool.shape().caches[c].page_bytes;
+        ASSIGN_OR_RETURN(const void* page,
+                         copy_.fetch(device(), stream, pool.page(c, item.sequence->pages()[p]), bytes));
+        hash = XXH3_64bits_withSeed(page, bytes, hash);
+      }
     }
     out.push_back(hash);
   }
@@ -79,10 +84,11 @@ Status ReplayCheck::begin(StepOutput output, bool decode, std::span<const StepIt
   outputs_.clear();
   for (auto& o : eager.graph().outputs()) {
     ASSIGN_OR_RETURN(const TensorView v, eager.output(o.name));
-    const auto* begin = static_cast<const uint8_t*>(v.data);
+    ASSIGN_OR_RETURN(void* data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
+    const auto* begin = static_cast<const uint8_t*>(data);
     outputs_.push_back({o.name, v, {begin, begin + bytes_of(v)}});
   }
-  pages_ = digest(items, pool);
+  ASSIGN_OR_RETURN(pages_, digest(items, pool, stream));
   // Other tokens, so that what this step must write is wrong until the replay has written it.
   for (int32_t& token : stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens])))
     token = token > 0 ? token - 1 : 1;
@@ -91,18 +97,20 @@ Status ReplayCheck::begin(StepOutput output, bool decode, std::span<const StepIt
 }
 
 Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel& replayed,
-                                                             std::span<const StepItem> items,
-                                                             const kv::KvPool& pool) const {
+                                                             std::span<const StepItem> items, const kv::KvPool& pool,
+                                                             Stream& stream) {
   ReplayDifference d;
   for (const Expected& e : outputs_) {
-    ASSIGN_OR_RETURN(const TensorView v, replayed.output(e.name));
+    ASSIGN_OR_RETURN(TensorView v, replayed.output(e.name));
+    ASSIGN_OR_RETURN(v.data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
     compare_output(e.name, v, e.view, e.bytes.data(), d);
   }
-  const std::vector<uint64_t> pages = digest(items, pool);
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> pages, digest(items, pool, stream));
   for (size_t l = 0; l < pages.size(); ++l) {
     if (pages[l] == pages_[l]) continue;
     ++d.elements;
-    if (d.what.empty()) d.what = fmt::format("layer {}: the replay left other keys or values in the cache", l);
+    if (d.what.empty())
+      d.what = fmt::format("{}: the replay left something else in this cache", pool.shape().caches[l].name);
   }
   if (d.elements == 0) return std::optional<ReplayDifference>();
   return std::optional<ReplayDifference>(std::move(d));

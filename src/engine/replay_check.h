@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "compile/compiled_model.h"
+#include "device/host_copy.h"
 #include "engine/step_runner.h"
 #include "engine/step_stage.h"
 #include "kv/kv_pool.h"
@@ -24,7 +25,7 @@ namespace reprise::engine {
 
 // Where the first difference is and how large the largest.
 struct ReplayDifference {
-  std::string what;  // "logits row 3 column 17: replay 0.25, eager 0.5", "layer 2: a key that the step did not write"
+  std::string what;  // "logits row 3 column 17: replay 0.25, eager 0.5", "kv.2: ..."
   double max_abs_diff = 0;
   uint64_t elements = 0;
 };
@@ -44,7 +45,7 @@ class ReplayCheck {
                StepStage& stage, Stream& stream);
   // After it: what differs.
   Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, std::span<const StepItem> items,
-                                                  const kv::KvPool& pool) const;
+                                                  const kv::KvPool& pool, Stream& stream);
   // After a difference: the caches of all sequences of the step, and the step itself, from their tokens.
   Status recover(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk,
                  StepStage& stage, Stream& stream);
@@ -61,13 +62,15 @@ class ReplayCheck {
     std::vector<uint8_t> bytes;
   };
   // Of every page of the step's sequences, per layer.
-  static std::vector<uint64_t> digest(std::span<const StepItem> items, const kv::KvPool& pool);
+  Result<std::vector<uint64_t>> digest(std::span<const StepItem> items, const kv::KvPool& pool, Stream& stream);
+  Device& device() const { return prefill_.front()->device(); }
 
   int64_t every_;
   Models decode_, prefill_;
   int64_t replays_ = 0;
   std::vector<Expected> outputs_;
   std::vector<uint64_t> pages_;
+  HostCopy copy_;
 };
 
 // The step as JSON: sequences, how far they were cached, what was asked; enough for `graph verify --case`.

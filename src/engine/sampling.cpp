@@ -5,22 +5,16 @@
 #include <limits>
 #include <numeric>
 
+#include "base/split_mix.h"
+
 namespace reprise::engine {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// The finaliser of SplitMix64: every input bit reaches every output bit.
-uint64_t mix(uint64_t z) {
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 // A number in [0, 1) that depends on its two arguments alone.
 double uniform(uint64_t seed, int64_t position) {
-  return static_cast<double>(mix(mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
+  return static_cast<double>(split_mix(split_mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
 }
 
 using Candidate = std::pair<float, int32_t>;  // logit (later weight) and id

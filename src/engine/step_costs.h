@@ -1,4 +1,4 @@
-// StepCosts: how long steps of one phase take, learned while serving.
+// StepCosts: how long steps of one phase take, learned while serving; by the device's own clock where it has one.
 //
 // Replays are filed under the captured size, eager steps under their own row count. A figure counts once it has been
 // seen a few times; recent steps weigh more than old ones, because contexts grow. Nothing is allocated by record().

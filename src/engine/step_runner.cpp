@@ -1,7 +1,6 @@
 #include "engine/step_runner.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/log.h"
 #include "engine/graph_sizes.h"
@@ -121,14 +120,13 @@ void StepRunner::count_fallback(std::string_view reason) {
 }
 
 Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
-  using Clock = std::chrono::steady_clock;
   // What a size was captured from decides; an eager step goes by its own rows.
   CompiledModel& m = model(output, plan.kind == StepPlan::Kind::Replay ? plan.size : n);
   last_ = &m;
   ++stats_.steps;
   traffic_.add(n);
-  const auto begin = Clock::now();
-  auto elapsed_us = [&] { return std::chrono::duration<double, std::micro>(Clock::now() - begin).count(); };
+  const double begin = now_us(m.device());
+  auto elapsed_us = [&] { return now_us(m.device()) - begin; };
   if (plan.kind == StepPlan::Kind::Replay) {
     const Status replayed = m.replay(capture_key(plan.size), live, stream);
     if (replayed.is_ok()) {

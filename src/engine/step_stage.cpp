@@ -6,12 +6,13 @@
 
 namespace reprise::engine {
 
-Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab) {
+Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device) {
   auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
     ASSIGN_OR_RETURN(TensorView v, staging.input(name));
     return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
   };
   buffers_.columns = columns;
+  buffers_.skips_negative_slots = device.skips_negative_slots;
   vocab_ = vocab;
   ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
   ASSIGN_OR_RETURN(buffers_.positions, ints("positions"));

@@ -26,8 +26,8 @@ struct StepItem {
 
 class StepStage {
  public:
-  // `columns` page-table columns; token ids must be below `vocab`.
-  Status attach(const Staging& staging, int64_t columns, int64_t vocab);
+  // `columns` page-table columns; token ids must be below `vocab`. What padding rows are given is the device's choice.
+  Status attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device);
 
   // The sizes of the step. Errors name what does not fit.
   Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);

@@ -52,7 +52,9 @@ Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& 
   std::fill(out.page_table.begin() + n.sequences * out.columns, out.page_table.end(), kScratchPage);
   std::fill(out.tokens.begin() + row, out.tokens.end(), 0);
   std::fill(out.positions.begin() + row, out.positions.end(), 0);
-  std::fill(out.slots.begin() + row, out.slots.end(), -1);
+  const auto bound = static_cast<int64_t>(out.slots.size());
+  for (int64_t t = row; t < bound; ++t)
+    out.slots[t] = out.skips_negative_slots ? -1 : static_cast<int32_t>(kScratchPage * kPageTokens + t % kPageTokens);
   return n;
 }
 

@@ -2,6 +2,7 @@
 //
 // fill() writes the engine's fixed input buffers from a list of sequence parts; rows and columns beyond the batch get
 // neutral values (slot -1 is "nowhere", page 0 is scratch, length 0), so nothing stale survives from the step before.
+// For devices that know no "nowhere", rows beyond the batch go to the slots of the scratch page.
 // No state; any thread.
 #pragma once
 
@@ -27,6 +28,7 @@ struct StepBuffers {
   std::span<int32_t> context_lens;              // [R bound]
   std::span<int32_t> query_starts;              // [R bound + 1]
   int64_t columns = 0;
+  bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
 };
 
 struct StepCounts {

@@ -2,9 +2,9 @@
 // experts.
 #include <cmath>
 
+#include "models/experts.h"
 #include "models/model.h"
 #include "models/rope.h"
-#include "nn/experts.h"
 #include "nn/latent.h"
 
 namespace reprise::models {
@@ -26,22 +26,6 @@ nn::LatentSpec latent_spec(const ModelConfig& config) {
   return s;
 }
 
-nn::ExpertSpec expert_spec(const checkpoint::ExpertFields& e) {
-  nn::ExpertSpec s;
-  s.count = e.count;
-  s.per_token = e.per_token;
-  s.intermediate = e.intermediate;
-  s.score = e.score;
-  s.normalise = e.normalise;
-  s.scale = e.scale;
-  s.eps = e.normalise ? 1e-20 : 0;
-  s.groups = e.groups;
-  s.top_groups = e.top_groups;
-  s.group_score = e.group_score;
-  s.choice_bias = e.choice_bias;
-  return s;
-}
-
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   if (!f.latent) {
@@ -53,7 +37,8 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   Tensor x = nn::embedding(table, in.tokens);
   Tensor rope = nn::rope_table(in.positions, rope_spec(config));
   const nn::LatentSpec attention = latent_spec(config);
-  const nn::ExpertSpec experts = expert_spec(f.experts);
+  nn::ExpertSpec experts = expert_spec(f.experts);
+  if (experts.normalise) experts.eps = 1e-20;  // a sum of sigmoids may be 0
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     const nn::ParamScope p = model / "layers" / l;
     Tensor h = nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);

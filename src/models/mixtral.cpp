@@ -1,17 +1,12 @@
 // Mixtral: Mistral with experts in every layer; their weights are normalised over those chosen.
 #include "models/decoder.h"
-#include "nn/experts.h"
+#include "models/experts.h"
 
 namespace reprise::models {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  const checkpoint::ExpertFields& e = config.fields.experts;
-  nn::ExpertSpec spec;
-  spec.count = e.count;
-  spec.per_token = e.per_token;
-  spec.intermediate = e.intermediate;
-  spec.normalise = true;
+  const nn::ExpertSpec spec = expert_spec(config.fields.experts);
   const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) { return nn::moe(x, spec, in, p / "mlp"); };
   return decoder(config, {}, mlp, in, root);
 }

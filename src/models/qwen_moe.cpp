@@ -1,7 +1,7 @@
 // Qwen2-MoE (Qwen1.5-MoE-A2.7B) and Qwen3-MoE: Qwen2 and Qwen3 with experts in some layers, usually in all. Qwen2-MoE
 // adds a shared expert behind a gate of its own.
 #include "models/decoder.h"
-#include "nn/experts.h"
+#include "models/experts.h"
 
 namespace reprise::models {
 namespace {
@@ -10,11 +10,7 @@ ModelOutputs qwen_moe(const ModelConfig& config, const DecoderTraits& traits, nn
                       const nn::ParamScope& root) {
   const auto& f = config.fields;
   const checkpoint::ExpertFields& e = f.experts;
-  nn::ExpertSpec spec;
-  spec.count = e.count;
-  spec.per_token = e.per_token;
-  spec.intermediate = e.intermediate;
-  spec.normalise = e.normalise;
+  const nn::ExpertSpec spec = expert_spec(e);
   const auto mlp = [&](Tensor x, int64_t layer, const nn::ParamScope& p) {
     if (!e.at_layer(layer)) return nn::gated_mlp(x, f.intermediate_size, false, p / "mlp");
     Tensor y = nn::moe(x, spec, in, p / "mlp");

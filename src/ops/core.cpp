@@ -8,9 +8,6 @@
 namespace reprise {
 namespace {
 
-// So many products of -128 and -128 fit an int32.
-constexpr int64_t kMaxW8A8Depth = 131071;
-
 Result<Types> infer_embedding(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));

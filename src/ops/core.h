@@ -17,7 +17,7 @@ inline Dim kv_head_size(const TensorType& cache) {
 }
 
 void register_core_ops(OpRegistry& ops);
-// Those of multi-head latent attention; register_core_ops() calls it.
+// Those on caches of rows (latent attention, keys and values apart); register_core_ops() calls it.
 void register_latent_ops(OpRegistry& ops);
 
 }  // namespace reprise

@@ -87,6 +87,54 @@ Result<Types> infer_grouped_linear(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[2].shape[1]}}};
 }
 
+// The weight in operand `weight`, one scale per row of every matrix behind it.
+Result<Types> infer_int8_groups(const OpCall& c, size_t weight) {
+  RETURN_IF_ERROR(want_groups(c, weight - 1, weight));
+  for (size_t i : {size_t{0}, weight}) RETURN_IF_ERROR(want_dtype(c, i, DType::I8));
+  const Shape& stack = c.in[weight].shape;
+  if (stack[2].factor > kMaxW8A8Depth)
+    return invalid("{}: an inner size above {} may overflow the int32 sums", describe(c), kMaxW8A8Depth);
+  RETURN_IF_ERROR(want_dtype(c, weight + 1, DType::F32));
+  for (size_t i = weight + 1; i < c.in.size(); ++i) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dim(c, i, 0, Dim(stack[0].factor * stack[1].factor), "number of rows of all matrices"));
+  }
+  ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
+  if (out != DType::F32 && out != DType::BF16 && out != DType::F16)
+    return invalid("{}: out {}; allowed: f32, bf16, f16", describe(c), dtype_name(out));
+  return Types{{out, {c.in[0].shape[0], stack[1]}}};
+}
+
+Result<Types> infer_grouped_linear_w8a8_dynamic(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, infer_int8_groups(c, 3));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(1), "one scale per row"));
+  return out;
+}
+
+Result<Types> infer_grouped_linear_w8a8_static(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, infer_int8_groups(c, 2));
+  RETURN_IF_ERROR(want_dtype(c, 4, DType::I32));
+  return out;
+}
+
+Result<Types> infer_quantize_groups(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 1));
+  for (size_t i : {2, 3}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::F32));
+    RETURN_IF_ERROR(want_constant(c, i, 0));
+    RETURN_IF_ERROR(want_dim(c, 1, 0, Dim(c.in[i].shape[0].factor + 1), "number of groups and one more"));
+  }
+  return Types{{DType::I8, c.in[0].shape}};
+}
+
 Result<Types> infer_moe_combine(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -136,6 +184,22 @@ void register_expert_ops(OpRegistry& ops) {
           kParamLayout,
           "[S, K], [E + 1], [E, N, K] -> [S, N]: rows [starts[e], starts[e + 1]) times weight[e]^T, each as in linear; "
           "rows of no group are zeros");
+  ops.add(
+      "grouped_linear_w8a8_dynamic(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, str out, "
+      "str shard = none) -> Tensor",
+      infer_grouped_linear_w8a8_dynamic, kParamLayout,
+      "i8 [S, K], f32 [S, 1], [E + 1], i8 [E, N, K], f32 [E N] -> [S, N]: grouped_linear of int8, each row as in "
+      "linear_w8a8_dynamic");
+  ops.add(
+      "grouped_linear_w8a8_static(Tensor x, Index starts, Tensor weight, Tensor scale, Tensor bias, *, str out, "
+      "str shard = none) -> Tensor",
+      infer_grouped_linear_w8a8_static, kParamLayout,
+      "i8 [S, K], [E + 1], i8 [E, N, K], f32 [E N], i32 [E N] -> [S, N]: grouped_linear of int8, each row as in "
+      "linear_w8a8_static");
+  ops.add("quantize_groups(Tensor x, Index starts, Tensor scale, Tensor offset) -> Tensor", infer_quantize_groups,
+          kNone,
+          "[S, K], [E + 1], f32 [E], f32 [E] -> i8 [S, K]: quantize_static of rows [starts[e], starts[e + 1]) with "
+          "scale[e] and offset[e]; rows of no group are zeros");
   ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor", infer_moe_combine, kNone,
           "[T k, N], f32 [T, k], [T, k] -> [T, N]: sum of weights[t, j] * y[place[t, j]] in ascending j, fp32, rounded "
           "once; a negative place adds nothing");

@@ -46,6 +46,9 @@ struct KernelEntry {
   // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty:
   // row_major.
   std::vector<std::string> param_layouts;
+  // Operands whose values the host reads at every launch, by index; at most LaunchArgs::kMaxHostOperands. They must be
+  // staged inputs. Captured, such a kernel is patched at every replay; where a device has no patches it is launched.
+  std::vector<int> host_operands;
 };
 
 class KernelRegistry {

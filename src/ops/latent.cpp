@@ -1,4 +1,5 @@
-// Ops of multi-head latent attention: projections of one matrix per head, caches of rows, attention over latents.
+// Ops on caches that hold one row per token: multi-head latent attention with its projections of one matrix per head,
+// and attention over keys and values kept apart.
 #include "ops/core.h"
 #include "ops/kernel.h"
 #include "ops/want.h"
@@ -58,6 +59,29 @@ Result<Types> infer_latent_attention(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_paged_attention_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_row_cache(c, i));
+    RETURN_IF_ERROR(want_same_dtype(c, 0, i));
+  }
+  RETURN_IF_ERROR(want_dim(c, 2, 0, c.in[1].shape[0], "number of pages"));
+  RETURN_IF_ERROR(want_dim(c, 2, 2, c.in[1].shape[2], "width of the keys"));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_constant(c, 0, 2));
+  const int64_t h = c.in[0].shape[1].factor, d = c.in[0].shape[2].factor, width = c.in[1].shape[2].factor;
+  if (d <= 0 || width % d != 0)
+    return invalid("{}: head size {} does not divide the width {} of the keys", describe(c), d, width);
+  if (width == 0 || h % (width / d) != 0)
+    return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h, width / d);
+  RETURN_IF_ERROR(want_rank(c, 3, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 5, 1, 1));
+  for (size_t i : {3, 4, 5}) RETURN_IF_ERROR(want_index(c, i));
+  RETURN_IF_ERROR(want_dim(c, 4, 0, c.in[3].shape[0], "number of sequences"));
+  return Types{c.in[0]};
+}
+
 }  // namespace
 
 void register_latent_ops(OpRegistry& ops) {
@@ -73,6 +97,12 @@ void register_latent_ops(OpRegistry& ops) {
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
       "paged_attention");
+  ops.add(
+      "paged_attention_rows(Tensor q, Tensor keys, Tensor values, Index page_table, Index context_lens, "
+      "Index query_starts, *, float scale, int window = 0) -> Tensor",
+      infer_paged_attention_rows, kSplitPoint,
+      "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
+      "which a token has one row of all heads");
 }
 
 }  // namespace reprise

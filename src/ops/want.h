@@ -9,6 +9,8 @@
 
 namespace reprise {
 
+constexpr int64_t kMaxW8A8Depth = 131071;  // so many products of -128 and -128 fit an int32
+
 using Types = std::vector<TensorType>;  // of an op's results
 
 Status want_rank(const OpCall& c, size_t i, int lo, int hi);

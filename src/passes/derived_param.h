@@ -31,14 +31,17 @@ enum class Recipe : uint8_t {
   DeqScales,      // f32, or int64 that holds the bits of an f32
   ScaleProducts,  // f32: number of `tensor` (one, or one a row) times the single number of `other`
   ZeroPointSums,  // i32: minus the single integer of `other` times the sum of each i8 row
-  Zeros,          // no tensor at all
+  Dequantised,    // floats: i8 rows times their numbers (one, or one a row) in `other`; of some rows like Converted
+  DequantisedTransposed,  // the same like Transposed
+  Zeros,                  // no tensor at all
 };
 constexpr int kRecipes = static_cast<int>(Recipe::Zeros) + 1;
 
 inline std::string_view recipe_name(Recipe r) {
-  constexpr std::string_view kNames[kRecipes] = {"converted",      "transposed",      "stored_blocks", "quantised_rows",
-                                                 "row_scales",     "numbers",         "reciprocals",   "deq_scales",
-                                                 "scale_products", "zero_point_sums", "zeros"};
+  constexpr std::string_view kNames[kRecipes] = {
+      "converted",   "transposed", "stored_blocks",  "quantised_rows",  "row_scales",  "numbers",
+      "reciprocals", "deq_scales", "scale_products", "zero_point_sums", "dequantised", "dequantised_transposed",
+      "zeros"};
   return kNames[static_cast<int>(r)];
 }
 
@@ -47,8 +50,9 @@ struct ParamPart {
   int64_t rows = 0;    // of the parameter; a vector's elements count as rows
   Recipe recipe = Recipe::Converted;
   int64_t columns = 0;     // K of the linear this belongs to, where the recipe or dummy weights want to know it
-  std::string other = {};  // second tensor of ScaleProducts and ZeroPointSums
-  // Converted and Transposed of some rows: from `first` on of the tensor's `of` (0: the part has all of them).
+  std::string other = {};  // second tensor of ScaleProducts, ZeroPointSums and Dequantised
+  // Converted, Transposed and Dequantised of some rows: from `first` on of the tensor's `of` (0: the part has all of
+  // them).
   int64_t first = 0, of = 0;
   bool operator==(const ParamPart&) const = default;
 };

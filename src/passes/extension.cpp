@@ -15,9 +15,9 @@ namespace reprise {
 namespace {
 
 // Kernels are called with the house's structures by reference, and written against those of the API by pointer: the
-// same bytes at the same places.
+// same bytes at the same places. What the house has behind those, kernels of extensions do not see.
 static_assert(sizeof(reprise_dim) == sizeof(Dim) && offsetof(reprise_dim, symbol) == offsetof(Dim, symbol));
-static_assert(sizeof(reprise_args) == sizeof(LaunchArgs) && offsetof(reprise_args, dim) == offsetof(LaunchArgs, dim) &&
+static_assert(sizeof(reprise_args) <= sizeof(LaunchArgs) && offsetof(reprise_args, dim) == offsetof(LaunchArgs, dim) &&
               offsetof(reprise_args, scalar) == offsetof(LaunchArgs, scalar) &&
               offsetof(reprise_args, workspace) == offsetof(LaunchArgs, workspace));
 static_assert(sizeof(LiveSizes) == sizeof(int64_t) * kMaxSymbols);

@@ -35,11 +35,19 @@ Pass pack_parallel_linears();
 Pass observe_linears();
 constexpr std::string_view kObserved = "observed:";
 
+// Required when asked for: the borders of every moe_route become the output kExpertStarts + where its router is.
+Pass observe_experts();
+constexpr std::string_view kExpertStarts = "expert_starts:";
+
 // The logits output becomes "next_tokens", their argmax.
 Pass greedy_head();
 
 // A fused op that the device has no kernel for becomes what it means. Required.
 Pass legalise();
+
+// Caches of keys and values become one of keys and one of values, for devices with kernels on those alone. Required;
+// behind legalise(), which takes apart the fused ops that write into a cache.
+Pass split_kv_caches();
 
 // Required: dead nodes would ask for kernels and memory.
 Pass dead_code();

@@ -71,8 +71,10 @@ Status keep_blocks(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan, 
     const LinearQuant& q = plan.of(name);
     if (q.scheme == LinearScheme::Packed)
       RETURN_IF_ERROR(keep(g, c, n, q.block, pass).at(name));
-    else if (!q.unpacked.empty())
-      c.count_tried(), c.refuse(*n, fmt::format("{} is unpacked: there are no kernels on {} blocks", name, q.unpacked));
+    else if (const std::string& type = plan.of(parts_of_name(name, n->result()->type.shape)[0].tensor).unpacked;
+             !type.empty())
+      c.count_tried(), c.refuse(*n, fmt::format("{} is unpacked: there are no kernels on {}{}", name, type,
+                                                type.find(' ') == std::string::npos ? " blocks" : ""));
   }
   return Status::ok();
 }

@@ -3,7 +3,7 @@
 namespace reprise {
 namespace {
 
-constexpr const char* kName = "add_norm_biases";
+constexpr const char* kAddNormBiases = "add_norm_biases";
 
 Status add_biases(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan) {
   const OpSchema* param = c.ops().find("param");
@@ -17,9 +17,10 @@ Status add_biases(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan) {
         if (c.may_apply(*n)) {
           Node* bias = g.find_source("param", name);
           if (!bias) {
-            ASSIGN_OR_RETURN(bias, g.add_source(*param, name, n->in[1]->type, kName, n));
+            ASSIGN_OR_RETURN(bias, g.add_source(*param, name, n->in[1]->type, kAddNormBiases, n));
           }
-          ASSIGN_OR_RETURN(Node * made, g.add(*n->op, {n->in[0], n->in[1], bias->result()}, n->attrs, kName, n));
+          ASSIGN_OR_RETURN(Node * made,
+                           g.add(*n->op, {n->in[0], n->in[1], bias->result()}, n->attrs, kAddNormBiases, n));
           c.applied(*made, name);
           g.replace_all_uses(n->result(), made->result());
           g.erase(n);
@@ -34,7 +35,7 @@ Status add_biases(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan) {
 }  // namespace
 
 Pass add_norm_biases(std::shared_ptr<const checkpoint::QuantPlan> plan) {
-  return {kName, true, [plan = std::move(plan)](Graph& g, PassContext& c) { return add_biases(g, c, *plan); }};
+  return {kAddNormBiases, true, [plan = std::move(plan)](Graph& g, PassContext& c) { return add_biases(g, c, *plan); }};
 }
 
 }  // namespace reprise

@@ -1,15 +1,20 @@
 #include <algorithm>
+#include <set>
 
 #include "passes/house_passes.h"
+#include "passes/pattern.h"
 
 namespace reprise {
 namespace {
 
-constexpr const char* kName = "pack_parallel_linears";
+constexpr const char* kPackLinears = "pack_parallel_linears";
 
 bool is_own_param(const Value* v) { return v->def->op->name == "param" && v->uses.size() == 1 && v->outputs.empty(); }
 
-bool is_grouped(const OpSchema& op) { return op.name == "grouped_linear"; }
+bool is_grouped(const OpSchema& op) {
+  return op.name == "grouped_linear" || op.name == "grouped_linear_w8a8_static" ||
+         op.name == "grouped_linear_w8a8_dynamic";
+}
 
 // The ops that multiply by the rows of a weight: operands from `weight` on belong to those rows, so rows of several
 // such ops can lie one after another; what stands before it must be the same for all.
@@ -25,6 +30,19 @@ size_t weight_operand(const OpSchema& op) {
   for (size_t i = 0; i < op.operands.size(); ++i)
     if (op.operands[i].name == "weight") return i;
   return op.operands.size();
+}
+
+// What two linears of one input must share to be joined: nothing when they share it, else how b differs from a.
+std::string difference(const Node& a, const Node& b) {
+  if (b.op != a.op) return fmt::format("it is a {}, and the first linear of its input a {}", b.op->name, a.op->name);
+  for (const auto& [name, value] : a.attrs.entries())
+    if (const AttrValue* other = b.attrs.find(name); !other || *other != value)
+      return fmt::format("its {} is {}, and that of the first linear of its input {}", name,
+                         other ? show(*other) : "absent", show(value));
+  for (size_t i = 1; i < weight_operand(*a.op); ++i)
+    if (b.in[i] != a.in[i])
+      return fmt::format("its {} is not that of the first linear of its input", a.op->operands[i].name);
+  return {};
 }
 
 // "a.b.q_proj.weight", "a.b.k_proj.weight" -> "a.b.qk_proj.weight"; "gate", "up" -> "gate_up".
@@ -64,7 +82,8 @@ class Packer {
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
       if (n->op->name == "quantize_static") explain_unequal(*n);
-      if (is_linear(*n->op) && n->made_by != kName) {
+      if (is_linear(*n->op) && n->made_by != kPackLinears) {
+        explain_unlike(*n);
         const std::vector<Node*> group = parallel(n);
         if (group.size() > 1 && group[0] == n) {
           c_.count_tried();
@@ -97,12 +116,27 @@ class Packer {
                              all.size(), scales));
   }
 
-  // All linears of n's inputs with its attributes, in program order.
+  // Linears of n's input that cannot be joined with it; asked once per input, of the first that is seen.
+  void explain_unlike(const Node& n) {
+    const bool grouped = is_grouped(*n.op);
+    if (!seen_.emplace(n.in[0], grouped).second) return;
+    for (const Use& u : n.in[0]->uses) {
+      const Node& other = *u.user;
+      if (u.operand != 0 || !is_linear(*other.op) || is_grouped(*other.op) != grouped || other.made_by == kPackLinears)
+        continue;
+      if (std::string reason = difference(n, other); !reason.empty()) {
+        c_.count_tried();
+        c_.refuse(other, std::move(reason));
+      }
+    }
+  }
+
+  // All linears of n's input that are like it, in program order.
   std::vector<Node*> parallel(const Node* n) const {
     std::vector<Node*> group;
     for (const Use& u : n->in[0]->uses)
-      if (u.user->op == n->op && u.operand == 0 && u.user->made_by != kName && u.user->attrs == n->attrs &&
-          std::equal(n->in.begin(), n->in.begin() + static_cast<ptrdiff_t>(weight_operand(*n->op)), u.user->in.begin()))
+      if (u.operand == 0 && is_linear(*u.user->op) && u.user->made_by != kPackLinears &&
+          difference(*n, *u.user).empty())
         group.push_back(u.user);
     std::sort(group.begin(), group.end(), [](const Node* a, const Node* b) {
       for (const Node* x = a->next; x; x = x->next)
@@ -130,7 +164,10 @@ class Packer {
       total += columns(*n);
     }
     std::vector<TensorType> in = first.in_types();
-    for (size_t i = weight; i < in.size(); ++i) in[i].shape[row_size(in[i])] = Dim(total);
+    for (size_t i = weight; i < in.size(); ++i) {
+      Dim& rows = in[i].shape[row_size(in[i])];  // of one matrix, or of all
+      rows = Dim(rows.factor / columns(first) * total);
+    }
     RETURN_IF_ERROR(c_.has_kernel(*first.op, in, first.attrs));
     const TensorType wide{first.result()->type.dtype, {first.result()->type.shape[0], Dim(total)}};
     int64_t begin = 0;
@@ -177,15 +214,15 @@ class Packer {
       ASSIGN_OR_RETURN(packed.parts, joined_parts(group, i, names));
       type.shape[row_size(type)] = Dim(total);
       packed.name = packed_name(names);
-      ASSIGN_OR_RETURN(Node * param, g_.add_source(param_, packed.name, type, kName, first));
+      ASSIGN_OR_RETURN(Node * param, g_.add_source(param_, packed.name, type, kPackLinears, first));
       in.push_back(param->result());
       c_.derived().push_back(std::move(packed));
     }
-    ASSIGN_OR_RETURN(Node * wide, g_.add(*first->op, in, first->attrs, kName, first));
+    ASSIGN_OR_RETURN(Node * wide, g_.add(*first->op, in, first->attrs, kPackLinears, first));
     int64_t begin = 0;
     for (Node* n : group) {
-      ASSIGN_OR_RETURN(Node * part,
-                       g_.add(slice_, {wide->result()}, {{"begin", begin}, {"size", columns(*n)}}, kName, first));
+      ASSIGN_OR_RETURN(Node * part, g_.add(slice_, {wide->result()}, {{"begin", begin}, {"size", columns(*n)}},
+                                           kPackLinears, first));
       begin += columns(*n);
       g_.replace_all_uses(n->result(), part->result());
     }
@@ -202,12 +239,13 @@ class Packer {
   PassContext& c_;
   const OpSchema& slice_;
   const OpSchema& param_;
+  std::set<std::pair<const Value*, bool>> seen_;  // inputs whose linears were compared, and whether stacks
 };
 
 }  // namespace
 
 Pass pack_parallel_linears() {
-  return {kName, false, [](Graph& g, PassContext& c) { return Packer(g, c).run(); }};
+  return {kPackLinears, false, [](Graph& g, PassContext& c) { return Packer(g, c).run(); }};
 }
 
 }  // namespace reprise

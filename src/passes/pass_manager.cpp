@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/elapsed.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "graph/text.h"
@@ -98,7 +99,7 @@ Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& cont
       RETURN_IF_ERROR(dump(graph, options, number, pass.name, "before"));
       const auto start = std::chrono::steady_clock::now();
       RETURN_IF_ERROR(pass.run(graph, context).at(fmt::format("pass {}", pass.name)));
-      context.report().seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      context.report().seconds = seconds_since(start);
       context.report().nodes_after = graph.size();
       if (!pass.required) allowance = context.allowance();
       if (options.keep_graphs) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "nn/param_name.h"
 #include "passes/house_passes.h"
 #include "passes/keep_blocks.h"
 
@@ -20,13 +21,18 @@ class Quantiser {
     RETURN_IF_ERROR(keep_blocks(g_, c_, plan_, kName));
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
+      if (n->op->name == "param") RETURN_IF_ERROR(dequantise(n));
       if (n->op->name == "linear" && n->in[1]->def->op->name == "param") {
         const std::string weight = n->in[1]->def->attrs.text("name");
         const LinearQuant& q = plan_.of(weight);
-        if (q.scheme != LinearScheme::Float && q.scheme != LinearScheme::Packed) {
+        // What an expert is chosen by stays exact, unless the checkpoint itself has it in int8.
+        if (is_int8(q) && !(q.storage == LinearStorage::Floats && is_gate(*n))) {
           c_.count_tried();
           if (c_.may_apply(*n)) RETURN_IF_ERROR(quantise(n, weight, q).at(weight));
         }
+      } else if (n->op->name == "grouped_linear" && n->in[2]->def->op->name == "param") {
+        const std::string stack = n->in[2]->def->attrs.text("name");
+        RETURN_IF_ERROR(quantise_stack(n, stack).at(stack));
       }
       n = next;
     }
@@ -35,6 +41,16 @@ class Quantiser {
   }
 
  private:
+  static bool is_int8(const LinearQuant& q) {
+    return q.scheme == LinearScheme::W8A8Static || q.scheme == LinearScheme::W8A8Dynamic;
+  }
+
+  // A router, or the gate of a shared expert.
+  static bool is_gate(const Node& n) {
+    return std::any_of(n.result()->uses.begin(), n.result()->uses.end(),
+                       [](const Use& u) { return u.user->op->name == "moe_gate" || u.user->op->name == "sigmoid"; });
+  }
+
   Result<const OpSchema*> op(std::string_view name) const {
     if (const OpSchema* o = c_.ops().find(name)) return o;
     return error(Code::Unsupported, "there is no op {}", name);
@@ -84,15 +100,18 @@ class Quantiser {
       const TensorType one{DType::F32, {Dim(1)}};
       ASSIGN_OR_RETURN(Value * scale, param(module + ".input_scale_reciprocal", one,
                                             {module + ".input_scale", 1, Recipe::Reciprocals}, before));
-      ParamPart point{module + ".input_offset", 1, Recipe::Numbers};
-      if (q.storage == LinearStorage::CompressedTensors) point.tensor = module + ".input_zero_point";
-      if (q.storage == LinearStorage::CompressedTensors && q.input_offset == 0) point = {"", 1, Recipe::Zeros};
-      ASSIGN_OR_RETURN(Value * offset, param(module + ".input_offset", one, std::move(point), before));
+      ASSIGN_OR_RETURN(Value * offset, param(module + ".input_offset", one, offset_part(module, q), before));
       ASSIGN_OR_RETURN(const OpSchema* quantize, op("quantize_static"));
       ASSIGN_OR_RETURN(node, g_.add(*quantize, {x, scale, offset}, {}, kName, before));
     }
     made_.push_back({x, q.scheme, q.input_scale, q.input_offset, node});
     return node;
+  }
+
+  static ParamPart offset_part(const std::string& module, const LinearQuant& q) {
+    if (q.storage == LinearStorage::ModelSlim) return {module + ".input_offset", 1, Recipe::Numbers};
+    if (q.input_offset == 0) return {"", 1, Recipe::Zeros};
+    return {module + ".input_zero_point", 1, Recipe::Numbers};
   }
 
   // What the accumulated sum is multiplied with.
@@ -155,6 +174,161 @@ class Quantiser {
     return Status::ok();
   }
 
+  // The matrices of a stack as the checkpoint has them.
+  struct Experts {
+    std::vector<ParamPart> tensors;
+    std::vector<LinearQuant> quants;
+
+    std::string module(size_t i) const { return std::string(checkpoint::module_of(tensors[i].tensor)); }
+    bool one_input_scale() const {
+      return std::all_of(quants.begin(), quants.end(), [&](const LinearQuant& q) {
+        return q.input_scale == quants[0].input_scale && q.input_offset == quants[0].input_offset;
+      });
+    }
+    std::vector<std::pair<float, float>> input_numbers() const {
+      std::vector<std::pair<float, float>> out;
+      for (const LinearQuant& q : quants) out.emplace_back(q.input_scale, q.input_offset);
+      return out;
+    }
+  };
+
+  // Those of the matrices, which must be stored alike.
+  Result<Experts> experts_of(const std::string& name, const Shape& shape) const {
+    Experts e{parts_of_name(name, shape), {}};
+    for (const ParamPart& t : e.tensors) {
+      const LinearQuant& q = plan_.of(t.tensor);
+      e.quants.push_back(q);
+      if (q.scheme != e.quants[0].scheme || q.storage != e.quants[0].storage)
+        return invalid("{} and {} are stored in different ways; experts of one layer must be alike",
+                       e.tensors[0].tensor, t.tensor);
+    }
+    return e;
+  }
+
+  // The input of a product in groups: its values and, where a token has a scale, those. Numbers that are the same for
+  // all experts quantise rows before they are gathered, which is less work and gives the same.
+  Result<std::vector<Value*>> quantised_rows(Node* n, const std::string& name, const Experts& e) {
+    if (!e.one_input_scale()) {
+      ASSIGN_OR_RETURN(Value * values, quantised_groups(n, name, e));
+      return std::vector<Value*>{values};
+    }
+    Node* gather = n->in[0]->def->op->name == "rows" ? n->in[0]->def : nullptr;
+    ASSIGN_OR_RETURN(Node * input,
+                     quantised_input(gather ? gather->in[0] : n->in[0], e.module(0), e.quants[0], gather ? gather : n));
+    std::vector<Value*> parts;
+    for (const auto& v : input->out) parts.push_back(v.get());
+    if (!gather) return parts;
+    for (const Gathered& g : gathered_)
+      if (g.rows == gather && g.quantised == input) return g.parts;
+    for (Value*& v : parts) {
+      ASSIGN_OR_RETURN(Node * part, g_.add(*gather->op, {v, gather->in[1]}, {}, kName, gather));
+      v = part->result();
+    }
+    gathered_.push_back({gather, input, parts});
+    return parts;
+  }
+
+  // Rows of every group by the numbers of its own expert.
+  Result<Value*> quantised_groups(Node* n, const std::string& name, const Experts& e) {
+    for (const Grouped& g : grouped_)
+      if (g.x == n->in[0] && g.numbers == e.input_numbers()) return g.values;
+    DerivedParam scales{name + "_input_scale_reciprocals", {}}, offsets{name + "_input_offsets", {}};
+    for (size_t i = 0; i < e.tensors.size(); ++i) {
+      scales.parts.push_back({e.module(i) + ".input_scale", 1, Recipe::Reciprocals});
+      offsets.parts.push_back(offset_part(e.module(i), e.quants[i]));
+    }
+    const TensorType each{DType::F32, {Dim(static_cast<int64_t>(e.tensors.size()))}};
+    ASSIGN_OR_RETURN(Value * scale, derived_param(std::move(scales), each, n));
+    ASSIGN_OR_RETURN(Value * offset, derived_param(std::move(offsets), each, n));
+    ASSIGN_OR_RETURN(const OpSchema* quantize, op("quantize_groups"));
+    ASSIGN_OR_RETURN(Node * made, g_.add(*quantize, {n->in[0], n->in[1], scale, offset}, {}, kName, n));
+    grouped_.push_back({n->in[0], e.input_numbers(), made->result()});
+    return made->result();
+  }
+
+  Result<Value*> derived_param(DerivedParam p, TensorType type, Node* before) {
+    ASSIGN_OR_RETURN(const OpSchema* source, op("param"));
+    ASSIGN_OR_RETURN(Node * made, g_.add_source(*source, p.name, type, kName, before));
+    c_.derived().push_back(std::move(p));
+    return made->result();
+  }
+
+  Status quantise_stack(Node* n, const std::string& name) {
+    Value* stack = n->in[2];
+    const Shape shape = stack->type.shape;
+    const int64_t rows = shape[1].factor, columns = shape[2].factor;
+    ASSIGN_OR_RETURN(const Experts e, experts_of(name, shape));
+    const LinearQuant& q = e.quants[0];
+    if (!is_int8(q)) return Status::ok();
+    const bool is_static = q.scheme == LinearScheme::W8A8Static;
+    c_.count_tried();
+    if (!c_.may_apply(*n)) return Status::ok();
+    ASSIGN_OR_RETURN(std::vector<Value*> in, quantised_rows(n, name, e));
+    in.push_back(n->in[1]);
+    in.push_back(stack);
+    DerivedParam weights{name, {}}, scales{name + "_row_scale", {}}, folded{name + "_folded_bias", {}};
+    const Recipe rows_from = q.storage == LinearStorage::Floats ? Recipe::QuantisedRows : Recipe::Converted;
+    for (size_t i = 0; i < e.tensors.size(); ++i) {
+      const std::string& tensor = e.tensors[i].tensor;
+      weights.parts.push_back({tensor, rows, rows_from, columns});
+      scales.parts.push_back(scale_part(e.module(i), tensor, e.quants[i], rows, columns));
+      if (is_static) folded.parts.push_back(folded_part(e.module(i), tensor, e.quants[i], rows, columns));
+    }
+    stack->type = {DType::I8, shape};
+    c_.derived().push_back(std::move(weights));
+    const Dim all(rows * static_cast<int64_t>(e.tensors.size()));
+    ASSIGN_OR_RETURN(Value * scale, derived_param(std::move(scales), {DType::F32, {all}}, n));
+    in.push_back(scale);
+    if (is_static) {
+      ASSIGN_OR_RETURN(Value * bias, derived_param(std::move(folded), {DType::I32, {all}}, n));
+      in.push_back(bias);
+    }
+    ASSIGN_OR_RETURN(const OpSchema* grouped,
+                     op(is_static ? "grouped_linear_w8a8_static" : "grouped_linear_w8a8_dynamic"));
+    ASSIGN_OR_RETURN(Node * made, g_.add(*grouped, std::move(in),
+                                         {{"out", std::string(dtype_name(n->result()->type.dtype))},
+                                          {"shard", n->attrs.text("shard")}},
+                                         kName, n));
+    c_.applied(*made, fmt::format("{}: {}{}", name, is_static ? "static" : "dynamic",
+                                  q.storage == LinearStorage::Floats ? ", quantised while loading" : ""));
+    g_.replace_all_uses(n->result(), made->result());
+    g_.erase(n);
+    return Status::ok();
+  }
+
+  // Rows of a matrix that a model folds into other products (kv_b_proj of latent attention) are multiplied as floats:
+  // the inputs that the checkpoint's numbers are for do not occur.
+  Status dequantise(Node* n) {
+    const std::string name = n->attrs.text("name");
+    const nn::ParamName parsed = nn::parse_param_name(name);
+    const LinearQuant& q = plan_.of(parsed.tensor);
+    if (parsed.of == 0 || !is_int8(q)) return Status::ok();
+    c_.count_tried();
+    constexpr std::string_view kWhy = "it is folded into other products, which have no int8 form";
+    if (q.storage == LinearStorage::Floats) {
+      c_.refuse(*n, fmt::format("{} stays float: {}", name, kWhy));
+      return Status::ok();
+    }
+    if (!c_.may_apply(*n)) return Status::ok();
+    DerivedParam floats{name, parts_of_name(name, n->result()->type.shape)};
+    for (ParamPart& part : floats.parts) {
+      part.recipe = parsed.transposed ? Recipe::DequantisedTransposed : Recipe::Dequantised;
+      part.other = std::string(checkpoint::module_of(parsed.tensor)) + ".weight_scale";
+    }
+    c_.derived().push_back(std::move(floats));
+    c_.applied(*n, fmt::format("{} is made float while loading: {}", name, kWhy));
+    return Status::ok();
+  }
+
+  struct Gathered {
+    const Node *rows, *quantised;
+    std::vector<Value*> parts;
+  };
+  struct Grouped {
+    const Value* x;
+    std::vector<std::pair<float, float>> numbers;  // scale and offset of every group
+    Value* values;
+  };
   struct Made {
     const Value* x;
     LinearScheme scheme;
@@ -166,6 +340,8 @@ class Quantiser {
   PassContext& c_;
   const checkpoint::QuantPlan& plan_;
   std::vector<Made> made_;
+  std::vector<Gathered> gathered_;
+  std::vector<Grouped> grouped_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/elapsed.h"
 #include "base/log.h"
 
 namespace reprise::sched {
@@ -33,10 +34,12 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
   const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
+  executor_.set_while_running([this] { prepare_next(); });
   publish();
 }
 
 Scheduler::~Scheduler() {
+  executor_.set_while_running(nullptr);
   take_mail();
   for (auto* list : {&running_, &waiting_})
     for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the server is stopping"));
@@ -118,6 +121,32 @@ SchedulerStats Scheduler::stats() const {
   return s;
 }
 
+void Scheduler::enqueue(LivePtr r) {
+  const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), r, before);
+  waiting_.insert(at, std::move(r));
+}
+
+// The new requests of the mail, up to what is not one: nothing overtakes.
+void Scheduler::take_requests() {
+  std::vector<Mail> mail;
+  {
+    std::lock_guard lock(mutex_);
+    const auto end = std::find_if(mail_.begin(), mail_.end(), [](const Mail& m) { return !m.request; });
+    mail.assign(std::make_move_iterator(mail_.begin()), std::make_move_iterator(end));
+    mail_.erase(mail_.begin(), end);
+  }
+  for (Mail& m : mail) enqueue(std::move(m.request));
+}
+
+// A step is on the device. Whoever takes part in it keeps its pages until it is through, so cancellations, deadlines
+// and preemption wait; who comes new takes only what nobody uses.
+void Scheduler::prepare_next() {
+  const auto begin = Clock::now();
+  take_requests();
+  admit();
+  beside_s_ = seconds_of(Clock::now() - begin);
+}
+
 bool Scheduler::take_mail() {
   std::vector<Mail> mail;
   {
@@ -126,8 +155,7 @@ bool Scheduler::take_mail() {
   }
   for (Mail& m : mail) {
     if (m.request) {
-      const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), m.request, before);
-      waiting_.insert(at, std::move(m.request));
+      enqueue(std::move(m.request));
     } else if (m.cancel) {
       for (auto* list : {&running_, &waiting_})
         for (LivePtr& r : *list)
@@ -184,8 +212,7 @@ void Scheduler::preempt(LiveRequest& victim) {
   CHECK(it != running_.end());
   LivePtr r = std::move(*it);
   running_.erase(it);
-  const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), r, before);
-  waiting_.insert(at, std::move(r));
+  enqueue(std::move(r));
   std::lock_guard lock(mutex_);
   ++stats_.preemptions;
 }
@@ -216,19 +243,21 @@ bool Scheduler::step() {
   }
   record.parts = parts_;
   const auto formed = Clock::now();
-  record.forming_s = std::chrono::duration<double>(formed - begin).count();
+  record.forming_s = seconds_of(formed - begin);
   {
     std::lock_guard lock(mutex_);
     stats_.step_since = formed;
   }
+  beside_s_ = 0;
   run_batch(batch);
+  record.beside_s = beside_s_;
   forget_finished();
   record.end = Clock::now();
   {
     std::lock_guard lock(mutex_);
     stats_.step_since.reset();
     ++stats_.steps;
-    stats_.busy_s += std::chrono::duration<double>(record.end - begin).count();
+    stats_.busy_s += seconds_of(record.end - begin);
   }
   if (observer_) observer_->stepped(record);
   publish();

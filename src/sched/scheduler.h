@@ -4,7 +4,8 @@
 // put requests and cancellations into a mailbox, which is bounded: what does not fit is refused at once with Busy.
 // A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
 // parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what nobody uses,
-// then whoever came last starts over later from what it had ("recompute"; the same bits).
+// then whoever came last starts over later from what it had ("recompute"; the same bits). Where the device runs by
+// itself, new requests are admitted, and get their pages, while it computes the step before.
 #pragma once
 
 #include <atomic>
@@ -78,6 +79,9 @@ class Scheduler {
 
   Status check(const Request& request) const;
   bool take_mail();
+  void take_requests();
+  void enqueue(LivePtr r);
+  void prepare_next();
   void drop_late();
   void admit();
   bool admit_one(LiveRequest& r);
@@ -105,6 +109,7 @@ class Scheduler {
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
   std::vector<StepPart> parts_;   // of the step, for the observer
+  double beside_s_ = 0;           // of the step, spent in prepare_next()
 
   // Shared.
   mutable std::mutex mutex_;

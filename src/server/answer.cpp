@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "base/elapsed.h"
+
 namespace reprise::server {
 
 using engine::SampledToken;
@@ -167,7 +169,7 @@ OrderedJson AnswerWriter::native(const Answer& a, size_t index) const {
   meta["prompt_tokens"] = prompt.size();
   meta["completion_tokens"] = a.tokens.size();
   meta["cached_tokens"] = a.result ? a.result->cached_tokens : 0;
-  if (a.result) meta["e2e_latency"] = std::chrono::duration<double>(a.result->finished - a.result->arrived).count();
+  if (a.result) meta["e2e_latency"] = seconds_of(a.result->finished - a.result->arrived);
   if (call_.sampling.logprobs >= 0) {
     OrderedJson logprobs = OrderedJson::array(), tops = OrderedJson::array();
     for (const SampledToken& t : a.tokens) {

@@ -36,33 +36,42 @@ std::optional<AnswerForm> choice_of(Fields& f, const std::string& name, const Or
 }
 
 std::optional<AnswerForm> response_format(Fields& f, const OrderedJson& value) {
-  const std::string type = value.is_object() && value.contains("type") && value["type"].is_string()
-                               ? value["type"].get<std::string>()
-                               : std::string();
+  const OrderedJson* named = given(value, "type");
+  const std::string type = named && named->is_string() ? named->get<std::string>() : std::string();
   if (type == "text") return std::nullopt;
   if (type == "json_object") return AnswerForm{AnswerForm::AnyObject{}};
   if (type == "json_schema") {
-    const auto outer = value.find("json_schema");
-    if (outer != value.end() && outer->is_object() && outer->contains("schema"))
-      return schema_of(f, "response_format.json_schema.schema", (*outer)["schema"]);
+    const OrderedJson* outer = given(value, "json_schema");
+    if (const OrderedJson* schema = outer ? given(*outer, "schema") : nullptr)
+      return schema_of(f, "response_format.json_schema.schema", *schema);
     f.fail("response_format.json_schema", "an object with a \"schema\" is expected");
     return std::nullopt;
   }
-  if (type == "regex" && value.contains("pattern")) return pattern_of(f, "response_format.pattern", value["pattern"]);
+  if (const OrderedJson* pattern = given(value, "pattern"); pattern && type == "regex")
+    return pattern_of(f, "response_format.pattern", *pattern);
   f.fail("response_format", "an object with \"type\": \"text\", \"json_object\" or \"json_schema\" is expected");
   return std::nullopt;
 }
 
 std::optional<AnswerForm> structured(Fields& f, const OrderedJson& value) {
-  if (!value.is_object() || value.size() != 1) {
+  std::string key;
+  const OrderedJson* what = nullptr;
+  bool good = value.is_object();
+  for (const auto& [k, v] : value.items()) {
+    if (v.is_null()) continue;
+    good &= what == nullptr;
+    key = k;
+    what = &v;
+  }
+  if (!good) {
     f.fail("structured_outputs", "an object with one of \"json\", \"regex\" and \"choice\" is expected");
     return std::nullopt;
   }
-  const std::string& key = value.begin().key();
+  if (!what) return std::nullopt;  // clients write null for each that they do not mean
   const std::string name = "structured_outputs." + key;
-  if (key == "json") return schema_of(f, name, value.begin().value());
-  if (key == "regex") return pattern_of(f, name, value.begin().value());
-  if (key == "choice") return choice_of(f, name, value.begin().value());
+  if (key == "json") return schema_of(f, name, *what);
+  if (key == "regex") return pattern_of(f, name, *what);
+  if (key == "choice") return choice_of(f, name, *what);
   f.fail(name, "it is not supported; there are json, regex and choice");
   return std::nullopt;
 }

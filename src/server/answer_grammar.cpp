@@ -59,15 +59,23 @@ std::string AnswerForm::key() const {
   return out;
 }
 
+AnswerGrammars::Masks AnswerGrammars::known(const std::string& key) {
+  const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const auto& e) { return e.first == key; });
+  if (it == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, it);
+  return kept_.front().second;
+}
+
 Result<AnswerGrammars::Masks> AnswerGrammars::masks(const AnswerForm& form) {
   std::string key = form.key();
-  const auto known = std::find_if(kept_.begin(), kept_.end(), [&](const auto& e) { return e.first == key; });
-  if (known != kept_.end()) {
-    kept_.splice(kept_.begin(), kept_, known);
-    return kept_.front().second;
+  {
+    std::lock_guard lock(mutex_);
+    if (Masks same = known(key)) return same;
   }
   ASSIGN_OR_RETURN(auto grammar, compile(form));
   auto masks = std::make_shared<TokenMasks>(std::move(grammar), tokens_);
+  std::lock_guard lock(mutex_);
+  if (Masks same = known(key)) return same;  // somebody else was faster
   kept_.emplace_front(std::move(key), masks);
   if (kept_.size() > kMostKept) kept_.pop_back();
   return masks;

@@ -1,9 +1,10 @@
 // AnswerGrammars: what an answer may be, as requests say it (response_format, regex, ...), compiled and kept for the
-// next request that says the same. The HTTP thread's; the constraints it gives belong to the scheduler's.
+// next request that says the same. Any thread; the constraints it gives belong to the scheduler's.
 #pragma once
 
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
@@ -43,7 +44,10 @@ class AnswerGrammars {
   Result<Masks> masks(const AnswerForm& form);
 
  private:
+  Masks known(const std::string& key);
+
   text::grammar::TokenTable::Shared tokens_;
+  std::mutex mutex_;
   std::list<std::pair<std::string, Masks>> kept_;  // the latest used in front
 };
 

@@ -1,7 +1,7 @@
 // Api: the server's routes. It checks who asks and what for, and hands generating calls to jobs.
 //
-// Everything but state(), drain() and serve() happens on the HTTP thread. A server listens before its model is loaded:
-// until serve() gives it something to serve, it answers 503.
+// Everything but state(), drain() and serve() happens on the HTTP thread, except that workers read what may take long.
+// A server listens before its model is loaded: until serve() gives it something to serve, it answers 503.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 #include "server/metrics.h"
 #include "server/profiler.h"
 #include "server/served_model.h"
+#include "server/work_pool.h"
 
 namespace reprise::server {
 
@@ -36,6 +37,7 @@ struct Serving {
   Metrics* metrics = nullptr;
   Json info;                     // of /server_info
   Profiler* profiler = nullptr;  // null: none
+  WorkPool* workers = nullptr;   // they end before the HTTP server; null: the HTTP thread does all
 };
 
 class Api {
@@ -82,6 +84,15 @@ class Api {
   void abort_request(Call& call);
   void start_profile(Call& call);
   void stop_profile(Call& call);
+
+  // What answers a call that has been read.
+  using Answer = std::function<void(Call&)>;
+  // Reads the call's body where that holds up nobody, and answers on the HTTP thread.
+  void read(Call& call, std::function<Answer(const std::string& body)> reader);
+  Answer tokens_of(const std::string& body) const;
+  Answer text_of(const std::string& body) const;
+  using Parser = ParsedCall (*)(const OrderedJson&, const ServedModel&, const CallLimits&);
+  void read_and_generate(Call& call, Parser parser);
   void generate(Call& call, ParsedCall parsed);
 
   ApiOptions options_;

@@ -1,3 +1,6 @@
+#include <malloc.h>
+
+#include <algorithm>
 #include <chrono>
 
 #include "server/api_call.h"
@@ -12,7 +15,7 @@ extern const size_t kOpenApiSize;
 
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
+constexpr const char* kVersion = REPRISE_VERSION;  // of CMake's project()
 
 OrderedJson model_card(const ServedModel& m) {
   return {{"id", m.name},
@@ -35,6 +38,23 @@ std::optional<J> body_of(const std::string& text, ApiError& error) {
   if (parsed) return std::move(*parsed);
   error = ApiError{400, parsed.status().message()};
   return std::nullopt;
+}
+
+// An answer that is an error.
+auto failing(ApiError error) {
+  return [error = std::move(error)](const auto& call) { call.fail(error); };
+}
+
+constexpr size_t kLarge = 128 * 1024;
+
+// What a body may ask for that takes long to read: much text, or a grammar to be compiled, under one of its names or
+// with a letter of the name written as an escape. A body that only looks so is read a little later.
+bool may_take_long(std::string_view body) {
+  constexpr size_t kShort = 32 * 1024;
+  constexpr std::string_view kNames[] = {"response_format",    "json_schema", "regex", "guided_",
+                                         "structured_outputs", "tool",        "\\u00"};
+  return body.size() > kShort || std::any_of(std::begin(kNames), std::end(kNames),
+                                             [&](std::string_view n) { return body.find(n) != body.npos; });
 }
 
 }  // namespace
@@ -100,46 +120,69 @@ void Api::metrics(Call& call) {
                    serving_.metrics->text(serving_.scheduler->stats(), http_->counters(), active_), call.headers);
 }
 
+void Api::read(Call& call, std::function<Answer(const std::string& body)> reader) {
+  if (!serving_.workers || !may_take_long(call.request.body)) return reader(call.request.body)(call);
+  auto apart = std::make_shared<Call>(std::move(call));
+  // The last to hold the call is the HTTP thread, where its reply belongs.
+  const bool taken = serving_.workers->add([apart, http = http_, reader = std::move(reader)]() mutable {
+    Answer answer = reader(apart->request.body);
+    // Each thread has its own heap; what the largest bodies needed does not stay with every one of them.
+    if (apart->request.body.size() > kLarge) ::malloc_trim(0);
+    http->post([apart = std::move(apart), answer = std::move(answer)] { answer(*apart); });
+  });
+  if (!taken) apart->fail({503, "too many requests with long bodies, or with forms of answers, wait to be read"});
+}
+
 void Api::tokenize(Call& call) {
+  read(call, [this](const std::string& body) { return tokens_of(body); });
+}
+
+Api::Answer Api::tokens_of(const std::string& text_of_body) const {
   ApiError error;
-  const auto body = body_of<OrderedJson>(call.request.body, error);
-  if (!body) return call.fail(error);
+  const auto body = body_of<OrderedJson>(text_of_body, error);
+  if (!body) return failing(error);
   const ServedModel& m = *serving_.model;
-  if (!m.tokenizer) return call.fail({400, "this model has no tokenizer"});
+  if (!m.tokenizer) return failing({400, "this model has no tokenizer"});
   const Json plain = *body;
   Fields f(plain);
   std::vector<int32_t> ids;
   if (f.has("messages")) {
     ParsedCall parsed = parse_chat(*body, m, options_.limits);
-    if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
+    if (auto* wrong = std::get_if<ApiError>(&parsed)) return failing(*wrong);
     ids = std::move(std::get<GenerateCall>(parsed).prompts.front());
   } else {
     // vLLM's, SGLang's and llama.cpp's names.
     if (!f.has("prompt") && !f.has("text") && !f.has("content")) f.fail("prompt", "it is required");
     const std::string text = f.text("prompt", f.text("text", f.text("content", "")));
     const bool special = f.flag("add_special_tokens", f.flag("add_special", true));
-    if (f.error()) return call.fail(*f.error());
+    if (f.error()) return failing(*f.error());
     auto encoded = m.tokenizer->encode(text, {.add_special_tokens = special});
-    if (!encoded) return call.fail(ApiError::from(encoded.status()));
+    if (!encoded) return failing(ApiError::from(encoded.status()));
     ids = std::move(*encoded);
   }
-  call.json({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", m.context_length}});
+  return [out = OrderedJson{{"tokens", ids}, {"count", ids.size()}, {"max_model_len", m.context_length}}](Call& call) {
+    call.json(out);
+  };
 }
 
 void Api::detokenize(Call& call) {
+  read(call, [this](const std::string& body) { return text_of(body); });
+}
+
+Api::Answer Api::text_of(const std::string& text_of_body) const {
   ApiError error;
-  const auto body = body_of<Json>(call.request.body, error);
-  if (!body) return call.fail(error);
+  const auto body = body_of<Json>(text_of_body, error);
+  if (!body) return failing(error);
   const ServedModel& m = *serving_.model;
-  if (!m.tokenizer) return call.fail({400, "this model has no tokenizer"});
+  if (!m.tokenizer) return failing({400, "this model has no tokenizer"});
   Fields f(*body);
   if (!f.has("tokens")) f.fail("tokens", "it is required");
   const auto ids = f.ids("tokens", size_t{1} << 24, m.vocab_size);
   const bool skip = f.flag("skip_special_tokens", false);
-  if (f.error()) return call.fail(*f.error());
+  if (f.error()) return failing(*f.error());
   auto text = m.tokenizer->decode(ids, skip);
-  if (!text) return call.fail(ApiError::from(text.status()));
-  call.json({{"prompt", *text}, {"text", *text}, {"content", *text}});
+  if (!text) return failing(ApiError::from(text.status()));
+  return [text = *text](Call& call) { call.json({{"prompt", text}, {"text", text}, {"content", text}}); };
 }
 
 void Api::tokenizer_info(Call& call) {
@@ -166,26 +209,20 @@ void Api::generate(Call& call, ParsedCall parsed) {
   if (job) jobs_[id] = job;
 }
 
-void Api::completions(Call& call) {
-  ApiError error;
-  const auto body = body_of<OrderedJson>(call.request.body, error);
-  if (!body) return call.fail(error);
-  generate(call, parse_completion(*body, *serving_.model, options_.limits));
+void Api::read_and_generate(Call& call, Parser parser) {
+  read(call, [this, parser](const std::string& text) -> Answer {
+    ApiError error;
+    const auto body = body_of<OrderedJson>(text, error);
+    if (!body) return failing(error);
+    return [this, parsed = parser(*body, *serving_.model, options_.limits)](Call& c) mutable {
+      generate(c, std::move(parsed));
+    };
+  });
 }
 
-void Api::chat(Call& call) {
-  ApiError error;
-  const auto body = body_of<OrderedJson>(call.request.body, error);
-  if (!body) return call.fail(error);
-  generate(call, parse_chat(*body, *serving_.model, options_.limits));
-}
-
-void Api::native(Call& call) {
-  ApiError error;
-  const auto body = body_of<OrderedJson>(call.request.body, error);
-  if (!body) return call.fail(error);
-  generate(call, parse_native(*body, *serving_.model, options_.limits));
-}
+void Api::completions(Call& call) { read_and_generate(call, parse_completion); }
+void Api::chat(Call& call) { read_and_generate(call, parse_chat); }
+void Api::native(Call& call) { read_and_generate(call, parse_native); }
 
 void Api::embeddings(Call& call) {
   call.fail({400, fmt::format("\"{}\" generates text; it was not trained to give embeddings", serving_.model->name),

@@ -40,8 +40,8 @@ bool good_past_calls(const OrderedJson& calls) {
 
 // Null, or of the kind.
 bool absent_or(const OrderedJson& object, const char* name, bool (OrderedJson::*kind)() const noexcept) {
-  const auto it = object.find(name);
-  return it == object.end() || it->is_null() || ((*it).*kind)();
+  const OrderedJson* v = given(object, name);
+  return !v || (v->*kind)();
 }
 
 OrderedJson parameters_of(const OrderedJson& function) {
@@ -163,12 +163,13 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
     out.form = AnswerForm{AnswerForm::Schema{list_of_calls(*list, parallel)}};
     return out;
   }
-  const bool named = choice->is_object() && choice->value("type", OrderedJson("function")) == "function" &&
-                     choice->contains("function") && (*choice)["function"].is_object() &&
-                     (*choice)["function"].contains("name");
-  if (!named) return wrong("tool_choice", "\"none\", \"auto\", \"required\" or a function of \"tools\" is expected");
+  const OrderedJson* type = given(*choice, "type");
+  const OrderedJson* function = given(*choice, "function");
+  const OrderedJson* name = function ? given(*function, "name") : nullptr;
+  if (!name || (type && *type != "function"))
+    return wrong("tool_choice", "\"none\", \"auto\", \"required\" or a function of \"tools\" is expected");
   for (const OrderedJson& t : *list) {
-    if (t["function"]["name"] != (*choice)["function"]["name"]) continue;
+    if (t["function"]["name"] != *name) continue;
     out.format = ToolFormat::Arguments;
     out.name = t["function"]["name"].get<std::string>();
     out.form = AnswerForm{AnswerForm::Schema{parameters_of(t["function"])}};

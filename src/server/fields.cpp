@@ -13,6 +13,11 @@ Fields::Fields(const Json& object, std::string path) : object_(&object), path_(s
   }
 }
 
+const OrderedJson* given(const OrderedJson& object, const char* name) {
+  const auto it = object.find(name);
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
 const Json* Fields::find(const char* name) const {
   const auto it = object_->find(name);
   return it == object_->end() || it->is_null() ? nullptr : &*it;

@@ -44,4 +44,7 @@ class Fields {
   std::optional<ApiError> error_;
 };
 
+// A member of an object that Fields does not read; null when it is absent, null or no object's.
+const OrderedJson* given(const OrderedJson& object, const char* name);
+
 }  // namespace reprise::server

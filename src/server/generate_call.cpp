@@ -18,6 +18,7 @@ void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, c
   if (!v->is_object() || v->size() > limits.most_biases)
     return f.fail("logit_bias", fmt::format("an object of at most {} token ids is expected", limits.most_biases));
   for (const auto& [key, bias] : v->items()) {
+    if (bias.is_null()) continue;
     int64_t id = -1;
     const bool digits = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (digits) id = std::stoll(key);
@@ -127,6 +128,18 @@ void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, c
   if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
 }
 
+// What OpenAI's two forms begin with.
+GenerateCall begin_call(Fields& f, CallKind kind, const char* id, const ServedModel& model, const CallLimits& limits) {
+  GenerateCall call;
+  call.kind = kind;
+  call.id = make_id(id);
+  check_model(f, model);
+  read_sampling(f, call, model, limits);
+  read_stream_options(f, call);
+  call.token_ids = f.flag("return_token_ids", false);
+  return call;
+}
+
 ParsedCall result(Fields& f, GenerateCall call) {
   if (f.error()) return *f.error();
   return call;
@@ -182,14 +195,9 @@ void read_prompts(Fields& f, const char* name, const Json* v, GenerateCall& call
 ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
-  GenerateCall call;
-  call.id = make_id("cmpl-");
-  check_model(f, model);
-  read_sampling(f, call, model, limits);
-  read_stream_options(f, call);
+  GenerateCall call = begin_call(f, CallKind::Completion, "cmpl-", model, limits);
   set_length(f, call, "max_tokens", f.maybe_integer("max_tokens", 0, kMany), kCompletionTokens);
   call.echo = f.flag("echo", false);
-  call.token_ids = f.flag("return_token_ids", false);
   call.sampling.logprobs = static_cast<int>(f.integer("logprobs", -1, 0, limits.most_logprobs));
   read_grammar(f, body, call, model);
   if (f.has("suffix") && !f.text("suffix", "").empty()) f.fail("suffix", "text after the answer is not supported");
@@ -224,17 +232,11 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
-  GenerateCall call;
-  call.kind = CallKind::Chat;
-  call.id = make_id("chatcmpl-");
-  check_model(f, model);
-  read_sampling(f, call, model, limits);
-  read_stream_options(f, call);
+  GenerateCall call = begin_call(f, CallKind::Chat, "chatcmpl-", model, limits);
   const auto most = f.maybe_integer("max_tokens", 1, kMany);
   set_length(f, call, "max_completion_tokens",
              f.has("max_completion_tokens") ? f.maybe_integer("max_completion_tokens", 1, kMany) : most,
              model.context_length);
-  call.token_ids = f.flag("return_token_ids", false);
   const auto top = f.maybe_integer("top_logprobs", 0, limits.most_logprobs);
   if (f.flag("logprobs", false))
     call.sampling.logprobs = static_cast<int>(top.value_or(0));

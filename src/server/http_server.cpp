@@ -98,6 +98,11 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.expires_after(shared_->options.header_time);
     http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
       if (ec) return self->refuse(ec);
+      // One of them may be what a proxy in front has checked, and the other what is read here.
+      const auto& head = self->parser_->get();
+      const auto hosts = head.count(http::field::host);
+      if (hosts > 1) return self->refuse(400, "there is more than one Host header");
+      if (hosts == 0 && head.version() >= 11) return self->refuse(400, "an HTTP/1.1 request needs a Host header");
       self->read_body();
     });
   }
@@ -122,16 +127,19 @@ class Session : public std::enable_shared_from_this<Session> {
     if (ec == http::error::end_of_stream || ec == asio::error::operation_aborted || ec == beast::error::timeout ||
         ec == asio::error::connection_reset || ec == http::error::partial_message || ec == asio::error::eof)
       return close();
-    const bool body = ec == http::error::body_limit, header = ec == http::error::header_limit;
+    if (ec == http::error::body_limit)
+      refuse(413, fmt::format("the body is larger than {} bytes", shared_->options.max_body_bytes));
+    else if (ec == http::error::header_limit)
+      refuse(431, fmt::format("the headers are larger than {} bytes", shared_->options.max_header_bytes));
+    else
+      refuse(400, "the request is not valid HTTP: " + ec.message());
+  }
+  void refuse(int status, const std::string& why) {
     keep_alive_ = false;
     answer_ = std::make_shared<Answer>();
-    const std::string why = body ? fmt::format("the body is larger than {} bytes", shared_->options.max_body_bytes)
-                            : header
-                                ? fmt::format("the headers are larger than {} bytes", shared_->options.max_header_bytes)
-                                : "the request is not valid HTTP: " + ec.message();
     std::string json =
         R"({"error":{"message":")" + why + R"(","type":"invalid_request_error","param":null,"code":null}})";
-    send(body ? 413 : header ? 431 : 400, "application/json", std::move(json), {});
+    send(status, "application/json", std::move(json), {});
   }
 
   void serve();

@@ -5,14 +5,13 @@
 #include <atomic>
 #include <random>
 
+#include "base/split_mix.h"
+
 namespace reprise::server {
 
 uint64_t random_bits() {
   static std::atomic<uint64_t> counter{std::random_device{}() * uint64_t{0x100000001} + std::random_device{}()};
-  uint64_t z = counter.fetch_add(0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  return split_mix(counter.fetch_add(kSplitMixStep));
 }
 
 std::string make_id(std::string_view prefix) {

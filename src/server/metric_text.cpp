@@ -36,33 +36,33 @@ std::string MetricText::label(std::string_view name, std::string_view value) {
 }
 
 void MetricText::family(std::string_view name, std::string_view type, std::string_view help) {
+  family_ = name;
   out_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
 
-void MetricText::sample(std::string_view name, double value, std::string_view labels) {
+void MetricText::line(std::string_view ending, double value, std::string_view labels) {
   const bool both = !common_.empty() && !labels.empty();
   const bool any = !common_.empty() || !labels.empty();
-  out_ += fmt::format("{}{}{}{}{}{} {}\n", name, any ? "{" : "", common_, both ? "," : "", labels, any ? "}" : "",
-                      number(value));
+  out_ += fmt::format("{}{}{}{}{}{}{} {}\n", family_, ending, any ? "{" : "", common_, both ? "," : "", labels,
+                      any ? "}" : "", number(value));
 }
 
 void MetricText::single(std::string_view name, std::string_view type, double value, std::string_view help) {
   family(name, type, help);
-  sample(name, value);
+  sample(value);
 }
 
 void MetricText::histogram(std::string_view name, const Histogram& h, std::string_view help) {
   family(name, "histogram", help);
   uint64_t below = 0;
-  const std::string bucket = std::string(name) + "_bucket";
   for (size_t i = 0; i < h.bounds().size(); ++i) {
     below += h.counts()[i];
-    sample(bucket, static_cast<double>(below), label("le", fmt::format("{}", h.bounds()[i])));
+    line("_bucket", static_cast<double>(below), label("le", fmt::format("{}", h.bounds()[i])));
   }
   below += h.counts().back();
-  sample(bucket, static_cast<double>(below), label("le", "+Inf"));
-  sample(std::string(name) + "_sum", h.sum());
-  sample(std::string(name) + "_count", static_cast<double>(below));
+  line("_bucket", static_cast<double>(below), label("le", "+Inf"));
+  line("_sum", h.sum(), "");
+  line("_count", static_cast<double>(below), "");
 }
 
 }  // namespace reprise::server

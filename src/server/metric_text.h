@@ -33,7 +33,7 @@ class MetricText {
 
   // Names a family; its samples follow. Type: "counter", "gauge" or "histogram".
   void family(std::string_view name, std::string_view type, std::string_view help);
-  void sample(std::string_view name, double value, std::string_view labels = "");
+  void sample(double value, std::string_view labels = "") { line("", value, labels); }
   // A family of one sample.
   void single(std::string_view name, std::string_view type, double value, std::string_view help);
   void histogram(std::string_view name, const Histogram& h, std::string_view help);
@@ -42,7 +42,10 @@ class MetricText {
   static std::string label(std::string_view name, std::string_view value);
 
  private:
-  std::string common_, out_;
+  // `ending` follows the family's name.
+  void line(std::string_view ending, double value, std::string_view labels);
+
+  std::string common_, family_, out_;
 };
 
 }  // namespace reprise::server

@@ -1,5 +1,6 @@
 // What is counted; metrics_text.cpp writes it.
 #include "server/metrics.h"
+#include "base/elapsed.h"
 
 namespace reprise::server {
 namespace {
@@ -26,15 +27,14 @@ std::vector<double> step_tokens() {
   return out;
 }
 
-double between(sched::Clock::time_point a, sched::Clock::time_point b) {
-  return std::chrono::duration<double>(b - a).count();
-}
+double between(sched::Clock::time_point a, sched::Clock::time_point b) { return seconds_of(b - a); }
 
 }  // namespace
 
-Metrics::Metrics(std::string model_name, std::function<GraphNumbers()> graph)
+Metrics::Metrics(std::string model_name, std::function<GraphNumbers()> graph, const engine::ExpertUse* experts)
     : model_(std::move(model_name)),
       graph_(std::move(graph)),
+      experts_(experts),
       numbers_(graph_()),
       ttft_(short_times()),
       itl_(token_times()),

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "engine/expert_use.h"
 #include "sched/observer.h"
 #include "sched/scheduler.h"
 #include "server/http_server.h"
@@ -34,7 +35,9 @@ struct GraphNumbers {
 
 class Metrics final : public sched::Observer {
  public:
-  explicit Metrics(std::string model_name, std::function<GraphNumbers()> graph);
+  // `experts` may be null; else it outlives this.
+  explicit Metrics(std::string model_name, std::function<GraphNumbers()> graph,
+                   const engine::ExpertUse* experts = nullptr);
 
   void stepped(const sched::StepRecord& step) override;
   void finished(const sched::Request& request, const sched::RequestResult& result) override;
@@ -49,10 +52,13 @@ class Metrics final : public sched::Observer {
   std::string vllm_text(const sched::SchedulerStats& s) const;
   std::string sglang_text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const;
   std::string own_text(const sched::SchedulerStats& s, const HttpCounters& http) const;
+  void add_times(std::string_view server, MetricText& t) const;
+  void add_answers(std::string_view name, std::string_view status_label, MetricText& t) const;
   uint64_t ended_as(const char* reason) const;
 
   std::string model_;
   std::function<GraphNumbers()> graph_;
+  const engine::ExpertUse* experts_;
   mutable std::mutex mutex_;
   GraphNumbers numbers_;
   Histogram ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, prompt_tokens_, generation_tokens_,

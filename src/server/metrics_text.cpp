@@ -30,19 +30,33 @@ uint64_t Metrics::ended_as(const char* reason) const {
   return it == success_.end() ? 0 : it->second;
 }
 
+// Of both servers, under the same names.
+void Metrics::add_times(std::string_view server, MetricText& t) const {
+  const auto add = [&](const char* name, const Histogram& h, const char* help) {
+    t.histogram(fmt::format("{}:{}_seconds", server, name), h, help);
+  };
+  add("time_to_first_token", ttft_, "From arrival to the first token.");
+  add("inter_token_latency", itl_, "Time of a decoding step, once for each of its tokens.");
+  add("e2e_request_latency", e2e_, "From arrival to the end.");
+}
+
+void Metrics::add_answers(std::string_view name, std::string_view status_label, MetricText& t) const {
+  t.family(name, "counter", "HTTP responses by status.");
+  for (const auto& [status, n] : statuses_) t.sample(d(n), label(status_label, std::to_string(status)));
+}
+
 std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
   MetricText v(label("model_name", model_) + "," + label("engine", "0"));
   v.single("vllm:num_requests_running", "gauge", d(s.running), "Requests in the batch.");
   v.single("vllm:num_requests_waiting", "gauge", d(s.waiting), "Requests that wait for a place in the batch.");
   v.family("vllm:num_requests_waiting_by_reason", "gauge", "Requests that wait, by what for.");
-  v.sample("vllm:num_requests_waiting_by_reason", d(s.waiting), label("reason", "capacity"));
+  v.sample(d(s.waiting), label("reason", "capacity"));
   v.single("vllm:kv_cache_usage_perc", "gauge", used_share(s),
            "Share of the KV pages that running requests hold (1 = all).");
   v.single("vllm:prompt_tokens_total", "counter", d(s.prompt_tokens), "Prompt tokens of admitted requests.");
   v.family("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where their keys and values came from.");
-  v.sample("vllm:prompt_tokens_by_source_total", d(s.prompt_tokens - s.cached_tokens),
-           label("source", "local_compute"));
-  v.sample("vllm:prompt_tokens_by_source_total", d(s.cached_tokens), label("source", "local_cache_hit"));
+  v.sample(d(s.prompt_tokens - s.cached_tokens), label("source", "local_compute"));
+  v.sample(d(s.cached_tokens), label("source", "local_cache_hit"));
   v.single("vllm:prompt_tokens_cached_total", "counter", d(s.cached_tokens), "Of those, found in the prefix cache.");
   v.single("vllm:generation_tokens_total", "counter", d(s.generated_tokens), "Tokens generated.");
   v.single("vllm:prefix_cache_queries_total", "counter", d(s.prompt_tokens), "Tokens looked up in the prefix cache.");
@@ -50,11 +64,9 @@ std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
   v.single("vllm:num_preemptions_total", "counter", d(s.preemptions), "Requests that had to start over.");
   v.family("vllm:request_success_total", "counter", "Requests that ended, by reason.");
   for (const char* reason : {"stop", "length", "abort"})
-    v.sample("vllm:request_success_total", d(ended_as(reason)), label("finished_reason", reason));
-  v.histogram("vllm:time_to_first_token_seconds", ttft_, "From arrival to the first token.");
-  v.histogram("vllm:inter_token_latency_seconds", itl_, "Time of a decoding step, once for each of its tokens.");
+    v.sample(d(ended_as(reason)), label("finished_reason", reason));
+  add_times("vllm", v);
   v.histogram("vllm:request_time_per_output_token_seconds", tpot_, "Mean time of a request's tokens after the first.");
-  v.histogram("vllm:e2e_request_latency_seconds", e2e_, "From arrival to the end.");
   v.histogram("vllm:request_queue_time_seconds", queue_, "From arrival to a place in the batch.");
   v.histogram("vllm:request_inference_time_seconds", inference_, "From a place in the batch to the end.");
   v.histogram("vllm:request_prefill_time_seconds", prefill_, "From a place in the batch to the first token.");
@@ -69,8 +81,7 @@ std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
   v.histogram("vllm:request_params_n", answers_, "Answers to each prompt that a call asked for.");
   v.family("vllm:cache_config_info", "gauge", "The KV cache.");
   v.sample(
-      "vllm:cache_config_info", 1,
-      label("block_size", std::to_string(kv::kPageTokens)) + "," + label("num_gpu_blocks", std::to_string(s.pages)));
+      1, label("block_size", std::to_string(kv::kPageTokens)) + "," + label("num_gpu_blocks", std::to_string(s.pages)));
   return v.take();
 }
 
@@ -104,12 +115,8 @@ std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCount
            "Loading, compiling and capturing.");
   g.single("sglang:http_requests_total", "counter", d(http.requests), "HTTP requests.");
   g.single("sglang:http_requests_active", "gauge", d(active), "HTTP requests whose answer is not complete.");
-  g.family("sglang:http_responses_total", "counter", "HTTP responses by status.");
-  for (const auto& [status, n] : statuses_)
-    g.sample("sglang:http_responses_total", d(n), label("status_code", std::to_string(status)));
-  g.histogram("sglang:time_to_first_token_seconds", ttft_, "From arrival to the first token.");
-  g.histogram("sglang:inter_token_latency_seconds", itl_, "Time of a decoding step, once for each of its tokens.");
-  g.histogram("sglang:e2e_request_latency_seconds", e2e_, "From arrival to the end.");
+  add_answers("sglang:http_responses_total", "status_code", g);
+  add_times("sglang", g);
   g.histogram("sglang:queue_time_seconds", queue_, "From arrival to a place in the batch.");
 
   g.family("sglang:cuda_graph_passes_total", "counter", "Steps of each phase, by how they ran.");
@@ -118,8 +125,8 @@ std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCount
     uint64_t graph = 0, none = 0;
     for (const auto& [size, n] : p.replays) graph += n;
     for (const auto& [reason, n] : p.fallbacks) none += n;
-    g.sample("sglang:cuda_graph_passes_total", d(graph), label("mode", p.phase + "_cuda_graph"));
-    g.sample("sglang:cuda_graph_passes_total", d(none), label("mode", p.phase + "_none"));
+    g.sample(d(graph), label("mode", p.phase + "_cuda_graph"));
+    g.sample(d(none), label("mode", p.phase + "_none"));
     replayed |= graph > 0;
     eager |= none > 0;
   }
@@ -133,15 +140,12 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.family("reprise:graph_replays_total", "counter", "Graph replays by phase, mode and captured size.");
   for (const GraphPhase& p : numbers_.phases)
     for (const auto& [size, n] : p.replays)
-      r.sample("reprise:graph_replays_total", d(n),
-               label("phase", p.phase) + "," + label("mode", p.mode) + "," + label("size", std::to_string(size)));
+      r.sample(d(n), label("phase", p.phase) + "," + label("mode", p.mode) + "," + label("size", std::to_string(size)));
   r.family("reprise:graph_fallback_total", "counter", "Steps that ran without a graph, by reason.");
   for (const GraphPhase& p : numbers_.phases)
-    for (const auto& [reason, n] : p.fallbacks)
-      r.sample("reprise:graph_fallback_total", d(n), label("phase", p.phase) + "," + label("reason", reason));
+    for (const auto& [reason, n] : p.fallbacks) r.sample(d(n), label("phase", p.phase) + "," + label("reason", reason));
   r.family("reprise:graph_padding_tokens_total", "counter", "Rows of captured sizes that held no token.");
-  for (const GraphPhase& p : numbers_.phases)
-    r.sample("reprise:graph_padding_tokens_total", d(p.padding_tokens), label("phase", p.phase));
+  for (const GraphPhase& p : numbers_.phases) r.sample(d(p.padding_tokens), label("phase", p.phase));
   r.single("reprise:graph_compile_seconds", "gauge", numbers_.compile_s, "Time that passes and planning took.");
   r.single("reprise:graph_capture_seconds", "gauge", numbers_.capture_s, "Time that capture took.");
   r.single("reprise:graph_memory_bytes", "gauge", d(numbers_.planned_bytes), "Planned memory of all graphs.");
@@ -159,12 +163,18 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");
   r.histogram("reprise:host_gap_seconds", host_gap_, "Work of a step outside the device.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
+  if (experts_) {
+    r.family("reprise:expert_rows_total", "counter", "Rows that went to each expert of each layer.");
+    for (size_t l = 0; l < experts_->layers(); ++l) {
+      const std::string layer = label("layer", experts_->layer_name(l)) + ",";
+      for (int64_t e = 0; e < experts_->experts(l); ++e)
+        r.sample(d(experts_->rows(l, e)), layer + label("expert", std::to_string(e)));
+    }
+  }
   r.single("reprise:http_connections", "gauge", d(http.open), "Open connections.");
   r.single("reprise:http_requests_total", "counter", d(http.requests), "HTTP requests.");
   r.single("reprise:http_dropped_total", "counter", d(http.dropped), "Clients dropped because they did not read.");
-  r.family("reprise:http_responses_total", "counter", "HTTP responses by status.");
-  for (const auto& [status, n] : statuses_)
-    r.sample("reprise:http_responses_total", d(n), label("status", std::to_string(status)));
+  add_answers("reprise:http_responses_total", "status", r);
   return r.take();
 }
 

@@ -22,7 +22,7 @@ struct ServedModel {
   std::string chat_template_problem;                  // why there is none
   ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
   bool reasoning = false;                             // its answers may begin with <think>
-  AnswerGrammars* grammars = nullptr;                 // of the HTTP thread, outlives it; null without a tokenizer
+  AnswerGrammars* grammars = nullptr;                 // outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;
   int64_t context_length = 0;

@@ -132,7 +132,8 @@ void SpanTrace::stepped(const sched::StepRecord& step) {
   {
     std::lock_guard lock(mutex_);
     if (!recording()) return;
-    Span span{step.begin, step.end, 0, step.decode_tokens, step.prefill_tokens, step.sequences, step.forming_s, 0};
+    Span span{step.begin,     step.end,      0, step.decode_tokens, step.prefill_tokens, step.sequences,
+              step.forming_s, step.beside_s, 0};
     // Of the first step it is not known what was before it.
     if (before_) span.graph = name_of_graphs(*before_, now);
     before_ = std::move(now);
@@ -140,7 +141,7 @@ void SpanTrace::stepped(const sched::StepRecord& step) {
     const auto formed =
         step.begin + std::chrono::duration_cast<sched::Clock::duration>(std::chrono::duration<double>(step.forming_s));
     for (const sched::StepPart& p : step.parts)
-      add({formed, step.end, p.request, p.decodes ? p.tokens : 0, p.decodes ? 0 : p.tokens, 0, 0, 0});
+      add({formed, step.end, p.request, p.decodes ? p.tokens : 0, p.decodes ? 0 : p.tokens, 0, 0, 0, 0});
     if (steps_left_ > 0 && --steps_left_ == 0) {
       recording_ = false;
       full = std::exchange(full_, nullptr);
@@ -198,6 +199,7 @@ std::string SpanTrace::take() {
                         {"decode_tokens", s.decode_tokens},
                         {"prefill_tokens", s.prefill_tokens},
                         {"forming_us", s.forming_s * 1e6}};
+    if (s.beside_s > 0) args["next_step_us"] = s.beside_s * 1e6;
     if (s.graph != 0) args["graphs"] = graphs[s.graph];
     out.span(kSteps, 1, "step", s.begin, s.end, args);
     out.span(kSteps, 1, "forming", s.begin, s.forming_s * 1e6, OrderedJson::object());

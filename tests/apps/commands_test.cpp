@@ -253,6 +253,29 @@ TEST(Doctor, JsonOfTheContract) {
   EXPECT_EQ(j["devices"][0], "cpu");
 }
 
+TEST(Doctor, SaysWhatAnotherDeviceSaysOfItself) {
+  const OrderedJson j = json_of(run_binary("doctor --json --threads 1 --device null"));
+  ASSERT_TRUE(j.contains("device")) << j;
+  EXPECT_EQ(j["device"]["kind"], "null");
+  EXPECT_EQ(j["device"]["name"], "null");
+  EXPECT_EQ(j["device"]["patches"], true);
+  EXPECT_EQ(j["device"]["notes"], OrderedJson::array());
+  EXPECT_EQ(j["device"]["modelled_time"], OrderedJson::array());
+  const Outcome text = run_binary("doctor --threads 1 --device null --ascend-runtime sim");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  for (const char* word : {"null: null", "memory read, all", "seen by the host", "no effect on --device null"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << word << "\n" << text.out;
+}
+
+TEST(Doctor, ADeviceThatCannotBeOpenedIsOneClearLine) {
+  const Outcome o = run_binary("doctor --device npu --ascend-runtime system");
+  if (o.exit_code == 0) GTEST_SKIP() << "this machine has an NPU";
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.err.find("ascend"), std::string::npos) << o.err;
+  EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+}
+
 TEST(BenchOneBatch, JsonOfTheContract) {
   const Folder folder;
   std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder / "config.json");

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/device_flags.h"
+
 namespace reprise::apps {
 namespace {
 
@@ -208,27 +210,67 @@ TEST(GraphAliases, BadValuesNameTheAllowedOnes) {
     EXPECT_NE(failure({}, aliases).find(words), std::string::npos) << words << "\n" << failure({}, aliases);
 }
 
-TEST(GraphAliases, EnvironmentOfAscendIsCheckedAndNotNeeded) {
-  const auto with = [](std::string name, std::string value) {
-    return understand_environment([=](const char* asked) -> const char* {
-      static std::string kept;
-      kept = value;
-      return asked == name ? kept.c_str() : nullptr;
-    });
-  };
+std::function<const char*(const char*)> with(const std::string& name, const std::string& value) {
+  return [=](const char* asked) -> const char* { return asked == name ? value.c_str() : nullptr; };
+}
+
+TEST(GraphAliases, EnvironmentOfAscendIsCheckedAndElsewhereNotNeeded) {
   for (const char* good : {"0", "1", "true", "False"}) {
-    auto notices = with("ASCEND_USE_FIA", good);
-    ASSERT_TRUE(notices.is_ok()) << good;
-    ASSERT_EQ(notices->size(), 1u);
-    EXPECT_NE(notices->front().text.find("not needed"), std::string::npos);
+    auto said = understand_environment(with("ASCEND_USE_FIA", good), DeviceKind::Cpu);
+    ASSERT_TRUE(said.is_ok()) << good;
+    ASSERT_EQ(said->notices.size(), 1u);
+    EXPECT_NE(said->notices.front().text.find("not needed"), std::string::npos);
   }
-  for (const char* bad : {"yes", "2", "on "})
-    EXPECT_NE(with("ASCEND_USE_FIA", bad).status().message().find("allowed: 0, 1, true, false"), std::string::npos);
-  EXPECT_EQ(with("STREAMS_PER_DEVICE", "32")->size(), 1u);
-  for (const char* bad : {"many", "0", "3.5"})
-    EXPECT_NE(with("STREAMS_PER_DEVICE", bad).status().message().find("STREAMS_PER_DEVICE"), std::string::npos);
-  EXPECT_TRUE(with("ASCEND_USE_FIA", "")->empty());
-  EXPECT_TRUE(with("SOMETHING_ELSE", "x")->empty());
+  for (const DeviceKind device : {DeviceKind::Cpu, DeviceKind::Ascend}) {
+    for (const char* bad : {"yes", "2", "on ", "wahr"})
+      EXPECT_NE(understand_environment(with("ASCEND_USE_FIA", bad), device)
+                    .status()
+                    .message()
+                    .find("allowed: 0, 1, true, false"),
+                std::string::npos);
+    auto streams = understand_environment(with("STREAMS_PER_DEVICE", "32"), device);
+    ASSERT_TRUE(streams.is_ok());
+    ASSERT_EQ(streams->notices.size(), 1u);
+    EXPECT_NE(streams->notices[0].text.find("not needed"), std::string::npos);
+    for (const char* bad : {"many", "0", "3.5"})
+      EXPECT_NE(
+          understand_environment(with("STREAMS_PER_DEVICE", bad), device).status().message().find("STREAMS_PER_DEVICE"),
+          std::string::npos);
+    for (const auto& get : {with("ASCEND_USE_FIA", ""), with("SOMETHING_ELSE", "x")}) {
+      auto none = understand_environment(get, device);
+      ASSERT_TRUE(none.is_ok());
+      EXPECT_TRUE(none->notices.empty());
+      EXPECT_TRUE(none->ascend_fia);
+    }
+  }
+}
+
+TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
+  const auto nothing = with("", "");
+  for (const char* name : {"ascend", "npu"}) {
+    auto usual = device_options(name, {}, nothing);
+    ASSERT_TRUE(usual.is_ok()) << usual.status().message();
+    EXPECT_EQ(usual->kind, DeviceKind::Ascend);
+    EXPECT_EQ(usual->ascend_runtime, "system");
+    EXPECT_TRUE(usual->ascend_fia);
+    for (const char* word : {"false", "0"}) {
+      auto pair = device_options(name, "sim", with("ASCEND_USE_FIA", word));
+      ASSERT_TRUE(pair.is_ok());
+      EXPECT_EQ(pair->ascend_runtime, "sim");
+      EXPECT_FALSE(pair->ascend_fia);
+    }
+    EXPECT_TRUE(device_options(name, {}, with("ASCEND_USE_FIA", "TRUE"))->ascend_fia);
+    auto said = understand_environment(with("ASCEND_USE_FIA", "false"), DeviceKind::Ascend);
+    ASSERT_EQ(said->notices.size(), 1u);
+    EXPECT_NE(said->notices[0].text.find("PromptFlashAttention and IncreFlashAttention"), std::string::npos);
+    ASSERT_EQ(device_notices(name, "sim").size(), 1u);
+    EXPECT_NE(device_notices(name, "sim")[0].text.find("simulator"), std::string::npos);
+    EXPECT_TRUE(device_notices(name, "system").empty());
+    EXPECT_TRUE(device_notices(name, {}).empty());
+  }
+  ASSERT_EQ(device_notices("cpu", "sim").size(), 1u);
+  EXPECT_NE(device_notices("cpu", "sim")[0].text.find("no effect on --device cpu"), std::string::npos);
+  EXPECT_FALSE(device_options("cpu", {}, with("ASCEND_USE_FIA", "wahr")).is_ok());
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 // what it had before: pages, descriptors, memory, and its answers.
 #include <sys/wait.h>
 
-#include <filesystem>
-#include <fstream>
+#include <optional>
 
 #include "apps/serving.h"
 #include "support/http_client.h"
@@ -21,32 +20,19 @@ constexpr int64_t kKeptMib = 600;
 constexpr int64_t kKeptMib = 0;
 #endif
 
-template <typename What>
-bool soon(What what, int seconds = 30) {
-  for (int i = 0; i < seconds * 100; ++i) {
-    if (what()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+// A server, and what it holds and answers.
+class ServeFaults : public testing::Test {
+ protected:
+  void start(const std::string& flags = "") {
+    server_.emplace(model_, flags);
+    ASSERT_NE(server_->port(), 0) << server_->said();
+    want_ = greedy();
+    ASSERT_FALSE(want_.empty());
   }
-  return false;
-}
 
-class Watched {
- public:
-  explicit Watched(const Server& server) : server_(server) {}
-
-  size_t descriptors() const {
-    const std::filesystem::path folder = fmt::format("/proc/{}/fd", server_.pid());
-    return static_cast<size_t>(
-        std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
-  }
-  int64_t resident_mib() const {
-    std::ifstream status(fmt::format("/proc/{}/status", server_.pid()));
-    for (std::string line; std::getline(status, line);)
-      if (line.starts_with("VmRSS:")) return std::atoll(line.c_str() + 6) / 1024;
-    return -1;
-  }
+  int64_t resident_mib() const { return server_->resident_bytes() >> 20; }
   double metric(const std::string& name) const {
-    HttpClient c(server_.port());
+    HttpClient c(server_->port());
     const std::string text = "\n" + c.get("/metrics").body;
     const size_t at = text.find("\n" + name + "{");
     return at == std::string::npos ? -1 : std::atof(text.c_str() + text.find("} ", at) + 2);
@@ -57,13 +43,14 @@ class Watched {
            metric("reprise:kv_pages_free") + metric("reprise:kv_pages_evictable") == metric("reprise:kv_pages");
   }
   std::string greedy() const {
-    HttpClient c(server_.port());
+    HttpClient c(server_->port());
     const HttpAnswer a = c.post("/v1/completions", R"({"prompt": "once upon", "max_tokens": 20, "temperature": 0})");
     return a.status == 200 ? OrderedJson::parse(a.body)["choices"].dump() : "";
   }
 
- private:
-  const Server& server_;
+  const Model model_;
+  std::optional<Server> server_;
+  std::string want_;  // what greedy() gave at first
 };
 
 std::string repeated(const std::string& text, int times) {
@@ -157,89 +144,75 @@ std::vector<std::string> hostile_forms() {
   return out;
 }
 
-TEST(ServeFaults, HostileBodiesAreRefusedAndCostNothing) {
-  const Model model;
-  Server server(model, "");
-  ASSERT_NE(server.port(), 0) << server.said();
-  const Watched watched(server);
-  const std::string want = watched.greedy();
-  ASSERT_FALSE(want.empty());
+TEST_F(ServeFaults, HostileBodiesAreRefusedAndCostNothing) {
+  ASSERT_NO_FATAL_FAILURE(start());
   const auto bodies = hostile_bodies();
   const auto round = [&] {
     for (const char* route : kPosts)
       for (const std::string& body : bodies) {
-        HttpClient c(server.port());
+        HttpClient c(server_->port());
         const HttpAnswer a = c.post(route, body);
-        EXPECT_TRUE(a.status == 200 || (a.status >= 400 && a.status < 500))
+        EXPECT_TRUE(a.status == 200 || (a.status >= 400 && a.status < 500 && a.status != 404))
             << a.status << " " << route << " " << body.substr(0, 200) << "\n"
-            << a.body << server.said();
+            << a.body << server_->said();
         EXPECT_TRUE(OrderedJson::accept(a.body)) << a.body;
       }
-    EXPECT_TRUE(soon([&] { return watched.at_rest(); }));
+    EXPECT_TRUE(soon([&] { return at_rest(); }));
   };
   round();
-  const size_t descriptors = watched.descriptors();
-  const int64_t memory = watched.resident_mib();
+  const int64_t descriptors = server_->descriptors();
+  const int64_t memory = resident_mib();
   round();
-  EXPECT_LE(watched.descriptors(), descriptors + 2);
-  EXPECT_LE(watched.resident_mib(), memory + 32 + kKeptMib);
-  EXPECT_EQ(watched.greedy(), want);
+  EXPECT_LE(server_->descriptors(), descriptors + 2);
+  EXPECT_LE(resident_mib(), memory + 32 + kKeptMib);
+  EXPECT_EQ(greedy(), want_);
 }
 
-TEST(ServeFaults, HugeBodiesAreCutOff) {
-  const Model model;
-  Server server(model, "");
-  ASSERT_NE(server.port(), 0) << server.said();
-  const Watched watched(server);
-  ASSERT_FALSE(watched.greedy().empty());
-  const int64_t memory = watched.resident_mib();
+TEST_F(ServeFaults, HugeBodiesAreCutOff) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const int64_t memory = resident_mib();
   constexpr size_t kHuge = 100 << 20, kPiece = 1 << 20;
   for (const bool chunked : {false, true}) {
-    HttpClient c(server.port());
-    c.send(chunked ? "POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
-                   : fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n", kHuge));
+    HttpClient c(server_->port());
+    c.send(chunked ? "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+                   : fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", kHuge));
     const std::string piece =
         chunked ? fmt::format("{:x}\r\n{}\r\n", kPiece, std::string(kPiece, 'x')) : std::string(kPiece, 'x');
     size_t sent = 0;
     while (sent < kHuge && c.send(piece)) sent += kPiece;
     EXPECT_LT(sent, kHuge) << "the server took all of it";
   }
-  EXPECT_LE(watched.resident_mib(), memory + 64 + kKeptMib);
-  EXPECT_FALSE(watched.greedy().empty());
+  EXPECT_LE(resident_mib(), memory + 64 + kKeptMib);
+  EXPECT_EQ(greedy(), want_);
 }
 
-TEST(ServeFaults, HostileFormsAreBoundedInTimeAndMemory) {
-  const Model model;
-  Server server(model, "");
-  ASSERT_NE(server.port(), 0) << server.said();
-  const Watched watched(server);
-  const std::string want = watched.greedy();
-  ASSERT_FALSE(want.empty());
+TEST_F(ServeFaults, HostileFormsAreBoundedInTimeAndMemory) {
+  ASSERT_NO_FATAL_FAILURE(start());
   const auto forms = hostile_forms();
-  int64_t memory = 0;
+  int64_t memory = 0, taken = 0, refused = 0;
   for (int round = 0; round < 2; ++round) {
     for (const std::string& body : forms) {
-      HttpClient c(server.port(), 60);
+      HttpClient c(server_->port(), 60);
       const auto begin = std::chrono::steady_clock::now();
       const HttpAnswer a = c.post("/v1/completions", body);
       const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       EXPECT_TRUE(a.status == 200 || a.status == 400) << a.status << " " << body.substr(0, 200) << "\n" << a.body;
       EXPECT_LT(took, 30) << body.substr(0, 200);
+      ++(a.status == 200 ? taken : refused);
     }
-    EXPECT_TRUE(soon([&] { return watched.at_rest(); }));
-    if (round == 0) memory = watched.resident_mib();
+    EXPECT_TRUE(soon([&] { return at_rest(); }));
+    if (round == 0) memory = resident_mib();
   }
-  EXPECT_LE(watched.resident_mib(), memory + 64 + kKeptMib);
-  EXPECT_EQ(watched.greedy(), want);
+  // Some of them are only unusual, and some are too much; a server that compiles no form would refuse them all.
+  EXPECT_GE(taken, 10);
+  EXPECT_GE(refused, 10);
+  EXPECT_LE(resident_mib(), memory + 64 + kKeptMib);
+  EXPECT_EQ(greedy(), want_);
 }
 
-TEST(ServeFaults, ClientsThatAreKilledLeaveNothing) {
-  const Model model;
-  Server server(model, "");
-  ASSERT_NE(server.port(), 0) << server.said();
-  const Watched watched(server);
-  const std::string want = watched.greedy();
-  const size_t descriptors = watched.descriptors();
+TEST_F(ServeFaults, ClientsThatAreKilledLeaveNothing) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  const int64_t descriptors = server_->descriptors();
   const std::string body =
       OrderedJson{{"prompt", "abc"}, {"max_tokens", 480}, {"ignore_eos", true}, {"stream", true}, {"n", 2}}.dump();
   for (int round = 0; round < 4; ++round) {
@@ -249,8 +222,9 @@ TEST(ServeFaults, ClientsThatAreKilledLeaveNothing) {
       ASSERT_GE(pid, 0);
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        HttpClient c(server.port());
-        c.send(fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+        HttpClient c(server_->port());
+        c.send(
+            fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
         c.receive();
         if (i % 2 == 0)
           while (!c.receive().empty()) continue;  // the others read nothing more
@@ -258,43 +232,40 @@ TEST(ServeFaults, ClientsThatAreKilledLeaveNothing) {
       }
       clients.push_back(pid);
     }
-    EXPECT_TRUE(soon([&] { return watched.metric("vllm:num_requests_running") > 0; }));
+    EXPECT_TRUE(soon([&] { return metric("vllm:num_requests_running") > 0; }));
     for (const pid_t pid : clients) ::kill(pid, SIGKILL);
     for (const pid_t pid : clients) ::waitpid(pid, nullptr, 0);
-    EXPECT_TRUE(soon([&] { return watched.at_rest(); })) << server.said();
+    EXPECT_TRUE(soon([&] { return at_rest(); })) << server_->said();
   }
-  EXPECT_TRUE(soon([&] { return watched.descriptors() <= descriptors + 1; })) << watched.descriptors();
-  EXPECT_EQ(watched.greedy(), want);
+  EXPECT_TRUE(soon([&] { return server_->descriptors() <= descriptors + 1; })) << server_->descriptors();
+  EXPECT_EQ(greedy(), want_);
 }
 
-TEST(ServeFaults, ATermSignalUnderLoadEndsEveryAnswerProperly) {
-  const Model model;
-  Server server(model, "--shutdown-timeout 1 --max-running-requests 4");
-  ASSERT_NE(server.port(), 0) << server.said();
+TEST_F(ServeFaults, ATermSignalUnderLoadEndsEveryAnswerProperly) {
+  ASSERT_NO_FATAL_FAILURE(start("--shutdown-timeout 1 --max-running-requests 4"));
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 60; ++i) {
-    clients.push_back(std::make_unique<HttpClient>(server.port()));
+    clients.push_back(std::make_unique<HttpClient>(server_->port()));
     const std::string body = OrderedJson{
         {"prompt", fmt::format("{} abc", i)},
         {"max_tokens", 480},
         {"ignore_eos", true},
         {"stream", i % 3 != 0}}.dump();
     clients.back()->send(
-        fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+        fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
   }
-  const Watched watched(server);
-  EXPECT_TRUE(soon([&] { return watched.metric("vllm:num_requests_running") > 0; }));
-  server.signal(SIGTERM);
+  EXPECT_TRUE(soon([&] { return metric("vllm:num_requests_running") > 0; }));
+  server_->signal(SIGTERM);
   for (size_t i = 0; i < clients.size(); ++i) {
     const HttpAnswer a = clients[i]->read();
-    EXPECT_TRUE(a.complete) << i << ": status " << a.status << "\n" << server.said();
+    EXPECT_TRUE(a.complete) << i << ": status " << a.status << "\n" << server_->said();
     if (i % 3 != 0 && a.status == 200)
       EXPECT_TRUE(a.body.ends_with("data: [DONE]\n\n"))
           << a.body.substr(a.body.size() - std::min<size_t>(a.body.size(), 200));
     else
       EXPECT_TRUE(OrderedJson::accept(a.body)) << a.body;
   }
-  EXPECT_EQ(server.wait(), 0) << server.said();
+  EXPECT_EQ(server_->wait(), 0) << server_->said();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
         {"ignore_eos", true},
         {"stream", i % 2 == 0}}.dump();
     others.back()->send(
-        fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+        fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
   }
   const std::string prompt = "once upon a time";
   const OrderedJson alone =
@@ -189,7 +189,7 @@ TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
     HttpClient c(server.port());
     const std::string body =
         OrderedJson{{"prompt", "abc"}, {"max_tokens", 400}, {"ignore_eos", true}, {"stream", true}, {"n", 4}}.dump();
-    c.send(fmt::format("POST /v1/completions HTTP/1.1\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
     ASSERT_FALSE(c.receive().empty()) << server.said();
     server.signal(SIGTERM);
     if (twice) {

@@ -7,14 +7,18 @@
 #include <sys/wait.h>
 
 #include <chrono>
-#include <functional>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <thread>
 
 #include "apps/byte_tokenizer.h"
 #include "apps/run_binary.h"
+#include "support/soon.h"
 
 namespace reprise::apps {
+
+using testing_support::soon;
 
 // A small model of random weights with a tokenizer of bytes and a chat template.
 struct Model {
@@ -40,15 +44,6 @@ struct Model {
   std::string flags() const { return "--model-path " + folder.path() + " --load-format dummy --threads 2"; }
   Folder folder;
 };
-
-// Polls for what must come true, however busy the machine is.
-inline bool soon(const std::function<bool()>& what) {
-  for (int i = 0; i < 3000; ++i) {
-    if (what()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
 
 class Server {
  public:
@@ -85,6 +80,16 @@ class Server {
   pid_t pid() const { return pid_; }
   std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
   std::string said() const { return content_of(err_); }
+  // What the process holds.
+  int64_t descriptors() const {
+    const std::filesystem::path folder = fmt::format("/proc/{}/fd", pid_);
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  }
+  int64_t resident_bytes() const {
+    int64_t pages = 0, resident = 0;
+    std::ifstream(fmt::format("/proc/{}/statm", pid_)) >> pages >> resident;
+    return resident * ::sysconf(_SC_PAGESIZE);
+  }
   void signal(int number) { ::kill(pid_, number); }
   int wait() {
     if (pid_ > 0) ::waitpid(pid_, &status_, 0);

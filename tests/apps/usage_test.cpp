@@ -79,6 +79,8 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--attention-backend cudnn", "allowed: ascend"},
       {"--schedule-policy shortest", "allowed: fcfs"},
       {"--page-size 64", "allowed: 128"},
+      {"--device npu --page-size 64", "allowed: 128"},
+      {"--ascend-runtime simulator", "allowed: system, sim"},
       {"--tp-size 2", "allowed: 1"},
       {"--tp 2", "allowed: 1"},
       {"--dp 0", "allowed: 1"},
@@ -116,7 +118,8 @@ TEST(Usage, WorkThatCannotBeDoneExitsWithOne) {
   expect_error(run_binary(kTiny + "--prompt hello" + quiet), 1, "no tokenizer");
   expect_error(run_binary(kTiny + "--prompt-ids 1,2,999999" + quiet), 1, "999999");
   expect_error(run_binary(kTiny + "--prompt-ids 1,2,3,4 --context-length 4" + quiet), 1, "context");
-  expect_error(run_binary(kTiny + "--prompt-ids 1 --device ascend" + quiet), 1, "available: cpu");
+  expect_error(run_binary(kTiny + "--prompt-ids 1 --device ascend" + quiet, "ASCEND_HOME_PATH=/no/such"), 1,
+               "--ascend-runtime sim");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --extension /no/such.so" + quiet), 1, "extension /no/such.so: not a");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --override hiden_size=4" + quiet), 1, "hidden_size");
   folder.write("prompts.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/kernels/kv_layout.h"
-#include "backends/op_runner.h"
+#include "backends/paged_step.h"
 #include "backends/reference.h"
-#include "ops/core.h"
 
 namespace reprise::cpu {
 namespace {
@@ -53,60 +52,26 @@ struct StepOptions {
   int dot = -1;               // whether bf16 uses vdpbf16ps where it can; -1: what is faster here
 };
 
-TestTensor concat(const std::vector<TestTensor>& parts) {
-  TestTensor all = parts.front();
-  int64_t n = all.type.shape[0].factor;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    n += parts[i].type.shape[0].factor;
-    all.bytes.insert(all.bytes.end(), parts[i].bytes.begin(), parts[i].bytes.end());
-  }
-  all.type.shape[0] = Dim(n);
-  return all;
-}
-
 TestTensor empty_rows(const Model& m) { return zero_tensor(m.format.dtype, {0, m.heads, m.size}); }
 
 // Writes keys and values of every part into a fresh cache of NaN and attends with the tokens of this step.
 TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts,
                 const StepOptions& options = {}) {
-  int64_t columns = 1, pages = 1;
-  for (auto& p : parts) {
-    columns = std::max(columns, (p.to + kPageTokens - 1) / kPageTokens);
-    pages += (p.to + kPageTokens - 1) / kPageTokens;
-  }
-  columns += options.extra_columns;
-  std::vector<int> order(static_cast<size_t>(pages));
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::shuffle(order.begin(), order.end(), std::mt19937(options.page_seed));
-
-  const int64_t sequences = static_cast<int64_t>(parts.size());
-  TestTensor table = zero_tensor(DType::I32, {sequences, columns});
-  for (int64_t i = 0; i < table.size(); ++i) table.set(i, -1);
-  std::vector<double> lengths, starts{0}, slots;
+  const PagedStep at(parts, options.page_seed, options.extra_columns);
   std::vector<TestTensor> q{empty_rows(m)}, k, v;
-  size_t next = 0;
-  for (int64_t r = 0; r < sequences; ++r) {
-    const Part& p = parts[static_cast<size_t>(r)];
-    for (int64_t c = 0; c * kPageTokens < p.to; ++c) table.set(r * columns + c, order[next++]);
-    for (int64_t t = 0; t < p.to; ++t)
-      slots.push_back(table.get(r * columns + t / kPageTokens) * kPageTokens + static_cast<double>(t % kPageTokens));
-    lengths.push_back(static_cast<double>(p.to));
-    starts.push_back(starts.back() + static_cast<double>(p.to - p.from));
+  for (const Part& p : parts) {
     q.push_back(rows_of(p.sequence->q, p.from, p.to - p.from));
     k.push_back(rows_of(p.sequence->k, 0, p.to));
     v.push_back(rows_of(p.sequence->v, 0, p.to));
   }
-  TestTensor kv = zero_tensor(m.format.cache(), {pages, 2, m.kv_heads, kPageTokens, kv_row(m.format.cache(), m.size)});
+  TestTensor kv =
+      zero_tensor(m.format.cache(), {at.pages, 2, m.kv_heads, kPageTokens, kv_row(m.format.cache(), m.size)});
   std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
-  if (!slots.empty())
-    kv = runner.run("kv_write",
-                    {kv, concat(k), concat(v), tensor_of(DType::I32, {static_cast<int64_t>(slots.size())}, slots)}, {},
-                    {.ranks = options.ranks})[0];
+  if (at.slots.size() > 0)
+    kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots}, {}, {.ranks = options.ranks})[0];
   RunOptions run{.ranks = options.ranks};
   if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.dim[6] = Dim(dot); };
-  return runner.run("paged_attention",
-                    {concat(q), kv, table, tensor_of(DType::I32, {sequences}, lengths),
-                     tensor_of(DType::I32, {sequences + 1}, starts)},
+  return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
                     {{"scale", m.scale()}, {"window", m.window}}, run)[0];
 }
 
@@ -189,7 +154,6 @@ void expect_matches(const Model& m, const std::vector<Part>& parts, const StepOp
                  fmt::format("{} {}, {} ranks", isa_name(isa), m.name(), options.ranks));
 }
 
-constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
 constexpr Format kFormats[] = {{DType::F32, false}, {DType::BF16, false}, {DType::F16, false},
                                {DType::F32, true},  {DType::BF16, true},  {DType::F16, true}};
 

@@ -211,6 +211,72 @@ TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
     }
 }
 
+// Groups of 0, 1, a few and all rows; several row tiles and blocks of k; rows that belong to none.
+TEST_P(Experts, Int8RowsOfAGroupHaveTheBitsOfLinear) {
+  constexpr int64_t kRows = 107, kGroups = 4;
+  const std::vector<std::vector<double>> borders{{0, 0, 1, 8, 57}, {0, 107, 107, 107, 107}, {0, 0, 0, 0, 0}};
+  for (const char* out_type : {"f32", "bf16", "f16"})
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 48}, {130, 67}, {64, 1030}}) {
+      const TestTensor x = random_tensor(DType::I8, {kRows, k}, 5, -128, 127);
+      const TestTensor x_scale = random_tensor(DType::F32, {kRows, 1}, 6, 0.01, 0.02);
+      const TestTensor weight = random_tensor(DType::I8, {kGroups, n, k}, 7, -128, 127);
+      const TestTensor scale = random_tensor(DType::F32, {kGroups * n}, 8, 0.0001, 0.0002);
+      const TestTensor bias = random_tensor(DType::I32, {kGroups * n}, 9, -1e6, 1e6);
+      const Attrs out_attr{{"out", std::string(out_type)}};
+      for (const std::vector<double>& border : borders) {
+        const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
+        for (const bool is_static : {false, true}) {
+          const std::string kind = is_static ? "static" : "dynamic";
+          const std::string op = "grouped_linear_w8a8_" + kind;
+          const std::vector<TestTensor> in =
+              is_static ? std::vector{x, starts, weight, scale, bias} : std::vector{x, x_scale, starts, weight, scale};
+          const TestTensor out = runner.run(op, in, out_attr)[0];
+          for (int64_t g = 0; g < kGroups; ++g) {
+            const auto first = static_cast<int64_t>(border[static_cast<size_t>(g)]);
+            const int64_t count = static_cast<int64_t>(border[static_cast<size_t>(g) + 1]) - first;
+            if (count == 0) continue;
+            TestTensor matrix = rows_of(weight, g, 1);
+            matrix.type.shape = constant_shape({n, k});
+            const TestTensor rows = rows_of(x, first, count), scales = rows_of(scale, g * n, n);
+            const std::vector<TestTensor> plain =
+                is_static ? std::vector{rows, matrix, scales, rows_of(bias, g * n, n)}
+                          : std::vector{rows, rows_of(x_scale, first, count), matrix, scales};
+            expect_same_bits(runner.run("linear_w8a8_" + kind, plain, out_attr)[0], rows_of(out, first, count),
+                             fmt::format("{} {} n {} k {} group {}", kind, out_type, n, k, g));
+            if (HasFatalFailure()) return;
+          }
+          for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
+          for (int ranks : {2, 3}) expect_same_bits(out, runner.run(op, in, out_attr, {.ranks = ranks})[0]);
+        }
+      }
+    }
+}
+
+TEST_P(Experts, RowsAreQuantisedByTheNumbersOfTheirGroup) {
+  constexpr int64_t kRows = 23, kGroups = 4;
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (int64_t n : {1, 37, 128}) {
+      const TestTensor x = random_tensor(dtype, {kRows, n}, 11, -3, 3);
+      const TestTensor scale = tensor_of(DType::F32, {kGroups}, {40, 20, 90, 33});
+      const TestTensor offset = tensor_of(DType::F32, {kGroups}, {0, -7, 50, 3});
+      for (const std::vector<double>& border : {std::vector<double>{0, 5, 5, 6, 20}, {0, 0, 0, 0, 23}}) {
+        const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
+        const TestTensor out = runner.run("quantize_groups", {x, starts, scale, offset})[0];
+        for (int64_t g = 0; g < kGroups; ++g) {
+          const auto first = static_cast<int64_t>(border[static_cast<size_t>(g)]);
+          const int64_t count = static_cast<int64_t>(border[static_cast<size_t>(g) + 1]) - first;
+          if (count == 0) continue;
+          expect_same_bits(
+              runner.run("quantize_static", {rows_of(x, first, count), rows_of(scale, g, 1), rows_of(offset, g, 1)})[0],
+              rows_of(out, first, count), fmt::format("{} n {} group {}", dtype_name(dtype), n, g));
+        }
+        for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
+        for (int ranks : {2, 3})
+          expect_same_bits(out, runner.run("quantize_groups", {x, starts, scale, offset}, {}, {.ranks = ranks})[0]);
+      }
+    }
+}
+
 TEST_P(Experts, CombiningAddsUpByWeight) {
   constexpr int64_t kTokens = 23, kChoices = 3;
   for (DType dtype : {DType::F32, DType::BF16, DType::F16})

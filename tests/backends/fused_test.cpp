@@ -11,7 +11,6 @@
 namespace reprise::cpu {
 namespace {
 
-constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
 constexpr int64_t kRows[] = {1, 2, 3, 7, 33};
 
 void for_each(const std::function<void(const OpRunner&, Isa, DType)>& body) {

@@ -2,19 +2,12 @@
 // chunks, page places, team sizes, and caches full of NaN where nothing was written.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "backends/op_runner.h"
-#include "ops/core.h"
+#include "backends/paged_step.h"
 
 namespace reprise::cpu {
 namespace {
 
 constexpr DType kDtypes[] = {DType::F32, DType::BF16, DType::F16};
-
-TestTensor indices(const std::vector<double>& values) {
-  return tensor_of(DType::I32, {static_cast<int64_t>(values.size())}, values);
-}
 
 TEST(HeadLinear, IsALinearForEveryHead) {
   struct Case {
@@ -115,55 +108,25 @@ struct Part {
   int64_t from, to;
 };
 
-TestTensor concat(std::vector<TestTensor> parts) {
-  TestTensor all = std::move(parts.front());
-  int64_t n = all.type.shape[0].factor;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    n += parts[i].type.shape[0].factor;
-    all.bytes.insert(all.bytes.end(), parts[i].bytes.begin(), parts[i].bytes.end());
-  }
-  all.type.shape[0] = Dim(n);
-  return all;
-}
-
 TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts, int ranks = 1,
                 uint32_t page_seed = 1) {
-  int64_t columns = 3, pages = 1;
-  for (const Part& p : parts) {
-    const int64_t own = (p.to + kPageTokens - 1) / kPageTokens;
-    columns = std::max(columns, own + 2);
-    pages += own;
-  }
-  std::vector<int> order(static_cast<size_t>(pages));
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::shuffle(order.begin(), order.end(), std::mt19937(page_seed));
-  const auto sequences = static_cast<int64_t>(parts.size());
-  TestTensor table = zero_tensor(DType::I32, {sequences, columns});
-  for (int64_t i = 0; i < table.size(); ++i) table.set(i, -1);
-  std::vector<double> lengths, starts{0}, slots;
+  const PagedStep at(parts, page_seed);
   std::vector<TestTensor> q, q_rope, latents, ropes;
-  size_t next = 0;
-  for (int64_t r = 0; r < sequences; ++r) {
-    const Part& p = parts[static_cast<size_t>(r)];
-    for (int64_t c = 0; c * kPageTokens < p.to; ++c) table.set(r * columns + c, order[next++]);
-    for (int64_t t = 0; t < p.to; ++t)
-      slots.push_back(table.get(r * columns + t / kPageTokens) * kPageTokens + static_cast<double>(t % kPageTokens));
-    lengths.push_back(static_cast<double>(p.to));
-    starts.push_back(starts.back() + static_cast<double>(p.to - p.from));
+  for (const Part& p : parts) {
     q.push_back(rows_of(p.sequence->q, p.from, p.to - p.from));
     q_rope.push_back(rows_of(p.sequence->q_rope, p.from, p.to - p.from));
     latents.push_back(rows_of(p.sequence->latents, 0, p.to));
     ropes.push_back(rows_of(p.sequence->ropes, 0, p.to));
   }
-  const auto cache = [&](int64_t width, std::vector<TestTensor> rows) {
-    TestTensor empty = zero_tensor(m.dtype, {pages, kPageTokens, width});
+  const auto cache = [&](int64_t width, const std::vector<TestTensor>& rows) {
+    TestTensor empty = zero_tensor(m.dtype, {at.pages, kPageTokens, width});
     std::fill(empty.bytes.begin(), empty.bytes.end(), uint8_t{0xff});
-    return runner.run("row_write", {empty, concat(std::move(rows)), indices(slots)}, {}, {.ranks = ranks})[0];
+    return runner.run("row_write", {empty, concat(rows), at.slots}, {}, {.ranks = ranks})[0];
   };
-  return runner.run("latent_attention",
-                    {concat(std::move(q)), concat(std::move(q_rope)), cache(m.latent, std::move(latents)),
-                     cache(m.rope, std::move(ropes)), table, indices(lengths), indices(starts)},
-                    {{"scale", m.scale()}}, {.ranks = ranks})[0];
+  return runner.run(
+      "latent_attention",
+      {concat(q), concat(q_rope), cache(m.latent, latents), cache(m.rope, ropes), at.table, at.lengths, at.starts},
+      {{"scale", m.scale()}}, {.ranks = ranks})[0];
 }
 
 std::vector<double> reference(const Model& m, const Sequence& s, int64_t from, int64_t to) {

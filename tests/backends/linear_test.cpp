@@ -233,7 +233,6 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
       }
 }
 
-std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
 INSTANTIATE_TEST_SUITE_P(Cpu, Linear, testing::ValuesIn(supported_isas()), isa_test_name);
 
 }  // namespace

@@ -175,7 +175,6 @@ TEST_P(LinearW8A8, RefusalsSayWhy) {
             std::string::npos);
 }
 
-std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
 INSTANTIATE_TEST_SUITE_P(Cpu, LinearW8A8, testing::ValuesIn(supported_isas()), isa_test_name);
 
 }  // namespace

@@ -32,6 +32,9 @@
 
 namespace reprise::cpu {
 
+inline constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
+inline std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
+
 template <typename T>
 struct CacheAligned {
   using value_type = T;

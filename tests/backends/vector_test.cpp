@@ -8,8 +8,6 @@
 namespace reprise::cpu {
 namespace {
 
-constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
-
 std::string name_of(Isa isa, DType t, const std::string& more) {
   return fmt::format("{} {} {}", isa_name(isa), dtype_name(t), more);
 }

@@ -238,7 +238,18 @@ TEST(Checkpoint, GgufNameTable) {
                                 "blk.0.ffn_gate_inp.weight", "blk.999.ffn_down.weight", "blk.3.attn_v.bias"})
     EXPECT_EQ(gguf_name(*hf_name(name), llama)->name, name);
   EXPECT_FALSE(hf_name("rope_freqs.weight").has_value());
-  EXPECT_FALSE(hf_name("blk.0.ffn_up_exps.weight").has_value());
+  EXPECT_EQ(hf_name("blk.0.ffn_up_exps.weight"), "model.layers.0.mlp.experts.up_proj.weight");
+  // Shared experts have one name in Qwen's models and another in DeepSeek's.
+  const GgufModelShape deepseek{"deepseek2", 0, 0};
+  EXPECT_EQ(hf_name("blk.1.ffn_up_shexp.weight"), "model.layers.1.mlp.shared_expert.up_proj.weight");
+  EXPECT_EQ(hf_name("blk.1.ffn_up_shexp.weight", deepseek), "model.layers.1.mlp.shared_experts.up_proj.weight");
+  EXPECT_EQ(hf_name("blk.1.exp_probs_b.bias", deepseek), "model.layers.1.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(hf_name("blk.1.attn_kv_a_mqa.weight", deepseek), "model.layers.1.self_attn.kv_a_proj_with_mqa.weight");
+  for (std::string_view name :
+       {"blk.2.ffn_gate_exps.weight", "blk.2.ffn_gate_inp_shexp.weight", "blk.2.ffn_down_shexp.weight",
+        "blk.2.exp_probs_b.bias", "blk.2.attn_q_a_norm.weight", "blk.2.attn_k_b.weight"})
+    for (const GgufModelShape& model : {GgufModelShape{}, deepseek})
+      EXPECT_EQ(gguf_name(*hf_name(name, model), model)->name, name);
 }
 
 TEST(Checkpoint, ManyThreadsReadAtOnce) {

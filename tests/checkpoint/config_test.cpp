@@ -263,12 +263,71 @@ TEST(Config, FromGguf) {
   EXPECT_EQ(qwen->max_position_embeddings, 256);
 }
 
+TEST(Config, ExpertsFromGguf) {
+  auto mixtral = gguf_config(gguf_model("llama").u32("llama.expert_count", 8).u32("llama.expert_used_count", 2));
+  ASSERT_TRUE(mixtral.is_ok()) << mixtral.status().message();
+  EXPECT_EQ(mixtral->architecture, "MixtralForCausalLM");
+  EXPECT_EQ(mixtral->experts.count, 8);
+  EXPECT_EQ(mixtral->experts.per_token, 2);
+  EXPECT_EQ(mixtral->experts.intermediate, 90);
+
+  GgufBuilder q = gguf_model("qwen3moe");
+  q.u32("qwen3moe.expert_count", 7).u32("qwen3moe.expert_used_count", 3).u32("qwen3moe.expert_feed_forward_length", 24);
+  auto qwen = gguf_config(q);
+  ASSERT_TRUE(qwen.is_ok()) << qwen.status().message();
+  EXPECT_EQ(qwen->architecture, "Qwen3MoeForCausalLM");
+  EXPECT_EQ(qwen->experts.intermediate, 24);
+  EXPECT_TRUE(qwen->experts.normalise);
+
+  for (const bool newer : {true, false})
+    for (const bool sigmoid : {true, false}) {
+      GgufBuilder d = gguf_model("deepseek2");
+      const std::string a = "deepseek2.";
+      d.u32(a + "attention.head_count_kv", newer ? 1 : 4).u32(a + "attention.kv_lora_rank", 32);
+      d.u32(a + "rope.dimension_count", 8).u32(a + "attention.key_length", newer ? 40 : 24);
+      d.u32(a + "attention.value_length", newer ? 32 : 12);
+      if (newer) d.u32(a + "attention.key_length_mla", 24).u32(a + "attention.value_length_mla", 12);
+      d.u32(a + "expert_count", 12).u32(a + "expert_used_count", 5).u32(a + "expert_feed_forward_length", 18);
+      d.u32(a + "expert_shared_count", 2).u32(a + "leading_dense_block_count", 1).f32(a + "expert_weights_scale", 2.5f);
+      d.u32(a + "expert_group_count", 4).u32(a + "expert_group_used_count", 2);
+      d.u32(a + "expert_gating_func", sigmoid ? 2 : 1);
+      d.str(a + "rope.scaling.type", "yarn").f32(a + "rope.scaling.factor", 4);
+      d.u32(a + "rope.scaling.original_context_length", 64).f32(a + "rope.scaling.yarn_log_multiplier", 0.0707f);
+      auto c = gguf_config(d);
+      ASSERT_TRUE(c.is_ok()) << c.status().message();
+      EXPECT_EQ(c->architecture, sigmoid ? "DeepseekV3ForCausalLM" : "DeepseekV2ForCausalLM");
+      ASSERT_TRUE(c->latent.has_value());
+      EXPECT_EQ(c->latent->q_lora_rank, 0);
+      EXPECT_EQ(c->latent->kv_lora_rank, 32);
+      EXPECT_EQ(c->latent->qk_nope_head_dim, 16);
+      EXPECT_EQ(c->latent->qk_rope_head_dim, 8);
+      EXPECT_EQ(c->latent->v_head_dim, 12);
+      EXPECT_EQ(c->num_key_value_heads, 4);
+      EXPECT_NEAR(*c->rope.mscale_all_dim, 0.707, 1e-12);
+      EXPECT_EQ(c->rope.mscale, c->rope.mscale_all_dim);
+      EXPECT_EQ(c->experts.count, 12);
+      EXPECT_EQ(c->experts.shared_intermediate, 36);
+      EXPECT_EQ(c->experts.first_layer, 1);
+      EXPECT_EQ(c->experts.scale, 2.5);
+      EXPECT_EQ(c->experts.groups, 4);
+      EXPECT_EQ(c->experts.top_groups, 2);
+      EXPECT_EQ(c->experts.choice_bias, sigmoid);
+    }
+}
+
 TEST(Config, GgufErrors) {
   expect_error(gguf_config(GgufBuilder()).status(), {"t.gguf", "general.architecture", "missing"});
   expect_error(gguf_config(GgufBuilder().str("general.architecture", "gpt2")).status(), {"\"gpt2\"", "known: llama"});
   expect_error(gguf_config(GgufBuilder().str("general.architecture", "llama")).status(),
                {"llama.embedding_length", "missing"});
-  expect_error(gguf_config(gguf_model("llama").u32("llama.expert_count", 8)).status(), {"mixture of 8 experts"});
+  expect_error(gguf_config(gguf_model("qwen3").u32("qwen3.expert_count", 8)).status(),
+               {"mixture of 8 experts", "allowed: llama, qwen2moe, qwen3moe, deepseek2"});
+  expect_error(gguf_config(gguf_model("llama").u32("llama.expert_count", 8)).status(),
+               {"llama.expert_used_count", "missing"});
+  expect_error(gguf_config(gguf_model("qwen3moe")).status(), {"qwen3moe.expert_count", "missing"});
+  expect_error(gguf_config(gguf_model("deepseek2")).status(), {"deepseek2.attention.kv_lora_rank", "missing"});
+  expect_error(gguf_config(gguf_model("deepseek2").u32("deepseek2.expert_gating_func", 3)).status(),
+               {"expert_gating_func", "is 3", "1 (softmax), 2 (sigmoid)"});
   expect_error(gguf_config(gguf_model("llama").str("llama.rope.freq_base", "x")).status(),
                {"llama.rope.freq_base", "expected a number"});
   expect_error(gguf_config(gguf_model("llama").str("llama.rope.scaling.type", "longrope")).status(), {"longrope"});

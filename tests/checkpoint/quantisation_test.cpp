@@ -288,6 +288,18 @@ TEST(CompressedTensorsPlan, GroupsTargetsAndIgnore) {
   }
 }
 
+// Experts are read under one set of names; the configuration may use those of the file.
+TEST(CompressedTensorsPlan, MixtralsOwnNamesCount) {
+  Files f = compressed();
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  f.plain(moe + "gate").weight(moe + "experts.1.w3").floats(moe + "experts.1.w3.weight_scale", {3, 1}, {1, 2, 3});
+  f.quantization["ignore"] = {"lm_head", "re:.*block_sparse_moe.gate$"};
+  const auto plan = f.plan();
+  ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+  EXPECT_EQ(plan->of("model.layers.0.mlp.gate.weight").scheme, LinearScheme::Float);
+  EXPECT_EQ(plan->of("model.layers.0.mlp.experts.1.up_proj.weight").scheme, LinearScheme::W8A8Dynamic);
+}
+
 TEST(CompressedTensorsPlan, ErrorsNameTheFieldAndWhatIsAllowed) {
   struct Case {
     std::function<void(Files&)> change;

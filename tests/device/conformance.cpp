@@ -53,14 +53,29 @@ Subject null_subject(std::string name, null::NullDeviceOptions options) {
   return {std::move(name), make, toys<NullToy>(), {}, {}};
 }
 
-Subject cuda_subject() {
-  auto make = []() -> Result<std::unique_ptr<Device>> {
-    DeviceOptions options;
-    options.kind = DeviceKind::Cuda;
+Subject platform_subject(std::string name, DeviceOptions options, Toys toys) {
+  auto make = [options]() -> Result<std::unique_ptr<Device>> {
     ASSIGN_OR_RETURN(Platform platform, make_platform(options));
     return std::move(platform.device);
   };
-  return {"cuda", make, cuda_toys(), {}, {}};
+  return {std::move(name), make, toys, {}, {}};
+}
+
+Subject cuda_subject() {
+  DeviceOptions options;
+  options.kind = DeviceKind::Cuda;
+  return platform_subject("cuda", options, cuda_toys());
+}
+
+// The card where there is one, and the simulator everywhere: with random delays between streams, and looking for work
+// on the same memory that nothing orders.
+Subject ascend_subject(const std::string& runtime) {
+  DeviceOptions options;
+  options.kind = DeviceKind::Ascend;
+  options.ascend_runtime = runtime;
+  setenv("ASCEND_SIM_RACES", "1", 0);
+  setenv("ASCEND_SIM_JITTER", "1", 0);
+  return platform_subject("ascend_" + runtime, options, ascend_toys());
 }
 
 bool is_set(const char* variable, std::string_view value) {
@@ -80,8 +95,9 @@ const std::vector<Subject>& subjects() {
   null::NullDeviceOptions strict;
   strict.host_visible = false;
   strict.deferred = true;
-  static const std::vector<Subject> all{cpu_subject(1), cpu_subject(3), null_subject("null", {}),
-                                        null_subject("null_strict", strict), cuda_subject()};
+  static const std::vector<Subject> all{
+      cpu_subject(1), cpu_subject(3),           null_subject("null", {}), null_subject("null_strict", strict),
+      cuda_subject(), ascend_subject("system"), ascend_subject("sim")};
   return all;
 }
 

@@ -13,6 +13,7 @@ struct Toys {
   OpaqueKernel copy = nullptr;
 };
 
+Toys ascend_toys();
 Toys cuda_toys();  // null where the build has no CUDA
 
 }  // namespace reprise::conformance

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 namespace reprise::engine {
 namespace {
 
@@ -41,6 +44,20 @@ TEST(GraphSizes, TheSmallestSizeThatHoldsTheBatch) {
   EXPECT_EQ(choose_size(sizes, 64), 64);
   EXPECT_EQ(choose_size(sizes, 65), std::nullopt);
   EXPECT_EQ(choose_size({}, 1), std::nullopt);
+}
+
+TEST(GraphSizes, FewerAreSpreadOverAll) {
+  const std::vector<int64_t> all{1, 2, 4, 8, 12, 16, 24};
+  EXPECT_EQ(spread_sizes(all, 0), (std::vector<int64_t>{}));
+  EXPECT_EQ(spread_sizes(all, 1), (std::vector<int64_t>{24}));
+  EXPECT_EQ(spread_sizes(all, 2), (std::vector<int64_t>{1, 24}));
+  EXPECT_EQ(spread_sizes(all, 3), (std::vector<int64_t>{1, 8, 24}));
+  EXPECT_EQ(spread_sizes(all, 4), (std::vector<int64_t>{1, 4, 12, 24}));
+  for (size_t count = 0; count <= all.size() + 1; ++count) {
+    const auto few = spread_sizes(all, count);
+    EXPECT_EQ(few.size(), std::min(count, all.size()));
+    EXPECT_EQ(std::adjacent_find(few.begin(), few.end(), std::greater_equal<>()), few.end()) << "ascending, each once";
+  }
 }
 
 TEST(GraphSizes, UserListsAreSortedAndChecked) {

@@ -86,6 +86,27 @@ TEST_F(StepTablesTest, PrefillDecodeAndPrefixMixInOneStep) {
   EXPECT_EQ(slots[173], 5 * 128);
 }
 
+// Every slot exists then, and none twice among 128 rows; real ones stay what they are.
+TEST_F(StepTablesTest, PaddingRowsMayGoToTheScratchPage) {
+  const std::vector<PageId> pages{9, 4};
+  std::vector<int32_t> text(130, 5);
+  for (int64_t length : {0, 1, 130}) {
+    poison();
+    buffers.skips_negative_slots = false;
+    const SequencePart part{text, pages, 0, length};
+    ASSERT_TRUE(fill({&part, 1}, buffers).is_ok());
+    for (int64_t t = 0; t < kTokens; ++t) {
+      if (t < length) {
+        EXPECT_EQ(slots[t], pages[t / 128] * 128 + t % 128);
+        continue;
+      }
+      EXPECT_GE(slots[t], kScratchPage * 128) << t;
+      EXPECT_LT(slots[t], (kScratchPage + 1) * 128) << t;
+      for (int64_t near = std::max(length, t - 127); near < t; ++near) ASSERT_NE(slots[near], slots[t]) << t;
+    }
+  }
+}
+
 TEST_F(StepTablesTest, WhatDoesNotFitIsAnError) {
   std::vector<int32_t> text(701, 1);
   const std::vector<PageId> pages{1, 2, 3, 4, 5, 6};

@@ -6,6 +6,7 @@
 #include "graph/text.h"
 #include "nn/fused.h"
 #include "support/tiny_models.h"
+#include "support/traffic.h"
 
 namespace reprise {
 namespace {
@@ -47,29 +48,7 @@ engine::GraphOptions eager() {
 
 // `batch` prompts of `length` tokens and more, then `decodes` decode steps; every logit.
 std::vector<float> run(engine::Engine& e, int64_t batch, int64_t length = 3, int decodes = 2) {
-  uint32_t seed = 11;
-  auto token = [&] {
-    seed = seed * 1664525u + 1013904223u;
-    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
-  };
-  std::vector<engine::Sequence> sequences;
-  for (int64_t i = 0; i < batch; ++i) {
-    std::vector<int32_t> prompt(static_cast<size_t>(length + i % 4));
-    for (auto& t : prompt) t = token();
-    sequences.emplace_back(prompt);
-  }
-  std::vector<float> out;
-  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + decodes).is_ok());
-  for (int step = 0; step <= decodes; ++step) {
-    std::vector<engine::StepItem> items;
-    for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
-    auto logits = e.step(items);
-    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-    if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
-    for (auto& s : sequences) s.append(token());
-  }
-  for (auto& s : sequences) e.release(s);
-  return out;
+  return testing_support::Traffic(e, testing_support::lengths(batch, length, 1, 4), decodes, 11).run(decodes);
 }
 
 int64_t fused_ops_in(const Graph& g) {

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "nn/experts.h"
 #include "support/tiny_models.h"
+#include "support/traffic.h"
 
 namespace reprise {
 namespace {
@@ -35,46 +36,65 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, engine::En
 
 // `batch` prompts, then three decode steps with fixed tokens; every logit.
 std::vector<float> traffic(engine::Engine& e, int64_t batch) {
-  uint32_t seed = 5;
-  auto token = [&] {
-    seed = seed * 1664525u + 1013904223u;
-    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
-  };
-  std::vector<engine::Sequence> sequences;
-  for (int64_t i = 0; i < batch; ++i) {
-    std::vector<int32_t> prompt(static_cast<size_t>(1 + 3 * i));
-    for (auto& t : prompt) t = token();
-    sequences.emplace_back(prompt);
-  }
-  std::vector<float> out;
-  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 3).is_ok());
-  for (int step = 0; step < 4; ++step) {
-    std::vector<engine::StepItem> items;
-    for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
-    auto logits = e.step(items);
-    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-    if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
-    for (auto& s : sequences) s.append(token());
-  }
-  for (auto& s : sequences) e.release(s);
-  return out;
+  return testing_support::Traffic(e, testing_support::lengths(batch, 1, 3, 1000), 3, 5).run(3);
 }
 
 // Where sizes freeze, rows of padding run along: they go to no expert and change nothing.
 TEST(Experts, PaddingOfAFrozenSizeChangesNothing) {
-  for (const char* model : kModels) {
-    engine::EngineOptions off, padded;
-    off.graph.policy = engine::GraphPolicy::Off;
-    off.graph.pipeline.passes.enable = {"none"};
-    padded.graph.prefill = GraphMode::Whole;
-    padded.graph.decode_sizes = {4, 9};
-    padded.graph.prefill_sizes = {32, 100};
-    auto key = open(tiny_model_path(model), off), frozen = open(tiny_model_path(model), padded, false);
+  for (const auto quantization : {checkpoint::Quantization::Auto, checkpoint::Quantization::W8A8Int8})
+    for (const char* model : kModels) {
+      engine::EngineOptions off, padded;
+      off.quantization = padded.quantization = quantization;
+      off.graph.policy = engine::GraphPolicy::Off;
+      off.graph.pipeline.passes.enable = {"none"};
+      padded.graph.prefill = GraphMode::Whole;
+      padded.graph.decode_sizes = {4, 9};
+      padded.graph.prefill_sizes = {32, 100};
+      auto key = open(tiny_model_path(model), off), frozen = open(tiny_model_path(model), padded, false);
+      ASSERT_TRUE(key.is_ok()) << key.status().message();
+      ASSERT_TRUE(frozen.is_ok()) << frozen.status().message();
+      for (int64_t batch : {1, 3, 5, 8})
+        EXPECT_TRUE(same_bits(traffic(**key, batch), traffic(**frozen, batch))) << model << ", batch " << batch;
+      EXPECT_GT((*frozen)->decode_runner()->stats().padded_rows, 0u);
+    }
+}
+
+// Counting costs no bit, sees every row once in every mode, and no padding.
+TEST(Experts, RowsAreCountedByTheirExpert) {
+  for (const char* model : {"qwen2_moe_lopsided", "deepseek_v3_moe"}) {
+    engine::EngineOptions plain, counting;
+    counting.count_experts = engine::CountExperts::WhereFree;
+    auto key = open(tiny_model_path(model), plain);
     ASSERT_TRUE(key.is_ok()) << key.status().message();
-    ASSERT_TRUE(frozen.is_ok()) << frozen.status().message();
-    for (int64_t batch : {1, 3, 5, 8})
-      EXPECT_TRUE(same_bits(traffic(**key, batch), traffic(**frozen, batch))) << model << ", batch " << batch;
-    EXPECT_GT((*frozen)->decode_runner()->stats().padded_rows, 0u);
+    EXPECT_EQ((*key)->expert_use(), nullptr);
+    const std::vector<float> want = traffic(**key, 5);
+    std::vector<std::vector<uint64_t>> first;
+    for (const char* mode : {"whole", "eager", "padded"}) {
+      engine::EngineOptions o = counting;
+      if (std::string_view(mode) == "eager") o.graph.policy = engine::GraphPolicy::Off;
+      if (std::string_view(mode) == "padded") {
+        o.graph.prefill = GraphMode::Whole;
+        o.graph.decode_sizes = {9};
+        o.graph.prefill_sizes = {100};
+      }
+      auto e = open(tiny_model_path(model), o, std::string_view(mode) != "padded");
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_TRUE(same_bits(want, traffic(**e, 5))) << model << ", " << mode;
+      const engine::ExpertUse* use = (*e)->expert_use();
+      ASSERT_TRUE(use);
+      const auto& config = (*e)->config();
+      uint64_t tokens = 3 * 5;  // decode steps
+      for (const int64_t n : testing_support::lengths(5, 1, 3, 1000)) tokens += static_cast<uint64_t>(n);
+      std::vector<std::vector<uint64_t>> rows(use->layers());
+      for (size_t l = 0; l < use->layers(); ++l) {
+        uint64_t sum = 0;
+        for (int64_t x = 0; x < use->experts(l); ++x) sum += rows[l].emplace_back(use->rows(l, x));
+        EXPECT_EQ(sum, tokens * static_cast<uint64_t>(config.experts.per_token)) << model << " " << use->place(l);
+      }
+      EXPECT_EQ(use->layer_name(0), fmt::format("{}", config.experts.first_layer));
+      if (first.empty()) first = rows;
+      EXPECT_EQ(rows, first) << model << ", " << mode;
+    }
   }
 }
 

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "support/tiny_models.h"
+#include "support/traffic.h"
 
 namespace reprise {
 namespace {
 
 using engine::GraphPolicy;
 using testing_support::same_bits;
+
+// Behind a model's name: on that device, over the simulator.
+constexpr std::string_view kOnAscend = "@ascend";
 
 struct Modes {
   GraphPolicy policy = GraphPolicy::Auto;
@@ -19,9 +23,13 @@ struct Modes {
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m) {
-  ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
+  const bool ascend = model.ends_with(kOnAscend);
+  DeviceOptions device{ascend ? DeviceKind::Ascend : DeviceKind::Cpu, "auto", 2, false};
+  device.ascend_runtime = "sim";
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
-  o.model_path = testing_support::tiny_model_path(model);
+  o.model_path = testing_support::tiny_model_path(model.substr(0, model.size() - (ascend ? kOnAscend.size() : 0)));
+  if (ascend) o.dtype = DType::BF16;
   o.chunked_prefill_size = 200;
   o.max_running_requests = 20;
   o.max_total_tokens = 20 * 256;
@@ -36,33 +44,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Mod
 
 // Prefills `batch` prompts of different lengths, then decodes three steps with fixed tokens; every logit that came out.
 std::vector<float> traffic(engine::Engine& e, int64_t batch) {
-  std::vector<engine::Sequence> sequences;
-  uint32_t seed = 7;
-  auto token = [&] {
-    seed = seed * 1664525u + 1013904223u;
-    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
-  };
-  for (int64_t i = 0; i < batch; ++i) {
-    std::vector<int32_t> prompt(static_cast<size_t>(1 + i % 9));
-    for (auto& t : prompt) t = token();
-    sequences.emplace_back(prompt);
-  }
-  std::vector<float> out;
-  auto step = [&] {
-    std::vector<engine::StepItem> items;
-    for (auto& s : sequences) items.push_back({&s, s.uncached(), true, false});
-    auto logits = e.step(items);
-    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-    if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
-  };
-  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 3).is_ok());
-  step();
-  for (int i = 0; i < 3; ++i) {
-    for (auto& s : sequences) s.append(token());
-    step();
-  }
-  for (auto& s : sequences) e.release(s);
-  return out;
+  return testing_support::Traffic(e, testing_support::lengths(batch, 1, 1, 9), 3).run(3);
 }
 
 class GraphModesTest : public testing::TestWithParam<std::string> {};
@@ -88,7 +70,9 @@ TEST_P(GraphModesTest, AllModesGiveTheSameBitsAtEveryBatch) {
 INSTANTIATE_TEST_SUITE_P(Tiny, GraphModesTest,
                          testing::Values("llama_gqa3_tied", "qwen2_untied", "qwen3_tied", "mistral_window24",
                                          "deepseek_v2_dense", "deepseek_v3_dense", "mixtral_top2", "qwen3_moe_norm",
-                                         "qwen3_moe_top8", "qwen2_moe_shared", "deepseek_v2_lite", "deepseek_v3_moe"));
+                                         "qwen3_moe_top8", "qwen2_moe_shared", "deepseek_v2_lite", "deepseek_v3_moe",
+                                         "llama_gqa3_tied@ascend", "qwen2_untied@ascend", "qwen3_tied@ascend",
+                                         "qwen3_moe_norm@ascend"));
 
 TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   auto e = open("qwen3_tied", {.decode_sizes = {1, 4, 8}});

@@ -23,7 +23,7 @@ using testing_support::same_bits;
 enum Type : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8 };
 
 constexpr uint64_t kHidden = 96, kHeads = 3, kKvHeads = 1, kHeadDim = 32, kMlp = 160, kVocab = 131;
-constexpr uint32_t kLayers = 2;
+constexpr uint32_t kLayers = 2, kExpertMlp = 64;
 
 // Which type each matrix has: by its name without "blk.N." and ".weight", else `type`.
 struct File {
@@ -33,6 +33,7 @@ struct File {
   std::map<std::string, uint32_t> types = {};
   std::string poisoned = {};  // this tensor's last block
   size_t poison_at = 0;       // gets an infinite factor there
+  uint32_t experts = 0;       // so many in every layer, of which a token goes to two, in place of one MLP
 };
 
 std::string random_matrix(uint32_t type, uint64_t rows, uint64_t columns, std::mt19937& gen) {
@@ -70,6 +71,11 @@ std::string bytes_of_file(const File& file) {
   b.u32(a + ".embedding_length", kHidden).u32(a + ".feed_forward_length", kMlp);
   b.u32(a + ".attention.head_count", kHeads).u32(a + ".attention.head_count_kv", kKvHeads);
   b.f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f).f32(a + ".rope.freq_base", 10000.0f);
+  if (file.experts > 0) {
+    b.u32(a + ".expert_count", file.experts).u32(a + ".expert_used_count", 2);
+    b.u32(a + ".expert_feed_forward_length", kExpertMlp).u32(a + ".attention.key_length", kHeadDim);
+    b.u32(a + ".attention.value_length", kHeadDim);
+  }
   std::mt19937 gen(11);
   const auto vector = [&](const std::string& name, uint64_t n, float middle) {
     std::vector<float> v(n);
@@ -99,6 +105,21 @@ std::string bytes_of_file(const File& file) {
     matrix(s, "attn_k", kKvHeads * kHeadDim, kHidden);
     matrix(s, "attn_v", kKvHeads * kHeadDim, kHidden);
     matrix(s, "attn_output", kHidden, kHeads * kHeadDim);
+    if (file.experts > 0) {
+      const auto stack = [&](const std::string& name, uint64_t rows, uint64_t columns) {
+        b.tensor(s + name + ".weight", {columns, rows, file.experts}, file.type,
+                 random_matrix(file.type, file.experts * rows, columns, gen));
+      };
+      std::vector<float> router(file.experts * kHidden);
+      for (float& x : router) x = static_cast<float>(gen()) / 4294967296.0f - 0.5f;
+      b.f32_tensor(s + "ffn_gate_inp.weight", {kHidden, file.experts}, router);
+      stack("ffn_gate_exps", kExpertMlp, kHidden);
+      stack("ffn_up_exps", kExpertMlp, kHidden);
+      stack("ffn_down_exps", kHidden, kExpertMlp);
+      vector(s + "attn_q_norm.weight", kHeadDim, 1);
+      vector(s + "attn_k_norm.weight", kHeadDim, 1);
+      continue;
+    }
     matrix(s, "ffn_gate", kMlp, kHidden);
     matrix(s, "ffn_up", kMlp, kHidden);
     matrix(s, "ffn_down", kHidden, kMlp);
@@ -280,6 +301,30 @@ TEST_F(PackedGguf, EveryMatrixStaysAndParallelOnesAreJoined) {
   }
 }
 
+// Experts are unpacked, each from its own rows of the stack; the matrices beside them stay.
+TEST_F(PackedGguf, ExpertsAreUnpackedAndSayWhy) {
+  const auto tokens = some_tokens(40);
+  for (uint32_t type : {kQ8_0, kQ4_1, kQ5_0}) {
+    const std::string path = write({.architecture = "qwen3moe", .type = type, .experts = 5});
+    auto packed = open(path, {}), plain = open(path, {.quantization = Quantization::None});
+    ASSERT_TRUE(packed.is_ok()) << packed.status().message();
+    ASSERT_TRUE(plain.is_ok()) << plain.status().message();
+    EXPECT_EQ((*packed)->config().architecture, "Qwen3MoeForCausalLM");
+    EXPECT_TRUE(same_bits(all_logits(**plain, tokens, 64), all_logits(**packed, tokens, 64))) << type;
+    const PassReport* quantise = pass(**packed, "quantise_linears");
+    EXPECT_EQ(quantise->matched, type == kQ5_0 ? 0 : 4 * kLayers + 1) << "q, k, v, o; the table";
+    std::string reasons;
+    for (const PassRemark& r : quantise->refused) reasons += r.reason + "\n";
+    const std::string name = type == kQ8_0 ? "Q8_0" : type == kQ4_1 ? "Q4_1" : "Q5_0";
+    const std::string words =
+        "model.layers.1.mlp.experts.{0..4}.up_proj.weight is unpacked: there are no kernels on " + name + " experts";
+    EXPECT_NE(reasons.find(words), std::string::npos) << reasons;
+    auto int8 = open(path, {.quantization = Quantization::W8A8Int8});
+    ASSERT_TRUE(int8.is_ok()) << int8.status().message();
+    EXPECT_LT((*int8)->memory().weight_bytes, (*plain)->memory().weight_bytes / 2);
+  }
+}
+
 TEST_F(PackedGguf, TypesWithoutKernelsAreUnpackedAndSayWhy) {
   auto e = open(write(files().back()), {});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
@@ -294,7 +339,12 @@ TEST_F(PackedGguf, TypesWithoutKernelsAreUnpackedAndSayWhy) {
   // Those of q, k and v that have one format are joined.
   const PassReport* pack = pass(**e, "pack_parallel_linears");
   EXPECT_EQ(pack->matched, kLayers);
-  EXPECT_EQ(pack->refusals, 0);
+  EXPECT_EQ(pack->refusals, 2 * kLayers) << "v; gate beside up";
+  reasons.clear();
+  for (const PassRemark& r : pack->refused) reasons += r.reason + "\n";
+  for (const char* words : {"its format is \"q8_0\", and that of the first linear of its input \"q4_1\"",
+                            "it is a linear, and the first linear of its input a linear_packed"})
+    EXPECT_NE(reasons.find(words), std::string::npos) << reasons;
 }
 
 TEST_F(PackedGguf, ABrokenFactorIsAnErrorThatNamesTheTensor) {

@@ -31,11 +31,14 @@ struct Options {
   engine::GraphPolicy policy = engine::GraphPolicy::Auto;
   std::vector<std::string> passes{"all"};
   engine::LoadFormat load_format = engine::LoadFormat::Auto;
-  std::string caches = {};  // folder of plans and packed weights
+  std::string caches = {};              // folder of plans and packed weights
+  DeviceKind device = DeviceKind::Cpu;  // Ascend: the simulator
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Options& s) {
   DeviceOptions device;
+  device.kind = s.device;
+  device.ascend_runtime = "sim";
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
@@ -49,6 +52,10 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Opti
   o.max_running_requests = 16;
   o.max_total_tokens = 2048;
   o.graph.policy = s.policy;
+  if (s.device == DeviceKind::Ascend) {  // every size is a capture of its own
+    o.graph.decode_sizes = {16};
+    o.graph.prefill_sizes = {64};
+  }
   o.graph.pipeline.passes.enable = s.passes;
   if (!s.caches.empty()) {
     o.graph.plan_cache = s.caches + "/plans";
@@ -109,6 +116,14 @@ const std::vector<std::string>& checkpoints() {
   return names;
 }
 
+// Experts: five of two, odd widths; scales of their own for each; one that every token goes to and one that none does;
+// latent attention whose kv_b_proj is int8.
+const std::vector<std::string>& checkpoints_of_experts() {
+  static const std::vector<std::string> names{"modelslim_moe_dynamic", "modelslim_moe_static", "modelslim_mla_mixed",
+                                              "compressed_moe_dynamic", "compressed_moe_static"};
+  return names;
+}
+
 struct Param {
   std::string model, isa;
 };
@@ -135,9 +150,57 @@ TEST_P(QuantisedGolden, LogitsAreThoseOfTheFormulas) {
   }
 }
 
+class QuantisedOnAscend : public testing::TestWithParam<std::string> {};
+
+// In bf16, so beside the CPU in bf16: not farther from the formulas than one and a half times that.
+TEST_P(QuantisedOnAscend, IsAsNearToTheFormulasAsTheCpu) {
+  const std::string folder = folder_of(GetParam());
+  auto ascend = open(folder, {.dtype = DType::BF16, .device = DeviceKind::Ascend});
+  ASSERT_TRUE(ascend.is_ok()) << ascend.status().message();
+  auto cpu = open(folder, {.dtype = DType::BF16});
+  ASSERT_TRUE(cpu.is_ok()) << cpu.status().message();
+  for (auto& [length, g] : read_goldens(folder)) {
+    const auto [rms, worst] = distance(all_logits(**ascend, g.tokens, 1000), g.logits);
+    const auto [cpu_rms, cpu_worst] = distance(all_logits(**cpu, g.tokens, 1000), g.logits);
+    EXPECT_LE(rms, 1.5 * cpu_rms + 1e-3) << "length " << length << ", the CPU's " << cpu_rms;
+    RecordProperty(fmt::format("rms_{}", length), fmt::format("{:.2e}, cpu {:.2e}", rms, cpu_rms));
+  }
+}
+
+// Eager, in pieces (all tokens at once) and whole (one by one), on an Atlas A2 and an A3.
+TEST_P(QuantisedOnAscend, EveryModeOnEveryGenerationGivesTheSameBits) {
+  const std::string folder = folder_of(GetParam());
+  const auto goldens = read_goldens(folder);
+  ASSERT_FALSE(goldens.empty());
+  const std::vector<int32_t>& tokens = goldens.begin()->second.tokens;
+  std::vector<float> at_once, one_by_one;
+  for (const char* soc : {"Ascend910B3", "Ascend910_9391"}) {
+    setenv("ASCEND_SIM_SOC", soc, 1);
+    for (const auto policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Required}) {
+      auto e = open(folder, {.dtype = DType::BF16, .policy = policy, .device = DeviceKind::Ascend});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      if (at_once.empty()) {
+        at_once = all_logits(**e, tokens, 1000);
+        one_by_one = all_logits(**e, tokens, 1);
+        continue;
+      }
+      EXPECT_TRUE(same_bits(at_once, all_logits(**e, tokens, 1000))) << soc;
+      EXPECT_TRUE(same_bits(one_by_one, all_logits(**e, tokens, 1))) << soc;
+      EXPECT_GE((*e)->decode_runner()->stats().replays + (policy == engine::GraphPolicy::Off ? tokens.size() : 0),
+                tokens.size());
+    }
+  }
+  unsetenv("ASCEND_SIM_SOC");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedOnAscend, testing::ValuesIn(checkpoints()),
+                         [](const auto& info) { return info.param; });
+
 std::vector<Param> params() {
   std::vector<Param> out;
-  for (auto& model : checkpoints())
+  std::vector<std::string> models = checkpoints();
+  models.insert(models.end(), checkpoints_of_experts().begin(), checkpoints_of_experts().end());
+  for (auto& model : models)
     for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, std::string(cpu::isa_name(isa))});
   return out;
 }
@@ -154,8 +217,7 @@ std::vector<int32_t> some_tokens(size_t n) {
 class QuantisedBits : public testing::TestWithParam<std::string> {};
 
 TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
-  const bool stored =
-      GetParam().find('_') != std::string::npos && !GetParam().starts_with("qwen") && !GetParam().starts_with("llama");
+  const bool stored = GetParam().starts_with("modelslim") || GetParam().starts_with("compressed");
   const std::string path = stored ? folder_of(GetParam()) : testing_support::tiny_model_path(GetParam());
   const auto quantization = stored ? checkpoint::Quantization::Auto : checkpoint::Quantization::W8A8Int8;
   const auto tokens = some_tokens(45);
@@ -189,7 +251,10 @@ TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedBits,
                          testing::Values("modelslim_static_bias", "modelslim_mixed_f16", "modelslim_norm_bias",
-                                         "compressed_static_zero_point", "llama_gqa3_tied", "qwen2_untied"));
+                                         "compressed_static_zero_point", "llama_gqa3_tied", "qwen2_untied",
+                                         "qwen3_moe_top8", "qwen2_moe_lopsided", "mixtral_one_expert",
+                                         "deepseek_v3_moe", "modelslim_moe_dynamic", "modelslim_moe_static",
+                                         "modelslim_mla_mixed", "compressed_moe_static"));
 
 int64_t matched(const engine::Engine& e, std::string_view pass) {
   for (const PassReport& p : e.decode_passes()->passes)
@@ -257,6 +322,55 @@ TEST(QuantisedAtLoad, IsCloseToTheFloatModelAndHalfOfIt) {
   EXPECT_LT((*int8)->weight_bytes_per_step(), (*plain)->weight_bytes_per_step() * 6 / 10);
   EXPECT_GE((*int8)->memory().weight_bytes, (*int8)->weight_bytes_per_step() + table);
   EXPECT_EQ((*int8)->options().quantization, checkpoint::Quantization::W8A8Int8);
+}
+
+// Experts become int8 matrix by matrix; what chooses them stays as it is.
+TEST(QuantisedAtLoad, ExpertsAreInt8AndTheirRouterIsNot) {
+  const std::string path = testing_support::tiny_model_path("qwen2_moe_shared");
+  auto plain = open(path, {.dtype = DType::BF16});
+  auto int8 = open(path, {.dtype = DType::BF16, .quantization = checkpoint::Quantization::W8A8Int8});
+  ASSERT_TRUE(plain.is_ok() && int8.is_ok()) << int8.status().message();
+  const int64_t layers = (*int8)->config().num_hidden_layers;
+  // Per layer: query, key, value, attention's output, three stacks and three matrices of the shared expert; the head.
+  EXPECT_EQ(matched(**int8, "quantise_linears"), 10 * layers + 1);
+  EXPECT_EQ(matched(**int8, "pack_parallel_linears"), 4 * layers) << "q, k, v; two of gate and up; router and gate";
+  EXPECT_EQ(matched(**int8, "silu_mul_quant"), 2 * layers) << "over routed rows and in the shared expert";
+  const std::string text((*int8)->graph_text());
+  EXPECT_NE(text.find("i8[5, 42, 48] = param(name=\"model.layers.0.mlp.experts.{0..4}.gate_up_proj.weight\")"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("bf16[6, 48] = param("), std::string::npos) << "router and gate are joined, and floats\n" << text;
+  const auto tokens = some_tokens(3);
+  const auto [rms, worst] = distance(all_logits(**int8, tokens, 64), all_logits(**plain, tokens, 64));
+  EXPECT_LE(rms, 3e-2);
+  EXPECT_GE(rms, 1e-5) << "nothing was quantised";
+}
+
+// What latent attention folds into other products stays float at load, and is made float where a checkpoint has int8.
+TEST(QuantisedAtLoad, WhatLatentAttentionFoldsIsFloatAndSaysWhy) {
+  struct Case {
+    std::string path;
+    checkpoint::Quantization quantization;
+    const char *words, *dtype;
+  };
+  const Case cases[] = {{testing_support::tiny_model_path("deepseek_v2_lite"), checkpoint::Quantization::W8A8Int8,
+                         "kv_b_proj.weight@0+16/32T stays float: it is folded into other products", "i8[7, "},
+                        {folder_of("modelslim_mla_mixed"), checkpoint::Quantization::Auto,
+                         "kv_b_proj.weight@0+12/22T is made float while loading: it is folded", "i8[5, "}};
+  for (const Case& c : cases) {
+    auto e = open(c.path, {.dtype = DType::BF16, .quantization = c.quantization});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    std::string said;
+    for (const PassReport& p : (*e)->decode_passes()->passes)
+      if (p.name == "quantise_linears")
+        for (const auto* remarks : {&p.refused, &p.applied})
+          for (const PassRemark& r : *remarks) said += r.reason + "\n";
+    EXPECT_NE(said.find(c.words), std::string::npos) << said;
+    const std::string text((*e)->graph_text());
+    EXPECT_NE(text.find(c.dtype), std::string::npos) << "its experts are int8\n" << text;
+    ASSERT_NE(text.find("= linear("), std::string::npos) << text;
+    EXPECT_EQ(text.find("= linear("), text.rfind("= linear(")) << "the router alone, in one layer\n" << text;
+  }
 }
 
 // Neither cache takes the float model's plan or weights for the quantised one's, or the other way round.

@@ -12,12 +12,15 @@
 #include "engine/learned.h"
 #include "models/model.h"
 #include "support/tiny_models.h"
+#include "support/traffic.h"
 
 namespace reprise {
 namespace {
 
 using engine::GraphPolicy;
+using testing_support::same_bits;
 using testing_support::tiny_model_path;
+using testing_support::Traffic;
 
 struct Setup {
   engine::GraphOptions graph = {};
@@ -57,55 +60,13 @@ engine::GraphOptions eager() {
   return g;
 }
 
-class Traffic {
- public:
-  Traffic(engine::Engine& e, int64_t batch, uint32_t seed = 7) : engine_(e), seed_(seed) {
-    for (int64_t i = 0; i < batch; ++i) {
-      std::vector<int32_t> prompt(static_cast<size_t>(1 + i * 3 % 17));
-      for (auto& t : prompt) t = token();
-      sequences.emplace_back(prompt);
-    }
-    for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 8).is_ok());
-  }
-  ~Traffic() {
-    for (auto& s : sequences) engine_.release(s);
-  }
-  std::vector<engine::StepItem> items() {
-    std::vector<engine::StepItem> out;
-    for (auto& s : sequences) out.push_back({&s, s.uncached(), true, false});
-    return out;
-  }
-  void append() {
-    for (auto& s : sequences) s.append(token());
-  }
-  // A prefill and `decodes` decode steps; every logit.
-  std::vector<float> run(int decodes) {
-    std::vector<float> out;
-    for (int i = 0; i <= decodes; ++i) {
-      auto logits = engine_.step(items());
-      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-      if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
-      append();
-    }
-    return out;
-  }
-
-  std::vector<engine::Sequence> sequences;
-
- private:
-  int32_t token() {
-    seed_ = seed_ * 1664525u + 1013904223u;
-    return static_cast<int32_t>((seed_ >> 8) % static_cast<uint32_t>(engine_.config().vocab_size));
-  }
-  engine::Engine& engine_;
-  uint32_t seed_;
-};
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+Traffic traffic_of(engine::Engine& e, int64_t batch) {
+  return Traffic(e, testing_support::lengths(batch, 1, 3, 17), 8);
 }
 
-std::vector<float> traffic(engine::Engine& e, int64_t batch, int decodes = 3) { return Traffic(e, batch).run(decodes); }
+std::vector<float> traffic(engine::Engine& e, int64_t batch, int decodes = 3) {
+  return traffic_of(e, batch).run(decodes);
+}
 
 // F05, F06, F07, F29: one program, one capture per size, padding rows really computed.
 TEST(FrozenSizes, EveryBatchAndModeGivesTheBitsOfTheEagerRun) {
@@ -131,9 +92,9 @@ TEST(FrozenSizes, GarbageInPaddingDoesNotReachTheBatch) {
     auto key = must_open(model, {.graph = eager()});
     auto e = must_open(model, {.live_sizes = false});
     e->set_step_hook([](const engine::StagedStep& s) {
-      std::memset(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
+      s.fill(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
       const auto& shape = s.pool.shape();
-      for (size_t c = 0; c < shape.caches.size(); ++c) std::memset(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
+      for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
       const auto& b = s.stage.buffers();
       const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
       for (size_t i = rows; i < b.tokens.size(); ++i) b.tokens[i] = static_cast<int32_t>(i % 50), b.positions[i] = 77;
@@ -142,6 +103,8 @@ TEST(FrozenSizes, GarbageInPaddingDoesNotReachTheBatch) {
     });
     for (int64_t batch : {1, 3, 5, 9, 13, 19})
       EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << model << " " << batch;
+    EXPECT_GT(e->decode_runner()->stats().padded_rows, 0u) << model;
+    EXPECT_GT(e->prefill_runner()->stats().padded_rows, 0u) << model;
   }
 }
 
@@ -195,7 +158,7 @@ TEST(Greedy, TokensAreTheArgmaxOfTheLogits) {
   for (const bool live : {true, false}) {
     auto a = must_open("qwen2_untied", {}), b = must_open("qwen2_untied", {.live_sizes = live});
     for (int64_t batch : {1, 3, 7, 20}) {
-      Traffic ta(*a, batch), tb(*b, batch);
+      Traffic ta = traffic_of(*a, batch), tb = traffic_of(*b, batch);
       for (int step = 0; step < 3; ++step) {
         auto logits = a->step(ta.items());
         auto next = b->step_greedy(tb.items());
@@ -236,7 +199,7 @@ TEST(MovedCache, IsBoundAnewAndKeepsItsContent) {
   for (const bool live : {true, false}) {
     auto key = must_open("qwen3_tied", {});
     auto e = must_open("qwen3_tied", {.live_sizes = live, .total_tokens = 10 * 128});
-    Traffic a(*key, 7), b(*e, 7);
+    Traffic a = traffic_of(*key, 7), b = traffic_of(*e, 7);
     EXPECT_TRUE(same_bits(a.run(2), b.run(2)));
     const auto captures = e->counters().captures;
     ASSERT_TRUE(e->resize_kv(40 * 128).is_ok());
@@ -254,7 +217,7 @@ TEST(MovedCache, IsBoundAnewAndKeepsItsContent) {
 // F27: outputs are views of shared memory; one that is out of date is refused, not read.
 TEST(Outputs, OfAnOlderRunAreRefused) {
   auto e = must_open("qwen3_tied", {});
-  Traffic t(*e, 3);
+  Traffic t = traffic_of(*e, 3);
   ASSERT_TRUE(e->step(t.items()).is_ok());
   const CompiledModel& prefill = *e->prefill_runner()->last_program();
   const auto fresh = prefill.output("logits");
@@ -386,7 +349,7 @@ TEST(Learned, SizesComeFromTheTrafficOfEarlierRuns) {
     auto e = must_open("qwen3_tied", {.graph = g});
     EXPECT_EQ(e->decode_runner()->sizes().back(), 20);
     EXPECT_GT(e->decode_runner()->sizes().size(), 3u);  // by rule
-    Traffic three(*e, 3);
+    Traffic three = traffic_of(*e, 3);
     for (int i = 0; i < 8; ++i) (void)traffic(*e, 3, 7), (void)traffic(*e, 7, 7);
   }
   auto e = must_open("qwen3_tied", {.graph = g});

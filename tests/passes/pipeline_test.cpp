@@ -232,6 +232,35 @@ TEST(Pipeline, LinearsWithUnequalBiasesStayApart) {
     }
 }
 
+TEST(Pipeline, AlikeLinearsAreJoinedAndTheOthersSayWhyNot) {
+  const Platform platform = test::null_platform();
+  Tracer t("g", *platform.ops);
+  Tensor x = t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(12)}});
+  const auto weight = [&](const char* name) { return t.param(name, {DType::BF16, {Dim(12), Dim(12)}}); };
+  const auto bytes = t.param("e.weight", {DType::U8, {Dim(12), Dim(34)}});
+  Tensor wide = t.input("wide", {DType::BF16, {x.dim(0), Dim(32)}});
+  t.output("a", nn::linear(x, weight("a.weight")));
+  t.output("b", nn::linear_f32(x, weight("b.weight")));
+  t.output("c", nn::linear(x, weight("c.weight")));
+  t.output("d", nn::linear(wide, t.param("d.weight", {DType::BF16, {Dim(12), Dim(32)}})));
+  t.output("e", t.call("linear_packed", {wide, bytes}, {{"format", "q8_0"}})[0]);
+  Graph g = std::move(*t.finish());
+  const auto id = [&](const char* name) { return g.find_source("param", name)->result()->uses[0].user->result()->id; };
+  const uint32_t b = id("b.weight"), e = id("e.weight");
+  const PipelineReport report = run(g, platform);
+  for (const PassReport& p : report.passes) {
+    if (p.name != "pack_parallel_linears") continue;
+    EXPECT_EQ(p.matched, 1);
+    EXPECT_EQ(p.tried, 3);
+    ASSERT_EQ(p.refused.size(), 2u);
+    EXPECT_EQ(p.refused[0].at, b);
+    EXPECT_EQ(p.refused[0].reason, "its out is \"f32\", and that of the first linear of its input \"same\"");
+    EXPECT_EQ(p.refused[1].at, e);
+    EXPECT_EQ(p.refused[1].reason, "it is a linear_packed, and the first linear of its input a linear");
+  }
+  EXPECT_TRUE(g.find_source("param", "a_c.weight"));
+}
+
 TEST(Pipeline, CommonSubexpressionsMeetInOne) {
   const Platform platform = test::null_platform();
   Tracer t("g", *platform.ops);

@@ -214,6 +214,87 @@ TEST(QuantiseLinears, RecipesOfCompressedTensors) {
   }
 }
 
+// F55. A shared expert brings an MLP of its own, and a gate that is computed with the router: both stay float.
+TEST(QuantiseLinears, ExpertsAreQuantisedAndFusedInEveryLayer) {
+  const Platform platform = test::null_platform();
+  constexpr int64_t kLayers = 3;
+  for (const char* family : {"MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"}) {
+    const Outcome o = run(test::trace_tiny({family, kLayers, 64, 1e-5, false}, *platform.ops), at_load(), platform);
+    auto n = test::counts(o.report.passes);
+    const int64_t shared = std::string(family) == "Qwen2MoeForCausalLM" ? kLayers : 0;
+    EXPECT_EQ(n["quantise_linears"], 7 * kLayers + 3 * shared + 1) << family;
+    EXPECT_EQ(n["pack_parallel_linears"], 2 * kLayers + 2 * shared) << family;
+    EXPECT_EQ(n["silu_mul_quant"], kLayers + shared) << family;
+    EXPECT_EQ(n["add_rms_norm_quant_dynamic"], kLayers - 1) << family << ": the other norms feed routers, too";
+    EXPECT_EQ(n["add_rms_norm"], kLayers + 1) << family;
+    EXPECT_EQ(count(o.graph, "grouped_linear_w8a8_dynamic"), 2 * kLayers) << family;
+    EXPECT_EQ(count(o.graph, "grouped_linear") + count(o.graph, "grouped_linear_rows"), 0) << family;
+    EXPECT_EQ(count(o.graph, "linear"), kLayers) << family;
+    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
+    if (std::string(family) == "MixtralForCausalLM") continue;
+    const std::string stack = "model.layers.1.mlp.experts.{0..5}.gate_up_proj.weight";
+    const std::string expert = "model.layers.1.mlp.experts.3.";
+    const DerivedParam *weight = derived(o.report, stack), *scale = derived(o.report, stack + "_row_scale");
+    ASSERT_TRUE(weight && scale) << family;
+    ASSERT_EQ(weight->parts.size(), 12u);
+    ASSERT_EQ(scale->parts.size(), 12u);
+    EXPECT_EQ(weight->parts[7], (ParamPart{expert + "up_proj.weight", 40, Recipe::QuantisedRows, 96}));
+    EXPECT_EQ(scale->parts[6], (ParamPart{expert + "gate_proj.weight", 40, Recipe::RowScales, 96}));
+  }
+}
+
+QuantPlan static_experts(int layers) {
+  QuantPlan plan;
+  plan.format = checkpoint::Quantization::ModelSlim;
+  plan.others = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, 0.5f, 3};
+  for (int l = 0; l < layers; ++l) plan.linears[fmt::format("model.layers.{}.mlp.gate.weight", l)] = {};
+  return plan;
+}
+
+// Static inputs: quantised before they are gathered where all experts have one scale, else by groups; gate and up of an
+// expert have one scale and share that.
+TEST(QuantiseLinears, ExpertsMayHaveInputScalesOfTheirOwn) {
+  const Platform platform = test::null_platform();
+  for (const bool equal : {true, false}) {
+    QuantPlan plan = static_experts(2);
+    for (const char* leaf : {"gate_proj", "up_proj", "down_proj"})
+      for (int l = 0; l < 2 && !equal; ++l) {
+        const std::string name = fmt::format("model.layers.{}.mlp.experts.2.{}.weight", l, leaf);
+        plan.linears[name] = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, 0.25f, -7};
+      }
+    const Outcome o = run(test::trace_tiny({"Qwen3MoeForCausalLM", 2}, *platform.ops), plan, platform);
+    EXPECT_EQ(count(o.graph, "grouped_linear_w8a8_static"), 2 * 2);
+    EXPECT_EQ(count(o.graph, "quantize_groups"), equal ? 0 : 2 * 2);
+    auto n = test::counts(o.report.passes);
+    EXPECT_EQ(n["pack_parallel_linears"], 2 * 2);
+    EXPECT_EQ(n["silu_mul_quant_static"], equal ? 2 : 0);
+    const std::string down = "model.layers.1.mlp.experts.{0..5}.down_proj.weight";
+    const DerivedParam* folded = derived(o.report, down + "_folded_bias");
+    ASSERT_TRUE(folded);
+    EXPECT_EQ(folded->parts.at(4), (ParamPart{"model.layers.1.mlp.experts.4.down_proj.quant_bias", 96}));
+    const DerivedParam* scales = derived(o.report, down + "_input_scale_reciprocals");
+    EXPECT_EQ(scales != nullptr, !equal);
+    if (scales) {
+      EXPECT_EQ(scales->parts.at(2),
+                (ParamPart{"model.layers.1.mlp.experts.2.down_proj.input_scale", 1, Recipe::Reciprocals}));
+    }
+  }
+}
+
+TEST(QuantiseLinears, ExpertsOfALayerMustBeAlike) {
+  const Platform platform = test::null_platform();
+  QuantPlan plan = static_experts(2);
+  plan.linears["model.layers.1.mlp.experts.3.up_proj.weight"] = {LinearScheme::W8A8Dynamic, LinearStorage::ModelSlim};
+  Graph g = test::trace_tiny({"Qwen3MoeForCausalLM", 2}, *platform.ops);
+  PipelineOptions options;
+  options.quantisation = std::make_shared<const QuantPlan>(std::move(plan));
+  const auto report = run_pipeline(g, options, platform);
+  ASSERT_FALSE(report.is_ok());
+  for (const char* words : {"experts.0.up_proj.weight and model.layers.1.mlp.experts.3.up_proj.weight",
+                            "experts of one layer must be alike"})
+    EXPECT_NE(report.status().message().find(words), std::string::npos) << report.status().message();
+}
+
 TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
   const Platform platform = test::null_platform();
   for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "backends/all.h"
@@ -49,7 +50,8 @@ struct TinyModel {
   bool tied = true;
 };
 
-inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype = DType::BF16) {
+inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype = DType::BF16,
+                        std::optional<DType> kv_dtype = {}) {
   const Json j = {{"architectures", {m.architecture}},
                   {"model_type", "x"},
                   {"hidden_size", 96},
@@ -73,7 +75,8 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
   auto spec = models::find_model(m.architecture);
   EXPECT_TRUE(spec.is_ok());
   models::TraceOptions o;
-  o.dtype = o.kv_dtype = dtype;
+  o.dtype = dtype;
+  o.kv_dtype = kv_dtype.value_or(dtype);
   o.max_tokens = 40;
   o.max_sequences = 4;
   o.max_pages = 2;
@@ -118,7 +121,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   ASSIGN_OR_RETURN(ParamStore params, ParamStore::create(selection.params, platform.device->pool()));
   for (size_t i = 0; i < params.params().size(); ++i) {
     const ParamPlan& p = params.params()[i];
-    params.pack_rows(i, bytes.at(p.name).data(), 0, rows_of(p.type.shape));
+    RETURN_IF_ERROR(params.pack_rows(i, bytes.at(p.name).data(), 0, rows_of(p.type.shape)));
   }
   Staging staging;
   staging.declare(graph, {});

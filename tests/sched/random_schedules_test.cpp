@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "answers.h"
 #include "sched/scheduler.h"
+#include "support/answers.h"
 
 namespace reprise::sched {
 namespace {
@@ -25,6 +25,7 @@ class RandomSchedule {
     options.max_queued = 3 + below(20);
     executor_ = std::make_unique<FakeExecutor>(limits);
     executor_->greedy_steps = below(3) != 0;
+    executor_->runs_beside = below(2) != 0;
     limits_ = limits;
     scheduler_ = std::make_unique<Scheduler>(*executor_, options);
     const int64_t actions = 5 + below(30);

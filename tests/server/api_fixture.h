@@ -1,14 +1,14 @@
-// ApiTest: the routes over real sockets, on a scheduler whose executor computes tokens by a formula (tests/sched).
+// ApiTest: the routes over real sockets, on a scheduler whose executor computes tokens by a formula (tests/support).
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "../sched/answers.h"
-#include "../sched/fake_executor.h"
 #include "server/api.h"
+#include "support/answers.h"
 #include "support/http_client.h"
+#include "support/soon.h"
 
 namespace reprise::server {
 
@@ -16,6 +16,7 @@ using sched::FakeExecutor;
 using sched::Tokens;
 using testing_support::HttpAnswer;
 using testing_support::HttpClient;
+using testing_support::soon;
 
 class ApiTest : public testing::Test {
  protected:
@@ -44,9 +45,9 @@ class ApiTest : public testing::Test {
     scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, observers_.get());
     scheduler_thread_ = std::thread([this] { scheduler_->run(); });
     if (!serving) return;
-    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object(), profiler_.get()});
+    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object(), profiler_.get(), workers_.get()});
     HttpClient c(http_->port());
-    while (c.get("/ready").status != 200) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(soon([&] { return c.get("/ready").status == 200; }));
   }
   void TearDown() override {
     // The scheduler outlives the HTTP thread, which cancels the requests of clients that go; its sinks do not outlive
@@ -74,13 +75,6 @@ class ApiTest : public testing::Test {
     }
     return out;
   }
-  bool soon(const std::function<bool()>& what) {
-    for (int i = 0; i < 500; ++i) {
-      if (what()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
 
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> http_;
@@ -94,6 +88,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<sched::Observers> observers_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::thread http_thread_, scheduler_thread_;
+  std::unique_ptr<WorkPool> workers_;  // likewise, by tests that are about it
 };
 
 inline Json ids_call(const Tokens& prompt, int64_t most) {

@@ -6,12 +6,14 @@
 #include <thread>
 
 #include "support/http_client.h"
+#include "support/soon.h"
 
 namespace reprise::server {
 namespace {
 
 using testing_support::HttpAnswer;
 using testing_support::HttpClient;
+using testing_support::soon;
 
 // Routes: /echo answers with the body, /later after a moment, /stream in three pieces, /endless until the client goes,
 // /silent drops its reply.
@@ -58,13 +60,6 @@ class HttpServerTest : public testing::Test {
     if (reply->gone()) return;
     reply->write(std::string(64 * 1024, 'x'));
     http_->post([this, reply] { flood(reply); });
-  }
-  bool soon(const std::function<bool()>& what) {
-    for (int i = 0; i < 500; ++i) {
-      if (what()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
   }
 
   std::unique_ptr<HttpServer> http_;
@@ -118,13 +113,18 @@ TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLarge) {
   };
   EXPECT_EQ(status_of("NONSENSE\r\n\r\n"), 400);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nbad header\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: 1001\r\n\r\n"), 413);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: 104857600\r\n\r\n"), 413);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ncontent-length: -5\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n400\r\n" + std::string(1024, 'a') +
-                      "\r\n0\r\n\r\n"),
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 104857600\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n400\r\n" +
+                      std::string(1024, 'a') + "\r\n0\r\n\r\n"),
             413);
-  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nx: " + std::string(3000, 'a') + "\r\n\r\n"), 431);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: x\r\nx: " + std::string(3000, 'a') + "\r\n\r\n"), 431);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: a\r\n\r\n"), 200);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.0\r\n\r\n"), 200);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: a\r\nHost: b\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: a\r\nx: y\r\nhost: a\r\n\r\n"), 400);
   HttpClient c(http_->port());
   EXPECT_EQ(c.post("/echo", std::string(1000, 'b')).body.size(), 1004u);
 }
@@ -137,7 +137,7 @@ TEST_F(HttpServerTest, SlowSendersAndIdleConnectionsAreClosed) {
   start(options);
   HttpClient slow(http_->port()), half(http_->port()), idle(http_->port());
   slow.send("GET /echo HT");
-  half.send("POST /echo HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc");
+  half.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc");
   EXPECT_EQ(slow.receive(), "");
   EXPECT_EQ(half.receive(), "");
   EXPECT_EQ(idle.receive(), "");
@@ -152,7 +152,8 @@ TEST_F(HttpServerTest, SlowSendersHaveNoMoreTimeForSendingOn) {
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 20; ++i) {
     slow.push_back(std::make_unique<HttpClient>(http_->port()));
-    slow.back()->send(i % 2 == 0 ? "GET /echo HTTP/1.1\r\nx: " : "POST /echo HTTP/1.1\r\ncontent-length: 9999\r\n\r\n");
+    slow.back()->send(i % 2 == 0 ? "GET /echo HTTP/1.1\r\nhost: x\r\nx: "
+                                 : "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n");
   }
   EXPECT_TRUE(soon([&] { return http_->counters().open == 20; }));
   HttpClient good(http_->port());

@@ -104,6 +104,9 @@ TEST_F(ApiTest, ServesItsDescription) {
   EXPECT_EQ(a.status, 200);
   EXPECT_EQ(a.headers.at("content-type"), "application/json");
   EXPECT_EQ(Json::parse(a.body), file());
+  // Written in both, because the description is a file of its own.
+  const HttpAnswer version = c.get("/version", "authorization: Bearer secret\r\n");
+  EXPECT_EQ(Json::parse(version.body)["version"], file()["info"]["version"]);
 }
 
 }  // namespace

@@ -78,5 +78,26 @@ TEST_F(ApiTest, ThePageAsksForNumbersThatAreThere) {
   EXPECT_NE(metrics.find("phase=\"decode\",reason=\"a \\\"quoted\\\"\\nreason\"} 3\n"), std::string::npos);
 }
 
+TEST(ExpertMetrics, AreCountersByLayerAndExpert) {
+  engine::ExpertUse use;
+  use.add_layer("model.layers.3.mlp", 3);
+  use.add_layer("model.layers.12.mlp", 2);
+  const int32_t first[] = {0, 4, 4, 9}, second[] = {0, 1, 1};
+  use.add(0, first);
+  use.add(0, first);
+  use.add(1, second);
+  const Metrics with(
+      "m", [] { return GraphNumbers(); }, &use),
+      without("m", [] { return GraphNumbers(); });
+  const std::string text = with.text({}, {}, 0);
+  EXPECT_NE(text.find("# TYPE reprise:expert_rows_total counter\n"), std::string::npos);
+  for (const char* line :
+       {"layer=\"3\",expert=\"0\"} 8\n", "layer=\"3\",expert=\"1\"} 0\n", "layer=\"3\",expert=\"2\"} 10\n",
+        "layer=\"12\",expert=\"0\"} 1\n", "layer=\"12\",expert=\"1\"} 0\n"})
+    EXPECT_NE(text.find(std::string("\nreprise:expert_rows_total{model_name=\"m\",") + line), std::string::npos)
+        << line;
+  EXPECT_EQ(without.text({}, {}, 0).find("expert_rows_total"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace reprise::server

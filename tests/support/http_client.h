@@ -112,16 +112,20 @@ class HttpClient {
   }
 
   HttpAnswer get(const std::string& path, const std::string& headers = "") {
-    send("GET " + path + " HTTP/1.1\r\nhost: x\r\n" + headers + "\r\n");
+    send("GET " + path + " HTTP/1.1\r\n" + with_host(headers) + "\r\n");
     return read();
   }
   HttpAnswer post(const std::string& path, const std::string& body, const std::string& headers = "") {
-    send("POST " + path + " HTTP/1.1\r\nhost: x\r\ncontent-length: " + std::to_string(body.size()) + "\r\n" + headers +
+    send("POST " + path + " HTTP/1.1\r\ncontent-length: " + std::to_string(body.size()) + "\r\n" + with_host(headers) +
          "\r\n" + body);
     return read();
   }
 
  private:
+  // A request has one host, which the headers may name.
+  static std::string with_host(const std::string& headers) {
+    return headers.starts_with("host: ") ? headers : "host: x\r\n" + headers;
+  }
   bool more() {
     const std::string bytes = receive();
     held_ += bytes;

@@ -45,6 +45,7 @@ struct EngineSetup {
   DType dtype = DType::F32;
   std::optional<DType> kv_dtype = {};
   std::string isa = "auto";
+  DeviceKind device = DeviceKind::Cpu;  // Ascend: the simulator
   int threads = 2;
   int64_t chunk = 256;
   int64_t rows = 16;
@@ -54,6 +55,8 @@ struct EngineSetup {
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
   DeviceOptions device;
+  device.kind = s.device;
+  device.ascend_runtime = "sim";
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
@@ -66,6 +69,10 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.chunked_prefill_size = s.chunk;
   o.max_running_requests = s.rows;
   o.context_length = s.context;
+  if (s.device == DeviceKind::Ascend) {  // every size is a capture of its own, and the simulator is no fast device
+    o.graph.decode_sizes = {s.rows};
+    o.graph.prefill_sizes = {std::min<int64_t>(s.chunk, 64)};
+  }
   // A dynamically scaled window may be exceeded; that is its purpose.
   o.max_total_tokens = s.total_tokens ? s.total_tokens : 16 * s.context;
   return engine::Engine::create(o, std::move(platform));

@@ -10,6 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
 import check_layers  # noqa: E402
+import check_prototypes  # noqa: E402
 import check_scoreboard  # noqa: E402
 import check_source  # noqa: E402
 
@@ -102,6 +103,58 @@ class Layers(Tree):
         self.assertEqual(check_layers.closure(layers)["checkpoint"], {"checkpoint", "base"})
 
 
+class Prototypes(Tree):
+    """What the backend calls and what the simulator has, changed in one place."""
+
+    FILES = ("OPERATORS", "LIBRARY", "CONSTANTS", "SIM_OPERATORS", "SIM_RUNTIME")
+
+    def setUp(self):
+        super().setUp()
+        for file in self.FILES:
+            name = getattr(check_prototypes, file)
+            self.write(name, (ROOT / name).read_text())
+
+    def only(self, file, old, new, words):
+        name = getattr(check_prototypes, file)
+        text = (ROOT / name).read_text()
+        self.assertIn(old, text)
+        self.write(name, text.replace(old, new, 1))
+        self.assertEqual(check_prototypes.check(self.root), [words])
+        self.write(name, text)
+
+    def test_the_repository_agrees(self):
+        self.assertEqual(check_prototypes.check(ROOT), [])
+
+    def test_every_kind_of_difference(self):
+        self.only("OPERATORS", "Operator<T, T, S, MT> add{", "Operator<T, S, T, MT> add{",
+                  "aclnnAdd: argument 2 is const aclScalar* in the backend, const aclTensor* in the simulator")
+        self.only("OPERATORS", "Operator<T, T, MT, int8_t> matmul{", "Operator<T, T, MT, i64> matmul{",
+                  "aclnnMatmul: argument 4 is int64_t in the backend, int8_t in the simulator")
+        self.only("OPERATORS", "Operator<T, T, MT> mul{", "Operator<T, T, T> mul{",
+                  "aclnnMul: argument 3 is const aclTensor* in the backend, aclTensor* in the simulator")
+        self.only("SIM_OPERATORS", "aclTensor* rstdOut, aclTensor* xOut);", "aclTensor* rstdOut);",
+                  "aclnnAddRmsNorm: 7 arguments in the backend, 6 in the simulator")
+        self.only("SIM_OPERATORS", "int64_t dim, const aclTensor* out);", "int32_t dim, const aclTensor* out);",
+                  "aclnnSwiGlu: argument 2 is int64_t in the backend, int32_t in the simulator")
+
+    def test_functions_of_the_runtime(self):
+        self.only("LIBRARY", "aclrtMalloc, aclError, (void**, size_t, int32_t)",
+                  "aclrtMalloc, aclError, (void**, int32_t, size_t)",
+                  "aclrtMalloc: argument 2 is int32_t in the backend, size_t in the simulator")
+        self.only("SIM_RUNTIME", "aclError aclrtFree(void* devPtr);", "",
+                  "aclrtFree: the backend calls it, the simulator does not declare it")
+        self.only("SIM_RUNTIME", "double ascendSimHostMicros();", "float ascendSimHostMicros();",
+                  "ascendSimHostMicros: the backend takes its result as double, the simulator gives float")
+
+    def test_values(self):
+        self.only("SIM_RUNTIME", "ACL_HBM_MEM = 1", "ACL_HBM_MEM = 3",
+                  "ACL_HBM_MEM: 1 in the backend, 3 in the simulator")
+
+    def test_what_no_longer_reads_is_an_error(self):
+        self.write(check_prototypes.OPERATORS, "struct Operators {};\n")
+        self.assertTrue(any("prototypes found" in e for e in check_prototypes.check(self.root)))
+
+
 class Scoreboard(Tree):
     def setUp(self):
         super().setUp()
@@ -113,7 +166,7 @@ class Scoreboard(Tree):
     def errors(self, **rows):
         text = "\n".join({**self.rows, **rows}.values())
         self.write("docs/scoreboard.md", f"| ID | feature | here | tests |\n|---|---|---|---|\n{text}\n")
-        return check_scoreboard.check(self.root)
+        return check_scoreboard.check_scoreboard(self.root)
 
     def only(self, words, **rows):
         errors = self.errors(**rows)
@@ -140,6 +193,37 @@ class Scoreboard(Tree):
 
     def test_the_page_itself(self):
         self.assertEqual(check_scoreboard.check(ROOT), [])
+
+
+class Coverage(Tree):
+    def errors(self, *, key="`base/a_test One.Two`", cell="A", rule="`base/a_test One.Two`", columns=""):
+        self.write("tests/base/a_test.cpp", "TEST(One, Two) {}\n")
+        self.write("docs/ascend-coverage.md", "\n".join([
+            "| key | test | shows |", "|---|---|---|", f"| A | {key} | b |", "| B | `base/a_test One.Two` | c |", "",
+            "| model | eager | whole |", "|---|---|---|", f"| one | {cell} | A, B |{columns}", "",
+            "| rule | test |", "|---|---|", f"| never | {rule} |", ""]))
+        return check_scoreboard.check_coverage(self.root)
+
+    def test_what_is_fine(self):
+        self.assertEqual(self.errors(), [])
+        self.assertEqual(self.errors(cell="no: it cannot"), [])
+
+    def test_what_is_not(self):
+        for words, changes in {
+            "has no test One.Three": {"key": "`base/a_test One.Three`"},
+            "the key A names no test": {"key": "One.Two"},
+            '"" is neither': {"cell": ""},
+            '"C" is neither': {"cell": "C"},
+            '"no" is neither': {"cell": "no"},
+            "never names no test": {"rule": "somewhere"},
+            "4 columns, the table has 3": {"columns": " more |"},
+        }.items():
+            errors = self.errors(**changes)
+            self.assertEqual(len(errors), 1, errors)
+            self.assertIn(words, errors[0])
+
+    def test_missing(self):
+        self.assertEqual(check_scoreboard.check_coverage(self.root), ["docs/ascend-coverage.md: is missing"])
 
 
 class Source(Tree):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -11,6 +12,21 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What a user has set for git or for this repository does not reach the repositories made here.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "REPRISE_"))}
+ENVIRONMENT |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def git(root, *arguments):
+    subprocess.run(["git", *arguments], cwd=root, env=ENVIRONMENT, check=True)
+
+
+def run_dev(root, *arguments):
+    # By name: temporary folders may be mounted so that nothing there is executed.
+    done = subprocess.run(["bash", "dev", *arguments], cwd=root, env=ENVIRONMENT, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout + done.stderr
 
 
 class Dev(unittest.TestCase):
@@ -27,7 +43,7 @@ class Dev(unittest.TestCase):
         for name in ("packages.txt", "spelling_ignore.txt", "test_modes.txt"):
             shutil.copy2(ROOT / "tools" / name, self.root / "tools" / name)
         self.write("src/a.h", "#pragma once\n\nint answer();  // the answer\n")
-        subprocess.run(["git", "init", "-q"], cwd=self.root, check=True)
+        git(self.root, "init", "-q")
 
     def write(self, name, text):
         path = self.root / name
@@ -35,15 +51,15 @@ class Dev(unittest.TestCase):
         path.write_text(text)
 
     def dev(self, *arguments):
-        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
-        done = subprocess.run(["./dev", *arguments], cwd=self.root, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        git(self.root, "add", "-A")
+        return run_dev(self.root, *arguments)
 
     def check_fails(self, name, words):
         status, output = self.dev("check", name)
         self.assertEqual(status, 1, output)
         self.assertIn(f"failed  {name}", output)
         self.assertIn(words, output)
+        self.assertEqual(output.splitlines()[-1], f"./dev: failed: {name}", output)
 
     def test_clean_tree(self):
         status, output = self.dev("check", "format", "spelling", "licence")
@@ -61,6 +77,21 @@ class Dev(unittest.TestCase):
     def test_licence(self):
         self.write("LICENSE", "none\n")
         self.check_fails("licence", "LICENSE")
+
+    def test_the_last_line_names_every_check_that_failed(self):
+        self.write("LICENSE", "none\n")
+        self.write("src/b.cpp", "int   f( ) {return 1;}\n")
+        status, output = self.dev("check", "licence", "spelling", "format")
+        self.assertEqual(status, 1, output)
+        self.assertEqual(output.splitlines()[-1], "./dev: failed: licence format", output)
+
+    def test_files_that_are_deleted_or_empty_do_not_matter(self):
+        self.write("src/z.cpp", "int f();\n")
+        self.write("zzz.md", "")
+        git(self.root, "add", "-A")
+        (self.root / "src/z.cpp").unlink()
+        status, output = run_dev(self.root, "check", "format", "spelling")
+        self.assertEqual(status, 0, output)
 
     def test_output_has_no_colours_outside_a_terminal(self):
         self.assertNotIn("\033", self.dev("check", "licence")[1])
@@ -147,15 +178,14 @@ class NewThings(unittest.TestCase):
                 continue
             (cls.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, cls.root / name)
-        subprocess.run(["git", "init", "-q"], cwd=cls.root, check=True)
+        git(cls.root, "init", "-q")
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
     def dev(self, *arguments):
-        done = subprocess.run(["./dev", *arguments], cwd=self.root, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        return run_dev(self.root, *arguments)
 
     def text(self, name):
         return (self.root / name).read_text()
@@ -197,7 +227,7 @@ class NewThings(unittest.TestCase):
             "src/models/registry.cpp": "&kPascal}",
             "src/device/device.cpp": "DeviceKind::AbacusTwo",
             "src/backends/all.cpp": "make_abacus_two_device(",
-            "apps/common/model_flags.cpp": '"abacus_two", "null"}',
+            "apps/common/device_flags.cpp": '"abacus_two", "null"}',
         }
         for name, words in wired.items():
             self.assertIn(words, self.text(name), name)
@@ -206,13 +236,13 @@ class NewThings(unittest.TestCase):
         header = self.text("src/backends/abacus_two/abacus_two_device.h")
         self.assertNotRegex(header, r"[Nn]ull(?!ptr)")
 
-        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
+        git(self.root, "add", "-A")
         for check in ("layers", "patterns", "format"):
             code, output = self.dev("check", check)
             self.assertEqual(code, 0, output)
         configured = subprocess.run(
             ["cmake", "--preset", "release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"],
-            cwd=self.root, capture_output=True, text=True,
+            cwd=self.root, env=ENVIRONMENT, capture_output=True, text=True,
         )
         self.assertEqual(configured.returncode, 0, configured.stderr)
         commands = {}

@@ -1,5 +1,9 @@
 # Shared by ./dev and .ci/run: colours, stages with a log, installing packages. Sourced from the repository root.
 
+# Messages, orders and letters are the same for everyone; what a hook tells git is about another repository.
+export LC_ALL=C.UTF-8
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
+
 logs=build/logs
 if [[ -t 1 ]]; then
   c_ok=$'\033[32m' c_bad=$'\033[31m' c_dim=$'\033[2m' c_off=$'\033[0m'
@@ -98,11 +102,13 @@ need() {
   stage "install ${missing[*]}" install apt_install "${missing[@]}"
 }
 
-# build PRESET [TARGET]: configures when needed, builds; a build with nothing to do takes well under a second.
+# build PRESET [TARGET]: configures when needed, builds; a build with nothing to do takes well under a second. What is
+# built for the first time takes several files at a time (cmake --preset PRESET -DREPRISE_UNITY=OFF goes back).
 build() {
-  local preset=$1 dir=build/$1 target=${2:-all}
+  local preset=$1 dir=build/$1 target=${2:-all} first=()
+  [[ -f $dir/build.ninja ]] || first=(-DREPRISE_UNITY=ON)
   if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja ]]; then
-    stage "configure $preset" "configure-$preset" cmake --preset "$preset"
+    stage "configure $preset" "configure-$preset" cmake --preset "$preset" "${first[@]}"
   fi
   stage "build $preset" "build-$preset" cmake --build "$dir" --target "$target" ${REPRISE_JOBS:+-j "$REPRISE_JOBS"}
 }

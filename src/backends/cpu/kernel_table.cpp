@@ -1,7 +1,5 @@
 #include "backends/cpu/kernels/table.h"
 
-#include "backends/cpu/kernels/expert_table.h"
-
 namespace reprise::cpu {
 
 #define REPRISE_BASELINE(name) baseline::name,
@@ -12,13 +10,6 @@ const KernelTable& kernel_table(Isa isa) {
   static const KernelTable tables[] = {{REPRISE_CPU_KERNELS(REPRISE_BASELINE)},
                                        {REPRISE_CPU_KERNELS(REPRISE_AVX2)},
                                        {REPRISE_CPU_KERNELS(REPRISE_AVX512)}};
-  return tables[static_cast<int>(isa)];
-}
-
-const ExpertKernels& expert_kernels(Isa isa) {
-  static const ExpertKernels tables[] = {{REPRISE_CPU_EXPERT_KERNELS(REPRISE_BASELINE)},
-                                         {REPRISE_CPU_EXPERT_KERNELS(REPRISE_AVX2)},
-                                         {REPRISE_CPU_EXPERT_KERNELS(REPRISE_AVX512)}};
   return tables[static_cast<int>(isa)];
 }
 

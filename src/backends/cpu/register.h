@@ -1,6 +1,8 @@
-// register_cpu: every CPU kernel entry and parameter layout of one instruction set, by explicit calls.
+// register_cpu: every CPU kernel entry and parameter layout of one instruction set, by explicit calls; what these have
+// in common.
 #pragma once
 
+#include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/isa.h"
 #include "ops/kernel.h"
 
@@ -16,5 +18,10 @@ void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elem
 void register_fused(KernelRegistry& kernels, Isa isa);      // the fused ops of nn/fused.h
 
 void register_cpu(KernelRegistry& kernels, Isa isa);
+
+// An entry "cpu.OP.DTYPE.ISA" ("cpu.OP.ISA" where one kernel serves every dtype) for the files above to complete: it
+// has no workspace and takes parameters as they are.
+KernelEntry entry_of(std::string_view op, std::string_view dtype, Isa isa, Status (*accepts)(const OpCall&),
+                     void (*bind)(const OpCall&, LaunchArgs&), CpuKernel first, CpuKernel second = nullptr);
 
 }  // namespace reprise::cpu

@@ -75,17 +75,8 @@ void register_attention(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   auto add = [&](std::string_view op, std::string_view dtype, Status (*accepts)(const OpCall&),
                  void (*bind)(const OpCall&, LaunchArgs&), CpuKernel first, CpuKernel second) {
-    KernelEntry e;
-    e.name = fmt::format("cpu.{}.{}.{}", op, dtype, isa_name(isa));
-    e.op = op;
-    e.score = 100;
-    e.accepts = accepts;
-    e.bind = bind;
-    e.phase[0] = opaque(first);
-    if (second) {
-      e.phase[1] = opaque(second);
-      e.workspace = attention_workspace;
-    }
+    KernelEntry e = entry_of(op, dtype, isa, accepts, bind, first, second);
+    if (second) e.workspace = attention_workspace;
     kernels.add(std::move(e));
   };
   add("kv_write", "f32", accepts_kv_write<DType::F32>, bind_kv_write, k.kv_write_f32, nullptr);

@@ -1,7 +1,7 @@
 // Entries of a mixture of experts: the choice, the way to the experts and back, products in groups of rows.
-#include "backends/cpu/kernels/expert_table.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/moe_shape.h"
+#include "backends/cpu/kernels/table.h"
 #include "backends/cpu/layout.h"
 #include "backends/cpu/register.h"
 
@@ -99,41 +99,29 @@ size_t workspace_grouped(const OpCall& c, const LiveSizes& bound, int ranks) {
   return static_cast<size_t>(ranks) * linear_rank_bytes(c.out[0].shape[0].value(bound), c.in[0].shape[1].factor);
 }
 
-KernelEntry entry(std::string_view op, std::string_view dtype, Isa isa, Status (*accepts)(const OpCall&),
-                  void (*bind)(const OpCall&, LaunchArgs&), CpuKernel kernel) {
-  KernelEntry e;
-  e.name = fmt::format("cpu.{}{}{}.{}", op, dtype.empty() ? "" : ".", dtype, isa_name(isa));
-  e.op = op;
-  e.score = 100;
-  e.accepts = accepts;
-  e.bind = bind;
-  e.phase[0] = opaque(kernel);
-  return e;
-}
-
 template <DType T>
 void add(KernelRegistry& kernels, Isa isa, CpuKernel grouped, CpuKernel combine, CpuKernel sigmoid, CpuKernel scale) {
   const auto name = dtype_name(T);
   for (const bool rows : {false, true}) {
-    KernelEntry e = entry(rows ? "grouped_linear_rows" : "grouped_linear", name, isa, accepts<T>,
-                          rows ? bind_grouped_rows : bind_grouped, grouped);
+    KernelEntry e = entry_of(rows ? "grouped_linear_rows" : "grouped_linear", name, isa, accepts<T>,
+                             rows ? bind_grouped_rows : bind_grouped, grouped);
     e.workspace = workspace_grouped;
     e.param_layouts = {"panel64"};
     kernels.add(std::move(e));
   }
-  kernels.add(entry("moe_combine", name, isa, accepts<T>, bind_combine, combine));
-  kernels.add(entry("sigmoid", name, isa, accepts_rows<T>, bind_rows, sigmoid));
-  kernels.add(entry("scale_rows", name, isa, accepts_rows<T>, bind_rows, scale));
+  kernels.add(entry_of("moe_combine", name, isa, accepts<T>, bind_combine, combine));
+  kernels.add(entry_of("sigmoid", name, isa, accepts_rows<T>, bind_rows, sigmoid));
+  kernels.add(entry_of("scale_rows", name, isa, accepts_rows<T>, bind_rows, scale));
 }
 
 }  // namespace
 
 void register_experts(KernelRegistry& kernels, Isa isa) {
-  const ExpertKernels& k = expert_kernels(isa);
-  KernelEntry gate = entry("moe_gate", "", isa, accepts_gate, bind_gate, k.moe_gate);
+  const KernelTable& k = kernel_table(isa);
+  KernelEntry gate = entry_of("moe_gate", "", isa, accepts_gate, bind_gate, k.moe_gate);
   gate.workspace = workspace_gate;
   kernels.add(std::move(gate));
-  KernelEntry route = entry("moe_route", "", isa, accepts_any, bind_route, k.moe_route);
+  KernelEntry route = entry_of("moe_route", "", isa, accepts_any, bind_route, k.moe_route);
   route.workspace = workspace_route;
   kernels.add(std::move(route));
   add<DType::F32>(kernels, isa, k.grouped_linear_f32, k.moe_combine_f32, k.sigmoid_f32, k.scale_rows_f32);

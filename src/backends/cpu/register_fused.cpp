@@ -133,15 +133,8 @@ void register_fused(KernelRegistry& kernels, Isa isa) {
   auto add = [&](std::string_view op, std::string_view dtype, Status (*accepts)(const OpCall&),
                  void (*bind)(const OpCall&, LaunchArgs&), CpuKernel first, CpuKernel second = nullptr,
                  size_t(*workspace)(const OpCall&, const LiveSizes&, int) = nullptr) {
-    KernelEntry e;
-    e.name = fmt::format("cpu.{}.{}.{}", op, dtype, isa_name(isa));
-    e.op = op;
-    e.score = 100;
-    e.accepts = accepts;
-    e.bind = bind;
+    KernelEntry e = entry_of(op, dtype, isa, accepts, bind, first, second);
     e.workspace = workspace;
-    e.phase[0] = opaque(first);
-    if (second) e.phase[1] = opaque(second);
     kernels.add(std::move(e));
   };
 #define REPRISE_ADD(op, accepts, bind)                       \

@@ -27,7 +27,7 @@ size_t head_linear_workspace(const OpCall& c, const LiveSizes& bound, int ranks)
   return static_cast<size_t>(ranks) * linear_rank_bytes(c.in[0].shape[0].value(bound), c.in[1].shape[2].factor);
 }
 
-Status accepts_rows(const OpCall&) { return Status::ok(); }  // bytes of any type
+Status accepts_any_rows(const OpCall&) { return Status::ok(); }  // bytes of any type
 
 void bind_row_write(const OpCall& c, LaunchArgs& args) {
   args.dim[0] = c.in[1].shape[0];
@@ -53,26 +53,13 @@ size_t attention_workspace(const OpCall& c, const LiveSizes& bound, int ranks) {
   return static_cast<size_t>(z.rank_floats(ranks)) * sizeof(float) * static_cast<size_t>(ranks);
 }
 
-KernelEntry entry(std::string_view op, std::string_view dtype, Isa isa, Status (*accepts)(const OpCall&),
-                  void (*bind)(const OpCall&, LaunchArgs&), CpuKernel kernel) {
-  KernelEntry e;
-  e.name = fmt::format("cpu.{}{}{}.{}", op, dtype.empty() ? "" : ".", dtype, isa_name(isa));
-  e.op = op;
-  e.score = 100;
-  e.accepts = accepts;
-  e.bind = bind;
-  e.phase[0] = opaque(kernel);
-  return e;
-}
-
 template <DType T>
 void add(KernelRegistry& kernels, Isa isa, CpuKernel linear, CpuKernel attention, CpuKernel merge) {
-  KernelEntry heads = entry("head_linear", dtype_name(T), isa, accepts<T>, bind_head_linear, linear);
+  KernelEntry heads = entry_of("head_linear", dtype_name(T), isa, accepts<T>, bind_head_linear, linear);
   if (T != DType::F32) heads.workspace = head_linear_workspace;
   heads.param_layouts = {"panel64"};
   kernels.add(std::move(heads));
-  KernelEntry latent = entry("latent_attention", dtype_name(T), isa, accepts<T>, bind_attention, attention);
-  latent.phase[1] = opaque(merge);
+  KernelEntry latent = entry_of("latent_attention", dtype_name(T), isa, accepts<T>, bind_attention, attention, merge);
   latent.workspace = attention_workspace;
   kernels.add(std::move(latent));
 }
@@ -84,7 +71,7 @@ void register_latent(KernelRegistry& kernels, Isa isa) {
   add<DType::F32>(kernels, isa, k.head_linear_f32, k.latent_attention_f32, k.latent_attention_merge_f32);
   add<DType::BF16>(kernels, isa, k.head_linear_bf16, k.latent_attention_bf16, k.latent_attention_merge_bf16);
   add<DType::F16>(kernels, isa, k.head_linear_f16, k.latent_attention_f16, k.latent_attention_merge_f16);
-  kernels.add(entry("row_write", "", isa, accepts_rows, bind_row_write, k.row_write));
+  kernels.add(entry_of("row_write", "", isa, accepts_any_rows, bind_row_write, k.row_write));
 }
 
 }  // namespace reprise::cpu

@@ -27,14 +27,8 @@ size_t workspace_linear(const OpCall& call, const LiveSizes& bound, int ranks) {
 
 template <DType kIn, DType kOut>
 void add_linear(KernelRegistry& kernels, Isa isa, std::string_view types, CpuKernel kernel) {
-  KernelEntry e;
-  e.name = fmt::format("cpu.linear.{}.{}", types, isa_name(isa));
-  e.op = "linear";
-  e.score = 100;
-  e.accepts = accepts_linear<kIn, kOut>;
-  e.bind = bind_linear;
+  KernelEntry e = entry_of("linear", types, isa, accepts_linear<kIn, kOut>, bind_linear, kernel);
   if (kIn != DType::F32) e.workspace = workspace_linear;
-  e.phase[0] = opaque(kernel);
   e.param_layouts = {"panel64"};
   kernels.add(std::move(e));
 }
@@ -52,15 +46,8 @@ size_t workspace_lm_head(const OpCall& call, const LiveSizes& bound, int ranks) 
 // A fused op around the product: operands x, weight, ... and the storage layout of linear.
 template <DType T>
 void add_fused(KernelRegistry& kernels, Isa isa, std::string_view op, CpuKernel kernel, CpuKernel second) {
-  KernelEntry e;
-  e.name = fmt::format("cpu.{}.{}.{}", op, dtype_name(T), isa_name(isa));
-  e.op = op;
-  e.score = 100;
-  e.accepts = accepts_dtype<T>;
-  e.bind = bind_linear;
+  KernelEntry e = entry_of(op, dtype_name(T), isa, accepts_dtype<T>, bind_linear, kernel, second);
   e.workspace = second ? workspace_lm_head : workspace_linear;
-  e.phase[0] = opaque(kernel);
-  if (second) e.phase[1] = opaque(second);
   e.param_layouts = {"panel64"};
   kernels.add(std::move(e));
 }
@@ -96,13 +83,7 @@ void register_linear(KernelRegistry& kernels, Isa isa) {
   add_fused<DType::BF16>(kernels, isa, "lm_head_argmax", table.lm_head_argmax_bf16, table.lm_head_argmax_merge);
   add_fused<DType::F16>(kernels, isa, "lm_head_argmax", table.lm_head_argmax_f16, table.lm_head_argmax_merge);
 
-  KernelEntry e;
-  e.name = fmt::format("cpu.embedding.{}", isa_name(isa));
-  e.op = "embedding";
-  e.score = 100;
-  e.accepts = accepts_embedding;
-  e.bind = bind_embedding;
-  e.phase[0] = opaque(table.embedding);
+  KernelEntry e = entry_of("embedding", "", isa, accepts_embedding, bind_embedding, table.embedding);
   e.param_layouts = {"panel64", "row_major"};
   kernels.add(std::move(e));
 }

@@ -122,7 +122,7 @@ void bind_copy(const OpCall& c, LaunchArgs& args) {
   args.dim[0] = bytes;
 }
 
-Status accepts_rows(const OpCall& c) {
+Status accepts_picked_rows(const OpCall& c) {
   if (!c.in[0].shape[1].is_constant())
     return error(Code::Unsupported, "the row size of {} is not a constant", describe(c));
   return Status::ok();
@@ -144,15 +144,8 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   auto add = [&](std::string_view op, std::string_view dtype, Accepts accepts, Bind bind, CpuKernel kernel,
                  CpuKernel second = nullptr, Workspace workspace = nullptr) {
-    KernelEntry e;
-    e.name = fmt::format("cpu.{}{}{}.{}", op, dtype.empty() ? "" : ".", dtype, isa_name(isa));
-    e.op = op;
-    e.score = 100;
-    e.accepts = accepts;
-    e.bind = bind;
+    KernelEntry e = entry_of(op, dtype, isa, accepts, bind, kernel, second);
     e.workspace = workspace;
-    e.phase[0] = opaque(kernel);
-    if (second) e.phase[1] = opaque(second);
     kernels.add(std::move(e));
   };
 #define REPRISE_ADD(op, accepts, bind)                       \
@@ -174,7 +167,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   add("slice", "", accepts_slice, bind_slice, k.slice);
   add("copy", "", accepts_copy, bind_copy, k.copy);
   add("rope_table", "", accepts_rope_table, bind_rope_table, k.rope_table);
-  add("rows", "", accepts_rows, bind_rows, k.rows);
+  add("rows", "", accepts_picked_rows, bind_rows, k.rows);
 }
 
 }  // namespace reprise::cpu

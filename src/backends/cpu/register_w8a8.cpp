@@ -26,6 +26,26 @@ void bind_w8a8(const OpCall& c, LaunchArgs& args) {
   args.dim[2] = weight[0];
 }
 
+void bind_grouped(const OpCall& c, LaunchArgs& args) {
+  const Shape& stack = c.in[weight_of(c)].shape;
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = stack[2];
+  args.dim[2] = stack[1];
+  args.dim[3] = stack[0];
+}
+
+void bind_quantize_groups(const OpCall& c, LaunchArgs& args) {
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = c.in[0].shape[1];
+  args.dim[2] = c.in[2].shape[0];
+}
+
+template <DType T>
+Status accepts_rows(const OpCall& c) {
+  if (c.in[0].dtype == T) return Status::ok();
+  return error(Code::Unsupported, "takes {}, not {}", dtype_name(T), describe(c));
+}
+
 // Words of a prepared row of x per group of four k: w8a8_tiles.h.
 int x_words(Isa isa) { return isa == Isa::Avx512 ? 1 : 2; }
 
@@ -34,17 +54,12 @@ size_t workspace_w8a8(const OpCall& c, const LiveSizes& bound, int ranks, int wo
 }
 
 template <DType kOut>
-void add(KernelRegistry& kernels, Isa isa, std::string_view op, CpuKernel kernel) {
-  KernelEntry e;
-  e.name = fmt::format("cpu.{}.{}.{}", op, dtype_name(kOut), isa_name(isa));
-  e.op = op;
-  e.score = 100;
-  e.accepts = accepts_w8a8<kOut>;
-  e.bind = bind_w8a8;
+void add(KernelRegistry& kernels, Isa isa, std::string_view op, CpuKernel kernel,
+         void (*bind)(const OpCall&, LaunchArgs&) = bind_w8a8) {
+  KernelEntry e = entry_of(op, dtype_name(kOut), isa, accepts_w8a8<kOut>, bind, kernel);
   e.workspace = [words = x_words(isa)](const OpCall& c, const LiveSizes& bound, int ranks) {
     return workspace_w8a8(c, bound, ranks, words);
   };
-  e.phase[0] = opaque(kernel);
   e.param_layouts = {"panel64"};
   kernels.add(std::move(e));
 }
@@ -60,16 +75,25 @@ void register_w8a8(KernelRegistry& kernels, Isa isa) {
   add<DType::BF16>(kernels, isa, "linear_w8a8_dynamic", k.linear_w8a8_dynamic_bf16);
   add<DType::F16>(kernels, isa, "linear_w8a8_dynamic", k.linear_w8a8_dynamic_f16);
 
-  KernelEntry e;
-  e.name = fmt::format("cpu.lm_head_argmax_w8a8.{}", isa_name(isa));
-  e.op = "lm_head_argmax_w8a8";
-  e.score = 100;
-  e.accepts = [](const OpCall&) { return Status::ok(); };  // there is one type of it
-  e.bind = bind_w8a8;
+  add<DType::F32>(kernels, isa, "grouped_linear_w8a8_static", k.grouped_linear_w8a8_static_f32, bind_grouped);
+  add<DType::BF16>(kernels, isa, "grouped_linear_w8a8_static", k.grouped_linear_w8a8_static_bf16, bind_grouped);
+  add<DType::F16>(kernels, isa, "grouped_linear_w8a8_static", k.grouped_linear_w8a8_static_f16, bind_grouped);
+  add<DType::F32>(kernels, isa, "grouped_linear_w8a8_dynamic", k.grouped_linear_w8a8_dynamic_f32, bind_grouped);
+  add<DType::BF16>(kernels, isa, "grouped_linear_w8a8_dynamic", k.grouped_linear_w8a8_dynamic_bf16, bind_grouped);
+  add<DType::F16>(kernels, isa, "grouped_linear_w8a8_dynamic", k.grouped_linear_w8a8_dynamic_f16, bind_grouped);
+  kernels.add(
+      entry_of("quantize_groups", "f32", isa, accepts_rows<DType::F32>, bind_quantize_groups, k.quantize_groups_f32));
+  kernels.add(entry_of("quantize_groups", "bf16", isa, accepts_rows<DType::BF16>, bind_quantize_groups,
+                       k.quantize_groups_bf16));
+  kernels.add(
+      entry_of("quantize_groups", "f16", isa, accepts_rows<DType::F16>, bind_quantize_groups, k.quantize_groups_f16));
+
+  const auto accepts = [](const OpCall&) { return Status::ok(); };  // there is one type of it
+  KernelEntry e =
+      entry_of("lm_head_argmax_w8a8", "", isa, accepts, bind_w8a8, k.lm_head_argmax_w8a8, k.lm_head_argmax_w8a8_merge);
   e.workspace = [words = x_words(isa)](const OpCall& c, const LiveSizes& bound, int ranks) {
     return workspace_w8a8(c, bound, ranks, words) + best_bytes(c.in[0].shape[0].value(bound), ranks);
   };
-  e.phase = {opaque(k.lm_head_argmax_w8a8), opaque(k.lm_head_argmax_w8a8_merge)};
   e.param_layouts = {"panel64"};
   kernels.add(std::move(e));
 }

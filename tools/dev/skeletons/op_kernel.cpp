@@ -17,14 +17,6 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-void skeleton_op_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<F32>(args, live, rank, ranks);
-}
-void skeleton_op_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<Bf16>(args, live, rank, ranks);
-}
-void skeleton_op_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(skeleton_op, run)
 
 }  // namespace reprise::cpu::REPRISE_ISA

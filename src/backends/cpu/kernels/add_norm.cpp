@@ -104,7 +104,7 @@ struct QuantDynamic {
   }
 };
 
-template <typename Op, typename E>
+template <typename E, typename Op>
 void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   if (args.ptr[Op::kBiasAt])
     Op::template run<E, true>(args, live, rank, ranks);
@@ -114,19 +114,8 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-#define REPRISE_KERNELS(name, Op)                                                        \
-  void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    run<Op, F32>(args, live, rank, ranks);                                               \
-  }                                                                                      \
-  void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    run<Op, Bf16>(args, live, rank, ranks);                                              \
-  }                                                                                      \
-  void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    run<Op, F16>(args, live, rank, ranks);                                               \
-  }
-REPRISE_KERNELS(add_rms_norm, Plain)
-REPRISE_KERNELS(add_rms_norm_quant_static, QuantStatic)
-REPRISE_KERNELS(add_rms_norm_quant_dynamic, QuantDynamic)
-#undef REPRISE_KERNELS
+REPRISE_KERNELS(add_rms_norm, run, Plain)
+REPRISE_KERNELS(add_rms_norm_quant_static, run, QuantStatic)
+REPRISE_KERNELS(add_rms_norm_quant_dynamic, run, QuantDynamic)
 
 }  // namespace reprise::cpu::REPRISE_ISA

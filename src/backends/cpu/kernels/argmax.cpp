@@ -17,15 +17,7 @@ void search(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) 
 
 }  // namespace
 
-void argmax_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  search<F32>(args, live, rank, ranks);
-}
-void argmax_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  search<Bf16>(args, live, rank, ranks);
-}
-void argmax_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  search<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(argmax, search)
 void argmax_merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   merge_best(static_cast<const Best*>(args.workspace), static_cast<int32_t*>(args.ptr[1]), args.dim[0].value(live),
              rank, ranks);

@@ -104,18 +104,15 @@ void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-#define REPRISE_KERNEL(name, body) \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { body(args, live, rank, ranks); }
-REPRISE_KERNEL(attention_f32, (attend<F32, PanelF32>))
+REPRISE_KERNEL(attention_f32, attend<F32, PanelF32>)
 REPRISE_KERNEL(attention_bf16, attend_bf16)
-REPRISE_KERNEL(attention_f16, (attend<F16, PanelF16>))
-REPRISE_KERNEL(attention_f32_i8, (attend<F32, PanelI8>))
-REPRISE_KERNEL(attention_bf16_i8, (attend<Bf16, PanelI8>))
-REPRISE_KERNEL(attention_f16_i8, (attend<F16, PanelI8>))
-REPRISE_KERNEL(attention_merge_f32, (merge<F32, PanelF32>))
-REPRISE_KERNEL(attention_merge_bf16, (merge<Bf16, PanelBf16>))
-REPRISE_KERNEL(attention_merge_f16, (merge<F16, PanelF16>))
-REPRISE_KERNEL(attention_merge_bf16_i8, (merge<Bf16, PanelI8>))
-#undef REPRISE_KERNEL
+REPRISE_KERNEL(attention_f16, attend<F16, PanelF16>)
+REPRISE_KERNEL(attention_f32_i8, attend<F32, PanelI8>)
+REPRISE_KERNEL(attention_bf16_i8, attend<Bf16, PanelI8>)
+REPRISE_KERNEL(attention_f16_i8, attend<F16, PanelI8>)
+REPRISE_KERNEL(attention_merge_f32, merge<F32, PanelF32>)
+REPRISE_KERNEL(attention_merge_bf16, merge<Bf16, PanelBf16>)
+REPRISE_KERNEL(attention_merge_f16, merge<F16, PanelF16>)
+REPRISE_KERNEL(attention_merge_bf16_i8, merge<Bf16, PanelI8>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

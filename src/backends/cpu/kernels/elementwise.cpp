@@ -51,20 +51,9 @@ void silu_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks)
 
 }  // namespace
 
-#define REPRISE_KERNEL(name, body) \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { body(args, live, rank, ranks); }
-REPRISE_KERNEL(add_f32, (binary<F32, Add>))
-REPRISE_KERNEL(add_bf16, (binary<Bf16, Add>))
-REPRISE_KERNEL(add_f16, (binary<F16, Add>))
-REPRISE_KERNEL(mul_f32, (binary<F32, Mul>))
-REPRISE_KERNEL(mul_bf16, (binary<Bf16, Mul>))
-REPRISE_KERNEL(mul_f16, (binary<F16, Mul>))
-REPRISE_KERNEL(reciprocal_f32, reciprocal_of<F32>)
-REPRISE_KERNEL(reciprocal_bf16, reciprocal_of<Bf16>)
-REPRISE_KERNEL(reciprocal_f16, reciprocal_of<F16>)
-REPRISE_KERNEL(silu_f32, silu_of<F32>)
-REPRISE_KERNEL(silu_bf16, silu_of<Bf16>)
-REPRISE_KERNEL(silu_f16, silu_of<F16>)
-#undef REPRISE_KERNEL
+REPRISE_KERNELS(add, binary, Add)
+REPRISE_KERNELS(mul, binary, Mul)
+REPRISE_KERNELS(reciprocal, reciprocal_of)
+REPRISE_KERNELS(silu, silu_of)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -4,10 +4,10 @@
 // Arguments: ptr x, token (grouped_linear_rows only), starts, weight, out; dim rows, K, N, groups, use of vdpbf16ps
 // (avx512 only), rows of x, 1 where there is a token. Workspace: linear_shape.h, as of a linear with as many rows. Each
 // row's sums are those of linear, whatever else is in its group.
-#include "backends/cpu/kernels/expert_table.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/linear_tiles.h"
 #include "backends/cpu/kernels/sums.h"
+#include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {

@@ -28,16 +28,11 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-#define REPRISE_KERNEL(name, T, ...)                                              \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    run<T, __VA_ARGS__>(args, live, rank, ranks);                                 \
-  }
-REPRISE_KERNEL(kv_write_f32, uint32_t, KvAsIs<uint32_t, false>)
-REPRISE_KERNEL(kv_write_bf16, uint16_t, KvAsIs<uint16_t, true>)
-REPRISE_KERNEL(kv_write_f16, uint16_t, KvAsIs<uint16_t, false>)
-REPRISE_KERNEL(kv_write_f32_i8, float, KvAsInt8<F32>)
-REPRISE_KERNEL(kv_write_bf16_i8, uint16_t, KvAsInt8<Bf16>)
-REPRISE_KERNEL(kv_write_f16_i8, uint16_t, KvAsInt8<F16>)
-#undef REPRISE_KERNEL
+REPRISE_KERNEL(kv_write_f32, run<uint32_t, KvAsIs<uint32_t, false>>)
+REPRISE_KERNEL(kv_write_bf16, run<uint16_t, KvAsIs<uint16_t, true>>)
+REPRISE_KERNEL(kv_write_f16, run<uint16_t, KvAsIs<uint16_t, false>>)
+REPRISE_KERNEL(kv_write_f32_i8, run<float, KvAsInt8<F32>>)
+REPRISE_KERNEL(kv_write_bf16_i8, run<uint16_t, KvAsInt8<Bf16>>)
+REPRISE_KERNEL(kv_write_f16_i8, run<uint16_t, KvAsInt8<F16>>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -89,23 +89,7 @@ void row_write(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
     if (slots[t] >= 0) std::memcpy(cache + slots[t] * bytes, rows + t * bytes, static_cast<size_t>(bytes));
 }
 
-void latent_attention_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  attend<F32>(args, live, rank, ranks);
-}
-void latent_attention_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  attend<Bf16>(args, live, rank, ranks);
-}
-void latent_attention_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  attend<F16>(args, live, rank, ranks);
-}
-void latent_attention_merge_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  merge<F32>(args, live, rank, ranks);
-}
-void latent_attention_merge_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  merge<Bf16>(args, live, rank, ranks);
-}
-void latent_attention_merge_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  merge<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(latent_attention, attend)
+REPRISE_KERNELS(latent_attention_merge, merge)
 
 }  // namespace reprise::cpu::REPRISE_ISA

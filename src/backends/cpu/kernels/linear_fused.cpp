@@ -72,24 +72,8 @@ void lm_head_argmax(const LaunchArgs& args, const LiveSizes& live, int rank, int
 
 }  // namespace
 
-void linear_add_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear_add<F32>(args, live, rank, ranks);
-}
-void linear_add_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear_add<Bf16>(args, live, rank, ranks);
-}
-void linear_add_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  linear_add<F16>(args, live, rank, ranks);
-}
-void lm_head_argmax_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax<F32>(args, live, rank, ranks);
-}
-void lm_head_argmax_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax<Bf16>(args, live, rank, ranks);
-}
-void lm_head_argmax_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(linear_add, linear_add)
+REPRISE_KERNELS(lm_head_argmax, lm_head_argmax)
 void lm_head_argmax_merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   merge_best(found_by_ranks(args, live, ranks), static_cast<int32_t*>(args.ptr[2]), args.dim[0].value(live), rank,
              ranks);

@@ -88,23 +88,7 @@ void linear_packed_f16(const LaunchArgs& args, const LiveSizes& live, int rank, 
 void linear_packed_f16_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   linear_packed<F16, F32>(args, live, rank, ranks);
 }
-void lm_head_argmax_packed_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax_packed<F32>(args, live, rank, ranks);
-}
-void lm_head_argmax_packed_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax_packed<Bf16>(args, live, rank, ranks);
-}
-void lm_head_argmax_packed_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  lm_head_argmax_packed<F16>(args, live, rank, ranks);
-}
-void embedding_packed_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  embedding_packed<F32>(args, live, rank, ranks);
-}
-void embedding_packed_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  embedding_packed<Bf16>(args, live, rank, ranks);
-}
-void embedding_packed_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  embedding_packed<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(lm_head_argmax_packed, lm_head_argmax_packed)
+REPRISE_KERNELS(embedding_packed, embedding_packed)
 
 }  // namespace reprise::cpu::REPRISE_ISA

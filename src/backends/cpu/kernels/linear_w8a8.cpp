@@ -10,26 +10,6 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-inline I32x16 load_i32(const int32_t* p) {
-  I32x16 v;
-  std::memcpy(&v, p, 64);
-  return v;
-}
-
-inline I32x16 load_i32_n(const int32_t* p, int n) {
-  if (n >= 16) return load_i32(p);
-  int32_t part[16] = {};
-  for (int i = 0; i < n; ++i) part[i] = p[i];
-  return load_i32(part);
-}
-
-// An int32 addition wraps.
-inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
-  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(a) + reinterpret_cast<U32x16>(b));
-}
-
-inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
-
 template <class Out>
 void linear_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   const auto* scale = static_cast<const float*>(args.ptr[2]);
@@ -107,18 +87,7 @@ void lm_head_argmax_w8a8_merge(const LaunchArgs& args, const LiveSizes& live, in
              ranks);
 }
 
-#define REPRISE_KERNELS(name, body)                                                      \
-  void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F32>(args, live, rank, ranks);                                                  \
-  }                                                                                      \
-  void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    body<Bf16>(args, live, rank, ranks);                                                 \
-  }                                                                                      \
-  void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F16>(args, live, rank, ranks);                                                  \
-  }
 REPRISE_KERNELS(linear_w8a8_static, linear_static)
 REPRISE_KERNELS(linear_w8a8_dynamic, linear_dynamic)
-#undef REPRISE_KERNELS
 
 }  // namespace reprise::cpu::REPRISE_ISA

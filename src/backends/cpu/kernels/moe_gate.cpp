@@ -4,8 +4,8 @@
 // of GateFlag; scalar scale, eps. Workspace: two rows of scores per rank (moe_shape.h). A row is one rank's.
 #include "backends/cpu/kernels/argmax.h"
 #include "backends/cpu/kernels/exp.h"
-#include "backends/cpu/kernels/expert_table.h"
 #include "backends/cpu/kernels/moe_shape.h"
+#include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {

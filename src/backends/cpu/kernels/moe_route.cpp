@@ -1,7 +1,7 @@
 // moe_route: a stable counting sort of choices by expert, and moe_combine, the way back.
 #include "backends/cpu/kernels/elementwise.h"
-#include "backends/cpu/kernels/expert_table.h"
 #include "backends/cpu/kernels/moe_shape.h"
+#include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -95,17 +95,8 @@ void sigmoid_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ran
 
 }  // namespace
 
-#define REPRISE_KERNEL(name, body) \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { body(args, live, rank, ranks); }
-REPRISE_KERNEL(moe_combine_f32, combine<F32>)
-REPRISE_KERNEL(moe_combine_bf16, combine<Bf16>)
-REPRISE_KERNEL(moe_combine_f16, combine<F16>)
-REPRISE_KERNEL(scale_rows_f32, scale<F32>)
-REPRISE_KERNEL(scale_rows_bf16, scale<Bf16>)
-REPRISE_KERNEL(scale_rows_f16, scale<F16>)
-REPRISE_KERNEL(sigmoid_f32, sigmoid_of<F32>)
-REPRISE_KERNEL(sigmoid_bf16, sigmoid_of<Bf16>)
-REPRISE_KERNEL(sigmoid_f16, sigmoid_of<F16>)
-#undef REPRISE_KERNEL
+REPRISE_KERNELS(moe_combine, combine)
+REPRISE_KERNELS(scale_rows, scale)
+REPRISE_KERNELS(sigmoid, sigmoid_of)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -116,19 +116,12 @@ void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
 
 }  // namespace
 
-#define REPRISE_KERNEL(name, ...)                                                 \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    __VA_ARGS__(args, live, rank, ranks);                                         \
-  }
-REPRISE_KERNEL(split_qk_norm_rope_f32, split<F32>)
-REPRISE_KERNEL(split_qk_norm_rope_bf16, split<Bf16>)
-REPRISE_KERNEL(split_qk_norm_rope_f16, split<F16>)
+REPRISE_KERNELS(split_qk_norm_rope, split)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f32, split_kv<F32, KvAsIs<float, false>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_bf16, split_kv<Bf16, KvAsIs<uint16_t, true>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f16, split_kv<F16, KvAsIs<uint16_t, false>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f32_i8, split_kv<F32, KvAsInt8<F32>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_bf16_i8, split_kv<Bf16, KvAsInt8<Bf16>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f16_i8, split_kv<F16, KvAsInt8<F16>>)
-#undef REPRISE_KERNEL
 
 }  // namespace reprise::cpu::REPRISE_ISA

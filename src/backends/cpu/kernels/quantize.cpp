@@ -154,21 +154,10 @@ void silu_mul_quant_finish(const LaunchArgs& args, const LiveSizes& live, int ra
 
 }  // namespace
 
-#define REPRISE_KERNELS(name, body)                                                      \
-  void name##_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F32>(args, live, rank, ranks);                                                  \
-  }                                                                                      \
-  void name##_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    body<Bf16>(args, live, rank, ranks);                                                 \
-  }                                                                                      \
-  void name##_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {  \
-    body<F16>(args, live, rank, ranks);                                                  \
-  }
 REPRISE_KERNELS(quantize_static, quant_static)
 REPRISE_KERNELS(quantize_dynamic, quant_dynamic)
 REPRISE_KERNELS(silu_mul_quant_static, silu_mul_static)
 REPRISE_KERNELS(silu_mul_quant, silu_mul_quant)
 REPRISE_KERNELS(silu_mul_quant_finish, silu_mul_quant_finish)
-#undef REPRISE_KERNELS
 
 }  // namespace reprise::cpu::REPRISE_ISA

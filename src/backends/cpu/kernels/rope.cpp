@@ -25,11 +25,7 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-void rope_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { run<F32>(args, live, rank, ranks); }
-void rope_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<Bf16>(args, live, rank, ranks);
-}
-void rope_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { run<F16>(args, live, rank, ranks); }
+REPRISE_KERNELS(rope, run)
 
 // ptr: positions, table, inv_freq (the attribute's own doubles). dim: tokens, dim, ntk_window. scalar: scale, ntk_base,
 // ntk_factor. The angle is a product of floats, as HF computes it; its cosine and sine are those of libm in double,

@@ -29,14 +29,6 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 }  // namespace
 
-void silu_mul_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<F32>(args, live, rank, ranks);
-}
-void silu_mul_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<Bf16>(args, live, rank, ranks);
-}
-void silu_mul_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<F16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(silu_mul, run)
 
 }  // namespace reprise::cpu::REPRISE_ISA

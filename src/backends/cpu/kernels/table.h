@@ -137,12 +137,37 @@ namespace reprise::cpu {
   X(split_qk_norm_rope_kv_f32_i8)    \
   X(split_qk_norm_rope_kv_bf16_i8)   \
   X(split_qk_norm_rope_kv_f16_i8)
+#define REPRISE_CPU_EXPERT_KERNELS(X) \
+  X(moe_gate)                         \
+  X(moe_route)                        \
+  X(moe_combine_f32)                  \
+  X(moe_combine_bf16)                 \
+  X(moe_combine_f16)                  \
+  X(scale_rows_f32)                   \
+  X(scale_rows_bf16)                  \
+  X(scale_rows_f16)                   \
+  X(sigmoid_f32)                      \
+  X(sigmoid_bf16)                     \
+  X(sigmoid_f16)                      \
+  X(grouped_linear_f32)               \
+  X(grouped_linear_bf16)              \
+  X(grouped_linear_f16)               \
+  X(grouped_linear_w8a8_static_f32)   \
+  X(grouped_linear_w8a8_static_bf16)  \
+  X(grouped_linear_w8a8_static_f16)   \
+  X(grouped_linear_w8a8_dynamic_f32)  \
+  X(grouped_linear_w8a8_dynamic_bf16) \
+  X(grouped_linear_w8a8_dynamic_f16)  \
+  X(quantize_groups_f32)              \
+  X(quantize_groups_bf16)             \
+  X(quantize_groups_f16)
 #define REPRISE_CPU_KERNELS(X)     \
   REPRISE_CPU_LINEAR_KERNELS(X)    \
   REPRISE_CPU_PACKED_KERNELS(X)    \
   REPRISE_CPU_ATTENTION_KERNELS(X) \
   REPRISE_CPU_VECTOR_KERNELS(X)    \
-  REPRISE_CPU_FUSED_KERNELS(X)
+  REPRISE_CPU_FUSED_KERNELS(X)     \
+  REPRISE_CPU_EXPERT_KERNELS(X)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks);
 namespace baseline {
@@ -163,5 +188,17 @@ struct KernelTable {
 };
 
 const KernelTable& kernel_table(Isa isa);
+
+// Defines a kernel by what it calls, which may be a template's name with its arguments.
+#define REPRISE_KERNEL(name, ...)                                                 \
+  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
+    __VA_ARGS__(args, live, rank, ranks);                                         \
+  }
+// Defines NAME_f32, NAME_bf16 and NAME_f16 by a template over the storage types of elements.h; what follows its name
+// are its other arguments.
+#define REPRISE_KERNELS(name, body, ...)                             \
+  REPRISE_KERNEL(name##_f32, body<F32 __VA_OPT__(, ) __VA_ARGS__>)   \
+  REPRISE_KERNEL(name##_bf16, body<Bf16 __VA_OPT__(, ) __VA_ARGS__>) \
+  REPRISE_KERNEL(name##_f16, body<F16 __VA_OPT__(, ) __VA_ARGS__>)
 
 }  // namespace reprise::cpu

@@ -171,6 +171,55 @@ inline void w8a8_rows(int rows, const uint32_t* x, int64_t ldx, const int8_t* w,
   }
 }
 
+inline I32x16 load_i32(const int32_t* p) {
+  I32x16 v;
+  std::memcpy(&v, p, 64);
+  return v;
+}
+inline I32x16 load_i32_n(const int32_t* p, int n) {
+  if (n >= 16) return load_i32(p);
+  int32_t part[16] = {};
+  for (int i = 0; i < n; ++i) part[i] = p[i];
+  return load_i32(part);
+}
+// An int32 addition wraps.
+inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
+  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(a) + reinterpret_cast<U32x16>(b));
+}
+inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
+
+// Columns [first, last) of one panel times a block of prepared rows: finish(sums, first row, rows) gets those of one
+// tile after the other, kPanelColumns apart.
+template <class Finish>
+void w8a8_panel(const uint32_t* prepared, int64_t ldx, int64_t rows, const int8_t* panel, int first, int last,
+                int64_t groups, int32_t* sums, const Finish& finish) {
+  const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
+  const int64_t depth = block_groups(tiles, groups);
+  const int8_t* w = panel + kHeaderBytes + 4 * first;
+  const int columns = (last - first + 15) / 16 * 16;
+  const auto* header = reinterpret_cast<const int32_t*>(panel) + first;
+  for (int64_t g = 0; g < groups; g += depth) {
+    const int64_t now = groups - g < depth ? groups - g : depth;
+    // One tile fetches a little ahead of itself, several fetch what comes next together, each a run of its own.
+    const auto* next = reinterpret_cast<const char*>(w) + g * kGroupBytes;
+    Ahead ahead{next + kW8A8Ahead, columns / 16, static_cast<int>(kGroupBytes)};
+    if (tiles > 1) {
+      ahead.stride = static_cast<int>((kGroupBytes + tiles - 1) / tiles);
+      ahead.lines = (ahead.stride + 63) / 64;
+      ahead.next = next + now * kGroupBytes;
+    }
+    for (int t = 0; t < tiles; ++t) {
+      const Range r = share(rows, t, tiles);
+      const int count = static_cast<int>(r.end - r.begin);
+      int32_t* c = depth < groups ? sums + r.begin * kPanelColumns : sums;
+      w8a8_rows(count, prepared + r.begin * ldx + g * kXWords, ldx, w + g * kGroupBytes, now,
+                g == 0 ? Start{header, 0} : Start{c, kPanelColumns}, c, columns, ahead);
+      ahead.next += tiles > 1 ? ahead.stride * now : 0;
+      if (g + now == groups) finish(c, r.begin, static_cast<int64_t>(count));
+    }
+  }
+}
+
 // The sums of a rank's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
 // kPanelColumns apart and may change them. dim: rows, K, N. Workspace: w8a8_shape.h.
 template <class Finish>
@@ -189,37 +238,14 @@ void w8a8_products(const LaunchArgs& args, const LiveSizes& live, int rank, int 
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
-    const int tiles = static_cast<int>((rows + kTileRows - 1) / kTileRows);
-    const int64_t depth = block_groups(tiles, groups);
     for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      const int8_t* panel = weight + p * panel_size;
-      const int8_t* w = panel + kHeaderBytes + 4 * first;
-      const int columns = (last - first + 15) / 16 * 16;
-      const auto* header = reinterpret_cast<const int32_t*>(panel) + first;
-      for (int64_t g = 0; g < groups; g += depth) {
-        const int64_t now = groups - g < depth ? groups - g : depth;
-        // One tile fetches a little ahead of itself, several fetch what comes next together, each a run of its own.
-        const auto* next = reinterpret_cast<const char*>(w) + g * kGroupBytes;
-        Ahead ahead{next + kW8A8Ahead, columns / 16, static_cast<int>(kGroupBytes)};
-        if (tiles > 1) {
-          ahead.stride = static_cast<int>((kGroupBytes + tiles - 1) / tiles);
-          ahead.lines = (ahead.stride + 63) / 64;
-          ahead.next = next + now * kGroupBytes;
-        }
-        for (int t = 0; t < tiles; ++t) {
-          const Range r = share(rows, t, tiles);
-          const int count = static_cast<int>(r.end - r.begin);
-          int32_t* c = depth < groups ? sums + r.begin * kPanelColumns : sums;
-          w8a8_rows(count, prepared + r.begin * ldx + g * kXWords, ldx, w + g * kGroupBytes, now,
-                    g == 0 ? Start{header, 0} : Start{c, kPanelColumns}, c, columns, ahead);
-          ahead.next += tiles > 1 ? ahead.stride * now : 0;
-          if (g + now == groups) finish(c, m + r.begin, static_cast<int64_t>(count), base + first, last - first);
-        }
-      }
+      w8a8_panel(
+          prepared, ldx, rows, weight + p * panel_size, first, last, groups, sums,
+          [&](int32_t* c, int64_t row, int64_t count) { finish(c, m + row, count, base + first, last - first); });
     }
   }
 }

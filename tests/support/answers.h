@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
-#include "fake_executor.h"
 #include "sched/request.h"
+#include "support/fake_executor.h"
 
 namespace reprise::sched {
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backends/null/null_device.h"
@@ -45,12 +47,14 @@ class FakeExecutor final : public engine::Executor {
   kv::KvPool& kv_pool() override { return pool_; }
   Status copy_page(kv::PageId from, kv::PageId to) override {
     ++copies;
+    finish_launched();  // as on a stream
     return pool_.copy_page(from, to, [](void* dst, const void* src, size_t n) {
       std::memcpy(dst, src, n);
       return Status::ok();
     });
   }
   bool has_greedy_steps() const override { return greedy_steps; }
+  void set_while_running(std::function<void()> what) override { while_running_ = std::move(what); }
 
   Result<std::span<float>> step(std::span<const engine::StepItem> items) override {
     RETURN_IF_ERROR(run(items));
@@ -67,6 +71,8 @@ class FakeExecutor final : public engine::Executor {
   }
 
   bool greedy_steps = true;
+  bool runs_beside = false;  // as a device of its own: a step computes after everything else that its call does
+  std::function<void()> during_step;
   int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0;
   std::optional<int64_t> fail_at;            // number of the step
   std::vector<std::vector<int64_t>> counts;  // of the items of each step
@@ -89,20 +95,15 @@ class FakeExecutor final : public engine::Executor {
       const int64_t end = s.cached() + item.count;
       if (item.count < 1 || end > s.size()) return invalid("{} tokens of {}", item.count, s.uncached());
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
-      for (int64_t t = s.cached(); t < end; ++t) slot(s, t) = s.tokens()[static_cast<size_t>(t)];
-      std::vector<int32_t> history;
-      for (int64_t t = 0; t < end; ++t) {
-        history.push_back(slot(s, t));
-        if (t >= end - item.logit_rows()) {
-          const auto row = logits_of(history);
-          logits_.insert(logits_.end(), row.begin(), row.end());
-        }
-      }
+      launched_.push_back({&s, s.cached(), end, item.logit_rows()});
       s.set_cached(end);
       tokens += item.count;
       rows += item.logit_rows();
       counts.back().push_back(item.count);
     }
+    if (during_step) during_step();
+    if (runs_beside && while_running_) while_running_();
+    finish_launched();
     const auto n = static_cast<int64_t>(items.size());
     if (n > limits_.rows || rows > limits_.rows || tokens > limits_.tokens || n == 0)
       return invalid("a step of {} sequences, {} rows and {} tokens", n, rows, tokens);
@@ -112,11 +113,33 @@ class FakeExecutor final : public engine::Executor {
     return Status::ok();
   }
 
+  void finish_launched() {
+    for (const Launched& l : std::exchange(launched_, {})) {
+      const engine::Sequence& s = *l.sequence;
+      for (int64_t t = l.begin; t < l.end; ++t) slot(s, t) = s.tokens()[static_cast<size_t>(t)];
+      std::vector<int32_t> history;
+      for (int64_t t = 0; t < l.end; ++t) {
+        history.push_back(slot(s, t));
+        if (t < l.end - l.logit_rows) continue;
+        const auto row = logits_of(history);
+        logits_.insert(logits_.end(), row.begin(), row.end());
+      }
+    }
+  }
+
+  // What a step computes of one sequence: tokens [begin, end).
+  struct Launched {
+    const engine::Sequence* sequence;
+    int64_t begin, end, logit_rows;
+  };
+
   std::unique_ptr<Device> device_ = null::make_null_device();
   Limits limits_;
   kv::KvPool pool_;
   std::vector<float> logits_;
   std::vector<int32_t> next_;
+  std::vector<Launched> launched_;
+  std::function<void()> while_running_;
 };
 
 }  // namespace reprise::sched

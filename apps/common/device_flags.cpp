@@ -1,0 +1,92 @@
+#include "common/device_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "common/flags.h"
+
+namespace reprise::apps {
+namespace {
+
+constexpr const char* kSystem = "system";
+constexpr const char* kSimulator = "sim";
+
+}  // namespace
+
+void add_device_flags(CLI::App& app, std::string& device, std::optional<std::string>& ascend_runtime) {
+  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"},
+             "where to run; a device that is not there says why");
+  add_choice(app, "--ascend-runtime", ascend_runtime, {kSystem, kSimulator},
+             "libraries of --device ascend: those of the system (the default), or the simulator's");
+}
+
+Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
+                                     const std::function<const char*(const char*)>& get) {
+  DeviceOptions out;
+  ASSIGN_OR_RETURN(out.kind, parse_device_kind(device));
+  ASSIGN_OR_RETURN(const Environment said, understand_environment(get, out.kind));
+  out.ascend_runtime = ascend_runtime.value_or(kSystem);
+  out.ascend_fia = said.ascend_fia;
+  return out;
+}
+
+std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime) {
+  const auto kind = parse_device_kind(device);
+  const bool ascend = kind.is_ok() && *kind == DeviceKind::Ascend;
+  if (!ascend_runtime) return {};
+  if (!ascend) return {{fmt::format("--ascend-runtime {} has no effect on --device {}", *ascend_runtime, device)}};
+  if (*ascend_runtime == kSimulator)
+    return {{"--ascend-runtime sim: no NPU is used; a simulator computes, and its times are those of a model"}};
+  return {};
+}
+
+std::vector<std::string> clock_lines(const Device& device) {
+  const std::string text = device.clock_note();
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+OrderedJson device_json(const Device& device) {
+  const DeviceInfo& d = device.info();
+  OrderedJson j;
+  j["kind"] = device_kind_name(d.kind);
+  j["name"] = d.name;
+  j["isa"] = d.isa;
+  j["ranks"] = d.ranks;
+  j["memory_bytes"] = d.memory_bytes;
+  j["host_visible"] = d.host_visible;
+  j["live_sizes"] = d.live_sizes;
+  j["asynchronous"] = d.asynchronous;
+  j["captures"] = d.captures;
+  j["patches"] = d.patches;
+  j["index_dtype"] = dtype_name(d.index_dtype);
+  j["skips_negative_slots"] = d.skips_negative_slots;
+  j["notes"] = d.notes;
+  j["modelled_time"] = clock_lines(device);
+  return j;
+}
+
+std::vector<std::pair<std::string, std::string>> device_lines(const Device& device) {
+  const DeviceInfo& d = device.info();
+  std::vector<std::pair<std::string, std::string>> out;
+  out.emplace_back("device", fmt::format("{}: {}", device_kind_name(d.kind), d.name));
+  out.emplace_back("architecture", d.isa);
+  out.emplace_back("device memory", d.memory_bytes ? fmt::format("{:.1f} GB", static_cast<double>(d.memory_bytes) / 1e9)
+                                                   : "the device does not say");
+  out.emplace_back("seen by the host", d.host_visible ? "yes" : "no: inputs and results are copied");
+  out.emplace_back("graphs", !d.captures    ? "none: everything runs eagerly"
+                             : d.live_sizes ? "read sizes at run time: one serves every size"
+                             : d.patches    ? "one per size; launches in them can be changed"
+                                            : "one per size, fixed");
+  out.emplace_back("indices", std::string(dtype_name(d.index_dtype)));
+  for (const std::string& note : d.notes) out.emplace_back("", note);
+  for (const std::string& line : clock_lines(device)) out.emplace_back("", "modelled time: " + line);
+  return out;
+}
+
+}  // namespace reprise::apps

@@ -1,0 +1,82 @@
+// What the two halves of the simulator share: kernels that operators launch, and the machine they run on.
+//
+// ops/ (the aclnn protocol and the arithmetic) makes Kernels; runtime/ (streams, capture, updates, memory, clock)
+// queues, records, redirects and runs them. Device addresses are not host addresses: only host_address() turns one into
+// the other, and only while a kernel computes. Any thread may call these functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ascend_sim {
+
+// The part of a core that does the work. A task update may not change it.
+enum class Unit : uint8_t { Vector, Cube, CubeInt8, Mixed };
+
+// Device memory that a kernel reads or writes: checked to be alive when it runs.
+struct Touch {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  bool written = false;
+};
+
+// What the clock needs to know.
+struct Work {
+  double operations = 0;  // a multiply-add is two
+  double bytes = 0;       // from and to device memory
+};
+
+// Thrown by compute() where a real core would fault, as for a page id outside its pool: the stream fails with 507015.
+struct DeviceFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Kernel {
+  std::string name;  // "aclnnRmsNorm"; of a copy that makes an operand contiguous "aclnnRmsNorm/contiguous"
+  Unit unit = Unit::Vector;
+  Work work;
+  std::vector<Touch> touches;
+  std::function<void()> compute;  // everything it reads was noted at launch; not called where arithmetic is skipped
+};
+
+#pragma GCC visibility push(default)  // visible outside the library for the tests of both halves
+
+// What phase 2 of an operator does with its kernels: queued on the stream, recorded by a capture, or redirected by an
+// open task update. The answer is the runtime's error code.
+int launch(void* stream, std::vector<Kernel> kernels);
+
+// In compute() only: where the bytes of a device address really are. An address outside every living block throws,
+// which the runtime turns into the fault of the kernel; let it pass.
+void* host_address(const void* device_address);
+template <typename T>
+T* host(const void* device_address) {
+  return static_cast<T*>(host_address(device_address));
+}
+
+// Notes the text for aclGetRecentErrMsg of this thread and gives the code back.
+int fail(int code, std::string text);
+
+// Host time that the calling thread's clock moves on by.
+void spend_host(double microseconds);
+
+// True while this thread has a task update open: phase 1 then only computes the tiling anew.
+bool updating();
+
+struct Machine {
+  std::string soc;     // "Ascend910B3"
+  int generation = 2;  // 2: Atlas A2; 3: Atlas A3
+  int cube_cores = 20;
+  int vector_cores = 40;
+  size_t unified_buffer = 192 << 10;  // bytes of a vector core
+  bool computes = true;               // false: kernels take time and touch nothing
+  bool post_8_1 = true;               // false: symbols younger than CANN 8.1.RC1 are not there
+};
+const Machine& machine();
+
+#pragma GCC visibility pop
+
+}  // namespace ascend_sim

@@ -1,0 +1,64 @@
+// What the modelled clock is made of: the chips, and every constant with where it comes from. Immutable.
+#pragma once
+
+#include <string>
+
+#include "ascend/kernel.h"
+
+namespace ascend_sim {
+
+struct Soc {
+  const char* name;
+  int generation;  // 2: Atlas A2; 3: Atlas A3
+  int cube_cores;
+  int vector_cores;
+  double bf16;  // operations per second at the peak, as the others
+  double int8;
+  double vector;
+  size_t hbm_bytes;
+  double hbm_bandwidth;  // bytes per second, nominal
+  size_t l2_bytes;
+  int devices;  // of one server
+  const char* source;
+};
+
+// Null where there is no such chip.
+const Soc* find_soc(const std::string& name);
+std::string soc_names();
+
+// Host costs and device gaps are microseconds.
+enum class Rate {
+  HostCall,
+  HostCreate,
+  HostMalloc,
+  HostAsyncCopy,
+  HostEvent,
+  HostExecute,
+  HostExecutePerTask,
+  HostUpdatePerKernel,
+  HostSync,
+  HostCallback,
+  GapEager,
+  GapGraph,
+  Hop,
+  StartCube,
+  StartVector,
+  Rewrite,
+  CopyStart,
+  LinkBandwidth,
+  ComputeEfficiency,
+  StreamingEfficiency,
+  MemoryEfficiency,
+  Count,
+};
+double rate(Rate which);
+
+// Device time of one kernel without the gap before it.
+double kernel_micros(const Soc& soc, Unit unit, const Work& work);
+double device_copy_micros(const Soc& soc, size_t bytes);  // within the device
+double link_copy_micros(size_t bytes);                    // between host and device
+
+// Every constant above in words, one line each.
+std::string assumptions(const Soc& soc, bool computes, double launch_factor);
+
+}  // namespace ascend_sim

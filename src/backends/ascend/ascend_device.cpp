@@ -1,0 +1,159 @@
+#include "backends/ascend/ascend_device.h"
+
+#include <cstring>
+
+#include "backends/ascend/ascend_graph.h"
+#include "device/pool_ledger.h"
+
+namespace reprise::ascend {
+namespace {
+
+// Device memory, or pinned host memory.
+class AscendPool final : public MemoryPool {
+ public:
+  AscendPool(std::shared_ptr<Context> context, bool host, size_t limit)
+      : context_(std::move(context)), host_(host), limit_(limit) {}
+
+  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
+    if (bytes == 0) return Buffer();
+    RETURN_IF_ERROR(context_->attach());
+    constexpr size_t kLarge = size_t{2} << 20;
+    const size_t alignment = bytes >= kLarge ? kLarge : 256;
+    if (bytes > limit_)
+      return error(Code::OutOfMemory, "{}: {} bytes could not be allocated: there are {} in all", label, bytes, limit_);
+    void* raw = nullptr;
+    Status status = take(bytes + alignment, &raw);  // the runtime promises 64 only
+    if (!status.is_ok())
+      return error(status.code(), "{}: {} bytes could not be allocated: {}", label, bytes, status.message());
+    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + alignment - 1) & ~(alignment - 1));
+    status = zero(data, bytes);
+    if (!status.is_ok()) {
+      give(raw);
+      return status.at(label);
+    }
+    std::string name(label);
+    ledger_.add(name, bytes);
+    return Buffer(data, bytes, [this, raw, name](void*, size_t size) {
+      give(raw);
+      ledger_.remove(name, size);
+    });
+  }
+  PoolStats stats() const override { return ledger_.stats(); }
+
+ private:
+  Status take(size_t bytes, void** raw) const {
+    const Library& acl = context_->library();
+    return host_ ? acl.check(acl.aclrtMallocHost(raw, bytes), "pinned host memory")
+                 : acl.check(acl.aclrtMalloc(raw, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "memory");
+  }
+  void give(void* raw) const {
+    if (!context_->attach().is_ok()) return;
+    const Library& acl = context_->library();
+    (void)(host_ ? acl.aclrtFreeHost(raw) : acl.aclrtFree(raw));
+  }
+  Status zero(void* data, size_t bytes) const {
+    if (host_) {
+      std::memset(data, 0, bytes);
+      return Status::ok();
+    }
+    const Library& acl = context_->library();
+    ASSIGN_OR_RETURN(const auto stream, AscendStream::make(context_));
+    RETURN_IF_ERROR(acl.check(acl.aclrtMemsetAsync(data, bytes, 0, bytes, stream->native()), "zero new memory"));
+    return stream->synchronize();
+  }
+
+  std::shared_ptr<Context> context_;
+  bool host_;
+  size_t limit_;
+  PoolLedger ledger_;
+};
+
+class AscendDevice final : public Device {
+ public:
+  AscendDevice(DeviceInfo info, std::shared_ptr<Context> context)
+      : info_(std::move(info)),
+        context_(std::move(context)),
+        resources_(std::make_shared<GraphResources>(context_)),
+        pool_(context_, false, info_.memory_bytes),
+        host_pool_(context_, true, SIZE_MAX / 4) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  MemoryPool& pool() override { return pool_; }
+  MemoryPool& host_pool() override { return host_pool_; }
+  Result<std::unique_ptr<Stream>> make_stream() override {
+    ASSIGN_OR_RETURN(auto stream, AscendStream::make(context_));
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
+  Result<std::unique_ptr<Event>> make_event() override {
+    ASSIGN_OR_RETURN(auto event, AscendEvent::make(context_));
+    return std::unique_ptr<Event>(std::move(event));
+  }
+  std::optional<double> clock_us() const override {
+    const Library& acl = context_->library();
+    if (!acl.ascendSimHostMicros) return std::nullopt;
+    return acl.ascendSimHostMicros();
+  }
+  std::string clock_note() const override {
+    const Library& acl = context_->library();
+    return acl.ascendSimAssumptions ? acl.ascendSimAssumptions() : "";
+  }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return capture_graph(resources_, static_cast<AscendStream&>(stream), body);
+  }
+  QueueBudget budget() const { return resources_->budget(); }
+
+ private:
+  DeviceInfo info_;
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<GraphResources> resources_;
+  AscendPool pool_;
+  AscendPool host_pool_;
+};
+
+std::vector<std::string> notes_of(const Context& context) {
+  std::vector<std::string> notes = context.library().report();
+  const std::vector<std::string> absent = context.operators().missing();
+  if (absent.empty()) notes.emplace_back("operators not there: none");
+  for (const std::string& name : absent)
+    notes.push_back(fmt::format("operator not there: {}: {}", name, purpose_of(name)));
+  notes.push_back(fmt::format("attention: {}", context.fused_attention()
+                                                   ? "FusedInferAttentionScoreV3"
+                                                   : "PromptFlashAttentionV3 and IncreFlashAttentionV4"));
+  return notes;
+}
+
+}  // namespace
+
+Result<AscendParts> make_ascend_device(const AscendOptions& options) {
+  ASSIGN_OR_RETURN(auto library, Library::open(options.runtime));
+  uint32_t count = 0;
+  const Status counted = library->check(library->aclrtGetDeviceCount(&count), "count the devices");
+  if (!counted.is_ok() || count == 0)
+    return error(Code::Unsupported, "no Ascend device: {}; see `npu-smi info`",
+                 counted.is_ok() ? "the driver knows of none" : counted.message());
+  AscendParts parts;
+  parts.context = std::make_shared<Context>(library, options.fused_attention);
+  RETURN_IF_ERROR(parts.context->attach());
+  size_t free = 0, total = 0;
+  RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));
+  DeviceInfo info;
+  info.kind = DeviceKind::Ascend;
+  info.isa = parts.context->soc();
+  info.name = fmt::format("{}, CANN {}{}", info.isa, library->version(),
+                          library->simulated() ? " (simulated: no NPU computes, times are a model's)" : "");
+  info.memory_bytes = total;
+  info.host_visible = false;
+  info.asynchronous = true;
+  info.free_patches = false;  // a task group is nine places of a queue
+  info.skips_negative_slots = false;
+  info.notes = notes_of(*parts.context);
+  parts.device = std::make_unique<AscendDevice>(std::move(info), parts.context);
+  return parts;
+}
+
+std::optional<QueueBudget> queue_budget(const Device& device) {
+  const auto* mine = dynamic_cast<const AscendDevice*>(&device);
+  return mine ? std::optional(mine->budget()) : std::nullopt;
+}
+
+}  // namespace reprise::ascend

@@ -1,0 +1,31 @@
+// AscendDevice: one Ascend NPU (or the simulator of one), driven through CANN's C interface.
+//
+// Work runs asynchronously on streams; captured graphs are replayed whole, and launches whose lengths lie on the host
+// are updated beside the replay (ascend_graph.h). One device per process: number 0 of ASCEND_RT_VISIBLE_DEVICES.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "ops/kernel.h"
+
+namespace reprise::ascend {
+
+class Context;
+
+struct AscendOptions {
+  std::string runtime = "system";  // or "sim"
+  bool fused_attention = true;     // ASCEND_USE_FIA
+};
+
+struct AscendParts {
+  std::shared_ptr<Context> context;  // for register_ascend
+  std::unique_ptr<Device> device;
+};
+
+// Unsupported, with what was looked for and where, when there is no runtime or no NPU.
+Result<AscendParts> make_ascend_device(const AscendOptions& options);
+
+void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+
+}  // namespace reprise::ascend

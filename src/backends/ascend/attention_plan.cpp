@@ -1,0 +1,84 @@
+#include "backends/ascend/attention_plan.h"
+
+#include <algorithm>
+
+namespace reprise::ascend {
+
+AttentionPlan AttentionPlan::of(int64_t tokens, int64_t sequences, int64_t context, std::span<const int32_t> lens,
+                                std::span<const int32_t> starts) {
+  AttentionPlan p;
+  int64_t live = 0;
+  p.one_row_each = tokens == sequences;
+  for (int64_t r = 0; r < sequences; ++r) {
+    const auto i = static_cast<size_t>(r);
+    const int64_t rows = starts[i + 1] - starts[i];
+    if (rows > 0) live = r + 1;
+    if (rows > 1 || (rows == 1 && starts[i] != r)) p.one_row_each = false;
+  }
+  if (p.one_row_each) {
+    p.tokens = p.sequences = sequences;
+    p.lengths.assign(lens.begin(), lens.begin() + sequences);
+    for (int64_t r = live; r < sequences; ++r) p.lengths[static_cast<size_t>(r)] = 0;
+    return p;
+  }
+  for (int64_t r = 0; r < live; ++r) {
+    p.query_end.push_back(starts[static_cast<size_t>(r) + 1]);
+    p.lengths.push_back(lens[static_cast<size_t>(r)]);
+  }
+  p.tokens = live > 0 ? starts[static_cast<size_t>(live)] : 0;
+  if (const int64_t padding = std::min(tokens - p.tokens, context); padding > 0 && live < sequences) {
+    p.tokens += padding;
+    p.query_end.push_back(p.tokens);
+    p.lengths.push_back(padding);
+    ++live;
+  }
+  p.sequences = live;
+  return p;
+}
+
+AttentionPlan AttentionPlan::longest(int64_t tokens, int64_t sequences, int64_t context, bool each) {
+  AttentionPlan p;
+  p.one_row_each = each;
+  p.tokens = tokens;
+  p.sequences = std::min(sequences, tokens);
+  p.lengths.assign(static_cast<size_t>(p.sequences), context);
+  if (!p.one_row_each)
+    for (int64_t r = 0; r < p.sequences; ++r) p.query_end.push_back(r + 1 < p.sequences ? r + 1 : tokens);
+  return p;
+}
+
+CutPlan CutPlan::of(const AttentionPlan& whole, int64_t rows) {
+  CutPlan c;
+  c.plan.tokens = whole.tokens;
+  int64_t first = 0;
+  for (int64_t r = 0; r < whole.sequences; ++r) {
+    const auto i = static_cast<size_t>(r);
+    const int64_t n = whole.query_end[i] - first, pieces = std::max<int64_t>(1, (n + rows - 1) / rows);
+    const auto at = static_cast<int64_t>(c.plan.lengths.size());
+    for (int64_t done = 0, piece = 0; piece < pieces; ++piece) {
+      done = std::min(n, done + rows);
+      c.plan.query_end.push_back(first + done);
+      c.plan.lengths.push_back(whole.lengths[i] - (n - done));
+    }
+    const bool run = pieces == 1 && !c.copies.empty() && !c.copies.back().repeated;
+    if (run)
+      ++c.copies.back().count;
+    else
+      c.copies.push_back({at, pieces, r, pieces > 1});
+    first = whole.query_end[i];
+  }
+  c.plan.sequences = static_cast<int64_t>(c.plan.lengths.size());
+  return c;
+}
+
+// A sequence in pieces has one that is not full, and the others share the rows.
+int64_t CutPlan::most_sequences(int64_t tokens, int64_t sequences, int64_t rows) {
+  return std::min(tokens / rows + sequences, std::max(tokens, sequences));
+}
+
+// One for each sequence in pieces, which has more than `rows` rows, and one for each run between them.
+int64_t CutPlan::most_copies(int64_t tokens, int64_t sequences, int64_t rows) {
+  return std::min(sequences, 2 * (tokens / (rows + 1)) + 1);
+}
+
+}  // namespace reprise::ascend

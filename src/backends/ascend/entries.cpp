@@ -1,0 +1,90 @@
+#include "backends/ascend/entries.h"
+
+namespace reprise::ascend {
+namespace {
+
+// The last size holds the types, eight bits each.
+constexpr int kTypes = LaunchArgs::kMaxDims - 1;
+
+void note_types(const OpCall& c, LaunchArgs& args) {
+  int64_t types = 0;
+  auto note = [&](size_t i, DType t) {
+    if (i < 8) types |= static_cast<int64_t>(t) << (8 * i);
+  };
+  for (size_t i = 0; i < c.in.size(); ++i) note(i, c.in[i].dtype);
+  for (size_t i = 0; i < c.out.size(); ++i) note(c.op->operands.size() + i, c.out[i].dtype);
+  args.dim[kTypes] = Dim(types);
+}
+
+// Sizes at which an operator is asked whether it takes a call: small, and not 1, which some treat apart.
+LiveSizes probe_sizes() {
+  LiveSizes live;
+  live.value.fill(2);
+  live.value[0] = 1;
+  return live;
+}
+
+}  // namespace
+
+DType type_of(const LaunchArgs& args, int i) { return static_cast<DType>((args.dim[kTypes].factor >> (8 * i)) & 0xff); }
+
+int64_t row_size(const Shape& s, int first) {
+  int64_t n = 1;
+  for (int i = first; i < s.rank(); ++i) n *= s[i].factor;
+  return n;
+}
+
+Status want_constant_rows(const OpCall& c) {
+  for (const TensorType& t : c.in)
+    for (int i = 1; i < t.shape.rank(); ++i)
+      if (!t.shape[i].is_constant())
+        return error(Code::Unsupported, "size {} of an operand of {} is not a constant", i, describe(c));
+  return Status::ok();
+}
+
+void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry entry) {
+  auto bind = [inner = std::move(entry.bind)](const OpCall& c, LaunchArgs& args) {
+    note_types(c, args);
+    inner(c, args);
+  };
+  const AscendKernel kernel = entry.kernel;
+  KernelEntry e;
+  e.name = fmt::format("ascend.{}{}", entry.op, entry.variant);
+  e.op = entry.op;
+  e.device = DeviceKind::Ascend;
+  e.score = entry.score;
+  e.host_operands = entry.host_operands;
+  e.param_layouts = entry.param_layouts;
+  e.bind = bind;
+  e.accepts = [context, bind, kernel, accepts = std::move(entry.accepts)](const OpCall& c) -> Status {
+    if (accepts) RETURN_IF_ERROR(accepts(c));
+    RETURN_IF_ERROR(context->attach());
+    LaunchArgs args;
+    bind(c, args);
+    RETURN_IF_ERROR(context->take_constant_error());
+    Launch probe(context->library(), context->operators());
+    const Status asked = kernel(args, probe_sizes(), probe);
+    return asked.is_ok() ? asked : error(Code::Unsupported, "{}", asked.message());
+  };
+  e.workspace = [context, bind, kernel](const OpCall& c, const LiveSizes& bound, int) -> size_t {
+    if (!context->attach().is_ok()) return 0;
+    LaunchArgs args;
+    bind(c, args);
+    Launch probe(context->library(), context->operators());
+    (void)kernel(args, bound, probe);  // what is refused at the bounds is told when it runs
+    return probe.used();
+  };
+  e.phase[0] = opaque(kernel);
+  kernels.add(std::move(e));
+}
+
+void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
+  register_dense(kernels, context);
+  register_rotation(kernels, context);
+  register_attention(kernels, context);
+  register_latent(kernels, context);
+  register_experts(kernels, context);
+  register_quantised(kernels, context);
+}
+
+}  // namespace reprise::ascend

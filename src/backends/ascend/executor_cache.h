@@ -1,0 +1,48 @@
+// ExecutorCache: launches whose operators were planned before, kept ready to be enqueued again.
+//
+// The first phase of an operator costs the host more than the second. Where the library lets an executor be repeated, a
+// launch with the same operands at the same addresses and sizes needs only the second. What reads lengths on the host
+// is never kept. Owned by a stream and used by its thread; what is kept is given back when there is too much of it, and
+// at the end.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/ascend/launch.h"
+
+namespace reprise::ascend {
+
+class ExecutorCache {
+ public:
+  explicit ExecutorCache(const Library& library) : library_(library) {}
+  ~ExecutorCache() { clear(); }
+  ExecutorCache(const ExecutorCache&) = delete;
+  ExecutorCache& operator=(const ExecutorCache&) = delete;
+
+  Status launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators, aclrtStream stream);
+
+  static constexpr size_t kMost = 4096;  // launches kept
+
+ private:
+  // All that a kernel may look at: the phases, addresses, sizes, scalars and the workspace.
+  static constexpr size_t kWords = 2 + LaunchArgs::kMaxPointers + LaunchArgs::kMaxDims + LaunchArgs::kMaxScalars + 1;
+  using Key = std::array<uint64_t, kWords>;
+  struct Hash {
+    size_t operator()(const Key& key) const;
+  };
+  struct Entry {
+    bool repeats = true;  // false: one of its operators cannot
+    std::vector<KeptOperator> operators;
+  };
+
+  static Key key_of(const Thunk& thunk, const LiveSizes& live);
+  void give_back(std::vector<KeptOperator>& operators) const;
+  void clear();
+
+  const Library& library_;
+  std::unordered_map<Key, Entry, Hash> entries_;
+};
+
+}  // namespace reprise::ascend

@@ -1,0 +1,108 @@
+#include "backends/ascend/launch.h"
+
+#include <algorithm>
+
+namespace reprise::ascend {
+namespace {
+
+constexpr size_t kAlignment = 512;  // of pieces of the workspace
+
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+AclType acl_type(DType t) {
+  switch (t) {
+    case DType::F32: return ACL_FLOAT;
+    case DType::F16: return ACL_FLOAT16;
+    case DType::BF16: return ACL_BF16;
+    case DType::I8: return ACL_INT8;
+    case DType::U8: return ACL_UINT8;
+    case DType::I32: return ACL_INT32;
+    case DType::I64: return ACL_INT64;
+    case DType::Bool: return ACL_BOOL;
+    case DType::F64: return ACL_DOUBLE;
+    case DType::I16: return ACL_INT16;
+  }
+  return ACL_FLOAT;
+}
+
+// None of these objects is needed once the operators are enqueued. A list takes its tensors along.
+Launch::~Launch() {
+  for (aclTensorList* l : lists_) (void)library_.aclDestroyTensorList(l);
+  for (aclTensor* t : tensors_) (void)library_.aclDestroyTensor(t);
+  for (aclScalar* s : scalars_) (void)library_.aclDestroyScalar(s);
+  for (aclIntArray* a : arrays_) (void)library_.aclDestroyIntArray(a);
+}
+
+aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
+  std::array<int64_t, 8> dense{};
+  CHECK(sizes.size() <= dense.size(), "a tensor of {} dimensions", sizes.size());
+  int64_t elements = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    dense[i] = elements;
+    elements *= sizes.begin()[i];
+  }
+  if (storage == 0) storage = elements;
+  // A probe's operands lie nowhere, but not at null.
+  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+  aclTensor* t =
+      library_.aclCreateTensor(sizes.begin(), sizes.size(), type, strides.size() ? strides.begin() : dense.data(),
+                               offset, ACL_FORMAT_ND, &storage, 1, data);
+  tensors_.push_back(t);
+  return t;
+}
+
+aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
+  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+  const std::array<int64_t, 2> strides{sizes.begin()[1], 1};
+  CHECK(sizes.size() == 2, "a matrix of {} dimensions", sizes.size());
+  tensors_.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
+                                              ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
+  return tensors_.back();
+}
+
+aclTensorList* Launch::list(aclTensor* only) {
+  aclTensorList* l = library_.aclCreateTensorList(&only, 1);
+  std::erase(tensors_, only);
+  lists_.push_back(l);
+  return l;
+}
+
+aclScalar* Launch::number(float value) {
+  scalars_.push_back(library_.aclCreateScalar(&value, ACL_FLOAT));
+  return scalars_.back();
+}
+
+aclIntArray* Launch::integers(std::span<const int64_t> values) {
+  arrays_.push_back(library_.aclCreateIntArray(values.data(), values.size()));
+  return arrays_.back();
+}
+
+void* Launch::scratch(size_t bytes) {
+  uint8_t* at = static_cast<uint8_t*>(workspace_) + scratch_;
+  scratch_ += round_up(bytes);
+  return at;
+}
+
+Status Launch::missing(const char* name) { return error(Code::Unsupported, "the installed CANN has no {}", name); }
+
+// Pieces between operators lie first and all operators share what follows: they run one after the other.
+Status Launch::room(const char* name, size_t bytes, aclOpExecutor* executor) {
+  operators_bytes_ = std::max(operators_bytes_, round_up(bytes));
+  if (used() <= bytes_) return Status::ok();
+  (void)library_.aclDestroyAclOpExecutor(executor);
+  return error(Code::Internal, "{} asks for {} bytes of workspace, {} were planned", name, used(), bytes_);
+}
+
+void Launch::keep(const KeptOperator& op) {
+  if (library_.aclSetAclOpExecutorRepeatable(op.executor) == 0) kept_->push_back(op);
+}
+
+Status run_thunk(const Thunk& thunk, const LiveSizes& live, Launch& launch) {
+  for (OpaqueKernel phase : thunk.phase)
+    if (phase) RETURN_IF_ERROR(reinterpret_cast<AscendKernel>(phase)(thunk.args, live, launch));
+  return Status::ok();
+}
+
+}  // namespace reprise::ascend

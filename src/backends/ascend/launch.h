@@ -1,0 +1,144 @@
+// Launch: what a kernel of this backend talks to while it enqueues operators on a stream.
+//
+// An AscendKernel (the type behind Thunk::phase) is a host function: it describes its operands as tensors and runs
+// operators of the vendor's library through the two-phase protocol. The same function serves launching, capturing and
+// task updates (what the stream does with its launches differs), and probing: only the first phase of each operator,
+// to learn whether the chip takes these operands and how much workspace they need. One Launch is good for one thunk and
+// one thread.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/ascend/library.h"
+#include "base/dtype.h"
+#include "device/thunk.h"
+
+namespace reprise::ascend {
+
+AclType acl_type(DType t);
+
+// Both phases of one operator; the first one's arguments without the two results.
+template <typename... A>
+struct Operator {
+  const char* name = nullptr;
+  aclnnStatus (*plan)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
+  aclnnStatus (*run)(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) = nullptr;
+
+  explicit operator bool() const { return plan && run; }
+  void find(const Library& library) {
+    plan = reinterpret_cast<decltype(plan)>(library.symbol(std::string(name) + "GetWorkspaceSize"));
+    run = reinterpret_cast<decltype(run)>(library.symbol(name));
+  }
+};
+
+// An operator whose first phase is over and may be repeated; ExecutorCache.
+struct KeptOperator {
+  const char* name = nullptr;
+  aclnnStatus (*run)(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) = nullptr;
+  aclOpExecutor* executor = nullptr;
+  void* workspace = nullptr;
+  uint64_t bytes = 0;
+};
+
+struct Operators;  // operators.h
+
+class Launch {
+ public:
+  Launch(const Library& library, const Operators& operators, aclrtStream stream, void* workspace, size_t bytes)
+      : library_(library), operators_(operators), stream_(stream), workspace_(workspace), bytes_(bytes) {}
+  // Probes: nothing is enqueued, addresses need not exist.
+  Launch(const Library& library, const Operators& operators)
+      : Launch(library, operators, nullptr, reinterpret_cast<void*>(kNowhere), SIZE_MAX / 2) {
+    probing_ = true;
+  }
+  ~Launch();
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  const Operators& ops() const { return operators_; }
+  bool probing() const { return probing_; }
+  // A task group is rewritten launch by launch: its number of operators may not depend on what lies on the host. While
+  // it is recorded that has not been staged yet.
+  enum class Group : uint8_t { None, Record, Update };
+  Group group() const { return group_; }
+  void set_group(Group group) { group_ = group; }
+
+  using Sizes = std::initializer_list<int64_t>;
+  // A dense row-major tensor.
+  aclTensor* tensor(void* data, DType type, Sizes sizes) { return view(data, type, sizes, {}, 0, 0); }
+  aclTensor* tensor(void* data, AclType type, Sizes sizes) { return make(data, type, sizes, {}, 0, 0); }
+  // Strides, `offset` and `storage` (of the whole block) in elements.
+  aclTensor* view(void* data, DType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
+    return make(data, acl_type(type), sizes, strides, offset, storage);
+  }
+  // A matrix that is stored in blocks of these sizes (FRACTAL_NZ).
+  aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
+  aclTensorList* list(aclTensor* only);  // takes it over
+  aclScalar* number(float value);
+  aclIntArray* integers(std::span<const int64_t> values);
+  // Bytes of the thunk's workspace for values between operators.
+  void* scratch(size_t bytes);
+
+  // Plans and enqueues. The error names the operator and carries the library's words.
+  template <typename... A, typename... B>
+  Status run(const Operator<A...>& op, B... arguments) {
+    if (!op) return missing(op.name);
+    uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    const aclnnStatus planned = op.plan(static_cast<A>(arguments)..., &bytes, &executor);
+    if (planned != 0) return library_.check(planned, op.name);
+    RETURN_IF_ERROR(room(op.name, bytes, executor));
+    ++launched_;
+    if (probing_) return library_.check(library_.aclDestroyAclOpExecutor(executor), op.name);
+    void* workspace = bytes ? operator_workspace() : nullptr;
+    if (kept_) keep({op.name, op.run, executor, workspace, bytes});
+    return library_.check(op.run(workspace, bytes, executor, stream_), op.name);
+  }
+
+  // Operators that may be repeated go there instead of being used up; kept_all() tells whether all of them may.
+  void keep(std::vector<KeptOperator>* to) { kept_ = to; }
+  bool kept_all() const { return static_cast<int>(kept_->size()) == launched_; }
+
+  // Operators run so far.
+  int launched() const { return launched_; }
+  // Workspace that this launch needed.
+  size_t used() const { return scratch_ + operators_bytes_; }
+
+ private:
+  static constexpr uintptr_t kNowhere = uintptr_t{1} << 32;
+
+  aclTensor* make(void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage);
+  static Status missing(const char* name);
+  Status room(const char* name, size_t bytes, aclOpExecutor* executor);
+  void keep(const KeptOperator& op);
+  void* operator_workspace() const { return static_cast<uint8_t*>(workspace_) + scratch_; }
+
+  const Library& library_;
+  const Operators& operators_;
+  aclrtStream stream_;
+  void* workspace_;
+  size_t bytes_;
+  size_t scratch_ = 0, operators_bytes_ = 0;
+  int launched_ = 0;
+  bool probing_ = false;
+  Group group_ = Group::None;
+  std::vector<KeptOperator>* kept_ = nullptr;
+  std::vector<aclTensor*> tensors_;
+  std::vector<aclTensorList*> lists_;
+  std::vector<aclScalar*> scalars_;
+  std::vector<aclIntArray*> arrays_;
+};
+
+// All that it reads are its arguments; it may not wait, allocate device memory or copy to the host.
+using AscendKernel = Status (*)(const LaunchArgs& args, const LiveSizes& live, Launch& launch);
+
+inline OpaqueKernel opaque(AscendKernel kernel) { return reinterpret_cast<OpaqueKernel>(kernel); }
+
+// The phases of a thunk in order.
+Status run_thunk(const Thunk& thunk, const LiveSizes& live, Launch& launch);
+
+}  // namespace reprise::ascend

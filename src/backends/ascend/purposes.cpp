@@ -1,0 +1,67 @@
+// What functions and operators that may be missing are there for.
+#include "backends/ascend/library.h"
+
+namespace reprise::ascend {
+namespace {
+
+struct Purpose {
+  std::string_view symbol, words;
+};
+
+constexpr Purpose kPurposes[] = {
+    {"aclsysGetCANNVersion", "versions in reports; nothing else needs it"},
+    {"aclrtSetSysParamOpt", "operators that add in one order; nothing asks for it yet"},
+    {"aclrtGetStreamAvailableNum", "whether graphs hold queues for life; without it they are taken to"},
+    {"aclrtValueWait", "updates beside a replay; without it they come before the replay"},
+    {"aclrtValueWrite", "updates beside a replay; without it they come before the replay"},
+    {"aclSetAclOpExecutorRepeatable", "eager launches that are planned once; without it each is planned anew"},
+    {"aclnnEmbedding", "rows of tokens; no model runs without it"},
+    {"aclnnIndexSelect", "rows with logits; no model runs without it"},
+    {"aclnnRmsNorm", "norms; no model runs without it"},
+    {"aclnnAddRmsNorm", "the fusion of a sum and a norm; its parts run instead"},
+    {"aclnnMatmul", "linear layers; no model runs without it"},
+    {"aclnnAddmm", "linear layers with a bias (Qwen2)"},
+    {"aclnnBatchMatMul", "one matrix per head (latent attention)"},
+    {"aclnnTransposeBatchMatMul", "one matrix per head (latent attention) without copies"},
+    {"aclnnQuantMatmulWeightNz", "W8A8 weights in FRACTAL_NZ; they stay row-major without it"},
+    {"aclnnAdd", "sums; no model runs without it"},
+    {"aclnnAdds", "tests of the device"},
+    {"aclnnMul", "products; rotation by its parts"},
+    {"aclnnMuls", "tables of scaled rotations"},
+    {"aclnnSilu", "unfused gates"},
+    {"aclnnReciprocal", "unfused static quantisation"},
+    {"aclnnCos", "tables of rotations; no model runs without it"},
+    {"aclnnSin", "tables of rotations; no model runs without it"},
+    {"aclnnSwiGlu", "the fusion of gate and product; its parts run instead"},
+    {"aclnnCast", "tables of rotations, fp32 logits; no model runs without it"},
+    {"aclnnInplaceCopy", "slices and copies; no model runs without it"},
+    {"aclnnArgMax", "greedy tokens"},
+    {"aclnnRopeWithSinCosCache", "rotation in one operator; its parts run instead"},
+    {"aclnnScatterPaKvCache", "writing keys and values; ScatterNdUpdate does it instead"},
+    {"aclnnScatterNdUpdate", "writing keys and values on CANN 8.1"},
+    {"aclnnFusedInferAttentionScoreV3", "attention; ASCEND_USE_FIA=false runs the pair before it"},
+    {"aclnnIncreFlashAttentionV4", "attention of decode steps with ASCEND_USE_FIA=false"},
+    {"aclnnPromptFlashAttentionV3", "attention of prompts with ASCEND_USE_FIA=false"},
+    {"aclnnAscendQuantV3", "W8A8 static"},
+    {"aclnnDynamicQuant", "W8A8 dynamic"},
+    {"aclnnQuantMatmulV4", "W8A8"},
+    {"aclnnAddRmsNormDynamicQuant", "a fusion of W8A8 dynamic; its parts run instead"},
+    {"aclnnDequantSwigluQuant", "a fusion of W8A8 dynamic; its parts run instead"},
+    {"aclnnSigmoid", "mixtures of experts with shared ones (Qwen2)"},
+    {"aclnnInplaceZero", "mixtures of experts"},
+    {"aclnnMoeGatingTopK", "choosing experts; MoeGatingTopKSoftmaxV2 does it where scores are softmax"},
+    {"aclnnMoeGatingTopKSoftmaxV2", "choosing experts on CANN 8.1"},
+    {"aclnnMoeInitRoutingV2", "mixtures of experts"},
+    {"aclnnGroupedMatmulV4", "mixtures of experts"},
+    {"aclnnMoeFinalizeRoutingV2", "mixtures of experts"},
+};
+
+}  // namespace
+
+std::string purpose_of(std::string_view symbol) {
+  for (const Purpose& p : kPurposes)
+    if (p.symbol == symbol) return std::string(p.words);
+  return "see `reprise graph explain`";
+}
+
+}  // namespace reprise::ascend

@@ -1,0 +1,162 @@
+// Entries of multi-head latent attention: products per head, and attention of all heads over one latent per token.
+//
+// The fused attention takes a query and keys in two parts, one of them rotated, with latents as keys and values alike;
+// of a sequence it takes at most 16 rows, so longer prompts are cut into pieces that share their pages.
+#include "backends/ascend/attention_plan.h"
+#include "backends/ascend/entries.h"
+#include "ops/core.h"
+
+namespace reprise::ascend {
+namespace {
+
+constexpr int8_t kKeepType = 0;
+constexpr int64_t kNoLimit = 2147483647;
+constexpr int64_t kMostRows = 16;  // of one sequence
+
+int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
+  return args.dim[static_cast<size_t>(i)].value(live);
+}
+
+// x [T, H, K], weight [H, N, K], result [T, H, N].
+Status head_linear(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t t = size(a, 0, live), h = size(a, 1, live), k = size(a, 2, live), n = size(a, 3, live);
+  const DType type = type_of(a, 0);
+  constexpr int64_t turned[] = {1, 0, 2}, transposed[] = {0, 2, 1};
+  return l.run(l.ops().transpose_batch_matmul, l.tensor(a.ptr[0], type, {t, h, k}), l.tensor(a.ptr[1], type, {h, n, k}),
+               nullptr, nullptr, l.integers(turned), l.integers(transposed), l.integers(turned), kKeepType, 1,
+               l.tensor(a.ptr[2], type, {t, h, n}));
+}
+
+// For CANN 8.1 and for rows too long for the former: heads are the batch, and what lies token after token is described
+// by strides.
+Status head_linear_strided(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t t = size(a, 0, live), h = size(a, 1, live), k = size(a, 2, live), n = size(a, 3, live);
+  const DType type = type_of(a, 0);
+  return l.run(l.ops().batch_matmul, l.view(a.ptr[0], type, {h, t, k}, {k, h * k, 1}, 0, t * h * k),
+               l.view(a.ptr[1], type, {h, k, n}, {n * k, 1, k}, 0, h * n * k),
+               l.view(a.ptr[2], type, {h, t, n}, {n, h * n, 1}, 0, t * h * n), kKeepType);
+}
+
+void bind_head_linear(const OpCall& c, LaunchArgs& args) {
+  args.dim[0] = c.in[0].shape[0];
+  args.dim[1] = c.in[1].shape[0];
+  args.dim[2] = c.in[1].shape[2];
+  args.dim[3] = c.in[1].shape[1];
+}
+
+// Query [T, H, C] and its rotated part [T, H, D], latents [P, 128, C], rotated keys [P, 128, D], page table [R, W].
+struct Latents {
+  int64_t tokens, heads, width, rotated, pages, sequences, columns;
+};
+
+Latents latents_of(const LaunchArgs& a, const LiveSizes& live) {
+  return {size(a, 0, live), size(a, 1, live), size(a, 2, live), size(a, 3, live),
+          size(a, 4, live), size(a, 5, live), size(a, 6, live)};
+}
+
+Status attend(const Latents& s, const AttentionPlan& plan, void* table, const LaunchArgs& a, Launch& l) {
+  const DType type = type_of(a, 0);
+  const bool each = plan.one_row_each;
+  auto rows = [&](void* data, int64_t width) {
+    return each ? l.tensor(data, type, {plan.tokens, 1, s.heads, width})
+                : l.tensor(data, type, {plan.tokens, s.heads, width});
+  };
+  auto pool = [&](void* data, int64_t width) { return l.tensor(data, type, {s.pages, kPageTokens, width}); };
+  static char batch[] = "BSND", tokens[] = "TND";
+  aclTensor* mask = each ? nullptr : l.tensor(a.ptr[8], ACL_BOOL, {Context::kMask, Context::kMask});
+  return l.run(l.ops().fused_attention, rows(a.ptr[0], s.width), l.list(pool(a.ptr[2], s.width)),
+               l.list(pool(a.ptr[2], s.width)), nullptr, mask, each ? nullptr : l.integers(plan.query_end),
+               l.integers(plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+               l.tensor(table, type_of(a, 4), {plan.sequences, s.columns}), nullptr, nullptr, nullptr, nullptr, nullptr,
+               nullptr, nullptr, nullptr, nullptr, rows(a.ptr[1], s.rotated), pool(a.ptr[3], s.rotated), nullptr,
+               s.heads, a.scalar[0], kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0,
+               false, 0, 0, rows(a.ptr[7], s.width), l.tensor(a.ptr[7], ACL_FLOAT, {0}));
+}
+
+// In pieces of kMostRows, over a table of their own.
+Status attend_cut(const Latents& s, const CutPlan& cut, const LaunchArgs& a, Launch& l) {
+  const DType index = type_of(a, 4);
+  const int64_t spare = CutPlan::most_sequences(s.tokens, s.sequences, kMostRows), rows = spare + 1;
+  void* table = l.scratch(static_cast<size_t>(rows * s.columns) * size_of(index));
+  auto copy = [&](int64_t to, int64_t count, int64_t from, int64_t sources) {
+    return l.run(
+        l.ops().copy, l.view(table, index, {count, s.columns}, {s.columns, 1}, to * s.columns, rows * s.columns),
+        l.view(a.ptr[4], index, {sources, s.columns}, {s.columns, 1}, from * s.columns, s.sequences * s.columns));
+  };
+  for (const CutPlan::Copy& c : cut.copies) RETURN_IF_ERROR(copy(c.to, c.count, c.from, c.repeated ? 1 : c.count));
+  // In a graph as many as any other prompt of this size needs.
+  const int64_t most = CutPlan::most_copies(s.tokens, s.sequences, kMostRows);
+  if (l.group() != Launch::Group::None)
+    for (auto n = static_cast<int64_t>(cut.copies.size()); n < most; ++n) RETURN_IF_ERROR(copy(spare, 1, 0, 1));
+  return attend(s, cut.plan, table, a, l);
+}
+
+// A plan of these sizes for what has none yet: a probe, which must see the longest lengths of both forms so that the
+// workspace is enough, and a launch that is recorded, whose lengths come with the first replay.
+Status stand_in(const Latents& s, bool each, const LaunchArgs& a, Launch& l) {
+  const int64_t context = s.columns * kPageTokens;
+  const AttentionPlan plan = AttentionPlan::longest(s.tokens, s.sequences, context, each);
+  if (each || s.tokens <= kMostRows) return attend(s, plan, a.ptr[4], a, l);
+  CutPlan cut = CutPlan::of(plan, kMostRows);
+  cut.plan.lengths.assign(cut.plan.lengths.size(), context);
+  return attend_cut(s, cut, a, l);
+}
+
+Status latent_attention(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const Latents s = latents_of(a, live);
+  const auto* lens = static_cast<const int32_t*>(a.host[0]);
+  const auto* starts = static_cast<const int32_t*>(a.host[1]);
+  const bool as_many = s.tokens == s.sequences;  // in a graph: steps of a row each
+  if (l.group() == Launch::Group::Record) return stand_in(s, as_many, a, l);
+  if (l.probing() && !(lens && starts)) {
+    if (as_many) RETURN_IF_ERROR(stand_in(s, true, a, l));
+    return stand_in(s, false, a, l);
+  }
+  const auto rows = static_cast<size_t>(s.sequences);
+  const AttentionPlan plan =
+      AttentionPlan::of(s.tokens, s.sequences, s.columns * kPageTokens, {lens, rows}, {starts, rows + 1});
+  if (plan.tokens == 0 || plan.sequences == 0) return Status::ok();
+  if (plan.one_row_each || s.tokens <= kMostRows) return attend(s, plan, a.ptr[4], a, l);
+  if (l.group() == Launch::Group::Update && as_many)
+    return error(Code::Unsupported,
+                 "latent_attention: a prompt of {} tokens in a graph for as many sequences; --graph-prefill piecewise "
+                 "needs no such graph",
+                 s.tokens);
+  return attend_cut(s, CutPlan::of(plan, kMostRows), a, l);
+}
+
+Status accepts_latent(const OpCall& c, bool fused) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  if (c.in[0].dtype != DType::F16 && c.in[0].dtype != DType::BF16)
+    return error(Code::Unsupported, "the vendor's attention takes f16 and bf16, not {}", describe(c));
+  if (!fused)
+    return error(Code::Unsupported, "the operators that ASCEND_USE_FIA=false asks for have no latents, as in {}",
+                 describe(c));
+  return Status::ok();
+}
+
+}  // namespace
+
+void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
+  add(kernels, context, {"head_linear", head_linear, bind_head_linear, want_constant_rows});
+  add(kernels, context, {"head_linear", head_linear_strided, bind_head_linear, want_constant_rows, {}, ".strided", 50});
+  auto bind = [context](const OpCall& c, LaunchArgs& args) {
+    args.dim[0] = c.in[0].shape[0];
+    args.dim[1] = c.in[0].shape[1];
+    args.dim[2] = c.in[0].shape[2];
+    args.dim[3] = c.in[1].shape[2];
+    args.dim[4] = c.in[2].shape[0];
+    args.dim[5] = c.in[4].shape[0];
+    args.dim[6] = c.in[4].shape[1];
+    args.scalar[0] = c.attrs->number("scale");
+    args.ptr[8] = context->causal_mask();
+  };
+  add(kernels, context,
+      {"latent_attention",
+       latent_attention,
+       bind,
+       [fused = context->fused_attention()](const OpCall& c) { return accepts_latent(c, fused); },
+       {5, 6}});
+}
+
+}  // namespace reprise::ascend

@@ -1,0 +1,43 @@
+// ExpertUse: how many rows went to each expert of each layer with experts, since the start.
+//
+// The engine owns it and adds after every step, on the thread that steps; any thread may read at any time. Layers and
+// experts are fixed before the first step.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace reprise::engine {
+
+class ExpertUse {
+ public:
+  // The layer's place in the model, "model.layers.3.mlp".
+  void add_layer(std::string place, int64_t experts) {
+    layers_.push_back({std::move(place), Counts(static_cast<size_t>(experts))});
+  }
+
+  size_t layers() const { return layers_.size(); }
+  // Of the place its number, "3", or all of it where it has none.
+  std::string layer_name(size_t layer) const;
+  const std::string& place(size_t layer) const { return layers_[layer].place; }
+  int64_t experts(size_t layer) const { return static_cast<int64_t>(layers_[layer].rows.size()); }
+  uint64_t rows(size_t layer, int64_t expert) const {
+    return layers_[layer].rows[static_cast<size_t>(expert)].load(std::memory_order_relaxed);
+  }
+
+  // One step: the first row of every expert, and one number more, as moe_route gives them.
+  void add(size_t layer, std::span<const int32_t> starts);
+
+ private:
+  using Counts = std::vector<std::atomic<uint64_t>>;
+  struct Layer {
+    std::string place;
+    Counts rows;
+  };
+  std::vector<Layer> layers_;
+};
+
+}  // namespace reprise::engine

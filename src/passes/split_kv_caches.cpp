@@ -1,0 +1,183 @@
+#include <algorithm>
+
+#include "ops/core.h"
+#include "passes/house_passes.h"
+
+namespace reprise {
+namespace {
+
+constexpr const char* kSplitKvCaches = "split_kv_caches";
+
+// One name of a joined cache, from a write to the next: who reads it, and who writes it next.
+struct Stage {
+  std::vector<Node*> reads;  // paged_attention
+  Node* write = nullptr;     // kv_write; null at the end
+};
+
+// A cache with keys and values in it, and every call on it.
+struct Joined {
+  Node* input = nullptr;
+  std::vector<Stage> stages;
+  Node* stranger = nullptr;  // a call that knows only the joined form
+  bool returned = false;     // the graph gives it out
+};
+
+class Splitter {
+ public:
+  Splitter(Graph& g, PassContext& c) : g_(g), c_(c) {}
+
+  Status run() {
+    std::vector<Node*> inputs;
+    for (Node* n = g_.first(); n; n = n->next)
+      if (n->op->name == "input" && is_cache(*n->result())) inputs.push_back(n);
+    for (Node* n : inputs) {
+      const std::string name = n->attrs.text("name");  // the node goes
+      RETURN_IF_ERROR(visit(n).at(name));
+    }
+    return Status::ok();
+  }
+
+ private:
+  static bool writes(const Use& u) { return u.user->op->name == "kv_write" && u.operand == 0; }
+  static bool reads(const Use& u) { return u.user->op->name == "paged_attention" && u.operand == 1; }
+  // [P, 2, G, 128, D]: nothing else that lives in pages looks like that.
+  static bool is_cache(const Value& v) {
+    const Shape& s = v.type.shape;
+    return s.rank() == 5 && same_dim(s[1], Dim(2)) && same_dim(s[3], Dim(kPageTokens));
+  }
+
+  static Joined follow(Node* input) {
+    Joined j;
+    j.input = input;
+    for (Value* v = input->result(); v;) {
+      Stage s;
+      Value* next = nullptr;
+      for (const Use& u : v->uses) {
+        if (writes(u))
+          s.write = u.user;
+        else if (reads(u))
+          s.reads.push_back(u.user);
+        else
+          j.stranger = u.user;
+        if (u.user->op->mutated_operand() == static_cast<int>(u.operand)) next = u.user->result();
+      }
+      j.returned |= !v->outputs.empty();
+      j.stages.push_back(std::move(s));
+      v = next;
+    }
+    return j;
+  }
+
+  // Ok when every call on the cache has a kernel as it is.
+  Status joined_kernels(const Joined& j) const {
+    for (const Stage& s : j.stages) {
+      for (const Node* n : s.reads) RETURN_IF_ERROR(c_.has_kernel(*n->op, n->in_types(), n->attrs));
+      if (s.write) RETURN_IF_ERROR(c_.has_kernel(*s.write->op, s.write->in_types(), s.write->attrs));
+    }
+    return Status::ok();
+  }
+
+  // Ok when they would have one on two caches of this dtype.
+  Status split_kernels(const Joined& j, DType dtype) const {
+    const TensorType cache = split_type(*j.input, dtype);
+    for (const Stage& s : j.stages) {
+      for (const Node* n : s.reads) {
+        std::vector<TensorType> in = n->in_types();
+        in[1] = cache;
+        in.insert(in.begin() + 2, cache);
+        RETURN_IF_ERROR(c_.has_kernel(*attention_, in, n->attrs));
+      }
+      if (!s.write) continue;
+      const TensorType& k = s.write->in[1]->type;
+      const std::vector<TensorType> in{cache, {k.dtype, {k.shape[0], cache.shape[2]}}, s.write->in[3]->type};
+      RETURN_IF_ERROR(c_.has_kernel(*row_write_, in, {}));
+    }
+    return Status::ok();
+  }
+
+  // [P, 2, G, 128, D] as [P, 128, G D].
+  static TensorType split_type(const Node& input, DType dtype) {
+    const TensorType& joined = input.result()->type;
+    const Dim heads = joined.shape[2];
+    return {dtype, {joined.shape[0], Dim(kPageTokens), Dim(heads.factor * kv_head_size(joined).factor)}};
+  }
+
+  Status visit(Node* input) {
+    const Joined j = follow(input);
+    c_.count_tried();
+    const Status why = joined_kernels(j);
+    if (why.is_ok()) return Status::ok();
+    const DType cache = input->result()->type.dtype;
+    if (Status split = split_kernels(j, cache); !split.is_ok()) {
+      const DType model = dtype_of_rows(j);
+      if (model != cache && split_kernels(j, model).is_ok())
+        return error(Code::Unsupported,
+                     "a KV cache of {}: this device keeps keys and values in caches of their own, in the model's "
+                     "dtype; --kv-cache-dtype auto asks for {}",
+                     dtype_name(cache), dtype_name(model));
+      return error(Code::Unsupported, "{}; nor on keys and values in one cache: {}", split.message(), why.message());
+    }
+    if (j.stranger)
+      return error(Code::Unsupported,
+                   "%{} ({}) works on keys and values in one cache, but other calls on it do not: {}",
+                   j.stranger->result()->id, j.stranger->op->name, why.message());
+    if (j.returned)
+      return error(Code::Unsupported, "the graph returns a cache that the device cannot hold in one piece");
+    if (!c_.may_apply(*input)) return Status::ok();
+    c_.applied(*input, fmt::format("{} becomes two: {}", input->attrs.text("name"), why.message()));
+    return split(j);
+  }
+
+  static DType dtype_of_rows(const Joined& j) {
+    for (const Stage& s : j.stages) {
+      if (s.write) return s.write->in[1]->type.dtype;
+      if (!s.reads.empty()) return s.reads.front()->in[0]->type.dtype;
+    }
+    return j.input->result()->type.dtype;
+  }
+
+  Status split(const Joined& j) {
+    const std::string name = j.input->attrs.text("name");
+    const TensorType type = split_type(*j.input, j.input->result()->type.dtype);
+    ASSIGN_OR_RETURN(Node * keys_in, g_.add_source(*j.input->op, name + ".keys", type, kSplitKvCaches, j.input));
+    ASSIGN_OR_RETURN(Node * values_in, g_.add_source(*j.input->op, name + ".values", type, kSplitKvCaches, j.input));
+    Value *keys = keys_in->result(), *values = values_in->result();
+    for (const Stage& s : j.stages) {
+      for (Node* n : s.reads) {
+        ASSIGN_OR_RETURN(Node * made, g_.add(*attention_, {n->in[0], keys, values, n->in[2], n->in[3], n->in[4]},
+                                             n->attrs, kSplitKvCaches, n));
+        g_.replace_all_uses(n->result(), made->result());
+        g_.erase(n);
+      }
+      if (!s.write) continue;
+      ASSIGN_OR_RETURN(keys, write(keys, *s.write, 1));
+      ASSIGN_OR_RETURN(values, write(values, *s.write, 2));
+    }
+    for (auto s = j.stages.rbegin(); s != j.stages.rend(); ++s)
+      if (s->write) g_.erase(s->write);
+    g_.erase(j.input);
+    return Status::ok();
+  }
+
+  // Operand i of a kv_write, into a cache of its own.
+  Result<Value*> write(Value* cache, Node& joined, size_t i) {
+    ASSIGN_OR_RETURN(Node * rows, g_.add(*flatten_, {joined.in[i]}, {}, kSplitKvCaches, &joined));
+    ASSIGN_OR_RETURN(Node * made,
+                     g_.add(*row_write_, {cache, rows->result(), joined.in[3]}, {}, kSplitKvCaches, &joined));
+    return made->result();
+  }
+
+  Graph& g_;
+  PassContext& c_;
+  const OpSchema* attention_ = c_.ops().find("paged_attention_rows");
+  const OpSchema* row_write_ = c_.ops().find("row_write");
+  const OpSchema* flatten_ = c_.ops().find("flatten");
+};
+
+Status split_all(Graph& g, PassContext& c) { return Splitter(g, c).run(); }
+
+}  // namespace
+
+Pass split_kv_caches() { return {kSplitKvCaches, true, split_all}; }
+
+}  // namespace reprise

@@ -1,0 +1,127 @@
+// Commands on --device ascend over the simulator: what a person sees without a card.
+#include <algorithm>
+
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+bool has_words(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string kSim = " --device ascend --ascend-runtime sim ";
+
+TEST(AscendDoctor, SaysVersionsAndTestsTheDevice) {
+  const OrderedJson j = json_of(run_binary("doctor --json --threads 1" + kSim, "ASCEND_SIM_SOC=Ascend910B2"));
+  ASSERT_TRUE(j.contains("self_test")) << j;
+  EXPECT_EQ(j["device"]["isa"], "Ascend910B2");
+  std::string notes;
+  for (const auto& n : j["device"]["notes"]) notes += n.get<std::string>() + "\n";
+  for (const char* part :
+       {"CANN: 8.5.0\n", "driver: 25.0.RC1\n", "functions not there: none\n", "operators not there: none\n"})
+    EXPECT_TRUE(has_words(notes, part)) << part << "\n" << notes;
+  ASSERT_GE(j["self_test"]["checks"].size(), 7u);
+  for (const auto& c : j["self_test"]["checks"]) EXPECT_EQ(c["result"], "pass") << c;
+  const double eager = j["self_test"]["times_us"]["a launch by itself"],
+               replayed = j["self_test"]["times_us"]["a launch in a graph"];
+  EXPECT_GT(replayed, 0);
+  EXPECT_GT(eager, replayed) << "the model's launches cost the host more than a graph's tasks the device";
+}
+
+// CANN 8.1 has fewer operators, and each line says what that means.
+TEST(AscendDoctor, AnOldRuntimeIsNamedPieceByPiece) {
+  const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_CANN=8.1");
+  EXPECT_EQ(o.exit_code, 0) << o.out << o.err;
+  for (const char* part : {"CANN: 8.1.RC1", "self-test", "pass  memory", "a launch in a graph"})
+    EXPECT_TRUE(has_words(o.out, part)) << part << "\n" << o.out;
+  EXPECT_FALSE(has_words(o.out, "FAIL")) << o.out;
+}
+
+TEST(AscendDoctor, AFailureIsALineAndTheExitCode) {
+  const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_FAULT=kernel:aclnnAdd:1");
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(has_words(o.out, "FAIL  computation")) << o.out;
+  EXPECT_TRUE(has_words(o.out, "507015")) << o.out;
+  EXPECT_TRUE(has_words(o.err, "the self-test failed: computation")) << o.err;
+}
+
+TEST(AscendDoctor, WhatNeedsResultsIsSkippedWhereNothingIsComputed) {
+  const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_COMPUTE=0");
+  EXPECT_EQ(o.exit_code, 0) << o.out << o.err;
+  EXPECT_TRUE(has_words(o.out, "skip  computation")) << o.out;
+}
+
+// Modelled time, so it is the same in every run; parts are several launches, and cost more than one.
+TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
+  const std::string command = "bench ops --json --model B --dtype bfloat16 --tokens 1,16 --filter ";
+  int rows = 0;
+  for (const char* op : {"add_rms_norm", "add_rms_norm_quant_dynamic", "silu_mul", "silu_mul_quant"}) {
+    const OrderedJson j = json_of(run_binary(command + op + kSim));
+    EXPECT_EQ(j["time"], "modelled time, not measured on a device");
+    EXPECT_FALSE(j["clock_note"].empty());
+    for (const auto& r : j["rows"]) {
+      ++rows;
+      EXPECT_EQ(r["op"], op);
+      EXPECT_GT(r["fused_us"], 0);
+      EXPECT_LT(r["ratio"], 1) << r;
+      EXPECT_LT(r["eager_ratio"], 1) << r;
+      EXPECT_GT(r["eager_fused_us"], r["fused_us"]) << "a launch costs the host more than the device";
+      EXPECT_FALSE(r.contains("limit_us")) << "nothing of this machine says anything about that one";
+    }
+    OrderedJson skipped = json_of(run_binary(command + op + kSim, "ASCEND_SIM_COMPUTE=0"))["rows"];
+    ASSERT_EQ(skipped.size(), j["rows"].size());
+    for (size_t i = 0; i < skipped.size(); ++i)
+      for (const char* key : {"fused_us", "unfused_us", "eager_fused_us", "eager_unfused_us"})
+        EXPECT_NEAR(skipped[i][key].get<double>(), j["rows"][i][key].get<double>(), 1e-6)
+            << "whether it computes or not";
+  }
+  EXPECT_EQ(rows, 4 * 2);
+  const Outcome none = run_binary(command + "split_qk_norm_rope" + kSim);
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(has_words(none.err, "nothing could be measured")) << none.err;
+}
+
+// The budget of queues, layer by layer: what docs/ascend-predictions.md shows.
+struct Queues {
+  int layers;
+  const char* stack;
+  int decode, prefill;  // of one size
+  size_t decode_kept, prefill_kept;
+};
+
+class AscendQueues : public testing::TestWithParam<Queues> {};
+
+TEST_P(AscendQueues, AreCountedBeforeTheyAreTaken) {
+  const Queues& q = GetParam();
+  const Outcome o = run_binary(
+      fmt::format("graph explain --json --log-level error --load-format dummy --dtype bfloat16 --graph-warmups 0 "
+                  "--max-running-requests 256 --chunked-prefill-size 4096 --max-total-tokens 8192 "
+                  "--override num_hidden_layers={} --override head_dim=128 --model-path {}{}",
+                  q.layers, model_folder("qwen3_untied"), kSim),
+      fmt::format("ASCEND_SIM_COMPUTE=0 ASCEND_SIM_RACES=0 ASCEND_SIM_STACK={}", q.stack));
+  const OrderedJson j = json_of(o);
+  EXPECT_FALSE(has_words(o.out + o.err, "207008") || has_words(o.out + o.err, "207005"));
+  ASSERT_TRUE(j.contains("queues")) << j;
+  const OrderedJson& table = j["queues"];
+  ASSERT_EQ(table["phases"].size(), 2u);
+  const OrderedJson &decode = table["phases"][0], &prefill = table["phases"][1];
+  EXPECT_EQ(table["held_for_life"], std::string(q.stack) == "old");
+  EXPECT_EQ(table["used"].get<int>(), decode["held"].get<int>() + prefill["held"].get<int>());
+  EXPECT_LE(table["used"], table["total"]);
+  EXPECT_EQ(decode["queues_of_a_size"], q.decode);
+  EXPECT_EQ(prefill["queues_of_a_size"], q.prefill);
+  EXPECT_EQ(decode["kept"].size(), q.decode_kept);
+  EXPECT_EQ(prefill["kept"].size(), q.prefill_kept);
+  EXPECT_EQ(prefill["kept"].front(), 4) << "the smallest gains most";
+  EXPECT_EQ(prefill["kept"].back(), 4096);
+  EXPECT_EQ(prefill["left_out"].size(), 58 - q.prefill_kept);
+  for (const auto& d : prefill["left_out"])
+    EXPECT_TRUE(has_words(d["reason"], fmt::format("room for {} of 58 sizes", q.prefill_kept))) << d;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, AscendQueues,
+                         testing::Values(Queues{36, "old", 2, 72, 36, 24}, Queues{61, "old", 4, 122, 36, 13},
+                                         Queues{94, "old", 6, 188, 36, 8}, Queues{36, "new", 2, 72, 36, 58}),
+                         [](const auto& info) { return fmt::format("{}_{}", info.param.layers, info.param.stack); });
+
+}  // namespace
+}  // namespace reprise::apps

@@ -1,0 +1,160 @@
+// Faults on demand below an engine on Ascend: out of memory, a failed kernel inside a replay, an event that never
+// comes, no stream left. Each ends in one line that says what happened, nothing hangs, and an engine opened afterwards
+// in the same process works.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/ascend_engine.h"
+
+namespace reprise {
+namespace {
+
+using testing_support::decode_traffic;
+using testing_support::same_bits;
+using testing_support::Setting;
+
+// Decode steps of one and of up to four sequences are captured; prompts, whose graphs are many, run as they are.
+Result<std::unique_ptr<engine::Engine>> open() {
+  return testing_support::open_ascend(testing_support::tiny_model_path("qwen3_tied"),
+                                      {.prefill = GraphMode::Eager, .decode_sizes = {1, 4}});
+}
+
+constexpr int kSteps = 4;
+
+class AscendFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    expected_ = traffic_without_faults();
+    ASSERT_FALSE(expected_.empty());
+  }
+  void TearDown() override { EXPECT_TRUE(same_bits(expected_, traffic_without_faults())) << "after the fault"; }
+
+  static std::vector<float> traffic_without_faults() {
+    auto e = open();
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    return e.is_ok() ? decode_traffic(**e, kSteps) : std::vector<float>{};
+  }
+
+  std::vector<float> expected_;
+
+ private:
+  // What hangs is told after so long, not after the simulator's usual twenty seconds.
+  Setting hang_{"ASCEND_SIM_HANG_MS", "400"}, destroy_{"ASCEND_SIM_DESTROY_MS", "200"};
+};
+
+void expect_one_line(const Status& s, const std::vector<std::string>& words) {
+  ASSERT_FALSE(s.is_ok());
+  EXPECT_EQ(s.message().find('\n'), std::string::npos) << s.message();
+  for (const std::string& word : words) EXPECT_NE(s.message().find(word), std::string::npos) << s.message();
+}
+
+// One sequence; ok, or what the first step that went wrong said.
+struct OneSequence {
+  explicit OneSequence(engine::Engine& e) : engine(e), sequence(std::vector<int32_t>{1, 2, 3}) {
+    EXPECT_TRUE(engine.reserve(sequence, 100).is_ok());
+  }
+  Status steps(int n) {
+    for (int i = 0; i < n; ++i) {
+      if (sequence.uncached() == 0) sequence.append(1);
+      const engine::StepItem item{&sequence, sequence.uncached(), true, false};
+      auto logits = engine.step({&item, 1});
+      if (!logits.is_ok()) return logits.status();
+    }
+    return Status::ok();
+  }
+  engine::Engine& engine;
+  engine::Sequence sequence;
+};
+
+TEST_F(AscendFaults, MemoryThatIsNotThereIsNamed) {
+  const Setting small("ASCEND_SIM_HBM_BYTES", "4194304");
+  auto e = open();
+  ASSERT_FALSE(e.is_ok());
+  EXPECT_EQ(e.status().code(), Code::OutOfMemory) << e.status().message();
+}
+
+// Whichever allocation fails: the engine does not open and says why, or does without and computes what it should.
+TEST_F(AscendFaults, EveryAllocationMayFail) {
+  int refused = 0, opened = 0;
+  for (const int n : {1, 2, 3, 4, 6, 9, 13, 20, 30, 200}) {
+    const Setting fault("ASCEND_SIM_FAULT", fmt::format("malloc:{}", n));
+    auto e = open();
+    if (!e.is_ok()) {
+      ++refused;
+      EXPECT_NE(e.status().message().find("207001"), std::string::npos) << n << ": " << e.status().message();
+      continue;
+    }
+    ++opened;
+    EXPECT_EQ(decode_traffic(**e, kSteps).size(), expected_.size()) << n;
+  }
+  EXPECT_GE(refused, 3);
+  EXPECT_GE(opened, 1);
+}
+
+TEST_F(AscendFaults, EveryStreamMayBeTheLast) {
+  int refused = 0, opened = 0;
+  for (const int n : {1, 2, 3, 4, 6, 8, 12, 16, 24}) {
+    const Setting fault("ASCEND_SIM_FAULT", fmt::format("stream:{}", n));
+    auto e = open();
+    if (!e.is_ok()) {
+      ++refused;
+      EXPECT_NE(e.status().message().find("207008"), std::string::npos) << n << ": " << e.status().message();
+      continue;
+    }
+    ++opened;  // a size that could not be captured runs eagerly
+    EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps))) << n;
+  }
+  EXPECT_GE(refused, 3);
+  EXPECT_GE(opened, 1);
+}
+
+// Steps of one sequence until the fault comes, which must be in a replay.
+TEST_F(AscendFaults, AKernelThatFailsInAReplayIsAnErrorOfItsStepAndOfAllThatFollow) {
+  for (const char* kernel : {"aclnnFusedInferAttentionScoreV3", "aclnnSwiGlu"}) {
+    const Setting fault("ASCEND_SIM_FAULT", fmt::format("kernel:{}:60", kernel));
+    auto e = open();
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    OneSequence run(**e);
+    const Status failed = run.steps(90);
+    EXPECT_GT((*e)->decode_runner()->stats().replays, 2u);
+    expect_one_line(failed, {"507015", kernel, "start the engine anew"});
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) expect_one_line(run.steps(1), {"in an earlier step", "507015", kernel});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  }
+}
+
+// The graph waits for the update, or the next replay for the one before: for ever, on a device.
+TEST_F(AscendFaults, AnEventThatNeverComesIsFoundOut) {
+  int stuck = 0;
+  for (int n = 1; n <= 5; ++n) {
+    const Setting fault("ASCEND_SIM_FAULT", fmt::format("event:{}", n));
+    auto e = open();
+    if (!e.is_ok()) {
+      expect_one_line(e.status(), {"507046"});
+      continue;
+    }
+    OneSequence run(**e);
+    const Status failed = run.steps(8);
+    if (failed.is_ok()) continue;
+    ++stuck;
+    expect_one_line(failed, {"507046", "the device is stuck", "start the engine anew"});
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) expect_one_line(run.steps(1), {"in an earlier step", "507046"});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(7)) << "each waited anew";
+  }
+  EXPECT_GT(stuck, 2);
+}
+
+// The graph is left alone from then on, and the step runs without it.
+TEST_F(AscendFaults, AnUpdateThatFailsIsMadeUpFor) {
+  const Setting fault("ASCEND_SIM_FAULT", "update:5");
+  auto e = open();
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
+  EXPECT_EQ((*e)->decode_runner()->stats().fallbacks.size(), 1u);
+}
+
+}  // namespace
+}  // namespace reprise

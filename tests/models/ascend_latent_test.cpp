@@ -1,0 +1,174 @@
+// Latent attention on the Ascend backend over the simulator: Hugging Face's logits in the sizes that the vendor's
+// attention takes, the same bits in every mode while lengths change, and what it refuses.
+#include <gtest/gtest.h>
+
+#include "support/ascend_engine.h"
+#include "support/wide_latents.h"
+
+namespace reprise {
+namespace {
+
+using engine::GraphPolicy;
+using testing_support::AscendOptions;
+using testing_support::decode_traffic;
+using testing_support::same_bits;
+using testing_support::Setting;
+using testing_support::WideLatents;
+
+// Few captures: each is one of every layer, at the simulator's speed.
+Result<std::unique_ptr<engine::Engine>> open(const WideLatents& wide, AscendOptions options) {
+  options.context = 256;
+  options.prefill_sizes = {4, 64, 128};
+  return testing_support::open_ascend(wide.path(), options);
+}
+
+struct Small {
+  const char* model;
+  int64_t heads;
+};
+
+// Experts and YaRN; compressed queries, sigmoid experts in groups; neither.
+const std::vector<Small>& small_ones() {
+  static const std::vector<Small> all{{"deepseek_v2_lite", 2}, {"deepseek_v3_moe", 8}, {"deepseek_v2_dense", 4}};
+  return all;
+}
+
+// The largest distance to the stored logits over the largest of them, over all stored lengths.
+double distance(engine::Engine& e, const std::string& folder) {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  const auto vocab = static_cast<size_t>(e.config().vocab_size);
+  double worst = 0;
+  int lengths = 0;
+  for (const checkpoint::StoredTensor& t : file->tensors()) {
+    if (!t.name.starts_with("tokens.") || t.elements() > 131) continue;
+    const std::string length = t.name.substr(7);
+    auto values = [&]<typename T>(const std::string& name, T) {
+      const auto bytes = file->bytes(*file->find(name));
+      std::vector<T> out(bytes.size() / sizeof(T));
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+      return out;
+    };
+    const auto tokens = values(t.name, int32_t{}), positions = values("positions." + length, int32_t{});
+    const auto expected = values("logits." + length, float{});
+    const std::vector<float> logits = testing_support::all_logits(e, tokens, 1000);
+    if (logits.size() != tokens.size() * vocab) return INFINITY;
+    double largest = 0, off = 0;
+    for (const float x : expected) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    for (size_t i = 0; i < positions.size(); ++i)
+      for (size_t v = 0; v < vocab; ++v)
+        off = std::max(off, std::fabs(static_cast<double>(logits[static_cast<size_t>(positions[i]) * vocab + v]) -
+                                      static_cast<double>(expected[i * vocab + v])));
+    worst = std::max(worst, std::isnan(off) ? INFINITY : off / largest);
+    ++lengths;
+  }
+  EXPECT_GE(lengths, 3);
+  return worst;
+}
+
+// The wide checkpoints compute what the small ones do: to the precision of fp32 on the CPU.
+TEST(WideLatentsTest, TheCpuFindsTheSameLogits) {
+  for (const Small& s : small_ones()) {
+    const WideLatents wide(s.model, s.heads);
+    auto e = testing_support::open_engine(wide.path(), {.context = 203, .total_tokens = 4096});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    EXPECT_LE(distance(**e, wide.path()), 1e-4) << s.model;
+  }
+}
+
+TEST(AscendLatents, LogitsAreThoseOfTheReference) {
+  for (const Small& s : small_ones()) {
+    const WideLatents wide(s.model, s.heads);
+    for (const DType dtype : {DType::BF16, DType::F16}) {
+      auto e = open(wide, {.dtype = dtype});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_LE(distance(**e, wide.path()), 2e-2) << s.model << " " << dtype_name(dtype);
+    }
+  }
+}
+
+// The last logits of a prompt that is fed in chunks.
+std::vector<float> last_logits(engine::Engine& e, const std::vector<int32_t>& tokens, int64_t chunk) {
+  engine::Sequence s(tokens);
+  std::vector<float> out;
+  EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
+  while (s.uncached() > 0) {
+    const int64_t n = std::min(chunk, s.uncached());
+    const engine::StepItem item{&s, n, n == s.uncached(), false};
+    auto logits = e.step({&item, 1});
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (!logits.is_ok()) break;
+    out.assign(logits->begin(), logits->end());
+  }
+  e.release(s);
+  return out;
+}
+
+// The operator takes 16 rows of a sequence: longer chunks go in as pieces of it.
+TEST(AscendLatents, LongPromptsInPiecesAreTheirTokens) {
+  const WideLatents wide("deepseek_v2_lite", 2);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 131; ++i) tokens.push_back((i * 37 + 5) % 279);
+  for (GraphMode prefill : {GraphMode::Eager, GraphMode::Piecewise, GraphMode::Whole}) {
+    auto e = open(wide, {.prefill = prefill});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const std::vector<float> one_by_one = last_logits(**e, tokens, 1);
+    ASSERT_FALSE(one_by_one.empty());
+    for (const int64_t chunk : {128, 50, 17, 16})
+      EXPECT_TRUE(same_bits(one_by_one, last_logits(**e, tokens, chunk))) << "chunks of " << chunk;
+  }
+}
+
+constexpr int kSteps = 20;  // past the end of a page of 128
+
+TEST(AscendLatents, LengthsChangeEveryStepInEveryMode) {
+  const WideLatents wide("deepseek_v2_lite", 2);
+  std::vector<float> expected;
+  {
+    auto eager = open(wide, {.policy = GraphPolicy::Off});
+    ASSERT_TRUE(eager.is_ok()) << eager.status().message();
+    expected = decode_traffic(**eager, kSteps);
+  }
+  for (GraphMode prefill : {GraphMode::Piecewise, GraphMode::Whole}) {
+    auto e = open(wide, {.prefill = prefill});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const engine::StepRunner &decode = *(*e)->decode_runner(), &prompts = *(*e)->prefill_runner();
+    const uint64_t captures = decode.captures();
+    EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
+    EXPECT_EQ(decode.stats().replays, static_cast<uint64_t>(kSteps));
+    EXPECT_TRUE(decode.stats().fallbacks.empty());
+    EXPECT_EQ(decode.captures(), captures);
+    EXPECT_EQ(prompts.mode(), prefill);
+    EXPECT_GT(prompts.stats().replays, 0u);
+  }
+}
+
+// No operator for products per head over tokens, none for caches, no waits for memory.
+TEST(AscendLatents, OldRuntimesGiveTheSame) {
+  const WideLatents wide("deepseek_v2_dense", 4);
+  std::vector<float> expected;
+  {
+    auto e = open(wide, {});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    expected = decode_traffic(**e, kSteps);
+  }
+  const Setting old("ASCEND_SIM_CANN", "8.1");
+  auto e = open(wide, {});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
+}
+
+TEST(AscendLatents, WhatTheVendorRefusesIsToldInItsWords) {
+  const WideLatents odd("deepseek_v2_dense", 3), wide("deepseek_v2_dense", 4);
+  auto e = open(odd, {});
+  ASSERT_FALSE(e.is_ok());
+  EXPECT_EQ(e.status().code(), Code::Unsupported);
+  EXPECT_NE(e.status().message().find("3 heads over 1: of size 512 there may be 1, 2, 4 ... 128"), std::string::npos)
+      << e.status().message();
+  auto pair = open(wide, {.fia = false});
+  ASSERT_FALSE(pair.is_ok());
+  EXPECT_NE(pair.status().message().find("ASCEND_USE_FIA=false"), std::string::npos) << pair.status().message();
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,88 @@
+// Mixtures of experts from GGUF: files that the gguf package wrote of tiny checkpoints
+// (tools/golden/make_gguf_models.py) give the logits of those checkpoints, and the bits of the same weights read from
+// safetensors.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/tiny_models.h"
+
+namespace reprise {
+namespace {
+
+using testing_support::all_logits;
+using testing_support::EngineSetup;
+using testing_support::open_engine;
+using testing_support::same_bits;
+using testing_support::tiny_model_path;
+
+// Mixtral interleaves the rows of queries and keys; DeepSeek-V2-Lite has kv_b_proj in two tensors, V3 in one.
+const char* const kModels[] = {"mixtral_top2", "qwen2_moe_shared", "qwen3_moe_norm", "deepseek_v2_lite",
+                               "deepseek_v3_moe"};
+
+std::string gguf_path(const std::string& name) {
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";
+}
+
+struct Golden {
+  std::vector<int32_t> tokens, positions;
+  std::vector<float> logits;
+};
+
+std::map<int64_t, Golden> read_goldens(const std::string& folder) {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  std::map<int64_t, Golden> out;
+  for (auto& t : file->tensors()) {
+    const auto dot = t.name.find('.');
+    Golden& g = out[std::stoll(t.name.substr(dot + 1))];
+    const auto bytes = file->bytes(t);
+    const auto copy = [&](auto& v) {
+      v.resize(bytes.size() / 4);
+      std::memcpy(v.data(), bytes.data(), bytes.size());
+    };
+    if (t.name.starts_with("tokens"))
+      copy(g.tokens);
+    else if (t.name.starts_with("positions"))
+      copy(g.positions);
+    else
+      copy(g.logits);
+  }
+  return out;
+}
+
+class GgufExperts : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufExperts, LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint) {
+  const std::string folder = tiny_model_path(GetParam());
+  const auto goldens = read_goldens(folder);
+  ASSERT_FALSE(goldens.empty());
+  EngineSetup setup;
+  setup.context = 0;
+  for (auto& [length, g] : goldens) setup.context = std::max(setup.context, length);
+  setup.total_tokens = 4096;
+  auto from_gguf = open_engine(gguf_path(GetParam()), setup), from_folder = open_engine(folder, setup);
+  ASSERT_TRUE(from_gguf.is_ok()) << from_gguf.status().message();
+  ASSERT_TRUE(from_folder.is_ok()) << from_folder.status().message();
+  EXPECT_EQ((*from_gguf)->config().architecture, (*from_folder)->config().architecture);
+  const auto vocab = static_cast<size_t>((*from_gguf)->config().vocab_size);
+  for (auto& [length, g] : goldens) {
+    const std::vector<float> logits = all_logits(**from_gguf, g.tokens, 1000);
+    ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
+    EXPECT_TRUE(same_bits(logits, all_logits(**from_folder, g.tokens, 1000))) << "length " << length;
+    double largest = 0, worst = 0;
+    for (float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    for (size_t i = 0; i < g.positions.size(); ++i)
+      for (size_t v = 0; v < vocab; ++v)
+        worst = std::max(worst, std::fabs(static_cast<double>(logits[static_cast<size_t>(g.positions[i]) * vocab + v]) -
+                                          static_cast<double>(g.logits[i * vocab + v])));
+    EXPECT_LE(worst, 1e-4 * largest) << "length " << length;
+    EXPECT_FALSE(std::isnan(worst));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, GgufExperts, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace reprise

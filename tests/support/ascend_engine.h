@@ -1,0 +1,97 @@
+// Engines on the Ascend backend over the simulator, and traffic whose lengths change every step, shared by tests.
+#pragma once
+
+#include <cstdlib>
+
+#include "support/tiny_models.h"
+
+namespace reprise::testing_support {
+
+// Sets a variable that the simulator reads when it starts, for as long as this lives.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+struct AscendOptions {
+  engine::GraphPolicy policy = engine::GraphPolicy::Auto;
+  GraphMode prefill = GraphMode::Piecewise;
+  bool fia = true;
+  std::vector<int64_t> decode_sizes = {1, 2, 4};
+  std::vector<int64_t> prefill_sizes = {};
+  DType dtype = DType::BF16;
+  int64_t context = 384;
+  GraphMode decode = GraphMode::Whole;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+};
+
+// The checkpoint in `folder`; four sequences.
+inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& folder, const AscendOptions& options) {
+  setenv("ASCEND_SIM_RACES", "1", 0);  // work on the same memory that nothing orders is an error
+  DeviceOptions device;
+  device.kind = DeviceKind::Ascend;
+  device.ascend_runtime = "sim";
+  device.ascend_fia = options.fia;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = folder;
+  o.dtype = options.dtype;
+  o.chunked_prefill_size = 128;
+  o.max_running_requests = 4;
+  o.max_total_tokens = 4 * options.context;
+  o.context_length = options.context;
+  o.graph.policy = options.policy;
+  o.graph.prefill = options.prefill;
+  o.graph.decode = options.decode;
+  o.quantization = options.quantization;
+  o.graph.decode_sizes = options.decode_sizes;
+  o.graph.prefill_sizes = options.prefill_sizes;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// Three sequences of different lengths, then `steps` steps of decode; every logit.
+inline std::vector<float> decode_traffic(engine::Engine& e, int steps) {
+  std::vector<engine::Sequence> sequences;
+  uint32_t seed = 11;
+  auto token = [&] {
+    seed = seed * 1664525u + 1013904223u;
+    return static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
+  };
+  for (size_t length : {5, 120, 37}) {
+    std::vector<int32_t> prompt(length);
+    for (auto& t : prompt) t = token();
+    sequences.emplace_back(prompt);
+  }
+  std::vector<float> out;
+  for (auto& s : sequences) {
+    EXPECT_TRUE(e.reserve(s, s.size() + steps).is_ok());
+    while (s.uncached() > 0) {
+      const engine::StepItem item{&s, std::min<int64_t>(s.uncached(), 50), true, false};
+      auto logits = e.step({&item, 1});
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (!logits.is_ok()) return {};
+      out.insert(out.end(), logits->begin(), logits->end());
+    }
+  }
+  for (int i = 0; i < steps; ++i) {
+    std::vector<engine::StepItem> items;
+    for (auto& s : sequences) {
+      s.append(token());
+      items.push_back({&s, 1, true, false});
+    }
+    auto logits = e.step(items);
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (!logits.is_ok()) return {};
+    out.insert(out.end(), logits->begin(), logits->end());
+  }
+  for (auto& s : sequences) e.release(s);
+  return out;
+}
+
+}  // namespace reprise::testing_support

@@ -1,0 +1,126 @@
+// TakingDevice: the strict null device, made to take host operands as accelerators do: a launch that is recorded keeps
+// the values that the host had then, and a replay sees new ones only where it patches that launch. Counts both. For
+// tests; plain, one thread.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "backends/null/null_device.h"
+
+namespace reprise::testing_support {
+
+struct Taken {
+  int recorded = 0;  // launches with host operands
+  size_t patches = 0;
+  size_t graphs = 0;  // alive
+};
+
+struct TakingOptions {
+  bool patches = true;
+  bool free_patches = true;
+  bool skips_negative_slots = true;
+  size_t room = SIZE_MAX;  // for so many graphs
+};
+
+// So much is taken of every operand; staged inputs are at least that far apart.
+using HostValues = std::array<std::byte, 64>;
+
+class TakingGraph final : public DeviceGraph {
+ public:
+  explicit TakingGraph(Taken& counts) : counts_(counts) { ++counts_.graphs; }
+  ~TakingGraph() override { --counts_.graphs; }
+
+  Thunk take(Thunk t) {
+    if (!t.args.host[0]) return t;
+    ++counts_.recorded;
+    for (const void*& p : t.args.host) {
+      if (!p) continue;
+      values_.push_back(std::make_unique<HostValues>());
+      std::memcpy(values_.back().get(), p, sizeof(HostValues));
+      p = values_.back().get();
+    }
+    return t;
+  }
+  void patchable(PatchId id, const Thunk& t) { of_launch_[id] = t.args.host; }
+
+  Status replay(Stream& stream, std::span<const Patch> patches) override {
+    counts_.patches += patches.size();
+    std::vector<LaunchArgs> args(patches.size());
+    std::vector<Patch> mine;
+    for (size_t i = 0; i < patches.size(); ++i) {
+      args[i] = *patches[i].args;
+      const auto& kept = of_launch_.at(patches[i].id);
+      for (size_t k = 0; k < kept.size(); ++k) {
+        if (!args[i].host[k]) continue;
+        std::memcpy(const_cast<void*>(kept[k]), args[i].host[k], sizeof(HostValues));
+        args[i].host[k] = kept[k];
+      }
+      mine.push_back({patches[i].id, &args[i]});
+    }
+    return inner->replay(stream, mine);
+  }
+  GraphStats stats() const override { return inner->stats(); }
+
+  std::unique_ptr<DeviceGraph> inner;
+
+ private:
+  Taken& counts_;
+  std::vector<std::unique_ptr<HostValues>> values_;
+  std::map<PatchId, std::array<const void*, LaunchArgs::kMaxHostOperands>> of_launch_;
+};
+
+class TakingRecorder final : public Recorder {
+ public:
+  TakingRecorder(Recorder& inner, TakingGraph& graph) : inner_(inner), graph_(graph) {}
+  Status launch(const Thunk& thunk) override { return inner_.launch(graph_.take(thunk)); }
+  Result<PatchId> launch_patchable(const Thunk& thunk) override {
+    const Thunk mine = graph_.take(thunk);
+    ASSIGN_OR_RETURN(const PatchId id, inner_.launch_patchable(mine));
+    graph_.patchable(id, mine);
+    return id;
+  }
+
+ private:
+  Recorder& inner_;
+  TakingGraph& graph_;
+};
+
+class TakingDevice final : public Device {
+ public:
+  TakingDevice(const TakingOptions& options, Taken& counts) : counts_(counts), room_(options.room) {
+    null::NullDeviceOptions strict;
+    strict.host_visible = false;
+    strict.deferred = true;
+    inner_ = null::make_null_device(strict);
+    info_ = inner_->info();
+    info_.patches = options.patches;
+    info_.free_patches = options.free_patches;
+    info_.skips_negative_slots = options.skips_negative_slots;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  MemoryPool& pool() override { return inner_->pool(); }
+  MemoryPool& host_pool() override { return inner_->host_pool(); }
+  Result<std::unique_ptr<Stream>> make_stream() override { return inner_->make_stream(); }
+  Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    if (counts_.graphs >= room_) return error(Code::Busy, "{} graphs are alive", counts_.graphs);
+    auto graph = std::make_unique<TakingGraph>(counts_);
+    ASSIGN_OR_RETURN(graph->inner, inner_->capture(stream, [&](Recorder& recorder) {
+      TakingRecorder mine(recorder, *graph);
+      return body(mine);
+    }));
+    return std::unique_ptr<DeviceGraph>(std::move(graph));
+  }
+
+ private:
+  std::unique_ptr<Device> inner_;
+  DeviceInfo info_;
+  Taken& counts_;
+  size_t room_;
+};
+
+}  // namespace reprise::testing_support

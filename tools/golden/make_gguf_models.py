@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Tiny checkpoints with experts as GGUF files.
+
+Writes tests/data/gguf/<name>.gguf for some models of tests/data/models, whose golden.safetensors is what the file must
+give as well. Names, metadata and the order of rows are those of llama.cpp's files: all experts of a layer are one
+tensor; the q and k of Mixtral have the halves of their heads interleaved; kv_b_proj is one tensor in older files and
+two in newer ones, the keys' transposed.
+"""
+
+import json
+
+from common import DATA
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as T
+from safetensors import safe_open
+
+# newer: kv_b_proj in two parts
+MODELS = {"mixtral_top2": "llama", "qwen2_moe_shared": "qwen2moe", "qwen3_moe_norm": "qwen3moe",
+          "deepseek_v2_lite": "deepseek2", "deepseek_v3_moe": "deepseek2"}
+NEWER = {"deepseek_v2_lite"}
+
+LAYER = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b", "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp", "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
+for shared in ("mlp.shared_expert", "mlp.shared_experts"):
+    for leaf in ("gate", "up", "down"):
+        LAYER[f"{shared}.{leaf}_proj"] = f"ffn_{leaf}_shexp"
+TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+EXPERT = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
+
+
+def interleaved(w, heads):
+    """The halves of every head's rows, one row of each in turn."""
+    return w.reshape(heads, 2, -1, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
+
+
+def tensors_of(name, config, newer):
+    """Tensors by their GGUF names."""
+    out, experts = {}, {}
+    with safe_open(DATA / "models" / name / "model.safetensors", framework="pt") as f:
+        stored = {key: f.get_tensor(key).float().numpy() for key in f.keys()}
+    for key, w in stored.items():
+        if key in TOP:
+            out[TOP[key]] = w
+            continue
+        _, _, layer, rest = key.split(".", 3)
+        if ".experts." in rest:
+            _, number, leaf, _ = rest.rsplit(".", 3)
+            experts.setdefault(f"blk.{layer}.ffn_{EXPERT[leaf]}_exps.weight", {})[int(number)] = w
+            continue
+        if rest == "mlp.gate.e_score_correction_bias":
+            out[f"blk.{layer}.exp_probs_b.bias"] = w
+            continue
+        module, leaf = rest.rsplit(".", 1)
+        if module == "self_attn.kv_b_proj" and newer:
+            heads, nope = config["num_attention_heads"], config["qk_nope_head_dim"]
+            both = w.reshape(heads, -1, w.shape[-1])
+            out[f"blk.{layer}.attn_k_b.weight"] = both[:, :nope].transpose(0, 2, 1)
+            out[f"blk.{layer}.attn_v_b.weight"] = both[:, nope:]
+            continue
+        if config["model_type"] == "mixtral" and module.endswith((".q_proj", ".k_proj")):
+            w = interleaved(w, config["num_attention_heads" if module.endswith("q_proj") else "num_key_value_heads"])
+        if module == "mlp.shared_expert_gate":
+            w = w.reshape(-1)
+        out[f"blk.{layer}.{LAYER[module]}.{leaf}"] = w
+    for key, of in experts.items():
+        out[key] = np.stack([of[e] for e in range(len(of))])
+    return out
+
+
+def write(name, arch):
+    config = json.loads((DATA / "models" / name / "config.json").read_text())
+    rope = {**config, **(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    newer = name in NEWER
+    w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_rope_freq_base(rope["rope_theta"])
+    w.add_expert_count(config.get("num_experts") or config.get("num_local_experts") or config["n_routed_experts"])
+    w.add_expert_used_count(config["num_experts_per_tok"])
+    if arch != "llama":
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "qwen2moe":
+        w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if arch == "deepseek2":
+        head, rotated, rank = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["kv_lora_rank"]
+        w.add_head_count_kv(1 if newer else config["num_attention_heads"])
+        w.add_rope_dimension_count(rotated)
+        w.add_kv_lora_rank(rank)
+        if config["q_lora_rank"]:
+            w.add_q_lora_rank(config["q_lora_rank"])
+        if newer:
+            w.add_key_length(rank + rotated)
+            w.add_value_length(rank)
+            w.add_key_length_mla(head + rotated)
+            w.add_value_length_mla(config["v_head_dim"])
+        else:
+            w.add_key_length(head + rotated)
+            w.add_value_length(config["v_head_dim"])
+        w.add_leading_dense_block_count(config["first_k_dense_replace"])
+        w.add_expert_shared_count(config["n_shared_experts"])
+        w.add_expert_weights_scale(config["routed_scaling_factor"])
+        w.add_expert_weights_norm(config["norm_topk_prob"])
+        if config["model_type"] == "deepseek_v3":
+            w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+            w.add_expert_group_count(config["n_group"])
+            w.add_expert_group_used_count(config["topk_group"])
+        if rope.get("rope_type") == "yarn":
+            w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            w.add_rope_scaling_factor(rope["factor"])
+            w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+            w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+    else:
+        w.add_head_count_kv(config["num_key_value_heads"])
+        if config.get("head_dim"):
+            w.add_key_length(config["head_dim"])
+            w.add_value_length(config["head_dim"])
+            w.add_rope_dimension_count(config["head_dim"])
+    for key, data in tensors_of(name, config, newer).items():
+        data = np.ascontiguousarray(data, dtype=np.float32)
+        if data.ndim == 1 or "gate_inp" in key:
+            w.add_tensor(key, data)
+        else:
+            w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
+
+
+def main():
+    for name, arch in MODELS.items():
+        write(name, arch)
+
+
+if __name__ == "__main__":
+    main()
