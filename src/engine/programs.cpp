@@ -277,6 +277,10 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
       parts.sizes.clear();
       continue;
     }
+    if (captured.code() == Code::Unsupported && done == 0) {  // the device has no such graph in any size
+      parts.sizes.clear();
+      return Status::ok();
+    }
     std::erase(parts.sizes, size);
     log::warning("{} size {} is left out: {} (--graph-{}-sizes without it asks for that at once)", phase_name(phase),
                  size, parts.dropped.back().reason, phase_name(phase));

@@ -63,5 +63,49 @@ TEST(AscendAttention, TheOlderPairIsEqual) {
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
 }
 
+// The pair's operator for prompts runs once for each, so a whole graph is refused when it is captured, not replayed.
+TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
+  std::vector<float> expected;
+  {
+    auto e = open("llama_gqa3_tied", {});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    expected = decode_traffic(**e, 2);
+  }
+  const AscendOptions whole{.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {16, 64, 128}};
+  auto e = open("llama_gqa3_tied", whole);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_TRUE(same_bits(expected, decode_traffic(**e, 2)));
+  const engine::StepRunner& runner = *(*e)->prefill_runner();
+  EXPECT_EQ(runner.mode(), GraphMode::Piecewise);
+  EXPECT_TRUE(runner.quarantined().empty()) << runner.quarantined().begin()->second;
+  EXPECT_GT(runner.stats().replays, 0u);
+  EXPECT_EQ((*e)->decode_runner()->mode(), GraphMode::Whole);
+
+  AscendOptions required = whole;
+  required.policy = engine::GraphPolicy::Required;
+  const auto refused = open("llama_gqa3_tied", required);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.status().message().find("ASCEND_USE_FIA=false"), std::string::npos) << refused.status().message();
+}
+
+// Its workspace is enough for the longest prompt that a step takes, alone or among others.
+TEST(AscendAttention, TheOlderPairHasRoomForTheLongestPrompt) {
+  std::vector<int32_t> prompt(128);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i % 50) + 1;
+  std::vector<float> logits[2];
+  for (const bool fia : {true, false}) {
+    auto e = open("llama_gqa3_tied", {.policy = engine::GraphPolicy::Off, .fia = fia});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    engine::Sequence sequence(prompt);
+    ASSERT_TRUE((*e)->reserve(sequence, 128).is_ok());
+    const engine::StepItem item{&sequence, 128, true, false};
+    auto found = (*e)->step({&item, 1});
+    ASSERT_TRUE(found.is_ok()) << found.status().message();
+    logits[fia].assign(found->begin(), found->end());
+    (*e)->release(sequence);
+  }
+  EXPECT_TRUE(same_bits(logits[0], logits[1]));
+}
+
 }  // namespace
 }  // namespace reprise

@@ -189,7 +189,8 @@ class AscendGraph final : public DeviceGraph {
     std::vector<PatchId> ids;
     for (const Patch& p : patches) {
       groups_[p.id].thunk.args = *p.args;
-      ids.push_back(p.id);
+      // Once, with its last arguments: after its word is set the launch may run, and nothing may change it again.
+      if (std::find(ids.begin(), ids.end(), p.id) == ids.end()) ids.push_back(p.id);
     }
     worker_->give([this, ids = std::move(ids), &on](AscendStream& updates) {
       for (const PatchId id : ids) {
@@ -251,7 +252,7 @@ QueueBudget GraphResources::budget() {
 Status GraphResources::reserve(int queues) {
   const QueueBudget b = budget();
   if (!b.held_for_life && queues > kQueuesOfRun)
-    return error(Code::Unsupported, "the graph needs {} queues while it runs; the driver binds at most {} at a time",
+    return error(Code::OutOfMemory, "the graph needs {} queues while it runs; the driver binds at most {} at a time",
                  queues, kQueuesOfRun);
   if (used_ + queues > b.total)
     return error(Code::Busy,

@@ -85,20 +85,23 @@ Status fused(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
 
 // Before the fused operator there was one for steps, and one for prompts that knows no pages: each sequence's keys and
 // values are gathered first.
-Status pair(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const Attention s = plan_of(a, live, l);
-  if (s.plan.tokens == 0 || s.plan.sequences == 0) return Status::ok();
+Status pair_step(const Attention& s, const LaunchArgs& a, Launch& l) {
+  const DType type = type_of(a, 0), index = type_of(a, 3);
+  static char batch[] = "BSND";
+  auto pool = [&](void* data) {
+    return l.list(l.tensor(data, type, {s.pages, kPageTokens, s.kv_heads * s.head_size}));
+  };
+  auto query = [&](void* data) { return l.tensor(data, type, {s.plan.tokens, 1, s.heads, s.head_size}); };
+  return l.run(l.ops().decode_attention, query(a.ptr[0]), pool(a.ptr[1]), pool(a.ptr[2]), nullptr, nullptr,
+               l.integers(s.plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+               l.tensor(a.ptr[3], index, {s.plan.sequences, s.columns}), nullptr, s.heads, a.scalar[0], batch,
+               s.kv_heads, kPageTokens, 1, query(a.ptr[6]));
+}
+
+Status pair_prompts(const Attention& s, const LaunchArgs& a, Launch& l) {
   const DType type = type_of(a, 0), index = type_of(a, 3);
   const int64_t width = s.kv_heads * s.head_size, row = s.heads * s.head_size;
-  static char batch[] = "BSND", rows[] = "BSH";
-  if (s.plan.one_row_each) {
-    auto pool = [&](void* data) { return l.list(l.tensor(data, type, {s.pages, kPageTokens, width})); };
-    auto query = [&](void* data) { return l.tensor(data, type, {s.plan.tokens, 1, s.heads, s.head_size}); };
-    return l.run(l.ops().decode_attention, query(a.ptr[0]), pool(a.ptr[1]), pool(a.ptr[2]), nullptr, nullptr,
-                 l.integers(s.plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                 l.tensor(a.ptr[3], index, {s.plan.sequences, s.columns}), nullptr, s.heads, a.scalar[0], batch,
-                 s.kv_heads, kPageTokens, 1, query(a.ptr[6]));
-  }
+  static char rows[] = "BSH";
   const size_t bytes = static_cast<size_t>(s.columns * kPageTokens * width) * size_of(type);
   const std::array<void*, 2> gathered{l.scratch(bytes), l.scratch(bytes)};
   int64_t first = 0;
@@ -126,6 +129,25 @@ Status pair(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
     first = end;
   }
   return Status::ok();
+}
+
+Status pair(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  Attention s = plan_of(a, live, l);
+  const int64_t context = s.columns * kPageTokens;
+  const bool as_many = s.tokens == s.sequences, recorded = l.group() == Launch::Group::Record;
+  if (l.group() != Launch::Group::None && !(as_many && (recorded || s.plan.one_row_each)))
+    return error(Code::Unsupported,
+                 "attention before the fused operator (ASCEND_USE_FIA=false) runs once per prompt, which no graph can "
+                 "hold");
+  if (recorded) s.plan = AttentionPlan::longest(s.tokens, s.sequences, context, true);
+  if (l.probing() && !recorded && a.host[0] == nullptr) {
+    if (as_many) RETURN_IF_ERROR(pair_step(s, a, l));
+    // One prompt of all tokens takes the most room.
+    s.plan = AttentionPlan::longest(s.tokens, 1, context, false);
+    return pair_prompts(s, a, l);
+  }
+  if (s.plan.tokens == 0 || s.plan.sequences == 0) return Status::ok();
+  return s.plan.one_row_each ? pair_step(s, a, l) : pair_prompts(s, a, l);
 }
 
 Status accepts_attention(const OpCall& c) {
