@@ -32,13 +32,26 @@ struct BenchFlags {
   bool json = false;
 };
 
+// Of a layer's attention: queries, keys, values and the output; with latents (absorbed, nn/latent.h) queries, perhaps
+// by way of a smaller rank, the latent with its rope, both halves of kv_b_proj for each head, and the output.
+double attention_weights(const checkpoint::ModelConfigFields& c) {
+  const auto hidden = static_cast<double>(c.hidden_size), heads = static_cast<double>(c.num_attention_heads);
+  if (!c.latent) {
+    const auto kv_heads = static_cast<double>(c.num_key_value_heads);
+    return hidden * static_cast<double>(c.head_dim) * (2 * heads + 2 * kv_heads);
+  }
+  const auto q_rank = static_cast<double>(c.latent->q_lora_rank), kv_rank = static_cast<double>(c.latent->kv_lora_rank);
+  const auto nope = static_cast<double>(c.latent->qk_nope_head_dim), value = static_cast<double>(c.latent->v_head_dim);
+  const auto rope = static_cast<double>(c.latent->qk_rope_head_dim);
+  const double queries = hidden * q_rank + (q_rank > 0 ? q_rank : hidden) * heads * (nope + rope);
+  return queries + hidden * (kv_rank + rope) + heads * kv_rank * (nope + value) + heads * value * hidden;
+}
+
 // Weights of the layers' matrix products that one token goes through: of experts those that it is sent to. The head
 // works on one row per sequence and is counted apart.
 double layer_weights(const checkpoint::ModelConfigFields& c) {
-  const double heads = static_cast<double>(c.num_attention_heads),
-               kv_heads = static_cast<double>(c.num_key_value_heads);
   const double hidden = static_cast<double>(c.hidden_size), inner = static_cast<double>(c.intermediate_size);
-  const double attention = hidden * static_cast<double>(c.head_dim) * (2 * heads + 2 * kv_heads);
+  const double attention = attention_weights(c);
   const checkpoint::ExpertFields& e = c.experts;
   const double chosen = static_cast<double>(e.per_token * e.intermediate + e.shared_intermediate);
   double sum = 0;

@@ -289,8 +289,9 @@ Command add_bench_ops(CLI::App& bench) {
   add_choice(*c.app, "--dtype", flags->dtype, {"all", "bfloat16", "float16", "half", "float32"},
              "of activations and weights (all)");
   add_integers(*c.app, "--tokens", flags->tokens, {1, 4096}, "rows of a step (1,4,16,64)");
-  add_choice(*c.app, "--model", flags->model, {"all", "A", "B", "T"},
-             "whose shapes: A SmolLM2-135M, B Qwen3-0.6B, T a launch-bound toy (all)");
+  add_choice(*c.app, "--model", flags->model, {"all", "A", "B", "L", "M", "T"},
+             "whose shapes: A SmolLM2-135M, B Qwen3-0.6B, L DeepSeek-V2-Lite, M Qwen3-30B-A3B, T a launch-bound toy "
+             "(all)");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_device_flags(*c.app, flags->device, flags->ascend_runtime);
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");

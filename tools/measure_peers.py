@@ -3,6 +3,7 @@
 
   tools/measure_peers.py --out docs/plots B=../shared/data/shapes/qwen3-0.6b        all formats
   tools/measure_peers.py --formats q8_0,q4_1 --only decode A=...                    a part
+  tools/measure_peers.py --layers 2 --formats bf16 --only batch M=.../qwen3-30b-a3b so many layers of a large one
 
 The peer is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh). Both use two threads and
 random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, q8_0, q4_0 and q4_1 from the very
@@ -13,6 +14,7 @@ NAME-peers.json and one picture per shape, and prints the tables of docs/benchma
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -89,6 +91,17 @@ class Sides:
         ours = self.ours(self.args.batches, 128, n)
         peer = self.peer_batches(self.args.batches, n)
         return {f"batch {r['batch_size']}": (r["decode_tok_s"], p, r) for r, p in zip(ours, peer)}
+
+
+def with_layers(folder, layers):
+    """A folder with the same config.json but for the number of layers, beside the peer's files."""
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text(encoding="utf-8"))
+    config["num_hidden_layers"] = layers
+    cache = pathlib.Path(os.environ.get("REPRISE_CACHE", pathlib.Path.home() / ".cache/reprise"))
+    made = cache / "peers/shapes" / f"{pathlib.Path(folder).name}-{layers}-layers"
+    made.mkdir(parents=True, exist_ok=True)
+    (made / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    return made
 
 
 def measure(args, folder, form):
@@ -187,6 +200,7 @@ def main():
     parser.add_argument("--batches", default="1,2,4,8,16,32,64")
     parser.add_argument("--batch-output-len", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--layers", type=int, help="of every shape; default: those of its config.json")
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
     args.batches = [int(b) for b in args.batches.split(",")]
@@ -203,6 +217,8 @@ def main():
         name, _, folder = shape.partition("=")
         if not folder:
             parser.error(f'"{shape}" is not of the form NAME=MODEL_FOLDER')
+        if args.layers:
+            folder = with_layers(folder, args.layers)
         results = {}
         for form in args.formats.split(","):
             results[form] = measure(args, folder, form)

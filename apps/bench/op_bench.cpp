@@ -8,6 +8,7 @@
 
 #include "base/elapsed.h"
 #include "base/half.h"
+#include "bench/expert_cases.h"
 #include "bench/op_instructions.h"
 #include "ops/core.h"
 #include "passes/inline.h"
@@ -35,6 +36,12 @@ bool is_weight(const OpSchema& op, size_t operand) {
   const std::string& name = op.operands[operand].name;
   return name == "table" ? op.has(op_flag::kParamLayout)
                          : name.ends_with("weight") || name == "bias" || name == "scale" || name == "offset";
+}
+
+// A call touches little of a cache.
+bool is_cache(const OpSchema& op, const OpCase& c, size_t operand) {
+  const std::string& name = op.operands[operand].name;
+  return c.in[operand].shape.rank() == 5 || name == "latents" || name == "ropes";
 }
 
 // Copies of a call one after another, as the op itself or as its parts. The tracer would drop those whose results
@@ -189,8 +196,8 @@ Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, con
   b->op_ = op;
   RETURN_IF_ERROR(check_attrs(*op, b->case_.attrs).at(c.op));
   double bytes = 0;
-  for (const TensorType& t : b->case_.in)
-    if (t.shape.rank() != 5)  // a call touches little of a cache
+  for (size_t i = 0; i < b->case_.in.size(); ++i)
+    if (const TensorType& t = b->case_.in[i]; !is_cache(*op, b->case_, i))
       bytes += static_cast<double>(t.shape.elements(b->case_.live(1))) * static_cast<double>(size_of(t.dtype));
   b->copies_ = std::clamp(static_cast<int64_t>(kCopyBytes / bytes), int64_t{1}, kMostCopies);
   const bool clocked = b->device_->clock_us().has_value();
@@ -257,6 +264,16 @@ void OpBench::fill() {
   }
 }
 
+void OpBench::route(int64_t tokens) {
+  if (case_.experts == 0) return;
+  const Routing routing = Routing::of(tokens, case_.experts, case_.per_token);
+  for (size_t i = 0; i < case_.in.size(); ++i) {
+    const std::string& name = op_->operands[i].name;
+    if (const std::vector<int32_t>* values = routing.find(name))
+      std::memcpy(staging_.input(name).value().data, values->data(), values->size() * sizeof(int32_t));
+  }
+}
+
 std::string OpBench::shape(int64_t tokens) const {
   std::string out;
   const LiveSizes live = case_.live(tokens);
@@ -271,6 +288,7 @@ std::string OpBench::shape(int64_t tokens) const {
 
 Status OpBench::check(int64_t tokens) {
   if (!parts_) return Status::ok();
+  route(tokens);
   const LiveSizes live = case_.live(tokens);
   std::vector<std::vector<uint8_t>> seen[2];
   Side* sides[] = {fused_.get(), parts_.get()};
@@ -292,6 +310,7 @@ Status OpBench::check(int64_t tokens) {
 }
 
 Status OpBench::replay(int64_t tokens, int64_t times) {
+  route(tokens);
   RETURN_IF_ERROR(fused_->model->capture(tokens, case_.live(tokens)));
   return times > 0 ? sample(*fused_, tokens, times).status() : Status::ok();
 }
@@ -329,6 +348,7 @@ Result<OpTimes> OpBench::modelled(int64_t tokens) {
 }
 
 Result<OpTimes> OpBench::measure(int64_t tokens, int64_t repeat) {
+  route(tokens);
   if (fused_twice_) return modelled(tokens);
   struct Timed {
     Side* side = nullptr;
@@ -366,7 +386,7 @@ Result<OpTimes> OpBench::measure(int64_t tokens, int64_t repeat) {
 OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheSpeeds& caches) const {
   StepSizes sizes;
   sizes.live = case_.live(tokens);
-  sizes.cached_tokens = static_cast<double>(tokens * kBenchContext);
+  sizes.cached_tokens = static_cast<double>(tokens * case_.context);
   sizes.score_pairs = sizes.cached_tokens;
   OpLimit out;
   // The last call stands for all; everything before its parts belongs to the copies before it.

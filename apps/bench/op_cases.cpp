@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/block_format.h"
+#include "bench/expert_cases.h"
 #include "ops/core.h"
 
 namespace reprise::apps {
@@ -28,9 +30,6 @@ const std::vector<std::string> kSingleOps{
     "linear", "linear_w8a8_static", "linear_w8a8_dynamic", "linear_packed", "rms_norm", "rope", "paged_attention",
     "silu",   "quantize_static",    "quantize_dynamic"};
 
-constexpr SymbolId kT = 1, kR = 2, kQ = 3;
-constexpr DType kAsked = DType::BF16;
-
 class Maker {
  public:
   Maker(const ModelSizes& m, int64_t max_tokens) : m_(m), max_tokens_(max_tokens) {}
@@ -40,10 +39,10 @@ class Maker {
     if (op == "split_qk_norm_rope") return {qkv(op)};
     if (op == "split_qk_norm_rope_kv") return {qkv(op), qkv(op, DType::I8)};
     if (op == "add_rms_norm" || op == "add_rms_norm_quant_dynamic")
-      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h)}, eps()}};
+      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kCaseDtype, h)}, eps()}};
     if (op == "add_rms_norm_quant_static") {
       const TensorType scale = vector(DType::F32, h);
-      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kAsked, h), scale, scale}, eps()}};
+      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kCaseDtype, h), scale, scale}, eps()}};
     }
     if (op == "silu_mul" || op == "silu_mul_quant") return {{op, m_.name, "", t(), {rows(2 * f)}, {}}};
     if (op == "silu_mul_quant_static") {
@@ -85,7 +84,7 @@ class Maker {
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       return {linear(op, "qkv", qkv_rows, h, false), linear(op, "gate and up", 2 * f, h, false)};
     }
-    if (op == "rms_norm") return {{op, m_.name, "", t(), {rows(h), vector(kAsked, h)}, eps()}};
+    if (op == "rms_norm") return {{op, m_.name, "", t(), {rows(h), vector(kCaseDtype, h)}, eps()}};
     if (op == "silu" || op == "quantize_dynamic") return {{op, m_.name, "", t(), {rows(f)}, {}}};
     if (op == "quantize_static") {
       const TensorType scale = vector(DType::F32, f);
@@ -99,14 +98,14 @@ class Maker {
  private:
   std::vector<Symbol> t() const { return {{"T", max_tokens_}}; }
   Attrs eps() const { return {{"eps", m_.eps}}; }
-  static TensorType rows(int64_t width) { return {kAsked, {Dim(1, kT), Dim(width)}}; }
+  static TensorType rows(int64_t width) { return {kCaseDtype, {Dim(1, kCaseTokens), Dim(width)}}; }
   static TensorType vector(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
-  static TensorType matrix(int64_t rows, int64_t columns) { return {kAsked, {Dim(rows), Dim(columns)}}; }
+  static TensorType matrix(int64_t rows, int64_t columns) { return {kCaseDtype, {Dim(rows), Dim(columns)}}; }
   static TensorType blocks(int64_t rows, int64_t columns, BlockFormat f) {
     return {DType::U8, {Dim(rows), Dim(columns / kBlockElements * block_format_info(f).bytes)}};
   }
-  TensorType heads(int64_t n) const { return {kAsked, {Dim(1, kT), Dim(n), Dim(m_.head_size)}}; }
-  TensorType table() const { return {DType::F32, {Dim(1, kT), Dim(m_.head_size)}}; }
+  TensorType heads(int64_t n) const { return {kCaseDtype, {Dim(1, kCaseTokens), Dim(n), Dim(m_.head_size)}}; }
+  TensorType table() const { return {DType::F32, {Dim(1, kCaseTokens), Dim(m_.head_size)}}; }
   TensorType cache(int64_t pages, DType dtype) const {
     return {dtype, {Dim(pages), Dim(2), Dim(m_.kv_heads), Dim(kPageTokens), Dim(kv_row(dtype, m_.head_size))}};
   }
@@ -114,15 +113,15 @@ class Maker {
 
   static const char* kind_of(DType dtype) { return dtype == DType::I8 ? ", int8 cache" : ""; }
 
-  OpCase qkv(const std::string& op, DType stored = kAsked) const {
+  OpCase qkv(const std::string& op, DType stored = kCaseDtype) const {
     OpCase c{op,  m_.name, heads_in_words() + kind_of(stored),
              t(), {},      {{"heads", m_.heads}, {"kv_heads", m_.kv_heads}}};
     const bool cached = op == "split_qk_norm_rope_kv";
     if (cached) c.in.push_back(cache(max_tokens_, stored));  // every token is another sequence's
     c.in.push_back(rows((m_.heads + 2 * m_.kv_heads) * m_.head_size));
     c.in.push_back(table());
-    if (cached) c.in.push_back({DType::I32, {Dim(1, kT)}});
-    for (int i = 0; m_.qk_norm && i < 2; ++i) c.in.push_back(vector(kAsked, m_.head_size));
+    if (cached) c.in.push_back({DType::I32, {Dim(1, kCaseTokens)}});
+    for (int i = 0; m_.qk_norm && i < 2; ++i) c.in.push_back(vector(kCaseDtype, m_.head_size));
     c.attrs.set("eps", m_.qk_norm ? m_.eps : 0.0);
     return c;
   }
@@ -134,26 +133,26 @@ class Maker {
   }
 
   OpCase w8a8(const std::string& op, const char* place, int64_t n, int64_t k) const {
-    const TensorType x{DType::I8, {Dim(1, kT), Dim(k)}}, weight{DType::I8, {Dim(n), Dim(k)}};
-    OpCase c{op, m_.name, place, t(), {}, {{"out", std::string(dtype_name(kAsked))}}};
+    const TensorType x{DType::I8, {Dim(1, kCaseTokens), Dim(k)}}, weight{DType::I8, {Dim(n), Dim(k)}};
+    OpCase c{op, m_.name, place, t(), {}, {{"out", std::string(dtype_name(kCaseDtype))}}};
     if (op == "linear_w8a8_static")
       c.in = {x, weight, vector(DType::F32, n), vector(DType::I32, n)};
     else
-      c.in = {x, {DType::F32, {Dim(1, kT), Dim(1)}}, weight, vector(DType::F32, n)};
+      c.in = {x, {DType::F32, {Dim(1, kCaseTokens), Dim(1)}}, weight, vector(DType::F32, n)};
     return c;
   }
 
-  OpCase attention(DType stored = kAsked) const {
-    const int64_t pages = kBenchContext / kPageTokens;
+  OpCase attention(DType stored = kCaseDtype) const {
+    const int64_t context = OpCase{}.context, pages = context / kPageTokens;
     OpCase c{"paged_attention",
              m_.name,
-             fmt::format("{}, {} keys each{}", heads_in_words(), kBenchContext, kind_of(stored)),
+             fmt::format("{}, {} keys each{}", heads_in_words(), context, kind_of(stored)),
              {{"T", max_tokens_}, {"R", max_tokens_}, {"Q", max_tokens_ + 1}},
              {heads(m_.heads), cache(max_tokens_ * pages, stored)},
              {{"scale", 1 / std::sqrt(static_cast<double>(m_.head_size))}}};
-    c.in.push_back({DType::I32, {Dim(1, kR), Dim(pages)}});
-    c.in.push_back({DType::I32, {Dim(1, kR)}});
-    c.in.push_back({DType::I32, {Dim(1, kQ)}});
+    c.in.push_back({DType::I32, {Dim(1, kCaseSequences), Dim(pages)}});
+    c.in.push_back({DType::I32, {Dim(1, kCaseSequences)}});
+    c.in.push_back({DType::I32, {Dim(1, kCaseBorders)}});
     return c;
   }
 
@@ -182,6 +181,8 @@ std::vector<std::string> benchmarked_ops(const nn::FusedOps& fused) {
   std::vector<std::string> out;
   for (const nn::FusedOp& op : fused.all()) out.emplace_back(op.name());
   out.insert(out.end(), kSingleOps.begin(), kSingleOps.end());
+  for (std::string& op : expert_ops())
+    if (std::find(out.begin(), out.end(), op) == out.end()) out.push_back(std::move(op));
   return out;
 }
 
@@ -190,6 +191,7 @@ std::vector<OpCase> op_cases(const std::string& op, const nn::FusedOps& fused, i
   const nn::FusedOp* known = fused.find(op);
   for (const ModelSizes& m : kModels)
     for (OpCase& c : Maker(m, max_tokens).make(op)) out.push_back(std::move(c));
+  for (OpCase& c : expert_cases(op, max_tokens)) out.push_back(std::move(c));
   if (out.empty() && known)
     for (const nn::FusedExample& e : known->examples) {
       OpCase c{op, "example", "", e.symbols, e.in, e.attrs};

@@ -60,7 +60,7 @@ TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
   for (const auto& [flags, part] :
        std::vector<std::pair<std::string, std::string>>{{"--dtype int8", "allowed: all, bfloat16"},
                                                         {"--tokens 1,0", "allowed: 1 to 4096"},
-                                                        {"--model C", "allowed: all, A, B, T"},
+                                                        {"--model C", "allowed: all, A, B, L, M, T"},
                                                         {"--isa sse9", "auto, baseline"},
                                                         {"--repeat 0", "allowed: 1 to"}}) {
     const Outcome o = run_binary("bench ops " + flags);

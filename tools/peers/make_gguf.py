@@ -16,6 +16,7 @@ import numpy as np
 ARCHITECTURES = {  # of config.json: name in GGUF, pre-tokeniser, has a norm on each query and key head
     "LlamaForCausalLM": ("llama", "smollm", False),
     "Qwen3ForCausalLM": ("qwen3", "qwen2", True),
+    "Qwen3MoeForCausalLM": ("qwen3moe", "qwen2", True),
 }
 
 
@@ -36,6 +37,7 @@ def main():
     hidden, layers, inner = c["hidden_size"], c["num_hidden_layers"], c["intermediate_size"]
     heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
     size = c.get("head_dim") or hidden // heads
+    experts = c.get("num_experts")
     random = np.random.default_rng(1)
     w = gguf.GGUFWriter(out, arch)
     w.add_name("random weights")
@@ -43,6 +45,10 @@ def main():
     w.add_embedding_length(hidden)
     w.add_block_count(layers)
     w.add_feed_forward_length(inner)
+    if experts:
+        w.add_expert_count(experts)
+        w.add_expert_used_count(c["num_experts_per_tok"])
+        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
     w.add_head_count(heads)
     w.add_head_count_kv(kv_heads)
     w.add_key_length(size)
@@ -65,11 +71,17 @@ def main():
     def norm(name, n):
         w.add_tensor(name, np.ones(n, np.float32))
 
-    def matrix(name, rows, columns):
+    def bf16(rows, columns):
         x = random.standard_normal((rows, columns), np.float32) / np.float32(np.sqrt(columns))
         bits = x.view(np.uint32)
-        bf16 = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-        w.add_tensor(name, bf16.view(np.uint8).reshape(rows, columns * 2), raw_dtype=gguf.GGMLQuantizationType.BF16)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).view(np.uint8)
+
+    def matrix(name, rows, columns):
+        w.add_tensor(name, bf16(rows, columns), raw_dtype=gguf.GGMLQuantizationType.BF16)
+
+    def stack(name, rows, columns):
+        matrices = np.stack([bf16(rows, columns) for _ in range(experts)])
+        w.add_tensor(name, matrices, raw_dtype=gguf.GGMLQuantizationType.BF16)
 
     matrix("token_embd.weight", c["vocab_size"], hidden)
     norm("output_norm.weight", hidden)
@@ -86,6 +98,14 @@ def main():
         if head_norms:
             norm(p + "attn_q_norm.weight", size)
             norm(p + "attn_k_norm.weight", size)
+        if experts:
+            each = c["moe_intermediate_size"]
+            router = random.standard_normal((experts, hidden), np.float32) / np.float32(np.sqrt(hidden))
+            w.add_tensor(p + "ffn_gate_inp.weight", router)
+            stack(p + "ffn_gate_exps.weight", each, hidden)
+            stack(p + "ffn_up_exps.weight", each, hidden)
+            stack(p + "ffn_down_exps.weight", hidden, each)
+            continue
         matrix(p + "ffn_gate.weight", inner, hidden)
         matrix(p + "ffn_up.weight", inner, hidden)
         matrix(p + "ffn_down.weight", hidden, inner)
