@@ -40,6 +40,7 @@ void bind_attention(const OpCall& c, LaunchArgs& args) {
   args.dim[2] = c.in[1].shape[2];
   args.dim[3] = c.in[4].shape[0];
   args.dim[4] = c.in[4].shape[1];
+  args.dim[5] = Dim(bf16_dot_is_fast() ? 1 : 0);
   args.scalar[0] = c.attrs->number("scale");
 }
 
