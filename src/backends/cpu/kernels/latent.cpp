@@ -50,7 +50,12 @@ struct LatentCall : AttentionCall<E> {
         *this, item, pages, rank, tile.state(), tile.page_scratch(),
         [&](int64_t p, const Partial& to) {
           const int64_t first = table[p] * kKvTokens;
-          tile.attend(latents + first * z.size, ropes + first * rope_size, item.first_page + p, to);
+          typename LatentTile<E, P>::Stored next;
+          if (p + 1 < pages.end) {
+            const int64_t at = table[p + 1] * kKvTokens, left = item.context - (item.first_page + p + 1) * kKvTokens;
+            next = {latents + at * z.size, ropes + at * rope_size, left < kKvTokens ? left : kKvTokens};
+          }
+          tile.attend(latents + first * z.size, ropes + first * rope_size, item.first_page + p, to, next);
         },
         [&](const Partial& to) { tile.merge_page(to); });
   }

@@ -49,9 +49,18 @@ class LatentPage {
     write_part(rope, rope_, out + latent_words_);
   }
 
-  // The page that is looked at from now on, and how many tokens of it.
-  void set(const T* latents, const T* ropes, int64_t tokens) {
+  // Rows as they lie in the cache.
+  struct Stored {
+    const T* latents = nullptr;
+    const T* ropes = nullptr;
+    int64_t tokens = 0;
+  };
+
+  // The page that is looked at from now on, and what will be read next: it comes into the cache meanwhile.
+  void set(const Stored& page, const Stored& next) {
+    const auto& [latents, ropes, tokens] = page;
     tokens_ = tokens;
+    next_ = next;
     if (in_place_) {
       parts_[0] = {reinterpret_cast<const Word*>(latents), latent_words_, latent_words_ / 16};
       parts_[1] = {reinterpret_cast<const Word*>(ropes), rope_words_, rope_words_ / 16};
@@ -65,14 +74,18 @@ class LatentPage {
 
   // Scores of `rows` queries and all keys before `seen`, which is rounded up to whole fours: what lies behind it, or
   // was never written, is the caller's to hide.
-  void score(int64_t rows, const Word* q, int64_t seen, float* out) const {
-    for (int64_t j = 0; j < seen; j += kScoreKeys)
+  void score(int64_t rows, const Word* q, int64_t seen, float* out) {
+    for (int64_t j = 0; j < seen; j += kScoreKeys) {
+      Coming coming = coming_at(j, (rows + kScoreRows - 1) / kScoreRows);
       for (int64_t r = 0; r < rows; r += kScoreRows) {
+        coming.some();
         const KeyPart<Word> keys[2] = {{parts_[0].at + j * parts_[0].stride, parts_[0].stride, parts_[0].vectors},
                                        {parts_[1].at + j * parts_[1].stride, parts_[1].stride, parts_[1].vectors}};
         score_rows<Words, kSwap>(rows - r < kScoreRows ? rows - r : kScoreRows, q + r * row_, row_, keys,
                                  out + r * kKvTokens + j);
       }
+    }
+    next_.tokens = 0;  // once is enough
   }
 
   // Makes the values' columns [c, c + kColumns) ready for weigh().
@@ -83,8 +96,41 @@ class LatentPage {
 #endif
   }
 
-  // Those columns times the weights (scores_ after RowScores<P>) of the first `seen` keys, for up to kBlockRows rows.
+  // Those columns times the weights (scores after RowScores<P>) of the first `seen` keys.
   void weigh(const float* weights, int64_t rows, int64_t seen, float* o) const {
+    for (int64_t r = 0; r < rows; r += kBlockRows)
+      weigh_block(weights + r * kKvTokens, rows - r < kBlockRows ? rows - r : kBlockRows, seen, o + r * latent_);
+  }
+
+ private:
+  // What shall come into the cache meanwhile, in several steps: a processor has room for some twenty lines on their
+  // way, and a burst of more holds up its loads.
+  struct Coming {
+    const char* at[2];
+    int64_t lines[2];
+    int64_t steps;
+    void some() {
+      for (int i = 0; i < 2; ++i) {
+        const int64_t now = (lines[i] + steps - 1) / steps;
+        for (int64_t l = 0; l < now; ++l) _mm_prefetch(at[i] + 64 * l, _MM_HINT_T1);
+        at[i] += 64 * now;
+        lines[i] -= now;
+      }
+      --steps;
+    }
+  };
+  // Rows j to j + 3 of the next page.
+  Coming coming_at(int64_t j, int64_t steps) const {
+    const auto lines = [&](int64_t width) {
+      return j < next_.tokens ? (kScoreKeys * width * static_cast<int64_t>(sizeof(T)) + 63) / 64 : 0;
+    };
+    return {{reinterpret_cast<const char*>(next_.latents + j * latent_),
+             reinterpret_cast<const char*>(next_.ropes + j * rope_)},
+            {lines(latent_), lines(rope_)},
+            steps};
+  }
+
+  void weigh_block(const float* weights, int64_t rows, int64_t seen, float* o) const {
     constexpr int64_t kBlockFloats = kBlockRows * kColumns;
     const int64_t columns = latent_ - column_ < kColumns ? latent_ - column_ : kColumns;
     const bool aside = kSwap != 0 || columns < kColumns;
@@ -110,7 +156,6 @@ class LatentPage {
     for (int64_t r = 0; r < rows; ++r) copy_columns(block + r * kColumns, columns, o + r * latent_ + column_);
   }
 
- private:
   // `n` numbers as words, padded with zeros to whole vectors of pairs.
   static void write_part(const T* from, int64_t n, Word* out) {
     if constexpr (kDot) {
@@ -178,6 +223,7 @@ class LatentPage {
   typename Panel::Cell* panel_;
   KeyPart<Word> parts_[2] = {};
   int64_t tokens_ = 0, column_ = 0;
+  Stored next_;
 };
 
 }  // namespace reprise::cpu::REPRISE_ISA

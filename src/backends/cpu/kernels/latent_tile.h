@@ -46,23 +46,28 @@ class LatentTile {
   const Partial& page_scratch() const { return result_; }
   const Partial& state() const { return state_; }
 
-  // Page number `page` of the sequence; the results go to `to`.
-  void attend(const T* latents, const T* ropes, int64_t page, const Partial& to) {
+  using Stored = typename Page::Stored;
+
+  // Page number `page` of the sequence; the results go to `to`. `next` will be read next.
+  void attend(const T* latents, const T* ropes, int64_t page, const Partial& to, const Stored& next) {
     const int64_t base = page * kKvTokens;
-    page_.set(latents, ropes, clamp(high_[rows_ - 1] - base));  // the last row sees most
-    each_group(base, [&](int64_t g, int64_t end, int64_t seen) {
-      for (int64_t r = g; r < end; ++r) to.m[r] = to.l[r] = 0;
+    page_.set({latents, ropes, clamp(high_[rows_ - 1] - base)}, next);  // the last row sees most
+    each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
+      for (int64_t r = first; r < end; ++r) to.m[r] = to.l[r] = 0;
       if (seen == 0) return;
-      page_.score(end - g, queries_ + g * page_.row_words(), seen, scores_ + g * kKvTokens);
-      if (seen == kKvTokens)
-        weigh<false>(g, end, seen, to);
-      else
-        weigh<true>(g, end, seen, to);
+      page_.score(end - first, queries_ + first * page_.row_words(), seen, scores_ + first * kKvTokens);
+      for (int64_t r = first; r < end; r += kBlockRows) {
+        const int64_t block_end = r + kBlockRows < end ? r + kBlockRows : end;
+        if (seen == kKvTokens)
+          weigh<false>(r, block_end, seen, to);
+        else
+          weigh<true>(r, block_end, seen, to);
+      }
     });
     for (int64_t c = 0; c < size_; c += Page::kColumns) {
       page_.set_columns(c);
-      each_group(base, [&](int64_t g, int64_t end, int64_t seen) {
-        if (seen > 0) page_.weigh(scores_ + g * kKvTokens, end - g, seen, to.o + g * size_);
+      each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
+        if (seen > 0) page_.weigh(scores_ + first * kKvTokens, end - first, seen, to.o + first * size_);
       });
     }
   }
@@ -72,15 +77,13 @@ class LatentTile {
  private:
   Partial partial(float* at) const { return {at, at + kRows, at + 2 * kRows}; }
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
-  // Rows that are computed together: of one token, as many as a block has. Calls use(first, end, keys seen).
+  // Rows of one token see the same keys. Calls use(first, end, keys seen).
   template <typename Use>
-  void each_group(int64_t base, const Use& use) const {
-    for (int64_t g = 0, end; g < rows_; g = end) {
-      const int64_t token_end = (first_ + g) / per_token_ * per_token_ + per_token_ - first_;
-      end = g + kBlockRows;
-      if (end > token_end) end = token_end;
+  void each_token(int64_t base, const Use& use) const {
+    for (int64_t first = 0, end; first < rows_; first = end) {
+      end = (first_ + first) / per_token_ * per_token_ + per_token_ - first_;
       if (end > rows_) end = rows_;
-      use(g, end, clamp(high_[g] - base));
+      use(first, end, clamp(high_[first] - base));
     }
   }
 
