@@ -39,6 +39,10 @@ constexpr std::string_view kObserved = "observed:";
 Pass observe_experts();
 constexpr std::string_view kExpertStarts = "expert_starts:";
 
+// Required when asked for: attention over latents is followed by the same with keys and values expanded, and every
+// sequence of a step goes through the one that is fewer operations. Results round differently.
+Pass expand_latents();
+
 // The logits output becomes "next_tokens", their argmax.
 Pass greedy_head();
 

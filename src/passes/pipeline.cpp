@@ -22,6 +22,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   if (options.observe_linears) RETURN_IF_ERROR(m.add(observe_linears()));
   if (options.observe_experts) RETURN_IF_ERROR(m.add(observe_experts()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
+  if (options.expand_latents) RETURN_IF_ERROR(m.add(expand_latents()));
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));
   RETURN_IF_ERROR(m.add(hoist_row_gather()));

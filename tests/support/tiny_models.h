@@ -51,6 +51,7 @@ struct EngineSetup {
   int64_t rows = 16;
   int64_t context = 256;
   int64_t total_tokens = 0;
+  bool expanded = false;  // --mla-prefill
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -67,6 +68,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.dtype = s.dtype;
   o.kv_dtype = s.kv_dtype;
   o.chunked_prefill_size = s.chunk;
+  o.graph.pipeline.expand_latents = s.expanded;
   o.max_running_requests = s.rows;
   o.context_length = s.context;
   if (s.device == DeviceKind::Ascend) {  // every size is a capture of its own, and the simulator is no fast device

@@ -20,7 +20,7 @@ class LatentPage {
  public:
   static constexpr bool kPairs = P::kStep == 2, kDot = kPairs && P::kFactors == 1;
   static constexpr int kSwap = kPairs && !kDot ? 1 : 0;
-  static constexpr int64_t kColumns = kBlockVecs * kLanes;
+  static constexpr int64_t kColumns = kBlockVecs * kVecLanes;
 #if defined(__AVX512BF16__)
   using Words = std::conditional_t<kDot, PairWords, FloatWords>;
 #else
@@ -98,8 +98,8 @@ class LatentPage {
 
   // Those columns times the weights (scores after RowScores<P>) of the first `seen` keys.
   void weigh(const float* weights, int64_t rows, int64_t seen, float* o) const {
-    for (int64_t r = 0; r < rows; r += kBlockRows)
-      weigh_block(weights + r * kKvTokens, rows - r < kBlockRows ? rows - r : kBlockRows, seen, o + r * latent_);
+    for (int64_t r = 0; r < rows; r += kPanelRows)
+      weigh_block(weights + r * kKvTokens, rows - r < kPanelRows ? rows - r : kPanelRows, seen, o + r * latent_);
   }
 
  private:
@@ -131,7 +131,7 @@ class LatentPage {
   }
 
   void weigh_block(const float* weights, int64_t rows, int64_t seen, float* o) const {
-    constexpr int64_t kBlockFloats = kBlockRows * kColumns;
+    constexpr int64_t kBlockFloats = kPanelRows * kColumns;
     const int64_t columns = latent_ - column_ < kColumns ? latent_ - column_ : kColumns;
     const bool aside = kSwap != 0 || columns < kColumns;
     alignas(64) float block[kBlockFloats];

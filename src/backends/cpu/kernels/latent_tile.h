@@ -56,8 +56,8 @@ class LatentTile {
       for (int64_t r = first; r < end; ++r) to.m[r] = to.l[r] = 0;
       if (seen == 0) return;
       page_.score(end - first, queries_ + first * page_.row_words(), seen, scores_ + first * kKvTokens);
-      for (int64_t r = first; r < end; r += kBlockRows) {
-        const int64_t block_end = r + kBlockRows < end ? r + kBlockRows : end;
+      for (int64_t r = first; r < end; r += kPanelRows) {
+        const int64_t block_end = r + kPanelRows < end ? r + kPanelRows : end;
         if (seen == kKvTokens)
           weigh<false>(r, block_end, seen, to);
         else
