@@ -45,11 +45,13 @@ TEST(ExpandedPrompts, EveryModeAndChunkGivesTheSameBits) {
   for (const char* model : kModels)
     for (const DType dtype : {DType::F32, DType::BF16}) {
       const std::string what = fmt::format("{} {}", model, dtype_name(dtype));
-      engine::EngineOptions eager, whole, pieces;
+      engine::EngineOptions eager, whole, pieces, checked;
       eager.graph.policy = engine::GraphPolicy::Off;
       eager.graph.pipeline.passes.enable = {"none"};
       whole.graph.prefill = GraphMode::Whole;
-      whole.graph.prefill_sizes = {100, 200};
+      whole.graph.prefill_sizes = {200};  // chunks of 100 have as many rows of padding
+      checked.graph.verify_replay = 1;
+      checked.graph.policy = engine::GraphPolicy::Required;
       DeviceOptions frozen, three;
       frozen.live_sizes = false;
       three.threads = 3;
@@ -61,7 +63,8 @@ TEST(ExpandedPrompts, EveryModeAndChunkGivesTheSameBits) {
       const std::vector<float> want = all_logits(**key, tokens, 1000);
       // The chunks are long enough for the rule to expand each (ops/latent.cpp).
       for (const int64_t chunk : {100, 150}) EXPECT_TRUE(same_bits(want, all_logits(**key, tokens, chunk))) << what;
-      for (auto& [options, device] : {std::pair{whole, DeviceOptions()}, {whole, frozen}, {pieces, three}}) {
+      for (auto& [options, device] :
+           {std::pair{whole, DeviceOptions()}, {whole, frozen}, {pieces, three}, {checked, DeviceOptions()}}) {
         auto other = open(tiny_model_path(model), dtype, options, device);
         ASSERT_TRUE(other.is_ok()) << other.status().message();
         EXPECT_TRUE(same_bits(want, all_logits(**other, tokens, 1000))) << what;
