@@ -132,8 +132,10 @@ Library::~Library() {
 Status Library::check(int code, std::string_view what) const {
   if (code == ACL_SUCCESS) return Status::ok();
   const char* text = aclGetRecentErrMsg ? aclGetRecentErrMsg() : nullptr;
-  return error(code == ACL_ERROR_RT_MEMORY_ALLOCATION ? Code::OutOfMemory : Code::Device, "ascend: {}: {}{}{}", what,
-               error_text(code), text && *text ? ": " : "", text ? text : "");
+  const Code kind = loses_device(code)                       ? Code::DeviceLost
+                    : code == ACL_ERROR_RT_MEMORY_ALLOCATION ? Code::OutOfMemory
+                                                             : Code::Device;
+  return error(kind, "ascend: {}: {}{}{}", what, error_text(code), text && *text ? ": " : "", text ? text : "");
 }
 
 }  // namespace reprise::ascend
