@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/ascend/acl.h"
+#include "backends/ascend/collectives.h"
 #include "base/status.h"
 
 namespace reprise::ascend {
@@ -93,6 +94,7 @@ class Library {
   bool simulated() const { return ascendSimHostMicros != nullptr; }
   bool computes() const { return !ascendSimComputes || ascendSimComputes() != 0; }  // a simulator may be asked not to
   const std::string& version() const { return version_; }  // of CANN, "unknown" where it does not tell
+  const Collectives& collectives() const { return collectives_; }
   // Versions, paths and missing optional functions, a line each.
   const std::vector<std::string>& report() const { return report_; }
 
@@ -104,6 +106,7 @@ class Library {
   Status load(const std::string& runtime);
 
   std::vector<void*> handles_;
+  Collectives collectives_;
   std::vector<std::string> report_;
   std::string version_ = "unknown";
   bool initialised_ = false;
