@@ -7,8 +7,10 @@ would notice that one of them has two arguments the other way round. Read are
   src/backends/ascend/operators.h   Operator<types...> name{"aclnnX"}
   src/backends/ascend/library.h     REQUIRED(name, result, (types)) and OPTIONAL(...)
   src/backends/ascend/acl.h         values of ACL_... constants
+  src/backends/ascend/collectives.h  OPTIONAL(...) as well
   sim/ascend/ops/acl_op.h           ACLNN_OPERATOR(name, arguments), and plain prototypes
   sim/ascend/runtime/acl_rt.h       prototypes and enumerations
+  sim/ascend/runtime/hccl.h         the same
 
 Kinds are compared: enumerations travel as int32_t, parameters' names and const values do not matter, const behind a
 pointer does.
@@ -21,14 +23,16 @@ import sys
 
 OPERATORS = "src/backends/ascend/operators.h"
 LIBRARY = "src/backends/ascend/library.h"
+COLLECTIVES = "src/backends/ascend/collectives.h"
 CONSTANTS = "src/backends/ascend/acl.h"
 SIM_OPERATORS = "sim/ascend/ops/acl_op.h"
 SIM_RUNTIME = "sim/ascend/runtime/acl_rt.h"
+SIM_COLLECTIVES = "sim/ascend/runtime/hccl.h"
 
 # Under another name on one of the sides.
 SAME = {"CannVersion": "aclCANNPackageVersion", "aclDataType": "int32_t", "aclFormat": "int32_t", "AclType": "int32_t"}
 
-PROTOTYPE = re.compile(r"(?:^|[\s{}])((?:const\s+)?\w+\s*\**)\s*\b((?:acl|ascendSim)\w+)\s*\(([^()]*)\)\s*$")
+PROTOTYPE = re.compile(r"(?:^|[\s{}])((?:const\s+)?\w+\s*\**)\s*\b((?:acl|ascendSim|Hccl)\w+)\s*\(([^()]*)\)\s*$")
 
 
 def without_comments(text):
@@ -83,8 +87,8 @@ def backend_side(root):
     aliases.update(SAME)
     for types, symbol in re.findall(r"Operator<([^;{}]*)>\s*\w+\s*\{\s*\"(\w+)\"\s*\}", text):
         out[symbol] = ["aclnnStatus"] + [kind(t, aliases) for t in split_arguments(types)]
-    # The list is one macro: lines end in a backslash.
-    text = without_comments((root / LIBRARY).read_text().replace("\\\n", "\n"))
+    # The lists are macros: lines end in a backslash.
+    text = "".join(without_comments((root / name).read_text().replace("\\\n", "\n")) for name in (LIBRARY, COLLECTIVES))
     for symbol, result, arguments in re.findall(
         r"\b(?:REQUIRED|OPTIONAL)\((\w+),\s*([\w\s*]+?),\s*\(((?:[^()]|\n)*)\)\s*\)", text
     ):
@@ -94,7 +98,7 @@ def backend_side(root):
 
 def simulator_side(root):
     out = {}
-    for name in (SIM_OPERATORS, SIM_RUNTIME):
+    for name in (SIM_OPERATORS, SIM_RUNTIME, SIM_COLLECTIVES):
         text = without_comments((root / name).read_text())
         enums, _ = enums_of(text)
         aliases = {**SAME, **enums}
@@ -137,7 +141,8 @@ def check(root):
     errors = []
     # A pattern that no longer matches must not pass for agreement.
     for count, least, name in ((sum(s.startswith("aclnn") for s in here), 30, OPERATORS),
-                               (sum(not s.startswith("aclnn") for s in here), 40, LIBRARY)):
+                               (sum(s.startswith("Hccl") for s in here), 10, COLLECTIVES),
+                               (sum(not s.startswith(("aclnn", "Hccl")) for s in here), 40, LIBRARY)):
         if count < least:
             errors.append(f"{name}: {count} prototypes found, expected at least {least}")
     for symbol, mine in sorted(here.items()):

@@ -157,8 +157,8 @@ void ModelFlags::add_to(CLI::App& app) {
            "serve: seconds that a step may take before it is reported; 0: never");
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
-  add_integer(app, "--tp-size,--tp", tp_size, {1, 1}, "tensor-parallel ranks");
-  add_integer(app, "--dp-size,--dp", dp_size, {1, 1}, "data-parallel replicas");
+  add_integer(app, "--tp-size,--tp", tp_size, {1, kMany}, "tensor-parallel ranks; 1 alone is known yet");
+  add_integer(app, "--dp-size,--dp", dp_size, {1, kMany}, "data-parallel replicas; 1 alone is known yet");
   add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
              "what is said on standard error");
   app.option_defaults()->group("Options");
@@ -184,6 +184,11 @@ Status ModelFlags::check() const {
   for (const std::string& o : overrides)
     if (o.find('=') == std::string::npos || o[0] == '=')
       return invalid("--override \"{}\" is not of the form key=value", o);
+  if (tp_size > 1)
+    return invalid("--tp-size {}: a process drives one device, and no model is split over several yet; allowed: 1",
+                   tp_size);
+  if (dp_size > 1)
+    return invalid("--dp-size {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
   RETURN_IF_ERROR(graph.options(limits()).status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();

@@ -215,10 +215,10 @@ std::vector<std::string> SelfTest::failed() const {
   return out;
 }
 
-SelfTest self_test(const Platform& platform, bool computes) {
+SelfTest self_test(const Platform& platform) {
   SelfTest out;
   const auto check = [&](const char* name, bool needs_results, const std::function<Status()>& body) {
-    if (needs_results && !computes) {
+    if (needs_results && !platform.device->info().computes) {
       out.checks.push_back({name, std::nullopt, "the device computes nothing"});
       return;
     }

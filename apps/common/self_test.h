@@ -25,8 +25,7 @@ struct SelfTest {
   std::vector<std::string> failed() const;
 };
 
-// Of a device that computes nothing (a simulator that was asked to skip arithmetic) only what needs no results is
-// tried.
-SelfTest self_test(const Platform& platform, bool computes);
+// Of a device that computes nothing (DeviceInfo::computes) only what needs no results is tried.
+SelfTest self_test(const Platform& platform);
 
 }  // namespace reprise::apps

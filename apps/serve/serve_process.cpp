@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 // Threads that read long bodies and compile grammars, and how many such requests wait for one.
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
+constexpr std::chrono::seconds kLetGo{20};  // for a lost device
 
 sigset_t end_signals() {
   sigset_t set;
@@ -131,6 +132,25 @@ void allow_descriptors(int64_t connections) {
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < want)
     log::warning("this process may open {} files, too few for --max-connections {}: raise `ulimit -n`", limit.rlim_cur,
                  connections);
+}
+
+// Health says so before the first request does.
+class TellsLoss final : public sched::Observer {
+ public:
+  explicit TellsLoss(server::Api& api) : api_(api) {}
+  void lost_device(const Status& why) override { api_.fail(why.message()); }
+
+ private:
+  server::Api& api_;
+};
+
+// A device that hangs may not let go of what it was given; the process ends all the same, with status 1.
+void end_within(std::chrono::seconds time) {
+  std::thread([time] {
+    std::this_thread::sleep_for(time);
+    log::error("the lost device does not let go; ending without its consent");
+    std::_Exit(1);
+  }).detach();
 }
 
 // Waits for signals, and looks after the scheduler meanwhile.
@@ -249,7 +269,8 @@ Status serve(ServeOptions o) {
     server::Metrics metrics(
         model.name, [&] { return numbers_of(*engine); }, engine->expert_use());
     server::SpanTrace spans([&] { return numbers_of(*engine); });
-    sched::Observers observers({&metrics, &spans});
+    TellsLoss loss(api);
+    sched::Observers observers({&metrics, &spans, &loss});
     sched::Scheduler scheduler(*engine, o.scheduler, &observers);
     server::Profiler profiler(spans, o.profile_dir);
     server::WorkPool workers(kReaders, kMostUnread);
@@ -261,18 +282,20 @@ Status serve(ServeOptions o) {
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
     if (!keeper.asked_to_end()) scheduler.run();
     keeper.stop();
+    const Status lost = scheduler.lost();
+    if (!lost.is_ok()) end_within(kLetGo);
     // Last words reach their clients before the sockets close.
     for (int i = 0; i < 50 && http->counters().open > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     http->stop();
     http_thread.join();
     log::info("ended after {} requests, {} tokens", scheduler.stats().requests, scheduler.stats().generated_tokens);
-    return Status::ok();
+    return lost.at("this server has to be started again");
   }();
   if (!done.is_ok()) {
     keeper.stop();
     http->stop();
-    http_thread.join();
+    if (http_thread.joinable()) http_thread.join();
   }
   return done;
 }

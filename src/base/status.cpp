@@ -15,6 +15,7 @@ std::string_view code_name(Code code) {
     case Code::Busy: return "busy";
     case Code::Cancelled: return "cancelled";
     case Code::Device: return "device";
+    case Code::DeviceLost: return "device lost";
     case Code::Internal: return "internal";
   }
   return "unknown";

@@ -25,8 +25,9 @@ enum class Code : uint8_t {
   OutOfMemory,
   Busy,
   Cancelled,
-  Device,    // a device reported an error
-  Internal,  // a bug of ours that could still be reported politely
+  Device,      // a device reported an error
+  DeviceLost,  // and nothing that follows on it can work: what its memory holds is worth nothing
+  Internal,    // a bug of ours that could still be reported politely
 };
 
 std::string_view code_name(Code code);

@@ -37,6 +37,7 @@ struct DeviceInfo {
   bool asynchronous = false;  // work runs behind the host; what it wrote is there after synchronize()
   bool captures = true;       // capture() works
   bool patches = true;        // launch_patchable() works
+  bool computes = true;       // kernels compute; false: only their times are of interest, and results mean nothing
   // False: a patchable launch takes room on the device, so only those that need it at every replay are recorded so, and
   // graphs are recorded anew when addresses move.
   bool free_patches = true;

@@ -199,12 +199,14 @@ std::vector<int64_t> ProgramBuilder::sizes_of(Phase phase) const {
 }
 
 LiveSizes ProgramBuilder::frozen(Phase phase, int64_t size, int64_t pool_pages) const {
-  const int64_t rows = phase == Phase::Decode ? size : trace_.max_sequences;
+  // A prefill step has fewer sequences than tokens, or it would be a decode step. A graph of its size that had as many
+  // could not be told from one of a decode step by a device whose operators differ.
+  const int64_t rows = phase == Phase::Decode ? size : std::clamp<int64_t>(size - 1, 1, trace_.max_sequences);
   LiveSizes live;
   live.value[models::kTokens] = size;
   live.value[models::kSequences] = rows;
   live.value[models::kQueryBorders] = rows + 1;
-  live.value[models::kLogitRows] = rows;
+  live.value[models::kLogitRows] = phase == Phase::Decode ? size : trace_.max_sequences;
   live.value[models::kPoolPages] = pool_pages + 1;
   return live;
 }

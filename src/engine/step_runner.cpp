@@ -136,6 +136,7 @@ Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, S
       costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, elapsed_us());
       return Status::ok();
     }
+    if (replayed.code() == Code::DeviceLost) return replayed;
     quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, replayed.message()));
     if (parts_.policy == GraphPolicy::Required) return replayed;
     count_fallback(quarantined_[plan.size]);

@@ -42,6 +42,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void stepped(const StepRecord& step) {}
   virtual void finished(const Request& request, const RequestResult& result) {}
+  // Before any request hears of it; no step follows.
+  virtual void lost_device(const Status& why) {}
 };
 
 class Observers final : public Observer {
@@ -52,6 +54,9 @@ class Observers final : public Observer {
   }
   void finished(const Request& request, const RequestResult& result) override {
     for (Observer* o : list_) o->finished(request, result);
+  }
+  void lost_device(const Status& why) override {
+    for (Observer* o : list_) o->lost_device(why);
   }
 
  private:

@@ -75,6 +75,7 @@ Result<RequestId> Scheduler::add(Request request) {
   live->most_new_tokens = std::min(live->request.sampling.max_new_tokens, room);
   live->result.arrived = Clock::now();
   std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(lost_);
   if (closed_) return error(Code::Busy, "the server is shutting down and takes no new requests");
   const int64_t most = options_.max_running + options_.max_queued;
   if (unfinished_.load() >= most)
@@ -280,6 +281,11 @@ void Scheduler::stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;
   wake_.notify_all();
+}
+
+Status Scheduler::lost() const {
+  std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 void Scheduler::publish() {

@@ -4,7 +4,8 @@
 // put requests and cancellations into a mailbox, which is bounded: what does not fit is refused at once with Busy.
 // A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
 // parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what nobody uses,
-// then whoever came last starts over later from what it had ("recompute"; the same bits). Where the device runs by
+// then whoever came last starts over later from what it had ("recompute"; the same bits). A failed step ends
+// the requests that took part in it, a lost device ends all. Where the device runs by
 // itself, new requests are admitted, and get their pages, while it computes the step before.
 #pragma once
 
@@ -57,6 +58,9 @@ class Scheduler {
   void post(std::function<void()> what);
   SchedulerStats stats() const;
   bool idle() const { return unfinished_.load() == 0; }
+  // Any thread. DeviceLost after a step that met it: all requests have ended with that, run() returns, and nothing is
+  // accepted any more. Else ok.
+  Status lost() const;
 
   // The scheduler's thread. False when there was nothing to do.
   bool step();
@@ -91,6 +95,7 @@ class Scheduler {
   bool provide_pages();
   void preempt(LiveRequest& victim);
   bool run_batch(Batch& batch);
+  void lose(const Status& why);
   void take_rows(const Batch& batch, std::span<float> logits, std::span<const int32_t> next);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
   void accept(LiveRequest& r, SampledToken token);
@@ -116,6 +121,7 @@ class Scheduler {
   std::condition_variable wake_;
   std::vector<Mail> mail_;
   bool closed_ = false, stopped_ = false;
+  Status lost_;
   RequestId last_id_ = 0;
   SchedulerStats stats_;
   int64_t queued_ = 0, queued_tokens_ = 0;  // added and not admitted

@@ -33,8 +33,25 @@ bool Scheduler::run_batch(Batch& batch) {
     std::lock_guard lock(mutex_);
     ++stats_.failed_steps;
   }
-  for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, failed);
+  if (failed.code() == Code::DeviceLost)
+    lose(failed);
+  else
+    for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, failed);
   return false;
+}
+
+// Whoever runs, waits or is still in the mail hears of it at once.
+void Scheduler::lose(const Status& why) {
+  const Status lost = why.at("the device is lost");
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = lost;
+    closed_ = stopped_ = true;
+  }
+  if (observer_) observer_->lost_device(lost);
+  take_mail();
+  for (auto* list : {&running_, &waiting_})
+    for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, lost);
 }
 
 void Scheduler::take_rows(const Batch& batch, std::span<float> logits, std::span<const int32_t> next) {

@@ -151,7 +151,24 @@ void Api::serve(const Serving& serving) {
   });
 }
 
-void Api::drain() { state_ = ServerState::Draining; }
+void Api::drain() {
+  for (ServerState now = state_; now != ServerState::Failed;)
+    if (state_.compare_exchange_weak(now, ServerState::Draining)) return;
+}
+
+void Api::fail(std::string why) {
+  failure_ = std::move(why);
+  state_ = ServerState::Failed;
+}
+
+// Of a state that is not Serving.
+ApiError Api::not_serving() const {
+  switch (state_) {
+    case ServerState::Loading: return {503, "the model is still being loaded"};
+    case ServerState::Failed: return {503, failure_};
+    default: return {503, "the server is shutting down"};
+  }
+}
 
 Api::Who Api::who(const HttpRequest& request) const {
   std::string_view key = request.header("authorization");
@@ -172,9 +189,7 @@ std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& rou
     return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
                                              : "this route is for clients on this machine (no proxy, and no page of "
                                                "another site), or with --admin-api-key"};
-  if (route.needs_model && state_ != ServerState::Serving)
-    return ApiError{503,
-                    state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"};
+  if (route.needs_model && state_ != ServerState::Serving) return not_serving();
   return std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 // Api: the server's routes. It checks who asks and what for, and hands generating calls to jobs.
 //
-// Everything but state(), drain() and serve() happens on the HTTP thread, except that workers read what may take long.
-// A server listens before its model is loaded: until serve() gives it something to serve, it answers 503.
+// Everything but state(), drain(), fail() and serve() happens on the HTTP thread, except that workers read what may
+// take long. A server listens before its model is loaded: until serve() gives it something to serve, it answers 503.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct ApiOptions {
   CallLimits limits;
 };
 
-enum class ServerState : uint8_t { Loading, Serving, Draining };
+enum class ServerState : uint8_t { Loading, Serving, Draining, Failed };
 
 // What there is to serve; all of it outlives the server's threads.
 struct Serving {
@@ -48,6 +48,8 @@ class Api {
   void attach(HttpServer& http) { http_ = &http; }
   void serve(const Serving& serving);  // any thread, once
   void drain();                        // any thread: nothing new is taken
+  // Any thread, once: nothing works any more, health says so, and why.
+  void fail(std::string why);
   ServerState state() const { return state_.load(); }
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
@@ -60,6 +62,7 @@ class Api {
   struct Route;
   static const std::vector<Route>& routes();
 
+  ApiError not_serving() const;
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
   enum class Who : uint8_t { Nobody, User, Admin };
   Who who(const HttpRequest& request) const;  // by the key
@@ -98,6 +101,7 @@ class Api {
   ApiOptions options_;
   HttpServer* http_ = nullptr;
   std::atomic<ServerState> state_{ServerState::Loading};
+  std::string failure_;  // written before the state says Failed
   Serving serving_;
   std::atomic<int64_t> active_{0};  // requests whose answer is not complete; the last replies go after the HTTP thread
   std::unordered_map<std::string, std::weak_ptr<Job>> jobs_;  // by the id of the call

@@ -23,7 +23,8 @@ ApiError ApiError::from(const Status& status) {
     case Code::Unsupported: e.status = 400; break;
     case Code::NotFound: e.status = 404; break;
     case Code::Busy: e.status = 429; break;
-    case Code::Cancelled: e.status = 503; break;
+    case Code::Cancelled:
+    case Code::DeviceLost: e.status = 503; break;
     default: break;
   }
   return e;

@@ -16,7 +16,8 @@ struct ApiError {
   std::string param = {};  // "" = none
   std::string code = {};   // "" = none
 
-  // What went wrong inside, for the client: Invalid 400, NotFound 404, Busy 429, Unsupported 400, others 500.
+  // What went wrong inside, for the client: Invalid and Unsupported 400, NotFound 404, Busy 429, Cancelled and
+  // DeviceLost 503, others 500.
   static ApiError from(const Status& status);
   // {"error": {"message", "type", "param", "code"}}
   Json json() const;

@@ -66,13 +66,13 @@ void Api::page(Call& call) {
 }
 
 void Api::health(Call& call) {
-  if (state_ == ServerState::Loading) return call.fail({503, "the model is still being loaded"});
+  if (state_ == ServerState::Loading || state_ == ServerState::Failed) return call.fail(not_serving());
   call.json({{"status", state_ == ServerState::Serving ? "ok" : "draining"}});
 }
 
 void Api::ready(Call& call) {
   if (state_ == ServerState::Serving) return call.json({{"status", "ready"}});
-  call.fail({503, state_ == ServerState::Loading ? "the model is still being loaded" : "the server is shutting down"});
+  call.fail(not_serving());
 }
 
 void Api::version(Call& call) { call.json({{"version", kVersion}}); }

@@ -1,5 +1,6 @@
 // Faults of an Ascend device under the program as a person runs it: status 1, and one line that says what happened.
-#include "run_binary.h"
+#include "apps/serving.h"
+#include "support/http_client.h"
 
 namespace reprise::apps {
 namespace {
@@ -30,6 +31,45 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
     const size_t last = o.err.rfind("error: ");
     ASSERT_NE(last, std::string::npos) << c.fault << ": " << o.err;
     EXPECT_EQ(o.err.find('\n', last), o.err.size() - 1) << c.fault << ": " << o.err;
+  }
+}
+
+// Whoever waits for an answer gets one, and the process ends so that a supervisor starts another.
+TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
+  const Model model;
+  const std::string flags =
+      "--device ascend --ascend-runtime sim --dtype bfloat16 --graph-prefill off --chunked-prefill-size 16 "
+      "--max-running-requests 2 --cuda-graph-bs 1 2 --context-length 256 --max-total-tokens 512";
+  const std::string quick = "ASCEND_SIM_HANG_MS=400 ASCEND_SIM_DESTROY_MS=200 ";
+  const std::vector<Case> cases{{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, {"event:20", {"507046"}}};
+  for (const Case& c : cases) {
+    Server server(model, flags, quick + "ASCEND_SIM_FAULT=" + c.fault);
+    ASSERT_NE(server.port(), 0) << server.said();
+    std::vector<std::unique_ptr<testing_support::HttpClient>> clients;
+    for (int i = 0; i < 5; ++i) {  // two run, three wait
+      clients.push_back(std::make_unique<testing_support::HttpClient>(server.port()));
+      const std::string body = OrderedJson{
+          {"prompt", fmt::format("{} abc", i)},
+          {"max_tokens", 200},
+          {"ignore_eos", true},
+          {"stream", i == 1}}.dump();
+      clients.back()->send(
+          fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    }
+    for (size_t i = 0; i < clients.size(); ++i) {
+      const testing_support::HttpAnswer a = clients[i]->read();
+      EXPECT_TRUE(a.complete) << c.fault << ", client " << i << ": " << server.said();
+      EXPECT_TRUE(i == 1 || a.status == 503) << c.fault << ", client " << i << ": " << a.status << a.body;
+      EXPECT_NE(a.body.find("the device is lost"), std::string::npos) << c.fault << ", client " << i << ": " << a.body;
+      for (const char* word : c.words) EXPECT_NE(a.body.find(word), std::string::npos) << c.fault << ": " << a.body;
+    }
+    EXPECT_EQ(server.wait(), 1) << c.fault << ": " << server.said();
+    const std::string said = server.said();
+    const size_t last = said.rfind("error: ");
+    ASSERT_NE(last, std::string::npos) << c.fault << ": " << said;
+    EXPECT_NE(said.find("has to be started again: the device is lost: ", last), std::string::npos)
+        << c.fault << ": " << said;
+    for (const char* word : c.words) EXPECT_NE(said.find(word, last), std::string::npos) << c.fault << ": " << said;
   }
 }
 

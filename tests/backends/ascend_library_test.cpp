@@ -1,6 +1,8 @@
 // What a person is told about functions and operators that are missing, and how many queues a graph takes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/ascend/ascend_graph.h"
 
 namespace reprise::ascend {
@@ -17,6 +19,66 @@ TEST(AscendPurposes, EverythingThatMayBeMissingSaysWhatItIsFor) {
 #undef REPRISE_TEST_NAME
   const std::string unknown = purpose_of("aclnnNoSuchThing");
   for (const std::string& name : names) EXPECT_NE(purpose_of(name), unknown) << name;
+}
+
+TEST(AscendCollectives, WhatIsNotThereIsNamedAndNeededByNobody) {
+  const std::vector<std::string> none = Collectives().report("8.5.0");
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_EQ(
+      none[0],
+      "HCCL: not there (libhccl.so, libhcomm.so); a process drives one device (world size 1), which needs none of "
+      "it");
+  Collectives some;
+  some.HcclCommDestroy = [](HcclComm) { return 0; };
+  const std::vector<std::string> lines = some.report("8.5.0");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].find("HCCL: 8.5.0; "), 0u) << lines[0];
+  EXPECT_NE(lines[1].find("HcclAllReduce"), std::string::npos) << lines[1];
+  EXPECT_EQ(lines[1].find("HcclCommDestroy"), std::string::npos) << lines[1];
+}
+
+// Through the backend's own declarations, where an argument of another kind would show.
+TEST(AscendCollectives, OneRankHasWhatItSent) {
+  constexpr int32_t kFloat = 4, kSum = 0;
+  constexpr uint64_t kCount = 100, kBytes = kCount * sizeof(float);
+  const auto opened = Library::open("sim");
+  ASSERT_TRUE(opened.is_ok()) << opened.status().message();
+  const Library& acl = **opened;
+  const Collectives& c = acl.collectives();
+  ASSERT_TRUE(c.missing().empty()) << fmt::format("{}", fmt::join(c.missing(), ", "));
+  ASSERT_EQ(acl.aclrtSetDevice(0), 0);
+  HcclRootInfo root{};
+  HcclComm comm = nullptr;
+  ASSERT_EQ(c.HcclGetRootInfo(&root), 0);
+  ASSERT_EQ(c.HcclCommInitRootInfo(1, &root, 0, &comm), 0) << acl.aclGetRecentErrMsg();
+  aclrtStream stream = nullptr;
+  ASSERT_EQ(acl.aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC), 0);
+  void *host = nullptr, *from = nullptr, *to = nullptr;
+  ASSERT_EQ(acl.aclrtMallocHost(&host, kBytes), 0);
+  for (void** p : {&from, &to}) ASSERT_EQ(acl.aclrtMalloc(p, kBytes, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  auto* values = static_cast<float*>(host);
+  for (uint64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i);
+  const auto copy = [&](void* dst, const void* src, int32_t kind) {
+    return acl.aclrtMemcpyAsync(dst, kBytes, src, kBytes, kind, stream);
+  };
+  const uint64_t none = 0;
+  ASSERT_EQ(copy(from, host, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+  EXPECT_EQ(c.HcclAllReduce(from, to, kCount, kFloat, kSum, comm, stream), 0) << acl.aclGetRecentErrMsg();
+  EXPECT_EQ(c.HcclBroadcast(to, kCount, kFloat, 0, comm, stream), 0);
+  EXPECT_EQ(c.HcclReduceScatter(to, from, kCount, kFloat, kSum, comm, stream), 0);
+  EXPECT_EQ(c.HcclAllGather(from, to, kCount, kFloat, comm, stream), 0);
+  EXPECT_EQ(c.HcclAlltoAll(to, kCount, kFloat, from, kCount, kFloat, comm, stream), 0);
+  EXPECT_EQ(c.HcclAlltoAllV(from, &kCount, &none, kFloat, to, &kCount, &none, kFloat, comm, stream), 0);
+  ASSERT_EQ(acl.aclrtSynchronizeStream(stream), 0) << acl.aclGetRecentErrMsg();
+  std::fill(values, values + kCount, -1.f);
+  ASSERT_EQ(copy(host, to, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+  ASSERT_EQ(acl.aclrtSynchronizeStream(stream), 0);
+  for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(values[i], static_cast<float>(i));
+  EXPECT_STREQ(c.HcclGetErrorString(0), "no error");
+  EXPECT_EQ(c.HcclCommDestroy(comm), 0);
+  for (void* p : {from, to}) EXPECT_EQ(acl.aclrtFree(p), 0);
+  EXPECT_EQ(acl.aclrtFreeHost(host), 0);
+  EXPECT_EQ(acl.aclrtDestroyStreamForce(stream), 0);
 }
 
 TEST(AscendQueues, AGraphTakesOneAndAFurtherOneAfterSoManyTasks) {

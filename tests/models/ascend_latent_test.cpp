@@ -143,6 +143,27 @@ TEST(AscendLatents, LengthsChangeEveryStepInEveryMode) {
   }
 }
 
+// A whole graph of a prompt of as many tokens as there may be sequences is not mistaken for one of a decode step. Here
+// the operator takes more sequences than rows of one, so the two differ.
+TEST(AscendLatents, PromptsOfAsManyTokensAsSequences) {
+  const WideLatents wide("deepseek_v2_lite", 2);
+  constexpr int64_t kSequences = 24;
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < kSequences; ++i) tokens.push_back((i * 37 + 5) % 279);
+  AscendOptions options{
+      .prefill = GraphMode::Whole, .decode_sizes = {1}, .prefill_sizes = {kSequences}, .context = 256};
+  options.sequences = kSequences;
+  auto e = testing_support::open_ascend(wide.path(), options);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const std::vector<float> one_by_one = last_logits(**e, tokens, 1);
+  const engine::StepRunner& prompts = *(*e)->prefill_runner();
+  for (const int64_t chunk : {kSequences, kSequences - 1, int64_t{20}})
+    EXPECT_TRUE(same_bits(one_by_one, last_logits(**e, tokens, chunk))) << "chunks of " << chunk;
+  EXPECT_EQ(prompts.mode(), GraphMode::Whole);
+  EXPECT_GE(prompts.stats().replays, 3u);
+  EXPECT_TRUE(prompts.quarantined().empty()) << prompts.quarantined().begin()->second;
+}
+
 // No operator for products per head over tokens, none for caches, no waits for memory.
 TEST(AscendLatents, OldRuntimesGiveTheSame) {
   const WideLatents wide("deepseek_v2_dense", 4);

@@ -331,6 +331,32 @@ TEST_F(SchedulerTest, AFailedStepEndsItsRequestsAndTheNextOnesLive) {
   EXPECT_EQ(c->tokens, expected(count_up(10), 20, true));
 }
 
+TEST_F(SchedulerTest, ALostDeviceEndsEveryRequestAndTheScheduler) {
+  make({2, 64, 20, 1000}, {.max_running = 1});
+  executor->fail_at = 3;
+  executor->fail_code = Code::DeviceLost;
+  auto running = add(forever(count_up(10), 20));
+  auto waiting = add(forever(count_up(12), 20));
+  std::shared_ptr<Answer> in_the_mail;
+  executor->during_step = [&] {
+    if (executor->steps == 2) in_the_mail = add(forever(count_up(14), 20));
+  };
+  scheduler->run();  // returns by itself
+  for (const auto& a : {running, waiting, in_the_mail}) {
+    ASSERT_TRUE(a && a->result);
+    EXPECT_EQ(a->result->finish, FinishReason::Cancelled);
+    EXPECT_EQ(a->result->status.code(), Code::DeviceLost);
+    EXPECT_EQ(a->result->status.message(), "the device is lost: the device has failed");
+  }
+  EXPECT_EQ(running->tokens.size(), 2u);
+  EXPECT_TRUE(scheduler->idle());
+  EXPECT_EQ(scheduler->lost().code(), Code::DeviceLost);
+  const auto refused = scheduler->add(std::move(ask(count_up(5), 1).request));
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), Code::DeviceLost);
+  EXPECT_TRUE(scheduler->check_integrity().is_ok());
+}
+
 TEST_F(SchedulerTest, TellsHowLikelyThePromptWas) {
   for (const int64_t rows : {3, 64}) {
     make({rows, 64, 20, 1000});

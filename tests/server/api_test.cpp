@@ -208,6 +208,19 @@ TEST_F(ApiTest, RoutesMethodsAndStates) {
   EXPECT_EQ(c.post("/v1/completions", ids_call({2}, 1).dump()).status, 503);
 }
 
+TEST_F(ApiTest, AFailedServerIsUnhealthyWhateverComesLater) {
+  start();
+  api_->fail("the device is lost: a kernel failed");
+  api_->drain();
+  HttpClient c(http_->port());
+  for (const char* path : {"/health", "/ping", "/ready", "/health_generate", "/v1/models"}) {
+    const HttpAnswer a = c.get(path);
+    EXPECT_EQ(a.status, 503) << path;
+    EXPECT_EQ(Json::parse(a.body)["error"]["message"], "the device is lost: a kernel failed") << path;
+  }
+  EXPECT_EQ(c.post("/v1/completions", ids_call({2}, 1).dump()).status, 503);
+}
+
 TEST_F(ApiTest, KeysGuardEverythingButHealth) {
   ApiOptions options;
   options.api_key = "secret";

@@ -29,9 +29,10 @@ struct AscendOptions {
   int64_t context = 384;
   GraphMode decode = GraphMode::Whole;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+  int64_t sequences = 4;
 };
 
-// The checkpoint in `folder`; four sequences.
+// The checkpoint in `folder`.
 inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& folder, const AscendOptions& options) {
   setenv("ASCEND_SIM_RACES", "1", 0);  // work on the same memory that nothing orders is an error
   DeviceOptions device;
@@ -43,8 +44,8 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;
-  o.max_running_requests = 4;
-  o.max_total_tokens = 4 * options.context;
+  o.max_running_requests = options.sequences;
+  o.max_total_tokens = options.sequences * options.context;
   o.context_length = options.context;
   o.graph.policy = options.policy;
   o.graph.prefill = options.prefill;

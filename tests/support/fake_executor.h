@@ -74,7 +74,8 @@ class FakeExecutor final : public engine::Executor {
   bool runs_beside = false;  // as a device of its own: a step computes after everything else that its call does
   std::function<void()> during_step;
   int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0;
-  std::optional<int64_t> fail_at;            // number of the step
+  std::optional<int64_t> fail_at;  // number of the step
+  Code fail_code = Code::Device;
   std::vector<std::vector<int64_t>> counts;  // of the items of each step
 
  private:
@@ -85,7 +86,7 @@ class FakeExecutor final : public engine::Executor {
   }
 
   Status run(std::span<const engine::StepItem> items) {
-    if (fail_at && ++steps == *fail_at) return error(Code::Device, "the device has failed");
+    if (fail_at && ++steps == *fail_at) return error(fail_code, "the device has failed");
     if (!fail_at) ++steps;
     logits_.clear();
     counts.emplace_back();

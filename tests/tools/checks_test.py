@@ -106,7 +106,7 @@ class Layers(Tree):
 class Prototypes(Tree):
     """What the backend calls and what the simulator has, changed in one place."""
 
-    FILES = ("OPERATORS", "LIBRARY", "CONSTANTS", "SIM_OPERATORS", "SIM_RUNTIME")
+    FILES = ("OPERATORS", "LIBRARY", "COLLECTIVES", "CONSTANTS", "SIM_OPERATORS", "SIM_RUNTIME", "SIM_COLLECTIVES")
 
     def setUp(self):
         super().setUp()
@@ -145,6 +145,13 @@ class Prototypes(Tree):
                   "aclrtFree: the backend calls it, the simulator does not declare it")
         self.only("SIM_RUNTIME", "double ascendSimHostMicros();", "float ascendSimHostMicros();",
                   "ascendSimHostMicros: the backend takes its result as double, the simulator gives float")
+
+    def test_collectives(self):
+        self.only("COLLECTIVES", "HcclBroadcast, int32_t, (void*, uint64_t, int32_t, uint32_t,",
+                  "HcclBroadcast, int32_t, (void*, uint64_t, uint32_t, int32_t,",
+                  "HcclBroadcast: argument 3 is uint32_t in the backend, int32_t in the simulator")
+        self.only("SIM_COLLECTIVES", "HcclResult HcclCommDestroy(HcclComm comm);", "",
+                  "HcclCommDestroy: the backend calls it, the simulator does not declare it")
 
     def test_values(self):
         self.only("SIM_RUNTIME", "ACL_HBM_MEM = 1", "ACL_HBM_MEM = 3",

@@ -236,10 +236,12 @@ aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char* path, uint32_t fla
 
 // Only the simulator has these. The calling thread's modelled clock in microseconds since aclInit; moving it forward
 // (never back), for a thread that was woken by another; what the clock assumes, one line each, until the next aclInit;
-// and counters as JSON: the length of the whole text is returned, at most n - 1 characters of it are written.
+// whether arithmetic is done (1) or skipped (0); and counters as JSON: the length of the whole text is returned, at
+// most n - 1 characters of it are written.
 double ascendSimHostMicros();
 void ascendSimHostAdvanceTo(double micros);
 const char* ascendSimAssumptions();
+int32_t ascendSimComputes();
 int ascendSimStats(char* json, size_t n);
 }
 #pragma GCC visibility pop

@@ -63,6 +63,7 @@ void close_device(World& world, Lock& lock, int device) {
   }
   for (const auto& context : contexts) close_context(world, lock, context);
   std::erase_if(world.events, [&](const auto& event) { return event.second->device == device; });
+  std::erase_if(world.communicators, [&](const auto& one) { return one.second.device == device; });
   world.devices[device] = Device{};
   world.memories[device].reset();
 }

@@ -55,6 +55,15 @@ const char* ascendSimAssumptions() {
   return text;
 }
 
+int32_t ascendSimComputes() {
+  int32_t computes = 1;
+  api("ascendSimComputes", kNoCost, [&](World& world, Lock&) {
+    computes = world.config.computes ? 1 : 0;
+    return 0;
+  });
+  return computes;
+}
+
 int ascendSimStats(char* json, size_t n) {
   int length = -1;
   api("ascendSimStats", kNoCost, [&](World& world, Lock&) {

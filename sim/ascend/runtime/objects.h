@@ -1,6 +1,6 @@
-// What handles stand for: contexts, streams, events, graphs, task groups. Owned by the World's tables and by what is
-// still running; handles are numbers that are never used twice, so that a destroyed object is always recognised.
-// Guarded by the World's mutex.
+// What handles stand for: contexts, streams, events, graphs, task groups, communicators. Owned by the World's tables
+// and by what is still running; handles are numbers that are never used twice, so that a destroyed object is always
+// recognised. Guarded by the World's mutex.
 #pragma once
 
 #include <deque>
@@ -127,6 +127,13 @@ struct Capture {
   std::vector<Record> records;
   std::shared_ptr<TaskGroup> group;  // open
   Stream* group_stream = nullptr;
+};
+
+// Of HCCL, with one rank.
+struct Communicator {
+  int device = 0;
+  std::string name;
+  void* buffers = nullptr;
 };
 
 struct Device {

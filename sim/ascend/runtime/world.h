@@ -122,6 +122,8 @@ struct World {
   std::unordered_map<void*, std::shared_ptr<Event>> events;
   std::unordered_map<void*, std::shared_ptr<Graph>> graphs;
   std::unordered_map<void*, std::shared_ptr<TaskGroup>> groups;
+  std::unordered_map<void*, Communicator> communicators;
+  uint64_t communicators_made = 0;
   std::vector<std::shared_ptr<Capture>> captures;
   std::map<uintptr_t, size_t> pinned;  // host ranges; those of aclrtMallocHost also in `owned`
   std::map<uintptr_t, void*> owned;

@@ -68,6 +68,7 @@ struct CannVersion {
   char reserved[128];
 };
 constexpr int32_t ACL_PKG_NAME_CANN = 0;
+constexpr int32_t ACL_PKG_NAME_HCCL = 3;
 constexpr int32_t ACL_PKG_NAME_DRIVER = 7;
 
 }  // namespace reprise::ascend

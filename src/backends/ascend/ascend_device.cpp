@@ -3,55 +3,30 @@
 #include <cstring>
 
 #include "backends/ascend/ascend_graph.h"
-#include "device/pool_ledger.h"
+#include "device/aligned_pool.h"
 
 namespace reprise::ascend {
 namespace {
 
 // Device memory, or pinned host memory.
-class AscendPool final : public MemoryPool {
+class AscendPool final : public AlignedPool {
  public:
   AscendPool(std::shared_ptr<Context> context, bool host, size_t limit)
-      : context_(std::move(context)), host_(host), limit_(limit) {}
-
-  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
-    if (bytes == 0) return Buffer();
-    RETURN_IF_ERROR(context_->attach());
-    constexpr size_t kLarge = size_t{2} << 20;
-    const size_t alignment = bytes >= kLarge ? kLarge : 256;
-    if (bytes > limit_)
-      return error(Code::OutOfMemory, "{}: {} bytes could not be allocated: there are {} in all", label, bytes, limit_);
-    void* raw = nullptr;
-    Status status = take(bytes + alignment, &raw);  // the runtime promises 64 only
-    if (!status.is_ok())
-      return error(status.code(), "{}: {} bytes could not be allocated: {}", label, bytes, status.message());
-    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + alignment - 1) & ~(alignment - 1));
-    status = zero(data, bytes);
-    if (!status.is_ok()) {
-      give(raw);
-      return status.at(label);
-    }
-    std::string name(label);
-    ledger_.add(name, bytes);
-    return Buffer(data, bytes, [this, raw, name](void*, size_t size) {
-      give(raw);
-      ledger_.remove(name, size);
-    });
-  }
-  PoolStats stats() const override { return ledger_.stats(); }
+      : AlignedPool(limit), context_(std::move(context)), host_(host) {}
 
  private:
-  Status take(size_t bytes, void** raw) const {
+  Status take(size_t bytes, void** raw) override {
+    RETURN_IF_ERROR(context_->attach());
     const Library& acl = context_->library();
     return host_ ? acl.check(acl.aclrtMallocHost(raw, bytes), "pinned host memory")
                  : acl.check(acl.aclrtMalloc(raw, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "memory");
   }
-  void give(void* raw) const {
+  void give(void* raw) override {
     if (!context_->attach().is_ok()) return;
     const Library& acl = context_->library();
     (void)(host_ ? acl.aclrtFreeHost(raw) : acl.aclrtFree(raw));
   }
-  Status zero(void* data, size_t bytes) const {
+  Status zero(void* data, size_t bytes) override {
     if (host_) {
       std::memset(data, 0, bytes);
       return Status::ok();
@@ -64,8 +39,6 @@ class AscendPool final : public MemoryPool {
 
   std::shared_ptr<Context> context_;
   bool host_;
-  size_t limit_;
-  PoolLedger ledger_;
 };
 
 class AscendDevice final : public Device {
@@ -146,6 +119,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.asynchronous = true;
   info.free_patches = false;  // a task group is nine places of a queue
   info.skips_negative_slots = false;
+  info.computes = library->computes();
   info.notes = notes_of(*parts.context);
   parts.device = std::make_unique<AscendDevice>(std::move(info), parts.context);
   return parts;

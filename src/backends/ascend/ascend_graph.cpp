@@ -103,7 +103,7 @@ class AscendGraph final : public DeviceGraph {
     if (!patches.empty()) RETURN_IF_ERROR(beside_ ? update_beside(on, patches) : update_before(on, patches));
     if (const int code = acl_.aclmdlRIExecuteAsync(model_, on.native()); code != ACL_SUCCESS) {
       if (worker_) worker_->drain();
-      return acl_.check(code, "replay");
+      return on.check(code, "replay");
     }
     RETURN_IF_ERROR(on.record(*done_));
     on.count_replay();

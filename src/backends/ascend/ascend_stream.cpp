@@ -53,16 +53,18 @@ Status AscendStream::ready() const {
   return context_->attach();
 }
 
-Status AscendStream::check(int code, std::string_view what) {
-  Status status = context_->library().check(code, what);
-  if (loses_device(code) && lost_.is_ok()) lost_ = error(status.code(), "in an earlier step: {}", status.message());
+Status AscendStream::noted(Status status) {
+  if (status.code() == Code::DeviceLost && lost_.is_ok())
+    lost_ = error(Code::DeviceLost, "in an earlier step: {}", status.message());
   return status;
 }
+
+Status AscendStream::check(int code, std::string_view what) { return noted(context_->library().check(code, what)); }
 
 Status AscendStream::launch(const Thunk& thunk) {
   RETURN_IF_ERROR(ready());
   ++stats_.launches;
-  return executors_.launch(thunk, live_, context_->operators(), stream_);
+  return noted(executors_.launch(thunk, live_, context_->operators(), stream_));
 }
 
 Status AscendStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
@@ -91,7 +93,7 @@ Status AscendStream::synchronize() {
   const Status done = check(acl.aclrtSynchronizeStreamWithTimeout(stream_, kStuckMs), "synchronize");
   std::lock_guard lock(mutex_);
   Status failed = std::exchange(failed_, Status::ok());
-  return failed.is_ok() ? done : failed;
+  return failed.is_ok() || done.code() == Code::DeviceLost ? done : noted(std::move(failed));
 }
 
 void AscendStream::fail(Status status) {

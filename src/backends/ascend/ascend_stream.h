@@ -44,6 +44,8 @@ class AscendStream final : public Stream {
   const LiveSizes& live_sizes() const { return live_; }
   aclrtStream native() const { return stream_; }
   void count_replay() { ++stats_.replays; }
+  // Library::check for a call on this stream; a lost device is remembered.
+  Status check(int code, std::string_view what);
   // An error of work done for this stream on another thread.
   void fail(Status status);
 
@@ -53,7 +55,7 @@ class AscendStream final : public Stream {
 
   // Ok when the device is there to be called.
   Status ready() const;
-  Status check(int code, std::string_view what);
+  Status noted(Status status);  // the same; a lost device is remembered
 
   std::shared_ptr<Context> context_;
   aclrtStream stream_;

@@ -2,15 +2,19 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 
 namespace reprise::ascend {
 namespace {
 
 // In this order: later ones need symbols of the earlier.
-constexpr const char* kNames[] = {"libascendcl.so", "libnnopbase.so", "libopapi.so", "libhccl.so"};
+constexpr const char* kNames[] = {"libascendcl.so", "libnnopbase.so", "libopapi.so", "libhcomm.so", "libhccl.so"};
+// Of several devices; CANN 8.1 has no libhcomm.
+constexpr const char* kCollectives[] = {"libhcomm.so", "libhccl.so"};
 
 std::string folder_of(const void* address) {
   Dl_info info{};
@@ -61,7 +65,8 @@ Status Library::load(const std::string& runtime) {
   for (const char* name : kNames) {
     std::string errors;
     void* handle = open_one(name, where, errors);
-    const bool needed = std::string_view(name) != "libhccl.so";
+    const bool needed =
+        std::find(std::begin(kCollectives), std::end(kCollectives), std::string_view(name)) == std::end(kCollectives);
     if (!handle && needed) {
       return error(Code::Unsupported, "no Ascend runtime: {} was not found ({}): {}", name, errors,
                    runtime == "sim" ? "the simulator is built with the rest (./dev build) and belongs into "
@@ -92,14 +97,17 @@ Status Library::load(const std::string& runtime) {
   initialised_ = code == ACL_SUCCESS;
   const std::string folder = folder_of(reinterpret_cast<const void*>(aclInit));
   report_.push_back(fmt::format("runtime: {}{}", folder, simulated() ? " (the simulator: no NPU computes)" : ""));
-  CannVersion version{};
-  if (aclsysGetCANNVersion && aclsysGetCANNVersion(ACL_PKG_NAME_CANN, &version) == ACL_SUCCESS)
-    version_ = version.version;
+  auto version_of = [this](int32_t package) -> std::string {
+    CannVersion version{};
+    const bool told = aclsysGetCANNVersion && aclsysGetCANNVersion(package, &version) == ACL_SUCCESS;
+    return told && *version.version ? version.version : "unknown";
+  };
+  version_ = version_of(ACL_PKG_NAME_CANN);
   report_.push_back(fmt::format("CANN: {}", version_));
-  version = {};
-  const bool told =
-      aclsysGetCANNVersion && aclsysGetCANNVersion(ACL_PKG_NAME_DRIVER, &version) == ACL_SUCCESS && *version.version;
-  report_.push_back(fmt::format("driver: {}", told ? version.version : "unknown; see `npu-smi info`"));
+  const std::string driver = version_of(ACL_PKG_NAME_DRIVER);
+  report_.push_back(fmt::format("driver: {}{}", driver, driver == "unknown" ? "; see `npu-smi info`" : ""));
+  collectives_.find(*this);
+  for (std::string& line : collectives_.report(version_of(ACL_PKG_NAME_HCCL))) report_.push_back(std::move(line));
   if (absent.empty()) report_.emplace_back("optional functions not there: none");
   for (const std::string& name : absent)
     report_.push_back(fmt::format("optional function not there: {}: {}", name, purpose_of(name)));
@@ -132,8 +140,10 @@ Library::~Library() {
 Status Library::check(int code, std::string_view what) const {
   if (code == ACL_SUCCESS) return Status::ok();
   const char* text = aclGetRecentErrMsg ? aclGetRecentErrMsg() : nullptr;
-  return error(code == ACL_ERROR_RT_MEMORY_ALLOCATION ? Code::OutOfMemory : Code::Device, "ascend: {}: {}{}{}", what,
-               error_text(code), text && *text ? ": " : "", text ? text : "");
+  const Code kind = loses_device(code)                       ? Code::DeviceLost
+                    : code == ACL_ERROR_RT_MEMORY_ALLOCATION ? Code::OutOfMemory
+                                                             : Code::Device;
+  return error(kind, "ascend: {}: {}{}{}", what, error_text(code), text && *text ? ": " : "", text ? text : "");
 }
 
 }  // namespace reprise::ascend

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/ascend/acl.h"
+#include "backends/ascend/collectives.h"
 #include "base/status.h"
 
 namespace reprise::ascend {
@@ -71,7 +72,8 @@ namespace reprise::ascend {
   /* Only the simulator has these: the calling thread's modelled host time, and what the model assumes. */         \
   OPTIONAL(ascendSimHostMicros, double, ())                                                                        \
   OPTIONAL(ascendSimHostAdvanceTo, void, (double))                                                                 \
-  OPTIONAL(ascendSimAssumptions, const char*, ())
+  OPTIONAL(ascendSimAssumptions, const char*, ())                                                                  \
+  OPTIONAL(ascendSimComputes, int32_t, ())
 
 class Library {
  public:
@@ -90,7 +92,9 @@ class Library {
   // Any symbol of any of the libraries; null where none has it.
   void* symbol(const std::string& name) const;
   bool simulated() const { return ascendSimHostMicros != nullptr; }
+  bool computes() const { return !ascendSimComputes || ascendSimComputes() != 0; }  // a simulator may be asked not to
   const std::string& version() const { return version_; }  // of CANN, "unknown" where it does not tell
+  const Collectives& collectives() const { return collectives_; }
   // Versions, paths and missing optional functions, a line each.
   const std::vector<std::string>& report() const { return report_; }
 
@@ -102,6 +106,7 @@ class Library {
   Status load(const std::string& runtime);
 
   std::vector<void*> handles_;
+  Collectives collectives_;
   std::vector<std::string> report_;
   std::string version_ = "unknown";
   bool initialised_ = false;

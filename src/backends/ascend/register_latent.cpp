@@ -106,7 +106,7 @@ Status latent_attention(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const Latents s = latents_of(a, live);
   const auto* lens = static_cast<const int32_t*>(a.host[0]);
   const auto* starts = static_cast<const int32_t*>(a.host[1]);
-  const bool as_many = s.tokens == s.sequences;  // in a graph: steps of a row each
+  const bool as_many = s.tokens == s.sequences;  // in a graph: a decode step
   if (l.group() == Launch::Group::Record) return stand_in(s, as_many, a, l);
   if (l.probing() && !(lens && starts)) {
     if (as_many) RETURN_IF_ERROR(stand_in(s, true, a, l));
@@ -118,10 +118,7 @@ Status latent_attention(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   if (plan.tokens == 0 || plan.sequences == 0) return Status::ok();
   if (plan.one_row_each || s.tokens <= kMostRows) return attend(s, plan, a.ptr[4], a, l);
   if (l.group() == Launch::Group::Update && as_many)
-    return error(Code::Unsupported,
-                 "latent_attention: a prompt of {} tokens in a graph for as many sequences; --graph-prefill piecewise "
-                 "needs no such graph",
-                 s.tokens);
+    return error(Code::Internal, "latent_attention: a prompt in a graph of {} tokens of as many sequences", s.tokens);
   return attend_cut(s, CutPlan::of(plan, kMostRows), a, l);
 }
 

@@ -5,7 +5,7 @@
 #include "backends/cuda/cuda_graph.h"
 #include "backends/cuda/cuda_kernel.h"
 #include "backends/cuda/runtime.h"
-#include "device/pool_ledger.h"
+#include "device/aligned_pool.h"
 
 namespace reprise::cuda {
 namespace {
@@ -13,45 +13,17 @@ namespace {
 constexpr int kOldestArchitecture = 80;  // the oldest of CMAKE_CUDA_ARCHITECTURES (cmake/cuda.cmake)
 
 // Device memory, or pinned host memory.
-class CudaPool final : public MemoryPool {
+class CudaPool final : public AlignedPool {
  public:
   // `zeroing` is used for nothing else.
-  CudaPool(bool host, size_t limit, cudaStream_t zeroing) : host_(host), limit_(limit), zeroing_(zeroing) {}
-
-  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
-    if (bytes == 0) return Buffer();
-    constexpr size_t kLarge = size_t{2} << 20;
-    const size_t alignment = bytes >= kLarge ? kLarge : 256;
-    void* raw = nullptr;
-    Status status = take(bytes, &raw);
-    if (status.is_ok() && reinterpret_cast<uintptr_t>(raw) % alignment != 0) {
-      give(raw);  // the runtime promises 256 only; long blocks usually come with 2 MiB
-      status = take(bytes + alignment, &raw);
-    }
-    if (!status.is_ok())
-      return error(status.code(), "{}: {} bytes could not be allocated: {}", label, bytes, status.message());
-    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + alignment - 1) & ~(alignment - 1));
-    status = zero(data, bytes);
-    if (!status.is_ok()) {
-      give(raw);
-      return status.at(label);
-    }
-    std::string name(label);
-    ledger_.add(name, bytes);
-    return Buffer(data, bytes, [this, raw, name](void*, size_t size) {
-      give(raw);
-      ledger_.remove(name, size);
-    });
-  }
-  PoolStats stats() const override { return ledger_.stats(); }
+  CudaPool(bool host, size_t limit, cudaStream_t zeroing) : AlignedPool(limit), host_(host), zeroing_(zeroing) {}
 
  private:
-  Status take(size_t bytes, void** raw) const {
-    if (bytes > limit_) return error(Code::OutOfMemory, "there are {} in all", limit_);
+  Status take(size_t bytes, void** raw) override {
     return host_ ? check(cudaMallocHost(raw, bytes), "pinned host memory") : check(cudaMalloc(raw, bytes), "memory");
   }
-  void give(void* raw) const { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
-  Status zero(void* data, size_t bytes) const {
+  void give(void* raw) override { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
+  Status zero(void* data, size_t bytes) override {
     if (host_) {
       std::memset(data, 0, bytes);
       return Status::ok();
@@ -61,9 +33,7 @@ class CudaPool final : public MemoryPool {
   }
 
   bool host_;
-  size_t limit_;
   cudaStream_t zeroing_;
-  PoolLedger ledger_;
 };
 
 class CudaEvent final : public Event {

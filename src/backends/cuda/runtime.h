@@ -8,12 +8,31 @@
 
 namespace reprise::cuda {
 
+// After such an error the process's context is of no use, and every call that follows fails alike.
+inline bool loses_device(cudaError_t result) {
+  switch (result) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure: return true;
+    default: return false;
+  }
+}
+
 // `what` names the call's purpose. Takes the error off the runtime's record, so that no later call reports it again.
 inline Status check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return Status::ok();
   (void)cudaGetLastError();
-  const Code code = result == cudaErrorMemoryAllocation ? Code::OutOfMemory : Code::Device;
-  return error(code, "cuda: {}: {} ({})", what, cudaGetErrorString(result), cudaGetErrorName(result));
+  const bool lost = loses_device(result);
+  const Code code = lost ? Code::DeviceLost : result == cudaErrorMemoryAllocation ? Code::OutOfMemory : Code::Device;
+  return error(code, "cuda: {}: {} ({}){}", what, cudaGetErrorString(result), cudaGetErrorName(result),
+               lost ? "; the process has lost the device: start it anew" : "");
 }
 
 // Runs a thunk's phases on the stream; what the launches themselves report comes back.
