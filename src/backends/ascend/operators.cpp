@@ -44,6 +44,8 @@ void each(Table& t, F f) {
   f(t.gating_softmax);
   f(t.init_routing);
   f(t.grouped_matmul);
+  f(t.grouped_matmul_5);
+  f(t.grouped_swiglu_quant);
   f(t.finalize_routing);
 }
 

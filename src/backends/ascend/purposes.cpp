@@ -53,6 +53,8 @@ constexpr Purpose kPurposes[] = {
     {"aclnnMoeGatingTopKSoftmaxV2", "choosing experts on CANN 8.1"},
     {"aclnnMoeInitRoutingV2", "mixtures of experts"},
     {"aclnnGroupedMatmulV4", "mixtures of experts"},
+    {"aclnnGroupedMatmulV5", "W8A8 experts whose matrices cannot be in FRACTAL_NZ; they are refused without it"},
+    {"aclnnGroupedMatmulSwigluQuant", "a fusion of W8A8 dynamic experts; its parts run instead"},
     {"aclnnMoeFinalizeRoutingV2", "mixtures of experts"},
 };
 

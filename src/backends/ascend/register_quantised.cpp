@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/ascend/entries.h"
+#include "backends/ascend/fractal.h"
 
 namespace reprise::ascend {
 namespace {
@@ -45,10 +46,6 @@ struct Optional {
   bool given = false;
   void* data = nullptr;
 };
-
-constexpr int64_t kBlockRows = 16, kBlockColumns = 32;
-
-int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
 // A weight [N, K] as blocks [K / 32, N / 16, 16, 32], padded with zeros.
 size_t fractal_bytes(const TensorType& type) {
