@@ -57,6 +57,7 @@ struct Operators {
   Operator<T, T, T, T> dynamic_quantize{"aclnnDynamicQuant"};
   Operator<T, T, T, T, T, T, bool, bool, T> quant_matmul{"aclnnQuantMatmulV4"};
   Operator<T, T, T, T, T, T, T, T, T, bool, bool, i64, MT> quant_matmul_nz{"aclnnQuantMatmulWeightNz"};
+  Operator<T, T, T, T, T, T, T, i64, double, bool, MT, MT, MT> add_rms_norm_quant{"aclnnAddRmsNormQuant"};
   Operator<T, T, T, T, T, double, MT, MT, MT, MT, MT> add_rms_norm_dynamic_quant{"aclnnAddRmsNormDynamicQuant"};
 
   Operator<T, T, T, T, T, T, T, bool, char*, T, T> dequant_swiglu_quant{"aclnnDequantSwigluQuant"};

@@ -45,6 +45,7 @@ constexpr Purpose kPurposes[] = {
     {"aclnnAscendQuantV3", "W8A8 static"},
     {"aclnnDynamicQuant", "W8A8 dynamic"},
     {"aclnnQuantMatmulV4", "W8A8"},
+    {"aclnnAddRmsNormQuant", "a fusion of W8A8 static; its parts run instead"},
     {"aclnnAddRmsNormDynamicQuant", "a fusion of W8A8 dynamic; its parts run instead"},
     {"aclnnDequantSwigluQuant", "a fusion of W8A8 dynamic; its parts run instead"},
     {"aclnnSigmoid", "mixtures of experts with shared ones (Qwen2)"},
