@@ -46,6 +46,10 @@ Pass expand_latents();
 // The logits output becomes "next_tokens", their argmax.
 Pass greedy_head();
 
+// Where a device quantises a norm by vectors that it divides by, add_rms_norm_quant_static gets them from the loader,
+// not from conversions in every launch.
+Pass load_quant_divisors();
+
 // A fused op that the device has no kernel for becomes what it means. Required.
 Pass legalise();
 

@@ -42,6 +42,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   }
   // Largest first, as in fused_ops(): a smaller fusion would take nodes away from a larger one.
   for (const nn::FusedOp& op : fused.all()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
+  RETURN_IF_ERROR(m.add(load_quant_divisors()));
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
   RETURN_IF_ERROR(m.add(dead_code()));

@@ -51,6 +51,7 @@ struct EngineSetup {
   int64_t rows = 16;
   int64_t context = 256;
   int64_t total_tokens = 0;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
   bool expanded = false;  // --mla-prefill
 };
 
@@ -67,6 +68,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.model_path = path;
   o.dtype = s.dtype;
   o.kv_dtype = s.kv_dtype;
+  o.quantization = s.quantization;
   o.chunked_prefill_size = s.chunk;
   o.graph.pipeline.expand_latents = s.expanded;
   o.max_running_requests = s.rows;
