@@ -2,7 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "command.h"
 #include "common/flags.h"
@@ -22,10 +24,19 @@ struct ExplainFlags {
   std::string phase = "decode";
 };
 
+// How often each of the device's kernels is launched in a step: where an op has several, which one it became.
+std::map<std::string, int> kernel_calls(const CompiledModel& m) {
+  std::map<std::string, int> calls;
+  for (const auto& piece : m.pieces())
+    for (const Thunk& t : piece.thunks) ++calls[m.kernel(t.node)->name];
+  return calls;
+}
+
 OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   OrderedJson j;
   j["passes"] = passes_json(*v.passes);
   j["pieces"] = pieces_json(v.model());
+  j["kernels"] = kernel_calls(v.model());
   j["sizes"] = {{"decode", e.decode_runner()->sizes()}, {"prefill", e.prefill_runner()->sizes()}};
   const auto live = e.device().pool().stats().live_by_label;
   const auto found = live.find("activations");
@@ -90,6 +101,8 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
                m.pieces()[i].thunks.size(), ops);
   }
   if (m.pieces().size() > kShown) fmt::print("... {} more pieces\n", m.pieces().size() - kShown);
+  fmt::print("\n{:<42}{:>8}\n", "kernel", "calls");
+  for (const auto& [name, calls] : kernel_calls(m)) fmt::print("{:<42}{:>8}\n", name, calls);
 }
 
 Status run_explain(const ExplainFlags& f) {

@@ -45,7 +45,7 @@ OpCase product(const std::string& op, const ExpertSizes& m, int64_t max_tokens, 
                int64_t k) {
   OpCase c = expert_case(op, m, max_tokens, detail_of(m, place));
   const TensorType starts{DType::I32, {Dim(m.experts + 1)}}, scale{DType::F32, {Dim(m.experts * n)}};
-  const bool int8 = op == "grouped_linear_w8a8_dynamic";
+  const bool int8 = op == "grouped_linear_w8a8_dynamic" || op == "grouped_silu_mul_quant";
   const DType dtype = int8 ? DType::I8 : kCaseDtype;
   const TensorType weight{dtype, {Dim(m.experts), Dim(n), Dim(k)}};
   if (op == "grouped_linear_rows")
@@ -62,6 +62,7 @@ OpCase product(const std::string& op, const ExpertSizes& m, int64_t max_tokens, 
 std::vector<OpCase> cases_of(const std::string& op, const ExpertSizes& m, int64_t max_tokens) {
   const TensorType chosen = rows(DType::I32, 1, m.per_token);
   if (op == "grouped_linear_rows") return {product(op, m, max_tokens, "gate and up", 2 * m.inner, m.hidden)};
+  if (op == "grouped_silu_mul_quant") return {product(op, m, max_tokens, "gate and up", 2 * m.inner, m.hidden)};
   if (op == "grouped_linear") return {product(op, m, max_tokens, "output", m.hidden, m.inner)};
   if (op == "grouped_linear_w8a8_dynamic")
     return {product(op, m, max_tokens, "gate and up", 2 * m.inner, m.hidden),
@@ -117,9 +118,15 @@ std::vector<OpCase> cases_of(const std::string& op, const LatentSizes& m, int64_
 }  // namespace
 
 std::vector<std::string> expert_ops() {
-  return {
-      "grouped_linear_rows", "grouped_linear",  "grouped_linear_w8a8_dynamic", "moe_gate", "moe_route", "moe_combine",
-      "head_linear",         "latent_attention"};
+  return {"grouped_linear_rows",
+          "grouped_linear",
+          "grouped_linear_w8a8_dynamic",
+          "grouped_silu_mul_quant",
+          "moe_gate",
+          "moe_route",
+          "moe_combine",
+          "head_linear",
+          "latent_attention"};
 }
 
 std::vector<OpCase> expert_cases(const std::string& op, int64_t max_tokens) {

@@ -132,7 +132,7 @@ TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.flags);
     const OrderedJson j = json_of(run_binary("graph explain --json " + c.flags + " " + tiny("qwen3_tied")));
-    EXPECT_EQ(keys_of(j), (Words{"passes", "pieces", "sizes", "memory", "fallbacks_possible", "decisions"}));
+    EXPECT_EQ(keys_of(j), (Words{"passes", "pieces", "kernels", "sizes", "memory", "fallbacks_possible", "decisions"}));
     Words modes;
     size_t eager = 0;
     for (const auto& d : j["decisions"]) {

@@ -70,7 +70,8 @@ class AscendEntryTest : public testing::Test {
   }
 
   // The results' bytes; results begin as zeros. An operand may be stored in a layout of its own.
-  std::vector<std::vector<uint8_t>> run(const std::string& name, const std::vector<AscendOperand>& in, Attrs attrs) {
+  std::vector<std::vector<uint8_t>> run(const std::string& name, const std::vector<AscendOperand>& in, Attrs attrs,
+                                        std::string_view layout = {}) {
     const KernelEntry* entry = platform_.kernels->find(name);
     EXPECT_NE(entry, nullptr) << name;
     if (!entry) return {};
@@ -81,7 +82,7 @@ class AscendEntryTest : public testing::Test {
     for (const AscendOperand& o : in) types.push_back(o.type);
     auto out = op->infer({op, types, {}, &attrs, {}});
     EXPECT_TRUE(out.is_ok()) << out.status().message();
-    const OpCall call{op, types, *out, &attrs, {}};
+    OpCall call{op, types, *out, &attrs, {}};
     const Status accepted = entry->accepts(call);
     EXPECT_TRUE(accepted.is_ok()) << accepted.message();
     if (!accepted.is_ok()) return {};
@@ -104,6 +105,7 @@ class AscendEntryTest : public testing::Test {
     buffers.push_back(on_device(std::vector<uint8_t>(workspace + 64).data(), workspace + 64));
     thunk.args.workspace = buffers.back().data();
     thunk.args.workspace_bytes = workspace;
+    call.param_layout = layout;
     entry->bind(call, thunk.args);
     stream_->set_live_sizes(live);
     const Status launched = stream_->launch(thunk);

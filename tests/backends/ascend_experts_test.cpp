@@ -117,7 +117,7 @@ TEST_F(AscendExperts, TheFusedGateIsNotFartherFromItsFormulaThanItsParts) {
   double off[2] = {0, 0};
   for (const Case& c : cases()) {
     const std::vector<int8_t> blocks = packed(stack_type(c), c.e * c.n);
-    const auto fused = run("ascend.grouped_linear_w8a8_silu_mul_quant.nz", dynamic(c, blocks), attrs(DType::BF16));
+    const auto fused = run("ascend.grouped_silu_mul_quant.nz", dynamic(c, blocks), attrs(DType::BF16));
     const auto product_bits = run("ascend.grouped_linear_w8a8_dynamic.nz", dynamic(c, blocks), attrs(DType::BF16));
     const TensorType between{DType::BF16, {Dim(c.s), Dim(c.n)}};
     const auto parts = run("ascend.silu_mul_quant", {{between, product_bits.at(0)}}, {});
@@ -186,7 +186,7 @@ TEST_F(AscendExperts, WhatTheVendorRefusesRunsAsItCan) {
   auto usual = chosen("grouped_linear_w8a8_dynamic", types(64), attrs(DType::BF16));
   ASSERT_TRUE(usual.is_ok()) << usual.status().message();
   EXPECT_EQ((*usual)->name, "ascend.grouped_linear_w8a8_dynamic.nz");
-  const auto wide = chosen("grouped_linear_w8a8_silu_mul_quant", types(10242), attrs(DType::BF16));
+  const auto wide = chosen("grouped_silu_mul_quant", types(10242), attrs(DType::BF16));
   ASSERT_FALSE(wide.is_ok());
   EXPECT_NE(wide.status().message().find("10240"), std::string::npos) << wide.status().message();
   const auto floats = chosen("grouped_linear_w8a8_dynamic", types(64), attrs(DType::F32));

@@ -83,5 +83,51 @@ TEST_F(Fractal, AMatrixOfOneRowIsNotFractal) {
   EXPECT_TRUE((*chosen)->param_layouts.empty());
 }
 
+// Floating-point weights as columns in blocks give the bits of weights as rows, to bf16, f16 and fp32.
+TEST_F(Fractal, FloatingPointProductsAreThoseOfRows) {
+  const ParamLayout* columns = platform_.kernels->layout(DeviceKind::Ascend, "fractal_nz_columns");
+  ASSERT_NE(columns, nullptr);
+  for (const auto& [t, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 16, 32}, {5, 48, 80}, {17, 96, 64}})
+    for (const DType dtype : {DType::BF16, DType::F16})
+      for (const std::string out : {"same", "f32"}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {} to {}", t, n, k, dtype_name(dtype), out));
+        std::vector<uint16_t> x, w;
+        for (int64_t i = 0; i < t * k; ++i) x.push_back(static_cast<uint16_t>(0x3c00 + i * 37 % 500));
+        for (int64_t i = 0; i < n * k; ++i)
+          w.push_back(static_cast<uint16_t>((i % 3 ? 0x3800 : 0xb800) + i * 53 % 900));
+        const TensorType type{dtype, {Dim(n), Dim(k)}};
+        std::vector<uint16_t> blocked(columns->bytes(type) / 2, 0);
+        for (int64_t first = 0; first < n; first += 7)
+          columns->pack(type, blocked.data(), w.data() + first * k, first, std::min<int64_t>(7, n - first));
+        for (int64_t r = 0; r < n; ++r)
+          for (int64_t c = 0; c < k; ++c) {
+            const auto at = static_cast<size_t>(((r / 16 * (k / 16) + c / 16) * 16 + c % 16) * 16 + r % 16);
+            ASSERT_EQ(blocked[at], w[static_cast<size_t>(r * k + c)]) << r << " " << c;
+          }
+        const AscendOperand rows = operand({dtype, {Dim(t), Dim(k)}}, x);
+        const Attrs attrs{{"out", out}};
+        const auto plain = run("ascend.linear", {rows, operand(type, w)}, attrs);
+        EXPECT_EQ(plain, run("ascend.linear.nz", {rows, operand(type, blocked)}, attrs, "fractal_nz_columns"));
+        EXPECT_EQ(plain, run("ascend.linear.nz", {rows, operand(type, w)}, attrs, "row_major"));
+        EXPECT_EQ(plain, run("ascend.linear.nz", {rows, operand(type, w)}, attrs)) << "a weight that is computed";
+        EXPECT_TRUE(std::any_of(plain.at(0).begin(), plain.at(0).end(), [](uint8_t b) { return b != 0; }));
+      }
+}
+
+TEST_F(Fractal, FloatingPointWeightsStayRowsWhereTheVendorWantsThem) {
+  const auto chosen_for = [&](int64_t n, int64_t k, DType dtype, bool bias) {
+    std::vector<TensorType> in{{dtype, {Dim(4), Dim(k)}}, {dtype, {Dim(n), Dim(k)}}};
+    if (bias) in.push_back({dtype, {Dim(n)}});
+    auto entry = chosen("linear", in, {});
+    EXPECT_TRUE(entry.is_ok()) << entry.status().message();
+    return entry.is_ok() ? (*entry)->name : std::string();
+  };
+  EXPECT_EQ(chosen_for(32, 48, DType::BF16, false), "ascend.linear.nz");
+  EXPECT_EQ(chosen_for(32, 48, DType::F16, false), "ascend.linear.nz");
+  EXPECT_EQ(chosen_for(32, 48, DType::BF16, true), "ascend.linear") << "Addmm adds the bias";
+  EXPECT_EQ(chosen_for(33, 48, DType::BF16, false), "ascend.linear");
+  EXPECT_EQ(chosen_for(32, 44, DType::BF16, false), "ascend.linear");
+}
+
 }  // namespace
 }  // namespace reprise

@@ -11,6 +11,7 @@ void each(Table& t, F f) {
   f(t.rms_norm);
   f(t.add_rms_norm);
   f(t.matmul);
+  f(t.matmul_nz);
   f(t.addmm);
   f(t.batch_matmul);
   f(t.transpose_batch_matmul);

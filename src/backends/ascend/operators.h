@@ -23,6 +23,7 @@ struct Operators {
   Operator<T, T, double, T, T> rms_norm{"aclnnRmsNorm"};
   Operator<T, T, T, double, MT, MT, MT> add_rms_norm{"aclnnAddRmsNorm"};
   Operator<T, T, MT, int8_t> matmul{"aclnnMatmul"};
+  Operator<T, T, MT, int8_t> matmul_nz{"aclnnMatmulWeightNz"};  // after 8.1
   Operator<T, T, T, S, S, MT, int8_t> addmm{"aclnnAddmm"};
   Operator<T, T, MT, int8_t> batch_matmul{"aclnnBatchMatMul"};
   Operator<T, T, T, T, IA, IA, IA, int8_t, int32_t, MT> transpose_batch_matmul{

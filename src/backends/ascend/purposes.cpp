@@ -20,6 +20,7 @@ constexpr Purpose kPurposes[] = {
     {"aclnnRmsNorm", "norms; no model runs without it"},
     {"aclnnAddRmsNorm", "the fusion of a sum and a norm; its parts run instead"},
     {"aclnnMatmul", "linear layers; no model runs without it"},
+    {"aclnnMatmulWeightNz", "weights of linear layers in FRACTAL_NZ; they stay row-major without it"},
     {"aclnnAddmm", "linear layers with a bias (Qwen2)"},
     {"aclnnBatchMatMul", "one matrix per head (latent attention)"},
     {"aclnnTransposeBatchMatMul", "one matrix per head (latent attention) without copies"},

@@ -1,5 +1,6 @@
 // Entries of the floating-point ops: tables, products, norms, and what works element by element.
 #include "backends/ascend/entries.h"
+#include "backends/ascend/fractal.h"
 
 namespace reprise::ascend {
 namespace {
@@ -23,18 +24,42 @@ void bind_embedding(const OpCall& c, LaunchArgs& args) {
   args.dim[2] = c.in[1].shape[0];
 }
 
-// The weight [N, K] is described as its transpose [K, N], which costs nothing.
+constexpr const char* kLinearLayout = "fractal_nz_columns";
+
+// How a linear's weight lies, as its entry keeps it. Before the layout is chosen the operator for blocks is asked; a
+// weight that is no parameter has no layout either, and lies in rows.
+enum Stored : int64_t { kRowMajor, kBlocks, kNotChosen };
+
+size_t linear_bytes(const TensorType& type) {
+  return static_cast<size_t>(fractal_size<uint16_t>(type.shape[1].factor, type.shape[0].factor)) * sizeof(uint16_t);
+}
+
+void linear_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
+  pack_columns(type.shape[0].factor, type.shape[1].factor, static_cast<uint16_t*>(dst),
+               static_cast<const uint16_t*>(rows), first, count);
+}
+
+// The weight [N, K] is described as its transpose [K, N]: stored as that in blocks, or as rows by strides, which cost
+// nothing.
 Status linear(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const int64_t t = size(a, 0, live), k = size(a, 1, live), n = size(a, 2, live);
   const DType type = type_of(a, 0), out_type = type_of(a, 3);
   aclTensor* x = l.tensor(a.ptr[0], type, {t, k});
-  aclTensor* w = l.view(a.ptr[1], type, {k, n}, {1, k}, 0, n * k);
   void* rounded = out_type == type ? a.ptr[3] : l.scratch(static_cast<size_t>(t * n) * size_of(type));
   aclTensor* y = l.tensor(rounded, type, {t, n});
-  if (a.scalar[0] != 0) {
-    RETURN_IF_ERROR(l.run(l.ops().addmm, l.tensor(a.ptr[2], type, {n}), x, w, l.number(1), l.number(1), y, kKeepType));
+  const int64_t stored = size(a, 3, live);
+  if (stored == kBlocks || (stored == kNotChosen && l.probing())) {
+    aclTensor* blocked = l.fractal(a.ptr[1], type, {k, n},
+                                   {blocks(n, kBlockRows), blocks(k, kBlockRows), kBlockRows, kBlockColumns / 2});
+    RETURN_IF_ERROR(l.run(l.ops().matmul_nz, x, blocked, y, kKeepType));
   } else {
-    RETURN_IF_ERROR(l.run(l.ops().matmul, x, w, y, kKeepType));
+    aclTensor* w = l.view(a.ptr[1], type, {k, n}, {1, k}, 0, n * k);
+    if (a.scalar[0] != 0) {
+      aclTensor* bias = l.tensor(a.ptr[2], type, {n});
+      RETURN_IF_ERROR(l.run(l.ops().addmm, bias, x, w, l.number(1), l.number(1), y, kKeepType));
+    } else {
+      RETURN_IF_ERROR(l.run(l.ops().matmul, x, w, y, kKeepType));
+    }
   }
   if (rounded == a.ptr[3]) return Status::ok();
   return l.run(l.ops().cast, y, acl_type(out_type), l.tensor(a.ptr[3], out_type, {t, n}));
@@ -44,7 +69,25 @@ void bind_linear(const OpCall& c, LaunchArgs& args) {
   args.dim[0] = c.in[0].shape[0];
   args.dim[1] = c.in[1].shape[1];
   args.dim[2] = c.in[1].shape[0];
+  args.dim[3] = Dim(kRowMajor);
   args.scalar[0] = c.in.size() > 2 ? 1 : 0;
+}
+
+void bind_linear_nz(const OpCall& c, LaunchArgs& args) {
+  bind_linear(c, args);
+  args.dim[3] = Dim(c.param_layout == kLinearLayout ? kBlocks : c.param_layout.empty() ? kNotChosen : kRowMajor);
+}
+
+Status accepts_linear_nz(const OpCall& c) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  if (c.in.size() > 2) return error(Code::Unsupported, "the operator has no bias, as in {}", describe(c));
+  if (c.in[1].dtype != DType::BF16 && c.in[1].dtype != DType::F16)
+    return error(Code::Unsupported, "weights in {}; allowed: bf16, f16", dtype_name(c.in[1].dtype));
+  for (int d : {0, 1})
+    if (const int64_t n = c.in[1].shape[d].factor; !c.in[1].shape[d].is_constant() || n % kBlockRows != 0)
+      return error(Code::Unsupported, "weights of {} by {}; allowed: multiples of {}", c.in[1].shape[0].factor,
+                   c.in[1].shape[1].factor, kBlockRows);
+  return Status::ok();
 }
 
 // Rows of `width` numbers; `rows` of them.
@@ -157,7 +200,9 @@ Status argmax(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
 void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto entry = [&](Entry e) { add(kernels, context, std::move(e)); };
   entry({"embedding", embedding, bind_embedding, want_constant_rows});
-  entry({"linear", linear, bind_linear, want_constant_rows});
+  kernels.add(ParamLayout{kLinearLayout, DeviceKind::Ascend, linear_bytes, linear_pack});
+  entry({"linear", linear, bind_linear_nz, accepts_linear_nz, {}, ".nz", 100, {kLinearLayout, "row_major"}});
+  entry({"linear", linear, bind_linear, want_constant_rows, {}, "", 50});
   entry({"rms_norm", rms_norm, bind_rms_norm, want_constant_rows});
   entry({"add_rms_norm", add_rms_norm, bind_add_rms_norm, [](const OpCall& c) { return without_bias(c, 3); }});
   entry({"add", add_rows, bind_rows, want_constant_rows});

@@ -4,8 +4,6 @@
 // A stack [E, N, K] is stored as E matrices [K, N] in FRACTAL_NZ, not transposed: the one form that both of the
 // vendor's operators take, and the one in which a product of bf16 keeps its scales in fp32 on every CANN. Scales in
 // bf16, which rows of the plain format would want, are not used: they round away what the checkpoint has.
-#include <algorithm>
-
 #include "backends/ascend/entries.h"
 #include "backends/ascend/fractal.h"
 
@@ -21,31 +19,14 @@ int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
   return args.dim[static_cast<size_t>(i)].value(live);
 }
 
-// Elements of one matrix [K, N] in blocks.
-int64_t matrix_size(int64_t n, int64_t k) {
-  return blocks(n, kBlockColumns) * kBlockColumns * blocks(k, kBlockRows) * kBlockRows;
-}
-
 size_t stack_bytes(const TensorType& type) {
   const Shape& s = type.shape;
-  return static_cast<size_t>(s[0].factor * matrix_size(s[1].factor, s[2].factor));
+  return static_cast<size_t>(s[0].factor * fractal_size<int8_t>(s[2].factor, s[1].factor));
 }
 
-// A row of the stack is a column of its matrix: K bytes, each a block's row apart. Rows that share a column of blocks
-// are written side by side.
 void stack_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
-  const int64_t n = type.shape[1].factor, k = type.shape[2].factor, of_blocks = blocks(k, kBlockRows) * kBlockRows;
-  const auto* from = static_cast<const int8_t*>(rows);
-  for (int64_t row = first; row < first + count;) {
-    const int64_t column = row % n, lane = column % kBlockColumns;
-    const int64_t together = std::min({kBlockColumns - lane, n - column, first + count - row});
-    int8_t* to = static_cast<int8_t*>(dst) + row / n * matrix_size(n, k) +
-                 column / kBlockColumns * kBlockColumns * of_blocks + lane;
-    for (int64_t i = 0; i < k; ++i)
-      for (int64_t j = 0; j < together; ++j) to[i * kBlockColumns + j] = from[j * k + i];
-    from += together * k;
-    row += together;
-  }
+  pack_columns(type.shape[1].factor, type.shape[2].factor, static_cast<int8_t*>(dst), static_cast<const int8_t*>(rows),
+               first, count);
 }
 
 // The last row of every group and one, in the 64 bits that the operators want.
@@ -180,14 +161,7 @@ void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<C
   };
   product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic);
   product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static);
-  entry({"grouped_linear_w8a8_silu_mul_quant",
-         linear_silu_mul_quant,
-         bind_dynamic,
-         want_constant_rows,
-         {},
-         ".nz",
-         100,
-         {kLayout}});
+  entry({"grouped_silu_mul_quant", linear_silu_mul_quant, bind_dynamic, want_constant_rows, {}, ".nz", 100, {kLayout}});
   entry({"quantize_groups", quantize_groups,
          [context](const OpCall& c, LaunchArgs& args) {
            args.dim[kRows] = c.in[0].shape[0];

@@ -52,7 +52,7 @@ FusedExample experts_example() {
 
 void add_quantised_ops(FusedOps& ops) {
   ops.add(
-      {"grouped_linear_w8a8_silu_mul_quant(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, "
+      {"grouped_silu_mul_quant(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, "
        "str out, str shard = none) -> (Tensor, Tensor)",
        op_flag::kParamLayout,
        "i8 [S, K], f32 [S, 1], [E + 1], i8 [E, 2 F, K], f32 [2 E F] -> i8 [S, F], f32 [S, 1]: "
