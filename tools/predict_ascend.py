@@ -193,11 +193,14 @@ def part_ops(model):
         for n, r in rows(op).items():
             line(f"`{op}`", n, r["fused_us"], r["unfused_us"], r["eager_fused_us"], r["eager_unfused_us"], "")
     # The original started from the fused sum and norm.
-    whole, norm, quant = rows("add_rms_norm_quant_dynamic"), rows("add_rms_norm"), rows("quantize_dynamic")
-    for n in tokens:
-        line("the same from `add_rms_norm` and `quantize_dynamic`", n, whole[n]["fused_us"],
-             norm[n]["fused_us"] + quant[n]["fused_us"], whole[n]["eager_fused_us"],
-             norm[n]["eager_fused_us"] + quant[n]["eager_fused_us"], "0.655")
+    norm = rows("add_rms_norm")
+    for op, quant in (("add_rms_norm_quant_dynamic", "quantize_dynamic"),
+                      ("add_rms_norm_quant_divided", "quantize_static")):
+        whole, alone = rows(op), rows(quant)
+        for n in tokens:
+            line(f"`{op}` from `add_rms_norm` and `{quant}`", n, whole[n]["fused_us"],
+                 norm[n]["fused_us"] + alone[n]["fused_us"], whole[n]["eager_fused_us"],
+                 norm[n]["eager_fused_us"] + alone[n]["eager_fused_us"], "0.655")
     # Two norms and a rotation in one kernel: no operator of the vendor does that. A launch of the norm stands for each.
     for n, r in rows("rms_norm").items():
         line("two norms and a rotation as one launch (there is no such kernel)", n, r["fused_us"], 3 * r["fused_us"],

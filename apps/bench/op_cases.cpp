@@ -26,9 +26,17 @@ constexpr ModelSizes kModels[] = {
     {"T", 128, 256, 2, 1, 64, 2048, 1e-6, true},
 };
 
-const std::vector<std::string> kSingleOps{
-    "linear", "linear_w8a8_static", "linear_w8a8_dynamic", "linear_packed", "rms_norm", "rope", "paged_attention",
-    "silu",   "quantize_static",    "quantize_dynamic"};
+const std::vector<std::string> kSingleOps{"linear",
+                                          "linear_w8a8_static",
+                                          "linear_w8a8_dynamic",
+                                          "linear_packed",
+                                          "rms_norm",
+                                          "rope",
+                                          "paged_attention",
+                                          "silu",
+                                          "quantize_static",
+                                          "quantize_dynamic",
+                                          "add_rms_norm_quant_divided"};
 
 class Maker {
  public:
@@ -43,6 +51,10 @@ class Maker {
     if (op == "add_rms_norm_quant_static") {
       const TensorType scale = vector(DType::F32, h);
       return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kCaseDtype, h), scale, scale}, eps()}};
+    }
+    if (op == "add_rms_norm_quant_divided") {
+      const TensorType number = vector(kCaseDtype, h);
+      return {{op, m_.name, "", t(), {rows(h), rows(h), vector(kCaseDtype, h), number, number}, eps()}};
     }
     if (op == "silu_mul" || op == "silu_mul_quant") return {{op, m_.name, "", t(), {rows(2 * f)}, {}}};
     if (op == "silu_mul_quant_static") {

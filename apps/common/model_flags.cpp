@@ -52,6 +52,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.overrides = f.overrides;
   o.count_experts = f.count_experts;
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
+  o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
   RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
   if (f.cache_weights) {
     ASSIGN_OR_RETURN(const std::string folder, cache_folder());
@@ -123,6 +124,10 @@ void ModelFlags::add_to(CLI::App& app) {
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
              "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
              "while it is loaded");
+  add_choice(
+      app, "--mla-prefill", mla_prefill, {"absorbed", "expanded"},
+      "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that is "
+      "fewer operations");
   add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
   add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
             "KEY=VALUE");

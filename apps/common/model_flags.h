@@ -25,6 +25,7 @@ struct ModelFlags {
   std::string dtype = "auto";
   std::string kv_dtype = "auto";
   std::string quantization = "auto";
+  std::string mla_prefill = "absorbed";
   std::string load_format = "auto";
   std::string isa = "auto";
   GraphFlags graph;

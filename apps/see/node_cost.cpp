@@ -25,13 +25,34 @@ double token_bytes(const TensorType& cache) {
   return static_cast<double>(elements) * static_cast<double>(size_of(cache.dtype));
 }
 
+bool expands(const Node& n) { return n.op->name == "expanded_latent_attention"; }
+
 // Multiplications and additions of one pair of a query row and a key, over all heads: the score, and the value's share.
 double pair_flops(const Node& n) {
   const Shape& q = n.in[0]->type.shape;  // [T, H, D]
   const double head = static_cast<double>(q[1].factor * q[2].factor);
+  if (expands(n)) {  // [T, H, N] and [T, H, D] against keys, [T, H, V] of values
+    const Shape &nope = n.in[1]->type.shape, &rope = n.in[2]->type.shape;
+    return 2 * static_cast<double>(nope[1].factor) * static_cast<double>(nope[2].factor + rope[2].factor + q[2].factor);
+  }
   if (n.op->name != "latent_attention") return 4 * head;
   const Shape& rope = n.in[1]->type.shape;  // the key has a second part, the value has not
   return 4 * head + 2 * static_cast<double>(rope[1].factor * rope[2].factor);
+}
+
+// Keys and values made of every cached latent, [H, C, N] and [H, V, C].
+double expansion_flops(const Node& n, const StepSizes& sizes) {
+  if (!expands(n)) return 0;
+  const Shape &key = n.in[5]->type.shape, &value = n.in[6]->type.shape;
+  return 2 * sizes.cached_tokens * static_cast<double>(key[0].factor * key[1].factor) *
+         static_cast<double>(key[2].factor + value[1].factor);
+}
+
+// Whether it computes only those sequences of a prompt's step that keep the absorbed form. The device tells which those
+// are while the step runs: the expanded form is counted as if it had all of them.
+bool takes_what_is_left(const Node& n) {
+  return !expands(n) &&
+         std::any_of(n.in.begin(), n.in.end(), [](const Value* v) { return v->def->op->name == "latent_forms"; });
 }
 
 // Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
@@ -62,6 +83,8 @@ double NodeCost::limit_s(const MachineSpeed& machine) const {
 NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   NodeCost c;
   if (n.op->has(op_flag::kSource) || n.op->has(op_flag::kView)) return c;
+  if (takes_what_is_left(n)) return c;
+  c.flops += expansion_flops(n, sizes);
   const LiveSizes& live = sizes.live;
   const bool lookup = n.op->name == "embedding" || n.op->name == "rows";  // reads only the rows it returns
   const int mutated = n.op->mutated_operand();
@@ -85,7 +108,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     } else if (param) {
       const bool stack = v.type.shape.rank() == 3;
       c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);
-      if (stack && n.op->operands[i].name == "weight") {  // a row goes through one of the matrices
+      if (stack && n.op->operands[i].name == "weight" && !expands(n)) {  // a row goes through one of the matrices
         const double outputs = static_cast<double>(n.result()->type.shape.elements(live));
         c.flops += 2 * outputs * static_cast<double>(v.type.shape[2].factor);
         c.dtype = v.type.dtype;

@@ -5,13 +5,6 @@
 namespace reprise {
 namespace {
 
-// Operand index of the parameter that a device may store its own way: embedding's table, linear's weight.
-size_t layout_operand(const OpSchema& op) {
-  for (size_t i = 0; i < op.operands.size(); ++i)
-    if (op.operands[i].name == "weight" || op.operands[i].name == "table") return i;
-  return op.operands.size();
-}
-
 const std::vector<std::string>& accepted_layouts(const KernelEntry& e) {
   static const std::vector<std::string> row_major{"row_major"};
   return e.param_layouts.empty() ? row_major : e.param_layouts;
@@ -30,8 +23,8 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
   bool first = true;
   for (const Use& u : param.result()->uses) {
     const KernelEntry& e = *s.kernel.at(u.user);
-    const bool own = u.user->op->has(op_flag::kParamLayout) && u.operand == layout_operand(*u.user->op);
-    std::vector<std::string> accepted = own ? accepted_layouts(e) : std::vector<std::string>{"row_major"};
+    std::vector<std::string> accepted =
+        has_own_layout(*u.user->op, u.operand) ? accepted_layouts(e) : std::vector<std::string>{"row_major"};
     users += fmt::format("\n  {} accepts {}", e.name, join(accepted));
     if (first)
       common = accepted;
@@ -47,6 +40,11 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
 }
 
 }  // namespace
+
+bool has_own_layout(const OpSchema& op, size_t operand) {
+  const std::string& name = op.operands[operand].name;
+  return op.has(op_flag::kParamLayout) && (name == "weight" || name == "table" || name == "value_weight");
+}
 
 Result<KernelSelection> select_kernels(const Graph& graph, const Platform& platform) {
   KernelSelection s;

@@ -14,11 +14,6 @@ struct Access {
 
 bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
 
-bool layout_operand(const OpSchema& op, size_t operand) {
-  return op.has(op_flag::kParamLayout) &&
-         (op.operands[operand].name == "weight" || op.operands[operand].name == "table");
-}
-
 }  // namespace
 
 std::string_view graph_mode_name(GraphMode mode) {
@@ -83,7 +78,7 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
     t.phase = entry.phase;
     for (size_t i = 0; i < n->in.size(); ++i) {
       t.args.ptr[i] = address_.at(storage_root(n->in[i]));
-      if (n->in[i]->def->op->name != "param" || !layout_operand(*n->op, i)) continue;
+      if (n->in[i]->def->op->name != "param" || !has_own_layout(*n->op, i)) continue;
       const ParamPlan& p = selection.params[selection.param_index.at(n->in[i]->def->attrs.text("name"))];
       call.param_layout = p.layout ? std::string_view(p.layout->name) : std::string_view("row_major");
     }

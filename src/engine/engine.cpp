@@ -225,6 +225,9 @@ Status ModelEngine::open() {
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
                  device.name, dtype_name(device.index_dtype));
 
+  if (options_.graph.pipeline.expand_latents && !config_.fields.latent)
+    return error(Code::Unsupported, "--mla-prefill expanded: {} has no latent attention; leave it out",
+                 config_.fields.architecture);
   if (config_.fields.experts.count > 0)
     options_.graph.pipeline.observe_experts =
         options_.count_experts == CountExperts::On ||

@@ -161,6 +161,7 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
       RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
       return want_shape(c, t, {part.rows, part.columns});
     case Recipe::Numbers:
+    case Recipe::InputScales:
     case Recipe::Reciprocals:
     case Recipe::ScaleProducts: return want_elements(c, t, part.rows, true);
     case Recipe::DeqScales: return want_elements(c, t, part.rows, false);
@@ -226,11 +227,12 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
     case Recipe::ZeroPointSums:
       return zero_point_sums(c, t, *c.find(part.other), rows, reinterpret_cast<int32_t*>(bytes));
     case Recipe::Numbers:
+    case Recipe::InputScales:
     case Recipe::Reciprocals: {
       ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
       for (int64_t r = 0; r < rows.count; ++r) {
         const float v = at(in, rows.first + r);
-        floats[r] = part.recipe == Recipe::Numbers ? v : 1.0f / v;
+        store(dtype, bytes, r, part.recipe == Recipe::Reciprocals ? 1.0f / v : v);
       }
       return Status::ok();
     }
@@ -276,6 +278,7 @@ void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, u
     case Recipe::RowScales: centre = variance / 127.0f; break;
     case Recipe::Numbers: centre = part.columns ? variance / 127.0f : 0.0f; break;  // weight scales; an offset
     case Recipe::Reciprocals: centre = 1.0f / kInputScale; break;
+    case Recipe::InputScales: centre = kInputScale; break;
     case Recipe::DeqScales:
     case Recipe::ScaleProducts: centre = variance / 127.0f * kInputScale; break;
     case Recipe::ZeroPointSums:

@@ -78,6 +78,7 @@ Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineRe
   trace.max_tokens = bound(phase);
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = output == StepOutput::NextTokens;
+  pipeline.expand_latents &= phase == Phase::Prefill;  // a single token never is
   // What the passes show is shown once per phase.
   if (!report) {
     pipeline.passes.print_after.clear();

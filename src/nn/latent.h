@@ -3,7 +3,8 @@
 //
 // In the absorbed form, which is traced here for prompts and decoding alike, the up-projections of keys and values are
 // applied to queries and results instead of to the cache: scores are (q_nope W_uk) . latent + q_rope . k_rope, and the
-// result is (weights . latents) W_uv. One form for both keeps a token's bits the same however it was computed.
+// result is (weights . latents) W_uv. One form for both keeps a token's bits the same however it was computed; passes
+// may expand prompts (passes/expand_latents.cpp).
 #pragma once
 
 #include "nn/layers.h"

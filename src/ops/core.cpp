@@ -223,6 +223,18 @@ Result<Types> infer_quantize_static(const OpCall& c) {
   return Types{{DType::I8, c.in[0].shape}};
 }
 
+Result<Types> infer_add_rms_norm_quant_divided(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  for (size_t i : {1, 2}) RETURN_IF_ERROR(want_same_dtype(c, 0, i));
+  for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, 1, d, c.in[0].shape[d], "same of x"));
+  for (size_t i : {2, 3, 4}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dim(c, i, 0, c.in[0].shape[1], "row size of x"));
+  }
+  return Types{{DType::I8, c.in[0].shape}, c.in[0]};
+}
+
 Result<Types> infer_quantize_dynamic(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -331,6 +343,12 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
+  ops.add(
+      "add_rms_norm_quant_divided(Tensor x, Tensor r, Tensor weight, Tensor divisor, Tensor zero, *, float eps) -> "
+      "(Tensor, Tensor)",
+      infer_add_rms_norm_quant_divided, kNone,
+      "[T, N], [T, N], [N], [N], [N] -> i8 [T, N], [T, N]: sum = x + r, its RMS norm / divisor + zero as int8; and the "
+      "sum. add_rms_norm_quant_static as a vendor has it: the divisors are bf16 beside bf16, f32 beside f16");
   ops.add(
       "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
       "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "

@@ -9,15 +9,34 @@ namespace {
 
 using namespace op_flag;
 
-Result<Types> infer_head_linear(const OpCall& c) {
+Result<Types> head_linear_types(const OpCall& c, size_t weight) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
-  RETURN_IF_ERROR(want_rank(c, 1, 3, 3));
+  RETURN_IF_ERROR(want_rank(c, weight, 3, 3));
   RETURN_IF_ERROR(want_float(c, 0));
-  RETURN_IF_ERROR(want_same_dtype(c, 0, 1));
-  for (int d = 0; d < 3; ++d) RETURN_IF_ERROR(want_constant(c, 1, d));
-  RETURN_IF_ERROR(want_dim(c, 0, 1, c.in[1].shape[0], "weight's number of heads"));
-  RETURN_IF_ERROR(want_dim(c, 0, 2, c.in[1].shape[2], "weight's inner size"));
-  return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[1].shape[0], c.in[1].shape[1]}}};
+  RETURN_IF_ERROR(want_same_dtype(c, 0, weight));
+  const Shape &x = c.in[0].shape, &w = c.in[weight].shape;
+  for (int d = 0; d < 3; ++d) RETURN_IF_ERROR(want_constant(c, weight, d));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, w[0], "weight's number of heads"));
+  RETURN_IF_ERROR(want_dim(c, 0, 2, w[2], "weight's inner size"));
+  return Types{{c.in[0].dtype, {x[0], w[0], w[1]}}};
+}
+
+Result<Types> infer_head_linear(const OpCall& c) { return head_linear_types(c, 1); }
+
+Result<Types> infer_head_linear_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 1));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
+  return head_linear_types(c, 2);
+}
+
+Result<Types> infer_latent_forms(const OpCall& c) {
+  for (size_t i : {0, 1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_index(c, i));
+  }
+  for (const char* size : {"latent", "nope", "value"}) RETURN_IF_ERROR(want_range(c, size, 1, int64_t{1} << 20));
+  return Types{c.in[0], c.in[1], c.in[1]};
 }
 
 // [P, kPageTokens, width]; how the rows of a page lie is the device's own.
@@ -59,6 +78,37 @@ Result<Types> infer_latent_attention(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_expanded_latent_attention(const OpCall& c) {
+  for (size_t i : {0, 1, 2, 5, 6}) {
+    RETURN_IF_ERROR(want_rank(c, i, 3, 3));
+    RETURN_IF_ERROR(want_float(c, i));
+    RETURN_IF_ERROR(want_same_dtype(c, i, 1));
+  }
+  for (size_t i : {3, 4}) {
+    RETURN_IF_ERROR(want_row_cache(c, i));
+    RETURN_IF_ERROR(want_same_dtype(c, i, 1));
+  }
+  const Shape &q = c.in[1].shape, &out = c.in[0].shape, &latents = c.in[3].shape;
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  RETURN_IF_ERROR(want_constant(c, 1, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 2));
+  for (size_t i : {0, 2})
+    for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, i, d, q[d], d == 0 ? "number of tokens" : "number of heads"));
+  RETURN_IF_ERROR(want_dim(c, 2, 2, c.in[4].shape[2], "cache's width"));
+  RETURN_IF_ERROR(want_dim(c, 4, 0, latents[0], "number of pages"));
+  const Dim key_weight[] = {q[1], latents[2], q[2]}, value_weight[] = {q[1], out[2], latents[2]};
+  for (int d : {0, 1, 2}) {
+    RETURN_IF_ERROR(want_dim(c, 5, d, key_weight[d], "size of queries, latents and heads"));
+    RETURN_IF_ERROR(want_dim(c, 6, d, value_weight[d], "size of latents, results and heads"));
+  }
+  RETURN_IF_ERROR(want_rank(c, 7, 2, 2));
+  RETURN_IF_ERROR(want_rank(c, 8, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 9, 1, 1));
+  for (size_t i : {7, 8, 9}) RETURN_IF_ERROR(want_index(c, i));
+  RETURN_IF_ERROR(want_dim(c, 8, 0, c.in[7].shape[0], "number of sequences"));
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_paged_attention_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
   for (size_t i : {1, 2}) {
@@ -88,6 +138,10 @@ void register_latent_ops(OpRegistry& ops) {
   ops.add("head_linear(Tensor x, Tensor weight) -> Tensor", infer_head_linear, kParamLayout,
           "[T, H, K], [H, N, K] -> [T, H, N]: every head times its own matrix, x[t, h] weight[h]^T, summed over K in "
           "ascending order in fp32, rounded once");
+  ops.add(
+      "head_linear_rows(Tensor x, Index rows, Tensor weight) -> Tensor", infer_head_linear_rows, kParamLayout,
+      "[T, H, K], [T], [H, N, K] -> [T, H, N]: head_linear of the rows listed, ascending and before the first -1; the "
+      "others are zeros");
   ops.add("row_write(Tensor(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write, kNone,
           "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
@@ -97,6 +151,24 @@ void register_latent_ops(OpRegistry& ops) {
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
       "paged_attention");
+  ops.add(
+      "latent_forms(Index slots, Index context_lens, Index query_starts, *, int latent, int nope, int value) -> "
+      "(Tensor, "
+      "Tensor, Tensor)",
+      infer_latent_forms, kNone,
+      "[T], [R], [R + 1] -> [T], [R], [R]: how each sequence's prompt is attended to. With n new tokens that see p "
+      "keys "
+      "in all out of L, its keys and values are expanded where n is large enough for the device and p (2 latent - nope "
+      "- "
+      "value) > (L - n) latent (nope + value): where that is fewer operations. The tokens of all other sequences, then "
+      "-1; the lengths L with 0 for those expanded, and with 0 for the others");
+  ops.add(
+      "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor weight, "
+      "Tensor value_weight, Index page_table, Index context_lens, Index query_starts, *, float scale) -> Tensor(a)",
+      infer_expanded_latent_attention, kSplitPoint | kParamLayout,
+      "[T, H, V], [T, H, N], [T, H, D], [P, 128, C], [P, 128, D], [H, C, N], [H, V, C] -> [T, H, V]: causal attention "
+      "with keys (latent weight[h], rope) and values latent value_weight[h]^T, both rounded; sequences of length 0 are "
+      "left as they are in out");
   ops.add(
       "paged_attention_rows(Tensor q, Tensor keys, Tensor values, Index page_table, Index context_lens, "
       "Index query_starts, *, float scale, int window = 0) -> Tensor",

@@ -26,7 +26,7 @@ enum class Recipe : uint8_t {
   StoredBlocks,   // u8: the bytes of every row as the file has them; the parameter is as wide as such a row
   QuantisedRows,  // i8: row / scale rounded half to even, -127 to 127, where scale = max|row| / 127; from floats
   RowScales,      // f32: those scales
-  Numbers,        // f32 out of any number type; a single number serves all rows
+  Numbers,        // numbers of any type in the parameter's dtype; a single number serves all rows
   Reciprocals,    // f32: 1 / number, likewise
   DeqScales,      // f32, or int64 that holds the bits of an f32
   ScaleProducts,  // f32: number of `tensor` (one, or one a row) times the single number of `other`
@@ -34,14 +34,15 @@ enum class Recipe : uint8_t {
   Dequantised,    // floats: i8 rows times their numbers (one, or one a row) in `other`; of some rows like Converted
   DequantisedTransposed,  // the same like Transposed
   Zeros,                  // no tensor at all
+  InputScales,            // numbers that activations are divided by, out of any number type, rounded to the dtype
 };
-constexpr int kRecipes = static_cast<int>(Recipe::Zeros) + 1;
+constexpr int kRecipes = static_cast<int>(Recipe::InputScales) + 1;
 
 inline std::string_view recipe_name(Recipe r) {
   constexpr std::string_view kNames[kRecipes] = {
-      "converted",   "transposed", "stored_blocks",  "quantised_rows",  "row_scales",  "numbers",
-      "reciprocals", "deq_scales", "scale_products", "zero_point_sums", "dequantised", "dequantised_transposed",
-      "zeros"};
+      "converted",   "transposed",  "stored_blocks",  "quantised_rows",  "row_scales",  "numbers",
+      "reciprocals", "deq_scales",  "scale_products", "zero_point_sums", "dequantised", "dequantised_transposed",
+      "zeros",       "input_scales"};
   return kNames[static_cast<int>(r)];
 }
 

@@ -39,8 +39,16 @@ constexpr std::string_view kObserved = "observed:";
 Pass observe_experts();
 constexpr std::string_view kExpertStarts = "expert_starts:";
 
+// Required when asked for: attention over latents is followed by the same with keys and values expanded, and every
+// sequence of a step goes through the one that is fewer operations. Results round differently.
+Pass expand_latents();
+
 // The logits output becomes "next_tokens", their argmax.
 Pass greedy_head();
+
+// Where a device quantises a norm by vectors that it divides by, add_rms_norm_quant_static gets them from the loader,
+// not from conversions in every launch.
+Pass load_quant_divisors();
 
 // A fused op that the device has no kernel for becomes what it means. Required.
 Pass legalise();

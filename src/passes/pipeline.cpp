@@ -22,6 +22,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   if (options.observe_linears) RETURN_IF_ERROR(m.add(observe_linears()));
   if (options.observe_experts) RETURN_IF_ERROR(m.add(observe_experts()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
+  if (options.expand_latents) RETURN_IF_ERROR(m.add(expand_latents()));
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));
   RETURN_IF_ERROR(m.add(hoist_row_gather()));
@@ -41,6 +42,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   }
   // Largest first, as in fused_ops(): a smaller fusion would take nodes away from a larger one.
   for (const nn::FusedOp& op : fused.all()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
+  RETURN_IF_ERROR(m.add(load_quant_divisors()));
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
   RETURN_IF_ERROR(m.add(dead_code()));

@@ -62,6 +62,36 @@ TEST(NodeCost, LatentCachesCountWhatAStepTouches) {
 }
 
 // The same keys and values lie together on the CPU and apart on Ascend, where a number takes half the room.
+// What a prompt's step does in either form is counted once, as expanded.
+TEST(NodeCost, ExpandedPromptsCountTheirKeysAndValues) {
+  testing_support::EngineSetup setup;
+  setup.expanded = true;
+  auto e = testing_support::open_engine(testing_support::tiny_model_path("deepseek_v2_dense"), setup);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  StepSizes s;
+  s.live.value[models::kTokens] = 40;
+  s.live.value[models::kSequences] = 1;
+  s.cached_tokens = 40;
+  s.score_pairs = 40 * 41 / 2;
+  int64_t seen = 0;
+  const Graph& graph = (*e)->prefill_runner()->model().graph();
+  for (const Node* n = graph.first(); n; n = n->next) {
+    const NodeCost c = cost_of(*n, s);
+    if (n->op->name == "latent_attention" || n->op->name == "head_linear_rows") {
+      EXPECT_EQ(c.flops, 0);
+      EXPECT_EQ(c.kv_bytes, 0);
+    }
+    if (n->op->name != "expanded_latent_attention") continue;
+    ++seen;
+    const auto size = [&](size_t i, int d) { return static_cast<double>(n->in[i]->type.shape[d].factor); };
+    const double heads = size(1, 1), nope = size(1, 2), rope = size(2, 2), value = size(0, 2), latent = size(3, 2);
+    EXPECT_EQ(c.flops, s.score_pairs * 2 * heads * (nope + rope + value) +
+                           s.cached_tokens * 2 * heads * latent * (nope + value));
+    EXPECT_EQ(c.kv_bytes, s.cached_tokens * 4 * (latent + rope));
+  }
+  EXPECT_EQ(seen, (*e)->config().num_hidden_layers);
+}
+
 TEST(NodeCost, CachesApartCountAsThoseTogether) {
   const auto cpu = costs("qwen3_tied", DeviceKind::Cpu, 2048), ascend = costs("qwen3_tied", DeviceKind::Ascend, 4096);
   ASSERT_TRUE(cpu.contains("paged_attention") && ascend.contains("paged_attention_rows"));

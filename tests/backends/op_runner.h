@@ -25,6 +25,7 @@
 #include "backends/cpu/isa.h"
 #include "backends/cpu/register.h"
 #include "base/half.h"
+#include "compile/binding.h"
 #include "nn/fused.h"
 #include "ops/core.h"
 #include "ops/kernel.h"
@@ -209,9 +210,8 @@ class OpRunner {
       call.param_layout = !options.layout.empty()       ? std::string_view(options.layout)
                           : entry.param_layouts.empty() ? std::string_view("row_major")
                                                         : std::string_view(entry.param_layouts.front());
-      size_t at = 0;
-      while (schema->operands[at].name != "table" && schema->operands[at].name != "weight") ++at;
-      operand[at] = pack(inputs[at], call.param_layout);
+      for (size_t at = 0; at < inputs.size(); ++at)
+        if (has_own_layout(*schema, at)) operand[at] = pack(inputs[at], call.param_layout);
     }
     std::vector<Bytes> given = operand;
 

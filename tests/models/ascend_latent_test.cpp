@@ -179,6 +179,39 @@ TEST(AscendLatents, OldRuntimesGiveTheSame) {
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
 }
 
+// Experts and projections quantised while they are loaded, beside latents: as near to the reference as the CPU, and the
+// same bits in every mode on both generations.
+TEST(AscendLatents, Int8ExpertsGiveTheSameBitsInEveryMode) {
+  for (const Small& s : {Small{"deepseek_v2_lite", 2}, Small{"deepseek_v3_moe", 8}}) {
+    const WideLatents wide(s.model, s.heads);
+    auto cpu = testing_support::open_engine(wide.path(), {.dtype = DType::BF16,
+                                                          .context = 203,
+                                                          .total_tokens = 4096,
+                                                          .quantization = checkpoint::Quantization::W8A8Int8});
+    ASSERT_TRUE(cpu.is_ok()) << cpu.status().message();
+    const double cpus = distance(**cpu, wide.path());
+    EXPECT_GE(cpus, 1e-4) << "nothing was quantised";
+    std::vector<float> expected;
+    for (const char* soc : {"Ascend910B3", "Ascend910_9391"}) {
+      const Setting chip("ASCEND_SIM_SOC", soc);
+      for (const GraphMode mode : {GraphMode::Eager, GraphMode::Piecewise, GraphMode::Whole}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", s.model, soc, graph_mode_name(mode)));
+        auto e = open(wide, {.policy = mode == GraphMode::Eager ? GraphPolicy::Off : GraphPolicy::Required,
+                             .prefill = mode,
+                             .decode = mode,
+                             .quantization = checkpoint::Quantization::W8A8Int8});
+        ASSERT_TRUE(e.is_ok()) << e.status().message();
+        const std::vector<float> got = decode_traffic(**e, 4);
+        if (expected.empty()) {
+          expected = got;
+          EXPECT_LE(distance(**e, wide.path()), 1.5 * cpus + 1e-3) << "the CPU's " << cpus;
+        }
+        EXPECT_TRUE(same_bits(expected, got));
+      }
+    }
+  }
+}
+
 TEST(AscendLatents, WhatTheVendorRefusesIsToldInItsWords) {
   const WideLatents odd("deepseek_v2_dense", 3), wide("deepseek_v2_dense", 4);
   auto e = open(odd, {});

@@ -41,7 +41,8 @@ std::map<int64_t, Golden> read_goldens(const std::string& folder) {
 struct Param {
   std::string model;
   DType dtype;
-  std::string isa;  // "ascend": that device
+  std::string isa;        // "ascend": that device
+  bool expanded = false;  // prompts of latent attention with keys and values made
 };
 
 // What the Ascend device refuses to load, and a word of the reason it gives.
@@ -73,6 +74,7 @@ TEST_P(GoldenTest, LogitsAreThoseOfTheReference) {
     setup.isa = p.isa;
   setup.context = 0;
   setup.total_tokens = 4096;
+  if ((setup.expanded = p.expanded)) setup.rows = setup.chunk;  // all of a prompt's logits in one step
   int64_t longest = 0;
   for (auto& [length, g] : goldens) longest = std::max(longest, length);
   setup.context = longest;
@@ -109,11 +111,16 @@ std::vector<Param> params() {
   // The vendor's attention has no fp32.
   for (auto& model : testing_support::tiny_models())
     for (DType dtype : {DType::BF16, DType::F16}) out.push_back({model, dtype, "ascend"});
+  for (auto& model : testing_support::tiny_models())
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      for (cpu::Isa isa : cpu::supported_isas())
+        if (model.starts_with("deepseek")) out.push_back({model, dtype, std::string(cpu::isa_name(isa)), true});
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(params()), [](const auto& info) {
-  return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.isa);
+  return fmt::format("{}_{}_{}{}", info.param.model, dtype_name(info.param.dtype), info.param.isa,
+                     info.param.expanded ? "_expanded" : "");
 });
 
 }  // namespace

@@ -224,10 +224,11 @@ TEST(QuantiseLinears, ExpertsAreQuantisedAndFusedInEveryLayer) {
     const int64_t shared = std::string(family) == "Qwen2MoeForCausalLM" ? kLayers : 0;
     EXPECT_EQ(n["quantise_linears"], 7 * kLayers + 3 * shared + 1) << family;
     EXPECT_EQ(n["pack_parallel_linears"], 2 * kLayers + 2 * shared) << family;
-    EXPECT_EQ(n["silu_mul_quant"], kLayers + shared) << family;
+    EXPECT_EQ(n["grouped_linear_w8a8_silu_mul_quant"], kLayers) << family;
+    EXPECT_EQ(n["silu_mul_quant"], shared) << family;
     EXPECT_EQ(n["add_rms_norm_quant_dynamic"], kLayers - 1) << family << ": the other norms feed routers, too";
     EXPECT_EQ(n["add_rms_norm"], kLayers + 1) << family;
-    EXPECT_EQ(count(o.graph, "grouped_linear_w8a8_dynamic"), 2 * kLayers) << family;
+    EXPECT_EQ(count(o.graph, "grouped_linear_w8a8_dynamic"), kLayers) << family << ": the way down";
     EXPECT_EQ(count(o.graph, "grouped_linear") + count(o.graph, "grouped_linear_rows"), 0) << family;
     EXPECT_EQ(count(o.graph, "linear"), kLayers) << family;
     for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
@@ -240,6 +241,32 @@ TEST(QuantiseLinears, ExpertsAreQuantisedAndFusedInEveryLayer) {
     ASSERT_EQ(scale->parts.size(), 12u);
     EXPECT_EQ(weight->parts[7], (ParamPart{expert + "up_proj.weight", 40, Recipe::QuantisedRows, 96}));
     EXPECT_EQ(scale->parts[6], (ParamPart{expert + "gate_proj.weight", 40, Recipe::RowScales, 96}));
+  }
+}
+
+// A device that divides by vectors gets them from the loader: in the norm's type beside bf16, f32 and i32 beside f16.
+TEST(QuantiseLinears, NormsGetTheirDivisorsFromTheLoader) {
+  const Platform platform = test::null_platform();
+  constexpr int64_t kLayers = 3;
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    QuantPlan plan;
+    plan.others = {LinearScheme::W8A8Static, LinearStorage::ModelSlim, 0.5f, 3};
+    const Outcome o = run(test::trace_tiny({"Qwen3ForCausalLM", kLayers}, *platform.ops, dtype), plan, platform);
+    auto n = test::counts(o.report.passes);
+    EXPECT_EQ(n["add_rms_norm_quant_static"], 2 * kLayers - 1);
+    EXPECT_EQ(n["load_quant_divisors"], 2 * kLayers - 1);
+    EXPECT_EQ(count(o.graph, "add_rms_norm_quant_divided"), 2 * kLayers - 1);
+    EXPECT_EQ(count(o.graph, "add_rms_norm_quant_static"), 0);
+    const std::string up = "model.layers.1.mlp.gate_proj.", scale = up + "input_scale_reciprocal_divisors",
+                      offset = up + "input_offset_zeros";
+    const DerivedParam *divisors = derived(o.report, scale), *zeros = derived(o.report, offset);
+    ASSERT_TRUE(divisors && zeros);
+    EXPECT_EQ(divisors->parts[0], (ParamPart{up + "input_scale", 96, Recipe::InputScales}));
+    EXPECT_EQ(zeros->parts[0], (ParamPart{up + "input_offset", 96, Recipe::Numbers}));
+    const bool bf16 = dtype == DType::BF16;
+    EXPECT_EQ(o.graph.find_source("param", scale)->result()->type.dtype, bf16 ? DType::BF16 : DType::F32);
+    EXPECT_EQ(o.graph.find_source("param", offset)->result()->type.dtype, bf16 ? DType::BF16 : DType::I32);
+    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
   }
 }
 

@@ -51,6 +51,8 @@ struct EngineSetup {
   int64_t rows = 16;
   int64_t context = 256;
   int64_t total_tokens = 0;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+  bool expanded = false;  // --mla-prefill
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -66,7 +68,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.model_path = path;
   o.dtype = s.dtype;
   o.kv_dtype = s.kv_dtype;
+  o.quantization = s.quantization;
   o.chunked_prefill_size = s.chunk;
+  o.graph.pipeline.expand_latents = s.expanded;
   o.max_running_requests = s.rows;
   o.context_length = s.context;
   if (s.device == DeviceKind::Ascend) {  // every size is a capture of its own, and the simulator is no fast device

@@ -42,6 +42,14 @@ Matrix weight_of(const View& weight, int64_t expert) {
   return matrix_of(weight, weight.fractal() ? expert : expert * weight.strides[0]);
 }
 
+// Bytes of the stack that nobody reads. Which experts have rows is known on the device alone: as many as there can be
+// count.
+double idle_bytes(const View& weight, int64_t rows) {
+  const int64_t experts = weight.dim(0);
+  return weight.bytes() *
+         (1 - static_cast<double>(std::min(experts, rows)) / static_cast<double>(std::max<int64_t>(1, experts)));
+}
+
 float activated(int64_t kind, float x) {
   switch (kind) {
     case 1: return std::fmax(x, 0.0f);
@@ -174,9 +182,7 @@ int grouped_product(Operator& op, const Lists& l, bool fifth) {
   for (const Slot slot : {g.bias, g.scale}) op.shape(slot, {experts, columns});
   op.shape(g.tokens, {rows});
   op.shape(g.list, g.kind == 2 ? Dims{experts, 2} : Dims{experts});
-  // Which experts have rows is known on the device alone: as many as there can be count.
-  const double idle = op[g.weight].bytes() * (1 - static_cast<double>(std::min(experts, rows)) /
-                                                      static_cast<double>(std::max<int64_t>(1, experts)));
+  const double idle = idle_bytes(op[g.weight], rows);
   const bool whole = op[g.x].dtype == kInt8;
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(columns);
   const std::string name = op.name();
@@ -250,6 +256,7 @@ aclnnStatus aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(Tensor x, Tensor weigh
   op.rank(in, 2, 2);
   op.rank(w, 3, 3);
   op.valid(op[w].fractal(), "weight must be FRACTAL_NZ (29), not format " + std::to_string(op[w].format));
+  op.valid(op[w].packed(), "weight must not be transposed");
   check_fractal(op, w, "weight");
   if (!op.ok()) return op.status();
   const int64_t rows = op[in].dim(0), depth = op[in].dim(1), experts = op[w].dim(0), columns = op[w].dim(2),
@@ -263,31 +270,34 @@ aclnnStatus aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(Tensor x, Tensor weigh
   op.shape(out, {rows, half});
   op.shape(out_scale, {rows});
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(columns);
-  return op.finish(Unit::CubeInt8, operations, [=](const Operands& v) {
-    const std::vector<float> scales = read(v[scale]), factors = read(v[tokens]);
-    std::vector<int32_t> sums;
-    std::vector<float> gated(static_cast<size_t>(half));
-    std::vector<int8_t> bytes(gated.size());
-    const auto groups = groups_of(read<int64_t>(v[list]), 0, rows, experts, "aclnnGroupedMatmulSwigluQuant");
-    for (const Group& group : groups) {
-      sums.resize(static_cast<size_t>((group.to - group.from) * columns));
-      if (sums.empty()) continue;
-      multiply(rows_of(v[in], group), weight_of(v[w], group.expert), sums.data());
-      for (int64_t row = group.from; row < group.to; ++row) {
-        const auto value = [&](int64_t n) {
-          return static_cast<float>(sums[static_cast<size_t>((row - group.from) * columns + n)]) *
-                 scales[static_cast<size_t>(group.expert * columns + n)] * factors[static_cast<size_t>(row)];
-        };
-        for (int64_t i = 0; i < half; ++i) {
-          const float gate = value(i);
-          gated[static_cast<size_t>(i)] = gate / (1 + std::exp(-gate)) * value(half + i);
+  return op.finish(
+      Unit::CubeInt8, operations,
+      [=](const Operands& v) {
+        const std::vector<float> scales = read(v[scale]), factors = read(v[tokens]);
+        std::vector<int32_t> sums;
+        std::vector<float> gated(static_cast<size_t>(half));
+        std::vector<int8_t> bytes(gated.size());
+        const auto groups = groups_of(read<int64_t>(v[list]), 0, rows, experts, "aclnnGroupedMatmulSwigluQuant");
+        for (const Group& group : groups) {
+          sums.resize(static_cast<size_t>((group.to - group.from) * columns));
+          if (sums.empty()) continue;
+          multiply(rows_of(v[in], group), weight_of(v[w], group.expert), sums.data());
+          for (int64_t row = group.from; row < group.to; ++row) {
+            const auto value = [&](int64_t n) {
+              return static_cast<float>(sums[static_cast<size_t>((row - group.from) * columns + n)]) *
+                     scales[static_cast<size_t>(group.expert * columns + n)] * factors[static_cast<size_t>(row)];
+            };
+            for (int64_t i = 0; i < half; ++i) {
+              const float gate = value(i);
+              gated[static_cast<size_t>(i)] = gate / (1 + std::exp(-gate)) * value(half + i);
+            }
+            const float s = quantise_row(gated.data(), half, bytes.data());
+            write_row(v[out], row, half, bytes.data());
+            write_row(v[out_scale], row, 1, &s);
+          }
         }
-        const float s = quantise_row(gated.data(), half, bytes.data());
-        write_row(v[out], row, half, bytes.data());
-        write_row(v[out_scale], row, 1, &s);
-      }
-    }
-  });
+      },
+      op.bytes_of_all() - idle_bytes(op[w], rows));
 }
 ACLNN_PHASE2(aclnnGroupedMatmulSwigluQuant);
 

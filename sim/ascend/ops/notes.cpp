@@ -16,6 +16,7 @@ extern "C" const char* ascendSimOperatorNotes() {
          "whose output has gaps\n"
          "DequantSwigluQuant: static quantisation divides by its scale; a row takes 21 bytes of unified buffer per "
          "output element (assumed)\n"
+         "GroupedMatmulSwigluQuant takes matrices that are not transposed; no document shows it with others\n"
          "ties of Topk and Sort keep the order of their places; quantisation rounds half to even\n"
          "not simulated and refused: int4, quantised keys and values, shifts of positions, shared prefixes, drop-pad "
          "routing, grouped products of several tensors\n";

@@ -85,6 +85,7 @@ void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& co
   register_latent(kernels, context);
   register_experts(kernels, context);
   register_quantised(kernels, context);
+  register_quantised_experts(kernels, context);
 }
 
 }  // namespace reprise::ascend

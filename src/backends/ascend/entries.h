@@ -36,5 +36,6 @@ void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>&
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 
 }  // namespace reprise::ascend

@@ -55,8 +55,9 @@ aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, in
 
 aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
   if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
-  const std::array<int64_t, 2> strides{sizes.begin()[1], 1};
-  CHECK(sizes.size() == 2, "a matrix of {} dimensions", sizes.size());
+  CHECK(sizes.size() == 2 || sizes.size() == 3, "matrices of {} dimensions", sizes.size());
+  std::array<int64_t, 3> strides{1, 1, 1};
+  for (size_t i = sizes.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * sizes.begin()[i + 1];
   tensors_.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
                                               ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
   return tensors_.back();

@@ -75,7 +75,7 @@ class Launch {
   aclTensor* view(void* data, DType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
     return make(data, acl_type(type), sizes, strides, offset, storage);
   }
-  // A matrix that is stored in blocks of these sizes (FRACTAL_NZ).
+  // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ).
   aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);

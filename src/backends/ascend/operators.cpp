@@ -36,6 +36,7 @@ void each(Table& t, F f) {
   f(t.dynamic_quantize);
   f(t.quant_matmul);
   f(t.quant_matmul_nz);
+  f(t.add_rms_norm_quant);
   f(t.add_rms_norm_dynamic_quant);
   f(t.dequant_swiglu_quant);
   f(t.sigmoid);
@@ -44,6 +45,8 @@ void each(Table& t, F f) {
   f(t.gating_softmax);
   f(t.init_routing);
   f(t.grouped_matmul);
+  f(t.grouped_matmul_5);
+  f(t.grouped_swiglu_quant);
   f(t.finalize_routing);
 }
 

@@ -12,6 +12,7 @@ using MT = aclTensor*;
 using TL = const aclTensorList*;
 using MTL = aclTensorList*;
 using IA = const aclIntArray*;
+using MIA = aclIntArray*;
 using S = const aclScalar*;
 using i64 = int64_t;
 
@@ -56,6 +57,7 @@ struct Operators {
   Operator<T, T, T, T> dynamic_quantize{"aclnnDynamicQuant"};
   Operator<T, T, T, T, T, T, bool, bool, T> quant_matmul{"aclnnQuantMatmulV4"};
   Operator<T, T, T, T, T, T, T, T, T, bool, bool, i64, MT> quant_matmul_nz{"aclnnQuantMatmulWeightNz"};
+  Operator<T, T, T, T, T, T, T, i64, double, bool, MT, MT, MT> add_rms_norm_quant{"aclnnAddRmsNormQuant"};
   Operator<T, T, T, T, T, double, MT, MT, MT, MT, MT> add_rms_norm_dynamic_quant{"aclnnAddRmsNormDynamicQuant"};
 
   Operator<T, T, T, T, T, T, T, bool, char*, T, T> dequant_swiglu_quant{"aclnnDequantSwigluQuant"};
@@ -69,6 +71,9 @@ struct Operators {
   Operator<T, T, i64, i64, i64, i64, i64, bool, T, T, T, T> init_routing{"aclnnMoeInitRoutingV2"};
   Operator<TL, TL, TL, TL, TL, TL, TL, TL, T, TL, TL, TL, i64, i64, i64, i64, MTL, MTL, MTL> grouped_matmul{
       "aclnnGroupedMatmulV4"};
+  Operator<TL, TL, TL, TL, TL, TL, TL, TL, T, TL, TL, TL, i64, i64, i64, i64, MIA, MTL, MTL, MTL> grouped_matmul_5{
+      "aclnnGroupedMatmulV5"};  // after 8.1
+  Operator<T, T, T, T, T, T, T, MT, MT, MT> grouped_swiglu_quant{"aclnnGroupedMatmulSwigluQuant"};
   Operator<T, T, T, T, T, T, T, i64, T> finalize_routing{"aclnnMoeFinalizeRoutingV2"};
 
   void find(const Library& library);

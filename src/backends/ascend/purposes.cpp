@@ -45,6 +45,7 @@ constexpr Purpose kPurposes[] = {
     {"aclnnAscendQuantV3", "W8A8 static"},
     {"aclnnDynamicQuant", "W8A8 dynamic"},
     {"aclnnQuantMatmulV4", "W8A8"},
+    {"aclnnAddRmsNormQuant", "a fusion of W8A8 static; its parts run instead"},
     {"aclnnAddRmsNormDynamicQuant", "a fusion of W8A8 dynamic; its parts run instead"},
     {"aclnnDequantSwigluQuant", "a fusion of W8A8 dynamic; its parts run instead"},
     {"aclnnSigmoid", "mixtures of experts with shared ones (Qwen2)"},
@@ -53,6 +54,8 @@ constexpr Purpose kPurposes[] = {
     {"aclnnMoeGatingTopKSoftmaxV2", "choosing experts on CANN 8.1"},
     {"aclnnMoeInitRoutingV2", "mixtures of experts"},
     {"aclnnGroupedMatmulV4", "mixtures of experts"},
+    {"aclnnGroupedMatmulV5", "W8A8 experts whose matrices cannot be in FRACTAL_NZ; they are refused without it"},
+    {"aclnnGroupedMatmulSwigluQuant", "a fusion of W8A8 dynamic experts; its parts run instead"},
     {"aclnnMoeFinalizeRoutingV2", "mixtures of experts"},
 };
 

@@ -36,9 +36,35 @@ FusedExample silu_static_example(int64_t scale_width) {
   return {example_symbols(), {rows_of(2 * kWidth), scale, scale}, {}};
 }
 
+// Of bf16, f16 or f32 between the product and the gate: no other op of the meaning has that as an attribute.
+FusedExample experts_example() {
+  constexpr int64_t kInner = 68, kExperts = 7;
+  return {example_symbols(),
+          {{DType::I8, {Dim(3, 1), Dim(kInner)}},
+           {DType::F32, {Dim(3, 1), Dim(1)}},
+           {DType::I32, {Dim(kExperts + 1)}},
+           {DType::I8, {Dim(kExperts), Dim(2 * kWidth), Dim(kInner)}},
+           vector_of(DType::F32, 2 * kWidth * kExperts)},
+          {{"out", std::string("f16")}, {"shard", std::string("row")}}};
+}
+
 }  // namespace
 
 void add_quantised_ops(FusedOps& ops) {
+  ops.add(
+      {"grouped_linear_w8a8_silu_mul_quant(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, "
+       "str out, str shard = none) -> (Tensor, Tensor)",
+       op_flag::kParamLayout,
+       "i8 [S, K], f32 [S, 1], [E + 1], i8 [E, 2 F, K], f32 [2 E F] -> i8 [S, F], f32 [S, 1]: "
+       "grouped_linear_w8a8_dynamic to `out`, silu(first half) * second half, quantised with a scale per row",
+       [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+         const Attrs attrs{{"out", at.text("out")}, {"shard", at.text("shard")}};
+         const std::vector<Tensor> operands(in.begin(), in.end());
+         Tensor product = in[0].tracer()->call("grouped_linear_w8a8_dynamic", operands, attrs)[0];
+         const Quantized q = quantize_dynamic(gate_times_up(product));
+         return {q.values, q.scale};
+       },
+       {experts_example()}});
   ops.add(
       {"add_rms_norm_quant_static(Tensor x, Tensor r, Tensor weight, Tensor scale, Tensor offset, Tensor? bias, *, "
        "float eps) -> (Tensor, Tensor)",

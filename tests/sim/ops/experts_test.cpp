@@ -329,5 +329,103 @@ TEST_F(Experts, Int8ProductsPerGroup) {
   EXPECT_EQ(product(plain, &scale, kBf16, 3, nullptr), kLimit);
 }
 
+// What the documents allow besides: integers added before the scales, FLOAT scales for BF16 results in the fifth
+// version; rows of nobody stay, experts of nobody are not read.
+TEST_F(Experts, Int8SumsTakeABiasAndLeaveRowsOfNobody) {
+  const int64_t rows = 4, depth = 19, columns = 48, experts = 8;
+  auto a = numbers(rows * depth, 1, -128, 127), w = numbers(experts * depth * columns, 2, -128, 127);
+  auto b = numbers(experts * columns, 3, -900, 900);
+  for (auto* values : {&a, &w, &b})
+    for (double& value : *values) value = std::nearbyint(value);
+  const auto s = kept(kFloat, numbers(experts * columns, 4, 0.001, 0.01)),
+             t = kept(kFloat, numbers(rows, 5, 0.01, 0.1));
+  const Dims owner{1, 1, 6};
+  Array ends(kInt64, {experts}, {0, 2, 2, 2, 2, 2, 3, 3});
+  Array weight(kInt8, {experts, depth, columns}, w), scales(kFloat, {experts, columns}, s), tokens(kFloat, {rows}, t),
+      bias(kInt32, {experts, columns}, b), floats(kFloat, {experts, columns}, b);
+  Array fractal(kInt8, {experts, depth, columns}, {depth * columns, columns, 1}, 0, experts * 2 * 2 * 16 * 32);
+  fractal.set(w);
+  ASSERT_EQ(RUN_OP(aclnnTransMatmulWeight, fractal), 0);
+  std::vector<double> want;
+  for (size_t r = 0; r < owner.size(); ++r)
+    for (int64_t n = 0; n < columns; ++n) {
+      double sum = b[owner[r] * columns + n];
+      for (int64_t d = 0; d < depth; ++d) sum += a[r * depth + d] * w[(owner[r] * depth + d) * columns + n];
+      want.push_back(sum * s[owner[r] * columns + n] * t[r]);
+    }
+  const List plain({&weight}), nz({&fractal}), by({&scales}), of_rows({&tokens}), added({&bias}), wrong({&floats});
+  Array x(kInt8, {rows, depth}, a), out(kBf16, {rows, columns});
+  ASSERT_EQ(grouped(x, nz, &added, &by, &of_rows, ends, 0, 0, out), 0) << bench().error;
+  const auto got = out.get_all();
+  expect_close({got.begin(), got.begin() + static_cast<int64_t>(want.size())}, want, kBf16, 1e-4);
+  for (int64_t n = 0; n < columns; ++n) EXPECT_TRUE(std::isnan(got[want.size() + n])) << "rows of no group stay";
+  const double read = static_cast<double>(rows * depth + rows * depth * columns);
+  EXPECT_LT(bench().kernels.back().work.bytes, read + 6.0 * rows * columns + 8.0 * experts * columns + 200)
+      << "as many experts as there are rows";
+  Array y(kInt8, {rows, depth}, a), other(kBf16, {rows, columns});
+  EXPECT_EQ(grouped(y, nz, &wrong, &by, &of_rows, ends, 0, 0, other, true), kBad) << "a bias is INT32";
+
+  const auto fifth = [&](const List& with, const List& scale, Array& in, Array& to) {
+    const aclTensor *xs[] = {in.get()}, *ys[] = {to.get()};
+    aclTensorList *from = aclCreateTensorList(xs, 1), *into = aclCreateTensorList(ys, 1);
+    in.release(), to.release();
+    const aclnnStatus status =
+        RUN_OP(aclnnGroupedMatmulV5, from, with, added, scale, nullptr, nullptr, nullptr, of_rows, ends, nullptr,
+               nullptr, nullptr, 2, 0, 0, 0, nullptr, into, nullptr, nullptr);
+    aclDestroyTensorList(from), aclDestroyTensorList(into);
+    return status;
+  };
+  Array v(kInt8, {rows, depth}, a), u(kBf16, {rows, columns});
+  ASSERT_EQ(fifth(plain, by, v, u), 0) << bench().error;
+  EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + static_cast<int64_t>(want.size())), [&] {
+    auto all = u.get_all();
+    all.resize(want.size());
+    return all;
+  }());
+  bench().machine.post_8_1 = false;
+  Array v1(kInt8, {rows, depth}, a), u1(kBf16, {rows, columns});
+  EXPECT_EQ(fifth(plain, by, v1, u1), kAbsent);
+}
+
+TEST_F(Experts, TheGatedProductHasLimits) {
+  const int64_t rows = 3, depth = 32, columns = 64, experts = 2;
+  Array x(kInt8, {rows, depth}, std::vector<double>(rows * depth, 3)), tokens(kFloat, {rows}, {1, 1, 1}),
+      ends(kInt64, {experts}, {1, 2}), counts(kInt32, {experts}, {1, 1});
+  Array scales(kFloat, {experts, columns}, std::vector<double>(experts * columns, 0.01));
+  Array out(kInt8, {rows, columns / 2}, std::vector<double>(rows * columns / 2, 77)),
+      steps(kFloat, {rows}, {-1, -1, -1});
+  const auto weight = [&](int64_t wide, bool turned) {
+    auto w = std::make_unique<Array>(kInt8, Dims{experts, depth, wide}, Dims{depth * wide, wide, 1}, 0,
+                                     experts * depth * wide);
+    w->set(std::vector<double>(experts * depth * wide, 2));
+    const Dims shape{experts, depth, wide};
+    if (turned) {
+      w->describe(shape, {depth * wide, 1, depth}, 29, {experts, depth / 32, wide / 16, 16, 32});
+    } else {
+      w->describe(shape, {depth * wide, wide, 1}, 29, {experts, wide / 32, depth / 16, 16, 32});
+    }
+    return w;
+  };
+  const auto usual = weight(columns, false), turned = weight(columns, true), wide = weight(10272, false);
+  ASSERT_EQ(
+      RUN_OP(aclnnGroupedMatmulSwigluQuant, x, *usual, nullptr, nullptr, scales, tokens, ends, out, steps, nullptr), 0)
+      << bench().error;
+  EXPECT_EQ(out.get_all()[0], 127);
+  EXPECT_EQ(out.get_all().back(), 77) << "rows of no group stay";
+  EXPECT_EQ(steps.get_all().back(), -1);
+  EXPECT_EQ(
+      REFUSED(aclnnGroupedMatmulSwigluQuant, x, *turned, nullptr, nullptr, scales, tokens, ends, out, steps, nullptr),
+      kBad);
+  EXPECT_EQ(
+      REFUSED(aclnnGroupedMatmulSwigluQuant, x, *usual, nullptr, nullptr, scales, tokens, counts, out, steps, nullptr),
+      kBad);
+  EXPECT_EQ(
+      REFUSED(aclnnGroupedMatmulSwigluQuant, x, *usual, nullptr, nullptr, scales, nullptr, ends, out, steps, nullptr),
+      kNull);
+  EXPECT_EQ(
+      REFUSED(aclnnGroupedMatmulSwigluQuant, x, *wide, nullptr, nullptr, scales, tokens, ends, out, steps, nullptr),
+      kLimit);
+}
+
 }  // namespace
 }  // namespace sim_test

@@ -48,7 +48,7 @@ template <typename E, typename P>
 void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) const {
   const AttentionSizes& z = this->sizes;
   float* scratch = this->scratch(rank);
-  Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, scale);
+  Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, z.size, scale);
   tile.set_rows(item.rows);
   RowPlace row = this->place_of(item, 0);
   for (int64_t r = 0; r < item.rows; ++r, row.next()) {
@@ -60,7 +60,7 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) co
       _mm_prefetch(reinterpret_cast<const char*>(from + 4 * z.heads * z.size + b), _MM_HINT_T0);
     tile.set_row(r, from, low, high);
   }
-  Partial state{scratch + Tile<E, P>::scratch_floats(AttentionSizes::kTileRows, z.size), nullptr, nullptr};
+  Partial state{scratch + Tile<E, P>::scratch_floats(AttentionSizes::kTileRows, z.size, z.size), nullptr, nullptr};
   state.l = state.m + AttentionSizes::kTileRows;
   state.o = state.l + AttentionSizes::kTileRows;
   const int32_t* table = this->page_table + item.sequence * z.columns + item.first_page;

@@ -17,7 +17,7 @@ namespace reprise::cpu::REPRISE_ISA {
 // The widest vectors the processor has, for loops whose lanes are independent.
 #if defined(__AVX512F__)
 using Vec = __m512;
-constexpr int kLanes = 16;
+constexpr int kVecLanes = 16;
 inline Vec vec_zero() { return _mm512_setzero_ps(); }
 inline Vec vec_set(float x) { return _mm512_set1_ps(x); }
 inline Vec vec_load(const float* p) { return _mm512_loadu_ps(p); }
@@ -38,7 +38,7 @@ inline Vec vec_low_halves(const uint32_t* p) {
 }
 #elif defined(__AVX2__)
 using Vec = __m256;
-constexpr int kLanes = 8;
+constexpr int kVecLanes = 8;
 inline Vec vec_zero() { return _mm256_setzero_ps(); }
 inline Vec vec_set(float x) { return _mm256_set1_ps(x); }
 inline Vec vec_load(const float* p) { return _mm256_loadu_ps(p); }
@@ -59,7 +59,7 @@ inline Vec vec_low_halves(const uint32_t* p) {
 }
 #else
 using Vec = __m128;
-constexpr int kLanes = 4;
+constexpr int kVecLanes = 4;
 inline Vec vec_zero() { return _mm_setzero_ps(); }
 inline Vec vec_set(float x) { return _mm_set1_ps(x); }
 inline Vec vec_load(const float* p) { return _mm_loadu_ps(p); }
@@ -84,9 +84,9 @@ inline Vec vec_low_halves(const uint32_t* p) {
 #endif
 
 // Cell: what a panel holds per column. Factor: what the left side holds, kFactors of them per cell.
-// kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kLanes cells
-// ready for one of them, of which the bits of `mask` count. kWiden: for many rows, cells are made floats beforehand.
-// kScaled: a scale per token lies behind the cells of a block; products are made of the numbers without it.
+// kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kVecLanes
+// cells ready for one of them, of which the bits of `mask` count. kWiden: for many rows, cells are made floats
+// beforehand. kScaled: a scale per token lies behind the cells of a block; products are made of the numbers without it.
 struct PanelF32 {
   using Cell = float;
   using Factor = float;
@@ -224,7 +224,7 @@ enum class Columns { Together, Runs };
 template <Columns kColumns, typename Cell>
 inline const Cell* cells_of(const Cell* cells, int64_t run, int v) {
   constexpr int kRun = static_cast<int>(kKeyRun);
-  return kColumns == Columns::Runs ? cells + v * kLanes / kRun * run + v * kLanes % kRun : cells + v * kLanes;
+  return kColumns == Columns::Runs ? cells + v * kVecLanes / kRun * run + v * kVecLanes % kRun : cells + v * kVecLanes;
 }
 
 // One step of a block. With fewer rows than vectors the left side stays in registers, else the cells do.
@@ -274,7 +274,7 @@ __attribute__((noinline)) void product_block(const Product<P>& p) {
   constexpr int kMasked = std::is_same_v<P, PanelWide> ? 2 : 1;
   for (int64_t k = p.steps - (masked ? kMasked : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
     if constexpr (kAhead) {
-      constexpr int kBytes = kVecs * kLanes * static_cast<int>(sizeof(typename P::Cell));
+      constexpr int kBytes = kVecs * kVecLanes * static_cast<int>(sizeof(typename P::Cell));
       if (ahead < p.ahead_end) {
 #pragma GCC unroll 8
         for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
@@ -293,15 +293,15 @@ __attribute__((noinline)) void product_block(const Product<P>& p) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) vec_store(p.out + r * p.out_stride + v * kLanes, sum[r][v]);
+    for (int v = 0; v < kVecs; ++v) vec_store(p.out + r * p.out_stride + v * kVecLanes, sum[r][v]);
 }
 
-// One row times `columns` <= kLanes columns; reads no cell beyond them, and heeds both masks. For edges: not fast.
+// One row times `columns` <= kVecLanes columns; reads no cell beyond them, and heeds both masks. For edges: not fast.
 template <typename P>
 inline void product_tail(const Product<P>& p, int64_t columns) {
   Vec sum = vec_zero();
   for (int64_t k = 0; k < p.steps; ++k) {
-    typename P::Cell cells[kLanes] = {};
+    typename P::Cell cells[kVecLanes] = {};
     for (int64_t c = 0; c < columns; ++c) cells[c] = p.panel[k * p.panel_stride + c];
     const uint32_t mask = (k == 0 ? p.first_mask : 0xffffffffu) & (k + 1 == p.steps ? p.last_mask : 0xffffffffu);
     const typename P::Factor* left = p.left + k * P::kFactors;
@@ -309,30 +309,30 @@ inline void product_tail(const Product<P>& p, int64_t columns) {
     if constexpr (P::kParts == 2)
       sum = P::multiply_add(P::template broadcast<1>(left), P::template load<1>(cells, mask), sum);
   }
-  float out[kLanes];
+  float out[kVecLanes];
   vec_store(out, sum);
   for (int64_t c = 0; c < columns; ++c) p.out[c] = out[c];
 }
 
 // Rows and vectors of the largest block that stays in registers.
 #if defined(__AVX512F__)
-constexpr int kBlockRows = 6, kBlockVecs = 4;
+constexpr int kPanelRows = 6, kBlockVecs = 4;
 constexpr int kFlatRows = 3, kFlatVecs = 8;  // few rows: wider blocks read a page in longer stretches
 #else
-constexpr int kBlockRows = 3, kBlockVecs = 4;
+constexpr int kPanelRows = 3, kBlockVecs = 4;
 constexpr int kFlatRows = 3, kFlatVecs = 4;
 #endif
 
 // `steps` rows of cells, kBlockVecs vectors wide, as floats one row behind the other.
 template <typename P, Columns kColumns>
 inline void widen_panel(const typename P::Cell* cells, int64_t stride, int64_t steps, float* out) {
-  constexpr int kWidth = kBlockVecs * kLanes;
+  constexpr int kWidth = kBlockVecs * kVecLanes;
   const int64_t run = steps * kKeyRun;
   for (int64_t s = 0; s < steps; ++s, cells += stride, out += P::kParts * kWidth)
     for (int v = 0; v < kBlockVecs; ++v) {
       const typename P::Cell* from = cells_of<kColumns>(cells, run, v);
-      vec_store(out + v * kLanes, P::template load<0>(from, 0xffffffffu));
-      if constexpr (P::kParts == 2) vec_store(out + kWidth + v * kLanes, P::template load<1>(from, 0xffffffffu));
+      vec_store(out + v * kVecLanes, P::template load<0>(from, 0xffffffffu));
+      if constexpr (P::kParts == 2) vec_store(out + kWidth + v * kVecLanes, P::template load<1>(from, 0xffffffffu));
     }
 }
 
@@ -343,7 +343,7 @@ inline void product_rows(const Product<P>& p, int64_t rows) {
     case 2: return product_block<P, 2, kVecs, kAhead, kColumns>(p);
     case 3: return product_block<P, 3, kVecs, kAhead, kColumns>(p);
   }
-  if constexpr (!kAhead && kBlockRows > 3) switch (rows) {
+  if constexpr (!kAhead && kPanelRows > 3) switch (rows) {
       case 4: return product_block<P, 4, kVecs, kAhead, kColumns>(p);
       case 5: return product_block<P, 5, kVecs, kAhead, kColumns>(p);
       case 6: return product_block<P, 6, kVecs, kAhead, kColumns>(p);

@@ -48,11 +48,15 @@ struct AttentionSizes {
   // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
   // block.
   [[gnu::always_inline]] int64_t scratch_floats() const {
-    if (key_size > 0) return kTileRows / 2 * (key_row() + 2 * size + kKvTokens + 6) + kKvTokens * key_row();
+    if (key_size > 0) return latent_page_floats() + kTileRows / 2 * (key_row() + 2 * size + kKvTokens + 6);
     return kTileRows * (3 * size + kKvTokens + 6) + wide_floats(size);
   }
+  // Numbers of the latent or of the rotated part, padded to whole vectors of pairs.
+  [[gnu::always_inline]] static int64_t whole_vectors(int64_t numbers) { return (numbers + 31) / 32 * 32; }
   // Floats from one latent to the next: whole vectors, and rows off each other's cache sets.
-  [[gnu::always_inline]] int64_t key_row() const { return (key_size + 15) / 16 * 16 + 16; }
+  [[gnu::always_inline]] int64_t key_row() const { return whole_vectors(size) + whole_vectors(key_size - size) + 16; }
+  // A page as operands: its rows, and behind them a block of columns, which is also how far the last row is read.
+  [[gnu::always_inline]] int64_t latent_page_floats() const { return kKvTokens * (key_row() + kWideColumns / 2); }
   // One state or partial: maximum, sum and outputs of every row.
   [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
   // A rank leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of every

@@ -20,36 +20,39 @@ class Tile {
 
  public:
   // Floats of scratch for `capacity` rows: queries, scores, one page's results, spans, a wide block.
-  static int64_t scratch_floats(int64_t capacity, int64_t size) {
-    return capacity * (2 * size + kKvTokens + 4) + AttentionSizes::wide_floats(size);
+  static int64_t scratch_floats(int64_t capacity, int64_t key_size, int64_t size) {
+    return capacity * (key_size + size + kKvTokens + 4) +
+           AttentionSizes::wide_floats(key_size > size ? key_size : size);
   }
 
-  Tile(float* scratch, int64_t capacity, int64_t size, float scale) : size_(size), scale_(scale) {
+  // Keys have `key_size` numbers, values and results `size`.
+  Tile(float* scratch, int64_t capacity, int64_t key_size, int64_t size, float scale)
+      : key_size_(key_size), size_(size), scale_(scale) {
     left_ = reinterpret_cast<Factor*>(scratch);
-    scores_ = scratch + capacity * size;
+    scores_ = scratch + capacity * key_size;
     page_ = {scores_ + capacity * kKvTokens, nullptr, nullptr};
     page_.l = page_.m + capacity;
     page_.o = page_.l + capacity;
     low_ = reinterpret_cast<int32_t*>(page_.o + capacity * size);
     high_ = low_ + capacity;
     wide_ = reinterpret_cast<float*>(high_ + capacity);
-    left_stride_ = size / P::kStep * P::kFactors;
+    left_stride_ = key_size / P::kStep * P::kFactors;
   }
 
   void set_rows(int64_t rows) {
     rows_ = rows;
     flat_ = rows <= 4 * kFlatRows;
-    group_rows_ = flat_ ? kFlatRows : kBlockRows;
+    group_rows_ = flat_ ? kFlatRows : kPanelRows;
   }
 
   // Query row r, which sees keys [low, high) of the sequence.
   void set_row(int64_t r, const typename E::Type* q, int64_t low, int64_t high) {
     Factor* left = left_ + r * left_stride_;
     if constexpr (sizeof(Factor) == 2 * sizeof(typename E::Type) && P::kFactors == 1 && P::kStep == 2)
-      std::memcpy(left, q, static_cast<size_t>(size_) * sizeof(typename E::Type));
+      std::memcpy(left, q, static_cast<size_t>(key_size_) * sizeof(typename E::Type));
     else
-      for (int64_t d = 0; d < size_; d += 16)
-        store_n<F32>(reinterpret_cast<float*>(left) + d, in_order(load_n<E>(q + d, size_ - d)), size_ - d);
+      for (int64_t d = 0; d < key_size_; d += 16)
+        store_n<F32>(reinterpret_cast<float*>(left) + d, in_order(load_n<E>(q + d, key_size_ - d)), key_size_ - d);
     low_[r] = static_cast<int32_t>(low);
     high_[r] = static_cast<int32_t>(high);
   }
@@ -90,7 +93,7 @@ class Tile {
   void merge_page(const Partial& state) { merge_rows(state, page_, rows_, size_); }
 
  private:
-  static constexpr int64_t kBlock = kBlockVecs * kLanes;
+  static constexpr int64_t kBlock = kBlockVecs * kVecLanes;
   static_assert(kBlock <= AttentionSizes::kWideColumns);
 
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
@@ -126,7 +129,7 @@ class Tile {
 
   // The product of the rows from g on with the keys from c on.
   Product<P> key_product(const typename P::Cell* keys, int64_t g, int64_t c) const {
-    const int64_t steps = size_ / P::kStep;
+    const int64_t steps = key_size_ / P::kStep;
     return {left_ + g * left_stride_,
             left_stride_,
             keys + c * steps,
@@ -141,11 +144,11 @@ class Tile {
     const Span seen = span_of_all();
     const int64_t end = (seen.high + kKeyRun - 1) / kKeyRun * kKeyRun;
     for (int64_t c = seen.low / kKeyRun * kKeyRun; c < end;) {
-      const int64_t left = (end - c) / kLanes;
+      const int64_t left = (end - c) / kVecLanes;
       const int vecs = left >= kFlatVecs ? kFlatVecs : left >= 4 ? 4 : left >= 2 ? 2 : 1;
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
-        if (all.low >= all.high || all.high <= c || all.low >= c + vecs * kLanes) continue;
+        if (all.low >= all.high || all.high <= c || all.low >= c + vecs * kVecLanes) continue;
         Product<P> p = key_product(keys, g, c);
         if (g > 0) {
           flat_rows<false>(p, vecs, group_end(g) - g);
@@ -155,13 +158,13 @@ class Tile {
         p.ahead_end = reinterpret_cast<const char*>(values + (seen.high + 1) / P::kStep * size_);
         flat_rows<true>(p, vecs, group_end(g) - g);
       }
-      c += vecs * kLanes;
+      c += vecs * kVecLanes;
     }
   }
 
   template <bool kAhead>
   static void flat_rows(const Product<P>& p, int vecs, int64_t rows) {
-    constexpr int kRunVecs = static_cast<int>(kKeyRun) / kLanes;
+    constexpr int kRunVecs = static_cast<int>(kKeyRun) / kVecLanes;
     if (vecs == kFlatVecs) return product_rows<P, kFlatVecs, Columns::Runs, kAhead>(p, rows);
     if constexpr (kFlatVecs > 4)
       if (vecs == 4) return product_rows<P, 4, Columns::Runs, kAhead>(p, rows);
@@ -187,14 +190,14 @@ class Tile {
   // The same on keys made floats, once for all groups of rows.
   void score_wide(const typename P::Cell* keys) {
     const Span seen = span_of_all();
-    const int64_t steps = size_ / P::kStep;
+    const int64_t steps = key_size_ / P::kStep;
     for (int64_t c = seen.low / kBlock * kBlock; c < seen.high; c += kBlock) {
       widen_panel<P, Columns::Runs>(keys + c * steps, kKeyRun, steps, wide_);
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high || all.high <= c || all.low >= c + kBlock) continue;
-        const Product<PanelWide> p{wide_left(left_ + g * left_stride_), left_stride_, wide_, kBlock,
-                                   scores_ + g * kKvTokens + c,         kKvTokens,    size_};
+        const Product<PanelWide> p{wide_left(left_ + g * left_stride_), left_stride_, wide_,    kBlock,
+                                   scores_ + g * kKvTokens + c,         kKvTokens,    key_size_};
         const int64_t quarters = (all.high - c + kBlock / 4 - 1) / (kBlock / 4), rows = group_end(g) - g;
         static_assert(kBlockVecs == 4);
         if (quarters == 1)
@@ -269,10 +272,10 @@ class Tile {
         continue;
       }
       const int64_t left = size_ - c;
-      const int64_t width = flat_ && left >= kFlatVecs * kLanes ? kFlatVecs * kLanes
-                            : left >= kBlockVecs * kLanes       ? kBlockVecs * kLanes
-                            : left >= kLanes                    ? kLanes
-                                                                : left;
+      const int64_t width = flat_ && left >= kFlatVecs * kVecLanes ? kFlatVecs * kVecLanes
+                            : left >= kBlockVecs * kVecLanes       ? kBlockVecs * kVecLanes
+                            : left >= kVecLanes                    ? kVecLanes
+                                                                   : left;
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high) continue;
@@ -280,15 +283,15 @@ class Tile {
         Product<P> p = value_product(values, g, all, c, o);
         p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
         p.ahead_end = reinterpret_cast<const char*>(ahead + ahead_tokens * size_ / P::kStep);
-        if (flat_ && g == 0 && ahead && width == kFlatVecs * kLanes)
+        if (flat_ && g == 0 && ahead && width == kFlatVecs * kVecLanes)
           product_rows<P, kFlatVecs, Columns::Together, true>(p, rows);
-        else if (flat_ && g == 0 && ahead && width == kBlockVecs * kLanes)
+        else if (flat_ && g == 0 && ahead && width == kBlockVecs * kVecLanes)
           product_rows<P, kBlockVecs, Columns::Together, true>(p, rows);
-        else if (flat_ && width == kFlatVecs * kLanes)
+        else if (flat_ && width == kFlatVecs * kVecLanes)
           product_rows<P, kFlatVecs>(p, rows);
-        else if (width == kBlockVecs * kLanes)
+        else if (width == kBlockVecs * kVecLanes)
           product_rows<P, kBlockVecs>(p, rows);
-        else if (width == kLanes)
+        else if (width == kVecLanes)
           product_rows<P, 1>(p, rows);
         else
           for (int64_t r = 0; r < rows; ++r) product_tail<P>(value_product(values, g + r, all, c, o), width);
@@ -309,12 +312,12 @@ class Tile {
       F32x16 bad = zero();  // stays zero but for NaN, and infinities, which may be computed again too
       for (int64_t d = 0; d < size_; d += 16) bad += load_n<F32>(o + d, size_ - d) * 0.0f;
       if (reduce_add(bad) == 0.0f) continue;
-      for (int64_t c = 0; c < size_; c += kLanes)
-        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
+      for (int64_t c = 0; c < size_; c += kVecLanes)
+        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kVecLanes ? size_ - c : kVecLanes);
     }
   }
 
-  int64_t size_;
+  int64_t key_size_, size_;
   float scale_;
   int64_t rows_ = 0, group_rows_ = 1;
   bool flat_ = false;

@@ -9,8 +9,8 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // ptr: q, q_rope, latents, ropes, page_table, context_lens, query_starts, out. dim: heads, latent size, rope size,
-// sequences, columns of the page table. scalar: scale.
-template <typename E>
+// sequences, columns of the page table, use of vdpbf16ps (avx512 only). scalar: scale.
+template <typename E, typename P>
 struct LatentCall : AttentionCall<E> {
   using T = typename E::Type;
 
@@ -38,7 +38,7 @@ struct LatentCall : AttentionCall<E> {
 
   void attend(const AttentionItem& item, PageRange pages, int rank) const {
     const AttentionSizes& z = this->sizes;
-    LatentTile<E> tile(this->scratch(rank), z, scale);
+    LatentTile<E, P> tile(this->scratch(rank), z, scale);
     RowPlace row = this->place_of(item, 0);
     tile.set_rows(item.rows, row.head);
     for (int64_t r = 0; r < item.rows; ++r, row.next()) {
@@ -50,7 +50,12 @@ struct LatentCall : AttentionCall<E> {
         *this, item, pages, rank, tile.state(), tile.page_scratch(),
         [&](int64_t p, const Partial& to) {
           const int64_t first = table[p] * kKvTokens;
-          tile.attend(latents + first * z.size, ropes + first * rope_size, item.first_page + p, to);
+          typename LatentTile<E, P>::Stored next;
+          if (p + 1 < pages.end) {
+            const int64_t at = table[p + 1] * kKvTokens, left = item.context - (item.first_page + p + 1) * kKvTokens;
+            next = {latents + at * z.size, ropes + at * rope_size, left < kKvTokens ? left : kKvTokens};
+          }
+          tile.attend(latents + first * z.size, ropes + first * rope_size, item.first_page + p, to, next);
         },
         [&](const Partial& to) { tile.merge_page(to); });
   }
@@ -63,18 +68,32 @@ struct LatentCall : AttentionCall<E> {
   float scale;
 };
 
-template <typename E>
+template <typename E, typename P>
 void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const Flush<PanelWide> flush;
-  attend_items(LatentCall<E>(args, live, ranks), rank, ranks);
+  const Flush<P> flush;
+  attend_items(LatentCall<E, P>(args, live, ranks), rank, ranks);
 }
 
-template <typename E>
+template <typename E, typename P>
 void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   if (ranks == 1) return;
-  const Flush<PanelWide> flush;
-  merge_items<E>(LatentCall<E>(args, live, ranks), rank, ranks);
+  const Flush<P> flush;
+  merge_items<E>(LatentCall<E, P>(args, live, ranks), rank, ranks);
 }
+
+// bf16: with the set's dot instruction, by the faster of two ways with the same bits.
+#if defined(__AVX512BF16__)
+using Bf16Merge = PanelBf16;
+void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  if (args.dim[5].factor != 0) return attend<Bf16, PanelBf16Dot>(args, live, rank, ranks);
+  attend<Bf16, PanelBf16>(args, live, rank, ranks);
+}
+#else
+using Bf16Merge = PanelF32;
+void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  attend<Bf16, PanelF32>(args, live, rank, ranks);
+}
+#endif
 
 }  // namespace
 
@@ -89,7 +108,11 @@ void row_write(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
     if (slots[t] >= 0) std::memcpy(cache + slots[t] * bytes, rows + t * bytes, static_cast<size_t>(bytes));
 }
 
-REPRISE_KERNELS(latent_attention, attend)
-REPRISE_KERNELS(latent_attention_merge, merge)
+REPRISE_KERNEL(latent_attention_f32, attend<F32, PanelF32>)
+REPRISE_KERNEL(latent_attention_bf16, attend_bf16)
+REPRISE_KERNEL(latent_attention_f16, attend<F16, PanelF32>)
+REPRISE_KERNEL(latent_attention_merge_f32, merge<F32, PanelF32>)
+REPRISE_KERNEL(latent_attention_merge_bf16, merge<Bf16, Bf16Merge>)
+REPRISE_KERNEL(latent_attention_merge_f16, merge<F16, PanelF32>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -72,7 +72,11 @@ namespace reprise::cpu {
   X(latent_attention_f16)                \
   X(latent_attention_merge_f32)          \
   X(latent_attention_merge_bf16)         \
-  X(latent_attention_merge_f16)
+  X(latent_attention_merge_f16)          \
+  X(latent_forms)                        \
+  X(expanded_latent_attention_f32)       \
+  X(expanded_latent_attention_bf16)      \
+  X(expanded_latent_attention_f16)
 #define REPRISE_CPU_VECTOR_KERNELS(X) \
   X(rms_norm_f32)                     \
   X(rms_norm_bf16)                    \

@@ -1,0 +1,201 @@
+// Entries of W8A8 experts: products of groups of int8 rows, the fusion of the first of them with the gate behind it,
+// and rows whose numbers are their expert's own.
+//
+// A stack [E, N, K] is stored as E matrices [K, N] in FRACTAL_NZ, not transposed: the one form that both of the
+// vendor's operators take, and the one in which a product of bf16 keeps its scales in fp32 on every CANN. Scales in
+// bf16, which rows of the plain format would want, are not used: they round away what the checkpoint has.
+#include <algorithm>
+
+#include "backends/ascend/entries.h"
+#include "backends/ascend/fractal.h"
+
+namespace reprise::ascend {
+namespace {
+
+constexpr const char* kLayout = "fractal_nz_stack";
+
+// Sizes of a product, as its entry keeps them.
+enum ProductDim { kRows, kInner, kExperts, kWidth };
+
+int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
+  return args.dim[static_cast<size_t>(i)].value(live);
+}
+
+// Elements of one matrix [K, N] in blocks.
+int64_t matrix_size(int64_t n, int64_t k) {
+  return blocks(n, kBlockColumns) * kBlockColumns * blocks(k, kBlockRows) * kBlockRows;
+}
+
+size_t stack_bytes(const TensorType& type) {
+  const Shape& s = type.shape;
+  return static_cast<size_t>(s[0].factor * matrix_size(s[1].factor, s[2].factor));
+}
+
+// A row of the stack is a column of its matrix: K bytes, each a block's row apart. Rows that share a column of blocks
+// are written side by side.
+void stack_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
+  const int64_t n = type.shape[1].factor, k = type.shape[2].factor, of_blocks = blocks(k, kBlockRows) * kBlockRows;
+  const auto* from = static_cast<const int8_t*>(rows);
+  for (int64_t row = first; row < first + count;) {
+    const int64_t column = row % n, lane = column % kBlockColumns;
+    const int64_t together = std::min({kBlockColumns - lane, n - column, first + count - row});
+    int8_t* to = static_cast<int8_t*>(dst) + row / n * matrix_size(n, k) +
+                 column / kBlockColumns * kBlockColumns * of_blocks + lane;
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < together; ++j) to[i * kBlockColumns + j] = from[j * k + i];
+    from += together * k;
+    row += together;
+  }
+}
+
+// The last row of every group and one, in the 64 bits that the operators want.
+Result<aclTensor*> ends_of(void* starts, int64_t experts, Launch& l) {
+  aclTensor* ends = l.tensor(l.scratch(static_cast<size_t>(experts) * sizeof(int64_t)), DType::I64, {experts});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.view(starts, DType::I32, {experts}, {1}, 1, experts + 1), ACL_INT64, ends));
+  return ends;
+}
+
+aclTensor* stack_in_blocks(void* weight, int64_t e, int64_t n, int64_t k, Launch& l) {
+  return l.fractal(weight, DType::I8, {e, k, n},
+                   {e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns});
+}
+
+// Where operands of a product lie; a bias is added to the sums of integers.
+struct Product {
+  void *x, *row_scales, *starts, *weight, *scales;
+  void* bias = nullptr;
+  bool has_bias = false;
+  void* out;
+  DType out_type;
+};
+
+template <bool Fractal>
+Status product(const Product& p, const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live),
+                n = size(a, kWidth, live);
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(p.starts, e, l));
+  aclTensor* weight = Fractal ? stack_in_blocks(p.weight, e, n, k, l)
+                              : l.view(p.weight, DType::I8, {e, k, n}, {n * k, 1, k}, 0, e * n * k);
+  const auto x = [&] { return l.list(l.tensor(p.x, DType::I8, {s, k})); };
+  const auto scales = [&] { return l.list(l.tensor(p.scales, DType::F32, {e, n})); };
+  const auto rows = [&] { return l.list(l.tensor(p.row_scales, DType::F32, {s})); };
+  const auto bias = [&] { return p.has_bias ? l.list(l.tensor(p.bias, DType::I32, {e, n})) : nullptr; };
+  const auto out = [&] { return l.list(l.tensor(p.out, p.out_type, {s, n})); };
+  if (!Fractal && p.out_type == DType::BF16)
+    return l.run(l.ops().grouped_matmul_5, x(), l.list(weight), bias(), scales(), nullptr, nullptr, nullptr, rows(),
+                 ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, nullptr, out(), nullptr, nullptr);
+  return l.run(l.ops().grouped_matmul, x(), l.list(weight), bias(), scales(), nullptr, nullptr, nullptr, rows(), ends,
+               nullptr, nullptr, nullptr, 2, 0, 0, 0, out(), nullptr, nullptr);
+}
+
+template <bool Fractal>
+Status linear_dynamic(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  return product<Fractal>({.x = a.ptr[0],
+                           .row_scales = a.ptr[1],
+                           .starts = a.ptr[2],
+                           .weight = a.ptr[3],
+                           .scales = a.ptr[4],
+                           .out = a.ptr[5],
+                           .out_type = type_of(a, 5)},
+                          a, live, l);
+}
+
+// One scale serves all rows and is part of the weight's; the documents name no form without scales of rows, so they
+// are 1.
+template <bool Fractal>
+Status linear_static(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t s = size(a, kRows, live);
+  if (s > Context::kRows)
+    return error(Code::Unsupported, "grouped_linear_w8a8_static: {} rows in one step, at most {}", s, Context::kRows);
+  return product<Fractal>({.x = a.ptr[0],
+                           .row_scales = a.ptr[6],
+                           .starts = a.ptr[1],
+                           .weight = a.ptr[2],
+                           .scales = a.ptr[3],
+                           .bias = a.ptr[4],
+                           .has_bias = true,
+                           .out = a.ptr[5],
+                           .out_type = type_of(a, 5)},
+                          a, live, l);
+}
+
+// Gate in the first half of a row, up in the second; between the product and int8 nothing is rounded.
+Status linear_silu_mul_quant(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live),
+                n = size(a, kWidth, live);
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.ptr[2], e, l));
+  return l.run(l.ops().grouped_swiglu_quant, l.tensor(a.ptr[0], DType::I8, {s, k}),
+               stack_in_blocks(a.ptr[3], e, n, k, l), nullptr, nullptr, l.tensor(a.ptr[4], DType::F32, {e, n}),
+               l.tensor(a.ptr[1], DType::F32, {s}), ends, l.tensor(a.ptr[5], DType::I8, {s, n / 2}),
+               l.tensor(a.ptr[6], DType::F32, {s}), nullptr);
+}
+
+void bind_product(const OpCall& c, LaunchArgs& args, size_t weight) {
+  const Shape& stack = c.in[weight].shape;
+  args.dim[kRows] = c.in[0].shape[0];
+  args.dim[kInner] = stack[2];
+  args.dim[kExperts] = stack[0];
+  args.dim[kWidth] = stack[1];
+}
+
+// No operator quantises rows by numbers of their groups. A column of ones times matrices of one number each gives
+// every row its expert's number, to the bit.
+Status quantize_groups(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live);
+  if (s > Context::kRows)
+    return error(Code::Unsupported, "quantize_groups: {} rows in one step, at most {}", s, Context::kRows);
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.ptr[1], e, l));
+  void* ones = a.ptr[5];
+  void* each = l.scratch(static_cast<size_t>(s) * sizeof(float));
+  const auto of_group = [&](void* numbers) {
+    return l.run(l.ops().grouped_matmul, l.list(l.tensor(ones, DType::F32, {s, 1})),
+                 l.list(l.tensor(numbers, DType::F32, {e, 1, 1})), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                 ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, l.list(l.tensor(each, DType::F32, {s, 1})), nullptr,
+                 nullptr);
+  };
+  aclTensor* wide = l.tensor(l.scratch(static_cast<size_t>(s * k) * sizeof(float)), DType::F32, {s, k});
+  aclTensor* column = l.tensor(each, DType::F32, {s, 1});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.ptr[0], type_of(a, 0), {s, k}), ACL_FLOAT, wide));
+  RETURN_IF_ERROR(of_group(a.ptr[2]));
+  RETURN_IF_ERROR(l.run(l.ops().mul, wide, column, wide));
+  RETURN_IF_ERROR(of_group(a.ptr[3]));
+  RETURN_IF_ERROR(l.run(l.ops().add, wide, column, l.number(1), wide));
+  return l.run(l.ops().quantize, wide, l.tensor(ones, DType::F32, {1}), nullptr, false, "round", ACL_INT8, -1,
+               l.tensor(a.ptr[4], DType::I8, {s, k}));
+}
+
+}  // namespace
+
+void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
+  const auto entry = [&](Entry e) { add(kernels, context, std::move(e)); };
+  kernels.add(ParamLayout{kLayout, DeviceKind::Ascend, stack_bytes, stack_pack});
+  auto bind_dynamic = [](const OpCall& c, LaunchArgs& args) { bind_product(c, args, 3); };
+  auto bind_static = [context](const OpCall& c, LaunchArgs& args) {
+    bind_product(c, args, 2);
+    args.ptr[6] = context->ones();
+  };
+  const auto product_entry = [&](const char* op, AscendKernel fractal, AscendKernel rows, const auto& bind) {
+    entry({op, fractal, bind, want_constant_rows, {}, ".nz", 100, {kLayout}});
+    entry({op, rows, bind, want_constant_rows, {}, "", 50});
+  };
+  product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic);
+  product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static);
+  entry({"grouped_linear_w8a8_silu_mul_quant",
+         linear_silu_mul_quant,
+         bind_dynamic,
+         want_constant_rows,
+         {},
+         ".nz",
+         100,
+         {kLayout}});
+  entry({"quantize_groups", quantize_groups,
+         [context](const OpCall& c, LaunchArgs& args) {
+           args.dim[kRows] = c.in[0].shape[0];
+           args.dim[kInner] = c.in[0].shape[1];
+           args.dim[kExperts] = c.in[2].shape[0];
+           args.ptr[5] = context->ones();
+         },
+         want_constant_rows});
+}
+
+}  // namespace reprise::ascend

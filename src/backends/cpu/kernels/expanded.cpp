@@ -1,0 +1,244 @@
+// latent_forms: which sequences of a step have their keys and values expanded, and expanded_latent_attention, which
+// does it: page by page the keys and values of one head are made of the latents, laid out as a page of the ordinary
+// cache, and attended to as attention.cpp does.
+//
+// A rank has whole (head, sequence) pairs, the sequences of a head behind one another: the head's matrix is turned
+// round once for all of them.
+#include "backends/cpu/kernels/attention_tile.h"
+#include "backends/cpu/kernels/expanded_shape.h"
+#include "backends/cpu/kernels/head_rows.h"
+#include "backends/cpu/kernels/kv_run.h"
+#include "backends/cpu/kernels/sums.h"
+#include "backends/cpu/kernels/table.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+// ptr: out, q, q_rope, latents, ropes, weight (queries to latents), value_weight, page_table, context_lens,
+// query_starts. dim: heads, latent size, rope size, size of queries, of values, sequences, columns of the page table,
+// use of vdpbf16ps (avx512 only), tokens. scalar: scale.
+template <typename E, typename P, typename W>
+struct ExpandedCall {
+  using T = typename E::Type;
+  using Cell = typename P::Cell;
+  static constexpr bool kPairs = P::kStep == 2;
+
+  ExpandedCall(const LaunchArgs& args, const LiveSizes& live, int rank)
+      : out(static_cast<T*>(args.ptr[0])),
+        q(static_cast<const T*>(args.ptr[1])),
+        q_rope(static_cast<const T*>(args.ptr[2])),
+        latents(static_cast<const T*>(args.ptr[3])),
+        ropes(static_cast<const T*>(args.ptr[4])),
+        key_weight(static_cast<const T*>(args.ptr[5])),
+        value_weight(static_cast<const T*>(args.ptr[6])),
+        page_table(static_cast<const int32_t*>(args.ptr[7])),
+        context_lens(static_cast<const int32_t*>(args.ptr[8])),
+        query_starts(static_cast<const int32_t*>(args.ptr[9])),
+        heads(args.dim[0].value(live)),
+        sequences(args.dim[5].value(live)),
+        columns(args.dim[6].value(live)),
+        scale(static_cast<float>(args.scalar[0])) {
+    z.latent = args.dim[1].value(live);
+    z.rope = args.dim[2].value(live);
+    z.nope = args.dim[3].value(live);
+    z.value = args.dim[4].value(live);
+    z.tokens = args.dim[8].value(live);
+    float* at = static_cast<float*>(args.workspace) + rank * z.rank_floats();
+    const auto take = [&](int64_t floats) { return (at += floats) - floats; };
+    turned = reinterpret_cast<T*>(take(z.weight_floats()));
+    wide_x = take(z.x_floats());
+    key_rows = reinterpret_cast<T*>(take(z.page_floats()));
+    value_rows = key_rows + kKvTokens * z.key();
+    keys = reinterpret_cast<Cell*>(value_rows + kKvTokens * z.value);
+    values = keys + kKvTokens * z.key() / P::kStep;
+    state.m = take(z.state_floats());
+    state.l = state.m + z.tokens;
+    state.o = state.l + z.tokens;
+    tile = take(z.tile_floats());
+    query = reinterpret_cast<T*>(take(z.query_floats()));
+  }
+
+  // Elements of a head's matrix in panels of 64 columns.
+  static int64_t panels_of(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
+  static int64_t panel_elems(int64_t k) { return (k + W::kDepth - 1) / W::kDepth * kStepElems<W>; }
+  // Where column n and inner number k of such a matrix lie.
+  static int64_t place(int64_t n, int64_t k, int64_t panel) {
+    return n / kPanelColumns * panel + k / W::kDepth * kStepElems<W> + n % kPanelColumns * W::kDepth + k % W::kDepth;
+  }
+
+  // The keys' matrix of the head has latents as columns, for the queries; here they are its inner size.
+  void turn_weight(int64_t head) const {
+    const int64_t from_panel = panel_elems(z.nope), to_panel = panel_elems(z.latent);
+    const T* from = key_weight + head * panels_of(z.latent) * from_panel;
+    std::memset(turned, 0, static_cast<size_t>(panels_of(z.nope) * to_panel) * sizeof(T));
+    // Tiles of eight by eight: both sides are read and written in stretches.
+    for (int64_t c0 = 0; c0 < z.latent; c0 += 8)
+      for (int64_t n0 = 0; n0 < z.nope; n0 += 8)
+        for (int64_t n = n0; n < n0 + 8 && n < z.nope; ++n)
+          for (int64_t c = c0; c < c0 + 8 && c < z.latent; ++c)
+            turned[place(n, c, to_panel)] = from[place(c, n, from_panel)];
+  }
+
+  // Rows of latents times a matrix in panels, rounded: rows of `stride` numbers.
+  void expand(const T* x, int64_t tokens, const T* weight, int64_t n, T* to, int64_t stride) const {
+    const int64_t block = linear_row_block(tokens), panel = panel_elems(z.latent);
+    Scratch scratch;
+    for (int64_t m = 0; m < tokens; m += block) {
+      const int64_t rows = std::min(block, tokens - m);
+      const HeadRows<W> from = rows_as_they_lie<E, W>(x + m * z.latent, z.latent, rows, z.latent, wide_x);
+      for (int64_t p = 0; p < panels_of(n); ++p) {
+        const int64_t column = p * kPanelColumns;
+        const int columns_here = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+        panel_product<W>(from.x, from.ldx, rows, weight + p * panel, 0, z.latent, (columns_here + 15) / 16 * 16,
+                         scratch);
+        round_sums<E, E>(scratch.c, rows, columns_here, nullptr, to + m * stride + column, stride);
+      }
+    }
+  }
+
+  // The first `tokens` of a page as keys and values of the head.
+  void make_page(int64_t page, int64_t tokens, int64_t head) const {
+    const int64_t key = z.key(), first = page * kKvTokens;
+    const T* x = latents + first * z.latent;
+    expand(x, tokens, turned, z.nope, key_rows, key);
+    for (int64_t t = 0; t < tokens; ++t)
+      std::memcpy(key_rows + t * key + z.nope, ropes + (first + t) * z.rope, static_cast<size_t>(z.rope) * sizeof(T));
+    for (int64_t t = 0; t < tokens; t += kKeyRun)
+      put_keys<Cell>(key_rows + t * key, key * static_cast<int64_t>(sizeof(T)), key / P::kStep, t,
+                     std::min(kKeyRun, tokens - t), keys);
+    const T* up = value_weight + head * panels_of(z.value) * panel_elems(z.latent);
+    if constexpr (!kPairs) {
+      expand(x, tokens, up, z.value, reinterpret_cast<T*>(values), z.value);
+    } else {
+      expand(x, tokens, up, z.value, value_rows, z.value);
+      // The last pair's second token may be missing: whoever reads the pair masks it.
+      for (int64_t t = 0; t < tokens; t += 2)
+        put_value_pair(value_rows + t * z.value, value_rows + std::min(t + 1, tokens - 1) * z.value, z.value,
+                       reinterpret_cast<uint16_t*>(values) + t * z.value);
+    }
+  }
+
+  // All tokens of the step of one sequence, for one head.
+  void attend(int64_t sequence, int64_t head) const {
+    const int64_t first = query_starts[sequence], count = query_starts[sequence + 1] - first;
+    const int64_t context = context_lens[sequence], before = context - count;
+    const int32_t* table = page_table + sequence * columns;
+    constexpr int64_t kRows = AttentionSizes::kTileRows;
+    Tile<E, P> rows(tile, kRows, z.key(), z.value, scale);
+    for (int64_t p = 0; p * kKvTokens < context; ++p) {
+      make_page(table[p], std::min(kKvTokens, context - p * kKvTokens), head);
+      // Rows before these see nothing of this page.
+      const int64_t low = std::max(p * kKvTokens - before, int64_t{0});
+      for (int64_t r0 = low / kRows * kRows; r0 < count; r0 += kRows) {
+        const int64_t here = std::min(kRows, count - r0);
+        rows.set_rows(here);
+        for (int64_t r = 0; r < here; ++r) {
+          const int64_t i = (first + r0 + r) * heads + head;
+          std::memcpy(query, q + i * z.nope, static_cast<size_t>(z.nope) * sizeof(T));
+          std::memcpy(query + z.nope, q_rope + i * z.rope, static_cast<size_t>(z.rope) * sizeof(T));
+          rows.set_row(r, query, 0, before + r0 + r + 1);
+        }
+        const Partial all{state.m + r0, state.l + r0, state.o + r0 * z.value};
+        rows.attend(keys, values, p, p == 0 ? all : rows.page_scratch(), {});
+        if (p > 0) rows.merge_page(all);
+      }
+    }
+    for (int64_t r = 0; r < count; ++r)
+      finish_row<E>(state.l[r], state.o + r * z.value, out + ((first + r) * heads + head) * z.value, z.value);
+  }
+
+  int64_t cost(int64_t sequence) const {
+    const int64_t count = query_starts[sequence + 1] - query_starts[sequence], context = context_lens[sequence];
+    return count > 0 && context > 0 ? context * (z.latent + count) : 0;
+  }
+
+  T* out;
+  const T* q;
+  const T* q_rope;
+  const T* latents;
+  const T* ropes;
+  const T* key_weight;
+  const T* value_weight;
+  const int32_t* page_table;
+  const int32_t* context_lens;
+  const int32_t* query_starts;
+  int64_t heads, sequences, columns;
+  float scale;
+  ExpandedSizes z;
+  T* turned;
+  float* wide_x;
+  T* key_rows;
+  T* value_rows;
+  Cell* keys;
+  Cell* values;
+  Partial state;
+  float* tile;
+  T* query;
+};
+
+// A pair belongs to the rank that has the middle of its stretch of the line of costs.
+template <typename E, typename P, typename W>
+__attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int rank, int ranks) {
+  int64_t of_head = 0;
+  for (int64_t s = 0; s < call.sequences; ++s) of_head += call.cost(s);
+  if (of_head == 0) return;
+  const Range mine = share(of_head * call.heads, rank, ranks);
+  for (int64_t h = mine.begin / of_head; h < call.heads && h * of_head < mine.end; ++h) {
+    bool turned = false;
+    int64_t at = h * of_head;
+    for (int64_t s = 0; s < call.sequences; ++s) {
+      const int64_t cost = call.cost(s), middle = at + cost / 2;
+      at += cost;
+      if (cost == 0 || middle < mine.begin || middle >= mine.end) continue;
+      if (!turned) call.turn_weight(h);
+      turned = true;
+      call.attend(s, h);
+    }
+  }
+}
+
+template <typename E, typename P, typename W>
+void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  const Flush<P> flush;
+  walk(ExpandedCall<E, P, W>(args, live, rank), rank, ranks);
+}
+
+// bf16 by the faster of two ways with the same bits.
+void run_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+#if defined(__AVX512BF16__)
+  if (args.dim[7].factor != 0) return run<Bf16, PanelBf16Dot, WeightBf16Dot>(args, live, rank, ranks);
+#endif
+  run<Bf16, PanelBf16, WeightBf16>(args, live, rank, ranks);
+}
+
+}  // namespace
+
+// ptr: slots, context_lens, query_starts, rows, absorbed lengths, expanded lengths. dim: tokens, sequences, latent
+// size, size of queries, of values, fewest tokens. The rule is that of the op's description (ops/latent.cpp).
+void latent_forms(const LaunchArgs& args, const LiveSizes& live, int rank, int) {
+  if (rank != 0) return;
+  const auto* lengths = static_cast<const int32_t*>(args.ptr[1]);
+  const auto* starts = static_cast<const int32_t*>(args.ptr[2]);
+  auto* rows = static_cast<int32_t*>(args.ptr[3]);
+  auto* absorbed = static_cast<int32_t*>(args.ptr[4]);
+  auto* expanded = static_cast<int32_t*>(args.ptr[5]);
+  const int64_t tokens = args.dim[0].value(live), sequences = args.dim[1].value(live);
+  const int64_t latent = args.dim[2].value(live), sizes = args.dim[3].value(live) + args.dim[4].value(live);
+  int64_t count = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    const int64_t n = starts[s + 1] - starts[s], context = lengths[s];
+    const int64_t pairs = n * context - n * (n - 1) / 2;
+    const bool expand = n >= args.dim[5].factor && pairs * (2 * latent - sizes) > (context - n) * latent * sizes;
+    absorbed[s] = expand ? 0 : static_cast<int32_t>(context);
+    expanded[s] = expand ? static_cast<int32_t>(context) : 0;
+    for (int64_t t = starts[s]; !expand && t < starts[s + 1] && count < tokens; ++t)
+      rows[count++] = static_cast<int32_t>(t);
+  }
+  for (; count < tokens; ++count) rows[count] = -1;
+}
+
+REPRISE_KERNEL(expanded_latent_attention_f32, run<F32, PanelF32, WeightF32>)
+REPRISE_KERNEL(expanded_latent_attention_bf16, run_bf16)
+REPRISE_KERNEL(expanded_latent_attention_f16, run<F16, PanelF16, WeightF16>)
+
+}  // namespace reprise::cpu::REPRISE_ISA
