@@ -17,7 +17,8 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
       "--graph-prefill off --chunked-prefill-size 16 --max-running-requests 2 --cuda-graph-bs 1 2 --context-length 128 "
       "--max-total-tokens 256 --model-path " +
       model_folder("qwen3_tied");
-  const std::string quick = "ASCEND_SIM_HANG_MS=400 ASCEND_SIM_DESTROY_MS=200 ";
+  // Long enough that a busy machine is not taken for a device that hangs.
+  const std::string quick = "ASCEND_SIM_HANG_MS=3000 ASCEND_SIM_DESTROY_MS=200 ";
   const Outcome fine = run_binary(command, quick);
   ASSERT_EQ(fine.exit_code, 0) << fine.err;
   const std::vector<Case> cases{{"malloc:6", {"207001", "out of device memory"}},
@@ -40,7 +41,8 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
   const std::string flags =
       "--device ascend --ascend-runtime sim --dtype bfloat16 --graph-prefill off --chunked-prefill-size 16 "
       "--max-running-requests 2 --cuda-graph-bs 1 2 --context-length 256 --max-total-tokens 512";
-  const std::string quick = "ASCEND_SIM_HANG_MS=400 ASCEND_SIM_DESTROY_MS=200 ";
+  // Long enough that a busy machine is not taken for a device that hangs.
+  const std::string quick = "ASCEND_SIM_HANG_MS=3000 ASCEND_SIM_DESTROY_MS=200 ";
   const std::vector<Case> cases{{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, {"event:20", {"507046"}}};
   for (const Case& c : cases) {
     Server server(model, flags, quick + "ASCEND_SIM_FAULT=" + c.fault);

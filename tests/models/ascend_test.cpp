@@ -63,8 +63,7 @@ TEST(AscendAttention, TheOlderPairIsEqual) {
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
 }
 
-// The pair's operator for prompts runs once for each, so a whole graph is refused when it is captured, not replayed;
-// one of as many tokens as sequences too.
+// The pair's operator for prompts runs once for each, so a whole graph is refused when it is captured, not replayed.
 TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
   std::vector<float> expected;
   {
@@ -72,7 +71,7 @@ TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     expected = decode_traffic(**e, 2);
   }
-  const AscendOptions whole{.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {4, 64, 128}};
+  const AscendOptions whole{.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {16, 64, 128}};
   auto e = open("llama_gqa3_tied", whole);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, 2)));
@@ -81,6 +80,11 @@ TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
   EXPECT_TRUE(runner.quarantined().empty()) << runner.quarantined().begin()->second;
   EXPECT_GT(runner.stats().replays, 0u);
   EXPECT_EQ((*e)->decode_runner()->mode(), GraphMode::Whole);
+
+  // One of as many tokens as sequences is none of a decode step, which the pair could hold.
+  const auto small = open("llama_gqa3_tied", {.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {4}});
+  ASSERT_TRUE(small.is_ok()) << small.status().message();
+  EXPECT_EQ((*small)->prefill_runner()->mode(), GraphMode::Piecewise);
 
   AscendOptions required = whole;
   required.policy = engine::GraphPolicy::Required;
