@@ -40,7 +40,7 @@ class AscendFaults : public testing::Test {
 
  private:
   // What hangs is told after so long, not after the simulator's usual twenty seconds.
-  Setting hang_{"ASCEND_SIM_HANG_MS", "400"}, destroy_{"ASCEND_SIM_DESTROY_MS", "200"};
+  Setting hang_{"ASCEND_SIM_HANG_MS", "1000"}, destroy_{"ASCEND_SIM_DESTROY_MS", "200"};
 };
 
 void expect_one_line(const Status& s, const std::vector<std::string>& words) {

@@ -61,22 +61,27 @@ struct ExpandedCall {
   // Elements of a head's matrix in panels of 64 columns.
   static int64_t panels_of(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
   static int64_t panel_elems(int64_t k) { return (k + W::kDepth - 1) / W::kDepth * kStepElems<W>; }
-  // Where column n and inner number k of such a matrix lie.
-  static int64_t place(int64_t n, int64_t k, int64_t panel) {
-    return n / kPanelColumns * panel + k / W::kDepth * kStepElems<W> + n % kPanelColumns * W::kDepth + k % W::kDepth;
-  }
-
-  // The keys' matrix of the head has latents as columns, for the queries; here they are its inner size.
+  // The keys' matrix of the head has latents as columns, for the queries; here they are its inner size. Columns behind
+  // the last are whatever was here: nobody keeps what comes of them.
   void turn_weight(int64_t head) const {
     const int64_t from_panel = panel_elems(z.nope), to_panel = panel_elems(z.latent);
     const T* from = key_weight + head * panels_of(z.latent) * from_panel;
-    std::memset(turned, 0, static_cast<size_t>(panels_of(z.nope) * to_panel) * sizeof(T));
-    // Tiles of eight by eight: both sides are read and written in stretches.
-    for (int64_t c0 = 0; c0 < z.latent; c0 += 8)
-      for (int64_t n0 = 0; n0 < z.nope; n0 += 8)
-        for (int64_t n = n0; n < n0 + 8 && n < z.nope; ++n)
-          for (int64_t c = c0; c < c0 + 8 && c < z.latent; ++c)
-            turned[place(n, c, to_panel)] = from[place(c, n, from_panel)];
+    for (int64_t c0 = 0; c0 < z.latent; c0 += kPanelColumns, from += from_panel) {
+      const int64_t count = std::min<int64_t>(kPanelColumns, z.latent - c0);
+      for (int64_t n = 0; n < z.nope; n += W::kDepth) {
+        const T* row = from + n / W::kDepth * kStepElems<W>;
+        T* to = turned + n / kPanelColumns * to_panel + c0 / W::kDepth * kStepElems<W> + n % kPanelColumns * W::kDepth;
+        for (int64_t c = 0; c < count; c += W::kDepth, row += W::kDepth * W::kDepth, to += kStepElems<W>) {
+          to[0] = row[0];
+          if constexpr (W::kDepth == 2) {  // two columns of two numbers become two numbers of two columns
+            const bool both = c + 1 < count;
+            to[1] = both ? row[2] : T{};
+            to[2] = row[1];
+            to[3] = both ? row[3] : T{};
+          }
+        }
+      }
+    }
   }
 
   // Rows of latents times a matrix in panels, rounded: rows of `stride` numbers.
