@@ -23,12 +23,6 @@ Status want_one_of(const OpCall& c, std::string_view attr, std::initializer_list
   return invalid("{}: {} \"{}\"; allowed: {}", describe(c), attr, value, names);
 }
 
-Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi) {
-  const int64_t v = c.attrs->integer(attr);
-  if (v >= lo && v <= hi) return Status::ok();
-  return invalid("{}: {} is {}; allowed: {} to {}", describe(c), attr, v, lo, hi);
-}
-
 Result<Types> infer_moe_gate(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));

@@ -50,6 +50,12 @@ Status want_constant(const OpCall& c, size_t i, int d) {
   return Status::ok();
 }
 
+Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi) {
+  const int64_t v = c.attrs->integer(attr);
+  if (v >= lo && v <= hi) return Status::ok();
+  return invalid("{}: {} is {}; allowed: {} to {}", describe(c), attr, v, lo, hi);
+}
+
 Status want_shard(const OpCall& c) {
   const std::string& shard = c.attrs->text("shard");
   if (shard == "none" || shard == "column" || shard == "row") return Status::ok();

@@ -21,6 +21,8 @@ Status want_same_dtype(const OpCall& c, size_t i, size_t j);
 // Size d of operand i is `expected`, which is `what`.
 Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view what);
 Status want_constant(const OpCall& c, size_t i, int d);
+// The attribute is from lo to hi.
+Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi);
 // The attribute "shard" is none, column or row.
 Status want_shard(const OpCall& c);
 
