@@ -13,7 +13,8 @@ typedef struct {
   char internal[4108];
 } HcclRootInfo;
 typedef void* HcclComm;
-typedef enum {
+// As wide as C makes them, so that values that do not exist can be passed and refused.
+typedef enum : int32_t {
   HCCL_SUCCESS = 0,
   HCCL_E_PARA = 1,
   HCCL_E_PTR = 2,
@@ -22,7 +23,7 @@ typedef enum {
   HCCL_E_NOT_SUPPORT = 5,
   HCCL_E_RUNTIME = 15
 } HcclResult;
-typedef enum {
+typedef enum : int32_t {
   HCCL_DATA_TYPE_INT8 = 0,
   HCCL_DATA_TYPE_INT16 = 1,
   HCCL_DATA_TYPE_INT32 = 2,
@@ -36,7 +37,12 @@ typedef enum {
   HCCL_DATA_TYPE_FP64 = 10,
   HCCL_DATA_TYPE_BFP16 = 11
 } HcclDataType;
-typedef enum { HCCL_REDUCE_SUM = 0, HCCL_REDUCE_PROD = 1, HCCL_REDUCE_MAX = 2, HCCL_REDUCE_MIN = 3 } HcclReduceOp;
+typedef enum : int32_t {
+  HCCL_REDUCE_SUM = 0,
+  HCCL_REDUCE_PROD = 1,
+  HCCL_REDUCE_MAX = 2,
+  HCCL_REDUCE_MIN = 3
+} HcclReduceOp;
 
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm);
