@@ -15,7 +15,7 @@ using testing_support::tiny_model_path;
 const char* const kModels[] = {"deepseek_v2_dense", "deepseek_v2_lite", "deepseek_v3_moe"};
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, DType dtype, engine::EngineOptions o = {},
-                                             DeviceOptions device = {}) {
+                                             DeviceOptions device = {}, bool expand = true) {
   device.ascend_runtime = "sim";
   if (device.threads == 0) device.threads = 2;
   device.pin_threads = false;
@@ -25,7 +25,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, DType dtyp
   o.chunked_prefill_size = 256;
   o.max_running_requests = 256;
   o.max_total_tokens = 16 * 256;
-  o.graph.pipeline.expand_latents = true;
+  o.graph.pipeline.expand_latents = expand;
   return engine::Engine::create(o, std::move(platform));
 }
 
@@ -61,6 +61,9 @@ TEST(ExpandedPrompts, EveryModeAndChunkGivesTheSameBits) {
       EXPECT_EQ(matches((*key)->decode_passes()), -1) << what;
       const auto tokens = some_tokens(190, (*key)->config().vocab_size);
       const std::vector<float> want = all_logits(**key, tokens, 1000);
+      auto absorbed = open(tiny_model_path(model), dtype, eager, {}, false);
+      ASSERT_TRUE(absorbed.is_ok()) << absorbed.status().message();
+      EXPECT_FALSE(same_bits(want, all_logits(**absorbed, tokens, 1000))) << what << ": nothing was expanded";
       // The chunks are long enough for the rule to expand each (ops/latent.cpp).
       for (const int64_t chunk : {100, 150}) EXPECT_TRUE(same_bits(want, all_logits(**key, tokens, chunk))) << what;
       for (auto& [options, device] :

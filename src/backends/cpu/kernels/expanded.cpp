@@ -6,8 +6,8 @@
 // round once for all of them.
 #include "backends/cpu/kernels/attention_tile.h"
 #include "backends/cpu/kernels/expanded_shape.h"
-#include "backends/cpu/kernels/head_rows.h"
 #include "backends/cpu/kernels/kv_run.h"
+#include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
 
@@ -90,7 +90,7 @@ struct ExpandedCall {
     Scratch scratch;
     for (int64_t m = 0; m < tokens; m += block) {
       const int64_t rows = std::min(block, tokens - m);
-      const HeadRows<W> from = rows_as_they_lie<E, W>(x + m * z.latent, z.latent, rows, z.latent, wide_x);
+      const TileRows<W> from = rows_as_they_lie<E, W>(x + m * z.latent, z.latent, rows, z.latent, wide_x);
       for (int64_t p = 0; p < panels_of(n); ++p) {
         const int64_t column = p * kPanelColumns;
         const int columns_here = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));

@@ -5,18 +5,12 @@
 // (avx512 only), rows of x, 1 where there is a token. Workspace: linear_shape.h, as of a linear with as many rows. Each
 // row's sums are those of linear, whatever else is in its group.
 #include "backends/cpu/kernels/grouped_rows.h"
-#include "backends/cpu/kernels/linear_tiles.h"
+#include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
-
-template <class W>
-struct TileRows {
-  const typename W::X* x;
-  int64_t ldx;
-};
 
 // Rows [first, first + rows) as the tiles want them: in place where they lie so, else in the rank's scratch.
 template <class In, class W>
@@ -27,21 +21,13 @@ TileRows<W> tile_rows_of(const LaunchArgs& args, int64_t x_rows, int64_t first, 
   const auto* token = args.dim[6].factor != 0 ? static_cast<const int32_t*>(args.ptr[1]) : nullptr;
   const bool as_it_is = sizeof(T) == 4 || (W::kDot && k % 2 == 0);
   if (as_it_is && !token) return {reinterpret_cast<const typename W::X*>(x + first * k), W::kDot ? k / 2 : k};
-  const int64_t ldx = linear_x_stride(k);
-  for (int64_t i = 0; i < rows; ++i) {
+  const auto row_at = [&](int64_t i) {
     const int64_t from = token ? token[first + i] : first + i;
-    float* to = scratch + i * ldx;
-    if (from < 0 || from >= x_rows) {
-      std::memset(to, 0, static_cast<size_t>(ldx) * sizeof(float));
-    } else if constexpr (W::kDot || sizeof(T) == 4) {
-      if (as_it_is && rows == 1) return {reinterpret_cast<const typename W::X*>(x + from * k), ldx};
-      std::memcpy(to, x + from * k, static_cast<size_t>(k) * sizeof(T));
-      if (W::kDot && k % 2 != 0) reinterpret_cast<T*>(to)[k] = 0;
-    } else {
-      widen_row<In>(x + from * k, k, to);
-    }
-  }
-  return {reinterpret_cast<const typename W::X*>(scratch), ldx};
+    return from < 0 || from >= x_rows ? nullptr : x + from * k;
+  };
+  if (as_it_is && rows == 1 && row_at(0))
+    return {reinterpret_cast<const typename W::X*>(row_at(0)), linear_x_stride(k)};
+  return packed_rows<In, W>(rows, k, scratch, row_at);
 }
 
 template <class In, class W>

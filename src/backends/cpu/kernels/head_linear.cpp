@@ -4,7 +4,7 @@
 // Arguments: ptr x, rows (head_linear_rows only), weight, out; dim tokens, K, N, heads, use of vdpbf16ps (avx512 only),
 // 1 where there are rows. Workspace: linear_shape.h, as of a linear with the rows of one head. Ranks share (head,
 // panel) pairs. A row's sums are the same whatever rows are computed with it.
-#include "backends/cpu/kernels/head_rows.h"
+#include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
 
@@ -52,7 +52,7 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
     const int64_t first = std::max(mine.begin - h * panels, int64_t{0}), last = std::min(mine.end - h * panels, panels);
     for (int64_t m = 0; m < c.count; m += block) {
       const int64_t rows = std::min(block, c.count - m);
-      HeadRows<W> from;
+      TileRows<W> from;
       if (sizeof(typename In::Type) == 4 && !c.list)
         from = rows_as_they_lie<In, W>(c.x + (m * c.heads + h) * c.k, c.heads * c.k, rows, c.k, own);
       else
