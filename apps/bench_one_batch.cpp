@@ -95,10 +95,10 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   const auto& c = engine.config();
   const double operations = 2 * batch * (input * layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
   const double gflops = r.prefill_s > 0 ? operations / r.prefill_s / 1e9 : 0;
-  // Modelled time is another machine's: this one's limits say nothing about it.
+  // Modelled time is another machine's: this one's limits say nothing about it. Nor do limits of a busy machine.
   const bool modelled = engine.device().clock_us().has_value();
-  const auto share = [modelled](double v, double of) {
-    return modelled ? OrderedJson(nullptr) : OrderedJson(of > 0 ? v / of * 100 : 0);
+  const auto share = [none = modelled || limits.disturbed()](double v, double of) {
+    return none ? OrderedJson(nullptr) : OrderedJson(of > 0 ? v / of * 100 : 0);
   };
   OrderedJson j;
   j["batch_size"] = r.batch_size;
@@ -130,6 +130,7 @@ MachineSpeed between(const MachineSpeed& before, const MachineSpeed& after) {
   s.fp32_gflops = std::max(before.fp32_gflops, after.fp32_gflops);
   s.bf16_gflops = larger(before.bf16_gflops, after.bf16_gflops);
   s.int8_gops = larger(before.int8_gops, after.int8_gops);
+  s.other_load = std::max(before.other_load, after.other_load);
   if (before.barrier_ns && after.barrier_ns) s.barrier_ns = std::min(*before.barrier_ns, *after.barrier_ns);
   return s;
 }

@@ -116,7 +116,8 @@ std::string ratio_text(double v) {
   return coloured(v > 1 ? Colour::Red : Colour::Green, fmt::format("{:>7.3f}", v), stdout);
 }
 
-void print_rows(const std::vector<Row>& rows, double launch) {
+// Without shares of a limit that was measured beside other load.
+void print_rows(const std::vector<Row>& rows, double launch, bool limits_hold) {
   std::string before;
   for (const Row& r : rows) {
     if (const std::string title = title_of(r); title != before) {
@@ -130,9 +131,11 @@ void print_rows(const std::vector<Row>& rows, double launch) {
       parts = fmt::format("{:.3f}", *r.times.unfused_us);
       ratio = ratio_text(r.times.fused_us / *r.times.unfused_us);
     }
-    fmt::print("{:>7} {:>11.3f} {:>11} {:>7} {:>11.3f} {:>8.1f} {:>9.1f}  {}\n", r.tokens, r.times.fused_us, parts,
-               ratio, r.limit.us, 100 * r.limit.us / r.times.fused_us, 100 * (r.limit.us + launch) / r.times.fused_us,
-               r.limit.by);
+    const auto share = [&](double us) {
+      return limits_hold ? fmt::format("{:.1f}", 100 * us / r.times.fused_us) : std::string("-");
+    };
+    fmt::print("{:>7} {:>11.3f} {:>11} {:>7} {:>11.3f} {:>8} {:>9}  {}\n", r.tokens, r.times.fused_us, parts, ratio,
+               r.limit.us, share(r.limit.us), share(r.limit.us + launch), r.limit.by);
   }
 }
 
@@ -256,12 +259,13 @@ Status run_ops(const OpsFlags& f) {
   Machine machine = describe_machine();
   for (const Notice& n : device_notices(f.device, f.ascend_runtime)) machine.warnings.push_back(n.text);
   const MachineSpeed speed = measure_machine(info.ranks);
+  if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
   const CacheSpeeds caches = measure_caches(info.ranks);
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
   ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, speed, caches));
 
   if (!f.json) {
-    print_rows(m.rows, launch);
+    print_rows(m.rows, launch, !speed.disturbed());
     std::string levels;
     for (const CacheLevel& l : caches.levels) levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
     fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,

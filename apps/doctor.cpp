@@ -95,6 +95,7 @@ Status run_doctor(const DoctorFlags& f) {
   for (const Notice& n : device_notices(f.device, f.ascend_runtime)) m.warnings.push_back(n.text);
   const int used = f.threads > 0 ? static_cast<int>(std::min<int64_t>(f.threads, m.threads)) : m.threads;
   const MachineSpeed s = measure_machine(used);
+  if (const std::string why = disturbance(s); !f.json && !why.empty()) m.warnings.push_back(why);
   const std::optional<SelfTest> test = platform ? tested(*platform) : std::nullopt;
   if (f.json) {
     OrderedJson j = machine_json(m, s);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -95,6 +97,49 @@ double barrier_ns() {
   });
 }
 
+// Seconds of processor time that everything on the allowed processors took so far, steal by other guests included;
+// nullopt where /proc/stat cannot be read.
+std::optional<double> busy_seconds() {
+  const std::vector<int> allowed = allowed_processors();
+  std::istringstream in(text_of("/proc/stat"));
+  const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  std::optional<double> sum;
+  for (std::string line; std::getline(in, line);) {
+    int cpu = 0, at = 0;
+    if (std::sscanf(line.c_str(), "cpu%d%n", &cpu, &at) != 1) continue;
+    if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end()) continue;
+    std::istringstream fields(line.substr(static_cast<size_t>(at)));
+    double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
+    if (fields >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal)
+      sum = sum.value_or(0) + (user + nice + system + irq + soft + steal) / ticks;
+  }
+  return sum;
+}
+
+double own_seconds() {
+  struct rusage used {};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// What others run on the allowed processors between its construction and load().
+class LoadMeter {
+ public:
+  double load() const {
+    const auto busy = busy_seconds();
+    const double elapsed = steady_seconds() - begin_;
+    if (!busy || !busy_ || elapsed <= 0) return 0;
+    return std::max(0.0, (*busy - *busy_) - (own_seconds() - own_)) / elapsed;
+  }
+
+ private:
+  double begin_ = steady_seconds(), own_ = own_seconds();
+  std::optional<double> busy_ = busy_seconds();
+};
+
 // Three digits are more than the trials agree on.
 double rounded(double v) {
   if (!(v > 0)) return 0;
@@ -168,6 +213,7 @@ Machine describe_machine() {
 
 MachineSpeed measure_machine(int threads) {
   MachineSpeed s;
+  const LoadMeter others;
   {
     const ReadProbe probe(threads);
     s.read_GBps_1 = probe.measure(1);
@@ -177,7 +223,16 @@ MachineSpeed measure_machine(int threads) {
   if (have_bf16_dot()) s.bf16_gflops = peak(bf16_dot_loop(), threads);
   if (have_int8_dot()) s.int8_gops = peak(int8_dot_loop(), threads);
   if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
+  s.other_load = others.load();
   return s;
+}
+
+std::string disturbance(const MachineSpeed& speed) {
+  if (!speed.disturbed()) return {};
+  return fmt::format(
+      "other programs kept {:.1f} processors busy while the limits of this machine were measured; shares of them are "
+      "left out. Run it again on a quiet machine",
+      speed.other_load);
 }
 
 OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
@@ -194,8 +249,10 @@ OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
   j["bf16_gflops"] = or_null(speed.bf16_gflops);
   j["int8_gops"] = or_null(speed.int8_gops);
   j["barrier_ns"] = or_null(speed.barrier_ns);
+  j["other_load"] = std::round(speed.other_load * 100) / 100;
   j["devices"] = machine.devices;
   j["warnings"] = machine.warnings;
+  if (const std::string why = disturbance(speed); !why.empty()) j["warnings"].push_back(why);
   return j;
 }
 

@@ -20,7 +20,15 @@ struct MachineSpeed {
   std::optional<double> bf16_gflops;
   std::optional<double> int8_gops;
   std::optional<double> barrier_ns;  // nullopt with one processor
+  // Processors that other programs, or other guests of the host, kept busy meanwhile; 0 where the system does not say.
+  double other_load = 0;
+
+  // Beside other load the figures are what was left over: no share of them means anything.
+  bool disturbed() const { return other_load > kMostOtherLoad; }
+  static constexpr double kMostOtherLoad = 0.25;
 };
+// One line for people; "" when nothing disturbed the figures.
+std::string disturbance(const MachineSpeed& speed);
 
 struct Machine {
   std::string cpu;

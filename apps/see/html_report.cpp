@@ -30,7 +30,9 @@ std::string cards(const HtmlReport& r) {
     const StepProfile& p = *r.profile;
     out += card(fmt::format("{:.1f} us", p.step_s * 1e6),
                 fmt::format("a {} step, batch {}, context {}", p.options.phase, p.options.batch, p.options.context));
-    out += card(fmt::format("{:.0f} %", 100 * p.limit_s() / std::max(p.step_s, 1e-12)), "of the machine's limit");
+    out += p.warning().empty()
+               ? card(fmt::format("{:.0f} %", 100 * p.limit_s() / std::max(p.step_s, 1e-12)), "of the machine's limit")
+               : card("-", "of the machine's limit: it was busy while that was measured");
   }
   out += card(phase_mode(r.view.runner), "mode");
   out += card(fmt::format("{}", m.launches()), "launches a step");

@@ -87,8 +87,7 @@ std::string op_table(const StepProfile& p, const CompiledModel& model) {
         "<td class=\"n\">{:.3f}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
         swatch(o.op), escape_html(o.op), o.count, 95 * o.busy_s / step, 95 * o.wait_s / step, 100 * o.busy_s / step,
         o.busy_s * 1e6, o.wait_s * 1e6, o.bytes / 1e6, o.bytes / span / 1e9,
-        o.flops > 0 ? fmt::format("{:.1f}", o.flops / span / 1e9) : "",
-        o.has_limit ? fmt::format("{:.1f}", 100 * o.limit_s / span) : "cache");
+        o.flops > 0 ? fmt::format("{:.1f}", o.flops / span / 1e9) : "", share_text(o.has_limit, o.share));
   }
   return out + "</table>\n";
 }
@@ -131,9 +130,7 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
         b.rows += fmt::format(
             "<td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{}</td>",
             time.busy_s * 1e6, time.wait_s * 1e6, time.span_s > 0 ? time.cost.bytes() / time.span_s / 1e9 : 0,
-            time.cost.has_limit() && time.span_s > 0
-                ? fmt::format("{:.1f}", 100 * time.cost.limit_s(profile->machine) / time.span_s)
-                : "cache");
+            share_text(time.cost.has_limit(), profile->share(time.cost, time.span_s)));
       }
       b.rows += "</tr>\n";
     }

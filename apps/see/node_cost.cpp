@@ -55,6 +55,18 @@ bool takes_what_is_left(const Node& n) {
          std::any_of(n.in.begin(), n.in.end(), [](const Value* v) { return v->def->op->name == "latent_forms"; });
 }
 
+// Whether operand 0 is a table of which only the rows that operand 1 names are read: embedding, in floats or in packed
+// blocks, and a selection of rows. A schema with no third operand has nothing else to do with the two.
+bool reads_named_rows(const OpSchema& op) {
+  return op.operands.size() == 2 && !op.operands[0].mutated && !op.operands[0].index && op.operands[1].index;
+}
+double named_row_bytes(const Node& n, const LiveSizes& live) {
+  const Shape& table = n.in[0]->type.shape;
+  const auto rows = static_cast<double>(table[0].value(live)),
+             named = static_cast<double>(n.in[1]->type.shape.elements(live));
+  return rows > 0 ? bytes_of(n.in[0]->type, live) / rows * std::min(rows, named) : 0;
+}
+
 // Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
 // much by chance. Other parameters are read whole.
 double share_read(const Node& n, const TensorType& weight, const LiveSizes& live) {
@@ -86,7 +98,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   if (takes_what_is_left(n)) return c;
   c.flops += expansion_flops(n, sizes);
   const LiveSizes& live = sizes.live;
-  const bool lookup = n.op->name == "embedding" || n.op->name == "rows";  // reads only the rows it returns
+  const bool lookup = reads_named_rows(*n.op);
   const int mutated = n.op->mutated_operand();
   const bool writes_cache = mutated >= 0 && is_cache(n, static_cast<size_t>(mutated));
   for (size_t i = writes_cache ? 1 : 0; i < n.out.size(); ++i) c.activation_bytes += bytes_of(n.out[i]->type, live);
@@ -104,7 +116,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
         c.dtype = v.type.dtype == DType::I8 ? DType::F32 : v.type.dtype;  // integers are made floats
       }
     } else if (lookup && i == 0) {
-      (param ? c.param_bytes : c.activation_bytes) += bytes_of(n.result()->type, live);
+      (param ? c.param_bytes : c.activation_bytes) += named_row_bytes(n, live);
     } else if (param) {
       const bool stack = v.type.shape.rank() == 3;
       c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);

@@ -12,9 +12,8 @@ namespace {
 // Two decimals of a percent, three digits of a time are more than repeats agree on.
 double rounded(double v, double unit) { return std::round(v / unit) * unit; }
 
-OrderedJson share_json(const NodeCost& c, double span_s, const MachineSpeed& machine) {
-  if (!c.has_limit() || span_s <= 0) return nullptr;
-  return rounded(100 * c.limit_s(machine) / span_s, 0.01);
+OrderedJson share_json(const std::optional<double>& share) {
+  return share ? OrderedJson(rounded(*share, 0.01)) : OrderedJson(nullptr);
 }
 
 std::string shapes_of(const Graph& g, const Node& n) {
@@ -82,7 +81,7 @@ OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const
     args["shapes"] = shapes_of(g, n);
     args["bytes"] = time.cost.bytes();
     if (time.cost.flops > 0) args["flops"] = time.cost.flops;
-    args["pct_of_limit"] = share_json(time.cost, time.span_s, p.machine);
+    args["pct_of_limit"] = share_json(p.share(time.cost, time.span_s));
     one["args"] = std::move(args);
     events.push_back(std::move(one));
   }
@@ -107,7 +106,9 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
   j["busy_us"] = p.busy_s() * 1e6;
   j["wait_us"] = p.wait_s() * 1e6;
   j["host_us"] = p.host_s * 1e6;
-  j["limits"] = {{"read_GBps", p.machine.read_GBps_all}, {"fp32_gflops", p.machine.fp32_gflops}};
+  j["limits"] = {{"read_GBps", p.machine.read_GBps_all},
+                 {"fp32_gflops", p.machine.fp32_gflops},
+                 {"other_load", rounded(p.machine.other_load, 0.01)}};
   if (p.machine.bf16_gflops) j["limits"]["bf16_gflops"] = *p.machine.bf16_gflops;
   if (const std::string warning = p.warning(); !warning.empty()) j["warnings"] = {warning};
   j["ops"] = OrderedJson::array();
@@ -119,8 +120,7 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
                         {"span_us", o.span_s * 1e6},
                         {"bytes", o.bytes},
                         {"flops", o.flops},
-                        {"pct_of_limit", o.has_limit && o.span_s > 0 ? OrderedJson(100 * o.limit_s / o.span_s)
-                                                                     : OrderedJson(nullptr)}});
+                        {"pct_of_limit", share_json(o.share)}});
   j["nodes"] = OrderedJson::array();
   for (const NodeTime& n : p.nodes)
     j["nodes"].push_back({{"number", n.node},
@@ -131,7 +131,7 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
                           {"span_us", n.span_s * 1e6},
                           {"bytes", n.cost.bytes()},
                           {"flops", n.cost.flops},
-                          {"pct_of_limit", share_json(n.cost, n.span_s, p.machine)}});
+                          {"pct_of_limit", share_json(p.share(n.cost, n.span_s))}});
   return j;
 }
 
@@ -144,11 +144,9 @@ std::string profile_text(const StepProfile& p, const CompiledModel& model) {
                      "GB/s", "% limit");
   const double step = std::max(p.timed_step_s, 1e-12);
   for (const OpTime& o : by_op(p, model)) {
-    const std::string share =
-        o.has_limit && o.span_s > 0 ? fmt::format("{:.1f}", 100 * o.limit_s / o.span_s) : std::string("cache");
     out += fmt::format("{:<28}{:>6}{:>11.1f}{:>8.1f}{:>10.1f}{:>11.3f}{:>9.1f}{:>10}\n", o.op, o.count, o.busy_s * 1e6,
                        100 * o.busy_s / step, o.wait_s * 1e6, o.bytes / 1e6,
-                       o.span_s > 0 ? o.bytes / o.span_s / 1e9 : 0, share);
+                       o.span_s > 0 ? o.bytes / o.span_s / 1e9 : 0, share_text(o.has_limit, o.share));
   }
   out += fmt::format("{:<28}{:>6}{:>11.1f}{:>8.1f}{:>10.1f}\n{:<34}{:>11.1f}{:>8.1f}\n", "all kernels", "",
                      p.busy_s() * 1e6, 100 * p.busy_s() / step, p.wait_s() * 1e6, "host, outside replays",

@@ -141,9 +141,21 @@ double StepProfile::limit_s() const {
 }
 
 std::string StepProfile::warning() const {
+  if (const std::string why = disturbance(machine); !why.empty()) return why;
   if (limit_s() <= 1.05 * step_s) return {};
-  return "the step was faster than the limits measured after it: other programs were running then, and shares of the "
-         "limit are too high";
+  return "the step was faster than the limits measured after it, so other programs ran while they were measured; "
+         "shares "
+         "of them are left out. Run it again on a quiet machine";
+}
+
+std::optional<double> StepProfile::share(const NodeCost& cost, double span_s) const {
+  if (!cost.has_limit() || span_s <= 0 || !warning().empty()) return std::nullopt;
+  return 100 * cost.limit_s(machine) / span_s;
+}
+
+std::string share_text(bool has_limit, const std::optional<double>& share) {
+  if (!has_limit) return "cache";
+  return share ? fmt::format("{:.1f}", *share) : "-";
 }
 
 Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& options) {
@@ -228,8 +240,10 @@ std::vector<OpTime> by_op(const StepProfile& p, const CompiledModel& model) {
     o.has_limit = o.has_limit || n.cost.has_limit();
   }
   std::vector<OpTime> out;
+  const bool holds = p.warning().empty();
   for (auto& [op, o] : ops) {
     o.op = op;
+    if (holds && o.has_limit && o.span_s > 0) o.share = 100 * o.limit_s / o.span_s;
     out.push_back(o);
   }
   std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.busy_s + a.wait_s > b.busy_s + b.wait_s; });

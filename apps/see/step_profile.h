@@ -5,6 +5,7 @@
 // itself costs is known. A plain value; nodes are numbered as in CompiledModel::node().
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,11 @@ struct StepProfile {
   double busy_s() const;
   double wait_s() const;  // with finish_wait_s
   double limit_s() const;
-  // The step beat the limits, so the machine was slower (busy) while they were measured; empty when all is well.
+  // Why shares of the limit are left out: the machine was busy while its limits were measured, or the step beat them.
+  // Empty when they hold.
   std::string warning() const;
+  // Percent of the limit that `cost` took in `span_s`; nullopt where no limit applies, or where none holds.
+  std::optional<double> share(const NodeCost& cost, double span_s) const;
 };
 
 Result<StepProfile> profile_step(engine::Engine& engine, const ProfileOptions& options);
@@ -63,7 +67,10 @@ struct OpTime {
   int count = 0;
   double busy_s = 0, wait_s = 0, span_s = 0, bytes = 0, flops = 0, limit_s = 0;
   bool has_limit = false;
+  std::optional<double> share;  // percent of the limit, as StepProfile::share()
 };
+// A share for people: "cache" where no limit applies, "-" where none holds.
+std::string share_text(bool has_limit, const std::optional<double>& share);
 // Summed by op, the longest first.
 std::vector<OpTime> by_op(const StepProfile& profile, const CompiledModel& model);
 

@@ -2,10 +2,10 @@
 
 #include <elf.h>
 #include <link.h>
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <cstring>
+#include <span>
 
 #include "base/file.h"
 #include "passes/extension.h"
@@ -36,6 +36,12 @@ std::string build_id_of(const uint8_t* at, size_t size) {
   return {};
 }
 
+std::string content_of(std::span<const uint8_t> bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  return hex(canonical.digest, sizeof canonical.digest);
+}
+
 int add_object(dl_phdr_info* info, size_t, void* out) {
   const std::string name = info->dlpi_name ? info->dlpi_name : "";
   if (name.starts_with("linux-vdso")) return 0;  // the kernel's; we compute nothing with it
@@ -46,9 +52,9 @@ int add_object(dl_phdr_info* info, size_t, void* out) {
       id = build_id_of(reinterpret_cast<const uint8_t*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
   }
   if (id.empty()) {
-    struct stat st {};
-    if (::stat(name.empty() ? "/proc/self/exe" : name.c_str(), &st) == 0)
-      id = fmt::format("{} {}.{}", st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    // Not its size and time: a compiler run may leave both as they were.
+    const auto file = MappedFile::open(name.empty() ? "/proc/self/exe" : name);
+    id = file.is_ok() ? content_of(file->bytes()) : "unreadable";
   }
   *static_cast<std::string*>(out) += fmt::format("{}={}\n", name, id);
   return 0;

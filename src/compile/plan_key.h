@@ -34,7 +34,7 @@ class KeyBuilder {
 
   PlanKey key() const;
 
-  // Build ids of the program and of every loaded library; where there is none, the file's size and time.
+  // Build ids of the program and of every loaded library; where there is none, a hash of the file's bytes.
   static std::string build_identity();
 
  private:

@@ -1,7 +1,6 @@
 #include "engine/weight_cache.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -10,21 +9,18 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <functional>
-#include <thread>
 
-#include "base/file.h"
 #include "base/log.h"
-#include "base/progress.h"
+#include "engine/chunked_file.h"
+#include "engine/content_hash.h"
 
 namespace reprise::engine {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kChunk = size_t{16} << 20;
+constexpr size_t kChunk = ChunkedFile::kChunk;
 constexpr size_t kAlign = 4096;
-constexpr size_t kMaxJson = size_t{64} << 20;
 
 struct Header {
   char magic[8] = {'R', 'E', 'P', 'R', 'W', 'G', 'H', 'T'};
@@ -35,47 +31,6 @@ struct Header {
   uint64_t checksum = 0;  // of this header with 0 here, and of the chunks' checksums, which follow it
 };
 
-class Fd {
- public:
-  Fd(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  bool is_open() const { return fd_ >= 0; }
-
-  bool read(void* out, size_t bytes, size_t at) const {
-    return all(bytes, [&](size_t done) {
-      return ::pread(fd_, static_cast<char*>(out) + done, bytes - done, static_cast<off_t>(at + done));
-    });
-  }
-  bool write(const void* data, size_t bytes, size_t at) const {
-    return all(bytes, [&](size_t done) {
-      return ::pwrite(fd_, static_cast<const char*>(data) + done, bytes - done, static_cast<off_t>(at + done));
-    });
-  }
-  size_t size() const {
-    struct stat st {};
-    return ::fstat(fd_, &st) == 0 ? static_cast<size_t>(st.st_size) : 0;
-  }
-
- private:
-  template <typename Step>
-  static bool all(size_t bytes, Step step) {
-    for (size_t done = 0; done < bytes;) {
-      const ssize_t n = step(done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      done += static_cast<size_t>(n);
-    }
-    return true;
-  }
-  int fd_;
-};
-
-size_t chunks_of(size_t bytes) { return (bytes + kChunk - 1) / kChunk; }
-size_t chunk_bytes(size_t total, size_t i) { return std::min(kChunk, total - i * kChunk); }
 // Where the weights begin in the file.
 size_t data_offset(size_t chunks) {
   return (sizeof(Header) + chunks * sizeof(uint64_t) + kAlign - 1) / kAlign * kAlign;
@@ -88,43 +43,24 @@ uint64_t checksum_of(Header header, const std::vector<uint64_t>& sums) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-// Runs `work` for every chunk on several threads; false when one of them fails.
-bool for_each_chunk(size_t total, int threads, const std::function<bool(size_t)>& work) {
-  std::atomic<size_t> next{0};
-  std::atomic<bool> good{true};
-  const auto run = [&] {
-    for (size_t i; good && (i = next.fetch_add(1)) < chunks_of(total);)
-      if (!work(i)) good = false;
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(run);
-  run();
-  for (auto& t : others) t.join();
-  return good;
-}
-
-Status add_file(KeyBuilder& key, const fs::path& path) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return error(Code::NotFound, "{}: {}", path.string(), std::strerror(errno));
-  key.add("file", path.string());
-  key.add("size", st.st_size);
-  key.add("time", fmt::format("{}.{}", st.st_mtim.tv_sec, st.st_mtim.tv_nsec));
-  if (path.extension() != ".json") return Status::ok();
-  ASSIGN_OR_RETURN(const std::string text, read_file(path.string(), kMaxJson));
-  key.add("content", text);
-  return Status::ok();
-}
-
 // The checkpoint's files, as far as weights come from them.
-Status add_files(KeyBuilder& key, const fs::path& source) {
+Result<std::vector<std::string>> files_of(const fs::path& source) {
   std::error_code failed;
-  if (!fs::is_directory(source, failed)) return add_file(key, source);
-  std::vector<fs::path> files;
+  if (!fs::is_directory(source, failed)) return std::vector<std::string>{source.string()};
+  std::vector<std::string> files;
   for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed))
-    if (it->path().extension() == ".safetensors" || it->path().extension() == ".json") files.push_back(it->path());
+    if (it->path().extension() == ".safetensors" || it->path().extension() == ".json")
+      files.push_back(it->path().string());
   if (failed) return invalid("{}: {}", source.string(), failed.message());
   std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) RETURN_IF_ERROR(add_file(key, file));
+  return files;
+}
+
+// Their content, all of it: a file's size and time say nothing of what a tool wrote under the same ones.
+Status add_files(KeyBuilder& key, const fs::path& source, const std::string& memo, int threads) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, files_of(source));
+  ASSIGN_OR_RETURN(const ContentHashes contents, hash_contents(files, memo, threads));
+  for (size_t i = 0; i < files.size(); ++i) key.add(files[i], contents.hashes[i]);
   return Status::ok();
 }
 
@@ -154,7 +90,10 @@ Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStor
                                      part.columns, part.other, part.first, part.of));
   KeyBuilder all = layout;
   all.add_build();
-  RETURN_IF_ERROR(add_files(all, source));
+  KeyBuilder checkpoint_key;
+  checkpoint_key.add("source", source.string());
+  const std::string memo = fmt::format("{}/{}.content", cache.folder, checkpoint_key.key().text().substr(0, 16));
+  RETURN_IF_ERROR(add_files(all, source, memo, load.threads));
   Place place;
   place.key = all.key();
   place.prefix = layout.key().text().substr(0, 16);
@@ -164,11 +103,11 @@ Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStor
 
 // Ok, NotFound, or what is wrong with the file; then the parameters may hold anything.
 Status read_weights(const Place& place, ParamStore& params, const LoadOptions& load) {
-  const Fd file(place.path, O_RDONLY);
+  const ChunkedFile file(place.path, O_RDONLY);
   if (!file.is_open()) return error(Code::NotFound, "no file");
   const Header expected;
   Header header;
-  const size_t total = params.bytes(), chunks = chunks_of(total);
+  const size_t total = params.bytes(), chunks = chunk_count(total);
   if (!file.read(&header, sizeof header, 0)) return invalid("cut short");
   if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0) return invalid("not a file of weights");
   if (header.version != expected.version) return invalid("format version {}", header.version);
@@ -193,7 +132,7 @@ Status write_weights(const Place& place, const ParamStore& params, const LoadOpt
   if (failed) return invalid("{}: {}", folder, failed.message());
   static std::atomic<uint64_t> calls{0};
   const std::string temporary = fmt::format("{}.tmp.{}.{}", place.path, ::getpid(), ++calls);
-  const size_t total = params.bytes(), chunks = chunks_of(total);
+  const size_t total = params.bytes(), chunks = chunk_count(total);
   Header header;
   header.key = place.key.bytes;
   header.bytes = total;
@@ -202,7 +141,7 @@ Status write_weights(const Place& place, const ParamStore& params, const LoadOpt
   const auto* data = static_cast<const uint8_t*>(params.data(size_t{0}));
   bool good = false;
   {
-    const Fd file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const ChunkedFile file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file.is_open()) return invalid("{}: {}", temporary, std::strerror(errno));
     good = for_each_chunk(total, load.threads, [&](size_t i) {
       const uint8_t* at = data + i * kChunk;

@@ -1,8 +1,8 @@
 // Packed weights on disk: the parameters of a model as its kernels want them, so that the next start reads one file
 // straight into place instead of converting and packing the checkpoint.
 //
-// One file per model and layout, addressed by the checkpoint's files (path, size, time, and the content of the JSON
-// beside them), every parameter's type and layout, the instruction set and the build. Every 16 MB carry a checksum.
+// One file per model and layout, addressed by the content of the checkpoint's files (content_hash.h) and their paths,
+// every parameter's type and layout, the instruction set and the build. Every 16 MB carry a checksum.
 // Whatever does not fit is a miss: the checkpoint is read, and the file replaced. Plain functions.
 #pragma once
 

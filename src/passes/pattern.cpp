@@ -10,6 +10,22 @@ std::string show(const AttrValue& v) {
   return fmt::format("[{}]", fmt::join(std::get<std::vector<double>>(v), ", "));
 }
 
+namespace {
+
+constexpr int kSameOp = 100;  // more than any op has operands
+
+// How like an op is to the one that a pattern wants: by the operands that both have.
+int likeness(const OpSchema& wanted, const OpSchema& found) {
+  if (&wanted == &found) return kSameOp;
+  int shared = 0;
+  for (const OperandSchema& a : wanted.operands)
+    shared += std::any_of(found.operands.begin(), found.operands.end(),
+                          [&](const OperandSchema& b) { return a.name == b.name && a.index == b.index; });
+  return shared;
+}
+
+}  // namespace
+
 // One search. State is copied where there is a choice: patterns have a dozen nodes.
 class Matcher {
  public:
@@ -35,8 +51,9 @@ class Matcher {
   };
 
   template <typename F>
-  bool fail(const State& s, const Node& at, F&& reason) {
-    if (s.depth > miss_.depth) miss_ = {s.depth, {at.result()->id, reason()}};
+  bool fail(const State& s, const Node& at, F&& reason, int like = kSameOp) {
+    if (s.depth > miss_.depth || (s.depth == miss_.depth && like > miss_.likeness))
+      miss_ = {s.depth, like, {at.result()->id, reason()}};
     return false;
   }
 
@@ -76,7 +93,9 @@ class Matcher {
   bool bind_node(State& s, const Node& pn, const Value* pattern, Value* value) {
     Node& gn = *value->def;
     if (gn.op != pn.op || value->result != pattern->result)
-      return fail(s, gn, [&] { return fmt::format("expected {}, found {}", pn.op->name, gn.op->name); });
+      return fail(
+          s, gn, [&] { return fmt::format("expected {}, found {}", pn.op->name, gn.op->name); },
+          likeness(*pn.op, *gn.op));
     if (gn.in.size() != pn.in.size())
       return fail(s, gn, [&] {
         return fmt::format("expected {} with {} operands, found {}", pn.op->name, pn.in.size(), gn.in.size());

@@ -1,8 +1,11 @@
 // What a node must touch: caches count by what a step reads and writes of them, whatever their size.
 #include "see/node_cost.h"
 
+#include "graph/tracer.h"
 #include "models/model.h"
+#include "ops/core.h"
 #include "run_binary.h"
+#include "see/step_profile.h"
 #include "support/tiny_models.h"
 
 namespace reprise::apps {
@@ -34,6 +37,57 @@ std::map<std::string, NodeCost> costs(const std::string& model, DeviceKind devic
     sum.flops += c.flops;
   }
   return out;
+}
+
+// A step reads the rows that its tokens name, be they floats or blocks of a GGUF file, and never the whole table.
+TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
+  OpRegistry ops;
+  register_core_ops(ops);
+  Tracer t("g", ops);
+  constexpr int64_t kVocabulary = 5000, kWidth = 64;
+  const Dim tokens = t.symbol("T", 9);
+  Tensor ids = t.input("ids", {DType::I32, {tokens}}), x = t.input("x", {DType::F32, {tokens, Dim(kWidth)}});
+  Tensor floats = t.param("floats", {DType::BF16, {Dim(kVocabulary), Dim(kWidth)}});
+  Tensor blocks = t.param("blocks", {DType::U8, {Dim(kVocabulary), Dim(68)}});  // two blocks of q8_0
+  t.output("a", t.call("embedding", {floats, ids})[0]);
+  t.output("b", t.call("embedding_packed", {blocks, ids},
+                       {{"format", std::string("q8_0")}, {"width", kWidth}, {"out", std::string("f32")}})[0]);
+  t.output("c", t.call("rows", {x, ids})[0]);
+  const auto traced = t.finish();
+  ASSERT_TRUE(traced.is_ok()) << traced.status().message();
+  StepSizes s;
+  s.live.value[0] = 3;
+  std::map<std::string, NodeCost> costs;
+  for (const Node* n = traced->first(); n; n = n->next) costs[n->op->name] = cost_of(*n, s);
+  EXPECT_EQ(costs.at("embedding").param_bytes, 3 * kWidth * 2);
+  EXPECT_EQ(costs.at("embedding_packed").param_bytes, 3 * 68);
+  EXPECT_EQ(costs.at("rows").param_bytes, 0);
+  EXPECT_EQ(costs.at("rows").activation_bytes, 2 * 3 * kWidth * 4 + 3 * 4) << "read, written, and the indices";
+}
+
+// What was measured beside other load is marked, and no share of it is printed.
+TEST(NodeCost, SharesOfADisturbedLimitAreLeftOut) {
+  StepProfile p;
+  p.step_s = 1;
+  p.machine.read_GBps_all = 10;
+  NodeTime n;
+  n.span_s = 0.5;
+  n.cost.param_bytes = 1e9;
+  p.nodes = {n};
+  ASSERT_TRUE(p.share(n.cost, n.span_s).has_value());
+  EXPECT_DOUBLE_EQ(*p.share(n.cost, n.span_s), 20);
+  p.machine.other_load = 1;
+  EXPECT_FALSE(p.share(n.cost, n.span_s).has_value());
+  EXPECT_NE(p.warning().find("other programs kept 1.0 processors busy"), std::string::npos) << p.warning();
+  const OrderedJson report = machine_json({}, p.machine);
+  EXPECT_EQ(report["other_load"], 1.0);
+  EXPECT_EQ(report["warnings"].size(), 1u);
+  // Nor when the step beat the limit, however quiet the machine says it was.
+  p.machine.other_load = 0;
+  p.step_s = 0.01;
+  EXPECT_FALSE(p.share(n.cost, n.span_s).has_value());
+  EXPECT_EQ(share_text(true, p.share(n.cost, n.span_s)), "-");
+  EXPECT_EQ(share_text(false, std::nullopt), "cache");
 }
 
 // Latents of 32 and ropes of 16 elements, four heads, two layers of fp32 (config.json says which).

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "engine/content_hash.h"
 #include "support/tiny_models.h"
 
 namespace reprise::engine {
@@ -45,7 +46,8 @@ class WeightCacheTest : public testing::Test {
   std::vector<fs::path> files() const {
     std::vector<fs::path> out;
     if (fs::exists(cache()))
-      for (const auto& entry : fs::directory_iterator(cache())) out.push_back(entry.path());
+      for (const auto& entry : fs::directory_iterator(cache()))
+        if (entry.path().extension() == ".weights") out.push_back(entry.path());
     return out;
   }
 
@@ -75,32 +77,69 @@ TEST_F(WeightCacheTest, GivesTheSameBitsAndOneFile) {
   }
 }
 
-TEST_F(WeightCacheTest, AHitReadsNoTensorOfTheCheckpoint) {
-  const std::string model = copy_of("qwen3_untied");
-  const auto plain = logits(model, true);
-  // The header stays, the numbers turn into NaN, which reading would refuse; size and time stay as they were.
-  const std::string tensors = model + "/model.safetensors";
+// What `cp --preserve`, a sync tool or a training script leaves behind: other weights, the same size and time.
+TEST_F(WeightCacheTest, OtherWeightsOfTheSameSizeAndTimeAreRead) {
+  const std::string model = copy_of("qwen3_untied"), tensors = model + "/model.safetensors";
+  const auto old = logits(model, true);
   const auto time = fs::last_write_time(tensors);
   std::string bytes = *read_file(tensors);
-  uint64_t header = 0;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(8 + header), bytes.end(), '\xff');
+  for (size_t at = bytes.size() / 2 / 4 * 4 + 2; at < bytes.size(); at += 512)  // bits of mantissas
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
   std::ofstream(tensors, std::ios::binary) << bytes;
-  EXPECT_FALSE(logits(model, false).is_ok());
   fs::last_write_time(tensors, time);
-  expect_same_bits(plain, logits(model, true));
+  const auto changed = logits(model, false);
+  expect_same_bits(changed, logits(model, true));
+  EXPECT_NE(*old, *changed) << "the change must be one that matters";
+  ASSERT_EQ(files().size(), 1u) << "the old one goes";
+  // Swapped in by a rename, which is another inode.
+  fs::copy(testing_support::tiny_model_path("qwen3_untied") + "/model.safetensors", tensors + ".new");
+  fs::last_write_time(tensors + ".new", time);
+  fs::rename(tensors + ".new", tensors);
+  expect_same_bits(old, logits(model, true));
 }
 
-TEST_F(WeightCacheTest, AChangedCheckpointIsReadAgain) {
+TEST_F(WeightCacheTest, UnchangedFilesAreHashedOnce) {
+  // Committed data, older than the two seconds within which a time stamp proves nothing.
+  const std::vector<std::string> kept{testing_support::tiny_model_path("qwen3_untied") + "/model.safetensors",
+                                      testing_support::tiny_model_path("qwen3_untied") + "/config.json"};
+  const std::string memo = folder_ + "/memo/qwen3.content";
+  const auto first = hash_contents(kept, memo, 2), second = hash_contents(kept, memo, 1);
+  ASSERT_TRUE(first.is_ok() && second.is_ok());
+  EXPECT_EQ(first->bytes_read, fs::file_size(kept[0]) + fs::file_size(kept[1]));
+  EXPECT_EQ(second->bytes_read, 0u);
+  EXPECT_EQ(first->hashes, second->hashes);
+  EXPECT_NE(first->hashes[0], first->hashes[1]);
+  for (const char* damage : {"", "[]", "{\"x\": 1}", "{\"x\": [1, 2]}", "\xff"}) {
+    std::ofstream(memo) << damage;
+    const auto again = hash_contents(kept, memo, 2);
+    ASSERT_TRUE(again.is_ok());
+    EXPECT_EQ(again->hashes, first->hashes) << damage;
+  }
+}
+
+TEST_F(WeightCacheTest, FilesThatChangeNowAreNotRemembered) {
+  const std::vector<std::string> young{folder_ + "/young"};
+  const std::string memo = folder_ + "/young.content";
+  std::ofstream(young[0]) << "one";
+  const auto one = hash_contents(young, memo, 2);
+  std::ofstream(young[0]) << "two";
+  const auto two = hash_contents(young, memo, 2);
+  ASSERT_TRUE(one.is_ok() && two.is_ok());
+  EXPECT_NE(one->hashes, two->hashes);
+  EXPECT_FALSE(fs::exists(memo));
+  const auto missing = hash_contents(std::vector<std::string>{folder_ + "/missing"}, memo, 2);
+  ASSERT_FALSE(missing.is_ok());
+  EXPECT_NE(missing.status().message().find("/missing: "), std::string::npos);
+}
+
+TEST_F(WeightCacheTest, ATouchedCheckpointIsTheSameAndAnotherDtypeIsAnotherLayout) {
   const std::string model = copy_of("qwen3_untied");
   expect_same_bits(logits(model, false), logits(model, true));
   const auto first = files();
   ASSERT_EQ(first.size(), 1u);
   fs::last_write_time(model + "/model.safetensors", fs::file_time_type::clock::now() + std::chrono::seconds(3));
   expect_same_bits(logits(model, false), logits(model, true));
-  ASSERT_EQ(files().size(), 1u) << "the old one goes";
-  EXPECT_NE(files()[0], first[0]);
-  // Another dtype is another layout; both stay.
+  EXPECT_EQ(files(), first);
   expect_same_bits(logits(model, false, DType::F32), logits(model, true, DType::F32));
   EXPECT_EQ(files().size(), 2u);
 }

@@ -3,12 +3,16 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "backends/null/null_device.h"
+#include "base/file.h"
 #include "compile/compiled_model.h"
+#include "compile/plan_key.h"
 #include "graph/tracer.h"
 #include "nn/functional.h"
 #include "passes/pass_file.h"
@@ -194,6 +198,35 @@ TEST(Extension, BadOnesGetOneClearError) {
     EXPECT_NE(said.find(expected), std::string::npos) << said;
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
   }
+}
+
+// Plans are kept under the identity of the code that made them. A compiler may leave the size of an extension as it
+// was, and a build system its time.
+TEST(Extension, WithoutABuildIdItsBytesAreItsIdentity) {
+  namespace fs = std::filesystem;
+  const std::string path = (fs::path(testing::TempDir()) / fmt::format("reprise_bare_{}.so", ::getpid())).string();
+  fs::copy_file(library("without_build_id"), path, fs::copy_options::overwrite_existing);
+  const auto time = fs::last_write_time(path);
+  const auto identity = [&] {
+    const auto p = platform_with(path);
+    EXPECT_TRUE(p.is_ok()) << p.status().message();
+    const std::string all = KeyBuilder::build_identity();
+    const size_t at = all.find(path);
+    return at == std::string::npos ? std::string() : all.substr(at, all.find('\n', at) - at);
+  };
+  const std::string first = identity();
+  ASSERT_NE(first.find('='), std::string::npos);
+  EXPECT_EQ(first, identity());
+  // A letter of the compiler's name, which no code reads.
+  std::string bytes = *read_file(path);
+  const size_t name = bytes.find("GCC: (");
+  ASSERT_NE(name, std::string::npos);
+  bytes[name] = 'X';
+  fs::remove(path);  // a mapping of the old file may still be there
+  std::ofstream(path, std::ios::binary) << bytes;
+  fs::last_write_time(path, time);
+  EXPECT_NE(first, identity());
+  fs::remove(path);
 }
 
 TEST(Extension, TheSameOneTwiceIsAnError) {

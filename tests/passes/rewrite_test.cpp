@@ -132,6 +132,34 @@ TEST_F(RewriteTest, ANearMissNamesTheNodeThatStopsIt) {
   EXPECT_EQ(report.refused[0].at, graph->outputs()[0].value->def->in[0]->id);
 }
 
+// add(linear(x, w), r): neither order of the addition's operands has a linear. Of the two the one is named that is
+// nearly one, whichever side it stands on, and not the residual.
+TEST_F(RewriteTest, ANearMissOfCommutingOperandsNamesTheLikelyOne) {
+  Rewrite rewrite;
+  rewrite.name = "linear_and_residual";
+  rewrite.operands = 3;
+  rewrite.search = [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
+    return {nn::add(nn::linear(in[0], in[1]), in[2])};
+  };
+  rewrite.replace = [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
+    return {nn::add(in[2], nn::linear(in[0], in[1]))};
+  };
+  const TensorType wide{DType::F32, {Dim(1, 1), Dim(68)}}, narrow{DType::F32, {Dim(1, 1), Dim(44)}};
+  rewrite.examples = {{{{"T", 9}}, {wide, {DType::F32, {Dim(44), Dim(68)}}, narrow}, {}}};
+  Tensor packed = t.param("packed", {DType::U8, {Dim(kWidth), Dim(34)}});
+  Tensor activation = t.input("activation", {DType::F32, {t.symbol("P", 9), Dim(32)}});
+  const auto product = [&] {
+    return t.call("linear_packed", {activation, packed}, {{"format", std::string("q8_0")}})[0];
+  };
+  Tensor residual = nn::silu(t.input("residual", {DType::F32, {t.symbol("P", 9), Dim(kWidth)}}));
+  t.output("left", nn::add(product(), residual));
+  t.output("right", nn::add(residual, product()));
+  const PassReport report = apply(rewrite);
+  ASSERT_EQ(report.refused.size(), 2u);
+  for (const PassRemark& r : report.refused)
+    EXPECT_NE(r.reason.find("expected linear, found linear_packed"), std::string::npos) << r.reason;
+}
+
 // Two results; the second input may come to depend on the first result.
 Rewrite two_results() {
   Rewrite rewrite;
