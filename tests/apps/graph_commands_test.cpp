@@ -1,5 +1,6 @@
 // `reprise graph dump`, `diff` and `profile` on tiny models.
 #include "run_binary.h"
+#include "support/smollm2.h"
 
 namespace reprise::apps {
 namespace {
@@ -259,6 +260,29 @@ TEST(GraphProfile, StepsThatCannotBe) {
     EXPECT_EQ(o.exit_code, 1) << flags;
     EXPECT_TRUE(holds(o.err, words)) << o.err;
   }
+}
+
+// docs/add-a-fusion.md, step 3: its file on the model that it names, with the flag and without.
+TEST(GraphExplain, TheFusionOfThePageFiresOnTheModelItNames) {
+  REPRISE_NEEDS_SMOLLM2(path);
+  const std::string page = content_of(std::string(REPRISE_SOURCE_DIR) + "/docs/add-a-fusion.md");
+  const size_t begin = page.find("# residual.pass: "), end = page.find("```", begin);
+  ASSERT_NE(end, std::string::npos);
+  ASSERT_TRUE(holds(page, "graph explain --model-path smollm2 --quantization none --pass-file residual.pass"));
+  const Folder folder;
+  folder.write("residual.pass", page.substr(begin, end - begin));
+  const auto fused = [&](const std::string& flags) {
+    const std::string command = "graph explain --json --log-level error --model-path " + path + flags + " --pass-file ";
+    for (const auto& pass : json_of(run_binary(command + (folder / "residual.pass")))["passes"])
+      if (pass["name"] == "residual_linear") return pass;
+    return OrderedJson();
+  };
+  const OrderedJson floats = fused(" --quantization none"), blocks = fused("");
+  EXPECT_EQ(floats["tried"], 60);
+  EXPECT_EQ(floats["matched"], 60);
+  EXPECT_TRUE(holds(page, "residual_linear                  60       60        0"));
+  EXPECT_EQ(blocks["matched"], 0);
+  EXPECT_TRUE(holds(blocks["refused"].dump(), "expected linear, found linear_packed")) << blocks["refused"];
 }
 
 }  // namespace
