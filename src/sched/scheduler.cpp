@@ -12,8 +12,6 @@
 namespace reprise::sched {
 namespace {
 
-constexpr int64_t kMixedPrefillTokens = 256;
-constexpr int64_t kMaxPrefillTokens = 16384;
 // What one step counts for beside the next one, in the recent rate.
 constexpr double kFading = 0.95;
 
@@ -249,6 +247,10 @@ void Scheduler::preempt(LiveRequest& victim) {
 
 bool Scheduler::step() {
   const auto begin = Clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    stats_.step_since = begin;
+  }
   const bool mail = take_mail();
   drop_late();
   admit(true);
@@ -259,6 +261,10 @@ bool Scheduler::step() {
   if (batch.items.empty()) {
     CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
           running_.size());
+    {
+      std::lock_guard lock(mutex_);
+      stats_.step_since.reset();
+    }
     publish();
     return mail || !waiting_.empty();
   }
@@ -273,12 +279,7 @@ bool Scheduler::step() {
     parts_.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
   }
   record.parts = parts_;
-  const auto formed = Clock::now();
-  record.forming_s = seconds_of(formed - begin);
-  {
-    std::lock_guard lock(mutex_);
-    stats_.step_since = formed;
-  }
+  record.forming_s = seconds_of(Clock::now() - begin);
   beside_s_ = 0;
   run_batch(batch);
   record.beside_s = beside_s_;

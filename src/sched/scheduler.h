@@ -40,6 +40,8 @@ enum class Policy : uint8_t {
 Result<Policy> parse_policy(std::string_view name);  // "fcfs", "lpm", "dfs-weight", "random", "lof"
 std::string_view policy_name(Policy policy);
 
+constexpr int64_t kMixedPrefillTokens = 256, kMaxPrefillTokens = 16384;
+
 struct SchedulerOptions {
   Policy policy = Policy::Fcfs;
   int64_t max_running = 0;           // 0: what a step holds
