@@ -87,7 +87,8 @@ Command add_chat(CLI::App& program) {
   Command c;
   c.app = program.add_subcommand("chat", "Talk with a model in the terminal");
   add_text(*c.app, "--system", flags->system, "system message at the beginning");
-  add_text(*c.app, "--chat-template", flags->chat_template, "Jinja file in place of the model's own template", "FILE");
+  add_text(*c.app, "--chat-template", flags->chat_template,
+           "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   flags->sampling.add_to(*c.app);
   flags->model.add_to(*c.app);
   c.app->footer("Reads one message a line; works from a pipe as well. /reset starts over, /exit ends.");

@@ -138,7 +138,8 @@ Command add_generate(CLI::App& program) {
            "FILE");
   add_switch(app, "--apply-chat-template", flags->apply_chat_template, "wrap the prompt as a user's message");
   add_text(app, "--system", flags->system, "system message in front of it");
-  add_text(app, "--chat-template", flags->chat_template, "Jinja file in place of the model's own template", "FILE");
+  add_text(app, "--chat-template", flags->chat_template,
+           "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   app.option_defaults()->group("Output");
   add_switch(app, "--json", flags->json, "one JSON object on standard output, nothing else");
   add_switch(app, "--summary", flags->summary, "speed, graphs and memory at the end (standard error)");

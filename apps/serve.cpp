@@ -6,10 +6,13 @@
 
 #include "command.h"
 #include "common/flags.h"
+#include "common/text_model.h"
 #include "serve/serve_process.h"
 
 namespace reprise::apps {
 namespace {
+
+constexpr int64_t kPreemption = 10;  // SGLang's default
 
 struct ServeFlags {
   ServeOptions options;
@@ -20,12 +23,56 @@ struct ServeFlags {
   bool enable_metrics = false;
   std::string expert_metrics = "auto";
 
+  bool log_requests = false;
+  bool priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
+  std::optional<int64_t> preemption_threshold, default_priority, prefill_requests;
+
   Status check();
+  Status check_schedule();
 };
+
+// SGLang's names and rules for the order of waiting requests.
+Status ServeFlags::check_schedule() {
+  ServeOptions& o = options;
+  const std::string policy = o.model.schedule_policy.value_or("fcfs");
+  if (policy == "priority")
+    return invalid(
+        "--schedule-policy priority: SGLang has no such policy behind this name; "
+        "--enable-priority-scheduling orders by priority (with --schedule-policy fcfs or lof)");
+  ASSIGN_OR_RETURN(o.scheduler.policy, sched::parse_policy(policy));
+  if (priorities && policy != "fcfs" && policy != "lof")
+    return invalid("--enable-priority-scheduling with --schedule-policy {}: allowed: fcfs, lof", policy);
+  const bool by_prefix = policy == "lpm" || policy == "dfs-weight";
+  if (by_prefix && o.model.disable_radix_cache) {
+    o.notices.push_back(
+        fmt::format("--schedule-policy {} has no effect beside --disable-radix-cache; effective: fcfs", policy));
+    o.scheduler.policy = sched::Policy::Fcfs;
+  }
+  o.scheduler.small_priorities_first = small_first;
+  o.api.limits.default_priority = default_priority.value_or(0);
+  if (priorities && !no_preemption) o.scheduler.preemption_threshold = preemption_threshold.value_or(kPreemption);
+  if (priorities)
+    o.notices.push_back(no_preemption ? std::string("--enable-priority-scheduling: the field `priority` always orders "
+                                                    "waiting requests; none is preempted for it")
+                                      : fmt::format("--enable-priority-scheduling: the field `priority` orders waiting "
+                                                    "requests, and preempts running ones beyond a difference of {}",
+                                                    *o.scheduler.preemption_threshold));
+  if (!priorities && (preemption_threshold || no_preemption))
+    o.notices.push_back(
+        "--priority-scheduling-preemption-threshold and --disable-priority-preemption have no effect "
+        "without --enable-priority-scheduling");
+  if (abort_on_priority)
+    o.notices.push_back("--abort-on-priority-when-disabled has no effect: priorities always order waiting requests");
+  return Status::ok();
+}
 
 Status ServeFlags::check() {
   ServeOptions& o = options;
+  o.model.serving = true;
   RETURN_IF_ERROR(o.model.check());
+  RETURN_IF_ERROR(check_schedule());
+  if (!o.chat_template.empty()) RETURN_IF_ERROR(chat_template_source(o.chat_template).status());
+  o.api.access_log |= log_requests;
   using engine::CountExperts;
   o.model.count_experts = expert_metrics == "on"    ? CountExperts::On
                           : expert_metrics == "off" ? CountExperts::Off
@@ -40,9 +87,12 @@ Status ServeFlags::check() {
   o.scheduler.max_queued = max_queued;
   o.scheduler.max_queued_tokens = max_queued_tokens;
   o.scheduler.prefix_cache = !o.model.disable_radix_cache;
-  o.scheduler.mixed_prefill_tokens = o.model.max_prefill_tokens.value_or(0);
-  const std::string policy = o.model.schedule_policy.value_or("fcfs");
-  o.scheduler.policy = policy == "lpm" || policy == "dfs-weight" ? sched::Policy::LongestPrefix : sched::Policy::Fcfs;
+  o.scheduler.mixed_prefill_tokens = o.model.mixed_prefill_tokens.value_or(0);
+  o.scheduler.max_prefill_tokens = o.model.max_prefill_tokens.value_or(0);
+  o.scheduler.prefill_requests = prefill_requests.value_or(0);
+  o.scheduler.seed = static_cast<uint64_t>(o.model.random_seed);
+  if (enable_metrics) o.notices.push_back("--enable-metrics: /metrics is always there");
+  if (log_requests) o.notices.push_back("--log-requests: --access-log; prompts and answers are never logged");
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
   std::error_code ignored;
   if (!o.profile_dir.empty() && !std::filesystem::is_directory(o.profile_dir, ignored))
@@ -64,11 +114,16 @@ Command add_serve(CLI::App& program) {
   add_text(*c.app, "--host", o.http.host, "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "ADDRESS");
   add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
   add_text(*c.app, "--served-model-name", o.served_model_name, "what clients call the model", "NAME");
-  add_text(*c.app, "--chat-template", o.chat_template, "Jinja file in place of the model's own template", "FILE");
-  add_choice(*c.app, "--tool-call-parser", o.tool_call_parser, {"auto", "none", "hermes", "qwen", "qwen25", "llama3"},
+  add_text(*c.app, "--chat-template", o.chat_template,
+           "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
+  std::vector<std::string> tool_parsers = server::tool_format_names(), reasoning_parsers{"auto", "none"};
+  tool_parsers.insert(tool_parsers.begin(), "auto");
+  for (const server::ReasoningParser& p : server::reasoning_parsers()) reasoning_parsers.emplace_back(p.name);
+  add_choice(*c.app, "--tool-call-parser", o.tool_call_parser, tool_parsers,
              "how the model writes tool calls; auto: as its chat template shows");
-  add_choice(*c.app, "--reasoning-parser", o.reasoning_parser, {"auto", "none", "qwen3", "deepseek-r1"},
-             "take thoughts between <think> marks out of the answer; auto: when the chat template knows them");
+  add_choice(*c.app, "--reasoning-parser", o.reasoning_parser, reasoning_parsers,
+             "take thoughts between <think> marks out of the answer; auto: when the chat template knows them; "
+             "deepseek-r1 and qwen3-thinking: answers begin with a thought");
   add_text(*c.app, "--api-key", o.api.api_key, "key that every route but health asks for", "KEY");
   add_text(*c.app, "--admin-api-key", o.api.admin_api_key, "key that opens the admin routes to other machines", "KEY");
   add_integer(*c.app, "--admin-port", flags->admin_port, {0, 65535},
@@ -88,6 +143,23 @@ Command add_serve(CLI::App& program) {
   add_real(*c.app, "--shutdown-timeout", o.shutdown_timeout_s, {0, HUGE_VAL},
            "seconds that requests may take to finish after SIGTERM");
   add_switch(*c.app, "--access-log", o.api.access_log, "a line of JSON for every request, on standard error");
+  add_switch(*c.app, "--log-requests", flags->log_requests, "--access-log");
+  add_real(*c.app, "--soft-watchdog-timeout", o.soft_watchdog_timeout_s, {0, HUGE_VAL},
+           "seconds that a step may take before it is reported; 0: any time");
+  add_integer(*c.app, "--prefill-max-requests", flags->prefill_requests, {1, kMany}, "most prompts of a step");
+  add_switch(*c.app, "--enable-priority-scheduling", flags->priorities,
+             "larger values of the field `priority` preempt running requests");
+  add_switch(*c.app, "--disable-priority-preemption", flags->no_preemption, "priorities order waiting requests alone");
+  add_integer(*c.app, "--priority-scheduling-preemption-threshold", flags->preemption_threshold, {0, kMany},
+              "difference of priorities above which a running request is preempted (default 10)");
+  add_switch(*c.app, "--schedule-low-priority-values-first", flags->small_first, "smaller priorities go first");
+  add_integer(*c.app, "--default-priority-value", flags->default_priority, {-1000000, 1000000},
+              "priority of requests that name none (default 0)");
+  add_switch(*c.app, "--abort-on-priority-when-disabled", flags->abort_on_priority,
+             "accepted; priorities are never disabled");
+  add_choice(*c.app, "--sampling-defaults", o.sampling_defaults, {"model", "openai"},
+             "where a request is silent: generation_config.json, then OpenAI's defaults; or OpenAI's alone");
+  add_switch(*c.app, "--check", o.check, "check the command line, say what it means, and end");
   add_switch(*c.app, "--enable-metrics", flags->enable_metrics, "accepted; /metrics is always there");
   add_choice(*c.app, "--expert-metrics", flags->expert_metrics, {"auto", "on", "off"},
              "count rows by expert in /metrics; auto: where that needs no copy from the device");

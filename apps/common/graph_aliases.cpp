@@ -50,8 +50,20 @@ class Settings {
   }
 };
 
+// "1 2 4", "1,2,4", or as a Python list: "[1, 2, 4]".
 Result<std::vector<int64_t>> list_of(std::string_view flag, const std::vector<std::string>& words) {
-  return engine::parse_sizes(flag, fmt::format("{}", fmt::join(words, ",")), 1 << 20);
+  std::string list = fmt::format("{}", fmt::join(words, ","));
+  if (list.starts_with('[') && list.ends_with(']')) {
+    list = list.substr(1, list.size() - 2);
+    std::erase(list, ' ');
+    for (size_t at = list.find(",,"); at != std::string::npos; at = list.find(",,")) list.erase(at, 1);
+  }
+  return engine::parse_sizes(flag, list, 1 << 20);
+}
+
+// SGLang's backends of captured graphs.
+std::string mode_of(const std::string& backend) {
+  return backend == "full" ? "whole" : backend == "disabled" ? "off" : "piecewise";
 }
 
 // The original drops sizes above what can run and appends that largest size; so do we, and say it.
@@ -100,6 +112,12 @@ Status read_aliases(Settings& out, const GraphAliases& a, const StepLimits& limi
   RETURN_IF_ERROR(set(a.piecewise_npu_decode, out.decode, "piecewise", "--enable-piecewise-npu-graph-decode"));
   RETURN_IF_ERROR(set(a.enable_piecewise, out.prefill, "piecewise", "--enable-piecewise-cuda-graph"));
   RETURN_IF_ERROR(set(a.disable_piecewise, out.prefill, "off", "--disable-piecewise-cuda-graph"));
+  if (a.backend_decode)
+    RETURN_IF_ERROR(out.set(out.decode, Rank::Alias, mode_of(*a.backend_decode),
+                            fmt::format("--cuda-graph-backend-decode {}", *a.backend_decode)));
+  if (a.backend_prefill)
+    RETURN_IF_ERROR(out.set(out.prefill, Rank::Alias, mode_of(*a.backend_prefill),
+                            fmt::format("--cuda-graph-backend-prefill {}", *a.backend_prefill)));
   RETURN_IF_ERROR(set(a.torch_compile, out.passes, "all", "--enable-torch-compile"));
   std::vector<int64_t> decode, prefill;
   if (!a.cuda_graph_bs.empty()) {

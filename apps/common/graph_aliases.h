@@ -32,6 +32,8 @@ struct GraphAliases {
   bool piecewise_npu_decode = false;
   std::optional<std::string> compilation_config = {};  // PR #15332's JSON
   std::optional<std::string> cuda_graph_config = {};   // the JSON by phase that came later
+  // full, breakable, tc_piecewise, disabled
+  std::optional<std::string> backend_decode = {}, backend_prefill = {};
 };
 
 // The native settings in the words of their flags; what was not said is empty.

@@ -92,29 +92,38 @@ void GraphFlags::add_to(CLI::App& app) {
               "every N-th replay also runs uncaptured and unfused; a difference takes that size out of service and is "
               "written down; 0: none");
   add_texts(app, "--inject-fault", faults,
-            "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error",
+            "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error, hang",
             "KIND@STEP[:NODE]");
   add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU, else 2", "N");
   app.option_defaults()->group("Graphs, in the words of other systems");
   GraphAliases& a = aliases;
-  add_switch(app, "--disable-cuda-graph", a.disable_cuda_graph, "--graph-decode off");
-  add_words(app, "--cuda-graph-bs", a.cuda_graph_bs, "--graph-decode-sizes", "N");
-  add_integer(app, "--cuda-graph-max-bs", a.cuda_graph_max_bs, {1, 1 << 20}, "--graph-decode-sizes by rule up to N");
+  add_switch(app, "--disable-cuda-graph,--disable-decode-cuda-graph", a.disable_cuda_graph, "--graph-decode off");
+  add_words(app, "--cuda-graph-bs,--cuda-graph-bs-decode", a.cuda_graph_bs, "--graph-decode-sizes", "N");
+  add_integer(app, "--cuda-graph-max-bs,--cuda-graph-max-bs-decode", a.cuda_graph_max_bs, {1, 1 << 20},
+              "--graph-decode-sizes by rule up to N");
   add_switch(app, "--enable-profile-cuda-graph", a.profile, "accepted; see reprise graph profile");
   add_switch(app, "--enable-torch-compile", a.torch_compile, "--passes all, the default");
   add_integer(app, "--torch-compile-max-bs", a.torch_compile_max_bs, {1, 1 << 20},
               "larger decode sizes run the unfused plan");
-  add_switch(app, "--enable-piecewise-cuda-graph", a.enable_piecewise, "--graph-prefill piecewise, the default");
-  add_switch(app, "--disable-piecewise-cuda-graph", a.disable_piecewise, "--graph-prefill off");
-  add_words(app, "--piecewise-cuda-graph-tokens", a.piecewise_tokens, "--graph-prefill-sizes", "N");
-  add_integer(app, "--piecewise-cuda-graph-max-tokens", a.piecewise_max_tokens, {1, 1 << 20},
-              "--graph-prefill-sizes by rule up to N");
-  add_text(app, "--piecewise-cuda-graph-compiler", a.piecewise_compiler, "eager, or inductor (with a notice)", "NAME");
+  add_switch(app, "--enable-piecewise-cuda-graph,--enforce-piecewise-cuda-graph", a.enable_piecewise,
+             "--graph-prefill piecewise, the default");
+  add_switch(app, "--disable-piecewise-cuda-graph,--disable-prefill-cuda-graph", a.disable_piecewise,
+             "--graph-prefill off");
+  add_words(app, "--piecewise-cuda-graph-tokens,--cuda-graph-bs-prefill", a.piecewise_tokens, "--graph-prefill-sizes",
+            "N");
+  add_integer(app, "--piecewise-cuda-graph-max-tokens,--cuda-graph-max-bs-prefill", a.piecewise_max_tokens,
+              {1, 1 << 20}, "--graph-prefill-sizes by rule up to N");
+  add_text(app, "--piecewise-cuda-graph-compiler,--cuda-graph-tc-compiler", a.piecewise_compiler,
+           "eager, or inductor (with a notice)", "NAME");
   add_switch(app, "--enable-piecewise-npu-graph-decode", a.piecewise_npu_decode, "--graph-decode piecewise");
   add_text(app, "--compilation-config", a.compilation_config,
            "keys compiler, splitting_ops, capture_sizes, enable_debug_mode, decode, prefill", "JSON");
   add_text(app, "--cuda-graph-config", a.cuda_graph_config, "{\"decode\": {\"backend\", \"max_bs\", \"bs\"}, ...}",
            "JSON");
+  add_choice(app, "--cuda-graph-backend-decode", a.backend_decode, {"full", "breakable", "tc_piecewise", "disabled"},
+             "--graph-decode whole, piecewise, piecewise, off");
+  add_choice(app, "--cuda-graph-backend-prefill", a.backend_prefill, {"breakable", "tc_piecewise", "disabled"},
+             "--graph-prefill piecewise, piecewise, off");
   app.option_defaults()->group("Options");
 }
 

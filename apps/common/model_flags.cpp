@@ -19,6 +19,7 @@ namespace reprise::apps {
 namespace {
 
 constexpr int64_t kMany = INT64_MAX;
+constexpr int64_t kLargestChunk = 1 << 20;
 
 // The names that SGLang takes for --attention-backend.
 const std::vector<std::string> kAttentionBackends{
@@ -28,8 +29,22 @@ const std::vector<std::string> kAttentionBackends{
 
 Result<std::optional<DType>> dtype_of(const std::string& name) {
   if (name == "auto") return std::optional<DType>();
+  if (name == "float") return std::optional(DType::F32);
   ASSIGN_OR_RETURN(DType t, parse_dtype(name));
   return std::optional<DType>(t);
+}
+
+// --json-model-override-args as --override says it.
+Result<std::vector<std::string>> overrides_of(const std::string& text) {
+  ASSIGN_OR_RETURN(const OrderedJson json, parse_ordered_json(text, "--json-model-override-args"));
+  if (!json.is_object()) return invalid("--json-model-override-args {}: a JSON object is expected", text);
+  std::vector<std::string> out;
+  for (const auto& [key, value] : json.items()) {
+    // A null says what an absent field says.
+    if (value.is_null()) continue;
+    out.push_back(key + "=" + value.dump());
+  }
+  return out;
 }
 
 Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
@@ -46,10 +61,14 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   o.context_length = f.context_length;
   o.max_running_requests = f.max_running_requests;
   o.max_total_tokens = f.max_total_tokens;
-  o.chunked_prefill_size = f.chunked_prefill_size;
+  o.chunked_prefill_size = f.chunk_tokens();
   o.mem_fraction_static = f.mem_fraction_static;
   o.random_seed = static_cast<uint64_t>(f.random_seed);
   o.overrides = f.overrides;
+  if (f.json_overrides) {
+    ASSIGN_OR_RETURN(const auto more, overrides_of(*f.json_overrides));
+    o.overrides.insert(o.overrides.end(), more.begin(), more.end());
+  }
   o.count_experts = f.count_experts;
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
@@ -70,8 +89,12 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
 
 // Flags that change nothing here, with what is in effect instead.
 std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
-  std::vector<std::string> out;
-  if (f.trust_remote_code) out.push_back("--trust-remote-code is accepted; no code from a model is ever run");
+  std::vector<std::string> out = f.plain_notices();
+  if (f.chunked_prefill_size && *f.chunked_prefill_size < 0)
+    out.push_back(
+        fmt::format("--chunked-prefill-size -1: prompts are read in chunks all the same, and the answers "
+                    "have the same bits; effective: {}",
+                    e.max_step_tokens()));
   if (f.attention_backend && *f.attention_backend != device_kind_name(e.device().info().kind))
     out.push_back(fmt::format("--attention-backend {}: each device has one attention; effective: {}",
                               *f.attention_backend, device_kind_name(e.device().info().kind)));
@@ -79,6 +102,9 @@ std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
   if (f.max_prefill_tokens)
     out.push_back(fmt::format("--max-prefill-tokens {}: a step is bounded by --chunked-prefill-size; effective: {}",
                               *f.max_prefill_tokens, e.max_step_tokens()));
+  if (f.mixed_prefill_tokens)
+    out.push_back(
+        fmt::format("--mixed-prefill-tokens {}: this command mixes no prompts with decoding", *f.mixed_prefill_tokens));
   if (f.schedule_policy)
     out.push_back(fmt::format("--schedule-policy {}: this command runs its requests in order; effective: fcfs",
                               *f.schedule_policy));
@@ -116,9 +142,9 @@ void ModelFlags::add_to(CLI::App& app) {
   add_text(app, "--tokenizer-path", tokenizer_path, "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed");
-  add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16"},
+  add_choice(app, "--dtype", dtype, {"auto", "float32", "float", "float16", "half", "bfloat16"},
              "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
-  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "int8"},
+  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "bf16", "int8"},
              "of the KV cache; auto: as --dtype; int8: half of bfloat16, a scale per token and head");
   add_choice(app, "--quantization", quantization,
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
@@ -131,6 +157,7 @@ void ModelFlags::add_to(CLI::App& app) {
   add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
   add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
             "KEY=VALUE");
+  add_text(app, "--json-model-override-args", json_overrides, "--override, as one JSON object", "JSON");
   add_integer(app, "--random-seed", random_seed, {0, kMany}, "of dummy weights and of draws without --seed");
   add_switch(app, "--trust-remote-code", trust_remote_code, "accepted; no code from a model is ever run");
 
@@ -143,26 +170,38 @@ void ModelFlags::add_to(CLI::App& app) {
               "sequences that run together; default: 64, or by the device's memory");
   add_integer(app, "--max-total-tokens", max_total_tokens, {0, int64_t{1} << 32},
               "tokens that the KV cache holds; 0: what memory allows");
-  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {1, 65536},
-              "most tokens of one step; default: 2048, or by the device's memory");
+  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {-1, kLargestChunk},
+              "most tokens of one step; default, and -1: 2048, or by the device's memory");
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of memory for weights and KV cache; default: 0.8, or by the device's memory");
   add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
   add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany},
-              "serve: most prompt tokens of a step in which others decode");
+              "serve: most tokens of all prompts of a step together, beyond the first one (default 16384)");
+  add_integer(app, "--mixed-prefill-tokens", mixed_prefill_tokens, {1, kMany},
+              "serve: most prompt tokens of a step in which others decode (default 256)");
   add_choice(app, "--schedule-policy", schedule_policy, {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
-             "serve: fcfs, lpm (longest cached prefix first); the others run as the nearest of these");
+             "serve: order of waiting requests, as in SGLang: fcfs (default), lpm (longest cached prefix first), "
+             "dfs-weight (heaviest branch of the prefix tree first), random, lof (longest output first)");
   add_switch(app, "--disable-radix-cache", disable_radix_cache, "serve: keep no prefixes of earlier requests");
   add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL},
-           "serve: seconds that a step may take before it is reported; 0: never");
+           "serve: seconds that a step may take before the process ends with status 1; 0: any time (default 300)");
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
   add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
-  add_integer(app, "--tp-size,--tp", tp_size, {1, kMany}, "tensor-parallel ranks; 1 alone is known yet");
-  add_integer(app, "--dp-size,--dp", dp_size, {1, kMany}, "data-parallel replicas; 1 alone is known yet");
+  add_integer(app, "--tp-size,--tp,--tensor-parallel-size", tp_size, {1, kMany},
+              "tensor-parallel ranks; 1 alone is known yet");
+  add_integer(app, "--dp-size,--dp,--data-parallel-size", dp_size, {1, kMany},
+              "data-parallel replicas; 1 alone is known yet");
   add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
              "what is said on standard error");
+  launcher.add_to(app);
   app.option_defaults()->group("Options");
   graph.add_to(app);
+}
+
+std::vector<std::string> ModelFlags::plain_notices() const {
+  std::vector<std::string> out = launcher.notices();
+  if (trust_remote_code) out.push_back("--trust-remote-code: no code from a model is ever run");
+  return out;
 }
 
 StepLimits ModelFlags::limits() const {
@@ -171,9 +210,9 @@ StepLimits ModelFlags::limits() const {
   return {max_running_requests ? max_running_requests
           : cpu                ? 64
                                : 4096,
-          chunked_prefill_size ? chunked_prefill_size
-          : cpu                ? 2048
-                               : 65536};
+          chunk_tokens() ? chunk_tokens()
+          : cpu          ? 2048
+                         : 65536};
 }
 
 Status ModelFlags::check() const {
@@ -189,6 +228,13 @@ Status ModelFlags::check() const {
                    tp_size);
   if (dp_size > 1)
     return invalid("--dp-size {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
+  if (chunked_prefill_size && *chunked_prefill_size == 0)
+    return invalid("--chunked-prefill-size: 0 is out of range; allowed: 1 to {}, or -1", kLargestChunk);
+  RETURN_IF_ERROR(launcher.check());
+  if (json_overrides) RETURN_IF_ERROR(overrides_of(*json_overrides).status());
+  for (const std::string& fault : graph.faults)
+    if (fault.starts_with("hang") && !serving)
+      return invalid("--inject-fault {}: hang is for serve alone, whose --watchdog-timeout ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();

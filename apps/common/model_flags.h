@@ -3,12 +3,14 @@
 // says what is in effect. A plain value.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/graph_flags.h"
+#include "common/launcher_flags.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -33,21 +35,23 @@ struct ModelFlags {
   int64_t threads = 0;
   bool live_sizes = true;  // no flag: `graph verify` freezes sizes at capture in some of its modes
   int64_t context_length = 0;
-  // 0: 64 on the CPU, elsewhere by memory; so the chunk (2048) and the fraction (0.8).
+  // 0, or not given: 64 on the CPU, elsewhere by memory; so the chunk (2048) and the fraction (0.8).
   int64_t max_running_requests = 0;
   int64_t max_total_tokens = 0;
-  int64_t chunked_prefill_size = 0;
+  std::optional<int64_t> chunked_prefill_size;  // -1: SGLang's word for whole prompts; here as if it was not given
   double mem_fraction_static = 0;
   int64_t page_size = 128;
   int64_t tp_size = 1;
   int64_t dp_size = 1;
   int64_t random_seed = 0;
   bool trust_remote_code = false;
-  bool serving = false;  // no flag: the four settings of a server below are in effect, not only reported
+  bool serving = false;  // no flag: the settings of a server below are in effect, not only reported
   // Settings of a server or of other systems, accepted and reported.
   std::optional<std::string> attention_backend, schedule_policy;
-  std::optional<int64_t> max_prefill_tokens;
+  std::optional<int64_t> max_prefill_tokens, mixed_prefill_tokens;
   std::optional<double> watchdog_timeout;
+  std::optional<std::string> json_overrides;
+  LauncherFlags launcher;
   engine::CountExperts count_experts = engine::CountExperts::Off;  // a flag of `serve` alone
   bool cache_weights = false;
   bool disable_radix_cache = false;
@@ -55,10 +59,13 @@ struct ModelFlags {
   std::vector<std::string> extensions;
 
   void add_to(CLI::App& app);
+  int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
   // The largest batch and number of tokens that the flags allow.
   StepLimits limits() const;
   // Usage errors that need more than one value to see; also sets the log level.
   Status check() const;
+  // Flags that need no engine to tell what is in effect.
+  std::vector<std::string> plain_notices() const;
 };
 
 // "smollm2" is the file that `reprise pull smollm2` stored; anything else stands for itself.

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "text/builtin_templates.h"
 
 namespace reprise::apps {
 namespace {
@@ -53,6 +54,18 @@ Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(co
   if (!metadata.chat_template.empty()) config["chat_template"] = metadata.chat_template;
   return std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer.dump()},
                                                           {"tokenizer_config.json", config.dump(2) + "\n"}};
+}
+
+Result<std::string> chat_template_source(const std::string& file_or_name) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(file_or_name, ignored)) {
+    auto built_in = text::builtin_template(file_or_name);
+    return built_in ? std::move(built_in) : built_in.status().at("--chat-template");
+  }
+  if (file_or_name.ends_with(".json"))
+    return invalid("--chat-template {}: conversations in JSON are not read; allowed: a Jinja file, {}", file_or_name,
+                   fmt::format("{}", fmt::join(text::builtin_template_names(), ", ")));
+  return read_file(file_or_name);
 }
 
 void TextModel::keep_template(Result<text::ChatTemplate> compiled) {
@@ -121,7 +134,7 @@ Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& te
     ASSIGN_OR_RETURN(m.defaults_, checkpoint::read_generation_config(model));
   }
   if (!template_file.empty()) {
-    ASSIGN_OR_RETURN(const std::string source, read_file(template_file));
+    ASSIGN_OR_RETURN(const std::string source, chat_template_source(template_file));
     auto compiled = text::ChatTemplate::compile(source, m.special_tokens_);
     if (!compiled) return compiled.status().at(template_file);
     m.keep_template(std::move(compiled));

@@ -21,10 +21,13 @@ namespace reprise::apps {
 // without a tokenizer, Unsupported when those files cannot hold its kind.
 Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(const checkpoint::GgufFile& file);
 
+// What --chat-template says: the text of a Jinja file, or of a built-in template by its name.
+Result<std::string> chat_template_source(const std::string& file_or_name);
+
 class TextModel {
  public:
-  // `checkpoint` is the engine's; null with dummy weights. `template_file` replaces the model's own template, "" keeps
-  // it.
+  // `checkpoint` is the engine's; null with dummy weights. `template_file` (or a built-in template's name) replaces the
+  // model's own template, "" keeps it.
   static Result<TextModel> open(const ModelFlags& flags, const std::string& template_file,
                                 const checkpoint::Checkpoint* checkpoint);
 

@@ -10,8 +10,10 @@
 
 #include "base/elapsed.h"
 #include "base/log.h"
+#include "common/device_flags.h"
 #include "common/terminal.h"
 #include "common/text_model.h"
+#include "serve/thread_dump.h"
 #include "server/metrics.h"
 
 namespace reprise::apps {
@@ -82,8 +84,14 @@ server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e,
                                                  : server::parse_tool_format(o.tool_call_parser).value();
     m.reasoning =
         o.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos : o.reasoning_parser != "none";
+    for (const server::ReasoningParser& p : server::reasoning_parsers())
+      m.thinks_first |= p.name == o.reasoning_parser && p.thinks_first;
   }
   m.defaults = text.defaults();
+  if (o.sampling_defaults == "openai") {
+    m.defaults = {};
+    m.defaults.eos_token_ids = text.defaults().eos_token_ids;
+  }
   for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
   m.context_length = e.context_length();
   m.vocab_size = e.vocab_size();
@@ -101,7 +109,10 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"max_queued_requests", o.scheduler.max_queued},
           {"max_total_num_tokens", e.memory().kv_pages * kv::kPageTokens},
           {"chunked_prefill_size", e.max_step_tokens()},
-          {"schedule_policy", o.scheduler.policy == sched::Policy::Fcfs ? "fcfs" : "lpm"},
+          {"max_prefill_tokens", o.model.max_prefill_tokens.value_or(sched::kMaxPrefillTokens)},
+          {"mixed_prefill_tokens", o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens)},
+          {"schedule_policy", std::string(sched::policy_name(o.scheduler.policy))},
+          {"watchdog_timeout", o.watchdog_timeout_s},
           {"disable_radix_cache", !o.scheduler.prefix_cache}};
 }
 
@@ -209,24 +220,38 @@ class Keeper {
   }
 
   void look_for_hangs(sched::Scheduler& s) {
-    const auto since = s.stats().step_since;
-    if (!since || options_.watchdog_timeout_s <= 0) {
-      if (!since) reported_ = {};
+    const sched::SchedulerStats st = s.stats();
+    if (!st.step_since) {
+      reported_ = {};
       return;
     }
-    const double running = seconds_since(*since);
-    if (running < options_.watchdog_timeout_s || reported_ == *since) return;
-    reported_ = *since;
-    const sched::SchedulerStats st = s.stats();
-    log::error(
-        "step {} has been running for {:.0f} s (--watchdog-timeout {:g}): {} requests run, {} wait, {} of {} KV "
-        "pages are free",
-        st.steps + 1, running, options_.watchdog_timeout_s, st.running, st.waiting, st.free_pages, st.pages);
+    const double running = seconds_since(*st.step_since);
+    const bool hard = options_.watchdog_timeout_s > 0 && running >= options_.watchdog_timeout_s;
+    const bool soft = options_.soft_watchdog_timeout_s > 0 && running >= options_.soft_watchdog_timeout_s &&
+                      reported_ != *st.step_since;
+    if (!hard && !soft) return;
+    reported_ = *st.step_since;
+    const std::string what = fmt::format(
+        "step {} has been running for {:.3g} s ({} {:g}): {} requests run, {} wait, {} of {} KV pages are free",
+        st.steps + 1, running, hard ? "--watchdog-timeout" : "--soft-watchdog-timeout",
+        hard ? options_.watchdog_timeout_s : options_.soft_watchdog_timeout_s, st.running, st.waiting, st.free_pages,
+        st.pages);
+    log::error("{}\n{}", what, thread_states());
+    if (hard) end_hanging(what);
+  }
+
+  // As SGLang's watchdog: a step cannot be taken back, so the process ends, and a supervisor starts another one.
+  void end_hanging(const std::string& what) {
+    api_.fail(what);
+    dump_stack(steps_);
+    log::error("this server has to be started again: a step hangs");
+    std::_Exit(1);
   }
 
   static constexpr int kSecondSignal = 130;
   const ServeOptions& options_;
   server::Api& api_;
+  const pthread_t steps_ = ::pthread_self();  // the thread that runs the scheduler
   std::thread thread_;
   std::atomic<bool> ended_{false};
   std::atomic<sched::Scheduler*> scheduler_{nullptr};
@@ -235,9 +260,42 @@ class Keeper {
   Clock::time_point reported_{};
 };
 
+// What a flag asks for and the model, the device or the memory does not give.
+std::vector<std::string> shortfalls(const ServeOptions& o, const engine::Engine& e, const server::ServedModel& m) {
+  std::vector<std::string> out;
+  if (const int64_t asked = o.model.max_running_requests; asked > o.scheduler.max_running)
+    out.push_back(
+        fmt::format("--max-running-requests {}: a step holds fewer; effective: {}", asked, o.scheduler.max_running));
+  if (const auto asked = o.model.max_prefill_tokens; asked && *asked > e.max_step_tokens())
+    out.push_back(fmt::format("--max-prefill-tokens {}: a step holds {} tokens (--chunked-prefill-size)", *asked,
+                              e.max_step_tokens()));
+  if (m.chat_template) return out;
+  for (const auto& [flag, value] :
+       {std::pair{"--tool-call-parser", o.tool_call_parser}, std::pair{"--reasoning-parser", o.reasoning_parser}})
+    if (value != "auto" && value != "none")
+      out.push_back(fmt::format("{} {} has no effect: the model has no chat template", flag, value));
+  return out;
+}
+
+void say(const std::vector<std::string>& notices) {
+  for (const std::string& text : notices) log::info("notice: {}", text);
+}
+
+// --check: everything that the command line alone tells.
+Status say_what_flags_mean(const ServeOptions& o) {
+  say(o.notices);
+  say(o.model.plain_notices());
+  ASSIGN_OR_RETURN(const GraphMeaning said, o.model.graph.meaning(o.model.limits()));
+  for (const Notice& n : said.notices) log::info("notice: {}", n.text);
+  for (const Notice& n : device_notices(o.model.device, o.model.ascend_runtime)) log::info("notice: {}", n.text);
+  log::info("the command line is good; nothing was started (--check)");
+  return Status::ok();
+}
+
 }  // namespace
 
 Status serve(ServeOptions o) {
+  if (o.check) return say_what_flags_mean(o);
   const sigset_t set = end_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the keeper asks for them
   std::signal(SIGPIPE, SIG_IGN);
@@ -266,6 +324,8 @@ Status serve(ServeOptions o) {
       if (const int64_t most = covered(*engine); most > 0 && o.model.max_running_requests == 0)
         o.scheduler.max_running = std::min(o.scheduler.max_running, most);
     }
+    say(o.notices);
+    say(shortfalls(o, *engine, model));
     server::Metrics metrics(
         model.name, [&] { return numbers_of(*engine); }, engine->expert_use());
     server::SpanTrace spans([&] { return numbers_of(*engine); });

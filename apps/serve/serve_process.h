@@ -25,7 +25,11 @@ struct ServeOptions {
   sched::SchedulerOptions scheduler;
   std::string profile_dir;  // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
-  double watchdog_timeout_s = 300;  // 0: none
+  std::string sampling_defaults = "model";  // or openai
+  double watchdog_timeout_s = 300;          // the process ends; 0: never
+  double soft_watchdog_timeout_s = 0;       // the step is reported; 0: never
+  bool check = false;                       // say what the options mean, and end
+  std::vector<std::string> notices;         // about flags of this command
 };
 
 // Returns when the server has ended.

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "base/elapsed.h"
 #include "base/half.h"
@@ -249,6 +250,7 @@ Status ModelEngine::count_experts() {
 // As if the replay had gone wrong by itself.
 Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
   const int64_t size = live.value[models::kTokens];
+  while (fault.kind == FaultKind::Hang) std::this_thread::sleep_for(std::chrono::hours(1));
   if (fault.kind == FaultKind::KernelError) {
     StepPlan plan{StepPlan::Kind::Eager, 0, 0, "an injected kernel error"};
     if (auto chosen = runner.plan(size); chosen.is_ok() && chosen->kind == StepPlan::Kind::Replay)

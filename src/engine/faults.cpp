@@ -18,7 +18,8 @@ constexpr Name kNames[] = {{FaultKind::PaddingLeak, "padding-leak"},
                            {FaultKind::WrongLength, "wrong-length"},
                            {FaultKind::BitFlip, "bit-flip"},
                            {FaultKind::Alloc, "alloc"},
-                           {FaultKind::KernelError, "kernel-error"}};
+                           {FaultKind::KernelError, "kernel-error"},
+                           {FaultKind::Hang, "hang"}};
 
 template <typename T>
 bool parse_number(std::string_view text, T& out) {
@@ -83,7 +84,7 @@ Result<Fault> parse_fault(std::string_view text) {
   if (known == std::end(kNames) || at == std::string_view::npos)
     return invalid(
         "--inject-fault \"{}\" is not of the form KIND@STEP or KIND@STEP:NODE; kinds: padding-leak, stale-input, "
-        "wrong-length, bit-flip, alloc, kernel-error",
+        "wrong-length, bit-flip, alloc, kernel-error, hang",
         text);
   Fault f;
   f.kind = known->kind;
@@ -120,7 +121,8 @@ void FaultInjector::spoil(int64_t step, std::span<const StepItem> items, const S
 
 std::optional<Fault> FaultInjector::take_launch_fault(int64_t step) {
   auto it = std::find_if(faults_.begin(), faults_.end(), [&](const Fault& f) {
-    return f.step <= step && (f.kind == FaultKind::BitFlip || f.kind == FaultKind::KernelError);
+    return f.step <= step &&
+           (f.kind == FaultKind::BitFlip || f.kind == FaultKind::KernelError || f.kind == FaultKind::Hang);
   });
   if (it == faults_.end()) return std::nullopt;
   const Fault f = *it;

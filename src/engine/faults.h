@@ -21,6 +21,7 @@ enum class FaultKind : uint8_t {
   BitFlip,      // one bit of a launch's first result element turns
   Alloc,        // the n-th capture runs out of memory (n is the fault's step)
   KernelError,  // the replay fails on the device
+  Hang,         // the replay never ends
 };
 
 struct Fault {

@@ -1,6 +1,7 @@
 #include "kv/radix_cache.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/check.h"
 
@@ -113,6 +114,51 @@ RadixCache::Match RadixCache::match(std::string_view salt, std::span<const int32
   }
   if (at->parent) m.lease = Lease(this, at);
   return m;
+}
+
+std::vector<size_t> RadixCache::depth_first_order(std::span<const Key> keys) const {
+  struct Place {
+    std::vector<size_t> own;            // keys that end here
+    std::vector<const Node*> children;  // on the way to others, in the order of the first key
+    size_t weight = 0;                  // keys here and below
+  };
+  std::unordered_map<const Node*, Place> places;  // null: all roots together
+  const auto step_into = [&](const Node* parent, const Node* child) {
+    Place& p = places[parent];
+    if (std::find(p.children.begin(), p.children.end(), child) == p.children.end()) p.children.push_back(child);
+    ++places[child].weight;
+  };
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Node* at = nullptr;
+    const auto root = roots_.find(keys[i].salt);
+    const Children* children = root == roots_.end() ? nullptr : &root->second->children;
+    auto rest = keys[i].tokens;
+    while (children && rest.size() >= static_cast<size_t>(kPageTokens)) {
+      const auto child = children->find(rest.first(static_cast<size_t>(kPageTokens)));
+      if (child == children->end()) break;
+      step_into(at, child->second.get());
+      at = child->second.get();
+      children = &at->children;
+      rest = rest.subspan(static_cast<size_t>(kPageTokens));
+    }
+    places[at].own.push_back(i);
+  }
+  std::vector<size_t> out;
+  std::vector<std::pair<const Node*, bool>> walk{{nullptr, false}};  // and whether its children are done
+  while (!walk.empty()) {
+    const auto [node, done] = walk.back();
+    walk.pop_back();
+    Place& p = places[node];
+    if (done) {
+      out.insert(out.end(), p.own.begin(), p.own.end());
+      continue;
+    }
+    walk.emplace_back(node, true);
+    std::stable_sort(p.children.begin(), p.children.end(),
+                     [&](const Node* a, const Node* b) { return places[a].weight > places[b].weight; });
+    for (auto it = p.children.rbegin(); it != p.children.rend(); ++it) walk.emplace_back(*it, false);
+  }
+  return out;
 }
 
 int64_t RadixCache::known_tokens(std::string_view salt, std::span<const int32_t> tokens) const {

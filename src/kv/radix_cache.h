@@ -66,6 +66,15 @@ class RadixCache {
   // How many tokens match() would save, partial page included; changes nothing.
   int64_t known_tokens(std::string_view salt, std::span<const int32_t> tokens) const;
 
+  // SGLang's "dfs-weight": the keys in the order of a walk of the tree that visits the children with most keys first,
+  // and a node's own keys after those of its children. A key belongs to the last whole page that it finds. Equal
+  // weights keep the order of the keys.
+  struct Key {
+    std::string_view salt;
+    std::span<const int32_t> tokens;
+  };
+  std::vector<size_t> depth_first_order(std::span<const Key> keys) const;
+
   // Puts the pages of `tokens` into the tree. The caller owned pages[from..] (those before are leased from the cache)
   // and owns none of them afterwards: where the tree already holds a page with the same tokens, the caller's goes back
   // to the pool and `pages` names the cached one, whose content is the same. A partly filled last page is taken when

@@ -1,28 +1,44 @@
 #include "sched/batch.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace reprise::sched {
 namespace {
 
 struct Share {
   LiveRequest* who;
-  int64_t left, take = 0;
+  int64_t left;      // what it still has to read
+  int64_t turn = 0;  // prompts of the same call before it
+  int64_t take = 0;
 };
 
-// Tokens of the step's `room` for each prompt; `left` is what each still has to read.
-void share_out(std::vector<Share>& prompts, int64_t room) {
+// Tokens of the step's `room` for each prompt. All together take at most `most_tokens`, unless the first alone takes
+// more.
+void share_out(std::vector<Share>& prompts, int64_t room, int64_t most_tokens) {
+  int64_t taken = 0;
   const auto give = [&](Share& s, int64_t most) {
     const int64_t n = std::min({most, s.left - s.take, room});
     s.take += n;
     room -= n;
+    taken += n;
   };
   give(prompts.front(), prompts.size() == 1 ? room : (room + 1) / 2);
   std::vector<Share*> others;
   for (size_t i = 1; i < prompts.size(); ++i) others.push_back(&prompts[i]);
-  std::stable_sort(others.begin(), others.end(), [](const Share* a, const Share* b) { return a->left < b->left; });
-  for (Share* s : others) give(*s, room);
-  give(prompts.front(), room);
+  std::stable_sort(others.begin(), others.end(), [](const Share* a, const Share* b) {
+    return a->turn != b->turn ? a->turn < b->turn : a->left < b->left;
+  });
+  const int64_t first = taken;
+  for (Share* s : others) give(*s, std::max<int64_t>(0, most_tokens - taken));
+  give(prompts.front(), taken == first ? room : std::max<int64_t>(0, most_tokens - taken));
+}
+
+// The prompts that take part: of every call one, then of every call a second one, and so on; the first stays first.
+void keep_first(std::vector<Share>& prompts, int64_t most) {
+  if (most <= 0 || static_cast<int64_t>(prompts.size()) <= most) return;
+  std::stable_sort(prompts.begin() + 1, prompts.end(), [](const Share& a, const Share& b) { return a.turn < b.turn; });
+  prompts.resize(static_cast<size_t>(most));
 }
 
 }  // namespace
@@ -31,9 +47,10 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
   Batch batch;
   int64_t rows = limits.rows;
   std::vector<Share> prompts;
+  std::unordered_map<uint64_t, int64_t> turns;
   for (const LivePtr& r : running) {
     if (!r->decodes()) {
-      prompts.push_back({r.get(), r->sequence.uncached()});
+      prompts.push_back({r.get(), r->sequence.uncached(), turns[r->call()]++});
     } else if (rows > 0 && batch.decode_tokens < limits.tokens) {
       batch.items.push_back({&r->sequence, 1, true});
       batch.owners.push_back(r.get());
@@ -44,7 +61,8 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
   int64_t room = limits.tokens - batch.decode_tokens;
   if (batch.decode_tokens > 0) room = std::min(room, limits.mixed_prefill_tokens);
   if (prompts.empty() || room <= 0) return batch;
-  share_out(prompts, room);
+  keep_first(prompts, limits.prefill_requests);
+  share_out(prompts, room, limits.prefill_tokens);
   for (Share& s : prompts) {
     if (s.take == 0 || rows == 0) continue;
     engine::StepItem item{&s.who->sequence, s.take, s.take == s.left};

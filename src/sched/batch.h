@@ -1,8 +1,9 @@
 // form_batch: who takes part in the next step, and with how many tokens.
 //
-// Everybody who decodes takes part in every step. What is left of the step's tokens goes to those who read their
-// prompt: the one that came first gets at least half of it, the others share the rest, those with the least to read
-// first, so a long prompt neither stops nor is stopped. While somebody decodes, prompts get no more than
+// Every sequence that decodes takes part in every step. What is left of the step's tokens goes to prompts: the prompt
+// that came first gets at least half of it. The others share the rest: first one prompt of each call, then a second
+// one, and so on; among these the shortest first. So a long prompt neither stops others nor is stopped, and a call with
+// many prompts does not hold up its neighbours. While a sequence decodes, prompts get no more than
 // `mixed_prefill_tokens` a step: that bounds how long a token can be late. No state; any thread.
 #pragma once
 
@@ -18,7 +19,9 @@ namespace reprise::sched {
 struct BatchLimits {
   int64_t tokens = 0;                // of a step
   int64_t rows = 0;                  // sequences, and rows with logits, of a step
-  int64_t mixed_prefill_tokens = 0;  // of prompts, in a step in which somebody decodes
+  int64_t mixed_prefill_tokens = 0;  // of prompts, in a step in which a sequence decodes
+  int64_t prefill_tokens = 0;        // of prompts; the first prompt's part may be larger
+  int64_t prefill_requests = 0;      // prompts; 0: any number
 };
 
 struct Batch {

@@ -27,12 +27,20 @@ struct LiveRequest {
     return request.prompt_logprobs && !prompt_told && sequence.cached() < static_cast<int64_t>(request.prompt.size());
   }
 
+  // Whose turn it takes.
+  uint64_t call() const { return request.call != 0 ? request.call : kOwnCalls + id; }
+
+  static constexpr uint64_t kOwnCalls = uint64_t{1} << 63;
   RequestId id;
   engine::Sequence sequence;
   engine::Sampler sampler;
   Request request;
   int64_t most_new_tokens = 0;
   int64_t shared_pages = 0;  // the first pages of the sequence that belong to the cache
+  // The first tokens whose keys and values are known to be good: they came from the cache, or logits that were checked
+  // followed from them. Only these go into the cache.
+  int64_t checked = 0;
+  int64_t rank = 0;  // while it waits: its place by the policy, of those with the same priority
   kv::RadixCache::Lease lease;
   bool prompt_cached = false;  // the prompt was put into the cache
   std::vector<SampledToken> prompt_logprobs;

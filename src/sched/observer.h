@@ -34,8 +34,14 @@ struct SchedulerStats {
   uint64_t steps = 0, requests = 0, preemptions = 0, evicted_pages = 0, failed_steps = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // cached: of the prompt tokens
   double busy_s = 0;                                                    // in steps
-  std::optional<Clock::time_point> step_since;                          // a step is running since then
+  double tokens_per_s = 0;  // of the last steps, prompts and answers together; 0: nothing has run yet
+  std::optional<Clock::time_point> step_since;  // a step is running since then
 };
+
+// When a client that found the queue full may try again: the time that the waiting tokens take at the recent rate, in
+// whole seconds from 1 to kLongestRetry.
+constexpr int64_t kLongestRetry = 60;
+int64_t retry_after_s(const SchedulerStats& stats);
 
 class Observer {
  public:

@@ -34,6 +34,7 @@ struct RequestResult {
   int64_t completion_tokens = 0;
   int64_t preemptions = 0;
   std::optional<int32_t> stop_token;  // the end token that finished it
+  bool late = false;                  // its deadline passed
   Clock::time_point arrived, finished;
   std::optional<Clock::time_point> admitted, first_token;
 };
@@ -56,7 +57,8 @@ struct Request {
   std::vector<int32_t> prompt;
   engine::SamplingParams sampling;  // max_new_tokens is cut where the context or the KV pool ends (finish: Length)
   int64_t priority = 0;             // larger goes first
-  std::optional<Clock::time_point> deadline;            // Cancelled when it passes
+  uint64_t call = 0;  // requests of one call share one turn when others wait; 0: the request is a call of its own
+  std::optional<Clock::time_point> deadline;            // Cancelled and late when it passes
   std::string cache_salt;                               // prefixes are shared within one salt only
   bool prompt_logprobs = false;                         // sampling.logprobs says how many
   bool several = false;                                 // others with the same prompt come with it (n > 1)

@@ -2,6 +2,7 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/check.h"
@@ -11,7 +12,18 @@
 namespace reprise::sched {
 namespace {
 
-constexpr int64_t kMixedPrefillTokens = 256;
+// What one step counts for beside the next one, in the recent rate.
+constexpr double kFading = 0.95;
+
+struct PolicyName {
+  Policy policy;
+  std::string_view name;
+};
+constexpr PolicyName kPolicies[] = {{Policy::Fcfs, "fcfs"},
+                                    {Policy::LongestPrefix, "lpm"},
+                                    {Policy::DfsWeight, "dfs-weight"},
+                                    {Policy::Random, "random"},
+                                    {Policy::LongestOutput, "lof"}};
 
 // A larger priority first, then who came first.
 bool before(const LivePtr& a, const LivePtr& b) {
@@ -23,10 +35,21 @@ int64_t tokens_of(const LiveRequest& r) { return r.result.prompt_tokens + r.most
 }  // namespace
 
 Result<Policy> parse_policy(std::string_view name) {
-  if (name == "fcfs") return Policy::Fcfs;
-  if (name == "lpm") return Policy::LongestPrefix;
-  return invalid("unknown schedule policy \"{}\"; allowed: fcfs (first come, first served), lpm (longest prefix match)",
-                 name);
+  for (const PolicyName& p : kPolicies)
+    if (p.name == name) return p.policy;
+  return invalid("\"{}\" is not a schedule policy; allowed: fcfs, lpm, dfs-weight, random, lof", name);
+}
+
+std::string_view policy_name(Policy policy) {
+  for (const PolicyName& p : kPolicies)
+    if (p.policy == policy) return p.name;
+  return "?";
+}
+
+int64_t retry_after_s(const SchedulerStats& s) {
+  if (s.tokens_per_s <= 0) return 1;
+  const double wait = std::ceil(static_cast<double>(s.waiting_tokens) / s.tokens_per_s);
+  return static_cast<int64_t>(std::clamp(wait, 1.0, static_cast<double>(kLongestRetry)));
 }
 
 Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer)
@@ -34,6 +57,7 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
   const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
+  if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
   executor_.set_while_running([this] { prepare_next(); });
   publish();
 }
@@ -71,6 +95,7 @@ Result<RequestId> Scheduler::add(Request request) {
   // The last token that is generated needs no place in the cache.
   const int64_t room =
       std::min(executor_.context_length() - size, executor_.kv_pool().total_pages() * kv::kPageTokens - size + 1);
+  if (options_.small_priorities_first) request.priority = -request.priority;
   auto live = std::make_unique<LiveRequest>(0, std::move(request), options_.eos_tokens);
   live->most_new_tokens = std::min(live->request.sampling.max_new_tokens, room);
   live->result.arrived = Clock::now();
@@ -144,7 +169,7 @@ void Scheduler::take_requests() {
 void Scheduler::prepare_next() {
   const auto begin = Clock::now();
   take_requests();
-  admit();
+  admit(false);
   beside_s_ = seconds_of(Clock::now() - begin);
 }
 
@@ -174,8 +199,10 @@ void Scheduler::drop_late() {
   const auto now = Clock::now();
   for (auto* list : {&running_, &waiting_})
     for (LivePtr& r : *list)
-      if (r->request.deadline && *r->request.deadline < now)
+      if (r->request.deadline && *r->request.deadline <= now) {
+        r->result.late = true;
         finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the request's deadline has passed"));
+      }
   forget_finished();
 }
 
@@ -220,15 +247,24 @@ void Scheduler::preempt(LiveRequest& victim) {
 
 bool Scheduler::step() {
   const auto begin = Clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    stats_.step_since = begin;
+  }
   const bool mail = take_mail();
   drop_late();
-  admit();
+  admit(true);
   const bool enough = provide_pages();
   Batch batch =
-      form_batch(running_, {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens});
+      form_batch(running_, {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
+                            options_.max_prefill_tokens, options_.prefill_requests});
   if (batch.items.empty()) {
     CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
           running_.size());
+    {
+      std::lock_guard lock(mutex_);
+      stats_.step_since.reset();
+    }
     publish();
     return mail || !waiting_.empty();
   }
@@ -243,12 +279,7 @@ bool Scheduler::step() {
     parts_.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
   }
   record.parts = parts_;
-  const auto formed = Clock::now();
-  record.forming_s = seconds_of(formed - begin);
-  {
-    std::lock_guard lock(mutex_);
-    stats_.step_since = formed;
-  }
+  record.forming_s = seconds_of(Clock::now() - begin);
   beside_s_ = 0;
   run_batch(batch);
   record.beside_s = beside_s_;
@@ -259,6 +290,9 @@ bool Scheduler::step() {
     stats_.step_since.reset();
     ++stats_.steps;
     stats_.busy_s += seconds_of(record.end - begin);
+    recent_tokens_ = kFading * recent_tokens_ + static_cast<double>(batch.decode_tokens + batch.prefill_tokens);
+    recent_s_ = kFading * recent_s_ + seconds_of(record.end - begin);
+    stats_.tokens_per_s = recent_s_ > 0 ? recent_tokens_ / recent_s_ : 0;
   }
   if (observer_) observer_->stepped(record);
   publish();

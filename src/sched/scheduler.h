@@ -3,16 +3,21 @@
 // One thread drives it (step(), or run() until stop()) and alone touches sequences, pages and the prefix cache. Others
 // put requests and cancellations into a mailbox, which is bounded: what does not fit is refused at once with Busy.
 // A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
-// parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what nobody uses,
-// then whoever came last starts over later from what it had ("recompute"; the same bits). A failed step ends
-// the requests that took part in it, a lost device ends all. Where the device runs by
-// itself, new requests are admitted, and get their pages, while it computes the step before.
+// parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what no request
+// uses; then a request is preempted: it starts over later from what it had ("recompute"; the same bits). A failed step
+// ends the requests that took part in it, a lost device ends all. Where the device runs by itself, new requests are
+// admitted, and get their pages, while it computes the step before.
+//
+// Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
+// sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So
+// a call with many answers or prompts runs alone at full width, and its neighbours never wait for its end.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/executor.h"
@@ -24,11 +29,18 @@
 
 namespace reprise::sched {
 
+// SGLang's policies. They order the requests of one priority.
 enum class Policy : uint8_t {
   Fcfs,           // in the order of arrival
-  LongestPrefix,  // what the cache knows best; nobody waits longer than kLongestWait for others
+  LongestPrefix,  // the longest prefix in the cache first; after kLongestWait a request goes before all others
+  DfsWeight,      // by a walk of the prefix tree that visits the branches with most requests first
+  Random,
+  LongestOutput,  // the largest max_new_tokens first
 };
-Result<Policy> parse_policy(std::string_view name);  // "fcfs", "lpm"
+Result<Policy> parse_policy(std::string_view name);  // "fcfs", "lpm", "dfs-weight", "random", "lof"
+std::string_view policy_name(Policy policy);
+
+constexpr int64_t kMixedPrefillTokens = 256, kMaxPrefillTokens = 16384;
 
 struct SchedulerOptions {
   Policy policy = Policy::Fcfs;
@@ -36,8 +48,15 @@ struct SchedulerOptions {
   int64_t max_queued = 2048;         // requests that wait
   int64_t max_queued_tokens = 0;     // of their prompts and answers; 0: no bound of its own
   int64_t mixed_prefill_tokens = 0;  // see BatchLimits; 0: 256
+  int64_t max_prefill_tokens = 0;    // see BatchLimits; 0: 16384
+  int64_t prefill_requests = 0;      // see BatchLimits
   bool prefix_cache = true;
-  std::vector<int32_t> eos_tokens;
+  bool small_priorities_first = false;
+  // A waiting request whose priority is larger by more than this preempts running ones; none: priorities order the
+  // queue alone.
+  std::optional<int64_t> preemption_threshold = {};
+  uint64_t seed = 0;  // of Policy::Random
+  std::vector<int32_t> eos_tokens = {};
 };
 
 class Scheduler {
@@ -87,11 +106,18 @@ class Scheduler {
   void enqueue(LivePtr r);
   void prepare_next();
   void drop_late();
-  void admit();
+  void admit(bool may_preempt);
   bool admit_one(LiveRequest& r);
   bool better_soon(const LiveRequest& r, int64_t known) const;
+  void rank_waiting();
+  void rank_by_tree();
+  void count_running();
+  int64_t running_of(const LiveRequest& r) const;
   std::vector<LivePtr>::iterator next_waiting();
   int64_t pages_to_keep() const;
+  int64_t pages_short(const LiveRequest& r);
+  bool make_room(const LiveRequest& r);
+  LiveRequest* victim_for(const LiveRequest& r, const std::vector<LiveRequest*>& chosen) const;
   bool provide_pages();
   void preempt(LiveRequest& victim);
   bool run_batch(Batch& batch);
@@ -113,8 +139,11 @@ class Scheduler {
   // The scheduler's thread.
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
-  std::vector<StepPart> parts_;   // of the step, for the observer
-  double beside_s_ = 0;           // of the step, spent in prepare_next()
+  std::unordered_map<uint64_t, int64_t> running_by_call_;
+  std::vector<StepPart> parts_;              // of the step, for the observer
+  double beside_s_ = 0;                      // of the step, spent in prepare_next()
+  double recent_tokens_ = 0, recent_s_ = 0;  // of the last steps, each counting less than the next
+  uint64_t draws_ = 0;                       // of Policy::Random
 
   // Shared.
   mutable std::mutex mutex_;

@@ -1,8 +1,11 @@
 // Pages: who is admitted, what the prefix cache gives and gets, and who goes when there are none left.
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/split_mix.h"
 #include "sched/scheduler.h"
 
 namespace reprise::sched {
@@ -10,6 +13,8 @@ namespace {
 
 // Under LongestPrefix: who has waited so long is next, whatever the cache knows.
 constexpr auto kLongestWait = std::chrono::seconds(5);
+// Under LongestPrefix: longer queues are not ordered by prefixes, as in SGLang.
+constexpr size_t kMostPrefixRanks = 128;
 // How many waiting requests are looked at for the next one.
 constexpr size_t kLookAhead = 128;
 // It pays to wait for the prompt of another request when that saves more tokens than this.
@@ -34,24 +39,73 @@ bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
   return false;
 }
 
-std::vector<LivePtr>::iterator Scheduler::next_waiting() {
-  if (!options_.prefix_cache) return waiting_.begin();
-  const auto end = waiting_.begin() + static_cast<ptrdiff_t>(std::min(waiting_.size(), kLookAhead));
+// The order of the waiting requests by the policy, for the admissions that follow.
+void Scheduler::rank_waiting() {
+  Policy policy = options_.policy;
+  // As in SGLang: without a prefix cache, and with a long queue, prefixes do not order it.
+  const bool by_prefix = policy == Policy::LongestPrefix || policy == Policy::DfsWeight;
+  if (by_prefix && !options_.prefix_cache) policy = Policy::Fcfs;
+  if (policy == Policy::LongestPrefix && waiting_.size() > kMostPrefixRanks) policy = Policy::Fcfs;
+  if (policy == Policy::DfsWeight) return rank_by_tree();
   const auto now = Clock::now();
-  auto best = waiting_.end();
-  int64_t best_known = -1;
-  for (auto it = waiting_.begin(); it != end; ++it) {
-    const LiveRequest& r = **it;
-    if (best != waiting_.end() && r.request.priority != (*best)->request.priority) break;
-    const int64_t known = r.wants_prompt() ? 0 : cache_.known_tokens(r.request.cache_salt, reusable(r));
-    if (!r.wants_prompt() && better_soon(r, known)) continue;
-    if (options_.policy == Policy::Fcfs || (it == waiting_.begin() && now - r.result.arrived > kLongestWait)) return it;
-    if (known > best_known) {
-      best = it;
-      best_known = known;
+  bool first = true;
+  for (const LivePtr& r : waiting_) {
+    switch (policy) {
+      case Policy::Random: r->rank = static_cast<int64_t>(split_mix(split_mix(options_.seed) + ++draws_) >> 1); break;
+      case Policy::LongestOutput: r->rank = -r->request.sampling.max_new_tokens; break;
+      case Policy::LongestPrefix:
+        r->rank = first && now - r->result.arrived > kLongestWait ? INT64_MIN
+                  : r->wants_prompt()                             ? 0
+                                      : -cache_.known_tokens(r->request.cache_salt, reusable(*r));
+        break;
+      default: r->rank = 0;
     }
+    first = false;
   }
-  return best;
+}
+
+void Scheduler::rank_by_tree() {
+  std::vector<kv::RadixCache::Key> keys;
+  keys.reserve(waiting_.size());
+  for (const LivePtr& r : waiting_) keys.push_back({r->request.cache_salt, reusable(*r)});
+  const std::vector<size_t> order = cache_.depth_first_order(keys);
+  for (size_t i = 0; i < order.size(); ++i) waiting_[order[i]]->rank = static_cast<int64_t>(i);
+}
+
+void Scheduler::count_running() {
+  running_by_call_.clear();
+  for (const LivePtr& r : running_) ++running_by_call_[r->call()];
+}
+
+int64_t Scheduler::running_of(const LiveRequest& r) const {
+  const auto it = running_by_call_.find(r.call());
+  return it == running_by_call_.end() ? 0 : it->second;
+}
+
+// Of the highest priority: the call with the fewest sequences running, then the policy's order, then that of arrival.
+// Who begins like a prompt that is being read waits for it.
+std::vector<LivePtr>::iterator Scheduler::next_waiting() {
+  size_t looked = 0;
+  std::vector<std::vector<LivePtr>::iterator> order;
+  for (auto begin = waiting_.begin(); begin != waiting_.end() && looked < kLookAhead;) {
+    const int64_t priority = (*begin)->request.priority;
+    const auto end =
+        std::find_if(begin, waiting_.end(), [&](const LivePtr& r) { return r->request.priority != priority; });
+    order.clear();
+    for (auto it = begin; it != end; ++it) order.push_back(it);
+    const auto key = [&](const std::vector<LivePtr>::iterator& it) {
+      return std::tuple(running_of(**it), (*it)->rank, (*it)->id);
+    };
+    const auto most = order.begin() + static_cast<ptrdiff_t>(std::min(order.size(), kLookAhead - looked));
+    std::partial_sort(order.begin(), most, order.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    for (auto it = order.begin(); it != most; ++it, ++looked) {
+      const LiveRequest& r = ***it;
+      if (!options_.prefix_cache || r.wants_prompt()) return *it;
+      if (!better_soon(r, cache_.known_tokens(r.request.cache_salt, reusable(r)))) return *it;
+    }
+    begin = end;
+  }
+  return waiting_.end();
 }
 
 // One page for everybody who may soon begin a new one; without them the next steps would preempt whom we admit.
@@ -64,17 +118,81 @@ int64_t Scheduler::pages_to_keep() const {
   return keep;
 }
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.max_running) {
+void Scheduler::admit(bool may_preempt) {
+  if (waiting_.empty()) return;
+  const auto full = [&] { return static_cast<int64_t>(running_.size()) >= options_.max_running; };
+  if (full() && !may_preempt) return;
+  count_running();
+  const bool shared = options_.preemption_threshold || running_by_call_.size() < running_.size();
+  if (full() && !shared) return;
+  rank_waiting();
+  while (!waiting_.empty() && (may_preempt || !full())) {
     const auto next = next_waiting();
-    // In order: who must wait for pages holds back those behind it, so none can starve.
-    if (next == waiting_.end() || !admit_one(**next)) break;
+    if (next == waiting_.end()) break;
+    if (full() || !admit_one(**next)) {
+      // In order: who must wait for pages holds back those behind it, so none can starve.
+      if (may_preempt && make_room(**next)) continue;
+      break;
+    }
     LivePtr r = std::move(*next);
     waiting_.erase(next);
+    ++running_by_call_[r->call()];
     const auto by_arrival = [](const LivePtr& a, const LivePtr& b) { return a->id < b->id; };
     running_.insert(std::upper_bound(running_.begin(), running_.end(), r, by_arrival), std::move(r));
   }
   forget_finished();
+}
+
+// How many pages are missing for it now.
+int64_t Scheduler::pages_short(const LiveRequest& r) {
+  kv::RadixCache::Match match;
+  if (options_.prefix_cache && !r.wants_prompt()) match = cache_.match(r.request.cache_salt, reusable(r));
+  match.partial_lease.reset();
+  const int64_t need = kv::pages_for(r.sequence.size()) - static_cast<int64_t>(match.pages.size());
+  return need + pages_to_keep() - executor_.kv_pool().free_pages() - cache_.evictable_pages();
+}
+
+// Who is preempted next for a waiting request: of those whose priority is smaller by more than the threshold the least
+// important, else the youngest sequence of the call that runs the most, if that is at least two more than the waiting
+// request's call. Null: no one.
+LiveRequest* Scheduler::victim_for(const LiveRequest& r, const std::vector<LiveRequest*>& chosen) const {
+  LiveRequest* less_important = nullptr;
+  LiveRequest* of_largest = nullptr;
+  auto left = running_by_call_;
+  for (const LiveRequest* v : chosen) --left[v->call()];
+  for (const LivePtr& v : running_) {
+    if (std::find(chosen.begin(), chosen.end(), v.get()) != chosen.end()) continue;
+    const int64_t difference = r.request.priority - v->request.priority;
+    if (options_.preemption_threshold && difference > *options_.preemption_threshold &&
+        (!less_important || v->request.priority <= less_important->request.priority))
+      less_important = v.get();
+    // The list is in the order of arrival, so the last one that is as good is the youngest.
+    if (difference >= 0 && left[v->call()] >= running_of(r) + 2 &&
+        (!of_largest || left[v->call()] >= left[of_largest->call()]))
+      of_largest = v.get();
+  }
+  return less_important ? less_important : of_largest;
+}
+
+// Preempts what it takes to admit the request, or no one when that would not do.
+bool Scheduler::make_room(const LiveRequest& r) {
+  int64_t pages = pages_short(r);
+  int64_t slots = static_cast<int64_t>(running_.size()) + 1 - options_.max_running;
+  std::vector<LiveRequest*> chosen;
+  while (pages > 0 || slots > 0) {
+    LiveRequest* victim = victim_for(r, chosen);
+    if (!victim) return false;
+    chosen.push_back(victim);
+    pages -= static_cast<int64_t>(victim->sequence.pages().size()) - victim->shared_pages;
+    --slots;
+  }
+  if (chosen.empty()) return false;
+  for (LiveRequest* victim : chosen) {
+    --running_by_call_[victim->call()];
+    victim->rank = INT64_MAX;  // behind those that it made room for
+    preempt(*victim);
+  }
+  return true;
 }
 
 // False: there are not enough pages now.
@@ -102,6 +220,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   r.shared_pages = shared;
   r.lease = std::move(match.lease);
   r.sequence.set_cached(cached);
+  r.checked = cached;
   r.prompt_cached = !options_.prefix_cache;
   if (!r.result.admitted) {
     r.result.admitted = Clock::now();
@@ -125,10 +244,13 @@ bool Scheduler::provide_pages() {
     auto& pages = r.sequence.pages();
     if (kv::pages_for(r.sequence.size()) <= static_cast<int64_t>(pages.size())) continue;
     if (pool.free_pages() == 0 && cache_.evict(1) == 0) {
-      // The least important, then whoever came last; perhaps this one.
-      const auto victim = std::min_element(running_.begin(), running_.end(), [](const LivePtr& a, const LivePtr& b) {
-        return a->request.priority != b->request.priority ? a->request.priority < b->request.priority : a->id > b->id;
-      });
+      // The least important, then of the call that runs the most, then whoever came last; perhaps this one.
+      count_running();
+      const auto key = [&](const LivePtr& v) {
+        return std::tuple(v->request.priority, -running_of(*v), std::numeric_limits<RequestId>::max() - v->id);
+      };
+      const auto victim = std::min_element(running_.begin(), running_.end(),
+                                           [&](const LivePtr& a, const LivePtr& b) { return key(a) < key(b); });
       CHECK(running_.size() > 1, "one request of {} tokens does not fit into {} pages", r.sequence.size(),
             pool.total_pages());
       preempt(**victim);
@@ -169,14 +291,16 @@ void Scheduler::share_prompt(LiveRequest& r) {
 void Scheduler::give_back_pages(LiveRequest& r) {
   auto& pages = r.sequence.pages();
   if (options_.prefix_cache) {
-    const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.sequence.cached()));
-    cache_.insert(r.request.cache_salt, cached, pages, r.shared_pages, true);
+    // What no checked logits followed from may hold anything.
+    const auto good = static_cast<size_t>(std::min(r.checked, r.sequence.cached()));
+    cache_.insert(r.request.cache_salt, std::span(r.sequence.tokens()).first(good), pages, r.shared_pages, true);
   } else {
     executor_.kv_pool().release(pages);
   }
   r.lease.reset();
   pages.clear();
   r.shared_pages = 0;
+  r.checked = 0;
   r.sequence.set_cached(0);
 }
 

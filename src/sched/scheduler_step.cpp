@@ -78,6 +78,7 @@ void Scheduler::take_rows(const Batch& batch, std::span<float> logits, std::span
         finish(r, FinishReason::Cancelled, taken);
         continue;
       }
+      r.checked = r.sequence.cached();
     }
     if (!item.wants_logits) continue;
     auto sampled = r.sampler.sample(mine.last(vocab));
@@ -109,6 +110,7 @@ Status Scheduler::take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count,
 
 void Scheduler::accept(LiveRequest& r, SampledToken token) {
   RequestResult& result = r.result;
+  r.checked = r.sequence.cached();
   if (!result.first_token) result.first_token = Clock::now();
   ++result.completion_tokens;
   r.sequence.append(token.token);

@@ -7,8 +7,8 @@
 namespace reprise::server {
 namespace {
 
-constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>", kCall = "<tool_call>", kCallEnd = "</tool_call>";
-constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>";
+constexpr std::string_view kBlank = " \t\r\n", kPython = "<|python_start|>";
 
 // Length of the longest end of `text` that begins `mark`.
 size_t begun(std::string_view text, std::string_view mark) {
@@ -25,25 +25,12 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-Result<ToolFormat> parse_tool_format(std::string_view name) {
-  if (name == "none") return ToolFormat::None;
-  if (name == "hermes" || name == "qwen" || name == "qwen25") return ToolFormat::Hermes;
-  if (name == "llama3") return ToolFormat::Llama;
-  return invalid("unknown tool call parser \"{}\"; allowed: auto, none, hermes, qwen, qwen25, llama3", name);
-}
-
-ToolFormat tool_format_of_template(std::string_view t) {
-  if (t.find("<tool_call>") != std::string_view::npos) return ToolFormat::Hermes;
-  if (t.find("<|python_tag|>") != std::string_view::npos && t.find("parameters") != std::string_view::npos)
-    return ToolFormat::Llama;
-  return ToolFormat::None;
-}
-
-AnswerSplitter::AnswerSplitter(SplitOptions options) : options_(std::move(options)) {
+AnswerSplitter::AnswerSplitter(SplitOptions options)
+    : options_(std::move(options)), marks_(call_marks(options_.tools)) {
   trim_ = options_.reasoning || options_.tools != ToolFormat::None;
   if (options_.begins_in_thought && options_.reasoning) {
     place_ = Place::Thought;
-    trim_ = true;
+    trim_ = may_open_ = true;
   } else if (options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments) {
     place_ = Place::Whole;
   }
@@ -91,6 +78,19 @@ bool AnswerSplitter::call(std::string_view text, SplitText& out) {
   return true;
 }
 
+bool AnswerSplitter::call_dialect(std::string_view text, SplitText& out) {
+  static const OrderedJson none;
+  auto calls = read_dialect(options_.tools, text, options_.list ? *options_.list : none);
+  if (!calls) return false;
+  for (NamedCall& c : *calls) out.calls.push_back({make_id("call_"), std::move(c.name), std::move(c.arguments)});
+  return called_ = true;
+}
+
+// What stood between the marks.
+bool AnswerSplitter::call_marked(std::string_view text, SplitText& out) {
+  return options_.tools == ToolFormat::Hermes ? call(text, out) : call_dialect(text, out);
+}
+
 bool AnswerSplitter::call_whole(SplitText& out) {
   const std::string_view text = without_blanks(held_);
   if (options_.tools == ToolFormat::Arguments) {
@@ -106,6 +106,7 @@ bool AnswerSplitter::call_whole(SplitText& out) {
     for (const OrderedJson& e : *json) all &= call(e.dump(), out);
     return all;
   }
+  if (options_.tools == ToolFormat::Pythonic) return call_dialect(text, out);
   // Llama's: objects between semicolons; a semicolon may also be in a text.
   SplitText found;
   for (size_t begin = 0; begin < text.size();) {
@@ -126,17 +127,27 @@ void AnswerSplitter::walk(SplitText& out) {
     const std::string_view text = held_;
     if (place_ == Place::Whole) return;
     if (place_ == Place::Call) {
-      const size_t end = text.find(kCallEnd);
+      const size_t end = marks_.end.empty() ? std::string_view::npos : text.find(marks_.end);
       if (end == std::string_view::npos) return;
-      if (call(text.substr(0, end), out))
+      if (call_marked(text.substr(0, end), out))
         trim_ = true;
       else
-        say(std::string(kCall) + std::string(text.substr(0, end)) + std::string(kCallEnd), out);
-      held_.erase(0, end + kCallEnd.size());
+        say(std::string(marks_.begin) + std::string(text.substr(0, end)) + std::string(marks_.end), out);
+      held_.erase(0, end + marks_.end.size());
       place_ = Place::Content;
       continue;
     }
     if (place_ == Place::Thought) {
+      if (may_open_) {
+        const size_t first = text.find_first_not_of(kBlank);
+        const std::string_view head = first == std::string_view::npos ? std::string_view() : text.substr(first);
+        if (head.size() < kThink.size() && kThink.starts_with(head)) return;
+        may_open_ = false;
+        if (head.starts_with(kThink)) {
+          held_.erase(0, first + kThink.size());
+          continue;
+        }
+      }
       const size_t end = text.find(kThinkEnd);
       const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, kThinkEnd);
       think(text.substr(0, sure), out);
@@ -152,11 +163,14 @@ void AnswerSplitter::walk(SplitText& out) {
           options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments ? Place::Whole : Place::Content;
       continue;
     }
-    // Content. An object at its very beginning may be a call in Llama's way.
-    if (options_.tools == ToolFormat::Llama && may_think_) {
+    // Content. An object at its very beginning may be a call in Llama's way, a list one in Python's.
+    if ((options_.tools == ToolFormat::Llama || options_.tools == ToolFormat::Pythonic) && may_think_) {
       const size_t first = text.find_first_not_of(kBlank);
       if (first == std::string_view::npos) return;
-      if (text[first] == '{') {
+      const std::string_view head = text.substr(first);
+      const bool python = options_.tools == ToolFormat::Pythonic;
+      if (python && head.size() < kPython.size() && kPython.starts_with(head)) return;
+      if (python ? head[0] == '[' || head.starts_with(kPython) : head[0] == '{') {
         place_ = Place::Whole;
         return;
       }
@@ -175,7 +189,7 @@ void AnswerSplitter::walk(SplitText& out) {
     const bool blank_so_far =
         may_think_ && text.substr(0, text.find(kThink)).find_first_not_of(kBlank) == std::string_view::npos;
     look(kThink, options_.reasoning && may_think_ && (blank_so_far || text.find(kThink) == std::string_view::npos));
-    look(kCall, options_.tools == ToolFormat::Hermes);
+    look(marks_.begin, !marks_.begin.empty());
     if (at == std::string_view::npos) {
       const std::string sure(text.substr(0, text.size() - keep));
       held_.erase(0, sure.size());
@@ -208,7 +222,8 @@ SplitText AnswerSplitter::finish() {
   } else if (place_ == Place::Thought) {
     think(held_, out);
   } else if (place_ == Place::Call) {
-    say(std::string(kCall) + held_, out);
+    // A call without an end mark goes on to the end of the answer; of others nothing is sure.
+    if (!marks_.end.empty() || !call_marked(held_, out)) say(std::string(marks_.begin) + held_, out);
   } else {
     say(held_, out);
   }

@@ -3,25 +3,15 @@
 // the text was cut into pieces. One answer, one thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
-#include "base/status.h"
+#include "server/tool_dialects.h"
 
 namespace reprise::server {
-
-// How a model writes its calls.
-enum class ToolFormat : uint8_t {
-  None,
-  Hermes,     // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them (Hermes, Qwen)
-  Llama,      // the whole answer is {"name": ..., "parameters": {...}}, or several of them between semicolons
-  List,       // the whole answer is [{"name": ..., "arguments": {...}}, ...]: what tool_choice "required" is held to
-  Arguments,  // the whole answer is the arguments of one given tool
-};
-Result<ToolFormat> parse_tool_format(std::string_view name);         // "none", "hermes", "qwen", "qwen25", "llama3"
-ToolFormat tool_format_of_template(std::string_view chat_template);  // None when it shows neither
 
 struct ToolCall {
   std::string id, name;
@@ -35,9 +25,10 @@ struct SplitText {
 
 struct SplitOptions {
   bool reasoning = false;          // <think> is a mark
-  bool begins_in_thought = false;  // the prompt ended with it
+  bool begins_in_thought = false;  // the prompt ended with it, or the model always thinks first
   ToolFormat tools = ToolFormat::None;
-  std::string tool = {};  // of Arguments
+  std::string tool = {};                         // of Arguments
+  std::shared_ptr<const OrderedJson> list = {};  // the request's tools; null: none
 };
 
 class AnswerSplitter {
@@ -56,15 +47,19 @@ class AnswerSplitter {
   void say(std::string_view text, SplitText& out);
   void think(std::string_view text, SplitText& out);
   bool call(std::string_view json, SplitText& out);
+  bool call_dialect(std::string_view text, SplitText& out);
+  bool call_marked(std::string_view text, SplitText& out);
   bool call_whole(SplitText& out);
 
   SplitOptions options_;
+  CallMarks marks_;
   Place place_ = Place::Content;
   std::string held_;
   std::string blank_;      // at the end of a thought, dropped when nothing follows
   bool trim_ = false;      // blanks at the beginning of what comes next are dropped
   bool may_think_ = true;  // nothing was said yet
   bool called_ = false;
+  bool may_open_ = false;  // a thought that was begun for the model may still begin with the mark
 };
 
 }  // namespace reprise::server

@@ -1,6 +1,7 @@
 // What a route is, and one call of it. Internal to this folder.
 #pragma once
 
+#include <chrono>
 #include <utility>
 
 #include "server/api.h"
@@ -21,6 +22,7 @@ struct Api::Call {
   HttpRequest request;
   std::shared_ptr<Reply> reply;
   Headers headers;
+  std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
 
   void json(const OrderedJson& body, int status = 200) const {
     reply->send(status, "application/json", body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), headers);

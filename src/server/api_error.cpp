@@ -3,9 +3,6 @@
 namespace reprise::server {
 namespace {
 
-// When a client may try again. Requests end all the time, so soon.
-constexpr int kRetryAfterSeconds = 1;
-
 const char* type_of(int status) {
   if (status == 401) return "authentication_error";
   if (status == 403) return "permission_error";
@@ -30,6 +27,8 @@ ApiError ApiError::from(const Status& status) {
   return e;
 }
 
+ApiError ApiError::late(std::string message) { return {504, std::move(message), "timeout", "deadline_exceeded"}; }
+
 Json ApiError::json() const {
   const auto text_or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
   return {{"error",
@@ -41,7 +40,8 @@ Json ApiError::json() const {
 
 void ApiError::send(Reply& reply, const Headers& headers) const {
   Headers all = headers;
-  if (status == 429 || status == 503) all.emplace_back("retry-after", std::to_string(kRetryAfterSeconds));
+  if (status == 429 || status == 503) all.emplace_back("retry-after", std::to_string(retry_after_s));
+  if (status == 504) all.emplace_back("x-should-retry", "false");
   if (status == 401) all.emplace_back("www-authenticate", "Bearer");
   // Bytes of the client may be quoted in the message; they need not be UTF-8.
   reply.send(status, "application/json", json().dump(-1, ' ', false, Json::error_handler_t::replace), all);

@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 
 #include "server/api_call.h"
@@ -55,6 +56,25 @@ bool may_take_long(std::string_view body) {
                                          "structured_outputs", "tool",        "\\u00"};
   return body.size() > kShort || std::any_of(std::begin(kNames), std::end(kNames),
                                              [&](std::string_view n) { return body.find(n) != body.npos; });
+}
+
+// The earlier one of the field `timeout` and the header X-Request-Timeout, which a proxy may add.
+std::optional<ApiError> set_deadline(GenerateCall& call, const HttpRequest& request,
+                                     std::chrono::steady_clock::time_point arrived) {
+  const std::string_view header = request.header("x-request-timeout");
+  if (!header.empty()) {
+    double seconds = 0;
+    const auto [end, problem] = std::from_chars(header.data(), header.data() + header.size(), seconds);
+    if (problem != std::errc() || end != header.data() + header.size() ||
+        !(seconds >= kShortestTimeout && seconds <= kLongestTimeout))
+      return ApiError{400, fmt::format("X-Request-Timeout: \"{}\" is not a number of seconds from {} to {:.0f}", header,
+                                       kShortestTimeout, kLongestTimeout)};
+    call.timeout_s = std::min(call.timeout_s.value_or(seconds), seconds);
+  }
+  if (call.timeout_s)
+    call.deadline = arrived + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                  std::chrono::duration<double>(*call.timeout_s));
+  return std::nullopt;
 }
 
 }  // namespace
@@ -202,6 +222,7 @@ void Api::tokenizer_info(Call& call) {
 void Api::generate(Call& call, ParsedCall parsed) {
   if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
+  if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
   serving_.metrics->called(g.n);
   const std::string id = g.id;
   auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,

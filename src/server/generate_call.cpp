@@ -56,7 +56,7 @@ void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, cons
     f.fail("best_of", "only the value of n is supported");
   call.skip_special_tokens = f.flag("skip_special_tokens", true);
   call.include_stop = f.flag("include_stop_str_in_output", f.flag("no_stop_trim", false));
-  call.priority = f.integer("priority", 0, -1000000, 1000000);
+  call.priority = f.integer("priority", limits.default_priority, -1000000, 1000000);
   call.cache_salt = f.text("cache_salt", "");
   call.stream = f.flag("stream", call.stream);
 }
@@ -137,6 +137,7 @@ GenerateCall begin_call(Fields& f, CallKind kind, const char* id, const ServedMo
   read_sampling(f, call, model, limits);
   read_stream_options(f, call);
   call.token_ids = f.flag("return_token_ids", false);
+  call.timeout_s = f.maybe_number("timeout", kShortestTimeout, kLongestTimeout);
   return call;
 }
 
@@ -213,10 +214,13 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   call.kind = CallKind::Native;
   call.id = f.text("rid", make_id(""));
   call.stream = f.flag("stream", false);
+  const auto priority = f.maybe_integer("priority", -1000000, 1000000);
+  call.timeout_s = f.maybe_number("timeout", kShortestTimeout, kLongestTimeout);
   static const Json nothing = Json::object();
   const Json* params = f.find("sampling_params");
   Fields p(params ? *params : nothing, "sampling_params.");
   read_sampling(p, call, model, limits);
+  if (priority) call.priority = *priority;  // SGLang has it beside the sampling parameters
   set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
   if (params && params->is_object()) read_grammar(p, body["sampling_params"], call, model);
   f.take(p.error());
@@ -279,8 +283,10 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
       f.fail("messages", prompt.status().message());
     } else {
       call.split.reasoning = model.reasoning && separate;
-      call.split.begins_in_thought = ends_in_thought(*prompt);
+      call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
       call.split.tools = tools.format;
+      call.split.list = std::make_shared<const OrderedJson>(tools.list);
+      if (marks_are_special(tools.format)) call.skip_special_tokens = false;
       call.split.tool = tools.name;
       // The template has written the special tokens itself.
       auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});

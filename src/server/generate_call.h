@@ -2,6 +2,7 @@
 // The parsers check every field; what they give can be handed to the scheduler. Plain values; any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,8 @@ struct GenerateCall {
   SplitOptions split;                     // of a chat's answers
   int64_t n = 1;                          // answers to each prompt
   int64_t priority = 0;
+  std::optional<double> timeout_s;  // from the request's arrival on
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   std::string cache_salt;
   bool no_answer = false;  // max_tokens is 0: the prompt is read, nothing is said
   bool echo = false;
@@ -39,9 +42,13 @@ struct GenerateCall {
 struct CallLimits {
   int64_t most_answers = 128;      // prompts times n
   int64_t token_budget = 1 << 20;  // answers times tokens of each, prompt included; what one call can ask for
+  int64_t default_priority = 0;    // where a request names none
   size_t most_stops = 16, most_biases = 1024;
   int most_logprobs = 20;
 };
+
+// The bounds of a request's timeout, in seconds.
+constexpr double kShortestTimeout = 0.001, kLongestTimeout = 1e6;
 
 using ParsedCall = std::variant<GenerateCall, ApiError>;
 ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);

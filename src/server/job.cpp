@@ -1,8 +1,25 @@
 #include "server/job.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "server/token_text.h"
 
 namespace reprise::server {
+
+namespace {
+
+// By which the scheduler sees that requests belong together.
+uint64_t next_call() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+ApiError error_of(const sched::RequestResult& result) {
+  return result.late ? ApiError::late(result.status.message()) : ApiError::from(result.status);
+}
+
+}  // namespace
 
 using engine::SampledToken;
 using sched::FinishReason;
@@ -88,6 +105,7 @@ std::shared_ptr<Job> Job::start(const JobContext& context, GenerateCall call, st
 }
 
 std::optional<ApiError> Job::submit() {
+  const uint64_t number = next_call();
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto n = static_cast<size_t>(call_.n);
     sched::Request r;
@@ -96,6 +114,8 @@ std::optional<ApiError> Job::submit() {
     r.sampling = call_.sampling;
     r.sampling.seed += i % n;  // each answer draws its own
     r.priority = call_.priority;
+    r.call = number;
+    r.deadline = call_.deadline;
     r.cache_salt = call_.cache_salt;
     r.prompt_logprobs = call_.echo && call_.sampling.logprobs >= 0;
     r.several = call_.n > 1;
@@ -106,7 +126,11 @@ std::optional<ApiError> Job::submit() {
     }
     r.sink = std::make_unique<Sink>(shared_from_this(), i);
     auto id = context_.scheduler.add(std::move(r));
-    if (!id) return ApiError::from(id.status());
+    if (!id) {
+      ApiError refused = ApiError::from(id.status());
+      if (refused.status == 429) refused.retry_after_s = sched::retry_after_s(context_.scheduler.stats());
+      return refused;
+    }
     ids_.push_back(*id);
   }
   return std::nullopt;
@@ -159,10 +183,17 @@ void Job::drain() {
       greeted_[p.index] = true;
       out += writer_.first(p.index);
     }
-    if (p.result && !p.result->status.is_ok() && p.result->status.code() != Code::Cancelled)
-      out += AnswerWriter::event(ApiError::from(p.result->status).json());
+    if (p.result && !p.result->status.is_ok() && (p.result->late || p.result->status.code() != Code::Cancelled))
+      out += AnswerWriter::event(error_of(*p.result).json());
     else
       out += writer_.part(p, a);
+  }
+  // Too late before the first word: the status can still say so.
+  if (call_.stream && !begun_ && finished_ == answers_.size() &&
+      std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.result->late; })) {
+    ended_ = true;
+    error_of(*answers_.front().result).send(*reply_, headers_);
+    return done_();
   }
   if (call_.stream && (!out.empty() || finished_ == answers_.size())) {
     if (!begun_) {
@@ -189,7 +220,7 @@ void Job::finish() {
     ApiError error;
     for (const Answer& a : answers_)
       if (!a.result->status.is_ok() && !failed) {
-        error = ApiError::from(a.result->status);
+        error = error_of(*a.result);
         failed = &error;
       }
     if (failed)

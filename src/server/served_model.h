@@ -22,6 +22,7 @@ struct ServedModel {
   std::string chat_template_problem;                  // why there is none
   ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
   bool reasoning = false;                             // its answers may begin with <think>
+  bool thinks_first = false;                          // and do so even where neither prompt nor answer shows the mark
   AnswerGrammars* grammars = nullptr;                 // outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;

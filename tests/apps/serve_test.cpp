@@ -208,6 +208,51 @@ TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
   }
 }
 
+// As SGLang's watchdog: a step that hangs ends the process.
+TEST(Serve, AStepThatHangsEndsTheProcess) {
+  const Model model;
+  Server server(model, "--inject-fault hang@3 --soft-watchdog-timeout 0.2 --watchdog-timeout 0.6");
+  ASSERT_NE(server.port(), 0) << server.said();
+  HttpClient c(server.port());
+  const std::string body = R"({"prompt": "abc", "max_tokens": 50, "ignore_eos": true})";
+  c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+  EXPECT_EQ(server.wait(), 1);
+  const std::string said = server.said();
+  const size_t soft = said.find("(--soft-watchdog-timeout 0.2): 1 requests run, 0 wait");
+  const size_t hard = said.find("(--watchdog-timeout 0.6): 1 requests run, 0 wait");
+  EXPECT_NE(soft, std::string::npos) << said;
+  EXPECT_NE(hard, std::string::npos) << said;
+  EXPECT_LT(soft, hard);
+  EXPECT_NE(said.find("  thread "), std::string::npos) << said;
+  EXPECT_NE(said.find("reprise(+0x"), std::string::npos) << "no stack\n" << said;
+  EXPECT_TRUE(said.ends_with("this server has to be started again: a step hangs\n")) << said;
+}
+
+TEST(Serve, AHangIsForServeAlone) {
+  for (const char* command : {"generate --prompt-ids 1", "graph verify"}) {
+    const Outcome o =
+        run_binary(fmt::format("{} --model-path {} --inject-fault hang@1", command, model_folder("llama_mha_untied")));
+    EXPECT_EQ(o.exit_code, 2) << o.err;
+    EXPECT_NE(o.err.find("hang is for serve alone"), std::string::npos) << o.err;
+  }
+}
+
+TEST(Serve, SaysWhatItsFlagsMean) {
+  const Model model;
+  Server server(model,
+                "--skip-server-warmup --schedule-policy lof --max-running-requests 4096 --tool-call-parser hermes "
+                "--chunked-prefill-size -1 --max-prefill-tokens 99999");
+  ASSERT_NE(server.port(), 0) << server.said();
+  for (const char* part : {"notice: --skip-server-warmup: ", "notice: --max-prefill-tokens 99999: ",
+                           "notice: --chunked-prefill-size -1: "})
+    EXPECT_NE(server.said().find(part), std::string::npos) << part << "\n" << server.said();
+  HttpClient c(server.port());
+  const OrderedJson info = OrderedJson::parse(c.get("/server_info").body);
+  EXPECT_EQ(info["schedule_policy"], "lof");
+  EXPECT_EQ(info["max_prefill_tokens"], 99999);
+  EXPECT_EQ(info["mixed_prefill_tokens"], 256);
+}
+
 TEST(Serve, WhatIsWrongIsSaidAtOnce) {
   const Model model;
   const Outcome missing = run_binary("serve --model-path /nowhere --port 0");

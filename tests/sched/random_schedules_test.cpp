@@ -20,8 +20,14 @@ class RandomSchedule {
     SchedulerOptions options;
     options.eos_tokens = {FakeExecutor::kEos};
     options.prefix_cache = below(4) != 0;
-    options.policy = below(2) ? Policy::Fcfs : Policy::LongestPrefix;
+    constexpr Policy kAll[] = {Policy::Fcfs, Policy::LongestPrefix, Policy::DfsWeight, Policy::Random,
+                               Policy::LongestOutput};
+    options.policy = kAll[below(5)];
     options.mixed_prefill_tokens = 1 + below(64);
+    options.max_prefill_tokens = 1 + below(300);
+    options.prefill_requests = below(3);
+    if (below(3) == 0) options.preemption_threshold = below(3);
+    options.small_priorities_first = below(4) == 0;
     options.max_queued = 3 + below(20);
     executor_ = std::make_unique<FakeExecutor>(limits);
     executor_->greedy_steps = below(3) != 0;
@@ -95,6 +101,7 @@ class RandomSchedule {
     Asked a = ask(prompt, one.most);
     a.request.priority = below(3) - 1;
     a.request.several = below(3) == 0;
+    a.request.call = static_cast<uint64_t>(below(4));
     a.request.sampling.ignore_eos = below(3) != 0;
     if (below(4) == 0) {
       a.request.sampling.temperature = 0.7;

@@ -16,7 +16,13 @@ struct Case {
 const std::vector<Case>& cases() {
   const SplitOptions none, thought{true}, begun{true, true}, hermes{true, false, ToolFormat::Hermes},
       llama{false, false, ToolFormat::Llama}, list{true, false, ToolFormat::List},
-      arguments{true, true, ToolFormat::Arguments, "f"};
+      arguments{true, true, ToolFormat::Arguments, "f"}, deepseek{true, false, ToolFormat::DeepSeek},
+      mistral{false, false, ToolFormat::Mistral}, pythonic{false, false, ToolFormat::Pythonic};
+  const SplitOptions coder{false, false, ToolFormat::Qwen3Coder, "",
+                           std::make_shared<const OrderedJson>(OrderedJson::parse(
+                               R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+                               "properties": {"city": {"type": "string"}, "days": {"type": "integer"},
+                               "deep": {"type": "object"}, "dry": {"type": "boolean"}, "code": {"type": "string"}}}}}])"))};
   static const std::vector<Case> list_of = {
       {none, " <think>a</think> b", " <think>a</think> b", "", {}},
       {thought, "<think>\nwhy\n not\n</think>\n\nbecause <think> ", "because <think> ", "why\n not", {}},
@@ -55,6 +61,55 @@ const std::vector<Case>& cases() {
        "",
        {{"f", R"({"a":1})"}, {"f", "{}"}}},
       {list, "[{\"name\":\"f\",", "[{\"name\":\"f\",", "", {}},
+      // The forms that the models' chat templates write.
+      {deepseek,
+       "Sure.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
+       "\"x\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<"
+       "｜tool▁call▁end｜>"
+       "<｜tool▁calls▁end｜>",
+       "Sure.",
+       "",
+       {{"f", R"({"a":"x"})"}, {"g", "{}"}}},
+      {deepseek,
+       "<think>hm</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": "
+       "1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "",
+       "hm",
+       {{"f", R"({"a":1})"}}},
+      {deepseek,
+       "<｜tool▁calls▁begin｜>broken<｜tool▁calls▁end｜>!",
+       "<｜tool▁calls▁begin｜>broken<｜tool▁calls▁end｜>!",
+       "",
+       {}},
+      {mistral,
+       "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]",
+       "",
+       "",
+       {{"f", R"({"a":[1]})"}, {"g", "{}"}}},
+      {mistral, "So[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}", "So", "", {{"f", R"({"a":1})"}, {"g", "{}"}}},
+      {mistral, "[TOOL_CALLS] [{\"name\": ", "[TOOL_CALLS] [{\"name\": ", "", {}},
+      {coder,
+       "Look.\n<tool_call>\n<function=f>\n<parameter=city>\nParis\nor "
+       "Rome\n</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=deep>\n{\"a\": [1, "
+       "2]}\n</parameter>\n<parameter=dry>\nTrue\n</parameter>\n<parameter=code>\n7\n</parameter>\n</function>\n"
+       "</tool_call>",
+       "Look.\n",
+       "",
+       {{"f", R"({"city":"Paris\nor Rome","days":3,"deep":{"a":[1,2]},"dry":true,"code":"7"})"}}},
+      {coder, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "", "", {{"f", "{}"}}},
+      {coder, "<tool_call><function=f</tool_call>", "<tool_call><function=f</tool_call>", "", {}},
+      {pythonic,
+       "[f(city=\"San Francisco\", metric='celsius', days=-3, share=0.5), g(on=True, off=None, all=[1, 'b'], d={'k': "
+       "(1, 2)})]",
+       "",
+       "",
+       {{"f", R"({"city":"San Francisco","metric":"celsius","days":-3,"share":0.5})"},
+        {"g", R"({"on":true,"off":null,"all":[1,"b"],"d":{"k":[1,2]}})"}}},
+      {pythonic, "<|python_start|>[f()]<|python_end|>", "", "", {{"f", "{}"}}},
+      {pythonic, "[1, 2] is a list", "[1, 2] is a list", "", {}},
+      {pythonic, "no [f()]", "no [f()]", "", {}},
+      {begun, "<think>\nwhy</think>x", "x", "why", {}},
+      {begun, "<thi", "", "<thi", {}},
       {arguments, "let me see\n</think>{\"city\": \"Paris\"}", "", "let me see", {{"f", R"({"city": "Paris"})"}}},
   };
   return list_of;

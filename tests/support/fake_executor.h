@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,7 +19,7 @@ namespace reprise::sched {
 
 class FakeExecutor final : public engine::Executor {
  public:
-  static constexpr int32_t kVocab = 29, kEos = 1;
+  static constexpr int32_t kVocab = 29, kEos = 1, kSpoiled = -7;
 
   struct Limits {
     int64_t rows = 4, tokens = 64, pages = 20, context = 1000;
@@ -63,6 +64,8 @@ class FakeExecutor final : public engine::Executor {
   Result<std::span<const int32_t>> step_greedy(std::span<const engine::StepItem> items) override {
     RETURN_IF_ERROR(run(items));
     next_.clear();
+    for (float v : logits_)
+      if (std::isnan(v)) return error(Code::Internal, "a hidden state is not a finite number");
     for (size_t at = 0; at < logits_.size(); at += kVocab) {
       const auto row = logits_.begin() + static_cast<ptrdiff_t>(at);
       next_.push_back(static_cast<int32_t>(std::max_element(row, row + kVocab) - row));
@@ -75,6 +78,8 @@ class FakeExecutor final : public engine::Executor {
   std::function<void()> during_step;
   int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0;
   std::optional<int64_t> fail_at;  // number of the step
+  // Number of the step whose keys and values are not numbers: whoever reads them later gets logits that are none.
+  std::optional<int64_t> spoil_at;
   Code fail_code = Code::Device;
   std::vector<std::vector<int64_t>> counts;  // of the items of each step
 
@@ -117,12 +122,16 @@ class FakeExecutor final : public engine::Executor {
   void finish_launched() {
     for (const Launched& l : std::exchange(launched_, {})) {
       const engine::Sequence& s = *l.sequence;
-      for (int64_t t = l.begin; t < l.end; ++t) slot(s, t) = s.tokens()[static_cast<size_t>(t)];
+      for (int64_t t = l.begin; t < l.end; ++t)
+        slot(s, t) = spoil_at == steps ? kSpoiled : s.tokens()[static_cast<size_t>(t)];
       std::vector<int32_t> history;
+      bool good = true;
       for (int64_t t = 0; t < l.end; ++t) {
         history.push_back(slot(s, t));
+        good &= history.back() != kSpoiled;
         if (t < l.end - l.logit_rows) continue;
-        const auto row = logits_of(history);
+        auto row = logits_of(history);
+        if (!good) std::fill(row.begin(), row.end(), NAN);
         logits_.insert(logits_.end(), row.begin(), row.end());
       }
     }

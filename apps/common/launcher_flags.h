@@ -1,0 +1,39 @@
+// LauncherFlags: flags of SGLang's launch lines that change nothing here, each with what is in effect instead, and
+// those that ask for what this build cannot do, each refused in one line. They are not shown by --help;
+// docs/configuration.md lists them. A plain value; the targets of its flags are its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace reprise::apps {
+
+class LauncherFlags {
+ public:
+  LauncherFlags();
+  void add_to(CLI::App& app);
+  // What was given and cannot be done.
+  Status check() const;
+  // One line for each flag that was given.
+  std::vector<std::string> notices() const;
+  // Every flag, for the test of the documentation.
+  static std::vector<std::string> names();
+
+ private:
+  struct Given {
+    std::optional<std::string> text = {};
+    std::optional<int64_t> number = {};
+    std::optional<double> real = {};
+    bool on = false;
+  };
+  std::vector<Given> given_;  // by row of the table
+};
+
+}  // namespace reprise::apps

@@ -1,0 +1,179 @@
+// Launch lines of SGLang, as its pages write them (the model's path apart): each is understood, or refused in one line
+// for what truly cannot be done. `serve --check` reads them and starts nothing.
+#include "common/launcher_flags.h"
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+Outcome check(const std::string& line, const std::string& before = "") {
+  return run_binary("serve --check --model-path " + model_folder("llama_mha_untied") + " " + line, before);
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Line {
+  const char* from;
+  const char* text;
+  const char* environment = "";
+};
+
+// One device, one process.
+const Line kGood[] = {
+    {"docs/platforms/ascend quick start", "--attention-backend ascend"},
+    {"#9399, test_ascend_graph_tp1_bf16", "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend"},
+    {"#8328, test_ascend_tp2_fia_bf16, one rank",
+     "--trust-remote-code --disable-cuda-graph --mem-fraction-static 0.8 --attention-backend ascend --tp-size 1 "
+     "--disable-radix-cache",
+     "ASCEND_USE_FIA=true"},
+    {"#9355, one rank",
+     "--tp 1 --trust-remote-code --quantization w8a8_int8 --device npu --attention-backend ascend --cuda-graph-bs 1 2 "
+     "4 "
+     "6 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128 136 --disable-radix-cache --chunked-prefill-size 32768 "
+     "--mem-fraction-static 0.8",
+     "STREAMS_PER_DEVICE=32"},
+    {"#12287, comment", "--enable-piecewise-cuda-graph --piecewise-cuda-graph-tokens [32,64,128,256,512,1024,4096]"},
+    {"#12287, test of the prefill",
+     "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend --cuda-graph-bs 128 "
+     "--enable-piecewise-cuda-graph --piecewise-cuda-graph-tokens 128 256 384 512 1024 2048 3968"},
+    {"#15332, pieces",
+     "--trust-remote-code --attention-backend ascend --mem-fraction-static 0.7 --enable-piecewise-npu-graph-decode "
+     "--cuda-graph-bs 128 --compilation-config '{\"splitting_ops\": [\"atb._npu_paged_attention\"]}'"},
+    {"#15332, compiled",
+     "--trust-remote-code --attention-backend ascend --mem-fraction-static 0.7 --enable-torch-compile "
+     "--watchdog-timeout 30000"},
+    {"#15332, largest batch", "--enable-piecewise-npu-graph-decode --cuda-graph-max-bs 64"},
+    {"#13410, test_npu_compile_graph_tp1_bf16",
+     "--trust-remote-code --mem-fraction-static 0.6 --attention-backend ascend --disable-radix-cache "
+     "--enable-torch-compile --watchdog-timeout 30000",
+     "ASCEND_USE_FIA=1"},
+    {"Ascend/sglang#169",
+     "--trust-remote-code --attention-backend ascend --device npu --mem-fraction-static 0.7 --disable-cuda-graph "
+     "--disable-radix-cache --port 8889 --base-gpu-id 10 --enable-piecewise-cuda-graph --piecewise-cuda-graph-tokens "
+     "64"},
+    {"#16526, one rank",
+     "--trust-remote-code --device npu --random-seed 1234 --attention-backend ascend --disable-radix-cache "
+     "--mem-fraction-static 0.8 --chunked-prefill-size 20000 --tp-size 1 --dp-size 1 --nnodes 1 --node-rank 0 "
+     "--base-gpu-id 0 --gpu-id-step 1 --host 0.0.0.0 --enable-piecewise-cuda-graph --port 8080"},
+    {"Ascend/sglang#136, one rank",
+     "--attention-backend ascend --device npu --tp-size 1 --nnodes 1 --node-rank 0 --base-gpu-id 4 "
+     "--chunked-prefill-size -1 --max-prefill-tokens 30000 --trust-remote-code --max-total-tokens 80000 --host "
+     "127.0.0.1 --port 31125 --mem-fraction-static 0.9 --max-running-requests 256 --enable-multimodal --quantization "
+     "modelslim --mm-attention-backend ascend_attn --dtype bfloat16 --mamba-ssm-dtype bfloat16 --cuda-graph-bs 4 8 12 "
+     "16 20 28 32 36 40 44 48 52 56 60 --mamba-scheduler-strategy extra_buffer"},
+    {"#3853, one rank",
+     "--device npu --grammar-backend outlines --attention-backend torch_native --tensor-parallel-size 1 --port 40000 "
+     "--host 0.0.0.0 --trust-remote-code"},
+    {"docs/platforms/ascend_npu_qwen3_examples, one rank",
+     "--device npu --attention-backend ascend --trust-remote-code --tp-size 1 --port 30111 --mem-fraction-static 0.8 "
+     "--watchdog-timeout 9000",
+     "STREAMS_PER_DEVICE=32"},
+    {"test_npu_low_priority_first",
+     "--max-running-requests 1 --max-queued-requests 3 --enable-priority-scheduling "
+     "--schedule-low-priority-values-first --disable-cuda-graph --attention-backend ascend"},
+    {"measurements of a server",
+     "--tp 1 --pp-size 1 --dtype bfloat16 --kv-cache-dtype auto --page-size 128 --schedule-policy fcfs "
+     "--chunked-prefill-size 4096 --max-prefill-tokens 4096 --max-running-requests 64 --context-length 512 "
+     "--mem-fraction-static 0.8 --disable-radix-cache --disable-overlap-schedule --host 127.0.0.1"},
+    {"server arguments by phase",
+     "--cuda-graph-bs-decode 1 2 4 --cuda-graph-backend-prefill tc_piecewise --cuda-graph-backend-decode full "
+     "--cuda-graph-bs-prefill 64 128"},
+    {"server arguments by phase, off", "--disable-decode-cuda-graph --disable-prefill-cuda-graph"},
+    {"server arguments, the harmless ones",
+     "--data-parallel-size 1 --enable-mixed-chunk --skip-server-warmup --warmups v1 --sampling-backend pytorch "
+     "--grammar-backend xgrammar --stream-interval 4 --log-requests --log-requests-level 2 --decode-log-interval 10 "
+     "--dist-init-addr 127.0.0.1:5000 --ep-size 1 --tokenizer-mode auto --json-model-override-args '{\"rope_theta\": "
+     "10000.0, \"num_hidden_layers\": 2}' --load-watch-interval 0.1 --soft-watchdog-timeout 300 "
+     "--prefill-max-requests 4 --radix-eviction-policy lru --schedule-conservativeness 0.3 --sampling-defaults openai "
+     "--enable-cache-report --log-level-http warning --moe-a2a-backend deepep --deepep-mode auto "
+     "--enable-dp-attention"},
+};
+
+TEST(LaunchLines, EachIsUnderstood) {
+  for (const Line& line : kGood) {
+    SCOPED_TRACE(line.from);
+    const Outcome o = check(line.text, line.environment);
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    EXPECT_TRUE(holds(o.err, "nothing was started (--check)")) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"--device npu --attention-backend ascend --trust-remote-code --tp-size 4 --port 30111 --mem-fraction-static 0.8",
+       "--tp-size 4: a process drives one device"},
+      {"--tensor-parallel-size 16", "--tp-size 16"},
+      {"--data-parallel-size 2", "--dp-size 2: a process is one replica"},
+      {"--nnodes 2 --node-rank 1", "--nnodes"},
+      {"--ep-size 32", "allowed: 1"},
+      {"--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
+       "--speculative-num-draft-tokens 2",
+       "does not speculate"},
+      {"--disaggregation-mode prefill", "allowed: null"},
+      {"--enable-lora --lora-paths a=b", "LoRA"},
+      {"--enable-hierarchical-cache", "device's memory alone"},
+      {"--chunked-prefill-size 0", "allowed: 1 to 1048576, or -1"},
+      {"--chunked-prefill-size -2", "allowed: -1 to"},
+      {"--schedule-policy priority", "--enable-priority-scheduling"},
+      {"--schedule-policy routing-key", "allowed: fcfs, lpm, random, dfs-weight, lof"},
+      {"--enable-priority-scheduling --schedule-policy lpm", "allowed: fcfs, lof"},
+      {"--tool-call-parser glm45",
+       "allowed: auto, none, hermes, qwen, qwen25, llama3, deepseekv3, deepseekv31, mistral, qwen3_coder, pythonic"},
+      {"--reasoning-parser kimi", "allowed: auto, none, qwen3, qwen3-thinking, deepseek-r1, deepseek-v3, glm45"},
+      {"--chat-template qwen2-vl", "allowed: a Jinja file, chatml, llama-2"},
+      {"--chat-template /proc/self/nothing.json", "allowed: a Jinja file, chatml, llama-2"},
+      {"--json-model-override-args '[1]'", "a JSON object is expected"},
+      {"--json-model-override-args '{'", "--json-model-override-args"},
+      {"--radix-eviction-policy lfu", "allowed: lru"},
+      {"--cuda-graph-backend-prefill full", "allowed: breakable, tc_piecewise, disabled"},
+      {"--no-such-flag", "--no-such-flag is not a flag of \"serve\""},
+  };
+  for (const auto& [line, part] : cases) {
+    SCOPED_TRACE(line);
+    const Outcome o = check(line);
+    EXPECT_EQ(o.exit_code, 2) << o.err;
+    EXPECT_EQ(o.err.find('\n'), o.err.size() - 1) << o.err;
+    EXPECT_TRUE(holds(o.err, part)) << o.err;
+  }
+}
+
+// Nothing is silent: each flag that changes nothing is named with what is in effect.
+TEST(LaunchLines, EachHarmlessFlagIsANotice) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"--skip-server-warmup", "--skip-server-warmup: "},
+      {"--stream-interval 8", "--stream-interval 8: every token is sent as it comes; effective: 1"},
+      {"--log-requests", "--log-requests: --access-log"},
+      {"--enable-metrics", "--enable-metrics: /metrics is always there"},
+      {"--trust-remote-code", "no code from a model is ever run"},
+      {"--expert-parallel-size 1", "--ep-size 1: all experts are on this device"},
+      {"--enable-priority-scheduling", "preempts running ones beyond a difference of 10"},
+      {"--priority-scheduling-preemption-threshold 5", "no effect without --enable-priority-scheduling"},
+      {"--schedule-policy lpm --disable-radix-cache", "effective: fcfs"},
+      {"--disable-decode-cuda-graph", "--graph-decode off"},
+      {"--cuda-graph-backend-decode tc_piecewise",
+       "--cuda-graph-backend-decode tc_piecewise: --graph-decode piecewise"},
+  };
+  for (const auto& [line, part] : cases) {
+    const Outcome o = check(line);
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    EXPECT_TRUE(holds(o.err, "notice: ") && holds(o.err, part)) << line << "\n" << o.err;
+  }
+}
+
+TEST(LaunchLines, TheParsersOfSGLangsPagesAreTaken) {
+  for (const char* name : {"deepseekv3", "mistral", "qwen", "qwen25", "qwen3_coder", "llama3", "pythonic", "hermes"})
+    EXPECT_EQ(check(fmt::format("--tool-call-parser {}", name)).exit_code, 0) << name;
+  for (const char* name : {"deepseek-r1", "deepseek-v3", "qwen3", "qwen3-thinking"})
+    EXPECT_EQ(check(fmt::format("--reasoning-parser {}", name)).exit_code, 0) << name;
+  for (const char* name : {"chatml", "llama-2"})
+    EXPECT_EQ(check(fmt::format("--chat-template {}", name)).exit_code, 0) << name;
+}
+
+TEST(LaunchLines, TheDocumentationNamesEveryFlag) {
+  const std::string page = content_of(std::string(REPRISE_SOURCE_DIR) + "/docs/configuration.md");
+  for (const std::string& name : LauncherFlags::names()) EXPECT_TRUE(holds(page, "`" + name + "`")) << name;
+}
+
+}  // namespace
+}  // namespace reprise::apps
