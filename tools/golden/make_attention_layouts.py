@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from common import DATA, write_json
 
-B, S, KV, N, G, D, PAGE = 2, 3, 18, 4, 2, 32, 16
+B, S, KV, N, G, D, PAGE = 2, 3, 18, 4, 2, 32, 128
 LENGTHS, KV_LENGTHS = [2, 1, 3], [18, 7, 3]
 
 
