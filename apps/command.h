@@ -30,6 +30,7 @@ Command add_graph_dump(CLI::App& graph);
 Command add_graph_diff(CLI::App& graph);
 Command add_graph_profile(CLI::App& graph);
 Command add_graph_verify(CLI::App& graph);
+Command add_eval_choice(CLI::App& eval);
 Command add_eval_gsm8k(CLI::App& eval);
 Command add_eval_perplexity(CLI::App& eval);
 Command add_pull(CLI::App& program);

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_graph_verify(*graph));
   CLI::App* eval = program.add_subcommand("eval", "Score a model on a task or a text");
   eval->require_subcommand(1);
+  commands.push_back(add_eval_choice(*eval));
   commands.push_back(add_eval_gsm8k(*eval));
   commands.push_back(add_eval_perplexity(*eval));
   commands.push_back(add_quantize(program));

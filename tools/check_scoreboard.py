@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Checks the pages that name tests: docs/scoreboard.md and docs/ascend-coverage.md.
 
-The scoreboard has every feature once, in order, with a test that exists.
+The scoreboard has every feature of the graph-mode specification (F01 to F68) once, in order.
 
 A row of its tables is `| F01 | feature | what there is | tests |`. Tests stand in backquotes as `folder/file SUITE.NAME`,
 which is tests/folder/file.cpp and a TEST, TEST_F, TEST_P or TYPED_TEST in it; `tools/checks_test.py CLASS.NAME` names a
-Python one. A feature without a test says `measured: ` and the page that has the figure.
+Python one. A feature without a test says `measured: ` and the page that has the figure, or its third column starts with
+`missing: ` and says what is there in its place.
 
 The coverage page's tables either name tests in the same way, or ("| model | eager | ...") have cells that hold keys of
 its first table or `no: ` and the reason.
@@ -18,7 +19,7 @@ import sys
 
 PAGE = "docs/scoreboard.md"
 COVERAGE = "docs/ascend-coverage.md"
-IDS = [*range(1, 18), *range(20, 56), *range(57, 65), 66, 67, 68]
+IDS = range(1, 69)
 ROW = re.compile(r"^\|\s*(F\d\d)\s*\|(.*)\|\s*$")
 TEST_NAME = re.compile(r"`([\w./]+) (\w+)\.(\w+)`")
 MEASURED = re.compile(r"measured: \[[^\]]+\]\(([\w./-]+?)(?:#[\w-]*)?\)")
@@ -109,18 +110,25 @@ def check_scoreboard(root):
         if not row:
             continue
         seen.append(row[1])
-        if len(row[2].split("|")) != 3:
+        cells = [cell.strip() for cell in row[2].split("|")]
+        if len(cells) != 3:
             errors.append(f"{at}: {row[1]} needs four columns")
+        here = cells[1] if len(cells) > 1 else ""
+        missing = here.startswith("missing: ") and len(here) > len("missing: ")
+        if not here:
+            errors.append(f"{at}: {row[1]} does not say what is there")
         pages = MEASURED.findall(line)
         for target in pages:
             if not (page.parent / target).is_file():
                 errors.append(f"{at}: there is no docs/{target}")
-        if not named and not pages:
+        if not named and not pages and not missing:
             errors.append(f"{at}: {row[1]} names no test")
     wanted = [f"F{n:02}" for n in IDS]
     errors += [f"{PAGE}: {i} is missing" for i in wanted if i not in seen]
     errors += [f"{PAGE}: {i} is not asked for" for i in seen if i not in wanted]
     errors += [f"{PAGE}: {i} is there twice" for i in sorted(set(seen)) if seen.count(i) > 1]
+    if not errors and seen != wanted:
+        errors.append(f"{PAGE}: {next(i for i, w in zip(seen, wanted) if i != w)} is out of order")
     return errors
 
 

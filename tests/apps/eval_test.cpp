@@ -2,7 +2,9 @@
 #include "eval/gsm8k.h"
 
 #include "apps/serving.h"
+#include "eval/choice.h"
 #include "eval/text_file.h"
+#include "support/smollm2.h"
 
 namespace reprise::apps {
 namespace {
@@ -64,6 +66,44 @@ TEST(EvaluationText, JsonLinesAreJoined) {
   EXPECT_NE(read_evaluation_text(folder / "empty.txt").status().message().find("empty"), std::string::npos);
 }
 
+Result<std::vector<ChoiceTask>> choices_of(const Json& line) { return choice_tasks({{"f:1", line}}); }
+
+TEST(Choice, LinesOfBothKindsAreRead) {
+  const Json own = {{"context", "It is"}, {"choices", {"hot.", " cold."}}, {"answer", 1}};
+  const Json hellaswag = {{"ctx", "It is"}, {"endings", {"hot.", "cold."}}, {"label", "1"}, {"ind", 4}};
+  for (const Json& line : {own, hellaswag}) {
+    auto tasks = choices_of(line);
+    ASSERT_TRUE(tasks.is_ok()) << tasks.status().message();
+    EXPECT_EQ((*tasks)[0].context, "It is");
+    EXPECT_EQ((*tasks)[0].endings, (Words{" hot.", " cold."}));
+    EXPECT_EQ((*tasks)[0].answer, 1u);
+  }
+}
+
+TEST(Choice, BadLinesAreNamedWithWhatIsAllowed) {
+  const auto problem = [](const char* member, const Json& value) {
+    Json line = {{"context", "c"}, {"choices", {"a", "b"}}, {"answer", 0}};
+    line[member] = value;
+    auto tasks = choices_of(line);
+    EXPECT_FALSE(tasks.is_ok()) << line;
+    return tasks.is_ok() ? std::string() : tasks.status().message();
+  };
+  for (const Json& bad : {Json(""), Json(1), Json(nullptr)})
+    EXPECT_NE(problem("context", bad).find("f:1: \"context\""), std::string::npos);
+  for (const Json& bad : {Json::array(), Json({"one"}), Json({"a", 1}), Json({"a", ""}), Json("ab")})
+    EXPECT_NE(problem("choices", bad).find("at least 2 texts"), std::string::npos);
+  for (const Json& bad :
+       {Json(2), Json(-1), Json("2"), Json("1x"), Json(""), Json(0.5), Json(uint64_t{1} << 63), Json()})
+    EXPECT_NE(problem("answer", bad).find("allowed: 0 to 1"), std::string::npos);
+}
+
+TEST(Choice, LongEndingsWinPerByte) {
+  const ChoiceTask task{"c", {" a", " abcdefgh"}, 0};
+  EXPECT_EQ(choose(task, {-4, -9}).by_sum, 0u);
+  EXPECT_EQ(choose(task, {-4, -9}).by_byte, 1u);
+  EXPECT_EQ(choose(task, {-4, -4}).by_sum, 0u);  // the first of equal ones
+}
+
 // A model of random weights whose tokens are single bytes.
 std::string byte_model(const Folder& folder) {
   std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder / "config.json");
@@ -88,25 +128,69 @@ TEST(EvalPerplexity, JsonAndErrors) {
   EXPECT_NE(window.err.find("text.txt"), std::string::npos);
 }
 
-TEST(EvalGsm8k, JsonAnswersAndErrors) {
+TEST(EvalChoice, JsonAnswersAndErrors) {
   const Folder folder;
   const std::string model = byte_model(folder);
   std::string lines;
-  for (int i = 0; i < 7; ++i)
-    lines += Json{{"question", fmt::format("{}+1?", i)}, {"answer", fmt::format("#### {}", i + 1)}}.dump() + "\n";
-  folder.write("q.jsonl", lines);
-  const std::string command = "eval gsm8k --json --num-shots 2 --max-new-tokens 4 --data-path " + (folder / "q.jsonl");
-  const OrderedJson j = json_of(run_binary(command + " --answers-file " + (folder / "a.jsonl ") + model));
-  EXPECT_EQ(keys_of(j), (Words{"questions", "accuracy", "invalid", "latency_s", "output_tok_s"}));
-  EXPECT_EQ(j["questions"], 5);  // two of the seven are the solved ones
-  auto answers = read_json_lines(folder / "a.jsonl");
+  for (int i = 0; i < 5; ++i)
+    lines +=
+        Json{{"context", fmt::format("{} is", i)}, {"choices", {"one", "more", "three"}}, {"answer", i % 3}}.dump() +
+        "\n";
+  folder.write("c.jsonl", lines);
+  const std::string command = "eval choice --json --data-path " + (folder / "c.jsonl ");
+  const OrderedJson j =
+      json_of(run_binary(command + "--num-questions 4 --answers-file " + (folder / "a.jsonl ") + model));
+  EXPECT_EQ(keys_of(j), (Words{"questions", "accuracy", "accuracy_per_byte", "latency_s", "tok_s"}));
+  EXPECT_EQ(j["questions"], 4);
+  const auto answers = read_json_lines(folder / "a.jsonl");
   ASSERT_TRUE(answers.is_ok());
-  EXPECT_EQ(answers->size(), 5u);
-  EXPECT_EQ((*answers)[0].json["expected"], "3");
-  const Outcome few = run_binary("eval gsm8k --num-shots 7 --data-path " + (folder / "q.jsonl ") + model);
-  EXPECT_EQ(few.exit_code, 1);
-  EXPECT_NE(few.err.find("too few"), std::string::npos);
-  EXPECT_EQ(run_binary("eval gsm8k " + model).exit_code, 2);
+  ASSERT_EQ(answers->size(), 4u);
+  double right = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const std::vector<double> log_p = (*answers)[i].json["log_p"];
+    ASSERT_EQ(log_p.size(), 3u);
+    const auto best = std::max_element(log_p.begin(), log_p.end()) - log_p.begin();
+    EXPECT_EQ((*answers)[i].json["choice"], best);
+    right += best == static_cast<int64_t>(i % 3);
+  }
+  EXPECT_EQ(j["accuracy"], right / 4);
+  EXPECT_EQ(run_binary("eval choice " + model).exit_code, 2);
+  folder.write("bad.jsonl", "{\"context\": \"a\", \"choices\": [\"b\", \"c\"]}\n");
+  const Outcome bad = run_binary("eval choice --data-path " + (folder / "bad.jsonl ") + model);
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_NE(bad.err.find("bad.jsonl:1: \"answer\""), std::string::npos) << bad.err;
+}
+
+// F61 through the command, its tokenizer included: the choices are those of Hugging Face transformers on the same file.
+TEST(EvalChoice, ARealModelChoosesAsTheReference) {
+  REPRISE_NEEDS_SMOLLM2(path);
+  const Folder folder;
+  const std::string data = std::string(REPRISE_SOURCE_DIR) + "/tests/data/tasks/";
+  const auto golden = read_json_lines(data + "golden.json");  // one line
+  ASSERT_TRUE(golden.is_ok()) << golden.status().message();
+  const Json& want = (*golden)[0].json["choices"];
+  const auto questions = read_json_lines(data + "choices.jsonl");
+  ASSERT_TRUE(questions.is_ok()) << questions.status().message();
+  constexpr size_t kAsked = 10;
+  const OrderedJson j = json_of(run_binary(
+      fmt::format("eval choice --json --dtype float32 --num-questions {} --data-path {}choices.jsonl --answers-file {} "
+                  "--model-path {}",
+                  kAsked, data, folder / "a.jsonl", path)));
+  EXPECT_EQ(j["questions"], kAsked);
+  const auto answers = read_json_lines(folder / "a.jsonl");
+  ASSERT_TRUE(answers.is_ok());
+  ASSERT_EQ(answers->size(), kAsked);
+  double right = 0, right_per_byte = 0;
+  for (size_t i = 0; i < kAsked; ++i) {
+    const Json& got = (*answers)[i].json;
+    for (const char* key : {"choice", "choice_per_byte"}) EXPECT_EQ(got[key], want[i][key]) << key << " " << i;
+    for (size_t k = 0; k < 4; ++k)
+      EXPECT_NEAR(got["log_p"][k].get<double>(), want[i]["log_p"][k].get<double>(), 1e-3) << i;
+    right += want[i]["choice"] == (*questions)[i].json["answer"];
+    right_per_byte += want[i]["choice_per_byte"] == (*questions)[i].json["answer"];
+  }
+  EXPECT_DOUBLE_EQ(j["accuracy"].get<double>(), right / kAsked);
+  EXPECT_DOUBLE_EQ(j["accuracy_per_byte"].get<double>(), right_per_byte / kAsked);
 }
 
 // A file of questions with numbers of different length, for prompts of different length.

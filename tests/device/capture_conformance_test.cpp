@@ -247,6 +247,28 @@ TEST_P(PatchedGraph, ReplaysInFlightKeepTheirArguments) {
   EXPECT_EQ(read(first), ramp(kN, [](float v) { return v + 13; }));
 }
 
+// F16: what a replay is patched with is taken over when it is asked for, also where the device cannot start it yet.
+TEST_P(PatchedGraph, APatchIsTakenOverWhileTheReplayIsHeldUp) {
+  Patched p = make();
+  const Buffer first = floats(kN), gate = floats(kN);
+  const auto other = new_stream();
+  const auto opened = device->make_event();
+  ASSERT_TRUE(opened);
+  for (int i = 0; i < 50; ++i) EXPECT_OK(other->launch(add(gate, gate, Dim(kN), 1)));
+  EXPECT_OK(other->record(**opened));
+  EXPECT_OK(stream->wait(**opened));
+  Patch patch{p.id, &p.args};
+  for (const double value : {10.0, 40.0}) {
+    p.args.scalar[0] = value;
+    EXPECT_OK(p.graph->replay(*stream, {&patch, 1}));
+    p.args.scalar[0] = -1;  // too late for that one
+    if (value == 10.0) EXPECT_OK(stream->copy(first.data(), p.c.data(), first.size(), Copy::DeviceToDevice));
+  }
+  expect(p, 1, 40, 43);
+  EXPECT_EQ(read(first), ramp(kN, [](float v) { return v + 13; }));
+  EXPECT_EQ(read(gate), std::vector<float>(kN, 50)) << "what held it up is done";
+}
+
 TEST_P(PatchedGraph, APatchMovesPointersAndSizes) {
   Patched p = make();
   EXPECT_OK(p.graph->replay(*stream));

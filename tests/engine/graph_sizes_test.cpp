@@ -5,35 +5,64 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
+
+#include "base/file.h"
+#include "base/json.h"
 
 namespace reprise::engine {
 namespace {
 
-TEST(GraphSizes, DecodeRuleHasTheOriginalsCounts) {
-  const std::vector<std::pair<int64_t, size_t>> normal{{4, 3},   {8, 4},    {16, 6},   {24, 7},   {32, 8},  {64, 12},
-                                                       {80, 14}, {128, 20}, {160, 24}, {256, 36}, {512, 52}};
-  for (auto& [largest, count] : normal)
-    EXPECT_EQ(decode_sizes_by_rule(largest, SizeRule::Padded).size(), count) << largest;
-  const std::vector<std::pair<int64_t, size_t>> speculative{
-      {4, 4}, {8, 8}, {16, 12}, {24, 16}, {32, 20}, {64, 27}, {80, 29}, {128, 35}, {160, 39}, {256, 51}, {512, 67}};
-  for (auto& [largest, count] : speculative)
-    EXPECT_EQ(decode_sizes_by_rule(largest, SizeRule::Speculative).size(), count) << largest;
+using Sizes = std::vector<int64_t>;
+
+// Lists that SGLang's own functions returned; "made_by" names commits and lines (tools/golden/make_graph_sizes.py).
+const Json& originals() {
+  static const Json lists = [] {
+    auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/graph_sizes.json");
+    EXPECT_TRUE(text.is_ok()) << text.status().message();
+    auto json = parse_json(*text, "graph_sizes.json");
+    EXPECT_TRUE(json.is_ok()) << json.status().message();
+    return *json;
+  }();
+  return lists;
 }
 
-TEST(GraphSizes, DecodeRuleNumberByNumber) {
-  EXPECT_EQ(decode_sizes(64), (std::vector<int64_t>{1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64}));
-  EXPECT_EQ(decode_sizes_by_rule(20, SizeRule::Padded), (std::vector<int64_t>{1, 2, 4, 8, 12, 16}));
-  EXPECT_EQ(decode_sizes(20), (std::vector<int64_t>{1, 2, 4, 8, 12, 16, 20}));
-  EXPECT_EQ(decode_sizes(5, SizeRule::Exact), (std::vector<int64_t>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(decode_sizes(1), (std::vector<int64_t>{1}));
+constexpr std::pair<const char*, SizeRule> kRules[] = {
+    {"normal", SizeRule::Padded}, {"speculative", SizeRule::Speculative}, {"no_padding", SizeRule::Exact}};
+
+TEST(GraphSizes, DecodeRuleIsTheOriginalsNumberByNumber) {
+  for (const auto& [name, rule] : kRules) {
+    const Json& lists = originals().at("rule").at(name);
+    EXPECT_GE(lists.size(), 40u) << name;
+    for (const auto& [largest, sizes] : lists.items())
+      EXPECT_EQ(decode_sizes_by_rule(std::stoll(largest), rule), sizes.get<Sizes>()) << name << " " << largest;
+  }
 }
 
-TEST(GraphSizes, PrefillRuleHasTheOriginalsCounts) {
-  const std::vector<std::pair<int64_t, size_t>> counts{{512, 30}, {1024, 34}, {2048, 42}, {4096, 58}, {8192, 74}};
-  for (auto& [largest, count] : counts) EXPECT_EQ(prefill_sizes_by_rule(largest).size(), count) << largest;
-  const auto sizes = prefill_sizes(4096);
-  EXPECT_EQ(sizes.front(), 4);
-  EXPECT_EQ(sizes.back(), 4096);
+// The later original appends the largest size where the rule leaves it out, as decode_sizes() does.
+TEST(GraphSizes, TheLargestItselfIsThereAsInTheLaterOriginal) {
+  for (const auto& [name, rule] : kRules)
+    for (const auto& [largest, sizes] : originals().at("with_largest").at(name).items())
+      EXPECT_EQ(decode_sizes(std::stoll(largest), rule), sizes.get<Sizes>()) << name << " " << largest;
+}
+
+// What is captured where fewer requests run than the largest size: the list up to them, and their number itself.
+TEST(GraphSizes, FewerRequestsThanTheLargestSizeCutTheListAsInTheOriginal) {
+  const Json& rows = originals().at("slots");
+  EXPECT_GE(rows.size(), 20u);
+  for (const Json& row : rows) {
+    const int64_t largest = row.at("largest"), slots = row.at("slots");
+    EXPECT_EQ(decode_sizes(std::min(largest, slots)), row.at("sizes").get<Sizes>()) << largest << " of " << slots;
+  }
+}
+
+TEST(GraphSizes, PrefillRuleIsTheOriginalsNumberByNumber) {
+  const Json& lists = originals().at("tokens");
+  EXPECT_GE(lists.size(), 30u);
+  for (const auto& [largest, sizes] : lists.items())
+    EXPECT_EQ(prefill_sizes_by_rule(std::stoll(largest)), sizes.get<Sizes>()) << largest;
+  EXPECT_EQ(prefill_sizes(4096).size(), 58u);
+  EXPECT_EQ(prefill_sizes(4100).back(), 4100);
 }
 
 TEST(GraphSizes, TheSmallestSizeThatHoldsTheBatch) {

@@ -177,7 +177,7 @@ TEST(Greedy, TokensAreTheArgmaxOfTheLogits) {
   }
 }
 
-// F20: the head applied to the hidden states gives the logits; asking for either captures nothing.
+// F20: asking for hidden states captures nothing (their values: hidden_states_test.cpp).
 TEST(HiddenStates, AreServedForEveryRowWithoutCapturingAgain) {
   auto e = must_open("qwen3_untied", {});
   const auto captures = e->counters().captures;

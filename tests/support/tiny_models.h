@@ -53,12 +53,14 @@ struct EngineSetup {
   int64_t total_tokens = 0;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
   bool expanded = false;  // --mla-prefill
+  bool fia = true;        // Ascend: the fused attention, or the pair of operators before it
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
   DeviceOptions device;
   device.kind = s.device;
   device.ascend_runtime = "sim";
+  device.ascend_fia = s.fia;
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;

@@ -185,6 +185,7 @@ class Scoreboard(Tree):
         fine = "| F02 | a | b | `base/a_test Three.Four`, `tools/checks_test.py Five.test_six` |"
         self.assertEqual(self.errors(F02=fine), [])
         self.assertEqual(self.errors(F02="| F02 | a | b | measured: [here](figures.md#x) |"), [])
+        self.assertEqual(self.errors(F18="| F18 | a | missing: an error says so | |"), [])
 
     def test_what_is_not(self):
         self.only("no test One.Three", F02="| F02 | a | b | `base/a_test One.Three` |")
@@ -195,7 +196,13 @@ class Scoreboard(Tree):
         self.only("F02 names no test", F02="| F02 | a | b | One.Two |")
         self.only("F02 needs four columns", F02="| F02 | a | `base/a_test One.Two` |")
         self.only("F02 is missing", F02="")
-        self.only("F18 is not asked for", F18="| F18 | a | b | `base/a_test One.Two` |")
+        for one in ("F01", "F18", "F19", "F56", "F65", "F68"):
+            self.only(f"{one} is missing", **{one: ""})
+        self.only("F69 is not asked for", F69="| F69 | a | b | `base/a_test One.Two` |")
+        self.only("F18 names no test", F18="| F18 | a | missing: | |")
+        self.only("F18 names no test", F18="| F18 | a | is missing: an error says so | |")
+        self.only("F02 does not say what is there", F02="| F02 | a | | `base/a_test One.Two` |")
+        self.only("F03 is out of order", F02=self.rows["F03"], F03=self.rows["F02"])
         self.only("F02 is there twice", again=self.rows["F02"])
 
     def test_the_page_itself(self):

@@ -1,0 +1,89 @@
+// F58: what a step copies. Where the host reads and writes the device's memory, nothing; where it does not, one result
+// comes back a step and no table, length or position ever does.
+#include <gtest/gtest.h>
+
+#include "support/ascend_engine.h"
+#include "support/plain_kernels.h"
+#include "support/taking_device.h"
+#include "support/tiny_models.h"
+#include "support/traffic.h"
+
+namespace reprise {
+namespace {
+
+using testing_support::Traffic;
+
+enum class Kind { Cpu, Remote, Ascend };
+
+Result<std::unique_ptr<engine::Engine>> open(Kind kind, testing_support::Taken& taken, bool captured) {
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path("qwen3_untied");
+  o.dtype = kind == Kind::Ascend ? DType::BF16 : DType::F32;
+  o.context_length = 256;
+  o.max_running_requests = 3;
+  o.chunked_prefill_size = 64;
+  o.max_total_tokens = 4 * 256;
+  o.graph.decode_sizes = {3};
+  o.graph.prefill_sizes = {64};
+  if (!captured) o.graph.policy = engine::GraphPolicy::Off;
+  Platform p;
+  if (kind == Kind::Remote) {
+    p.ops = std::make_unique<OpRegistry>();
+    register_core_ops(*p.ops);
+    p.kernels = std::make_unique<KernelRegistry>();
+    testing_support::register_plain_kernels(*p.kernels);
+    p.device = std::make_unique<testing_support::TakingDevice>(
+        testing_support::TakingOptions{.skips_negative_slots = false}, taken);
+  } else {
+    DeviceOptions device;
+    if (kind == Kind::Ascend) device.kind = DeviceKind::Ascend;
+    device.ascend_runtime = "sim";
+    device.threads = 2;
+    device.pin_threads = false;
+    ASSIGN_OR_RETURN(p, make_platform(device));
+  }
+  return engine::Engine::create(o, std::move(p));
+}
+
+class HostCopies : public testing::TestWithParam<Kind> {};
+
+TEST_P(HostCopies, AreTheResultAlone) {
+  const bool host_visible = GetParam() == Kind::Cpu;
+  for (const bool captured : {true, false}) {
+    SCOPED_TRACE(captured ? "captured" : "eager");
+    testing_support::Taken taken;
+    auto e = open(GetParam(), taken, captured);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    ASSERT_EQ((*e)->device().info().host_visible, host_visible);
+    Traffic traffic(**e, {5, 60, 17}, 12);
+    for (const engine::StepItem& prompt : traffic.items()) ASSERT_TRUE((*e)->step({&prompt, 1}).is_ok());
+    const auto copies_of = [&](const auto& step) {
+      traffic.append();
+      const StreamStats before = (*e)->stream_stats();
+      step();
+      const StreamStats after = (*e)->stream_stats();
+      EXPECT_EQ(after.replays > before.replays, captured);
+      return std::pair{after.copies_to_host - before.copies_to_host, after.copies_to_device - before.copies_to_device};
+    };
+    uint64_t inputs = 0;
+    for (int i = 0; i < 4; ++i) {
+      const auto [logits, sent] = copies_of([&] { ASSERT_TRUE((*e)->step(traffic.items()).is_ok()); });
+      EXPECT_EQ(logits, host_visible ? 0u : 1u) << "the logits";
+      if (i == 0) inputs = sent;
+      EXPECT_EQ(sent, inputs) << "no more inputs than in the step before";
+      EXPECT_EQ(sent == 0, host_visible);
+    }
+    const auto [greedy, sent] = copies_of([&] { ASSERT_TRUE((*e)->step_greedy(traffic.items()).is_ok()); });
+    EXPECT_EQ(greedy, host_visible ? 0u : 2u) << "the tokens, and the hidden states that are looked through for NaN";
+    EXPECT_EQ(sent, inputs);
+    for (const engine::StepRunner* runner : {(*e)->decode_runner(), (*e)->prefill_runner()})
+      for (const CompiledModel* m : runner->models()) EXPECT_EQ(m->graph_stats().copies_to_host, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, HostCopies, testing::Values(Kind::Cpu, Kind::Remote, Kind::Ascend), [](const auto& info) {
+  return std::string(info.param == Kind::Cpu ? "Cpu" : info.param == Kind::Remote ? "Remote" : "Ascend");
+});
+
+}  // namespace
+}  // namespace reprise

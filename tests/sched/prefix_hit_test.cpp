@@ -1,0 +1,111 @@
+// F50: a prompt behind a cached prefix, through the scheduler and its prefix cache, on every device that computes: the
+// CPU, a device whose memory the host cannot touch, and Ascend's simulator. Tokens and log-probabilities are those of
+// the same request without a cache.
+#include <gtest/gtest.h>
+
+#include "sched/scheduler.h"
+#include "support/answers.h"
+#include "support/plain_kernels.h"
+#include "support/taking_device.h"
+#include "support/tiny_models.h"
+
+namespace reprise::sched {
+namespace {
+
+enum class Kind { Cpu, Remote, Ascend };
+
+class PrefixHit : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    engine::EngineOptions o;
+    o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
+    o.dtype = GetParam() == Kind::Ascend ? DType::BF16 : DType::F32;
+    o.context_length = 384;
+    o.max_running_requests = 4;
+    o.chunked_prefill_size = 128;
+    o.max_total_tokens = 12 * 384;
+    o.graph.decode_sizes = {1, 4};
+    o.graph.prefill_sizes = {128};
+    Platform p;
+    if (GetParam() == Kind::Remote) {
+      p.ops = std::make_unique<OpRegistry>();
+      register_core_ops(*p.ops);
+      p.kernels = std::make_unique<KernelRegistry>();
+      testing_support::register_plain_kernels(*p.kernels);
+      p.device = std::make_unique<testing_support::TakingDevice>(
+          testing_support::TakingOptions{.skips_negative_slots = false}, taken_);
+    } else {
+      DeviceOptions device;
+      if (GetParam() == Kind::Ascend) device.kind = DeviceKind::Ascend;
+      device.ascend_runtime = "sim";
+      device.threads = 2;
+      device.pin_threads = false;
+      auto made = make_platform(device);
+      ASSERT_TRUE(made.is_ok()) << made.status().message();
+      p = std::move(*made);
+    }
+    auto e = engine::Engine::create(o, std::move(p));
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    engine_ = std::move(*e);
+  }
+
+  struct Served {
+    Tokens tokens;
+    std::vector<float> logprobs;
+    int64_t cached = 0;
+  };
+
+  static Served serve(Scheduler& scheduler, const Tokens& prompt) {
+    Asked a = ask(prompt, 5);
+    a.request.sampling.ignore_eos = true;
+    a.request.sampling.logprobs = 3;
+    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+    while (!scheduler.idle()) scheduler.step();
+    EXPECT_TRUE(scheduler.check_integrity().is_ok());
+    EXPECT_TRUE(a.answer->result->status.is_ok()) << a.answer->result->status.message();
+    Served s{a.answer->tokens, {}, a.answer->result->cached_tokens};
+    for (const SampledToken& t : a.answer->sampled) {
+      s.logprobs.push_back(t.logprob.value());
+      for (const auto& top : t.top) s.logprobs.push_back(top.logprob);
+    }
+    return s;
+  }
+
+  testing_support::Taken taken_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+TEST_P(PrefixHit, GivesWhatThePromptAloneGives) {
+  const Tokens first = count_up(300);
+  constexpr int64_t kShared[] = {7, 8, 50, 127, 128, 129, 136, 200, 256, 257, 299};  // inside pages and at their ends
+  std::vector<Tokens> prompts;
+  for (const int64_t shared : kShared) {
+    Tokens& prompt = prompts.emplace_back(first.begin(), first.begin() + shared);
+    prompt.push_back(first[static_cast<size_t>(shared)] == 3 ? 4 : 3);
+    for (int i = 0; i < 9; ++i) prompt.push_back(5 + i);
+  }
+  std::vector<Served> alone;
+  {
+    Scheduler without(*engine_, {.prefix_cache = false});
+    for (const Tokens& prompt : prompts) alone.push_back(serve(without, prompt));
+  }
+  Scheduler with(*engine_, {});
+  EXPECT_EQ(serve(with, first).cached, 0);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Served hit = serve(with, prompts[i]);
+    // To the token, but that fewer than 8 of a page are not worth a copy of it.
+    const int64_t in_page = kShared[i] % 128;
+    EXPECT_EQ(hit.cached, in_page < 8 ? kShared[i] - in_page : kShared[i]);
+    EXPECT_EQ(alone[i].cached, 0);
+    EXPECT_EQ(hit.tokens, alone[i].tokens) << kShared[i];
+    ASSERT_EQ(hit.logprobs.size(), 5u * 4);
+    EXPECT_EQ(hit.logprobs, alone[i].logprobs) << kShared[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, PrefixHit, testing::Values(Kind::Cpu, Kind::Remote, Kind::Ascend), [](const auto& info) {
+  return std::string(info.param == Kind::Cpu ? "Cpu" : info.param == Kind::Remote ? "Remote" : "Ascend");
+});
+
+}  // namespace
+}  // namespace reprise::sched
