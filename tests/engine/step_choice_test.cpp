@@ -88,10 +88,11 @@ TEST(Faults, NamesStepsAndNodesAreChecked) {
   EXPECT_EQ(f->kind, FaultKind::BitFlip);
   EXPECT_EQ(f->step, 12);
   EXPECT_EQ(*f->node, 40u);
-  for (const char* good : {"padding-leak@1", "stale-input@2", "wrong-length@3", "alloc@4", "kernel-error@5:6"})
+  for (const char* good :
+       {"padding-leak@1", "stale-input@2", "wrong-length@3", "alloc@4", "kernel-error@5:6", "hang@7"})
     EXPECT_TRUE(parse_fault(good).is_ok()) << good;
   for (const char* bad : {"", "bit-flip", "flip@1", "bit-flip@", "bit-flip@0", "bit-flip@1:", "bit-flip@1:x",
-                          "alloc@1:2", "bit-flip@-1", "bit-flip@1 "}) {
+                          "alloc@1:2", "hang@1:2", "bit-flip@-1", "bit-flip@1 "}) {
     const auto p = parse_fault(bad);
     ASSERT_FALSE(p.is_ok()) << bad;
     EXPECT_NE(p.status().message().find("--inject-fault"), std::string::npos) << p.status().message();

@@ -68,7 +68,7 @@ TEST_F(FairShareTest, RowsAreSharedEquallyAndComeBack) {
   }
   EXPECT_EQ(of_first, 4);
   EXPECT_EQ(of_second, 4);
-  EXPECT_EQ(scheduler->stats().preemptions, 4u) << "once for each row, and not to and fro";
+  EXPECT_EQ(scheduler->stats().preemptions, 4u) << "once for each row, and not back again";
   for (int32_t i = 0; i < 20; ++i) scheduler->cancel(last_id - static_cast<uint64_t>(i));
   step();
   EXPECT_EQ(scheduler->stats().running, 8) << "the rows come back";

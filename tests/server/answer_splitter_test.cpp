@@ -18,11 +18,11 @@ const std::vector<Case>& cases() {
       llama{false, false, ToolFormat::Llama}, list{true, false, ToolFormat::List},
       arguments{true, true, ToolFormat::Arguments, "f"}, deepseek{true, false, ToolFormat::DeepSeek},
       mistral{false, false, ToolFormat::Mistral}, pythonic{false, false, ToolFormat::Pythonic};
-  const SplitOptions coder{false, false, ToolFormat::Qwen3Coder, "",
-                           std::make_shared<const OrderedJson>(OrderedJson::parse(
-                               R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
-                               "properties": {"city": {"type": "string"}, "days": {"type": "integer"},
-                               "deep": {"type": "object"}, "dry": {"type": "boolean"}, "code": {"type": "string"}}}}}])"))};
+  const auto tools = std::make_shared<const OrderedJson>(OrderedJson::parse(R"([{"type": "function", "function": {
+      "name": "f", "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object"},
+      "dry": {"type": "boolean"}, "code": {"type": "string"}}}}}])"));
+  const SplitOptions coder{false, false, ToolFormat::Qwen3Coder, "", tools};
   static const std::vector<Case> list_of = {
       {none, " <think>a</think> b", " <think>a</think> b", "", {}},
       {thought, "<think>\nwhy\n not\n</think>\n\nbecause <think> ", "because <think> ", "why\n not", {}},
@@ -109,7 +109,7 @@ const std::vector<Case>& cases() {
       {pythonic, "[1, 2] is a list", "[1, 2] is a list", "", {}},
       {pythonic, "no [f()]", "no [f()]", "", {}},
       {begun, "<think>\nwhy</think>x", "x", "why", {}},
-      {begun, "<thi", "", "<thi", {}},
+      {begun, "<think", "", "<think", {}},
       {arguments, "let me see\n</think>{\"city\": \"Paris\"}", "", "let me see", {{"f", R"({"city": "Paris"})"}}},
   };
   return list_of;
