@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/help.h"
 
 int main(int argc, char** argv) {
   using namespace reprise;
   using namespace reprise::apps;
   CLI::App program("Reprise runs large language models on this machine.", "reprise");
   program.require_subcommand(1);
-  program.get_formatter()->column_width(34);
+  set_help_form(program);
   program.footer(
       "reprise COMMAND --help lists the flags of a command.\n"
       "First steps: reprise pull smollm2; reprise chat --model-path smollm2");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/flags.h"
+#include "common/help.h"
 
 namespace reprise::apps {
 namespace {
@@ -140,7 +141,7 @@ std::string first_name(const Row& r) {
 LauncherFlags::LauncherFlags() : given_(rows().size()) {}
 
 void LauncherFlags::add_to(CLI::App& app) {
-  app.option_defaults()->group("");  // not shown
+  app.option_defaults()->group(kUnlisted);
   for (size_t i = 0; i < rows().size(); ++i) {
     const Row& r = rows()[i];
     Given& g = given_[i];

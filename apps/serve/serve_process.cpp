@@ -324,6 +324,12 @@ Status serve(ServeOptions o) {
       if (const int64_t most = covered(*engine); most > 0 && o.model.max_running_requests == 0)
         o.scheduler.max_running = std::min(o.scheduler.max_running, most);
     }
+    log::info(
+        "requests: policy {}, at most {} at a time, prompts of a step {} tokens beyond the first, {} beside "
+        "decoding; watchdog {:g} s",
+        sched::policy_name(o.scheduler.policy), o.scheduler.max_running,
+        o.model.max_prefill_tokens.value_or(sched::kMaxPrefillTokens),
+        o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens), o.watchdog_timeout_s);
     say(o.notices);
     say(shortfalls(o, *engine, model));
     server::Metrics metrics(
