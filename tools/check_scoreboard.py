@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the pages that name tests: docs/scoreboard.md and docs/ascend-coverage.md.
+"""Checks the pages that name tests, docs/scoreboard.md and docs/ascend-coverage.md, and the pages of figures.
 
 The scoreboard has every feature of the graph-mode specification (F01 to F68) once, in order.
 
@@ -10,6 +10,9 @@ Python one. A feature without a test says `measured: ` and the page that has the
 
 The coverage page's tables either name tests in the same way, or ("| model | eager | ...") have cells that hold keys of
 its first table or `no: ` and the reason.
+
+Every table of docs/benchmarks.md and docs/benchmarks-history.md stands in a section that names its machine and its
+commit (`Machine: M.` and "Commit: `hash`") and has a fenced block with the command; a table of machines has none.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import sys
 
 PAGE = "docs/scoreboard.md"
 COVERAGE = "docs/ascend-coverage.md"
+FIGURES = ("docs/benchmarks.md", "docs/benchmarks-history.md")
 IDS = range(1, 69)
 ROW = re.compile(r"^\|\s*(F\d\d)\s*\|(.*)\|\s*$")
 TEST_NAME = re.compile(r"`([\w./]+) (\w+)\.(\w+)`")
@@ -91,9 +95,32 @@ def check_coverage(root):
     return errors or [f"{COVERAGE}: the key {key} is used nowhere" for key in sorted(keys - used)]
 
 
+def check_figures(root, page):
+    """Returns the errors of one page of figures."""
+    if not (root / page).is_file():
+        return [f"{page}: is missing"]
+    errors, section, facts, fenced = [], None, set(), False
+    for number, line in enumerate((root / page).read_text(encoding="utf-8").split("\n"), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced:
+            facts |= {"command"} if line.strip() else set()
+        elif re.match(r"#{1,3} ", line):
+            section, facts = line.lstrip("# "), set()
+        elif re.search(r"Machine: \w|Any machine", line):
+            facts.add("machine")
+        facts |= {"commit"} if re.search(r"Commit: `[0-9a-f]{7,40}`", line) else set()
+        if line.startswith("| machine |"):
+            facts = {"machine", "command", "commit"}
+        if line.startswith("|") and (lacks := sorted({"machine", "command", "commit"} - facts)):
+            errors.append(f"{page}:{number}: \"{section}\" has figures without {' and '.join(lacks)}")
+            facts = {"machine", "command", "commit"}
+    return errors
+
+
 def check(root):
-    """Returns the errors of both pages."""
-    return check_scoreboard(root) + check_coverage(root)
+    """Returns the errors of all pages."""
+    return check_scoreboard(root) + check_coverage(root) + [e for page in FIGURES for e in check_figures(root, page)]
 
 
 def check_scoreboard(root):

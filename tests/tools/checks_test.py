@@ -209,6 +209,26 @@ class Scoreboard(Tree):
         self.assertEqual(check_scoreboard.check(ROOT), [])
 
 
+class Figures(Tree):
+    FINE = "# A\n\n### B\n\nMachine: Intel. Commit: `1234567`. Command:\n\n```\nreprise doctor\n```\n\n| a |\n|---|\n| 1 |\n"
+
+    def errors(self, text):
+        self.write("docs/f.md", text)
+        return check_scoreboard.check_figures(self.root, "docs/f.md")
+
+    def test_what_is_fine(self):
+        self.assertEqual(self.errors(self.FINE), [])
+        self.assertEqual(self.errors("# A\n\n| machine | what |\n|---|---|\n| X | y |\n"), [])
+
+    def test_what_is_not(self):
+        for gone, name in (("Machine: Intel. ", "machine"), ("Commit: `1234567`. ", "commit"), ("reprise doctor\n", "command")):
+            errors = self.errors(self.FINE.replace(gone, ""))
+            self.assertEqual(len(errors), 1, errors)
+            self.assertIn(f"\"B\" has figures without {name}", errors[0])
+        self.assertIn("machine", self.errors(self.FINE + "### C\n\n| a |\n|---|\n")[0])
+        self.assertIn("is missing", check_scoreboard.check_figures(self.root, "docs/none.md")[0])
+
+
 class Coverage(Tree):
     def errors(self, *, key="`base/a_test One.Two`", cell="A", rule="`base/a_test One.Two`", columns=""):
         self.write("tests/base/a_test.cpp", "TEST(One, Two) {}\n")

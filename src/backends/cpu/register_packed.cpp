@@ -9,7 +9,7 @@ namespace reprise::cpu {
 namespace {
 
 // Up to this many rows the weights are unpacked in registers; above, once for all rows, through scratch memory
-// (measured: docs/benchmarks.md). Registers that hold factors are missing for sums, so that more rows do not pay.
+// (as measured in turn). Registers that hold factors are missing for sums, so that more rows do not pay.
 int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 3 : 4; }
 
 int64_t inner_size(const OpCall& call, BlockFormat f) {
