@@ -11,6 +11,7 @@
 #include "engine/sampling.h"
 #include "server/answer_splitter.h"
 #include "server/api_error.h"
+#include "server/known_fields.h"
 #include "server/served_model.h"
 
 namespace reprise::server {
@@ -19,7 +20,8 @@ enum class CallKind : uint8_t { Completion, Chat, Native };
 
 struct GenerateCall {
   CallKind kind = CallKind::Completion;
-  std::string id;  // "cmpl-...", or what the client gave
+  std::string id;                       // "cmpl-...", or what the client gave
+  std::vector<std::string> prompt_ids;  // of SGLang's form with several prompts: by prompt; otherwise empty
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::string> prompt_texts;  // what echo shows; decoded where the client gave ids
   bool several_prompts = false;           // the client gave a list
@@ -34,6 +36,7 @@ struct GenerateCall {
   bool stream = false, include_usage = false, continuous_usage = false;
   bool skip_special_tokens = true, include_stop = false;
   bool token_ids = false;  // are told with the text
+  std::vector<FieldWarning> warnings;
 };
 
 struct CallLimits {
@@ -41,6 +44,7 @@ struct CallLimits {
   int64_t token_budget = 1 << 20;  // answers times tokens of each, prompt included; what one call can ask for
   size_t most_stops = 16, most_biases = 1024;
   int most_logprobs = 20;
+  bool strict_fields = false;  // fields that are unknown or not honoured are errors
 };
 
 using ParsedCall = std::variant<GenerateCall, ApiError>;
