@@ -1,9 +1,12 @@
 // `reprise serve`: the HTTP server.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
+#include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/text_model.h"
@@ -22,6 +25,7 @@ struct ServeFlags {
   int64_t max_connections = 4096;
   bool enable_metrics = false;
   std::string expert_metrics = "auto";
+  std::string allowed_hosts, key_file;
 
   bool log_requests = false;
   bool priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
@@ -66,6 +70,30 @@ Status ServeFlags::check_schedule() {
   return Status::ok();
 }
 
+std::vector<std::string> list_of(std::string_view names) {
+  std::vector<std::string> out;
+  while (!names.empty()) {
+    const size_t comma = names.find(',');
+    if (comma != 0) out.emplace_back(names.substr(0, comma));
+    names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+  }
+  return out;
+}
+
+// Keys by line; blanks around them do not count.
+Result<std::vector<std::string>> keys_of(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto content, read_file(path, size_t{1} << 20));
+  std::istringstream lines(std::string(content.begin(), content.end()));
+  std::vector<std::string> out;
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, line.find_first_not_of(" \t\r"));
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) out.push_back(line);
+  }
+  if (out.empty()) return invalid("--api-key-file {}: there is no key in it", path);
+  return out;
+}
+
 Status ServeFlags::check() {
   ServeOptions& o = options;
   o.model.serving = true;
@@ -80,7 +108,12 @@ Status ServeFlags::check() {
   o.http.port = port;
   o.http.admin_port = admin_port;
   o.http.max_body_bytes = static_cast<size_t>(max_body);
+  o.http.max_held_bytes = std::max(o.http.max_held_bytes, 2 * o.http.max_body_bytes);
   o.http.max_connections = max_connections;
+  if (!key_file.empty()) {
+    ASSIGN_OR_RETURN(o.api.api_keys, keys_of(key_file));
+  }
+  if (!allowed_hosts.empty()) o.api.allowed_hosts = list_of(allowed_hosts);
   o.api.admin_port = admin_port.has_value();
   o.api.limits.token_budget = budget;
   o.api.limits.most_answers = most_answers;
@@ -125,9 +158,18 @@ Command add_serve(CLI::App& program) {
              "take thoughts between <think> marks out of the answer; auto: when the chat template knows them; "
              "deepseek-r1 and qwen3-thinking: answers begin with a thought");
   add_text(*c.app, "--api-key", o.api.api_key, "key that every route but health asks for", "KEY");
+  add_text(*c.app, "--api-key-file", flags->key_file, "more such keys, one on a line", "FILE");
+  add_integer(*c.app, "--max-answers-per-key", o.api.most_answers_of_key, {0, kMany},
+              "answers (prompts times n) of one key that run or wait; 0: no bound");
   add_text(*c.app, "--admin-api-key", o.api.admin_api_key, "key that opens the admin routes to other machines", "KEY");
   add_integer(*c.app, "--admin-port", flags->admin_port, {0, 65535},
               "serve the admin routes on this port of loopback alone");
+  add_text(*c.app, "--allowed-hosts", flags->allowed_hosts,
+           "hosts that requests may name beside this machine's loopback, for a proxy that passes them on; *: any "
+           "(default on loopback: none, on other addresses: any)",
+           "NAME,...");
+  add_switch(*c.app, "--strict-fields", o.api.limits.strict_fields,
+             "fields of requests that are not known or not honoured are errors, where else they are warnings");
   add_integer(*c.app, "--max-queued-requests", flags->max_queued, {0, kMany},
               "requests that may wait; more are refused with 429 (default 2048)");
   add_integer(*c.app, "--max-queued-tokens", flags->max_queued_tokens, {0, kMany},

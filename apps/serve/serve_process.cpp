@@ -6,6 +6,8 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/elapsed.h"
@@ -24,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 // Threads that read long bodies and compile grammars, and how many such requests wait for one.
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
-constexpr std::chrono::seconds kLetGo{20};  // for a lost device
+constexpr std::chrono::seconds kLetGo{20};    // for a lost device
+constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests nobody will answer
 
 sigset_t end_signals() {
   sigset_t set;
@@ -75,7 +78,10 @@ server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e,
   server::ServedModel m;
   m.path = o.model.model_path;
   m.name = o.served_model_name.empty() ? name_of(m.path) : o.served_model_name;
-  if (text.tokenizer()) m.tokenizer = *text.tokenizer();
+  if (text.tokenizer()) {
+    m.tokenizer = *text.tokenizer();
+    m.longest_token_bytes = server::longest_token_of(*m.tokenizer);
+  }
   m.chat_template = text.chat_template() ? &*text.chat_template() : nullptr;
   if (!text.template_problem().is_ok()) m.chat_template_problem = text.template_problem().message();
   if (m.chat_template) {
@@ -155,12 +161,13 @@ class TellsLoss final : public sched::Observer {
   server::Api& api_;
 };
 
-// A device that hangs may not let go of what it was given; the process ends all the same, with status 1.
-void end_within(std::chrono::seconds time) {
-  std::thread([time] {
+// The process ends all the same, whatever does not: a device that hangs and does not let go of what it was given, a
+// thread that is still reading a request.
+void end_within(std::chrono::seconds time, int status, const char* why) {
+  std::thread([=] {
     std::this_thread::sleep_for(time);
-    log::error("the lost device does not let go; ending without its consent");
-    std::_Exit(1);
+    log::error("{}; ending all the same", why);
+    std::_Exit(status);
   }).detach();
 }
 
@@ -177,7 +184,16 @@ class Keeper {
     if (thread_.joinable()) thread_.join();
   }
   // From now on the end is a drain. A signal that came before ends it here.
-  void keep(sched::Scheduler* scheduler) { scheduler_ = scheduler; }
+  void keep(sched::Scheduler* scheduler) {
+    std::lock_guard lock(mutex_);
+    scheduler_ = scheduler;
+  }
+  // The scheduler has ended and goes. Signals are still waited for: the second ends whatever hangs.
+  void let_go() {
+    std::lock_guard lock(mutex_);
+    scheduler_ = nullptr;
+    let_go_ = true;
+  }
   bool asked_to_end() const { return drain_since_.load() != 0; }
 
  private:
@@ -193,13 +209,16 @@ class Keeper {
         }
         drain_since_ = Clock::now().time_since_epoch().count();
         api_.drain();
+        std::lock_guard lock(mutex_);
         sched::Scheduler* s = scheduler_;
+        if (let_go_) continue;
         // Nothing is served yet, so nothing can be lost.
         if (!s) std::_Exit(0);
         s->close();
         log::info("shutting down: {} requests may finish within {:g} s; a second signal ends at once",
                   s->stats().running + s->stats().waiting, options_.shutdown_timeout_s);
       }
+      std::lock_guard lock(mutex_);
       if (sched::Scheduler* s = scheduler_) {
         end_when_drained(*s);
         look_for_hangs(*s);
@@ -254,7 +273,9 @@ class Keeper {
   const pthread_t steps_ = ::pthread_self();  // the thread that runs the scheduler
   std::thread thread_;
   std::atomic<bool> ended_{false};
-  std::atomic<sched::Scheduler*> scheduler_{nullptr};
+  std::mutex mutex_;  // of the next two
+  sched::Scheduler* scheduler_ = nullptr;
+  bool let_go_ = false;
   std::atomic<Clock::rep> drain_since_{0};
   bool cut_ = false;
   Clock::time_point reported_{};
@@ -301,10 +322,15 @@ Status serve(ServeOptions o) {
   std::signal(SIGPIPE, SIG_IGN);
   allow_descriptors(o.http.max_connections);
 
-  server::Api api(o.api);
-  ASSIGN_OR_RETURN(auto http, server::HttpServer::listen(o.http, [&](server::HttpRequest request, auto reply) {
-                     api.handle(std::move(request), std::move(reply));
-                   }));
+  std::optional<server::Api> made;  // before the server runs
+  ASSIGN_OR_RETURN(
+      auto http,
+      server::HttpServer::listen(
+          o.http, [&](server::HttpRequest request, auto reply) { made->handle(std::move(request), std::move(reply)); },
+          [&](const server::HttpRequest& request, const auto& reply) { return made->turn_away(request, reply); }));
+  // Elsewhere a server has names that only its network can tell.
+  if (http->on_loopback() && !o.api.allowed_hosts) o.api.allowed_hosts = std::vector{o.http.host};
+  server::Api& api = made.emplace(o.api);
   api.attach(*http);
   std::thread http_thread([&] { http->run(); });
   Keeper keeper(o, api);
@@ -347,9 +373,12 @@ Status serve(ServeOptions o) {
               http->port());
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
     if (!keeper.asked_to_end()) scheduler.run();
-    keeper.stop();
+    keeper.let_go();
     const Status lost = scheduler.lost();
-    if (!lost.is_ok()) end_within(kLetGo);
+    if (lost.is_ok())
+      end_within(kLastWork, 0, "a request is still being read");
+    else
+      end_within(kLetGo, 1, "the lost device does not let go");
     // Last words reach their clients before the sockets close.
     for (int i = 0; i < 50 && http->counters().open > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

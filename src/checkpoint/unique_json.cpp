@@ -1,7 +1,7 @@
 #include "checkpoint/unique_json.h"
 
+#include <set>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace reprise::checkpoint {
@@ -37,7 +37,7 @@ class DuplicateFinder : public Json::json_sax_t {
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
-  std::vector<std::unordered_set<std::string>> keys_;
+  std::vector<std::set<std::string>> keys_;  // ordered: keys that collide in a hash table can be made
   std::string duplicate_;
 };
 

@@ -59,7 +59,8 @@ AnswerWriter::AnswerWriter(const ServedModel& model, const GenerateCall& call)
       call_(call),
       created_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                    .count()),
-      offsets_(call.prompts.size() * static_cast<size_t>(call.n), 0) {}
+      offsets_(call.prompts.size() * static_cast<size_t>(call.n), 0),
+      echoed_(offsets_.size(), false) {}
 
 std::string AnswerWriter::event(const OrderedJson& json) {
   return "data: " + json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n\n";
@@ -85,7 +86,7 @@ Usage AnswerWriter::sum(const std::vector<Answer>& answers) const {
       continue;
     }
     const RequestResult& r = *answers[i].result;
-    u.completion_tokens += call_.no_answer ? 0 : r.completion_tokens;
+    u.completion_tokens += r.completion_tokens;
     // A prompt counts once, however many answers it has.
     if (i % static_cast<size_t>(call_.n) != 0) continue;
     u.prompt_tokens += r.prompt_tokens;
@@ -97,7 +98,11 @@ Usage AnswerWriter::sum(const std::vector<Answer>& answers) const {
 OrderedJson AnswerWriter::finish_of(const RequestResult& result, const std::string& stop_string) const {
   OrderedJson out = {{"type", reason_of(result)}};
   if (result.finish == FinishReason::Length) out["length"] = result.completion_tokens;
-  if (result.finish == FinishReason::Cancelled) out["message"] = result.status.message();
+  if (result.finish == FinishReason::Cancelled) {
+    out["message"] = result.status.message();
+    out["status_code"] = nullptr;
+    out["err_type"] = nullptr;
+  }
   if (result.stop_token) out["matched"] = *result.stop_token;
   if (!stop_string.empty()) out["matched"] = stop_string;
   return out;
@@ -162,9 +167,17 @@ OrderedJson AnswerWriter::calls(const std::vector<ToolCall>& list, size_t first,
   return out;
 }
 
+// Once in an answer: clients keep what they do not know, or pass over it.
+void AnswerWriter::warn(OrderedJson& out) const {
+  if (call_.warnings.empty()) return;
+  out["warnings"] = OrderedJson::array();
+  for (const FieldWarning& w : call_.warnings) out["warnings"].push_back(w.text);
+}
+
 OrderedJson AnswerWriter::native(const Answer& a, size_t index) const {
-  OrderedJson meta = {{"id", call_.id}};
-  const auto& prompt = call_.prompts[index / static_cast<size_t>(call_.n)];
+  const size_t at = index / static_cast<size_t>(call_.n);
+  OrderedJson meta = {{"id", call_.prompt_ids.empty() ? call_.id : call_.prompt_ids[at]}};
+  const auto& prompt = call_.prompts[at];
   meta["finish_reason"] = a.result ? finish_of(*a.result, a.stop_string) : OrderedJson(nullptr);
   meta["prompt_tokens"] = prompt.size();
   meta["completion_tokens"] = a.tokens.size();
@@ -183,7 +196,9 @@ OrderedJson AnswerWriter::native(const Answer& a, size_t index) const {
   }
   OrderedJson ids = OrderedJson::array();
   for (const SampledToken& t : a.tokens) ids.push_back(t.token);
-  return {{"text", a.text}, {"output_ids", std::move(ids)}, {"meta_info", std::move(meta)}};
+  OrderedJson out = {{"text", a.text}, {"output_ids", std::move(ids)}, {"meta_info", std::move(meta)}};
+  if (a.result) warn(out);
+  return out;
 }
 
 OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
@@ -208,14 +223,10 @@ OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
       choice["logprobs"] = call_.sampling.logprobs >= 0 ? chat_logprobs(a.tokens) : OrderedJson(nullptr);
     } else {
       const std::string& prompt = call_.prompt_texts[i / static_cast<size_t>(call_.n)];
-      choice["text"] = (call_.echo ? prompt : "") + (call_.no_answer ? "" : a.text);
-      choice["logprobs"] = call_.sampling.logprobs >= 0
-                               ? token_logprobs(a.prompt, call_.no_answer ? std::vector<SampledToken>() : a.tokens, 0)
-                               : OrderedJson(nullptr);
+      choice["text"] = (call_.echo ? prompt : "") + a.text;
+      choice["logprobs"] = call_.sampling.logprobs >= 0 ? token_logprobs(a.prompt, a.tokens, 0) : OrderedJson(nullptr);
     }
-    choice["finish_reason"] = a.result
-                                  ? OrderedJson(call_.no_answer ? "length" : reason_of(*a.result, !a.calls.empty()))
-                                  : OrderedJson(nullptr);
+    choice["finish_reason"] = a.result ? OrderedJson(reason_of(*a.result, !a.calls.empty())) : OrderedJson(nullptr);
     if (a.result && a.result->stop_token) choice["stop_reason"] = *a.result->stop_token;
     if (!a.stop_string.empty()) choice["stop_reason"] = a.stop_string;
     if (call_.token_ids) {
@@ -226,6 +237,7 @@ OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
     out["choices"].push_back(std::move(choice));
   }
   out["usage"] = sum(answers).json();
+  warn(out);
   return out;
 }
 
@@ -260,20 +272,18 @@ std::string AnswerWriter::part(const AnswerPart& p, const Answer& so_far) {
     choice["logprobs"] = logs && !p.tokens.empty() ? chat_logprobs(p.tokens) : OrderedJson(nullptr);
   } else {
     // The prompt comes with the first part of the answer.
-    const bool first = call_.echo && so_far.tokens.size() == p.tokens.size() && so_far.text.size() == p.text.size();
-    choice["text"] =
-        (first ? call_.prompt_texts[p.index / static_cast<size_t>(call_.n)] : "") + (call_.no_answer ? "" : p.text);
+    const bool first = call_.echo && !echoed_[p.index];
+    echoed_[p.index] = true;
+    choice["text"] = (first ? call_.prompt_texts[p.index / static_cast<size_t>(call_.n)] : "") + p.text;
     choice["logprobs"] = nullptr;
     if (logs && (!p.tokens.empty() || !p.prompt.empty())) {
       size_t& offset = offsets_[p.index];
-      choice["logprobs"] = token_logprobs(p.prompt, call_.no_answer ? std::vector<SampledToken>() : p.tokens, offset);
+      choice["logprobs"] = token_logprobs(p.prompt, p.tokens, offset);
       for (const auto* list : {&p.prompt, &p.tokens})
         for (const SampledToken& t : *list) offset += characters(text_of(t.token));
     }
   }
-  choice["finish_reason"] = p.result
-                                ? OrderedJson(call_.no_answer ? "length" : reason_of(*p.result, !so_far.calls.empty()))
-                                : OrderedJson(nullptr);
+  choice["finish_reason"] = p.result ? OrderedJson(reason_of(*p.result, !so_far.calls.empty())) : OrderedJson(nullptr);
   if (p.result && p.result->stop_token) choice["stop_reason"] = *p.result->stop_token;
   if (!p.stop_string.empty()) choice["stop_reason"] = p.stop_string;
   if (call_.token_ids) {
@@ -281,6 +291,7 @@ std::string AnswerWriter::part(const AnswerPart& p, const Answer& so_far) {
     for (const SampledToken& t : p.tokens) choice["token_ids"].push_back(t.token);
   }
   out["choices"] = OrderedJson::array({std::move(choice)});
+  if (p.result) warn(out);
   if (call_.continuous_usage) {
     Usage u;
     u.prompt_tokens = static_cast<int64_t>(call_.prompts[p.index / static_cast<size_t>(call_.n)].size());

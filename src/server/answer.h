@@ -60,6 +60,7 @@ class AnswerWriter {
                              const std::vector<engine::SampledToken>& tokens, size_t offset) const;
   OrderedJson calls(const std::vector<ToolCall>& calls, size_t first, bool indexed) const;
   OrderedJson chat_logprobs(const std::vector<engine::SampledToken>& tokens) const;
+  void warn(OrderedJson& out) const;
   OrderedJson native(const Answer& answer, size_t index) const;
   OrderedJson finish_of(const sched::RequestResult& result, const std::string& stop_string) const;
   std::string text_of(int32_t token) const;
@@ -68,6 +69,7 @@ class AnswerWriter {
   const GenerateCall& call_;
   int64_t created_;
   std::vector<size_t> offsets_;  // characters of text before the next token, by answer
+  std::vector<bool> echoed_;     // the prompt was sent, by answer
 };
 
 }  // namespace reprise::server

@@ -23,6 +23,20 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+// The first semicolon from `begin` on that is not in a string; the text's end when there is none.
+size_t end_of_json(std::string_view text, size_t begin) {
+  bool in_string = false;
+  for (size_t i = begin; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      in_string = !in_string;
+    else if (text[i] == ';' && !in_string)
+      return i;
+  }
+  return text.size();
+}
+
 }  // namespace
 
 AnswerSplitter::AnswerSplitter(SplitOptions options)
@@ -110,10 +124,7 @@ bool AnswerSplitter::call_whole(SplitText& out) {
   // Llama's: objects between semicolons; a semicolon may also be in a text.
   SplitText found;
   for (size_t begin = 0; begin < text.size();) {
-    size_t end = text.find(';', begin);
-    while (end != std::string_view::npos && !parse_json(text.substr(begin, end - begin), ""))
-      end = text.find(';', end + 1);
-    end = std::min(end, text.size());
+    const size_t end = end_of_json(text, begin);
     if (!call(text.substr(begin, end - begin), found)) return called_ = false;
     begin = end + 1;
   }

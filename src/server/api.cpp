@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "server/api_call.h"
+#include "server/caller.h"
 #include "server/ids.h"
 
 namespace reprise::server {
@@ -19,18 +20,11 @@ bool same(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-// A connection from this machine that carries somebody else's wish: a proxy's, or that of a page which a browser here
-// has from another site.
-bool speaks_for_others(const HttpRequest& request) {
-  for (const char* name : {"forwarded", "x-forwarded-for", "x-real-ip", "via"})
-    if (!request.header(name).empty()) return true;
-  std::string_view origin = request.header("origin");
-  if (origin.empty()) return false;
-  origin.remove_prefix(std::min(origin.size(), origin.find("://") + 3));
-  if (origin != request.header("host")) return true;
-  // Any name can be made to lead here.
-  const std::string_view name = origin.substr(0, origin.rfind(':'));
-  return name != "localhost" && name != "127.0.0.1" && name != "[::1]";
+// The scheme's name is taken in any case (RFC 9110 11.1).
+bool is_bearer(std::string_view scheme) {
+  constexpr std::string_view kBearer = "bearer ";
+  return std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
+                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
 }
 
 // Counts and logs what is answered.
@@ -152,6 +146,7 @@ void Api::serve(const Serving& serving) {
 }
 
 void Api::drain() {
+  stopping_ = true;
   for (ServerState now = state_; now != ServerState::Failed;)
     if (state_.compare_exchange_weak(now, ServerState::Draining)) return;
 }
@@ -170,12 +165,36 @@ ApiError Api::not_serving() const {
   }
 }
 
-Api::Who Api::who(const HttpRequest& request) const {
+std::string_view Api::key_of(const HttpRequest& request) {
   std::string_view key = request.header("authorization");
-  if (key.starts_with("Bearer ") || key.starts_with("bearer ")) key.remove_prefix(7);
+  if (key.size() >= 7 && is_bearer(key.substr(0, 7))) key.remove_prefix(7);
+  return key;
+}
+
+Api::Who Api::who(const HttpRequest& request) const {
+  const std::string_view key = key_of(request);
   const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
-  const bool user = options_.api_key.empty() || same(key, options_.api_key);
+  bool user = !asks_for_key() || (!options_.api_key.empty() && same(key, options_.api_key));
+  for (const std::string& k : options_.api_keys) user |= same(key, k);
   return admin ? Who::Admin : user ? Who::User : Who::Nobody;
+}
+
+// A browser on this machine, or one that may reach it, sends what pages of other sites have it send. A key that is
+// asked for is no such page's to send; where none is, the sender counts.
+std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Route& route) const {
+  if (options_.allowed_hosts && !host_is_allowed(request, *options_.allowed_hosts))
+    return ApiError{403,
+                    "this server listens on loopback and is asked for by another name; --allowed-hosts NAME of the "
+                    "server allows it",
+                    "", "host_not_allowed"};
+  if (std::string_view(route.method) != "POST") return std::nullopt;
+  if (is_page_content(request.header("content-type")))
+    return ApiError{415, "the body's content type has to be application/json", "", "unsupported_media_type"};
+  const bool by_key = asks_for_key() || who(request) == Who::Admin;
+  if (!by_key && is_of_foreign_page(request))
+    return ApiError{403, "a page of another site may not post here, unless with a key (--api-key of the server)", "",
+                    "foreign_origin"};
+  return std::nullopt;
 }
 
 std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& route) const {
@@ -183,20 +202,19 @@ std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& rou
   if (route.access != Access::Open && asks == Who::Nobody)
     return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
                     "invalid_api_key"};
-  const bool here =
-      (options_.admin_port ? request.on_admin_port : request.from_loopback) && !speaks_for_others(request);
+  if (auto refused = refuse_sender(request, route)) return refused;
+  const bool here = (options_.admin_port ? request.on_admin_port : request.from_loopback) &&
+                    !came_through_proxy(request) && !is_of_foreign_page(request) && host_is_allowed(request, {});
   if (route.access == Access::Admin && asks != Who::Admin && !here)
     return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
-                                             : "this route is for clients on this machine (no proxy, and no page of "
-                                               "another site), or with --admin-api-key"};
+                                             : "this route is for clients on this machine (by a name of loopback, "
+                                               "through no proxy, and no page of another site), or with "
+                                               "--admin-api-key"};
   if (route.needs_model && state_ != ServerState::Serving) return not_serving();
   return std::nullopt;
 }
 
-void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
-  const std::string id = request_id(request);
-  reply = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
-  const Headers headers = {{"x-request-id", id}};
+const Api::Route* Api::find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const {
   const Route* found = nullptr;
   std::string allowed;
   for (const Route& r : routes()) {
@@ -204,18 +222,45 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     const bool prefix = path.size() > 1 && path.back() == '/';
     if (prefix ? !request.path.starts_with(path) || request.path.size() == path.size() : request.path != path) continue;
     allowed += (allowed.empty() ? "" : ", ") + std::string(r.method);
-    if (request.method == r.method) found = &r;
+    if (request.method == r.method || (request.method == "HEAD" && std::string_view(r.method) == "GET")) found = &r;
   }
-  if (!found && allowed.empty())
-    return ApiError{404, fmt::format("there is no route {}", request.path)}.send(*reply, headers);
-  if (!found) {
-    Headers all = headers;
-    all.emplace_back("allow", allowed);
-    return ApiError{405, fmt::format("{} takes {}, not {}", request.path, allowed, request.method)}.send(*reply, all);
+  if (found) {
+    if (auto refused = refuse(request, *found)) refusal = Refusal{std::move(*refused), {}};
+  } else if (allowed.empty()) {
+    refusal = Refusal{{404, fmt::format("there is no route {}", request.path)}, {}};
+  } else {
+    refusal =
+        Refusal{{405, fmt::format("{} takes {}, not {}", request.path, allowed, request.method)}, {{"allow", allowed}}};
   }
-  if (const auto refused = refuse(request, *found)) return refused->send(*reply, headers);
+  return found;
+}
+
+std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers) {
+  const std::string id = request_id(request);
+  headers.emplace_back("x-request-id", id);
+  return std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
+}
+
+bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+  std::optional<Refusal> refusal;
+  find_route(request, refusal);
+  if (!refusal) return false;
+  const auto to = counted(reply, request, refusal->headers);
+  refusal->error.send(*to, refusal->headers);
+  return true;
+}
+
+void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
+  Headers headers;
+  reply = counted(std::move(reply), request, headers);
+  std::optional<Refusal> refusal;
+  const Route* route = find_route(request, refusal);
+  if (refusal) {
+    for (auto& header : headers) refusal->headers.push_back(std::move(header));
+    return refusal->error.send(*reply, refusal->headers);
+  }
   Call call{std::move(request), std::move(reply), headers};
-  (this->*found->run)(call);
+  (this->*route->run)(call);
 }
 
 }  // namespace reprise::server

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "server/generate_call.h"
 #include "server/http_server.h"
@@ -21,10 +22,14 @@
 namespace reprise::server {
 
 struct ApiOptions {
-  std::string api_key;        // "" = none is asked for
-  std::string admin_api_key;  // opens the admin routes to others than loopback
-  bool admin_port = false;    // the admin routes are on that port alone
-  bool access_log = false;    // a line of JSON per request, to standard error
+  std::string api_key;                // "" = none is asked for
+  std::vector<std::string> api_keys;  // others that open the same
+  int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
+  std::string admin_api_key;          // opens the admin routes to others than loopback
+  bool admin_port = false;            // the admin routes are on that port alone
+  bool access_log = false;            // a line of JSON per request, to standard error
+  // Beside loopback's names, the hosts that requests may be meant for; nullopt: any.
+  std::optional<std::vector<std::string>> allowed_hosts;
   CallLimits limits;
 };
 
@@ -47,11 +52,13 @@ class Api {
   // Once, before the HTTP server runs.
   void attach(HttpServer& http) { http_ = &http; }
   void serve(const Serving& serving);  // any thread, once
-  void drain();                        // any thread: nothing new is taken
+  void drain();  // any thread: nothing new is taken, and what is being read is not read to its end
   // Any thread, once: nothing works any more, health says so, and why.
   void fail(std::string why);
   ServerState state() const { return state_.load(); }
 
+  // Before a request's body is read: true when it is turned away, which then has been answered.
+  bool turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& reply);
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
 
   // "GET /health" and so on; docs/openapi.json describes each.
@@ -62,9 +69,18 @@ class Api {
   struct Route;
   static const std::vector<Route>& routes();
 
+  struct Refusal {
+    ApiError error;
+    Headers headers;
+  };
   ApiError not_serving() const;
+  // The route that is asked for, or why it is not taken.
+  const Route* find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const;
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
+  std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
+  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
   enum class Who : uint8_t { Nobody, User, Admin };
+  static std::string_view key_of(const HttpRequest& request);
   Who who(const HttpRequest& request) const;  // by the key
 
   void page(Call& call);
@@ -97,14 +113,22 @@ class Api {
   using Parser = ParsedCall (*)(const OrderedJson&, const ServedModel&, const CallLimits&);
   void read_and_generate(Call& call, Parser parser);
   void generate(Call& call, ParsedCall parsed);
+  std::optional<ApiError> refuse_ids(const GenerateCall& call) const;
+  bool asks_for_key() const { return !options_.api_key.empty() || !options_.api_keys.empty(); }
 
   ApiOptions options_;
   HttpServer* http_ = nullptr;
   std::atomic<ServerState> state_{ServerState::Loading};
-  std::string failure_;  // written before the state says Failed
+  std::atomic<bool> stopping_{false};  // what workers read is given up
+  std::string failure_;                // written before the state says Failed
   Serving serving_;
   std::atomic<int64_t> active_{0};  // requests whose answer is not complete; the last replies go after the HTTP thread
-  std::unordered_map<std::string, std::weak_ptr<Job>> jobs_;  // by the id of the call
+  struct Running {
+    std::weak_ptr<Job> job;
+    std::optional<size_t> prompt;  // the id is of that one alone
+  };
+  std::unordered_map<std::string, Running> jobs_;        // by id
+  std::unordered_map<std::string, int64_t> answers_of_;  // that run or wait, by key
 };
 
 }  // namespace reprise::server

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "base/bounded_json.h"
 #include "server/api_call.h"
 #include "server/fields.h"
 #include "server/page/live_page.h"
@@ -28,16 +29,23 @@ OrderedJson model_card(const ServedModel& m) {
           {"max_model_len", m.context_length}};
 }
 
+// What a request's JSON may have. The longest prompt of ids is a list of that many values; a member or a list costs
+// more memory than a number, and some readers' time grows with the members of one object.
+constexpr size_t kMostMembers = 1 << 16, kMostLists = 1 << 17, kValuesBesideIds = 1 << 20;
+
 template <typename J>
-std::optional<J> body_of(const std::string& text, ApiError& error) {
+std::optional<J> body_of(const std::string& text, const CallLimits& limits, const std::atomic<bool>& stopping,
+                         ApiError& error) {
+  const JsonLimits json{kMostMembers, kMostLists, static_cast<size_t>(limits.token_budget) + kValuesBesideIds,
+                        &stopping};
   auto parsed = [&]() -> Result<J> {
     if constexpr (std::is_same_v<J, Json>)
-      return parse_json(text, "the request's body");
+      return parse_json(text, "the request's body", json);
     else
-      return parse_ordered_json(text, "the request's body");
+      return parse_ordered_json(text, "the request's body", json);
   }();
   if (parsed) return std::move(*parsed);
-  error = ApiError{400, parsed.status().message()};
+  error = ApiError::from(parsed.status());
   return std::nullopt;
 }
 
@@ -159,7 +167,7 @@ void Api::tokenize(Call& call) {
 
 Api::Answer Api::tokens_of(const std::string& text_of_body) const {
   ApiError error;
-  const auto body = body_of<OrderedJson>(text_of_body, error);
+  const auto body = body_of<OrderedJson>(text_of_body, options_.limits, stopping_, error);
   if (!body) return failing(error);
   const ServedModel& m = *serving_.model;
   if (!m.tokenizer) return failing({400, "this model has no tokenizer"});
@@ -191,7 +199,7 @@ void Api::detokenize(Call& call) {
 
 Api::Answer Api::text_of(const std::string& text_of_body) const {
   ApiError error;
-  const auto body = body_of<Json>(text_of_body, error);
+  const auto body = body_of<Json>(text_of_body, options_.limits, stopping_, error);
   if (!body) return failing(error);
   const ServedModel& m = *serving_.model;
   if (!m.tokenizer) return failing({400, "this model has no tokenizer"});
@@ -219,21 +227,54 @@ void Api::tokenizer_info(Call& call) {
              {"chat_template", m.chat_template ? OrderedJson(m.chat_template->source()) : OrderedJson(nullptr)}});
 }
 
+// Two requests of one id could not be told apart by who aborts one.
+std::optional<ApiError> Api::refuse_ids(const GenerateCall& call) const {
+  const auto taken = [&](const std::string& id) -> std::optional<ApiError> {
+    if (!jobs_.contains(id)) return std::nullopt;
+    return ApiError{400, fmt::format("a request with the id \"{}\" is running already", id), "rid", "duplicate_id"};
+  };
+  if (auto refused = taken(call.id)) return refused;
+  for (const std::string& id : call.prompt_ids)
+    if (auto refused = taken(id)) return refused;
+  return std::nullopt;
+}
+
 void Api::generate(Call& call, ParsedCall parsed) {
   if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
+  if (const auto refused = refuse_ids(g)) return call.fail(*refused);
+  const std::string key(asks_for_key() ? key_of(call.request) : std::string_view());
+  const int64_t answers = static_cast<int64_t>(g.prompts.size()) * g.n;
+  int64_t& running = answers_of_[key];
+  if (options_.most_answers_of_key > 0 && running + answers > options_.most_answers_of_key)
+    return call.fail({429,
+                      fmt::format("this key has {} answers that run or wait, and {} more are asked for; at most {} "
+                                  "are allowed at once",
+                                  running, answers, options_.most_answers_of_key),
+                      "", "too_many_answers"});
   serving_.metrics->called(g.n);
-  const std::string id = g.id;
+  auto names = std::make_shared<std::vector<std::string>>();
+  running += answers;
   auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,
-                        [this, id] { jobs_.erase(id); });
-  if (job) jobs_[id] = job;
+                        [this, names, key, answers] {
+                          for (const std::string& name : *names) jobs_.erase(name);
+                          answers_of_[key] -= answers;
+                        });
+  if (!job) {
+    answers_of_[key] -= answers;
+    return;
+  }
+  for (auto& [name, prompt] : job->names()) {
+    jobs_[name] = {job, prompt};
+    names->push_back(name);
+  }
 }
 
 void Api::read_and_generate(Call& call, Parser parser) {
   read(call, [this, parser](const std::string& text) -> Answer {
     ApiError error;
-    const auto body = body_of<OrderedJson>(text, error);
+    const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
     if (!body) return failing(error);
     return [this, parsed = parser(*body, *serving_.model, options_.limits)](Call& c) mutable {
       generate(c, std::move(parsed));
@@ -263,28 +304,35 @@ void Api::flush_cache(Call& call) {
 
 void Api::abort_request(Call& call) {
   ApiError error;
-  const auto body = body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, error);
+  const auto body =
+      body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, options_.limits, stopping_, error);
   if (!body) return call.fail(error);
   Fields f(*body);
   const bool all = f.flag("abort_all", false);
   const std::string id = f.text("rid", f.text("request_id", ""));
   if (!all && id.empty()) f.fail("rid", "the id of a request, or \"abort_all\": true, is expected");
   if (f.error()) return call.fail(*f.error());
-  int64_t cancelled = 0;
-  for (const auto& [name, weak] : jobs_) {
-    if (!all && name != id) continue;
-    if (const auto job = weak.lock()) {
-      for (const sched::RequestId request : job->requests()) serving_.scheduler->cancel(request);
-      ++cancelled;
-    }
+  int64_t aborted = 0;
+  const auto abort = [&](const Running& running) {
+    const auto job = running.job.lock();
+    if (!job) return;
+    job->abort(running.prompt);
+    ++aborted;
+  };
+  if (all) {
+    for (const auto& [name, running] : jobs_)
+      if (!running.prompt) abort(running);
+  } else if (const auto found = jobs_.find(id); found != jobs_.end()) {
+    abort(found->second);
   }
-  if (!all && cancelled == 0) return call.fail({404, fmt::format("there is no running request \"{}\"", id), "rid"});
-  call.json({{"success", true}, {"aborted", cancelled}});
+  if (!all && aborted == 0) return call.fail({404, fmt::format("there is no running request \"{}\"", id), "rid"});
+  call.json({{"success", true}, {"aborted", aborted}});
 }
 
 void Api::start_profile(Call& call) {
   ApiError error;
-  const auto body = body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, error);
+  const auto body =
+      body_of<Json>(call.request.body.empty() ? "{}" : call.request.body, options_.limits, stopping_, error);
   if (!body) return call.fail(error);
   Fields f(*body);
   if (f.has("output_dir"))

@@ -50,6 +50,46 @@ OrderedJson parameters_of(const OrderedJson& function) {
   return {{"type", "object"}, {"properties", OrderedJson::object()}, {"additionalProperties", false}};
 }
 
+std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+
+// A message's content is a text, or a list of parts where the template takes them.
+void add_text(OrderedJson& message, const std::string& text, bool in_front = false) {
+  OrderedJson& content = message["content"];
+  if (content.is_array()) {
+    content.insert(in_front ? content.begin() : content.end(), OrderedJson{{"type", "text"}, {"text", text}});
+    return;
+  }
+  const std::string had = content.is_string() ? content.get<std::string>() : std::string();
+  const char* between = had.empty() || text.empty() ? "" : in_front ? "\n\n" : "\n";
+  content = in_front ? text + between + had : had + between + text;
+}
+
+std::string text_of(const OrderedJson& message) {
+  const OrderedJson* content = given(message, "content");
+  if (!content) return {};
+  if (content->is_string()) return content->get<std::string>();
+  std::string out;
+  for (const OrderedJson& part : *content) out += part.value("text", "");
+  return out;
+}
+
+std::string told_tools(const ChatTools& tools) {
+  std::string out = "You can call these functions. Each is described by a line of JSON:\n";
+  for (const OrderedJson& t : tools.list) out += dumped(t["function"]) + "\n";
+  switch (tools.format) {
+    case ToolFormat::List:
+      return out + "Answer with nothing but a JSON list of " + (tools.several ? "the calls" : "one call") +
+             R"(, such as [{"name": "function_name", "arguments": {"parameter": "value"}}].)";
+    case ToolFormat::Arguments:
+      return out + "Call " + tools.name + ": answer with nothing but the JSON object of its arguments.";
+    default:
+      return out + "To call one, write <tool_call>" +
+             R"({"name": "function_name", "arguments": {"parameter": "value"}})" + "</tool_call>" +
+             (tools.several ? ", once for each call" : ", once") +
+             ". The results come between <tool_response> marks. When no call is needed, answer in words.";
+  }
+}
+
 // [{"name": ..., "arguments": ...}, ...] with at least one of the tools.
 OrderedJson list_of_calls(const OrderedJson& tools, bool several) {
   OrderedJson any = OrderedJson::array();
@@ -116,6 +156,49 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
   return std::nullopt;
 }
 
+OrderedJson tell_tools(OrderedJson messages, const ChatTools& tools) {
+  OrderedJson out = OrderedJson::array();
+  bool of_tool = false;  // the last message, which then is the user's
+  for (OrderedJson& m : messages) {
+    if (const OrderedJson* calls = given(m, "tool_calls")) {
+      std::string text;
+      for (const OrderedJson& c : *calls)
+        text += (text.empty() ? "" : "\n") + std::string("<tool_call>") +
+                dumped({{"name", c["function"]["name"]}, {"arguments", c["function"]["arguments"]}}) + "</tool_call>";
+      m.erase("tool_calls");
+      add_text(m, text);
+    }
+    const bool result = m["role"] == "tool" || m["role"] == "function";
+    const std::string text = result ? "<tool_response>\n" + text_of(m) + "\n</tool_response>" : std::string();
+    // Templates want the user and the assistant to take turns.
+    if (of_tool && (result || m["role"] == "user")) {
+      add_text(out.back(), result ? text : text_of(m));
+      of_tool = result;
+      continue;
+    }
+    of_tool = result;
+    out.push_back(result ? OrderedJson{{"role", "user"}, {"content", text}} : std::move(m));
+  }
+  if (out.empty() || (out[0]["role"] != "system" && out[0]["role"] != "developer"))
+    out.insert(out.begin(), OrderedJson{{"role", "system"}, {"content", ""}});
+  const bool said = !text_of(out[0]).empty();
+  add_text(out[0], (said ? "\n" : "") + told_tools(tools));
+  return out;
+}
+
+OrderedJson without_system(OrderedJson messages) {
+  if (messages.empty() || (messages[0]["role"] != "system" && messages[0]["role"] != "developer")) return messages;
+  const std::string text = text_of(messages[0]);
+  messages.erase(messages.begin());
+  for (OrderedJson& m : messages)
+    if (m["role"] == "user") {
+      add_text(m, text, true);
+      return messages;
+    }
+  messages.insert(messages.begin(), OrderedJson{{"role", "user"}, {"content", text}});
+  return messages;
+}
+
 ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& model) {
   ChatTools out;
   const auto wrong = [&](const std::string& name, std::string message) {
@@ -150,12 +233,16 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
   }
   if (chosen && *choice == "none") return out;
   out.list = *list;
+  out.several = parallel;
+  // A template that names no tools would drop them.
+  out.told = !model.chat_template || model.chat_template->source().find("tools") == std::string::npos;
   if (!chosen || *choice == "auto") {
     out.format = model.tool_format;
-    if (out.format == ToolFormat::None)
-      return wrong("tools",
-                   "how this model writes tool calls is not known; --tool-call-parser says it, or tool_choice "
-                   "\"required\" or a named tool hold the answer to a call");
+    // Its own way to call is not known: it is told one.
+    if (out.format == ToolFormat::None) {
+      out.told = true;
+      out.format = ToolFormat::Hermes;
+    }
     return out;
   }
   if (*choice == "required") {

@@ -16,10 +16,17 @@ struct ChatTools {
   ToolFormat format = ToolFormat::None;  // how calls are written in the answer
   std::string name;                      // of the one tool that must be called
   std::optional<AnswerForm> form;        // what the answer is held to, where a call must come
+  bool told = false;                     // the template shows no tools: tell_tools() does
+  bool several = true;                   // one answer may call several
 };
 
 std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model);
 ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& model);
+// The messages for a template that shows no tools: these stand in the system turn, with the way to call them (Hermes'
+// marks), earlier calls in the assistant's words and their results in the user's.
+OrderedJson tell_tools(OrderedJson messages, const ChatTools& tools);
+// The same without a system turn, which some templates refuse: it begins the user's first.
+OrderedJson without_system(OrderedJson messages);
 // The prompt has opened a thought that the answer goes on with.
 bool ends_in_thought(std::string_view prompt);
 

@@ -1,5 +1,7 @@
 #include "server/generate_call.h"
 
+#include <set>
+
 #include "server/answer_form.h"
 #include "server/chat_tools.h"
 #include "server/fields.h"
@@ -41,7 +43,8 @@ void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, cons
   p.repetition_penalty = f.number("repetition_penalty", d.repetition_penalty.value_or(1), 0.01, 10);
   p.presence_penalty = f.number("presence_penalty", 0, -2, 2);
   p.frequency_penalty = f.number("frequency_penalty", 0, -2, 2);
-  const auto seed = f.maybe_integer("seed", INT64_MIN, INT64_MAX);
+  auto seed = f.maybe_integer("seed", INT64_MIN, INT64_MAX);
+  if (const auto sglang = f.maybe_integer("sampling_seed", INT64_MIN, INT64_MAX); sglang && !seed) seed = sglang;
   p.seed = seed ? static_cast<uint64_t>(*seed) : random_bits();
   p.ignore_eos = f.flag("ignore_eos", false);
   p.stop = f.texts("stop", limits.most_stops);
@@ -128,11 +131,75 @@ void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, c
   if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
 }
 
+// Of the fields that no parser reads. Before the others, so that a misspelt name is what an error names.
+void warn_of_fields(Fields& f, const OrderedJson& body, FieldForm form, const char* path, GenerateCall& call,
+                    const CallLimits& limits) {
+  for (FieldWarning& w : field_warnings(body, form, path)) {
+    if (limits.strict_fields) f.take(ApiError{400, w.text, w.field, "unsupported_field"});
+    call.warnings.push_back(std::move(w));
+  }
+}
+
+// One more, of a value that is known only where it is read.
+void warn(Fields& f, std::string field, std::string text, GenerateCall& call, const CallLimits& limits) {
+  text = fmt::format("\"{}\" {}", field, text);
+  if (limits.strict_fields) f.take(ApiError{400, text, field, "unsupported_field"});
+  call.warnings.push_back({std::move(field), std::move(text)});
+}
+
+constexpr size_t kLongestId = 256;
+
+std::string read_id(Fields& f, const char* name, std::string otherwise) {
+  std::string id = f.text(name, "");
+  if (id.size() > kLongestId) f.fail(name, fmt::format("at most {} bytes are expected", kLongestId));
+  return id.empty() ? std::move(otherwise) : id;
+}
+
+// SGLang's rid: of one prompt, or by prompt; a text for several prompts begins the id of each.
+void read_rid(Fields& f, GenerateCall& call) {
+  const Json* rid = f.find("rid");
+  const size_t prompts = call.prompts.size();
+  if (rid && rid->is_array()) {
+    call.prompt_ids = f.texts("rid", prompts);
+    if (!f.error() && call.prompt_ids.size() != prompts)
+      f.fail("rid", fmt::format("an id for each of the {} prompts is expected, not {}", prompts, rid->size()));
+    const std::set<std::string> different(call.prompt_ids.begin(), call.prompt_ids.end());
+    for (const std::string& id : call.prompt_ids)
+      if (id.empty() || id.size() > kLongestId)
+        f.fail("rid", fmt::format("ids of 1 to {} bytes are expected", kLongestId));
+    if (different.size() != call.prompt_ids.size()) f.fail("rid", "two prompts have the same id");
+    call.id = make_id("");
+    return;
+  }
+  call.id = read_id(f, "rid", make_id(""));
+  if (call.several_prompts)
+    for (size_t i = 0; i < prompts; ++i) call.prompt_ids.push_back(fmt::format("{}_{}", call.id, i));
+}
+
+// A token stands for some bytes of text at most, so a text of more bytes than that for every place of the context need
+// not be tokenised to be too long.
+bool fits_context(Fields& f, const char* name, const std::string& text, const ServedModel& model) {
+  if (model.longest_token_bytes == 0) return true;
+  const size_t most = model.longest_token_bytes * static_cast<size_t>(model.context_length);
+  if (text.size() <= most) return true;
+  f.take(
+      ApiError{400,
+               fmt::format("the prompt has {} bytes; this model's context of {} tokens holds at most {} (its longest "
+                           "token has {})",
+                           text.size(), model.context_length, most, model.longest_token_bytes),
+               name, "context_length_exceeded"});
+  return false;
+}
+
 // What OpenAI's two forms begin with.
-GenerateCall begin_call(Fields& f, CallKind kind, const char* id, const ServedModel& model, const CallLimits& limits) {
+GenerateCall begin_call(Fields& f, const OrderedJson& body, CallKind kind, const char* id, const ServedModel& model,
+                        const CallLimits& limits) {
   GenerateCall call;
   call.kind = kind;
-  call.id = make_id(id);
+  warn_of_fields(f, body, kind == CallKind::Chat ? FieldForm::Chat : FieldForm::Completion, "", call, limits);
+  // SGLang's name and vLLM's.
+  const std::string given = read_id(f, "request_id", "");
+  call.id = read_id(f, "rid", given.empty() ? make_id(id) : id + given);
   check_model(f, model);
   read_sampling(f, call, model, limits);
   read_stream_options(f, call);
@@ -155,6 +222,7 @@ void read_prompts(Fields& f, const char* name, const Json* v, GenerateCall& call
   if (!v) return f.fail(name, "it is required");
   const auto add_text = [&](const std::string& text) {
     if (!model.tokenizer) return f.fail(name, "this model has no tokenizer; give token ids");
+    if (!fits_context(f, name, text, model)) return;
     auto ids = model.tokenizer->encode(text);
     if (!ids) return f.take(ApiError::from(ids.status()));
     call.prompts.push_back(std::move(*ids));
@@ -196,7 +264,7 @@ void read_prompts(Fields& f, const char* name, const Json* v, GenerateCall& call
 ParsedCall parse_completion(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
-  GenerateCall call = begin_call(f, CallKind::Completion, "cmpl-", model, limits);
+  GenerateCall call = begin_call(f, body, CallKind::Completion, "cmpl-", model, limits);
   set_length(f, call, "max_tokens", f.maybe_integer("max_tokens", 0, kMany), kCompletionTokens);
   call.echo = f.flag("echo", false);
   call.sampling.logprobs = static_cast<int>(f.integer("logprobs", -1, 0, limits.most_logprobs));
@@ -212,7 +280,7 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   Fields f(plain);
   GenerateCall call;
   call.kind = CallKind::Native;
-  call.id = f.text("rid", make_id(""));
+  warn_of_fields(f, body, FieldForm::Native, "", call, limits);
   call.stream = f.flag("stream", false);
   const auto priority = f.maybe_integer("priority", -1000000, 1000000);
   call.timeout_s = f.maybe_number("timeout", kShortestTimeout, kLongestTimeout);
@@ -222,21 +290,64 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   read_sampling(p, call, model, limits);
   if (priority) call.priority = *priority;  // SGLang has it beside the sampling parameters
   set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
-  if (params && params->is_object()) read_grammar(p, body["sampling_params"], call, model);
+  if (params && params->is_object()) {
+    warn_of_fields(p, body["sampling_params"], FieldForm::NativeSampling, "sampling_params.", call, limits);
+    read_grammar(p, body["sampling_params"], call, model);
+  }
   f.take(p.error());
   const int64_t top = f.integer("top_logprobs_num", 0, 0, limits.most_logprobs);
   if (f.flag("return_logprob", false)) call.sampling.logprobs = static_cast<int>(top);
   const bool ids = f.has("input_ids");
   if (ids && f.has("text")) f.fail("input_ids", "give text or input_ids, not both");
   read_prompts(f, ids ? "input_ids" : "text", f.find(ids ? "input_ids" : "text"), call, model, limits);
+  read_rid(f, call);
   check_call(f, call, model, limits, ids ? "input_ids" : "text");
   return result(f, std::move(call));
 }
 
+namespace {
+
+// How much a model thinks, in the words that its template has for it. As vLLM and SGLang do, "none" turns thinking off
+// and others on where the template has a switch.
+void read_effort(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits,
+                 text::RenderOptions& options) {
+  static constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const auto effort = f.maybe_text("reasoning_effort");
+  if (!effort || !model.chat_template) return;
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts))
+    return f.fail("reasoning_effort", fmt::format("one of {} is expected", fmt::join(kEfforts, ", ")));
+  bool used = false;
+  const auto set = [&](const char* name, OrderedJson value) {
+    if (model.chat_template->source().find(name) == std::string::npos) return;
+    used = true;
+    if (!options.extra.contains(name)) options.extra[name] = std::move(value);
+  };
+  set("reasoning_effort", *effort);
+  set("enable_thinking", *effort != "none");
+  set("thinking", *effort != "none");
+  if (!used) warn(f, "reasoning_effort", "is not used by this model's chat template", call, limits);
+}
+
+// What tools may ask for that only an answer held to a form keeps.
+void warn_of_tools(Fields& f, const OrderedJson& body, const ChatTools& tools, GenerateCall& call,
+                   const CallLimits& limits) {
+  if (tools.list.is_null() || tools.form) return;
+  if (!tools.several)
+    warn(f, "parallel_tool_calls", "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
+  for (size_t i = 0; i < tools.list.size(); ++i)
+    if (tools.list[i]["function"].value("strict", OrderedJson()) == true) {
+      warn(f, fmt::format("tools[{}].function.strict", i),
+           "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
+      break;
+    }
+}
+
+}  // namespace
+
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
-  GenerateCall call = begin_call(f, CallKind::Chat, "chatcmpl-", model, limits);
+  GenerateCall call = begin_call(f, body, CallKind::Chat, "chatcmpl-", model, limits);
   const auto most = f.maybe_integer("max_tokens", 1, kMany);
   set_length(f, call, "max_completion_tokens",
              f.has("max_completion_tokens") ? f.maybe_integer("max_completion_tokens", 1, kMany) : most,
@@ -271,14 +382,21 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
             key == "tokenize")
           f.fail("chat_template_kwargs", fmt::format("\"{}\" cannot be set here", key));
         options.extra[key] = OrderedJson(value);
+        if (model.chat_template && model.chat_template->source().find(key) == std::string::npos)
+          warn(f, "chat_template_kwargs." + key, "is not used by this model's chat template", call, limits);
       }
   }
+  read_effort(f, call, model, limits, options);
   if (f.has("chat_template"))
     f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
   const bool separate = f.flag("separate_reasoning", true);
-  const auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
+  warn_of_tools(f, body, tools, call, limits);
+  auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
   if (messages) {
-    auto prompt = model.chat_template->render(*messages, tools.list, options);
+    if (tools.told) messages = tell_tools(std::move(*messages), tools);
+    const OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+    auto prompt = model.chat_template->render(*messages, shown, options);
+    if (!prompt && tools.told) prompt = model.chat_template->render(without_system(*messages), shown, options);
     if (!prompt) {
       f.fail("messages", prompt.status().message());
     } else {
@@ -289,11 +407,13 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
       if (marks_are_special(tools.format)) call.skip_special_tokens = false;
       call.split.tool = tools.name;
       // The template has written the special tokens itself.
-      auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
-      if (!ids)
-        f.take(ApiError::from(ids.status()));
-      else
-        call.prompts.push_back(std::move(*ids));
+      if (fits_context(f, "messages", *prompt, model)) {
+        auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
+        if (!ids)
+          f.take(ApiError::from(ids.status()));
+        else
+          call.prompts.push_back(std::move(*ids));
+      }
       call.prompt_texts.push_back(std::move(*prompt));
     }
   }

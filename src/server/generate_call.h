@@ -12,6 +12,7 @@
 #include "engine/sampling.h"
 #include "server/answer_splitter.h"
 #include "server/api_error.h"
+#include "server/known_fields.h"
 #include "server/served_model.h"
 
 namespace reprise::server {
@@ -20,7 +21,8 @@ enum class CallKind : uint8_t { Completion, Chat, Native };
 
 struct GenerateCall {
   CallKind kind = CallKind::Completion;
-  std::string id;  // "cmpl-...", or what the client gave
+  std::string id;                       // "cmpl-...", or what the client gave
+  std::vector<std::string> prompt_ids;  // of SGLang's form with several prompts: by prompt; otherwise empty
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::string> prompt_texts;  // what echo shows; decoded where the client gave ids
   bool several_prompts = false;           // the client gave a list
@@ -37,6 +39,7 @@ struct GenerateCall {
   bool stream = false, include_usage = false, continuous_usage = false;
   bool skip_special_tokens = true, include_stop = false;
   bool token_ids = false;  // are told with the text
+  std::vector<FieldWarning> warnings;
 };
 
 struct CallLimits {
@@ -45,6 +48,7 @@ struct CallLimits {
   int64_t default_priority = 0;    // where a request names none
   size_t most_stops = 16, most_biases = 1024;
   int most_logprobs = 20;
+  bool strict_fields = false;  // fields that are unknown or not honoured are errors
 };
 
 // The bounds of a request's timeout, in seconds.

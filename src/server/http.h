@@ -1,7 +1,8 @@
 // HttpRequest, Reply and HttpHandler: what the server's routes see of HTTP. No sockets here.
 //
-// A handler gets a request and a Reply to answer it through, now or later, whole or in pieces. Everything happens on
-// the HTTP server's one thread; other threads reach it through HttpServer::post().
+// A handler gets a request and a Reply to answer it through, now or later, whole or in pieces. A gate may turn a
+// request away before its body is read. Everything happens on the HTTP server's one thread; other threads reach it
+// through HttpServer::post().
 #pragma once
 
 #include <functional>
@@ -19,8 +20,10 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // without the query, percent-decoded
   std::string query;
-  std::map<std::string, std::string> headers;  // names in lower case
+  std::map<std::string, std::string> headers;  // names in lower case; of several of one name the values, with commas
+  std::string authority;                       // of a target with a host in it; then it is the Host header too
   std::string body;
+  std::shared_ptr<const void> held;  // the body counts as held memory as long as this lives
   bool from_loopback = false;
   bool on_admin_port = false;
 
@@ -49,5 +52,7 @@ class Reply {
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Reply>)>;
+// Sees a request whose body has not been read yet. True: it was answered, and its body is not wanted.
+using HttpGate = std::function<bool(const HttpRequest&, const std::shared_ptr<Reply>&)>;
 
 }  // namespace reprise::server

@@ -6,10 +6,11 @@
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <set>
+#include <boost/beast/http/status.hpp>
 
 #include "base/log.h"
+#include "server/api_error.h"
+#include "server/request_reader.h"
 
 namespace reprise::server {
 namespace {
@@ -24,37 +25,19 @@ using boost::system::error_code;
 struct Shared {
   HttpOptions options;
   HttpHandler handler;
+  HttpGate gate;
+  // Bytes of requests that are being read or wait to be parsed; whoever parses may outlive the server.
+  std::shared_ptr<std::atomic<int64_t>> held = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> connections{0}, requests{0}, refused{0}, dropped{0};
   std::atomic<int64_t> open{0};
   bool stopping = false;
   asio::io_context io{1};
 };
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
+using Clock = std::chrono::steady_clock;
 
-// Percent escapes; what is not one stays.
-std::string unescape(std::string_view text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
-      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
+constexpr size_t kPiece = 4 * 1024, kBodyPiece = 64 * 1024;  // bytes read at once
+constexpr std::chrono::seconds kLinger{2};
 
 // One connection: reads a request, has it answered, reads the next.
 class Session : public std::enable_shared_from_this<Session> {
@@ -69,7 +52,10 @@ class Session : public std::enable_shared_from_this<Session> {
     loopback_ = peer.is_loopback() || (peer.is_v6() && peer.to_v6().is_v4_mapped() &&
                                        asio::ip::make_address_v4(asio::ip::v4_mapped, peer.to_v6()).is_loopback());
   }
-  ~Session() { --shared_->open; }
+  ~Session() {
+    hold(0);
+    --shared_->open;
+  }
 
   void start() { read_first_byte(); }
 
@@ -82,65 +68,102 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Waits for a request without counting its time.
   void read_first_byte() {
-    if (buffer_.size() > 0) return read_header();
+    if (!in_.empty()) return begin_request();
     stream_.expires_after(shared_->options.idle_time);
-    stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code ec, size_t n) {
-      if (ec) return self->close();
-      self->buffer_.commit(n);
-      self->read_header();
+    read_some(kPiece, [](Session& s) { s.begin_request(); });
+  }
+
+  // Some bytes more, before the time that the stream was given.
+  template <typename Next>
+  void read_some(size_t most, Next next) {
+    piece_.resize(most);
+    stream_.async_read_some(asio::buffer(piece_), [self = shared_from_this(), next](error_code ec, size_t n) {
+      if (ec) {
+        if (ec == beast::error::timeout && self->reader_) ++self->shared_->dropped;
+        return self->close();
+      }
+      self->in_.append(self->piece_.data(), n);
+      next(*self);
     });
   }
 
-  void read_header() {
-    parser_.emplace();
-    parser_->header_limit(static_cast<uint32_t>(shared_->options.max_header_bytes));
-    parser_->body_limit(shared_->options.max_body_bytes);
-    stream_.expires_after(shared_->options.header_time);
-    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
-      if (ec) return self->refuse(ec);
-      // One of them may be what a proxy in front has checked, and the other what is read here.
-      const auto& head = self->parser_->get();
-      const auto hosts = head.count(http::field::host);
-      if (hosts > 1) return self->refuse(400, "there is more than one Host header");
-      if (hosts == 0 && head.version() >= 11) return self->refuse(400, "an HTTP/1.1 request needs a Host header");
-      self->read_body();
-    });
+  void begin_request() {
+    reader_.emplace(ReaderLimits{shared_->options.max_header_bytes, shared_->options.max_body_bytes});
+    begun_ = Clock::now();
+    let_in_ = false;
+    read_request();
   }
 
-  void read_body() {
-    const auto length = parser_->content_length();
-    if (length && *length > shared_->options.max_body_bytes) return refuse(http::error::body_limit);
-    if (lower(std::string_view(parser_->get()[http::field::expect].data(),
-                               parser_->get()[http::field::expect].size())) == "100-continue") {
+  void read_request() {
+    while (true) {
+      in_.erase(0, reader_->take(in_));
+      hold(static_cast<int64_t>(reader_->held_bytes()));
+      if (reader_->state() == RequestReader::State::Complete) return serve();
+      if (reader_->state() == RequestReader::State::Refused) return refuse(reader_->status(), reader_->problem());
+      if (reader_->state() == RequestReader::State::Body && !let_in_ && !let_in()) return;
+      if (*shared_->held > static_cast<int64_t>(shared_->options.max_held_bytes))
+        return refuse(503, "too many large requests are being read");
+      if (in_.empty()) break;
+    }
+    const bool head = reader_->state() == RequestReader::State::Head;
+    stream_.expires_at(begun_ + (head ? shared_->options.header_time : time_for_body()));
+    read_some(head ? kPiece : kBodyPiece, [](Session& s) { s.read_request(); });
+  }
+
+  // Who may not ask is told so before the body is read, which then is no request of its own. False: it was told.
+  bool let_in() {
+    let_in_ = true;
+    begun_ = Clock::now();
+    if (shared_->gate) {
+      fill_in(reader_->request());
+      keep_alive_ = head_only_ = false;
+      linger_ = true;
+      answer_ = std::make_shared<Answer>();
+      const auto reply = make_reply();
+      if (shared_->gate(reader_->request(), reply)) {
+        ++shared_->requests;
+        return false;
+      }
+      answer_.reset();  // the reply leads nowhere any more
+      linger_ = false;
+    }
+    if (reader_->expects_continue() && in_.empty()) {
       out_ += "HTTP/1.1 100 Continue\r\n\r\n";
       write_some();
     }
-    stream_.expires_after(shared_->options.body_time);
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
-      if (ec) return self->refuse(ec);
-      self->serve();
-    });
+    return true;
   }
 
-  // What could not be read as a request.
-  void refuse(error_code ec) {
-    if (ec == http::error::end_of_stream || ec == asio::error::operation_aborted || ec == beast::error::timeout ||
-        ec == asio::error::connection_reset || ec == http::error::partial_message || ec == asio::error::eof)
-      return close();
-    if (ec == http::error::body_limit)
-      refuse(413, fmt::format("the body is larger than {} bytes", shared_->options.max_body_bytes));
-    else if (ec == http::error::header_limit)
-      refuse(431, fmt::format("the headers are larger than {} bytes", shared_->options.max_header_bytes));
-    else
-      refuse(400, "the request is not valid HTTP: " + ec.message());
+  // From the end of the head: as long as the body comes fast enough, and no longer than a body may take.
+  std::chrono::milliseconds time_for_body() const {
+    const HttpOptions& o = shared_->options;
+    if (o.body_rate <= 0) return o.body_time;
+    const std::chrono::duration<double> earned(static_cast<double>(reader_->taken()) / o.body_rate);
+    return std::min(o.body_time, o.body_grace + std::chrono::duration_cast<std::chrono::milliseconds>(earned));
   }
+
+  // What this session holds of the bytes that all may hold.
+  void hold(int64_t bytes) {
+    *shared_->held += bytes - held_;
+    held_ = bytes;
+  }
+
+  // What could not be read as a request, or may not be.
   void refuse(int status, const std::string& why) {
+    hold(0);
     keep_alive_ = false;
+    linger_ = true;
     answer_ = std::make_shared<Answer>();
-    std::string json =
-        R"({"error":{"message":")" + why + R"(","type":"invalid_request_error","param":null,"code":null}})";
-    send(status, "application/json", std::move(json), {});
+    Headers headers;
+    if (status == 503) headers.emplace_back("retry-after", "1");
+    send(status, "application/json", ApiError{status, why}.json().dump(), headers);
   }
+
+  void fill_in(HttpRequest& request) const {
+    request.from_loopback = loopback_;
+    request.on_admin_port = admin_;
+  }
+  std::shared_ptr<Reply> make_reply();
 
   void serve();
 
@@ -231,15 +254,35 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void next() {
     answer_.reset();
+    reader_.reset();
+    if (linger_ && !shared_->stopping) return linger();
     if (!keep_alive_ || shared_->stopping) return close();
     error_code ignored;
     if (watching_) stream_.socket().cancel(ignored);
     read_first_byte();
   }
 
+  // The client may still be sending what was not read. Closed at once, its machine would drop the answer unread.
+  void linger() {
+    if (closed_) return;
+    error_code ignored;
+    if (watching_) stream_.socket().cancel(ignored);
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(kLinger);
+    in_.clear();
+    discard();
+  }
+  void discard() {
+    discarded_ += in_.size();
+    in_.clear();
+    if (discarded_ > shared_->options.max_body_bytes) return close();
+    read_some(kBodyPiece, [](Session& s) { s.discard(); });
+  }
+
   void close() {
     if (closed_) return;
     closed_ = true;
+    hold(0);
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream_.close();
@@ -249,8 +292,12 @@ class Session : public std::enable_shared_from_this<Session> {
   Shared* shared_;
   beast::tcp_stream stream_;
   bool admin_, loopback_ = false;
-  beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::string piece_, in_;  // what is being received, and what was and is not read yet
+  std::optional<RequestReader> reader_;
+  Clock::time_point begun_;  // the head, then the body
+  int64_t held_ = 0;
+  size_t discarded_ = 0;
+  bool let_in_ = false, linger_ = false;
   std::shared_ptr<Answer> answer_;
   std::string out_, sending_;
   bool writing_ = false, watching_ = false, closed_ = false;
@@ -295,36 +342,36 @@ class Session::SessionReply final : public Reply {
   std::shared_ptr<Answer> answer_;
 };
 
+std::shared_ptr<Reply> Session::make_reply() {
+  http11_ = reader_->http11();
+  return std::make_shared<SessionReply>(shared_from_this(), answer_);
+}
+
 void Session::serve() {
   stream_.expires_never();
   ++shared_->requests;
-  auto message = parser_->release();
-  HttpRequest request;
-  const auto text = [](beast::string_view v) { return std::string(v.data(), v.size()); };
-  request.method = text(message.method_string());
-  const std::string target = text(message.target());
-  const size_t question = target.find('?');
-  request.path = unescape(std::string_view(target).substr(0, question));
-  if (question != std::string::npos) request.query = target.substr(question + 1);
-  for (const auto& field : message) request.headers[lower(text(field.name_string()))] = text(field.value());
-  request.body = std::move(message.body());
-  request.from_loopback = loopback_;
-  request.on_admin_port = admin_;
-  http11_ = message.version() >= 11;
-  keep_alive_ = message.keep_alive();
-  head_only_ = message.method() == http::verb::head;
-  if (head_only_) request.method = "GET";
+  head_only_ = reader_->request().method == "HEAD";
+  HttpRequest request = std::move(reader_->request());
+  fill_in(request);
+  request.held = std::shared_ptr<const void>(
+      nullptr, [all = shared_->held, n = std::exchange(held_, 0)](const void*) { *all -= n; });
+  keep_alive_ = reader_->keep_alive();
   answer_ = std::make_shared<Answer>();
-  auto reply = std::make_shared<SessionReply>(shared_from_this(), answer_);
+  auto reply = make_reply();
+  if (head_only_) request.method = "GET";
+  // Idle connections and streams hold little.
+  piece_ = {};
+  in_.shrink_to_fit();
   watch();
   shared_->handler(std::move(request), std::move(reply));
 }
 
 class AsioServer final : public HttpServer {
  public:
-  AsioServer(const HttpOptions& options, HttpHandler handler) : shared_(std::make_unique<Shared>()) {
+  AsioServer(const HttpOptions& options, HttpHandler handler, HttpGate gate) : shared_(std::make_unique<Shared>()) {
     shared_->options = options;
     shared_->handler = std::move(handler);
+    shared_->gate = std::move(gate);
   }
 
   Status open() {
@@ -335,6 +382,10 @@ class AsioServer final : public HttpServer {
 
   int64_t port() const override { return port_of(acceptor_); }
   int64_t admin_port() const override { return admin_.is_open() ? port_of(admin_) : 0; }
+  bool on_loopback() const override {
+    error_code ignored;
+    return acceptor_.local_endpoint(ignored).address().is_loopback();
+  }
   void run() override {
     accept(acceptor_, false);
     if (admin_.is_open()) accept(admin_, true);
@@ -370,7 +421,7 @@ class AsioServer final : public HttpServer {
     });
   }
   HttpCounters counters() const override {
-    return {shared_->connections, shared_->requests, shared_->refused, shared_->dropped, shared_->open};
+    return {shared_->connections, shared_->requests, shared_->refused, shared_->dropped, shared_->open, *shared_->held};
   }
 
  private:
@@ -425,8 +476,8 @@ class AsioServer final : public HttpServer {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options, HttpHandler handler) {
-  auto server = std::make_unique<AsioServer>(options, std::move(handler));
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options, HttpHandler handler, HttpGate gate) {
+  auto server = std::make_unique<AsioServer>(options, std::move(handler), std::move(gate));
   RETURN_IF_ERROR(server->open());
   return std::unique_ptr<HttpServer>(std::move(server));
 }

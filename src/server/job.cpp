@@ -43,6 +43,8 @@ class Job::Sink final : public sched::RequestSink {
     job_->push(std::move(part));
   }
   bool token(const SampledToken& token, FinishReason finish) override {
+    // The prompt was to be read and nothing said; the scheduler has no request without a token.
+    if (job_->call_.no_answer) return true;
     AnswerPart part;
     part.index = index_;
     auto text = text_.push(token, finish);
@@ -60,6 +62,11 @@ class Job::Sink final : public sched::RequestSink {
     AnswerPart part;
     part.index = index_;
     part.result = result;
+    if (job_->call_.no_answer && result.status.is_ok() && result.finish != FinishReason::Cancelled) {
+      part.result->finish = FinishReason::Length;
+      part.result->completion_tokens = 0;
+      part.result->stop_token.reset();
+    }
     if (!problem_.is_ok()) {
       part.result->finish = FinishReason::Cancelled;
       part.result->status = problem_;
@@ -85,7 +92,11 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
       headers_(std::move(headers)),
       done_(std::move(done)),
       answers_(call_.prompts.size() * static_cast<size_t>(call_.n)),
-      greeted_(answers_.size(), false) {
+      greeted_(answers_.size(), false),
+      aborted_(answers_.size(), false) {
+  std::string named;
+  for (const FieldWarning& w : call_.warnings) named += (named.empty() ? "" : ", ") + w.field;
+  if (!named.empty()) headers_.emplace_back("x-reprise-warnings", std::move(named));
   if (call_.kind == CallKind::Chat) splitters_.assign(answers_.size(), AnswerSplitter(call_.split));
 }
 
@@ -138,6 +149,20 @@ std::optional<ApiError> Job::submit() {
 
 void Job::cancel() {
   for (const sched::RequestId id : ids_) context_.scheduler.cancel(id);
+}
+
+void Job::abort(std::optional<size_t> prompt) {
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    if (prompt && i / static_cast<size_t>(call_.n) != *prompt) continue;
+    aborted_[i] = true;
+    context_.scheduler.cancel(ids_[i]);
+  }
+}
+
+std::vector<std::pair<std::string, std::optional<size_t>>> Job::names() const {
+  std::vector<std::pair<std::string, std::optional<size_t>>> out = {{call_.id, std::nullopt}};
+  for (size_t i = 0; i < call_.prompt_ids.size(); ++i) out.emplace_back(call_.prompt_ids[i], i);
+  return out;
 }
 
 void Job::push(AnswerPart part) {
@@ -218,11 +243,13 @@ void Job::finish() {
   } else {
     const ApiError* failed = nullptr;
     ApiError error;
-    for (const Answer& a : answers_)
-      if (!a.result->status.is_ok() && !failed) {
-        error = error_of(*a.result);
-        failed = &error;
-      }
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      const Status& status = answers_[i].result->status;
+      // What was aborted on purpose is an answer like others: it says so as its reason to end.
+      if (status.is_ok() || failed || (aborted_[i] && status.code() == Code::Cancelled)) continue;
+      error = error_of(*answers_[i].result);
+      failed = &error;
+    }
     if (failed)
       failed->send(*reply_, headers_);
     else

@@ -34,7 +34,11 @@ class Job : public std::enable_shared_from_this<Job> {
   Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers,
       std::function<void()> done);
 
+  // On the HTTP thread: ends the answers to one prompt, or all, and lets them be sent as far as they came.
+  void abort(std::optional<size_t> prompt = std::nullopt);
   const std::vector<sched::RequestId>& requests() const { return ids_; }
+  // By which the call, and each of its prompts, can be aborted.
+  std::vector<std::pair<std::string, std::optional<size_t>>> names() const;
 
  private:
   class Sink;
@@ -57,7 +61,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // The HTTP thread.
   std::vector<Answer> answers_;
   std::vector<AnswerSplitter> splitters_;  // of a chat's answers
-  std::vector<bool> greeted_;
+  std::vector<bool> greeted_, aborted_;
   size_t finished_ = 0;
   bool begun_ = false, ended_ = false;
 

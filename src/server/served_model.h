@@ -14,6 +14,9 @@
 
 namespace reprise::server {
 
+// The bytes of the tokenizer's longest token.
+size_t longest_token_of(const text::Tokenizer& tokenizer);
+
 struct ServedModel {
   std::string name;  // what clients call it
   std::string path;
@@ -28,7 +31,8 @@ struct ServedModel {
   std::vector<int32_t> eos_tokens;
   int64_t context_length = 0;
   int64_t vocab_size = 0;
-  int64_t created = 0;  // seconds since 1970
+  size_t longest_token_bytes = 0;  // of text that one token can stand for; 0: not known
+  int64_t created = 0;             // seconds since 1970
 };
 
 }  // namespace reprise::server

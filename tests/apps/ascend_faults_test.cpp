@@ -55,8 +55,8 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
           {"max_tokens", 200},
           {"ignore_eos", true},
           {"stream", i == 1}}.dump();
-      clients.back()->send(
-          fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+      clients.back()->send(fmt::format(
+          "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
     }
     for (size_t i = 0; i < clients.size(); ++i) {
       const testing_support::HttpAnswer a = clients[i]->read();

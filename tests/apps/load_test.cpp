@@ -143,8 +143,8 @@ TEST(Load, MixedCallersGetTheTextOfGenerateAlone) {
             {"ignore_eos", true},
             {"stream", true},
             {"n", 1 + i % 2}}.dump();
-        c.send(
-            fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+        c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}",
+                           body.size(), body));
         c.receive();
       }
     };

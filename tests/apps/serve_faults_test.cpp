@@ -174,8 +174,9 @@ TEST_F(ServeFaults, HugeBodiesAreCutOff) {
   constexpr size_t kHuge = 100 << 20, kPiece = 1 << 20;
   for (const bool chunked : {false, true}) {
     HttpClient c(server_->port());
-    c.send(chunked ? "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-                   : fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", kHuge));
+    c.send(chunked
+               ? "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+               : fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", kHuge));
     const std::string piece =
         chunked ? fmt::format("{:x}\r\n{}\r\n", kPiece, std::string(kPiece, 'x')) : std::string(kPiece, 'x');
     size_t sent = 0;
@@ -223,8 +224,8 @@ TEST_F(ServeFaults, ClientsThatAreKilledLeaveNothing) {
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         HttpClient c(server_->port());
-        c.send(
-            fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+        c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}",
+                           body.size(), body));
         c.receive();
         if (i % 2 == 0)
           while (!c.receive().empty()) continue;  // the others read nothing more
@@ -251,8 +252,8 @@ TEST_F(ServeFaults, ATermSignalUnderLoadEndsEveryAnswerProperly) {
         {"max_tokens", 480},
         {"ignore_eos", true},
         {"stream", i % 3 != 0}}.dump();
-    clients.back()->send(
-        fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    clients.back()->send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}",
+                                     body.size(), body));
   }
   EXPECT_TRUE(soon([&] { return metric("vllm:num_requests_running") > 0; }));
   server_->signal(SIGTERM);

@@ -24,8 +24,8 @@ TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
         {"max_tokens", 60},
         {"ignore_eos", true},
         {"stream", i % 2 == 0}}.dump();
-    others.back()->send(
-        fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    others.back()->send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}",
+                                    body.size(), body));
   }
   const std::string prompt = "once upon a time";
   const OrderedJson alone =
@@ -112,7 +112,7 @@ TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {
 }
 
 TEST(Serve, CallsToolsThatItMustCall) {
-  const Model model;
+  const Model model(2048);  // a byte is a token here, and the template shows no tools, so the system turn does
   Server server(model, "--tool-call-parser hermes --reasoning-parser qwen3");
   ASSERT_NE(server.port(), 0) << server.said();
   HttpClient c(server.port());
@@ -181,6 +181,74 @@ TEST(Serve, CallsToolsThatItMustCall) {
   wrong({{"tool_choice", "required"}, {"regex", "a"}}, "tool_choice");
 }
 
+// The model's template shows no tools and no way to call one.
+TEST(Serve, ToolsOfAnyModelAndDoorsThatAreShut) {
+  const Model model(2048);
+  Server server(model, "");
+  ASSERT_NE(server.port(), 0) << server.said();
+  HttpClient c(server.port());
+  OrderedJson body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 60}, {"seed", 5}};
+  const auto ask = [&] {
+    const HttpAnswer a = c.post("/v1/chat/completions", body.dump());
+    EXPECT_EQ(a.status, 200) << a.body;
+    return OrderedJson::parse(a.body);
+  };
+  const OrderedJson plain = ask();
+  EXPECT_FALSE(plain.contains("warnings"));
+  body["tools"] = OrderedJson::parse(
+      R"([{"type": "function", "function": {"name": "clock", "strict": true, "parameters": {"type": "object"}}}])");
+  const OrderedJson told = ask();
+  EXPECT_GT(told["usage"]["prompt_tokens"].get<int>(), plain["usage"]["prompt_tokens"].get<int>() + 200);
+  EXPECT_NE(told["warnings"].dump().find("strict"), std::string::npos) << told;
+  // Random weights call nothing by themselves: the answer is held to the marks that the model was told.
+  body["regex"] = R"(<tool_call>\{"name": "clock", "arguments": \{"zone": 1\}\}</tool_call>)";
+  const OrderedJson called = ask();
+  ASSERT_TRUE(called["choices"][0]["message"].contains("tool_calls")) << called;
+  EXPECT_EQ(called["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{\"zone\":1}");
+  EXPECT_EQ(called["choices"][0]["finish_reason"], "tool_calls");
+  // Doors.
+  const auto status = [&](const std::string& headers) {
+    return HttpClient(server.port()).post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})", headers).status;
+  };
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("host: 127.0.0.1:80\r\n"), 200);
+  EXPECT_EQ(status("host: evil.example\r\n"), 403);
+  EXPECT_EQ(status("host: localhost\r\norigin: http://evil.example\r\n"), 403);
+  EXPECT_EQ(status("host: localhost\r\ncontent-type: text/plain\r\n"), 415);
+  const std::string long_prompt = OrderedJson{{"prompt", std::string(100000, 'a')}}.dump();
+  const HttpAnswer a = c.post("/v1/completions", long_prompt);
+  EXPECT_EQ(a.status, 400);
+  EXPECT_NE(a.body.find("the prompt has 100000 bytes"), std::string::npos) << a.body;
+}
+
+// Two threads read what takes long; the end does not wait for them.
+TEST(Serve, TheEndDoesNotWaitForWhatIsBeingRead) {
+  const Model model;
+  std::string slow;
+  for (int i = 0; i < 3; ++i) slow += "(a|b)*a(a|b){11}";
+  const std::string body = OrderedJson{{"prompt", "x"}, {"max_tokens", 4}, {"regex", slow}}.dump();
+  for (const bool twice : {false, true}) {
+    Server server(model, "");
+    ASSERT_NE(server.port(), 0) << server.said();
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<HttpClient>(server.port()));
+      clients.back()->send(fmt::format(
+          "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto begin = std::chrono::steady_clock::now();
+    server.signal(SIGTERM);
+    if (twice) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(250));
+      server.signal(SIGTERM);
+    }
+    const int code = server.wait();
+    EXPECT_TRUE(code == 0 || (twice && code == 130)) << code << server.said();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(twice ? 3 : 12)) << server.said();
+  }
+}
+
 TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
   const Model model;
   for (const bool twice : {false, true}) {
@@ -189,7 +257,8 @@ TEST(Serve, ATermSignalLetsStreamsFinishAndASecondOneEnds) {
     HttpClient c(server.port());
     const std::string body =
         OrderedJson{{"prompt", "abc"}, {"max_tokens", 400}, {"ignore_eos", true}, {"stream", true}, {"n", 4}}.dump();
-    c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+    c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", body.size(),
+                       body));
     ASSERT_FALSE(c.receive().empty()) << server.said();
     server.signal(SIGTERM);
     if (twice) {

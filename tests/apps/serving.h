@@ -22,7 +22,7 @@ using testing_support::soon;
 
 // A small model of random weights with a tokenizer of bytes and a chat template.
 struct Model {
-  Model() {
+  explicit Model(int64_t positions = 512) {
     const OrderedJson config = {{"architectures", {"LlamaForCausalLM"}},
                                 {"model_type", "llama"},
                                 {"hidden_size", 64},
@@ -33,7 +33,7 @@ struct Model {
                                 {"vocab_size", 260},
                                 {"rms_norm_eps", 1e-5},
                                 {"rope_theta", 10000.0},
-                                {"max_position_embeddings", 512},
+                                {"max_position_embeddings", positions},
                                 {"eos_token_id", 259},
                                 {"torch_dtype", "float32"}};
     folder.write("config.json", config.dump());

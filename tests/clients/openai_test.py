@@ -270,12 +270,19 @@ class Tools(OpenAITest):
         ]
         self.assertTrue(self.chat(messages).choices[0].message.content)
 
-    def test_auto_needs_a_known_way_to_write_calls(self):
-        with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(tools=[WEATHER])
-        self.assertEqual(caught.exception.param, "tools")
-        self.assertIn("--tool-call-parser", str(caught.exception))
-        self.assertTrue(self.chat(tools=[WEATHER], tool_choice="none").choices[0].message.content)
+    def test_auto_is_told_a_way_to_write_calls(self):
+        plain, told = self.chat(), self.chat(tools=[WEATHER])
+        self.assertGreater(told.usage.prompt_tokens, plain.usage.prompt_tokens + 50)
+        # Held to the marks that the system turn names; the server must take the call out of the text.
+        form = r'<tool_call>\{"name": "get_weather", "arguments": \{"city": "[A-Z][a-z]{2,8}", "unit": "celsius"\}\}</tool_call>'
+        choice = self.chat(tools=[WEATHER], max_completion_tokens=100, extra_body={"regex": form}).choices[0]
+        (call,) = choice.message.tool_calls
+        self.assertEqual((call.function.name, choice.finish_reason), ("get_weather", "tool_calls"))
+
+    def test_a_field_that_is_not_honoured_is_a_warning(self):
+        answer = self.chat(extra_body={"temprature": 0, "mirostat": 2})
+        self.assertEqual(len(answer.model_extra["warnings"]), 2)
+        self.assertIsNone((self.chat().model_extra or {}).get("warnings"))
 
 
 class AutoTools(OpenAITest):

@@ -26,6 +26,7 @@ class NoHttp final : public HttpServer {
  public:
   int64_t port() const override { return 0; }
   int64_t admin_port() const override { return 0; }
+  bool on_loopback() const override { return true; }
   void run() override {}
   void stop() override {}
   void adopt(int) override {}

@@ -26,8 +26,9 @@ class ApiTest : public testing::Test {
     http.port = 0;
     if (options.admin_port) http.admin_port = 0;
     api_ = std::make_unique<Api>(options);
-    auto made =
-        HttpServer::listen(http, [this](HttpRequest r, auto reply) { api_->handle(std::move(r), std::move(reply)); });
+    auto made = HttpServer::listen(
+        http, [this](HttpRequest r, auto reply) { api_->handle(std::move(r), std::move(reply)); },
+        [this](const HttpRequest& r, const auto& reply) { return api_->turn_away(r, reply); });
     ASSERT_TRUE(made.is_ok());
     http_ = std::move(*made);
     api_->attach(*http_);

@@ -150,7 +150,7 @@ TEST_F(ApiTest, WrongFieldsAreNamed) {
   EXPECT_EQ(c.post("/v1/completions", std::string(100000, '[')).status, 400);
   EXPECT_EQ(c.post("/v1/completions", "{\"prompt\": \"\xff\xfe\"}").status, 400);
   EXPECT_EQ(c.post("/v1/chat/completions", "{\"messages\": []}").status, 400);
-  // Unknown fields and nulls are no errors.
+  // Unknown fields and nulls are no errors; what is unknown is told of.
   Json body = ids_call({2, 3}, 2);
   body["user"] = "me";
   body["something_else"] = {1, 2};
@@ -258,9 +258,11 @@ TEST_F(ApiTest, AdminRoutesAreNotForProxiesAndOtherSites) {
   const auto flush = [&](const std::string& headers) { return c.post("/flush_cache", "", headers).status; };
   EXPECT_EQ(flush(""), 200);
   EXPECT_EQ(flush("host: localhost:7\r\norigin: http://localhost:7\r\n"), 200) << "a page of this server";
-  for (const char* other : {"origin: http://evil.example\r\n", "origin: http://x\r\n", "origin: http://localhost:8\r\n",
-                            "origin: null\r\n", "x-forwarded-for: 10.0.0.1\r\n", "forwarded: for=10.0.0.1\r\n",
-                            "x-real-ip: 10.0.0.1\r\n", "via: 1.1 proxy\r\n"}) {
+  for (const char* other :
+       {"origin: http://evil.example\r\n", "host: x\r\norigin: http://x\r\n", "host: x\r\n",
+        "origin: http://localhost:8\r\n", "origin: null\r\n", "x-forwarded-for: 10.0.0.1\r\n",
+        "forwarded: for=10.0.0.1\r\n", "x-real-ip: 10.0.0.1\r\n", "via: 1.1 proxy\r\n",
+        "cf-connecting-ip: 10.0.0.1\r\n", "true-client-ip: 10.0.0.1\r\n", "x-forwarded-host: a\r\n"}) {
     EXPECT_EQ(flush(other), 403) << other;
     EXPECT_EQ(flush(std::string(other) + "authorization: Bearer root\r\n"), 200) << other;
   }
@@ -276,8 +278,8 @@ TEST_F(ApiTest, AFullQueueSaysWhenToComeAgain) {
   for (int i = 0; i < 2; ++i) {
     held.push_back(std::make_unique<HttpClient>(http_->port()));
     const std::string text = body.dump();
-    held.back()->send("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: " + std::to_string(text.size()) +
-                      "\r\n\r\n" + text);
+    held.back()->send("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: " +
+                      std::to_string(text.size()) + "\r\n\r\n" + text);
     ASSERT_TRUE(soon([&] { return scheduler_->stats().requests == static_cast<uint64_t>(i + 1); }));
   }
   HttpClient c(http_->port());
@@ -295,8 +297,8 @@ TEST_F(ApiTest, AClientThatGoesTakesItsRequestsAlong) {
     body["n"] = 3;
     body["stream"] = true;
     const std::string text = body.dump();
-    c.send("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: " + std::to_string(text.size()) + "\r\n\r\n" +
-           text);
+    c.send("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + std::to_string(text.size()) +
+           "\r\n\r\n" + text);
     EXPECT_FALSE(c.receive().empty());
   }
   EXPECT_TRUE(soon([&] { return scheduler_->idle(); }));
@@ -311,15 +313,288 @@ TEST_F(ApiTest, RequestsCanBeAborted) {
     EXPECT_TRUE(soon([&] { return scheduler_->stats().generated_tokens > 0; }));
     EXPECT_EQ(post("/abort_request", {{"rid", "this one"}})["aborted"], 1);
   });
-  const Json out = post("/generate",
-                        {{"input_ids", {2, 3}},
+  // As SGLang answers: what there is, and the reason it ended.
+  const Json out =
+      post("/generate", {{"input_ids", {2, 3}},
                          {"rid", "this one"},
-                         {"sampling_params", {{"max_new_tokens", 90000}, {"temperature", 0}, {"ignore_eos", true}}}},
-                        503);
+                         {"sampling_params", {{"max_new_tokens", 90000}, {"temperature", 0}, {"ignore_eos", true}}}});
   aborter.join();
-  EXPECT_NE(out["error"]["message"].get<std::string>().find("cancelled"), std::string::npos);
+  EXPECT_EQ(out["meta_info"]["finish_reason"]["type"], "abort");
+  EXPECT_FALSE(out["output_ids"].empty());
   post("/abort_request", {{"rid", "unknown"}}, 404);
   post("/abort_request", Json::object(), 400);
+}
+
+// The bytes of a request that takes long, sent and not waited for.
+std::unique_ptr<HttpClient> begin(int64_t port, const std::string& path, const Json& body) {
+  auto c = std::make_unique<HttpClient>(port);
+  const std::string text = body.dump();
+  c->send("POST " + path + " HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + std::to_string(text.size()) +
+          "\r\n\r\n" + text);
+  return c;
+}
+
+Json long_native(const Json& rid, const Json& ids) {
+  return {{"input_ids", ids},
+          {"rid", rid},
+          {"sampling_params", {{"max_new_tokens", 90000}, {"temperature", 0}, {"ignore_eos", true}}}};
+}
+
+TEST_F(ApiTest, AnIdBelongsToOneRequestAtATime) {
+  start({}, {}, {4, 64, 3000, 100000});
+  auto first = begin(http_->port(), "/generate", long_native("mine", {2, 3}));
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().generated_tokens > 0; }));
+  for (const Json& rid : {Json("mine"), Json::array({"mine"})}) {
+    const Json ids = rid.is_array() ? Json{{2, 3}} : Json{2, 3};
+    const Json out = post("/generate", long_native(rid, ids), 400);
+    EXPECT_EQ(out["error"]["param"], "rid") << out;
+  }
+  Json open_ai = ids_call({2, 3}, 4);
+  open_ai["rid"] = "mine";
+  EXPECT_EQ(post("/v1/completions", open_ai, 400)["error"]["param"], "rid");
+  EXPECT_EQ(post("/abort_request", {{"rid", "mine"}})["aborted"], 1);
+  const HttpAnswer a = first->read();
+  EXPECT_EQ(a.status, 200);
+  // Now it is free.
+  Json again = long_native("mine", {2, 3});
+  again["sampling_params"]["max_new_tokens"] = 2;
+  EXPECT_EQ(post("/generate", again)["meta_info"]["id"], "mine");
+  open_ai["rid"] = "other";
+  EXPECT_EQ(post("/v1/completions", open_ai)["id"], "other");
+}
+
+TEST_F(ApiTest, PromptsOfARequestHaveIdsOfTheirOwn) {
+  start({}, {}, {4, 64, 3000, 100000});
+  const Json two = {{2, 3}, {4, 5}};
+  for (const Json& wrong :
+       {Json::array({"a"}), Json::array({"a", "a"}), Json::array({"a", ""}), Json::array({"a", 1}), Json(7)})
+    EXPECT_EQ(post("/generate", long_native(wrong, two), 400)["error"]["param"], "rid") << wrong;
+  auto both = begin(http_->port(), "/generate", long_native(Json::array({"a", "b"}), two));
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().running == 2; }));
+  EXPECT_EQ(post("/abort_request", {{"rid", "b"}})["aborted"], 1);
+  EXPECT_TRUE(soon([&] { return scheduler_->stats().running == 1; }));
+  EXPECT_EQ(post("/abort_request", {{"abort_all", true}})["aborted"], 1);
+  const Json out = Json::parse(both->read().body);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0]["meta_info"]["id"], "a");
+  EXPECT_EQ(out[1]["meta_info"]["id"], "b");
+  EXPECT_EQ(out[1]["meta_info"]["finish_reason"]["type"], "abort");
+  // One text begins the id of each, and ends all.
+  both = begin(http_->port(), "/generate", long_native("batch", two));
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().running == 2; }));
+  EXPECT_EQ(post("/abort_request", {{"rid", "batch_1"}})["aborted"], 1);
+  EXPECT_EQ(post("/abort_request", {{"rid", "batch"}})["aborted"], 1);
+  const Json named = Json::parse(both->read().body);
+  EXPECT_EQ(named[0]["meta_info"]["id"], "batch_0");
+  EXPECT_EQ(named[1]["meta_info"]["id"], "batch_1");
+}
+
+TEST_F(ApiTest, AnAbortedStreamEndsWithItsReason) {
+  start({}, {}, {4, 64, 3000, 100000});
+  Json body = ids_call({2, 3}, 90000);
+  body["stream"] = true;
+  body["rid"] = "stream";
+  auto c = begin(http_->port(), "/v1/completions", body);
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().generated_tokens > 0; }));
+  EXPECT_EQ(post("/abort_request", {{"rid", "stream"}})["aborted"], 1);
+  const auto list = events(c->read().body);
+  ASSERT_GE(list.size(), 2u);
+  EXPECT_EQ(list.back(), "[DONE]");
+  EXPECT_EQ(Json::parse(list[list.size() - 2])["choices"][0]["finish_reason"], "abort");
+}
+
+TEST_F(ApiTest, NoTokensWhereNoneAreAskedFor) {
+  start();
+  const Json params = {{"max_new_tokens", 0}, {"temperature", 0}};
+  Json native = {{"input_ids", {2, 3, 4}}, {"sampling_params", params}, {"return_logprob", true}};
+  Json out = post("/generate", native);
+  EXPECT_EQ(out["output_ids"], Json::array());
+  EXPECT_EQ(out["text"], "");
+  EXPECT_EQ(out["meta_info"]["completion_tokens"], 0);
+  EXPECT_EQ(out["meta_info"]["prompt_tokens"], 3);
+  EXPECT_EQ(out["meta_info"]["finish_reason"], Json({{"type", "length"}, {"length", 0}}));
+  EXPECT_EQ(out["meta_info"]["output_token_logprobs"], Json::array());
+  native["stream"] = true;
+  HttpClient c(http_->port());
+  for (const std::string& e : events(c.post("/generate", native.dump()).body))
+    EXPECT_TRUE(e == "[DONE]" || Json::parse(e)["output_ids"].empty()) << e;
+  Json body = ids_call({2, 3, 4}, 0);
+  out = post("/v1/completions", body);
+  EXPECT_EQ(out["choices"][0]["token_ids"], Json::array());
+  EXPECT_EQ(out["choices"][0]["finish_reason"], "length");
+  EXPECT_FALSE(out["choices"][0].contains("stop_reason"));
+  EXPECT_EQ(out["usage"]["completion_tokens"], 0);
+  body["stream"] = true;
+  for (const std::string& e : events(c.post("/v1/completions", body.dump()).body))
+    EXPECT_TRUE(e == "[DONE]" || Json::parse(e)["choices"][0]["token_ids"].empty()) << e;
+}
+
+TEST_F(ApiTest, FieldsThatChangeTheAnswerAreToldOf) {
+  start();
+  Json body = ids_call({2, 3}, 2);
+  HttpClient c(http_->port());
+  HttpAnswer a = c.post("/v1/completions", body.dump());
+  EXPECT_FALSE(Json::parse(a.body).contains("warnings"));
+  EXPECT_FALSE(a.headers.contains("x-reprise-warnings"));
+  body["user"] = "me";
+  body["grammar"] = nullptr;
+  body["mirostat"] = 0;
+  EXPECT_FALSE(Json::parse(c.post("/v1/completions", body.dump()).body).contains("warnings"));
+  body["grammar"] = "root ::= \"a\"";
+  body["temprature"] = 0;
+  body["bad\r\nname: x"] = 1;
+  a = c.post("/v1/completions", body.dump());
+  const Json warnings = Json::parse(a.body)["warnings"];
+  ASSERT_EQ(warnings.size(), 3u) << a.body;
+  const std::string all = warnings.dump();
+  EXPECT_NE(all.find("grammar"), std::string::npos);
+  EXPECT_NE(all.find("did you mean \\\"temperature\\\""), std::string::npos) << all;
+  EXPECT_EQ(a.headers.at("x-reprise-warnings"), "bad??name: x, grammar, temprature");
+  // A stream says it in the header and with its end.
+  body["stream"] = true;
+  a = c.post("/v1/completions", body.dump());
+  EXPECT_TRUE(a.headers.contains("x-reprise-warnings"));
+  const auto list = events(a.body);
+  EXPECT_EQ(Json::parse(list[list.size() - 2])["warnings"], warnings);
+  // SGLang's form has two objects.
+  const Json native = post(
+      "/generate",
+      {{"input_ids", {2, 3}}, {"lora_path", "x"}, {"sampling_params", {{"max_new_tokens", 1}, {"stop_regex", "a"}}}});
+  const std::string of_native = native["warnings"].dump();
+  EXPECT_NE(of_native.find("lora_path"), std::string::npos) << native;
+  EXPECT_NE(of_native.find("sampling_params.stop_regex"), std::string::npos);
+}
+
+TEST_F(ApiTest, StrictFieldsAreErrors) {
+  ApiOptions options;
+  options.limits.strict_fields = true;
+  start(options);
+  Json body = ids_call({2, 3}, 2);
+  body["user"] = "me";
+  post("/v1/completions", body);
+  for (const char* name : {"temprature", "grammar", "use_beam_search", "nonsense"}) {
+    Json with = body;
+    with[name] = 7;
+    const Json out = post("/v1/completions", with, 400);
+    EXPECT_EQ(out["error"]["param"], name) << out;
+  }
+  const Json out = post("/generate", {{"input_ids", {2, 3}}, {"sampling_params", {{"max_tokens", 1}}}}, 400);
+  EXPECT_EQ(out["error"]["param"], "sampling_params.max_tokens");
+}
+
+TEST_F(ApiTest, ManyMembersAreReadInLinearTimeOrRefused) {
+  start();
+  HttpClient c(http_->port());
+  const auto body = [](int members) {
+    std::string text = R"({"prompt": [2, 3], "max_tokens": 1)";
+    for (int i = 0; i < members; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+    return text + "}";
+  };
+  const auto begin_at = std::chrono::steady_clock::now();
+  EXPECT_EQ(c.post("/v1/completions", body(60000)).status, 200);
+  const HttpAnswer a = c.post("/v1/completions", body(80000));
+  EXPECT_EQ(a.status, 400);
+  EXPECT_NE(a.body.find("more than 65536 members"), std::string::npos) << a.body;
+  EXPECT_EQ(c.post("/v1/completions", "{\"prompt\": [" + std::string(300000, '[') + "]}").status, 400);
+  std::string lists = "{\"prompt\": [[]";
+  for (int i = 0; i < 140000; ++i) lists += ",[]";
+  EXPECT_NE(c.post("/v1/completions", lists + "]}").body.find("arrays and objects"), std::string::npos);
+  // The square of it took nine seconds.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin_at, std::chrono::seconds(3));
+}
+
+TEST_F(ApiTest, AnswersOfAKeyAreBounded) {
+  ApiOptions options;
+  options.api_keys = {"one", "two"};
+  options.most_answers_of_key = 4;
+  start(options, {}, {8, 64, 3000, 100000});
+  const std::string one = "authorization: Bearer one\r\n", two = "authorization: bearer two\r\n";
+  HttpClient held(http_->port());
+  Json body = ids_call({2, 3}, 90000);
+  body["n"] = 3;
+  const std::string text = body.dump();
+  held.send("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n" + one +
+            "content-length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().running == 3; }));
+  Json small = ids_call({2, 3}, 2);
+  post("/v1/completions", small, 401);
+  post("/v1/completions", small, 401, "authorization: Bearer three\r\n");
+  post("/v1/completions", small, 200, one);
+  small["n"] = 2;
+  const Json refused = post("/v1/completions", small, 429, one);
+  EXPECT_EQ(refused["error"]["code"], "too_many_answers");
+  post("/v1/completions", small, 200, two);
+  held.close();
+  EXPECT_TRUE(soon([&] { return scheduler_->idle(); }));
+  HttpClient c(http_->port());
+  EXPECT_TRUE(soon([&] { return c.post("/v1/completions", small.dump(), one).status == 200; }));
+}
+
+// The key and the route count before the body: none of it is waited for.
+TEST_F(ApiTest, WhoMayNotAskIsToldBeforeTheBody) {
+  ApiOptions options;
+  options.api_key = "secret";
+  start(options);
+  const auto status = [&](const std::string& head) {
+    HttpClient c(http_->port(), 5);
+    c.send(head + "host: localhost\r\ncontent-length: 1000000\r\nexpect: 100-continue\r\n\r\n{");
+    const HttpAnswer a = c.read();
+    EXPECT_EQ(c.receive(), "") << "and the connection ends";
+    EXPECT_TRUE(a.headers.contains("x-request-id"));
+    return a.status;
+  };
+  EXPECT_EQ(status("POST /v1/completions HTTP/1.1\r\n"), 401);
+  EXPECT_EQ(status("POST /v1/completions HTTP/1.1\r\nauthorization: Bearer wrong\r\n"), 401);
+  EXPECT_EQ(status("POST /nothing HTTP/1.1\r\n"), 404);
+  EXPECT_EQ(status("POST /health HTTP/1.1\r\n"), 405);
+  HttpClient two(http_->port());
+  EXPECT_EQ(two.get("/v1/models", "authorization: Bearer secret\r\nauthorization: Bearer wrong\r\n").status, 400);
+  EXPECT_EQ(http_->counters().held_bytes, 0);
+}
+
+TEST_F(ApiTest, PagesOfOtherSitesDoNotPost) {
+  start();
+  const std::string body = ids_call({2, 3}, 2).dump();
+  const auto status = [&](const std::string& headers) {
+    HttpClient c(http_->port());
+    return c.post("/v1/completions", body, headers).status;
+  };
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("content-type: application/json\r\n"), 200);
+  EXPECT_EQ(status("content-type: application/x-www-form-urlencoded\r\n"), 200) << "curl -d";
+  EXPECT_EQ(status("content-type: text/plain\r\n"), 415);
+  EXPECT_EQ(status("content-type: multipart/form-data; boundary=x\r\n"), 415);
+  EXPECT_EQ(status("host: localhost:7\r\norigin: http://localhost:7\r\nsec-fetch-site: same-origin\r\n"), 200);
+  for (const char* page : {"origin: http://evil.example\r\n", "origin: null\r\n", "sec-fetch-site: cross-site\r\n",
+                           "origin: http://localhost:8\r\ncontent-type: application/x-www-form-urlencoded\r\n"})
+    EXPECT_EQ(status(page), 403) << page;
+}
+
+TEST_F(ApiTest, AKeyMakesUpForTheSender) {
+  ApiOptions options;
+  options.api_key = "secret";
+  start(options);
+  const std::string key = "authorization: Bearer secret\r\n";
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.post("/v1/completions", ids_call({2}, 1).dump(), key + "origin: http://app.example\r\n").status, 200);
+  EXPECT_EQ(HttpClient(http_->port()).post("/v1/completions", "{}", "origin: http://app.example\r\n").status, 401);
+}
+
+TEST_F(ApiTest, OtherNamesOfThisMachineAreRefused) {
+  ApiOptions options;
+  options.allowed_hosts = {"good.example"};
+  start(options);
+  const auto status = [&](const std::string& host, const std::string& path) {
+    HttpClient c(http_->port());
+    return c.get(path, "host: " + host + "\r\n").status;
+  };
+  for (const char* host : {"localhost", "localhost:1", "127.0.0.1", "[::1]:9", "Good.example:443"})
+    EXPECT_EQ(status(host, "/v1/models"), 200) << host;
+  for (const char* host : {"evil.example", "evil.example:30000", "127.0.0.1.evil.example", "10.0.0.1"})
+    for (const char* path : {"/v1/models", "/", "/health", "/metrics"})
+      EXPECT_EQ(status(host, path), 403) << host << path;
+  HttpClient c(http_->port());
+  EXPECT_EQ(c.get("http://evil.example/v1/models", "host: localhost\r\n").status, 403) << "the target's host counts";
 }
 
 TEST_F(ApiTest, AFailedStepIsAnErrorForTheClient) {
@@ -365,8 +640,8 @@ TEST_F(ApiTest, ManyStreamsAtOnceLoseNothing) {
     Json body = ids_call(sched::count_up(3 + i % 40, i), 15);
     body["stream"] = true;
     const std::string text = body.dump();
-    clients.back()->send("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: " + std::to_string(text.size()) +
-                         "\r\n\r\n" + text);
+    clients.back()->send("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: " +
+                         std::to_string(text.size()) + "\r\n\r\n" + text);
   }
   for (int32_t i = 0; i < 300; ++i) {
     const HttpAnswer a = clients[static_cast<size_t>(i)]->read();

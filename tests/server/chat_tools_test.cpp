@@ -75,5 +75,73 @@ TEST(ReadTools, WhatIsWrongIsNamed) {
   }
 }
 
+const OrderedJson kTools = OrderedJson::parse(
+    R"([{"type": "function", "function": {"name": "f", "description": "adds", "parameters": {"type": "object"}}}])");
+
+ChatTools tools_of(const OrderedJson& body, const ServedModel& model = {}) {
+  const Json plain = body;
+  Fields f(plain);
+  ChatTools out = read_tools(f, body, model);
+  EXPECT_FALSE(f.error()) << f.error()->message;
+  return out;
+}
+
+TEST(ReadTools, AModelWithoutAKnownWayToCallIsToldOne) {
+  const ChatTools automatic = tools_of({{"tools", kTools}});
+  EXPECT_TRUE(automatic.told);
+  EXPECT_EQ(automatic.format, ToolFormat::Hermes);
+  EXPECT_FALSE(automatic.form) << "any answer is allowed";
+  const ChatTools required = tools_of({{"tools", kTools}, {"tool_choice", "required"}});
+  EXPECT_TRUE(required.told);
+  EXPECT_TRUE(required.form) << "the answer is held to a call";
+  EXPECT_TRUE(tools_of({{"tools", kTools}, {"tool_choice", "none"}}).list.is_null());
+  ServedModel knows;
+  const auto shows = text::ChatTemplate::compile("{% if tools %}<tool_call>{% endif %}", OrderedJson::object());
+  ASSERT_TRUE(shows.is_ok());
+  knows.chat_template = &*shows;
+  knows.tool_format = ToolFormat::Hermes;
+  EXPECT_FALSE(tools_of({{"tools", kTools}}, knows).told);
+}
+
+TEST(TellTools, TheSystemTurnHasTheSchemaAndTheWayToCall) {
+  const ChatTools tools = tools_of({{"tools", kTools}});
+  OrderedJson out = tell_tools(messages_of(R"([{"role": "user", "content": "hi"}])"), tools);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0]["role"], "system");
+  const auto text = out[0]["content"].get<std::string>();
+  EXPECT_NE(text.find(R"({"name":"f","description":"adds","parameters":{"type":"object"}})"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("<tool_call>"), std::string::npos);
+  out = tell_tools(messages_of(R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}])"),
+                   tools);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_TRUE(out[0]["content"].get<std::string>().starts_with("Be brief.\n\nYou can call"));
+  // Templates without a system turn: the user's first begins with it.
+  out = without_system(out);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_TRUE(out[0]["content"].get<std::string>().starts_with("Be brief."));
+  EXPECT_TRUE(out[0]["content"].get<std::string>().ends_with("\n\nhi"));
+}
+
+TEST(TellTools, EarlierCallsAndResultsBecomeTurns) {
+  const OrderedJson out = tell_tools(messages_of(
+                                         R"([{"role": "user", "content": "add"},
+              {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}},
+                {"id": "2", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 2}"}}]},
+              {"role": "tool", "tool_call_id": "1", "content": "one"},
+              {"role": "tool", "tool_call_id": "2", "content": "two"},
+              {"role": "user", "content": "and?"}])"),
+                                     tools_of({{"tools", kTools}}));
+  ASSERT_EQ(out.size(), 4u) << out;
+  EXPECT_EQ(out[2]["role"], "assistant");
+  EXPECT_FALSE(out[2].contains("tool_calls"));
+  EXPECT_EQ(out[2]["content"],
+            "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>\n"
+            "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":2}}</tool_call>");
+  EXPECT_EQ(out[3]["role"], "user");
+  EXPECT_EQ(out[3]["content"], "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>\nand?");
+}
+
 }  // namespace
 }  // namespace reprise::server

@@ -80,8 +80,8 @@ TEST_F(HttpServerTest, AnswersOneAfterTheOtherOnOneConnection) {
   EXPECT_EQ(c.get("/nothing").status, 404);
   // A body in chunks, and two requests at once.
   c.send(
-      "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
-      "GET /later HTTP/1.1\r\nhost: x\r\n\r\nGET /echo HTTP/1.1\r\nhost: x\r\n\r\n");
+      "POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+      "GET /later HTTP/1.1\r\nhost: localhost\r\n\r\nGET /echo HTTP/1.1\r\nhost: localhost\r\n\r\n");
   EXPECT_EQ(c.read().body, "POSTabcde");
   EXPECT_EQ(c.read().body, "later");
   EXPECT_EQ(c.read().body, "GET");
@@ -113,13 +113,13 @@ TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLarge) {
   };
   EXPECT_EQ(status_of("NONSENSE\r\n\r\n"), 400);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nbad header\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n"), 413);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 104857600\r\n\r\n"), 413);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n400\r\n" +
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1001\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 104857600\r\n\r\n"), 413);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n400\r\n" +
                       std::string(1024, 'a') + "\r\n0\r\n\r\n"),
             413);
-  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: x\r\nx: " + std::string(3000, 'a') + "\r\n\r\n"), 431);
+  EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: localhost\r\nx: " + std::string(3000, 'a') + "\r\n\r\n"), 431);
   EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: a\r\n\r\n"), 200);
   EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\n\r\n"), 400);
   EXPECT_EQ(status_of("GET /echo HTTP/1.0\r\n\r\n"), 200);
@@ -127,6 +127,92 @@ TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLarge) {
   EXPECT_EQ(status_of("GET /echo HTTP/1.1\r\nhost: a\r\nx: y\r\nhost: a\r\n\r\n"), 400);
   HttpClient c(http_->port());
   EXPECT_EQ(c.post("/echo", std::string(1000, 'b')).body.size(), 1004u);
+}
+
+// A request that is refused ends its connection: what follows is not read as another.
+TEST_F(HttpServerTest, NoSecondRequestIsSmuggledInABody) {
+  start();
+  const std::string second = "GET /echo?second HTTP/1.1\r\nhost: localhost\r\n\r\n";
+  for (const std::string& framing :
+       {std::string("transfer-encoding: chunked\r\ncontent-length: 5\r\n"),
+        std::string("content-length: 5\r\ntransfer-encoding: chunked\r\n"),
+        std::string("transfer-encoding: xchunked\r\n"), std::string("transfer-encoding: gzip, chunked\r\n"),
+        std::string("transfer-encoding: identity\r\n"), std::string("transfer-encoding : chunked\r\n"),
+        std::string("x: y\r\n transfer-encoding: chunked\r\n"),
+        std::string("content-length: 5\r\ncontent-length: 0\r\n"), std::string("content-length: +5\r\n"),
+        std::string("content-length: 0\r\nhost: other\r\n")}) {
+    const uint64_t before = http_->counters().requests;
+    HttpClient c(http_->port());
+    c.send("POST /echo HTTP/1.1\r\nhost: localhost\r\n" + framing + "\r\n0\r\n\r\n" + second);
+    const HttpAnswer a = c.read();
+    EXPECT_EQ(a.status, 400) << framing;
+    EXPECT_EQ(a.headers.at("connection"), "close") << framing;
+    EXPECT_EQ(c.read().status, 0) << framing << "the second was answered";
+    EXPECT_EQ(http_->counters().requests, before) << framing;
+  }
+  // What is no ambiguity leaves the second alone.
+  HttpClient c(http_->port());
+  c.send("POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + second);
+  EXPECT_EQ(c.read().body, "POST");
+  EXPECT_EQ(c.read().body, "GETsecond");
+}
+
+// Bytes that never become a body are not held, and end the connection.
+TEST_F(HttpServerTest, EndlessFramingIsCutOffAndHoldsNothing) {
+  start();
+  const std::string head = "POST /echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+  const std::string piece(64 * 1024, 'x');
+  for (const std::string& begin : {head + "1;", head + "0\r\n", head + "0\r\nx: ", head + "1;a=\"",
+                                   std::string("GET / HTTP/1.1\r\nx: "), std::string("GET /")}) {
+    HttpClient c(http_->port(), 5);
+    c.send(begin);
+    size_t sent = 0;
+    int64_t held = 0;
+    while (sent < (64u << 20) && c.send(piece)) {
+      sent += piece.size();
+      held = std::max(held, http_->counters().held_bytes);
+    }
+    EXPECT_LT(sent, size_t{48} << 20) << begin;
+    EXPECT_LE(held, 64 * 1024) << begin;
+    EXPECT_TRUE(soon([&] { return http_->counters().open == 0; }));
+  }
+  EXPECT_EQ(http_->counters().held_bytes, 0);
+}
+
+TEST_F(HttpServerTest, BodiesOfAllTogetherAreBounded) {
+  HttpOptions options;
+  options.max_held_bytes = 1 << 20;
+  start(options);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(http_->port()));
+    clients.back()->send("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 700001\r\n\r\n" +
+                         std::string(300000, 'x'));
+  }
+  EXPECT_TRUE(soon([&] { return http_->counters().held_bytes >= 600000; }));
+  HttpClient third(http_->port());
+  const HttpAnswer a = third.post("/echo", std::string(900000, 'x'));
+  EXPECT_EQ(a.status, 503);
+  EXPECT_TRUE(a.headers.contains("retry-after"));
+  clients.clear();
+  EXPECT_TRUE(soon([&] { return http_->counters().held_bytes == 0; }));
+  EXPECT_EQ(HttpClient(http_->port()).post("/echo", std::string(900000, 'x')).status, 200);
+}
+
+TEST_F(HttpServerTest, ABodyComesAtARateOrNotAtAll) {
+  HttpOptions options;
+  options.body_grace = std::chrono::milliseconds(200);
+  options.body_rate = 100000;
+  start(options);
+  // Bytes keep coming, and the whole time is far away.
+  HttpClient slow(http_->port());
+  slow.send("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999\r\n\r\n");
+  EXPECT_TRUE(soon([&] {
+    slow.send("x");
+    return http_->counters().dropped == 1;
+  }));
+  HttpClient fast(http_->port());
+  EXPECT_EQ(fast.post("/echo", std::string(1000000, 'x')).status, 200);
 }
 
 TEST_F(HttpServerTest, SlowSendersAndIdleConnectionsAreClosed) {
@@ -137,7 +223,7 @@ TEST_F(HttpServerTest, SlowSendersAndIdleConnectionsAreClosed) {
   start(options);
   HttpClient slow(http_->port()), half(http_->port()), idle(http_->port());
   slow.send("GET /echo HT");
-  half.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc");
+  half.send("POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nabc");
   EXPECT_EQ(slow.receive(), "");
   EXPECT_EQ(half.receive(), "");
   EXPECT_EQ(idle.receive(), "");
@@ -152,8 +238,8 @@ TEST_F(HttpServerTest, SlowSendersHaveNoMoreTimeForSendingOn) {
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 20; ++i) {
     slow.push_back(std::make_unique<HttpClient>(http_->port()));
-    slow.back()->send(i % 2 == 0 ? "GET /echo HTTP/1.1\r\nhost: x\r\nx: "
-                                 : "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n");
+    slow.back()->send(i % 2 == 0 ? "GET /echo HTTP/1.1\r\nhost: localhost\r\nx: "
+                                 : "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999\r\n\r\n");
   }
   EXPECT_TRUE(soon([&] { return http_->counters().open == 20; }));
   HttpClient good(http_->port());
@@ -169,7 +255,7 @@ TEST_F(HttpServerTest, SlowSendersHaveNoMoreTimeForSendingOn) {
 TEST_F(HttpServerTest, HalfClosedAndResetConnectionsAreForgotten) {
   start();
   HttpClient half(http_->port());
-  half.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n");
+  half.send("GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n");
   EXPECT_TRUE(soon([&] { return http_->counters().requests == 1; }));
   half.end_sending();
   EXPECT_TRUE(soon([&] { return gone_.load(); }));
@@ -178,7 +264,7 @@ TEST_F(HttpServerTest, HalfClosedAndResetConnectionsAreForgotten) {
   gone_ = false;
   {
     HttpClient reset(http_->port());
-    reset.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n");
+    reset.send("GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n");
     EXPECT_FALSE(reset.receive().empty());
     reset.reset();
   }
@@ -189,7 +275,7 @@ TEST_F(HttpServerTest, SeesClientsGo) {
   start();
   {
     HttpClient c(http_->port());
-    c.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n");
+    c.send("GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n");
     EXPECT_TRUE(soon([&] { return http_->counters().requests == 1; }));
   }
   EXPECT_TRUE(soon([&] { return gone_.load(); }));
@@ -204,7 +290,7 @@ TEST_F(HttpServerTest, DropsAClientThatStopsReading) {
   options.max_unsent_bytes = 1 << 20;
   start(options);
   HttpClient c(http_->port());
-  c.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n");
+  c.send("GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n");
   EXPECT_TRUE(soon([&] { return gone_.load(); }));
   EXPECT_EQ(http_->counters().dropped, 1u);
 }
@@ -222,7 +308,7 @@ TEST_F(HttpServerTest, HoldsManyConnectionsAndRefusesTheRest) {
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 200; ++i) {
     clients.push_back(std::make_unique<HttpClient>(http_->port()));
-    clients.back()->send("GET /later HTTP/1.1\r\nhost: x\r\n\r\n");
+    clients.back()->send("GET /later HTTP/1.1\r\nhost: localhost\r\n\r\n");
   }
   for (auto& c : clients) EXPECT_EQ(c->read().body, "later");
   HttpClient one_more(http_->port());

@@ -82,7 +82,8 @@ class SlowReading : public ApiTest {
   }
   std::unique_ptr<HttpClient> ask(const char* route, const std::string& body) {
     auto client = std::make_unique<HttpClient>(http_->port());
-    client->send(fmt::format("POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{}", route, body.size(), body));
+    client->send(
+        fmt::format("POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", route, body.size(), body));
     return client;
   }
   Gate gate_;

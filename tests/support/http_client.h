@@ -124,7 +124,7 @@ class HttpClient {
  private:
   // A request has one host, which the headers may name.
   static std::string with_host(const std::string& headers) {
-    return headers.starts_with("host: ") ? headers : "host: x\r\n" + headers;
+    return headers.starts_with("host: ") ? headers : "host: localhost\r\n" + headers;
   }
   bool more() {
     const std::string bytes = receive();
