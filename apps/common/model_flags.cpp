@@ -142,9 +142,9 @@ void ModelFlags::add_to(CLI::App& app) {
   add_text(app, "--tokenizer-path", tokenizer_path, "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed");
-  add_choice(app, "--dtype", dtype, {"auto", "float32", "float", "float16", "half", "bfloat16"},
+  add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16", "float"},
              "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
-  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "bf16", "int8"},
+  add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
              "of the KV cache; auto: as --dtype; int8: half of bfloat16, a scale per token and head");
   add_choice(app, "--quantization", quantization,
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},

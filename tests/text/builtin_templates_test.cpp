@@ -8,14 +8,14 @@
 namespace reprise::text {
 namespace {
 
-std::string rendered(const char* name, const OrderedJson& messages, bool answer = true) {
+std::string rendered(const char* name, const std::vector<OrderedJson>& messages, bool answer = true) {
   auto source = builtin_template(name);
   EXPECT_TRUE(source.is_ok());
   auto compiled = ChatTemplate::compile(*source, {{"bos_token", "<s>"}});
   EXPECT_TRUE(compiled.is_ok()) << compiled.status().message();
   RenderOptions options;
   options.add_generation_prompt = answer;
-  auto text = compiled->render(messages, nullptr, options);
+  auto text = compiled->render(OrderedJson(messages), nullptr, options);
   return text ? *text : text.status().message();
 }
 
