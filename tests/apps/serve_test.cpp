@@ -187,7 +187,7 @@ TEST(Serve, ToolsOfAnyModelAndDoorsThatAreShut) {
   Server server(model, "");
   ASSERT_NE(server.port(), 0) << server.said();
   HttpClient c(server.port());
-  OrderedJson body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 60}, {"seed", 5}};
+  OrderedJson body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 100}, {"seed", 5}};
   const auto ask = [&] {
     const HttpAnswer a = c.post("/v1/chat/completions", body.dump());
     EXPECT_EQ(a.status, 200) << a.body;
