@@ -191,7 +191,7 @@ std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Rou
   if (is_page_content(request.header("content-type")))
     return ApiError{415, "the body's content type has to be application/json", "", "unsupported_media_type"};
   const bool by_key = asks_for_key() || who(request) == Who::Admin;
-  if (!by_key && is_of_foreign_page(request))
+  if (!by_key && is_of_foreign_page(request, options_.allowed_hosts.value_or(std::vector<std::string>())))
     return ApiError{403, "a page of another site may not post here, unless with a key (--api-key of the server)", "",
                     "foreign_origin"};
   return std::nullopt;

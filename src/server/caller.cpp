@@ -91,14 +91,18 @@ bool came_through_proxy(const HttpRequest& request) {
   return false;
 }
 
-bool is_of_foreign_page(const HttpRequest& request) {
+bool is_of_foreign_page(const HttpRequest& request, const std::vector<std::string>& others) {
+  const bool has_origin = request.headers.contains("origin");
+  std::string_view origin = request.header("origin");
+  const size_t scheme = origin.find("://");
+  origin.remove_prefix(scheme == std::string_view::npos ? origin.size() : scheme + 3);
+  if (const auto name = host_name(origin); name && !is_loopback_host(*name))
+    for (const std::string& other : others)
+      if (plain_authority(other) == plain_authority(*name)) return false;
   const std::string site = lower(request.header("sec-fetch-site"));
   if (!site.empty() && site != "same-origin" && site != "none") return true;
-  if (!request.headers.contains("origin")) return false;
-  const std::string_view origin = request.header("origin");
-  const size_t scheme = origin.find("://");
-  if (scheme == std::string_view::npos) return true;  // "null" is the origin of what may not name its own
-  return plain_authority(origin.substr(scheme + 3)) != plain_authority(request.header("host"));
+  // "null" is the origin of what may not name its own.
+  return has_origin && (origin.empty() || plain_authority(origin) != plain_authority(request.header("host")));
 }
 
 bool is_page_content(std::string_view content_type) {

@@ -22,8 +22,9 @@ bool host_is_allowed(const HttpRequest& request, const std::vector<std::string>&
 // A header of those that proxies add, which also says that the connection's other end is not the client.
 bool came_through_proxy(const HttpRequest& request);
 
-// Sent by a browser for a page that this server did not give out.
-bool is_of_foreign_page(const HttpRequest& request);
+// Sent by a browser for a page that this server did not give out, by its own name or by one of `others` (of a proxy
+// that keeps the Host to itself; names of loopback do not count, for other programs have pages there).
+bool is_of_foreign_page(const HttpRequest& request, const std::vector<std::string>& others = {});
 
 // A type of content that pages of other sites may send without asking, and that is not what the routes take.
 bool is_page_content(std::string_view content_type);

@@ -187,7 +187,7 @@ TEST(Serve, ToolsOfAnyModelAndDoorsThatAreShut) {
   Server server(model, "");
   ASSERT_NE(server.port(), 0) << server.said();
   HttpClient c(server.port());
-  OrderedJson body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 60}, {"seed", 5}};
+  OrderedJson body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 100}, {"seed", 5}};
   const auto ask = [&] {
     const HttpAnswer a = c.post("/v1/chat/completions", body.dump());
     EXPECT_EQ(a.status, 200) << a.body;
@@ -224,9 +224,9 @@ TEST(Serve, ToolsOfAnyModelAndDoorsThatAreShut) {
 // Two threads read what takes long; the end does not wait for them.
 TEST(Serve, TheEndDoesNotWaitForWhatIsBeingRead) {
   const Model model;
-  std::string slow;
-  for (int i = 0; i < 3; ++i) slow += "(a|b)*a(a|b){11}";
-  const std::string body = OrderedJson{{"prompt", "x"}, {"max_tokens", 4}, {"regex", slow}}.dump();
+  std::string texts = "\"a\"";
+  for (int i = 0; i < 200000; ++i) texts += fmt::format(",\"text number {} of many\"", i);
+  const std::string body = R"({"prompt": "x", "structured_outputs": {"choice": [)" + texts + "]}}";
   for (const bool twice : {false, true}) {
     Server server(model, "");
     ASSERT_NE(server.port(), 0) << server.said();

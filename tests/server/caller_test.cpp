@@ -81,6 +81,18 @@ TEST(Caller, PagesAreSeenByOriginAndFetchSite) {
   EXPECT_FALSE(foreign({{"host", "api.example:80"}, {"origin", "http://api.example"}}));
 }
 
+TEST(Caller, APageMayHaveTheNameThatAProxyKeeps) {
+  const auto foreign = [](const char* origin, const std::vector<std::string>& others) {
+    return is_of_foreign_page(with({{"host", "127.0.0.1:30000"}, {"origin", origin}, {"sec-fetch-site", "same-site"}}),
+                              others);
+  };
+  EXPECT_FALSE(foreign("https://chat.example", {"chat.example"}));
+  EXPECT_TRUE(foreign("https://chat.example", {"*", "other.example"}));
+  EXPECT_TRUE(foreign("https://chat.example.evil", {"chat.example"}));
+  EXPECT_TRUE(foreign("http://127.0.0.1:8080", {"127.0.0.1"})) << "another program's page";
+  EXPECT_TRUE(foreign("null", {"null"}));
+}
+
 TEST(Caller, TypesThatPagesMaySendUnasked) {
   EXPECT_TRUE(is_page_content("text/plain"));
   EXPECT_TRUE(is_page_content("Text/Plain ; charset=UTF-8"));

@@ -102,7 +102,7 @@ TEST(KnownFields, MisspeltNamesHaveANeighbour) {
                                                         {"maxTokens", "max_tokens"},
                                                         {"frequencyPenalty", "frequency_penalty"},
                                                         {"repetition_penality", "repetition_penalty"},
-                                                        {"stpo", "stop"},
+                                                        {"sotp", "stop"},
                                                         {"reponse_format", "response_format"},
                                                         {"something_else", ""},
                                                         {"x", ""},
