@@ -94,7 +94,8 @@ void GraphFlags::add_to(CLI::App& app) {
   add_texts(app, "--inject-fault", faults,
             "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error, hang",
             "KIND@STEP[:NODE]");
-  add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU, else 2", "N");
+  add_text(app, "--graph-warmups", warmups, "runs before each capture; auto: 0 on the CPU and in the simulator, else 2",
+           "N");
   app.option_defaults()->group("Graphs, in the words of other systems");
   GraphAliases& a = aliases;
   add_switch(app, "--disable-cuda-graph,--disable-decode-cuda-graph", a.disable_cuda_graph, "--graph-decode off");

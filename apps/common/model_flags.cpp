@@ -83,7 +83,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
     ASSIGN_OR_RETURN(const std::string cache, cache_folder());
     o.graph.learned_dir = cache + "/learned";
   }
-  o.progress = log::level() <= log::Level::Info;
+  o.progress = f.progress.value_or(log::level() <= log::Level::Info);
   return o;
 }
 
@@ -142,8 +142,10 @@ void ModelFlags::add_to(CLI::App& app) {
   add_text(app, "--tokenizer-path", tokenizer_path, "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed");
-  add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16", "float"},
-             "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16");
+  add_choice(
+      app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16", "float"},
+      "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; what the "
+      "device has no kernels for becomes what it has");
   add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
              "of the KV cache; auto: as --dtype; int8: half of bfloat16, a scale per token and head");
   add_choice(app, "--quantization", quantization,

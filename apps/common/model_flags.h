@@ -33,7 +33,8 @@ struct ModelFlags {
   GraphFlags graph;
   std::string log_level = "info";
   int64_t threads = 0;
-  bool live_sizes = true;  // no flag: `graph verify` freezes sizes at capture in some of its modes
+  bool live_sizes = true;        // no flag: `graph verify` freezes sizes at capture in some of its modes
+  std::optional<bool> progress;  // no flag: whether loading and capturing show how far they are; else by the log level
   int64_t context_length = 0;
   // 0, or not given: 64 on the CPU, elsewhere by memory; so the chunk (2048) and the fraction (0.8).
   int64_t max_running_requests = 0;

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "base/half.h"
 #include "models/model.h"
 
 namespace reprise::apps {
@@ -15,13 +14,16 @@ using engine::Engine;
 using engine::Sequence;
 using engine::StepItem;
 
+// Prompts that end around the border of a page, and their chunks.
+constexpr int64_t kBorderPrompt = kv::kPageTokens - 2;
+constexpr int64_t kChunk = 3, kBorderChunk = 50;
 constexpr size_t kKept = 4;  // rows of logits kept to say how large a difference is
 
 // The sequences of one run; their pages go back at the end.
 struct TrafficBatch {
-  TrafficBatch(Engine& e, int64_t size) : engine(e), seed(static_cast<uint32_t>(size) * 2654435761u + 1) {
+  TrafficBatch(Engine& e, int64_t size, bool borders) : engine(e), seed(static_cast<uint32_t>(size) * 2654435761u + 1) {
     for (int64_t i = 0; i < size; ++i) {
-      std::vector<int32_t> prompt(static_cast<size_t>(1 + (i * 5) % 11));
+      std::vector<int32_t> prompt(static_cast<size_t>(borders ? kBorderPrompt + i : 1 + (i * 5) % 11));
       for (auto& t : prompt) t = token();
       sequences.emplace_back(std::move(prompt));
     }
@@ -44,36 +46,54 @@ struct TrafficBatch {
 
 uint64_t hash_of(std::span<const float> row) { return XXH3_64bits(row.data(), row.size_bytes()); }
 
-void keep(Outcome& out, std::span<const float> row, const Outcome* expected) {
+void keep(Outcome& out, std::span<const float> row, const Outcome* expected, bool all) {
   const size_t index = out.rows.size();
   out.rows.push_back(hash_of(row));
-  if (!expected || (index < expected->rows.size() && expected->rows[index] == out.rows.back())) return;
+  if (all) out.logits.insert(out.logits.end(), row.begin(), row.end());
+  if (all || !expected || (index < expected->rows.size() && expected->rows[index] == out.rows.back())) return;
   out.differing.push_back(index);
   if (out.differing.size() <= kKept) out.logits.insert(out.logits.end(), row.begin(), row.end());
 }
 
+// The last step's hidden states, of the rows whose tokens were asked for.
+Status keep_hidden(Engine& e, Outcome& out) {
+  ASSIGN_OR_RETURN(const TensorView v, e.hidden_states());
+  const auto* half = static_cast<const uint16_t*>(v.data);
+  for (size_t i = 0; i < static_cast<size_t>(v.elements()); ++i)
+    out.logits.push_back(v.dtype == DType::F32    ? static_cast<const float*>(v.data)[i]
+                         : v.dtype == DType::BF16 ? bf16_to_float(half[i])
+                                                  : half_to_float(half[i]));
+  return Status::ok();
+}
+
+struct Keeping {
+  Outcome& out;
+  const Outcome* expected;
+  bool greedy, all;
+};
+
 // One step of these items; every row it returns.
-Status step(Engine& e, std::span<const StepItem> items, bool greedy, Outcome& out, const Outcome* expected) {
-  if (greedy) {
+Status step(Engine& e, std::span<const StepItem> items, const Keeping& k) {
+  if (k.greedy) {
     ASSIGN_OR_RETURN(auto next, e.step_greedy(items));
     for (const int32_t id : next) {
       const auto as_float = static_cast<float>(id);
-      keep(out, {&as_float, 1}, expected);
+      keep(k.out, {&as_float, 1}, k.all ? nullptr : k.expected, false);
     }
-    return Status::ok();
+    return k.all ? keep_hidden(e, k.out) : Status::ok();
   }
   ASSIGN_OR_RETURN(auto logits, e.step(items));
   const auto vocab = static_cast<size_t>(e.config().vocab_size);
-  for (size_t r = 0; r * vocab < logits.size(); ++r) keep(out, logits.subspan(r * vocab, vocab), expected);
+  for (size_t r = 0; r * vocab < logits.size(); ++r) keep(k.out, logits.subspan(r * vocab, vocab), k.expected, k.all);
   return Status::ok();
 }
 
 // Everything uncached of one sequence, `chunk` tokens at a time; the last step gives the row.
-Status feed(Engine& e, Sequence& s, int64_t chunk, bool greedy, Outcome& out, const Outcome* expected) {
+Status feed(Engine& e, Sequence& s, int64_t chunk, const Keeping& k) {
   while (s.uncached() > 0) {
     const int64_t count = std::min(chunk, s.uncached());
     const StepItem item{&s, count, count == s.uncached(), false};
-    RETURN_IF_ERROR(step(e, {&item, 1}, greedy, out, expected));
+    RETURN_IF_ERROR(step(e, {&item, 1}, k));
   }
   return Status::ok();
 }
@@ -81,17 +101,18 @@ Status feed(Engine& e, Sequence& s, int64_t chunk, bool greedy, Outcome& out, co
 }  // namespace
 
 Result<Outcome> run_traffic(Engine& e, const TrafficOptions& o, const Outcome* expected) {
-  TrafficBatch b(e, o.batch);
+  TrafficBatch b(e, o.batch, o.borders);
   RETURN_IF_ERROR(b.reserve(o.decode_steps));
   Outcome out;
+  const Keeping keeping{out, expected, o.greedy, o.keep_all};
+  const int64_t chunk = o.borders ? kBorderChunk : kChunk;
   for (int i = 0; i <= o.decode_steps; ++i) {
     if (o.feed == Feed::Together) {
       std::vector<StepItem> items;
       for (auto& s : b.sequences) items.push_back({&s, s.uncached(), true, false});
-      RETURN_IF_ERROR(step(e, items, o.greedy, out, expected));
+      RETURN_IF_ERROR(step(e, items, keeping));
     } else {
-      for (auto& s : b.sequences)
-        RETURN_IF_ERROR(feed(e, s, o.feed == Feed::Chunked ? 3 : s.uncached(), o.greedy, out, expected));
+      for (auto& s : b.sequences) RETURN_IF_ERROR(feed(e, s, o.feed == Feed::Chunked ? chunk : s.uncached(), keeping));
     }
     for (auto& s : b.sequences) s.append(b.token());
   }
@@ -115,33 +136,9 @@ engine::StepHook poison() {
   };
 }
 
-Result<VerifyCase> load_case(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path, size_t{256} << 20));
-  ASSIGN_OR_RETURN(const Json file, parse_json(text, path));
-  const auto list = file.find("sequences");
-  if (!file.is_object() || list == file.end() || !list->is_array() || list->empty())
-    return invalid("{}: not a replay report: it has no list \"sequences\"", path);
-  VerifyCase out;
-  for (const Json& s : *list) {
-    VerifyCase::Part part;
-    const bool ok = s.is_object() && s.contains("tokens") && s["tokens"].is_array() && s.contains("cached") &&
-                    s["cached"].is_number_unsigned() && s.contains("count") && s["count"].is_number_unsigned();
-    if (!ok) return invalid("{}: a sequence is not of the form {{tokens: [..], cached: n, count: n}}", path);
-    for (const Json& t : s["tokens"]) {
-      if (!t.is_number_integer()) return invalid("{}: token {} is not a number", path, t.dump());
-      part.tokens.push_back(t.get<int32_t>());
-    }
-    part.cached = s["cached"].get<int64_t>();
-    part.count = s["count"].get<int64_t>();
-    part.all = s.value("logits", "last") == "all";
-    if (part.count < 1 || part.cached + part.count > static_cast<int64_t>(part.tokens.size()))
-      return invalid("{}: {} cached and {} computed tokens of {}", path, part.cached, part.count, part.tokens.size());
-    out.sequences.push_back(std::move(part));
-  }
-  return out;
-}
-
-Result<Outcome> run_case(Engine& e, const VerifyCase& c, const Outcome* expected) {
+Result<Outcome> run_case(Engine& e, const engine::ReplayCase& c, std::string_view source, const Outcome* expected,
+                         bool keep_all) {
+  RETURN_IF_ERROR(check_case(c, engine::limits_of(e), source));
   std::vector<Sequence> sequences;
   for (const auto& part : c.sequences)
     sequences.emplace_back(std::vector<int32_t>(part.tokens.begin(), part.tokens.begin() + part.cached + part.count));
@@ -157,7 +154,7 @@ Result<Outcome> run_case(Engine& e, const VerifyCase& c, const Outcome* expected
       }
       items.push_back({&s, c.sequences[i].count, true, c.sequences[i].all});
     }
-    return step(e, items, false, out, expected);
+    return step(e, items, {out, expected, false, keep_all});
   };
   const Status done = run();
   for (auto& s : sequences) e.release(s);

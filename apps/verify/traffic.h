@@ -7,27 +7,30 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/replay_case.h"
 
 namespace reprise::apps {
 
 // What a run produced, in the order of steps and rows.
 struct Outcome {
   std::vector<uint64_t> rows;     // hash of each row of logits
-  std::vector<float> logits;      // of the rows that differ from what was expected, and only the first few
+  std::vector<float> logits;      // of the rows that differ from what was expected, and only the first few; or of all
   std::vector<size_t> differing;  // indices of those rows
 };
 
 enum class Feed : uint8_t {
   Together,  // the batch as it is
   Alone,     // every sequence by itself
-  Chunked,   // prompts three tokens at a time
+  Chunked,   // prompts a few tokens at a time
 };
 
 struct TrafficOptions {
   int64_t batch = 1;
   int decode_steps = 2;
   Feed feed = Feed::Together;
-  bool greedy = false;  // next tokens instead of logits: each row's hash is that of its argmax
+  bool greedy = false;    // next tokens instead of logits: each row's hash is that of its argmax
+  bool borders = false;   // prompts that end before, at and behind the end of a page, instead of short ones
+  bool keep_all = false;  // all rows: of logits; of hidden states with `greedy`
 };
 
 // One prefill and some decode steps. `expected`: rows that differ from it keep their logits. Rows come in the order of
@@ -37,17 +40,9 @@ Result<Outcome> run_traffic(engine::Engine& e, const TrafficOptions& options, co
 // Garbage wherever nothing may depend on it: the arena, the scratch page, padding rows.
 engine::StepHook poison();
 
-// A step as written by a replay report: runs it, and returns its rows.
-struct VerifyCase {
-  struct Part {
-    std::vector<int32_t> tokens;
-    int64_t cached = 0, count = 0;
-    bool all = false;  // logits of every token of the step
-  };
-  std::vector<Part> sequences;
-};
-Result<VerifyCase> load_case(const std::string& path);
-Result<Outcome> run_case(engine::Engine& e, const VerifyCase& c, const Outcome* expected = nullptr);
+// The step of a replay report: runs it, and returns its rows. Errors name what the engine cannot hold.
+Result<Outcome> run_case(engine::Engine& e, const engine::ReplayCase& c, std::string_view source,
+                         const Outcome* expected = nullptr, bool keep_all = false);
 
 // What is wrong when one staged input is changed: "" when exactly the rows that should change did. Runs a decode step
 // of `batch` sequences (a prefill for query_starts).

@@ -9,8 +9,25 @@
 
 namespace reprise {
 
-Progress::Progress(std::string title, uint64_t total, bool enabled)
-    : title_(std::move(title)), total_(total), visible_(enabled && ::isatty(STDERR_FILENO)) {}
+namespace {
+
+std::string duration(double seconds) {
+  if (seconds < 100) return fmt::format("{:.0f} s", seconds);
+  return fmt::format("{:.0f} min", seconds / 60);
+}
+
+}  // namespace
+
+Progress::Progress(std::string title, uint64_t total, bool enabled, std::chrono::milliseconds between)
+    : title_(std::move(title)),
+      total_(total),
+      enabled_(enabled),
+      terminal_(enabled && ::isatty(STDERR_FILENO)),
+      between_(between),
+      begin_(Clock::now()),
+      last_(begin_) {
+  if (terminal_) draw({});
+}
 
 Progress::~Progress() {
   if (drawn_) std::fputs("\r\033[K", stderr);
@@ -18,11 +35,33 @@ Progress::~Progress() {
 
 void Progress::advance(uint64_t amount, std::string_view detail) {
   done_ += amount;
-  if (!visible_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (drawn_ && done_ < total_ && now - last_ < std::chrono::milliseconds(100)) return;
+  if (!enabled_) return;
+  const auto now = Clock::now();
+  if (terminal_) {
+    if (done_ < total_ && now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    return draw(detail);
+  }
+  if (now - last_ < between_) return;
   last_ = now;
-  draw(detail);
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const std::string text = line(title_, done_, total_, seconds, detail) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+std::string Progress::line(std::string_view title, uint64_t done, uint64_t total, double seconds,
+                           std::string_view detail) {
+  constexpr uint64_t kCounted = 10000;
+  const double share = total ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 1.0;
+  std::string text = std::string(title) + ": ";
+  if (total < kCounted)
+    text += fmt::format("{} of {} ({:.0f} %)", done, total, share * 100);
+  else
+    text += fmt::format("{:.0f} %", share * 100);
+  if (share > 0 && share < 1) text += fmt::format(", about {} left", duration(seconds * (1 - share) / share));
+  if (!detail.empty()) text += fmt::format(": {}", detail);
+  return text;
 }
 
 void Progress::draw(std::string_view detail) {

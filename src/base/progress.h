@@ -1,21 +1,32 @@
-// Progress: a bar on standard error for long work, drawn only when standard error is a terminal and redrawn at most ten
-// times a second. Elsewhere it prints nothing, so logs and JSON stay clean. One thread drives it.
+// Progress: how far long work is, on standard error. A terminal gets a bar, redrawn at most ten times a second.
+// Anything else gets a line every few seconds, the first one when the work has taken a few seconds, with what is done,
+// the total and an estimate of the rest; short work prints nothing there. One thread drives it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace reprise {
 
 class Progress {
  public:
-  Progress(std::string title, uint64_t total, bool enabled = true);
-  ~Progress();  // clears the line
+  using Clock = std::chrono::steady_clock;
+
+  // `between`: lines where there is no terminal, and before the first.
+  Progress(std::string title, uint64_t total, bool enabled = true,
+           std::chrono::milliseconds between = std::chrono::seconds(4));
+  ~Progress();  // clears the bar
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // `detail` names what is being done. An amount of 0 shows that the work goes on.
   void advance(uint64_t amount, std::string_view detail = {});
+
+  // "title: 3 of 12 (25 %), about 9 s left: detail"; totals too large to be counted by a person are left out.
+  static std::string line(std::string_view title, uint64_t done, uint64_t total, double seconds,
+                          std::string_view detail);
 
  private:
   void draw(std::string_view detail);
@@ -23,9 +34,11 @@ class Progress {
   std::string title_;
   uint64_t total_ = 0;
   uint64_t done_ = 0;
-  bool visible_ = false;
+  bool enabled_ = false;
+  bool terminal_ = false;
   bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_{};
+  std::chrono::milliseconds between_;
+  Clock::time_point begin_{}, last_{};
 };
 
 }  // namespace reprise

@@ -21,6 +21,17 @@ namespace {
 using checkpoint::Checkpoint;
 using checkpoint::ModelConfigFields;
 
+// As --dtype takes it.
+std::string_view dtype_flag(DType d) {
+  switch (d) {
+    case DType::F32: return "float32";
+    case DType::F16: return "float16";
+    case DType::BF16: return "bfloat16";
+    case DType::I8: return "int8";
+    default: return dtype_name(d);
+  }
+}
+
 }  // namespace
 
 Status ModelEngine::check_options() const {
@@ -166,6 +177,42 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
                             prefill_sizes(options_.chunked_prefill_size).size());
 }
 
+// The model has an op without a kernel. With a dtype of the engine's own choice, the step in the first dtype that has
+// all of them; else an error that names the flag and what it may be. `why` when that is not what is wrong.
+Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
+                                                       bool any_dtype, bool any_kv_dtype, const Status& why) const {
+  if (builder.try_decode(trace).is_ok()) return why;
+  const std::string_view device = device_kind_name(platform_.device->info().kind);
+  std::vector<models::TraceOptions> found;
+  std::vector<std::string_view> names;
+  const auto look = [&](bool keep_cache) {
+    for (const DType d : {DType::BF16, DType::F16, DType::F32}) {
+      models::TraceOptions other = trace;
+      other.dtype = d;
+      if (!keep_cache) other.kv_dtype = d;
+      if (!builder.try_decode(other).is_ok()) continue;
+      found.push_back(other);
+      names.push_back(dtype_flag(d));
+    }
+  };
+  look(!any_kv_dtype);
+  if (found.empty() && !any_kv_dtype) {
+    look(false);
+    if (found.empty()) return why;
+    return error(Code::Unsupported,
+                 "--kv-cache-dtype {}: {} has no kernels for this model's cache in it; allowed: auto",
+                 dtype_flag(trace.kv_dtype), device);
+  }
+  if (found.empty()) return why;
+  log::debug("{}", why.message());
+  if (!any_dtype)
+    return error(Code::Unsupported, "--dtype {}: {} has no kernels for this model in it; allowed: auto, {}",
+                 dtype_flag(trace.dtype), device, fmt::join(names, ", "));
+  log::info("notice: --dtype auto: {} has no kernels for this model in {}; effective: {}", device,
+            dtype_flag(trace.dtype), names.front());
+  return found.front();
+}
+
 // Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
 Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
@@ -211,8 +258,9 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
   RETURN_IF_ERROR(choose_context());
-  if (!options_.dtype) options_.dtype = choose_dtype();
-  if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
+  const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
+  if (any_dtype) options_.dtype = choose_dtype();
+  if (any_kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(checkpoint::QuantPlan quantisation,
                    checkpoint::make_quant_plan(options_.quantization, config_.fields, checkpoint()));
   options_.quantization = quantisation.format;
@@ -243,6 +291,15 @@ Status ModelEngine::open() {
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   nn::register_fused_ops(*platform_.ops);
+  ProgramBuilder builder(*spec, config_, platform_, options_.graph);
+  Status prepared = prepare(builder, trace);
+  if (prepared.code() == Code::Unsupported) {
+    ASSIGN_OR_RETURN(trace, other_dtypes(builder, trace, any_dtype, any_kv_dtype, prepared));
+    options_.dtype = trace.dtype;
+    options_.kv_dtype = trace.kv_dtype;
+    prepared = prepare(builder, trace);
+  }
+  RETURN_IF_ERROR(prepared);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
     learned_file_ =
@@ -251,8 +308,6 @@ Status ModelEngine::open() {
                     device_kind_name(info.kind), info.isa, info.ranks, platform_.device->clock_us() ? "-modelled" : "");
     learn_sizes_from(learned_file_);
   }
-  ProgramBuilder builder(*spec, config_, platform_, options_.graph);
-  RETURN_IF_ERROR(prepare(builder, trace));
   graph_text_ = builder.graph_text();
   decode_passes_ = builder.report(Phase::Decode);
   prefill_passes_ = builder.report(Phase::Prefill);
@@ -269,10 +324,18 @@ Status ModelEngine::open() {
   return compile(builder);
 }
 
+// Where a device's time is a model's there is nothing to warm, and each run costs what the arithmetic takes here.
+int ModelEngine::usual_warmups() const {
+  if (platform_.device->info().live_sizes) return 0;
+  if (!platform_.device->clock_us()) return 2;
+  log::info("notice: the device is simulated: no warm-ups before captures (--graph-warmups 2 runs those of a device)");
+  return 0;
+}
+
 Status ModelEngine::compile(ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   MemoryPool& memory = platform_.device->pool();
-  if (options_.graph.warmups < 0) options_.graph.warmups = platform_.device->info().live_sizes ? 0 : 2;
+  if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
   faults_ = FaultInjector(options_.graph.faults);
   ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   ProgramBuilder::Bindings bindings;
@@ -306,7 +369,15 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
       ASSIGN_OR_RETURN(decode[static_cast<size_t>(o)], builder.build_shadow(Phase::Decode, o, bindings));
       ASSIGN_OR_RETURN(prefill[static_cast<size_t>(o)], builder.build_shadow(Phase::Prefill, o, bindings));
     }
-    check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill));
+    std::vector<const CompiledModel*> plans = decode_->models();
+    for (const CompiledModel* m : prefill_->models()) plans.push_back(m);
+    check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill),
+                                           fusion_bound(plans));
+    if (const FusionBound& b = check_->bound(); !b.exact())
+      log::info(
+          "notice: --verify-replay: not exact on this device: {}; replays are compared bit for bit with the same "
+          "passes run eagerly, and with the unfused run within {:.3g} of a row's root mean square",
+          fmt::join(b.ops, ", "), b.relative);
   }
   if (!learned_file_.empty()) {
     if (const auto learned = load_learned(learned_file_); learned.is_ok()) {

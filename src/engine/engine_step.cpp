@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "base/log.h"
 #include "engine/model_engine.h"
+#include "engine/replay_case.h"
 #include "passes/house_passes.h"
 
 namespace reprise::engine {
@@ -187,7 +188,7 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
   if (checked) {
-    RETURN_IF_ERROR(check_->begin(output, decode, items, pool_, stage_, *stream_));
+    RETURN_IF_ERROR(check_->begin(runner.model(output, plan.size), output, decode, items, pool_, stage_, *stream_));
     ++counters_.checked;
   }
   std::optional<Fault> fault;
@@ -221,7 +222,6 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
     ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_, *stream_));
     if (difference) {
       RETURN_IF_ERROR(settle(*difference, plan, items, output, decode));
-      last_ = &check_->shadow(output, decode);
     }
   }
   for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
@@ -287,6 +287,7 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   report["what"] = d.what;
   report["max_abs_diff"] = d.max_abs_diff;
   report["elements"] = d.elements;
+  report["fusion"] = d.fusion;
   report["phase"] = decode ? "decode" : "prefill";
   report["size"] = plan.size;
   report["step"] = counters_.steps + 1;
@@ -297,10 +298,17 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   report["graph"] = {{"mode", graph_mode_name(runner.mode())},
                      {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
   report["sequences"] = items_json(items);
-  RETURN_IF_ERROR(check_->recover(output, decode, items, pool_, max_step_tokens(), stage_, *stream_));
+  // Where the unfused run is only near, what was right before the step was right by the fused one's bits.
+  const bool unfused = check_->bound().exact() || d.fusion;
+  CompiledModel& prefill = unfused ? check_->shadow(StepOutput::Logits, false) : prefill_->model(StepOutput::Logits);
+  CompiledModel& right = unfused ? check_->shadow(output, decode) : runner.model(output, plan.size);
+  RETURN_IF_ERROR(ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage_, *stream_));
+  last_ = &right;
   auto written = write_replay_report(options_.graph.report_dir, static_cast<int64_t>(counters_.steps) + 1, report);
   counters_.last_report = written.is_ok() ? *written : "";
-  runner.quarantine(plan.size, fmt::format("replay differed from eager in step {}: {}", counters_.steps + 1, d.what));
+  runner.quarantine(plan.size,
+                    fmt::format("{} in step {}: {}", d.fusion ? "fusions differed" : "replay differed from eager",
+                                counters_.steps + 1, d.what));
   if (written.is_ok())
     log::warning("report: {}; to see it again: reprise graph verify --model-path {} --case {}", *written,
                  options_.model_path, *written);

@@ -80,6 +80,9 @@ class ModelEngine final : public Engine {
   Status choose_context();
   DType choose_dtype() const;
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
+  Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
+                                            bool any_dtype, bool any_kv_dtype, const Status& why) const;
+  int usual_warmups() const;
   Status load(const ProgramBuilder& builder);
   Result<int64_t> choose_kv_pages(const kv::KvShape& shape) const;
   Status compile(ProgramBuilder& builder);

@@ -73,6 +73,35 @@ PipelineOptions ProgramBuilder::pipeline_for(Phase phase, Kind kind) const {
   return o;
 }
 
+Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
+  if (prepared_.empty()) {
+    params_ = p.selection.params;
+    derived_ = p.report.derived;
+    return Status::ok();
+  }
+  const auto known = [&](const ParamPlan& plan) {
+    return std::any_of(params_.begin(), params_.end(),
+                       [&](const ParamPlan& k) { return k.name == plan.name && k.layout == plan.layout; });
+  };
+  std::vector<ParamPlan> more;
+  for (const ParamPlan& plan : p.selection.params)
+    if (!known(plan)) more.push_back(plan);
+  const bool vectors = std::all_of(more.begin(), more.end(), [&](const ParamPlan& plan) {
+    return plan.type.shape.rank() == 1 &&
+           std::none_of(params_.begin(), params_.end(), [&](const ParamPlan& k) { return k.name == plan.name; });
+  });
+  const bool shadow = kind == Kind::Shadow;
+  if (shadow ? !vectors : !more.empty() || p.selection.params.size() != params_.size())
+    return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
+                 kind == Kind::Fused ? "" : "unfused ", phase_name(phase),
+                 shadow ? "; --verify-replay needs all of pack_parallel_linears or none of it" : "");
+  params_.insert(params_.end(), more.begin(), more.end());
+  for (const DerivedParam& d : p.report.derived)
+    if (std::none_of(derived_.begin(), derived_.end(), [&](const DerivedParam& k) { return k.name == d.name; }))
+      derived_.push_back(d);
+  return Status::ok();
+}
+
 Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
@@ -86,20 +115,8 @@ Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineRe
     pipeline.passes.keep_graphs = false;
   }
   ASSIGN_OR_RETURN(Program p, make_program(spec_, config_, trace, pipeline, platform_, plans_));
-  if (report) *report = std::move(p.report);
-  if (!prepared_.empty()) {
-    // All programs read one set of parameters.
-    const KernelSelection& first = prepared_.front().selection;
-    const bool same = first.params.size() == p.selection.params.size() &&
-                      std::all_of(p.selection.params.begin(), p.selection.params.end(), [&](const ParamPlan& plan) {
-                        auto it = first.param_index.find(plan.name);
-                        return it != first.param_index.end() && first.params[it->second].layout == plan.layout;
-                      });
-    if (!same)
-      return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
-                   kind == Kind::Fused ? "" : "unfused ", phase_name(phase),
-                   kind == Kind::Shadow ? "; --verify-replay needs all of pack_parallel_linears or none of it" : "");
-  }
+  RETURN_IF_ERROR(join_params(p, kind, phase));
+  if (report) *report = p.report;
   prepared_.push_back({phase, output, kind, std::move(p.graph), std::move(p.selection), std::move(p.plan)});
   return Status::ok();
 }
@@ -123,6 +140,17 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   return Status::ok();
 }
 
+Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
+  trace.max_tokens = trace.max_sequences;
+  PipelineOptions pipeline = options_.pipeline;
+  pipeline.expand_latents = false;
+  pipeline.passes.print_after.clear();
+  pipeline.passes.dump_dir.clear();
+  pipeline.passes.keep_graphs = false;
+  PlanCache none("");
+  return make_program(spec_, config_, trace, pipeline, platform_, none).status();
+}
+
 Status ProgramBuilder::prepare_all() {
   RETURN_IF_ERROR(add(Phase::Decode, StepOutput::Logits, Kind::Fused, &decode_report_));
   RETURN_IF_ERROR(add(Phase::Decode, StepOutput::NextTokens, Kind::Fused, nullptr));
@@ -130,7 +158,6 @@ Status ProgramBuilder::prepare_all() {
   RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::NextTokens, Kind::Fused, nullptr));
   if (has_plain())
     for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(Phase::Decode, output, Kind::Plain, nullptr));
-  derived_ = decode_report_.derived;
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }

@@ -32,11 +32,14 @@ class ProgramBuilder {
   // tokens.
   Status prepare(const models::TraceOptions& trace);
 
+  // Whether a decode step can be made with these options, which keeps nothing.
+  Status try_decode(models::TraceOptions trace) const;
+
   // For --verify-replay: the same models with nothing fused but the same parameters. Call after prepare().
   Status prepare_shadows();
 
   // The parameters every program reads, in the layouts their kernels ask for.
-  const std::vector<ParamPlan>& params() const { return prepared_.front().selection.params; }
+  const std::vector<ParamPlan>& params() const { return params_; }
   // How the loader makes parameters that the passes derived from the checkpoint's.
   const std::vector<DerivedParam>& derived() const { return derived_; }
   // What the passes did to the decode and the prefill graph.
@@ -84,6 +87,9 @@ class ProgramBuilder {
   PipelineOptions pipeline_for(Phase phase, Kind kind) const;
   Status check_split_ops() const;
   Status add(Phase phase, StepOutput output, Kind kind, PipelineReport* report);
+  // All programs read one set of parameters. The unfused one may want vectors besides, which fusions have made others
+  // of.
+  Status join_params(const Program& program, Kind kind, Phase phase);
   Result<std::unique_ptr<CompiledModel>> compile(Phase phase, StepOutput output, Kind kind, const Bindings& bindings);
   bool has_plain() const { return options_.fused_decode_max > 0 && options_.fused_decode_max < trace_.max_sequences; }
   std::vector<int64_t> sizes_of(Phase phase) const;
@@ -102,6 +108,7 @@ class ProgramBuilder {
   models::TraceOptions trace_;
   std::vector<Prepared> prepared_;
   std::string graph_text_;
+  std::vector<ParamPlan> params_;
   std::vector<DerivedParam> derived_;
   PipelineReport decode_report_, prefill_report_;
 };

@@ -76,18 +76,28 @@ Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> item
   return out;
 }
 
-Status ReplayCheck::begin(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool,
-                          StepStage& stage, Stream& stream) {
-  CompiledModel& eager = shadow(output, decode);
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
-  RETURN_IF_ERROR(eager.run(live, stream));
-  outputs_.clear();
-  for (auto& o : eager.graph().outputs()) {
-    ASSIGN_OR_RETURN(const TensorView v, eager.output(o.name));
+Result<std::vector<ReplayCheck::Expected>> ReplayCheck::outputs_of(const CompiledModel& model, Stream& stream) {
+  std::vector<Expected> out;
+  for (auto& o : model.graph().outputs()) {
+    ASSIGN_OR_RETURN(const TensorView v, model.output(o.name));
     ASSIGN_OR_RETURN(void* data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
     const auto* begin = static_cast<const uint8_t*>(data);
-    outputs_.push_back({o.name, v, {begin, begin + bytes_of(v)}});
+    out.push_back({o.name, v, {begin, begin + bytes_of(v)}});
   }
+  return out;
+}
+
+Status ReplayCheck::begin(CompiledModel& replayed, StepOutput output, bool decode, std::span<const StepItem> items,
+                          const kv::KvPool& pool, StepStage& stage, Stream& stream) {
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+  unfused_.clear();
+  if (!bound().exact()) {
+    RETURN_IF_ERROR(shadow(output, decode).run(live, stream));
+    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(output, decode), stream));
+  }
+  CompiledModel& eager = bound().exact() ? shadow(output, decode) : replayed;
+  RETURN_IF_ERROR(eager.run(live, stream));
+  ASSIGN_OR_RETURN(outputs_, outputs_of(eager, stream));
   ASSIGN_OR_RETURN(pages_, digest(items, pool, stream));
   // Other tokens, so that what this step must write is wrong until the replay has written it.
   for (int32_t& token : stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens])))
@@ -112,13 +122,36 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
     if (d.what.empty())
       d.what = fmt::format("{}: the replay left something else in this cache", pool.shape().caches[l].name);
   }
-  if (d.elements == 0) return std::optional<ReplayDifference>();
+  if (d.elements == 0) {
+    d.what = judge_fusions();
+    d.fusion = !d.what.empty();
+    if (!d.fusion) return std::optional<ReplayDifference>();
+  }
   return std::optional<ReplayDifference>(std::move(d));
 }
 
-Status ReplayCheck::recover(StepOutput output, bool decode, std::span<const StepItem> items, const kv::KvPool& pool,
-                            int64_t chunk, StepStage& stage, Stream& stream) {
-  CompiledModel& prefill = shadow(StepOutput::Logits, false);
+std::string ReplayCheck::judge_fusions() {
+  const int64_t before = fusions_.outside();
+  for (const Expected& fused : outputs_) {
+    const auto plain = std::find_if(unfused_.begin(), unfused_.end(), [&](auto& e) { return e.name == fused.name; });
+    if (plain == unfused_.end() || fused.view.rank != 2 || (fused.name != "logits" && fused.name != "hidden")) continue;
+    const auto width = static_cast<size_t>(fused.view.size[1]);
+    std::vector<float> row(width), reference(width);
+    for (size_t r = 0; r < static_cast<size_t>(fused.view.size[0]); ++r) {
+      for (size_t i = 0; i < width; ++i) {
+        row[i] = static_cast<float>(number_at(fused.view.dtype, fused.bytes.data(), r * width + i));
+        reference[i] = static_cast<float>(number_at(plain->view.dtype, plain->bytes.data(), r * width + i));
+      }
+      fusions_.add(row_distance(row, reference));
+    }
+  }
+  // Rows that were routed otherwise are only known by how many they are.
+  const bool fine = bound().routes ? fusions_.holds() : fusions_.outside() == before;
+  return fine ? std::string() : fusions_.words();
+}
+
+Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, std::span<const StepItem> items,
+                            const kv::KvPool& pool, int64_t chunk, StepStage& stage, Stream& stream) {
   for (const StepItem& item : items) {
     Sequence& s = *item.sequence;
     const int64_t cached = s.cached();
@@ -134,23 +167,13 @@ Status ReplayCheck::recover(StepOutput output, bool decode, std::span<const Step
     }
   }
   ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
-  return shadow(output, decode).run(live, stream);
+  return model.run(live, stream);
 }
 
 Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {
   for (Models* models : {&decode_, &prefill_})
     for (auto& m : *models) RETURN_IF_ERROR(m->rebind(external));
   return Status::ok();
-}
-
-OrderedJson items_json(std::span<const StepItem> items) {
-  OrderedJson j = OrderedJson::array();
-  for (const StepItem& item : items)
-    j.push_back({{"tokens", item.sequence->tokens()},
-                 {"cached", item.sequence->cached()},
-                 {"count", item.count},
-                 {"logits", item.wants_all_logits ? "all" : (item.wants_logits ? "last" : "none")}});
-  return j;
 }
 
 Result<std::string> write_replay_report(const std::string& folder, int64_t step, const OrderedJson& report) {

@@ -35,6 +35,9 @@ struct KernelEntry {
   std::string op;
   DeviceKind device = DeviceKind::Cpu;
   int score = 0;
+  // Of a fused op: gives the bits that its parts give on this device. False: rounds less often or elsewhere, so fused
+  // and unfused runs differ by roundings (engine/fusion_bound.h). Ops that are not fused have no parts.
+  bool exact = true;
   DType index_dtype = DType::I32;  // of operands declared as Index
   // Ok, or Unsupported with the reason and the values.
   std::function<Status(const OpCall& call)> accepts;

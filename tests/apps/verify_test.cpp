@@ -62,7 +62,43 @@ TEST(Verify, RunsTheStepOfAReportAgain) {
   folder.write("bad.json", "{\"sequences\": [{\"tokens\": [1], \"cached\": 1, \"count\": 4}]}");
   const Outcome bad = run_binary(fmt::format("graph verify --case {} {}", folder / "bad.json", model));
   EXPECT_EQ(bad.exit_code, 1);
-  EXPECT_NE(bad.err.find("4 computed tokens of 1"), std::string::npos) << bad.err;
+  EXPECT_NE(bad.err.find("bad.json: sequences[0].cached is 1; allowed: whole numbers from 0 to 0\n"), std::string::npos)
+      << bad.err;
+}
+
+// What the reader lets through is held to the model that runs it.
+TEST(Verify, RefusesCasesThatTheModelCannotRun) {
+  const Folder folder;
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"tokens": [1], "cached": 0, "count": 1, "logits": 7})", "sequences[0].logits is 7; allowed: "},
+      {R"({"tokens": [1], "cached": 18446744073709551615, "count": 1})", "cached is 18446744073709551615; allowed: "},
+      {R"({"tokens": [4294967301], "cached": 0, "count": 1})", "tokens[0] is 4294967301; allowed: "},
+      {R"({"tokens": [1, 70000], "cached": 1, "count": 1})", "tokens[1] is 70000; allowed: 0 to "}};
+  for (const auto& [sequence, part] : cases) {
+    folder.write("c.json", fmt::format("{{\"sequences\": [{}]}}", sequence));
+    const Outcome o = run_binary(
+        fmt::format("graph verify --case {} --model-path {}", folder / "c.json", model_folder("qwen3_tied")));
+    EXPECT_EQ(o.exit_code, 1) << o.err;
+    EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+TEST(Verify, QuickKeepsEveryModeAndBordersOfPages) {
+  const std::string model = model_folder("llama_gqa3_tied");
+  const OrderedJson j = json_of(run_binary("graph verify --json --quick --model-path " + model));
+  EXPECT_EQ(j["mismatches"], 0);
+  EXPECT_EQ(j["modes"].size(), 8u);
+  EXPECT_FALSE(j.contains("left_out")) << j;
+  // Batches 1, 3 and 13, batch 3 in three more ways, and four prompts over the border of a page in two: three steps
+  // each.
+  EXPECT_EQ(j["tokens_checked"], 7 * 3 * (1 + 3 + 13 + 3 * 3 + 2 * 4));
+  EXPECT_EQ(j["inputs_changed"], 7 * (6 * 2 + 1));
+  const OrderedJson small =
+      json_of(run_binary("graph verify --json --quick --context-length 100 --model-path " + model));
+  EXPECT_TRUE(small.contains("left_out")) << small;
+  const Outcome both = run_binary("graph verify --quick --case x.json --model-path " + model);
+  EXPECT_EQ(both.exit_code, 2) << both.err;
 }
 
 TEST(SmolLM2Modes, TokensOfTwoHundredQuestionsAreEqual) {

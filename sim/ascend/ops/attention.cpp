@@ -101,13 +101,16 @@ class Mask {
   Mask(const Attention& a, const Operands& v) : a_(a) {
     if (a.masks == MaskKind::None) return;
     const View& mask = v[a.mask];
+    if (a.masks != MaskKind::Explicit) {
+      above_ = read<int64_t>(line(mask, 1));
+      below_ = read<int64_t>(line(mask, 2));
+      return;
+    }
     bits_ = read<int64_t>(mask);
     columns_ = mask.dim(-1);
-    if (a.masks == MaskKind::Explicit) {
-      const bool by_row = a.rows > 1;
-      lines_ = by_row ? mask.dim(-2) : 1;
-      batches_ = mask.count() / std::max<int64_t>(1, lines_ * columns_);
-    }
+    const bool by_row = a.rows > 1;
+    lines_ = by_row ? mask.dim(-2) : 1;
+    batches_ = mask.count() / std::max<int64_t>(1, lines_ * columns_);
   }
 
   bool hides(size_t batch, int64_t row, int64_t key) const {
@@ -121,12 +124,22 @@ class Mask {
     const int64_t shift = a_.sparse == 2 ? 0 : request.kv_length - request.length, distance = key - row - shift;
     if (a_.sparse == 4) return distance > a_.after || -distance > a_.before;
     const int64_t far = std::min<int64_t>(std::abs(distance), 2047);
-    return bits_[static_cast<size_t>(distance >= 0 ? far : far * columns_)] != 0;
+    return (distance >= 0 ? above_ : below_)[static_cast<size_t>(far)] != 0;
   }
 
  private:
+  // The first elements along the last dimension, or the last but one.
+  static View line(const View& mask, size_t from_end) {
+    View out = mask;
+    const size_t axis = mask.shape.size() - from_end;
+    out.shape = {mask.shape[axis]};
+    out.strides = {mask.strides[axis]};
+    return out;
+  }
+
   const Attention& a_;
-  std::vector<int64_t> bits_;
+  std::vector<int64_t> bits_;           // of an explicit mask
+  std::vector<int64_t> above_, below_;  // of the shared one, by the distance from the diagonal
   int64_t columns_ = 0, lines_ = 1, batches_ = 1;
 };
 

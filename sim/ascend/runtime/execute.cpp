@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ascend/runtime/fill.h"
 #include "ascend/runtime/stream.h"
 
 namespace ascend_sim {
@@ -143,7 +144,7 @@ struct Runner {
     }
     touch(fill.to, fill.bytes, true, task->name());
     if (world.config.computes || fill.bytes <= kMovesAnyway) {
-      outside(world, lock, [&] { std::memset(to, fill.value, fill.bytes); });
+      outside(world, lock, [&] { fill_bytes(to, fill.value, fill.bytes, is_device_address(fill.to)); });
     }
   }
 

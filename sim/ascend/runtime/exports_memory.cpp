@@ -5,6 +5,7 @@
 
 #include "ascend/runtime/capture.h"
 #include "ascend/runtime/device.h"
+#include "ascend/runtime/fill.h"
 #include "ascend/runtime/stream.h"
 
 using namespace ascend_sim;
@@ -268,7 +269,7 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
     charge_host(rate(Rate::HostSync) + device_copy_micros(*world.config.soc, count / 2));
     if (world.config.computes || count <= kMovesAnyway) {
       lock.unlock();
-      std::memset(at, value, count);
+      fill_bytes(at, value, count, is_device_address(devPtr));
       lock.lock();
     }
     moved(world);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ascend/runtime/fill.h"
+
 namespace ascend_sim {
 namespace {
 
@@ -229,6 +231,21 @@ void* Memory::host(const void* address, size_t bytes) const {
 size_t Memory::available() const {
   std::lock_guard lock(mutex_);
   return hbm_ - used_;
+}
+
+void fill_bytes(void* to, int value, size_t bytes, bool device) {
+  auto* begin = static_cast<char*>(to);
+  const auto address = reinterpret_cast<uintptr_t>(to);
+  const size_t head = round_up(address, kPage) - address;
+  if (!device || value != 0 || bytes < kHugePage) {
+    std::memset(to, value, bytes);
+    return;
+  }
+  const size_t pages = (bytes - head) / kPage * kPage;
+  std::memset(begin, 0, head);
+  // Private pages without a file come back as zeros.
+  if (::madvise(begin + head, pages, MADV_DONTNEED) != 0) std::memset(begin + head, 0, pages);
+  std::memset(begin + head + pages, 0, bytes - head - pages);
 }
 
 }  // namespace ascend_sim

@@ -53,6 +53,7 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
   e.op = entry.op;
   e.device = DeviceKind::Ascend;
   e.score = entry.score;
+  e.exact = entry.exact;
   e.host_operands = entry.host_operands;
   e.param_layouts = entry.param_layouts;
   e.bind = bind;

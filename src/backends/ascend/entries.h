@@ -17,6 +17,7 @@ struct Entry {
   const char* variant = "";  // of the entry's name, where there are several
   int score = 100;           // the way around what an older CANN lacks has a lower one
   std::vector<std::string> param_layouts = {};
+  bool exact = true;  // KernelEntry::exact
 };
 
 // The entry "ascend.OP". It accepts what `accepts` and the first phases of all its operators accept, and its workspace

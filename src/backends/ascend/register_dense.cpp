@@ -204,13 +204,14 @@ void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& con
   entry({"linear", linear, bind_linear_nz, accepts_linear_nz, {}, ".nz", 100, {kLinearLayout, "row_major"}});
   entry({"linear", linear, bind_linear, want_constant_rows, {}, "", 50});
   entry({"rms_norm", rms_norm, bind_rms_norm, want_constant_rows});
+  // Documented to round the sum before it is normed, as the parts do.
   entry({"add_rms_norm", add_rms_norm, bind_add_rms_norm, [](const OpCall& c) { return without_bias(c, 3); }});
   entry({"add", add_rows, bind_rows, want_constant_rows});
   entry({"mul", mul_rows, bind_rows, want_constant_rows});
   entry({"silu", silu_rows, bind_rows, want_constant_rows});
   entry({"reciprocal", reciprocal_rows, bind_rows, want_constant_rows});
   entry({"copy", copy_rows, bind_rows, want_constant_rows});
-  entry({"silu_mul", silu_mul, bind_rows, want_constant_rows});
+  entry({.op = "silu_mul", .kernel = silu_mul, .bind = bind_rows, .accepts = want_constant_rows, .exact = false});
   entry({"rows", gather_rows, bind_gather_rows, want_constant_rows});
   entry({"slice", slice, bind_slice, want_constant_rows});
   entry({"argmax", argmax, bind_rows, want_constant_rows});

@@ -190,6 +190,11 @@ Status without_bias_behind(const OpCall& c, size_t operands) {
 
 void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto entry = [&](Entry e) { add(kernels, context, std::move(e)); };
+  // What these compute before int8 stays in fp32, where the parts round it to the model's dtype.
+  const auto rounds_once = [&](Entry e) {
+    e.exact = false;
+    entry(std::move(e));
+  };
   entry({"quantize_static", quantize_static, bind_quantize, want_constant_rows});
   entry({"quantize_dynamic", quantize_dynamic, bind_quantize, want_constant_rows});
   kernels.add(ParamLayout{"fractal_nz", DeviceKind::Ascend, fractal_bytes, fractal_pack});
@@ -204,12 +209,12 @@ void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>&
   };
   product_entry("linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic);
   product_entry("linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static);
-  entry({"add_rms_norm_quant_dynamic", add_rms_norm_dynamic,
-         [](const OpCall& c, LaunchArgs& args) {
-           bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
-           args.scalar[0] = c.attrs->number("eps");
-         },
-         [](const OpCall& c) { return without_bias_behind(c, 3); }});
+  rounds_once({"add_rms_norm_quant_dynamic", add_rms_norm_dynamic,
+               [](const OpCall& c, LaunchArgs& args) {
+                 bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
+                 args.scalar[0] = c.attrs->number("eps");
+               },
+               [](const OpCall& c) { return without_bias_behind(c, 3); }});
   // Rows of whole 32 bytes: what the vendor's own graph compiler asks for before it fuses.
   auto accepts_static = [](const OpCall& c) -> Status {
     RETURN_IF_ERROR(without_bias_behind(c, 5));
@@ -217,21 +222,21 @@ void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>&
       return error(Code::Unsupported, "rows of {} numbers; allowed: multiples of 16", width);
     return Status::ok();
   };
-  entry({"add_rms_norm_quant_static", add_rms_norm_static,
-         [](const OpCall& c, LaunchArgs& args) {
-           bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
-           args.dim[2] = c.in[3].shape[0];
-           args.dim[3] = c.in[4].shape[0];
-           args.scalar[0] = c.attrs->number("eps");
-         },
-         accepts_static});
-  entry({"add_rms_norm_quant_divided", add_rms_norm_divided,
-         [](const OpCall& c, LaunchArgs& args) {
-           bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
-           args.scalar[0] = c.attrs->number("eps");
-         },
-         accepts_static});
-  entry({"silu_mul_quant", silu_mul_quant, bind_quantize, want_constant_rows});
+  rounds_once({"add_rms_norm_quant_static", add_rms_norm_static,
+               [](const OpCall& c, LaunchArgs& args) {
+                 bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
+                 args.dim[2] = c.in[3].shape[0];
+                 args.dim[3] = c.in[4].shape[0];
+                 args.scalar[0] = c.attrs->number("eps");
+               },
+               accepts_static});
+  rounds_once({"add_rms_norm_quant_divided", add_rms_norm_divided,
+               [](const OpCall& c, LaunchArgs& args) {
+                 bind_quantize({c.op, c.in.first(1), c.out, c.attrs, {}}, args);
+                 args.scalar[0] = c.attrs->number("eps");
+               },
+               accepts_static});
+  rounds_once({"silu_mul_quant", silu_mul_quant, bind_quantize, want_constant_rows});
 }
 
 }  // namespace reprise::ascend

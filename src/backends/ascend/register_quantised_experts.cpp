@@ -161,7 +161,13 @@ void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<C
   };
   product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic);
   product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static);
-  entry({"grouped_silu_mul_quant", linear_silu_mul_quant, bind_dynamic, want_constant_rows, {}, ".nz", 100, {kLayout}});
+  entry({.op = "grouped_silu_mul_quant",
+         .kernel = linear_silu_mul_quant,
+         .bind = bind_dynamic,
+         .accepts = want_constant_rows,
+         .variant = ".nz",
+         .param_layouts = {kLayout},
+         .exact = false});
   entry({"quantize_groups", quantize_groups,
          [context](const OpCall& c, LaunchArgs& args) {
            args.dim[kRows] = c.in[0].shape[0];

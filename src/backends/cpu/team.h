@@ -3,6 +3,10 @@
 // Rank 0 is whoever calls run(); the others wait between calls by spinning for a short while (a spin hand-over costs
 // 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All ranks run the same job with their rank; barrier()
 // separates phases inside a job. A team serves one caller at a time and lives as long as its device.
+//
+// Whoever waits inside a job spins, then yields. A yield that comes back late has given the processor to another
+// program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once
+// when it is woken, and one that yielded only when its turn comes.
 #pragma once
 
 #include <atomic>
@@ -37,7 +41,11 @@ class Team {
     std::atomic<uint64_t> value{0};
   };
   void worker(int rank);
-  static void wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least, int spins);
+  void wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least);
+  void wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least);
+  void sleep_until(const std::atomic<uint64_t>& flag, uint64_t at_least);
+  // Sets a flag that others may be asleep for.
+  void tell(std::atomic<uint64_t>& flag, uint64_t value);
 
   int ranks_;
   int spins_;                        // before yielding; few when ranks share processors
@@ -48,6 +56,13 @@ class Team {
   std::atomic<uint32_t> wake_{0};    // futex word of sleepers
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
+  // Of waits inside a job. Written only on a crowded machine.
+  struct alignas(64) Crowd {
+    std::atomic<int> sleeping{0};
+    std::atomic<uint32_t> bell{0};  // futex word
+    std::atomic<int> waits{0};      // that go on without trying whether the machine is free again
+  };
+  Crowd crowd_;
   Job job_ = nullptr;
   void* context_ = nullptr;
   std::vector<std::thread> threads_;

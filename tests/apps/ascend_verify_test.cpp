@@ -1,0 +1,142 @@
+// `graph verify` and --verify-replay over the simulator, whose fused operators round less often than their parts: sound
+// models pass in bf16 and fp16, dense and routed, and every planted fault is found all the same. And what a person sees
+// who gives no dtype and no sizes.
+#include "run_binary.h"
+
+namespace reprise::apps {
+namespace {
+
+bool has_words(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string kSim = " --device ascend --ascend-runtime sim ";
+// Few captures: what they cost here is arithmetic.
+const std::string kSmall =
+    kSim +
+    "--max-running-requests 4 --chunked-prefill-size 24 --context-length 64 --max-total-tokens 1024 "
+    "--graph-decode-sizes 1,4 --graph-prefill-sizes 8,24 ";
+
+struct Model {
+  const char* name;
+  const char* dtype;
+  const char* inexact;
+  const char* folder = "models";
+};
+
+std::string model_flags(const Model& m) {
+  return fmt::format("--model-path {}/tests/data/{}/{} --dtype {} ", REPRISE_SOURCE_DIR, m.folder, m.name, m.dtype);
+}
+
+class AscendVerify : public testing::TestWithParam<Model> {};
+
+TEST_P(AscendVerify, SoundModelsPassWithinTheBound) {
+  const OrderedJson j =
+      json_of(run_binary("graph verify --json --quick --log-level error " + model_flags(GetParam()) + kSmall));
+  EXPECT_EQ(j["mismatches"], 0) << j;
+  ASSERT_TRUE(j.contains("fusions")) << j;
+  EXPECT_TRUE(has_words(j["fusions"]["inexact"].dump(), GetParam().inexact)) << j["fusions"];
+  EXPECT_GT(j["fusions"]["rows"], 10);
+  EXPECT_GT(j["fusions"]["largest"], 0) << "it must round otherwise, or the bound is not needed";
+  EXPECT_LT(j["fusions"]["bound"], 0.5) << "what is computed wrongly is as far off as its own size";
+  // Sizes freeze in every mode of this device.
+  EXPECT_EQ(j["modes"].size(), 6u);
+  EXPECT_TRUE(has_words(j["modes"].dump(), "eager, exact passes")) << j["modes"];
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AscendVerify,
+                         testing::Values(Model{"llama_gqa3_tied", "bfloat16", "silu_mul"},
+                                         Model{"qwen3_tied", "float16", "silu_mul"},
+                                         Model{"mixtral_top2", "bfloat16", "silu_mul"},
+                                         Model{"qwen3_moe_norm", "float16", "silu_mul"},
+                                         Model{"compressed_static", "bfloat16", "silu_mul_quant", "models_quantised"},
+                                         Model{"compressed_dynamic", "bfloat16", "silu_mul_quant", "models_quantised"}),
+                         [](const auto& info) { return fmt::format("{}_{}", info.param.name, info.param.dtype); });
+
+class AscendVerifyFault : public testing::TestWithParam<const char*> {};
+
+TEST_P(AscendVerifyFault, IsFoundByVerify) {
+  const Model m{"qwen3_tied", "bfloat16", ""};
+  const Outcome o = run_binary(fmt::format("graph verify --json --quick --log-level error --inject-fault {} {}{}",
+                                           GetParam(), model_flags(m), kSmall));
+  EXPECT_EQ(o.exit_code, 1);
+  auto json = parse_ordered_json(o.out, "standard output");
+  ASSERT_TRUE(json.is_ok()) << o.out << o.err;
+  EXPECT_GT((*json)["mismatches"], 0);
+}
+
+TEST_P(AscendVerifyFault, IsFoundWhileGenerating) {
+  const std::string fault = GetParam();
+  if (fault.starts_with("alloc") || fault.starts_with("kernel")) GTEST_SKIP() << "these say so themselves";
+  const Folder folder;
+  const Model m{"qwen3_tied", "bfloat16", ""};
+  const std::string command = "generate --prompt-ids 5,6,7,8,9 --max-new-tokens 8 --ignore-eos --verify-replay 1 " +
+                              model_flags(m) + kSmall + "--dump-dir " + folder.path() + " ";
+  const Outcome sound = run_binary(command);
+  EXPECT_EQ(sound.exit_code, 0) << sound.err;
+  EXPECT_FALSE(has_words(sound.err, "out of service")) << sound.err;
+  EXPECT_TRUE(has_words(sound.err, "not exact on this device: silu_mul")) << sound.err;
+  const Outcome o = run_binary(command + "--inject-fault " + fault);
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_TRUE(has_words(o.err, "out of service")) << o.err;
+  EXPECT_EQ(o.out, sound.out) << "the right answer all the same";
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AscendVerifyFault,
+                         testing::Values("padding-leak@3", "stale-input@4", "wrong-length@3", "bit-flip@3", "alloc@1",
+                                         "kernel-error@5"),
+                         [](const auto& info) {
+                           const std::string kind = info.param;
+                           return kind.substr(0, kind.find_first_of("-@"));
+                         });
+
+// A rewrite that computes something else is far outside the bound.
+TEST(AscendVerifyPasses, AWrongRewriteIsFound) {
+  const Folder folder;
+  folder.write("wrong.pass", R"(rewrite "wrong" {
+  search graph "product" {
+    symbol T <= 16
+    %0: bf16[T, 44] = input(name="x")
+    %1: bf16[T, 44] = input(name="y")
+    %2: bf16[T, 44] = silu(%0)
+    %3: bf16[T, 44] = mul(%2, %1)
+    return r=%3
+  }
+  replace graph "sum" {
+    symbol T <= 16
+    %0: bf16[T, 44] = input(name="x")
+    %1: bf16[T, 44] = input(name="y")
+    %2: bf16[T, 44] = silu(%0)
+    %3: bf16[T, 44] = add(%2, %1)
+    return r=%3
+  }
+}
+)");
+  const Model m{"qwen3_tied", "bfloat16", ""};
+  const Outcome o = run_binary("graph verify --json --quick --log-level error --pass-file " + (folder / "wrong.pass") +
+                               " " + model_flags(m) + kSmall);
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(has_words(o.out, "eager, exact passes")) << o.out << o.err;
+}
+
+// A6: no dtype and no sizes given. The checkpoint is fp32, which the vendor's attention does not know.
+TEST(AscendDefaults, AutoTakesADtypeWithKernelsAndCapturesAtOnce) {
+  const std::string command =
+      "generate --prompt-ids 5,6,7 --max-new-tokens 3 --ignore-eos --override dtype=float32 "
+      "--model-path " +
+      model_folder("qwen3_tied") + kSim;
+  const Outcome o = run_binary(command);
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_TRUE(has_words(o.err,
+                        "notice: --dtype auto: ascend has no kernels for this model in float32; effective: "
+                        "bfloat16"))
+      << o.err;
+  EXPECT_TRUE(has_words(o.err, "no warm-ups before captures")) << o.err;
+  const Outcome named = run_binary(command + "--dtype float32");
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_TRUE(has_words(named.err,
+                        "error: --dtype float32: ascend has no kernels for this model in it; allowed: auto, "
+                        "bfloat16, float16\n"))
+      << named.err;
+}
+
+}  // namespace
+}  // namespace reprise::apps
