@@ -48,7 +48,7 @@ Status answer(const ChatFlags& f, engine::Engine& engine, const TextModel& text,
 
 Status run_chat(const ChatFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
   const bool person = is_terminal(stdin) && is_terminal(stdout);
   if (person)
     fmt::print("{}\n",

@@ -83,7 +83,7 @@ struct Said {
 
 Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   std::vector<engine::GenerationRequest> requests;
   for (const Gsm8kTask& task : tasks) {
     engine::GenerationRequest r;

@@ -31,7 +31,7 @@ struct PerplexityFlags {
 Status run_perplexity(const PerplexityFlags& f) {
   ASSIGN_OR_RETURN(const std::string content, read_evaluation_text(f.text_file));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
   engine::PerplexityOptions options;
   options.window = f.window;

@@ -91,7 +91,7 @@ void print_results(const std::vector<TextResult>& results) {
 
 Status run_generate(const GenerateFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
   ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, text));
   std::vector<engine::GenerationRequest> requests;
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});

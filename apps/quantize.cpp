@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "checkpoint/fit_to_tensors.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
@@ -70,7 +71,7 @@ Result<engine::InputObservations> calibrate(const QuantizeFlags& f, const std::s
   flags.graph.observe_linears = true;
   flags.graph.graph = "off";
   ASSIGN_OR_RETURN(auto engine, open_engine(flags));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", *engine));
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
   engine::ObserveOptions options;
   options.max_tokens = f.calibration_tokens;
@@ -213,11 +214,18 @@ Status run_quantize(QuantizeFlags f) {
   if (!f.text_file.empty()) {
     ASSIGN_OR_RETURN(content, read_evaluation_text(f.text_file));
   }
-  ASSIGN_OR_RETURN(const auto source, checkpoint::Checkpoint::open(path));
+  ASSIGN_OR_RETURN(auto source, checkpoint::Checkpoint::open(path));
   Result<checkpoint::ModelConfigFields> config = error(Code::Internal, "not read");
   config = source.gguf() ? checkpoint::read_model_config(*source.gguf(), f.model.overrides)
                          : checkpoint::read_model_config(path, f.model.overrides);
   RETURN_IF_ERROR(config.status());
+  checkpoint::fit_to_tensors(*config, source);
+  if (!source.aside().empty()) {
+    fmt::print(stderr, "notice: {} tensors of the {} layers that predict further tokens are not written\n",
+               source.aside().size(), config->nextn_layers);
+    config->raw_json["num_nextn_predict_layers"] = 0;
+    config->raw_json.erase("num_mtp_layers");
+  }
   if (config->has_rope_freqs) return error(Code::Unsupported, "{}: rope_freqs.weight has no form in config.json", path);
 
   engine::QuantiseOptions options;
@@ -236,7 +244,7 @@ Status run_quantize(QuantizeFlags f) {
   Scores scores;
   if (!content.empty()) {
     ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
+    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
     ASSIGN_OR_RETURN(scores.before, score(*engine, text, f, content, "perplexity before"));
   }
   engine::InputObservations seen;
@@ -258,7 +266,7 @@ Status run_quantize(QuantizeFlags f) {
     if (flags.tokenizer_path.empty() && !fs::exists(fs::path(f.output) / "tokenizer.json", ignored))
       flags.tokenizer_path = path;
     ASSIGN_OR_RETURN(auto engine, open_engine(flags));
-    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", engine->checkpoint()));
+    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", *engine));
     ASSIGN_OR_RETURN(scores.after, score(*engine, text, f, content, "perplexity after"));
   }
   const OrderedJson report = report_json(f, *made, scores);

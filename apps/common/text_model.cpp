@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "text/builtin_templates.h"
@@ -113,13 +114,13 @@ Status TextModel::open_gguf(const checkpoint::GgufFile& file) {
 }
 
 Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& template_file,
-                                  const checkpoint::Checkpoint* checkpoint) {
+                                  const engine::Engine& engine) {
   TextModel m;
   ASSIGN_OR_RETURN(const std::string model, resolve_model_path(flags.model_path));
   const bool own = flags.tokenizer_path.empty();
   m.where_ = own ? model : flags.tokenizer_path;
   if (!is_there(m.where_)) return error(Code::NotFound, "{}: there is no such file or folder", m.where_);
-  const checkpoint::GgufFile* gguf = checkpoint ? checkpoint->gguf() : nullptr;
+  const checkpoint::GgufFile* gguf = engine.checkpoint() ? engine.checkpoint()->gguf() : nullptr;
   if (own && gguf) {
     RETURN_IF_ERROR(m.open_gguf(*gguf));
   } else if (m.where_.ends_with(".gguf")) {
@@ -140,7 +141,25 @@ Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& te
     m.keep_template(std::move(compiled));
   }
   if (!own && !m.tokenizer_) RETURN_IF_ERROR(m.require_tokenizer());
+  RETURN_IF_ERROR(m.check_vocabulary(engine.config().vocab_size));
   return m;
+}
+
+Status TextModel::check_vocabulary(int64_t rows) const {
+  if (!tokenizer_ || tokenizer_->vocab_size() <= rows) return Status::ok();
+  int64_t special = 0;
+  for (int64_t id = rows; id < tokenizer_->vocab_size(); ++id) {
+    if (tokenizer_->is_special(id))
+      ++special;
+    else if (tokenizer_->id_to_token(id))
+      return invalid("{}: the tokenizer has {} tokens, but the model's vocab_size is {}; they are not of one model",
+                     where_, tokenizer_->vocab_size(), rows);
+  }
+  if (special > 0)
+    log::info(
+        "notice: {} special tokens of the tokenizer have no row in the model (vocab_size {}); prompts with them fail",
+        special, rows);
+  return Status::ok();
 }
 
 Status TextModel::require_tokenizer() const {

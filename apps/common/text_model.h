@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/generation_config.h"
 #include "common/model_flags.h"
+#include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -26,10 +27,11 @@ Result<std::string> chat_template_source(const std::string& file_or_name);
 
 class TextModel {
  public:
-  // `checkpoint` is the engine's; null with dummy weights. `template_file` (or a built-in template's name) replaces the
-  // model's own template, "" keeps it.
+  // `template_file` (or a built-in template's name) replaces the model's own template, "" keeps it. A tokenizer with
+  // words that the model has no rows for is an error; special tokens beyond them (a padding token added later) are a
+  // notice.
   static Result<TextModel> open(const ModelFlags& flags, const std::string& template_file,
-                                const checkpoint::Checkpoint* checkpoint);
+                                const engine::Engine& engine);
 
   const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const checkpoint::GenerationDefaults& defaults() const { return defaults_; }
@@ -46,6 +48,7 @@ class TextModel {
   Status open_gguf(const checkpoint::GgufFile& file);
   void keep_template(Result<text::ChatTemplate> compiled);
   Status require_tokenizer() const;
+  Status check_vocabulary(int64_t rows) const;
 
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;

@@ -339,7 +339,7 @@ Status serve(ServeOptions o) {
   const Status done = [&]() -> Status {
     o.model.serving = true;
     ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
-    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, engine->checkpoint()));
+    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
     server::ServedModel model = served_model(o, *engine, text);
     ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
     model.grammars = grammars.get();

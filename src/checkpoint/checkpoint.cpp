@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/check.h"
 #include "checkpoint/close_names.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/expert_tensors.h"
@@ -125,6 +126,12 @@ Status Checkpoint::add_safetensors_folder(const std::string& folder) {
 
 Status Checkpoint::finish() {
   tensors_ = with_single_experts(std::move(tensors_));
+  return index_tensors();
+}
+
+Status Checkpoint::index_tensors() {
+  index_.clear();
+  total_bytes_ = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!index_.emplace(tensors_[i].name, i).second)
       return invalid("{}: tensor \"{}\" is given twice", source_, tensors_[i].name);
@@ -133,6 +140,17 @@ Status Checkpoint::finish() {
   // A second way to find GGUF tensors; Hugging Face names win, though the two never meet in practice.
   for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].file_name, i);
   return Status::ok();
+}
+
+size_t Checkpoint::set_aside(const std::function<bool(const CheckpointTensor&)>& which) {
+  index_.clear();  // its keys lie in the tensors
+  std::vector<CheckpointTensor> kept;
+  kept.reserve(tensors_.size());
+  const size_t before = aside_.size();
+  for (CheckpointTensor& t : tensors_) (which(t) ? aside_ : kept).push_back(std::move(t));
+  tensors_ = std::move(kept);
+  CHECK(index_tensors().is_ok(), "names of {} were unique", source_);
+  return aside_.size() - before;
 }
 
 const CheckpointTensor* Checkpoint::find(std::string_view name) const {

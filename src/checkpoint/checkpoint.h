@@ -1,12 +1,13 @@
 // Checkpoint: the tensors of a model on disk, whatever the format: a GGUF file, or a Hugging Face folder with
 // model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
-// Everything is immutable after open() and every method const, so any number of threads may read different rows (or the
-// same) at once.
+// Everything is immutable after open() and set_aside(), and every other method const, so any number of threads may read
+// different rows (or the same) at once.
 //
 // A *row* is one run of the last dimension; a vector is one row, and a matrix of shape [out, in] has `out` rows.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,7 +58,7 @@ class Checkpoint {
 
   Format format() const { return gguf_ ? Format::Gguf : Format::Safetensors; }
   const std::string& source() const { return source_; }
-  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }  // of tensors()
   // The GGUF file with its metadata; null for safetensors.
   const GgufFile* gguf() const { return gguf_.get(); }
 
@@ -65,6 +66,11 @@ class Checkpoint {
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
   const CheckpointTensor* find(std::string_view name) const;         // either name; null when absent
   Result<const CheckpointTensor*> get(std::string_view name) const;  // or an error with close names
+
+  // Before anyone else reads: takes what `which` says out of tensors() and find(), for whoever asks for aside().
+  // Returns how many.
+  size_t set_aside(const std::function<bool(const CheckpointTensor&)>& which);
+  const std::vector<CheckpointTensor>& aside() const { return aside_; }
 
   // Rows [first, first + rows) as `target`, dense, into `out`, which holds rows * row_elements * size_of(target) bytes.
   // Floats (and block formats) convert to F32, BF16 or F16, rounding to nearest even; other types only to themselves.
@@ -91,13 +97,14 @@ class Checkpoint {
   Status add_file(const std::string& path);
   Status add_index(const std::string& folder, const std::string& index_path);
   Status finish();
+  Status index_tensors();
   Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;
   const std::string& file_source(const CheckpointTensor& t) const;
 
   std::string source_;
   std::unique_ptr<GgufFile> gguf_;
   std::vector<std::unique_ptr<SafetensorsFile>> shards_;
-  std::vector<CheckpointTensor> tensors_;
+  std::vector<CheckpointTensor> tensors_, aside_;
   std::unordered_map<std::string_view, size_t> index_;
   uint64_t total_bytes_ = 0;
 };

@@ -1,8 +1,11 @@
 // compressed-tensors: groups of targets in config.json's quantization_config, of which we compute int8 weights with
 // int8 activations.
-#include <regex>
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
 
 #include "checkpoint/field_reader.h"
+#include "checkpoint/name_pattern.h"
 #include "checkpoint/quantisation.h"
 
 namespace reprise::checkpoint {
@@ -14,46 +17,63 @@ class Matcher {
   static Result<Matcher> parse(const std::string& text, const FieldReader& in, std::string_view key) {
     Matcher m;
     m.text_ = text;
-    constexpr size_t kLongest = 1000;
-    if (!text.starts_with("re:")) return m;
-    try {
-      if (text.size() <= kLongest) {
-        m.regex_ = std::regex(text.substr(3), std::regex::ECMAScript);
-        m.is_regex_ = true;
-        return m;
-      }
-    } catch (const std::regex_error&) {
-      // Said below.
+    constexpr std::string_view kPrefix = "re:";
+    if (!text.starts_with(kPrefix)) return m;
+    auto pattern = NamePattern::compile(std::string_view(text).substr(kPrefix.size()));
+    if (pattern.is_ok()) {
+      m.pattern_ = std::move(*pattern);
+      return m;
     }
-    return in.wrong(key, Json(text), "\"re:\" with a regular expression (ECMAScript) of up to 1000 characters");
+    return in.wrong(key, Json(text),
+                    fmt::format("\"re:\" with a regular expression of Python's re, without look-around and references, "
+                                "that makes a small program ({})",
+                                pattern.status().message()));
   }
 
-  bool fits(std::string_view module) const {
-    if (!is_regex_) return text_ == module;
-    try {
-      return std::regex_search(module.begin(), module.end(), regex_, std::regex_constants::match_continuous);
-    } catch (const std::regex_error&) {  // too hard for the library: then nothing matches, and check_types() tells
-      return false;
-    }
-  }
+  bool is_pattern() const { return pattern_.has_value(); }
+  bool fits(std::string_view module) const { return pattern_ && pattern_->matches(module); }
   const std::string& text() const { return text_; }
+  size_t cost() const { return pattern_ ? pattern_->cost() : 0; }
 
  private:
   std::string text_;
-  std::regex regex_;
-  bool is_regex_ = false;
+  std::optional<NamePattern> pattern_;
 };
 
-Result<std::vector<Matcher>> matchers(const FieldReader& in, std::string_view key) {
-  std::vector<Matcher> out;
+// Names of one list: exact ones are looked up, however many there are; patterns are tried in turn.
+struct Matchers {
+  std::unordered_set<std::string> names;
+  std::vector<Matcher> patterns;  // sorted
+
+  bool any_linear() const { return names.contains("Linear"); }
+  bool empty() const { return names.empty() && patterns.empty(); }
+  // By the alphabet; null when none fits.
+  const Matcher* first_pattern(std::string_view module) const {
+    for (const Matcher& m : patterns)
+      if (m.fits(module)) return &m;
+    return nullptr;
+  }
+};
+
+Result<Matchers> matchers(const FieldReader& in, std::string_view key) {
+  constexpr size_t kMostPatterns = 256;
+  Matchers out;
   const Json* list = in.find(key);
   if (!list) return out;
   if (!list->is_array()) return in.wrong(key, *list, "a list of strings");
   for (const Json& entry : *list) {
     if (!entry.is_string()) return in.wrong(key, entry, "strings");
     ASSIGN_OR_RETURN(Matcher m, Matcher::parse(entry.get<std::string>(), in, key));
-    out.push_back(std::move(m));
+    if (!m.is_pattern()) {
+      out.names.insert(m.text());
+      continue;
+    }
+    if (out.patterns.size() == kMostPatterns)
+      return in.wrong(key, Json(m.text()), fmt::format("up to {} expressions in a list", kMostPatterns));
+    out.patterns.push_back(std::move(m));
   }
+  std::sort(out.patterns.begin(), out.patterns.end(),
+            [](const Matcher& a, const Matcher& b) { return a.text() < b.text(); });
   return out;
 }
 
@@ -74,8 +94,7 @@ Status want_nothing(const FieldReader& in, std::string_view key) {
 }
 
 struct Group {
-  std::vector<Matcher> targets;
-  bool any_linear = false;
+  Matchers targets;
   bool dynamic = true, symmetric = true;
   bool channel = true;  // a weight scale per row; else one for all
   std::string place;
@@ -102,6 +121,7 @@ class Reader {
       if (!group.is_object()) return in.wrong("config_groups", group, "objects");
       RETURN_IF_ERROR(read_group(group, fmt::format("quantization_config.config_groups.{}.", name)));
     }
+    RETURN_IF_ERROR(check_cost());
     for (const CheckpointTensor& t : checkpoint_.tensors())
       if (is_linear_weight(t)) RETURN_IF_ERROR(add(t));
     return std::move(plan_);
@@ -122,7 +142,6 @@ class Reader {
     RETURN_IF_ERROR(want_nothing(in, "output_activations"));
     ASSIGN_OR_RETURN(g.targets, matchers(in, "targets"));
     if (g.targets.empty()) return in.absent("targets", "Linear, names of modules, or re: with an expression");
-    for (const Matcher& m : g.targets) g.any_linear = g.any_linear || m.text() == "Linear";
 
     const Json none = Json::object();
     const Json* weights = in.find("weights");
@@ -148,25 +167,78 @@ class Reader {
     RETURN_IF_ERROR(a.boolean("symmetric", true, g.symmetric));
     RETURN_IF_ERROR(want(a, "strategy", g.dynamic ? "token" : "tensor", false));
     if (g.dynamic && !g.symmetric) return a.wrong("symmetric", false, "true where dynamic is true");
+    RETURN_IF_ERROR(check_unique(g));
     groups_.push_back(std::move(g));
     return Status::ok();
   }
 
-  // Mixtral's files have another name for the modules of experts, and their configuration uses that.
-  static bool fits(const Matcher& m, const CheckpointTensor& t) {
-    const std::string_view module = module_of(t.name), in_file = module_of(t.file_name);
-    return m.fits(module) || (in_file != module && !in_file.empty() && m.fits(in_file));
+  // A hostile file has the most expensive patterns and the most names; time is bounded by their product.
+  Status check_cost() const {
+    constexpr double kMostSteps = 2e10;
+    double instructions = 0, bytes = 0;
+    const auto count = [&](const Matchers& list) {
+      for (const Matcher& m : list.patterns) instructions += static_cast<double>(m.cost());
+    };
+    count(ignore_);
+    for (const Group& g : groups_) count(g.targets);
+    for (const CheckpointTensor& t : checkpoint_.tensors())
+      if (is_linear_weight(t)) bytes += static_cast<double>(t.name.size());
+    if (instructions * bytes <= kMostSteps) return Status::ok();
+    return error(Code::Unsupported,
+                 "{}: quantization_config: the expressions of ignore and targets are too large for this many tensors "
+                 "({:.0f} instructions, {:.0f} bytes of names); allowed: a product of {:g}",
+                 config_.source, instructions, bytes, kMostSteps);
   }
 
+  // Mixtral's files have another name for the modules of experts, and their configuration uses that.
+  template <typename Fits>
+  static bool fits(const CheckpointTensor& t, const Fits& one) {
+    const std::string_view module = module_of(t.name), in_file = module_of(t.file_name);
+    return one(module) || (in_file != module && !in_file.empty() && one(in_file));
+  }
+
+  // Names go before patterns and patterns before the class, whichever group they stand in; of patterns the first by
+  // the alphabet counts. That is the format's own order.
   const Group* group_of(const CheckpointTensor& t) const {
-    for (const Matcher& m : ignore_)
-      if (fits(m, t)) return nullptr;
-    for (const Group& g : groups_)  // names before the class, as the format has it
-      for (const Matcher& m : g.targets)
-        if (fits(m, t)) return &g;
+    const auto named = [&](const Matchers& list) {
+      return fits(t, [&](std::string_view module) { return list.names.contains(std::string(module)); });
+    };
+    const auto matched = [&](const Matchers& list) {
+      return fits(t, [&](std::string_view module) { return list.first_pattern(module) != nullptr; });
+    };
+    if (ignore_.any_linear() || named(ignore_) || matched(ignore_)) return nullptr;
     for (const Group& g : groups_)
-      if (g.any_linear) return &g;
+      if (named(g.targets)) return &g;
+    const Group* best = nullptr;
+    std::string_view first;
+    for (const Group& g : groups_)
+      fits(t, [&](std::string_view module) {
+        const Matcher* m = g.targets.first_pattern(module);
+        if (m && (!best || m->text() < first)) {
+          best = &g;
+          first = m->text();
+        }
+        return false;
+      });
+    if (best) return best;
+    for (const Group& g : groups_)
+      if (g.targets.any_linear()) return &g;
     return nullptr;
+  }
+
+  Status check_unique(const Group& group) const {
+    for (const Group& other : groups_) {
+      for (const std::string& name : group.targets.names)
+        if (other.targets.names.contains(name)) return twice(group, other, name);
+      for (const Matcher& m : group.targets.patterns)
+        for (const Matcher& o : other.targets.patterns)
+          if (m.text() == o.text()) return twice(group, other, m.text());
+    }
+    return Status::ok();
+  }
+  Status twice(const Group& group, const Group& other, const std::string& target) const {
+    return invalid("{}: the target \"{}\" stands in {}targets and in {}targets; allowed: one of them", config_.source,
+                   target, other.place, group.place);
   }
 
   Status add(const CheckpointTensor& t) {
@@ -198,7 +270,7 @@ class Reader {
 
   const ModelConfigFields& config_;
   const Checkpoint& checkpoint_;
-  std::vector<Matcher> ignore_;
+  Matchers ignore_;
   std::vector<Group> groups_;
   QuantPlan plan_;
 };

@@ -5,6 +5,8 @@
 
 #include "base/file.h"
 #include "checkpoint/config_experts.h"
+#include "checkpoint/config_families.h"
+#include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/unique_json.h"
 
@@ -23,59 +25,52 @@ constexpr int64_t kMaxVocab = 10'000'000;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
 constexpr int64_t kMaxTokenId = (int64_t{1} << 31) - 1;
 
-// What the configuration classes of Hugging Face transformers fill in when config.json is silent. kv_heads 0 = as many
-// as heads, head_dim 0 = hidden / heads, window 0 = none.
-struct Defaults {
-  std::string_view architecture, model_type;
-  int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, window;
-  double eps = 1e-6, theta = 1e4;
-};
-constexpr Defaults kDefaults[] = {
-    {"LlamaForCausalLM", "llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 0},
-    {"MistralForCausalLM", "mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 4096},
-    {"Qwen2ForCausalLM", "qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 4096},
-    {"Qwen3ForCausalLM", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 4096},
-    {"DeepseekV2ForCausalLM", "deepseek_v2", 102400, 4096, 11008, 32, 32, 0, 64, 2048, 0},
-    {"DeepseekV3ForCausalLM", "deepseek_v3", 129280, 7168, 18432, 61, 128, 0, 64, 4096, 0},
-    {"MixtralForCausalLM", "mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 0, 1e-5, 1e6},
-    {"Qwen2MoeForCausalLM", "qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 0, 32768, 4096},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 4096},
-};
-
-const Defaults* defaults_of(std::string_view architecture) {
-  for (const Defaults& d : kDefaults)
-    if (d.architecture == architecture) return &d;
-  return nullptr;
-}
-
-Status read_architecture(const FieldReader& in, ModelConfigFields& out) {
+// Which class computes the model is looked at before any of its fields.
+Status read_architecture(const FieldReader& in, std::span<const std::string_view> supported, ModelConfigFields& out) {
   std::optional<std::string> type;
   RETURN_IF_ERROR(in.string("model_type", type));
   out.model_type = type.value_or("");
+  const FamilyDefaults* by_type = family_of_model_type(out.model_type);
   if (const Json* list = in.find("architectures")) {
     if (!list->is_array() || list->empty() || !(*list)[0].is_string())
       return in.wrong("architectures", *list, "a list with one name, as [\"LlamaForCausalLM\"]");
     out.architecture = (*list)[0].get<std::string>();
-    return Status::ok();
+  } else if (by_type) {
+    out.architecture = by_type->architecture;
   }
-  for (const Defaults& d : kDefaults)
-    if (d.model_type == out.model_type) out.architecture = d.architecture;
-  if (out.architecture.empty()) return in.absent("architectures", "a list with one name, as [\"LlamaForCausalLM\"]");
-  return Status::ok();
+  const auto unknown = [&](std::string_view what, std::string_view name) {
+    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}", out.source, what, name,
+                 fmt::join(supported, ", "));
+  };
+  if (out.architecture.empty()) {
+    if (!out.model_type.empty() && !supported.empty()) return unknown("model_type", out.model_type);
+    return in.absent("architectures", "a list with one name, as [\"LlamaForCausalLM\"]");
+  }
+  if (!supported.empty() && std::find(supported.begin(), supported.end(), out.architecture) == supported.end())
+    return unknown("architecture", out.architecture);
+  // Hugging Face goes by the type, other engines by the architecture.
+  const FamilyDefaults* d = family_defaults(out.architecture);
+  if (!d || out.model_type.empty() || (by_type && by_type->architecture == out.architecture)) return Status::ok();
+  return in.wrong("model_type", Json(out.model_type),
+                  d->other_model_type.empty()
+                      ? fmt::format("\"{}\" with {}", d->model_type, d->architecture)
+                      : fmt::format("\"{}\", \"{}\" with {}", d->model_type, d->other_model_type, d->architecture));
 }
 
 Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
-  const Defaults* d = defaults_of(out.architecture);
-  const auto known = [&](int64_t Defaults::*member) {
+  const FamilyDefaults* d = family_defaults(out.architecture);
+  const auto known = [&](int64_t FamilyDefaults::*member) {
     return d && d->*member ? std::optional<int64_t>(d->*member) : std::nullopt;
   };
-  RETURN_IF_ERROR(in.integer("hidden_size", 1, kMaxHidden, known(&Defaults::hidden), out.hidden_size));
+  RETURN_IF_ERROR(in.integer("hidden_size", 1, kMaxHidden, known(&FamilyDefaults::hidden), out.hidden_size));
+  RETURN_IF_ERROR(in.integer("intermediate_size", 1, kMaxIntermediate, known(&FamilyDefaults::intermediate),
+                             out.intermediate_size));
   RETURN_IF_ERROR(
-      in.integer("intermediate_size", 1, kMaxIntermediate, known(&Defaults::intermediate), out.intermediate_size));
-  RETURN_IF_ERROR(in.integer("num_hidden_layers", 1, kMaxLayers, known(&Defaults::layers), out.num_hidden_layers));
-  RETURN_IF_ERROR(in.integer("num_attention_heads", 1, kMaxHeads, known(&Defaults::heads), out.num_attention_heads));
+      in.integer("num_hidden_layers", 1, kMaxLayers, known(&FamilyDefaults::layers), out.num_hidden_layers));
+  RETURN_IF_ERROR(
+      in.integer("num_attention_heads", 1, kMaxHeads, known(&FamilyDefaults::heads), out.num_attention_heads));
   // A key that is present and null means "as many as heads", whatever the default.
-  std::optional<int64_t> kv_default = known(&Defaults::kv_heads);
+  std::optional<int64_t> kv_default = known(&FamilyDefaults::kv_heads);
   if (!kv_default || out.raw_json.contains("num_key_value_heads")) kv_default = out.num_attention_heads;
   RETURN_IF_ERROR(in.integer("num_key_value_heads", 1, kMaxHeads, kv_default, out.num_key_value_heads));
   if (out.num_attention_heads % out.num_key_value_heads != 0)
@@ -84,7 +79,7 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
 
   std::optional<int64_t> head_dim;
   RETURN_IF_ERROR(in.integer("head_dim", 1, kMaxHeadDim, head_dim));
-  if (!head_dim && !out.raw_json.contains("head_dim")) head_dim = known(&Defaults::head_dim);
+  if (!head_dim && !out.raw_json.contains("head_dim")) head_dim = known(&FamilyDefaults::head_dim);
   if (!head_dim) {
     if (out.hidden_size % out.num_attention_heads != 0)
       return invalid("{}: hidden_size {} is not a multiple of num_attention_heads {}, and head_dim is not given",
@@ -96,8 +91,8 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
   }
   out.head_dim = *head_dim;
 
-  RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(&Defaults::vocab), out.vocab_size));
-  RETURN_IF_ERROR(in.integer("max_position_embeddings", 1, kMaxPositions, known(&Defaults::positions),
+  RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(&FamilyDefaults::vocab), out.vocab_size));
+  RETURN_IF_ERROR(in.integer("max_position_embeddings", 1, kMaxPositions, known(&FamilyDefaults::positions),
                              out.max_position_embeddings));
   return in.number("rms_norm_eps", 0.0, 1.0, d ? std::optional<double>(d->eps) : std::nullopt, out.rms_norm_eps);
 }
@@ -115,97 +110,15 @@ Status read_latent(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("qk_nope_head_dim", 1, kMaxHeadDim, 128, l.qk_nope_head_dim));
   RETURN_IF_ERROR(in.integer("qk_rope_head_dim", 2, kMaxHeadDim, 64, l.qk_rope_head_dim));
   RETURN_IF_ERROR(in.integer("v_head_dim", 1, kMaxHeadDim, 128, l.v_head_dim));
-  RETURN_IF_ERROR(in.boolean("rope_interleave", true, l.rope_interleave));
+  // null is not absence here: transformers tests the value.
+  RETURN_IF_ERROR(in.boolean("rope_interleave", !out.raw_json.contains("rope_interleave"), l.rope_interleave));
   if (v2) l.rope_interleave = true;  // the family knows no other
   out.head_dim = l.qk_rope_head_dim;
   out.latent = l;
   return Status::ok();
 }
 
-Status read_rope_scaling(const FieldReader& in, std::string_view place, ModelConfigFields& out) {
-  RopeScaling& rope = out.rope;
-  std::optional<std::string> name;
-  RETURN_IF_ERROR(in.string("type", name));
-  RETURN_IF_ERROR(in.string("rope_type", name));  // the newer spelling wins
-  const std::string kind = name.value_or("default");
-  if (kind == "default") {
-    rope.kind = RopeKind::None;
-  } else if (kind == "linear") {
-    rope.kind = RopeKind::Linear;
-  } else if (kind == "dynamic") {
-    rope.kind = RopeKind::Dynamic;
-  } else if (kind == "llama3") {
-    rope.kind = RopeKind::Llama3;
-  } else if (kind == "yarn") {
-    rope.kind = RopeKind::Yarn;
-  } else {
-    return error(Code::Unsupported, "{}: {}.rope_type is \"{}\"; allowed: default, linear, dynamic, llama3, yarn",
-                 out.source, place, kind);
-  }
-  if (rope.kind == RopeKind::None) return Status::ok();
-
-  RETURN_IF_ERROR(in.number("factor", 1.0, 1e6, rope.factor));
-  RETURN_IF_ERROR(
-      in.integer("original_max_position_embeddings", 1, kMaxPositions, rope.original_max_position_embeddings));
-  if (!rope.original_max_position_embeddings)
-    RETURN_IF_ERROR(
-        FieldReader(out.raw_json, out.source)
-            .integer("original_max_position_embeddings", 1, kMaxPositions, rope.original_max_position_embeddings));
-  if (!rope.factor && !(rope.kind == RopeKind::Yarn && rope.original_max_position_embeddings))
-    return in.absent("factor", "numbers from 1 to 1000000");
-  if (rope.kind == RopeKind::Llama3) {
-    RETURN_IF_ERROR(in.number("low_freq_factor", 1e-6, 1e6, std::nullopt, rope.low_freq_factor));
-    RETURN_IF_ERROR(in.number("high_freq_factor", 1e-6, 1e6, std::nullopt, rope.high_freq_factor));
-    if (!rope.original_max_position_embeddings)
-      return in.absent("original_max_position_embeddings", fmt::format("integers from 1 to {}", kMaxPositions));
-    if (rope.high_freq_factor <= rope.low_freq_factor)
-      return invalid("{}: {}.high_freq_factor {} must be above low_freq_factor {}", out.source, place,
-                     rope.high_freq_factor, rope.low_freq_factor);
-  }
-  if (rope.kind == RopeKind::Yarn) {
-    RETURN_IF_ERROR(in.number("attention_factor", 1e-6, 1e6, rope.attention_factor));
-    RETURN_IF_ERROR(in.number("beta_fast", 1e-6, 1e6, rope.beta_fast, rope.beta_fast));
-    RETURN_IF_ERROR(in.number("beta_slow", 1e-6, 1e6, rope.beta_slow, rope.beta_slow));
-    if (rope.beta_fast < rope.beta_slow)
-      return invalid("{}: {}.beta_fast {} must not be below beta_slow {}", out.source, place, rope.beta_fast,
-                     rope.beta_slow);
-    RETURN_IF_ERROR(in.number("mscale", 0.0, 1e6, rope.mscale));
-    RETURN_IF_ERROR(in.number("mscale_all_dim", 0.0, 1e6, rope.mscale_all_dim));
-    RETURN_IF_ERROR(in.boolean("truncate", true, rope.truncate));
-  }
-  return Status::ok();
-}
-
-Status read_rope(const FieldReader& in, ModelConfigFields& out) {
-  constexpr double kMinTheta = 1.0, kMaxTheta = 1e12;
-  const Defaults* d = defaults_of(out.architecture);
-  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, d ? d->theta : 1e4, out.rope_theta));
-  RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor));
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const Json* object = in.find(key);
-    if (!object) continue;
-    if (!object->is_object()) return in.wrong(key, *object, "an object, null");
-    for (const auto& [inner, value] : object->items())
-      if (value.is_object())
-        return error(Code::Unsupported, "{}: {}.{} is an object; parameters by layer type cannot be read", out.source,
-                     key, inner);
-    const FieldReader rope(*object, out.source, fmt::format("{}.", key));
-    RETURN_IF_ERROR(rope.number("rope_theta", kMinTheta, kMaxTheta, out.rope_theta, out.rope_theta));
-    RETURN_IF_ERROR(
-        rope.number("partial_rotary_factor", 1e-3, 1.0, out.partial_rotary_factor, out.partial_rotary_factor));
-    RETURN_IF_ERROR(read_rope_scaling(rope, key, out));
-    break;  // the newer object holds everything
-  }
-  return in.boolean("gguf_rope_freqs", false, out.has_rope_freqs);
-}
-
-Status read_window(const FieldReader& in, ModelConfigFields& out) {
-  const Defaults* d = defaults_of(out.architecture);
-  RETURN_IF_ERROR(in.integer("sliding_window", 0, kMaxPositions, out.sliding_window));
-  if (!out.sliding_window && d && d->window && !out.raw_json.contains("sliding_window")) out.sliding_window = d->window;
-  if (out.sliding_window == 0) out.sliding_window.reset();
-  RETURN_IF_ERROR(in.boolean("use_sliding_window", false, out.use_sliding_window));
-  RETURN_IF_ERROR(in.integer("max_window_layers", 0, kMaxPositions, 28, out.max_window_layers));
+Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
   const Json* types = in.find("layer_types");
   if (!types) return Status::ok();
   constexpr std::string_view kAllowed = "a list with \"full_attention\" or \"sliding_attention\" for each layer";
@@ -215,11 +128,45 @@ Status read_window(const FieldReader& in, ModelConfigFields& out) {
                    out.num_hidden_layers);
   for (int64_t i = 0; i < out.num_hidden_layers; ++i) {
     const Json& t = (*types)[static_cast<size_t>(i)];
-    if (t != "full_attention" && t != "sliding_attention")
+    if (t != "full_attention" && t != "sliding_attention" && t != "attention")  // the last is the first's older name
       return in.wrong(fmt::format("layer_types[{}]", i), t, "\"full_attention\", \"sliding_attention\"");
-    out.layer_types.push_back(t.get<std::string>());
+    out.layer_types.emplace_back(t == "sliding_attention" ? "sliding_attention" : "full_attention");
   }
   return Status::ok();
+}
+
+// A window that this family does not go by, layers that slide without one, and layer types that say otherwise than the
+// window does are errors: programs differ in what they compute then.
+Status check_window(const FieldReader& in, const ModelConfigFields& out) {
+  if (!family_defaults(out.architecture)) return Status::ok();
+  const bool typed = !out.layer_types.empty();
+  const bool windows = out.architecture.starts_with("Qwen") || out.architecture.starts_with("Mi");
+  if (!windows && !typed && out.sliding_window && *out.sliding_window < out.max_position_embeddings)
+    return in.wrong("sliding_window", Json(*out.sliding_window),
+                    fmt::format("null with {}, which has no window", out.architecture));
+  for (int64_t l = 0; l < out.num_hidden_layers; ++l) {
+    const bool slides = out.slides(l);
+    const std::string_view expected = slides ? "sliding_attention" : "full_attention";
+    if (typed && out.layer_types[static_cast<size_t>(l)] != expected)
+      return in.wrong(fmt::format("layer_types[{}]", l), Json(out.layer_types[static_cast<size_t>(l)]),
+                      fmt::format("\"{}\", as {} has one window for all layers or none", expected, out.architecture));
+    if (slides && out.sliding_window.value_or(0) == 0)
+      return invalid("{}: layer {} slides, but sliding_window is {}{}; allowed: integers from 1 to {}", out.source, l,
+                     out.sliding_window ? "0" : "null", out.use_sliding_window ? "" : " or use_sliding_window false",
+                     kMaxPositions);
+  }
+  return Status::ok();
+}
+
+Status read_window(const FieldReader& in, ModelConfigFields& out) {
+  const FamilyDefaults* d = family_defaults(out.architecture);
+  RETURN_IF_ERROR(in.integer("sliding_window", 0, kMaxPositions, out.sliding_window));
+  if (!out.sliding_window && d && d->window && !out.raw_json.contains("sliding_window")) out.sliding_window = d->window;
+  RETURN_IF_ERROR(in.boolean("use_sliding_window", false, out.use_sliding_window));
+  if (out.architecture.starts_with("Qwen") && !out.use_sliding_window) out.sliding_window.reset();
+  RETURN_IF_ERROR(in.integer("max_window_layers", 0, kMaxPositions, 28, out.max_window_layers));
+  RETURN_IF_ERROR(read_layer_types(in, out));
+  return check_window(in, out);
 }
 
 Status read_tokens(const FieldReader& in, ModelConfigFields& out) {
@@ -293,32 +240,36 @@ std::string_view rope_kind_name(RopeKind k) {
   return "unknown";
 }
 
+// Hugging Face's rules: Mistral and Mixtral have one window for all layers, but Mistral goes by layer_types where a
+// file has them; Qwen's window must be switched on.
+bool ModelConfigFields::slides(int64_t layer) const {
+  const auto listed = [&] { return layer_types[static_cast<size_t>(layer)] == "sliding_attention"; };
+  const bool typed = layer >= 0 && layer < static_cast<int64_t>(layer_types.size());
+  if (architecture == "MistralForCausalLM") return typed ? listed() : sliding_window.has_value();
+  if (architecture == "MixtralForCausalLM") return sliding_window.has_value();
+  if (!architecture.starts_with("Qwen")) return false;
+  if (architecture == "Qwen3MoeForCausalLM") return use_sliding_window && sliding_window.has_value();
+  if (typed) return listed();
+  if (!use_sliding_window) return false;
+  // Qwen2-MoE's rule for files without a list is another one: every second layer of the first max_window_layers.
+  if (architecture == "Qwen2MoeForCausalLM") return layer % 2 == 0 && layer < max_window_layers;
+  return sliding_window.has_value() && layer >= max_window_layers;
+}
+
 int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
-  if (!sliding_window) return 0;
-  if (architecture == "MistralForCausalLM" || architecture == "MixtralForCausalLM") return *sliding_window;
-  if (architecture.starts_with("Qwen")) {
-    if (!use_sliding_window) return 0;
-    if (architecture == "Qwen3MoeForCausalLM") return *sliding_window;
-    // Qwen2-MoE's rule for files without a list is another one: every second layer of the first max_window_layers.
-    if (architecture == "Qwen2MoeForCausalLM" && layer_types.empty())
-      return layer % 2 == 0 && layer < max_window_layers ? *sliding_window : 0;
-    const bool slides = layer >= 0 && layer < static_cast<int64_t>(layer_types.size())
-                            ? layer_types[static_cast<size_t>(layer)] == "sliding_attention"
-                            : layer >= max_window_layers;
-    return slides ? *sliding_window : 0;
-  }
-  return 0;
+  return slides(layer) ? sliding_window.value_or(0) : 0;
 }
 
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
-                                             std::span<const std::string> overrides) {
+                                             std::span<const std::string> overrides,
+                                             std::span<const std::string_view> supported) {
   if (!config.is_object()) return invalid("{}: not a JSON object", source);
   RETURN_IF_ERROR(apply_overrides(config, overrides));
   ModelConfigFields out;
   out.source = source;
   out.raw_json = std::move(config);
   const FieldReader in(out.raw_json, source);
-  RETURN_IF_ERROR(read_architecture(in, out));
+  RETURN_IF_ERROR(read_architecture(in, supported, out));
   RETURN_IF_ERROR(read_sizes(in, out));
   RETURN_IF_ERROR(read_latent(in, out));
   RETURN_IF_ERROR(read_rope(in, out));
@@ -326,12 +277,20 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
   std::optional<std::string> act;
   RETURN_IF_ERROR(in.string("hidden_act", act));
   out.hidden_act = act.value_or("silu");
+  if (out.hidden_act == "swish") out.hidden_act = "silu";  // another name of it
   if (out.hidden_act != "silu")
     return error(Code::Unsupported, "{}: hidden_act is \"{}\"; allowed: silu", source, out.hidden_act);
   RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
   RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
+  if (out.mlp_bias && out.architecture == "DeepseekV3ForCausalLM") {  // transformers: of DeepSeek's families, V2 alone
+    out.notices.push_back(fmt::format("mlp_bias has no effect: {} has none", out.architecture));
+    out.mlp_bias = false;
+  }
   RETURN_IF_ERROR(in.boolean("qkv_bias", true, out.qkv_bias));
   RETURN_IF_ERROR(read_experts(in, out));
+  std::optional<int64_t> nextn;
+  RETURN_IF_ERROR(in.integer_or_alias("num_nextn_predict_layers", "num_mtp_layers", 0, kMaxLayers, nextn));
+  out.nextn_layers = nextn.value_or(0);
   RETURN_IF_ERROR(read_window(in, out));
   RETURN_IF_ERROR(read_tokens(in, out));
   RETURN_IF_ERROR(read_dtype(in, out));
@@ -343,26 +302,28 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
   return out;
 }
 
-Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides) {
+Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
+                                            std::span<const std::string_view> supported) {
   ASSIGN_OR_RETURN(Json config, config_json_from_gguf(file));
-  return parse_model_config(std::move(config), file.source(), overrides);
+  return parse_model_config(std::move(config), file.source(), overrides, supported);
 }
 
-Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides) {
+Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides,
+                                            std::span<const std::string_view> supported) {
   std::error_code ec;
   if (std::filesystem::is_directory(path, ec)) {
     const std::string file = path + "/config.json";
     ASSIGN_OR_RETURN(Json config, read_json_file(file));
-    ASSIGN_OR_RETURN(ModelConfigFields out, parse_model_config(std::move(config), file, overrides));
+    ASSIGN_OR_RETURN(ModelConfigFields out, parse_model_config(std::move(config), file, overrides, supported));
     ASSIGN_OR_RETURN(out.modelslim, read_modelslim(path));
     return out;
   }
   if (path.ends_with(".json")) {
     ASSIGN_OR_RETURN(Json config, read_json_file(path));
-    return parse_model_config(std::move(config), path, overrides);
+    return parse_model_config(std::move(config), path, overrides, supported);
   }
   ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
-  return read_model_config(file, overrides);
+  return read_model_config(file, overrides, supported);
 }
 
 }  // namespace reprise::checkpoint

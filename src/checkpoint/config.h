@@ -24,15 +24,15 @@ std::string_view rope_kind_name(RopeKind k);
 // nullopt where Hugging Face derives them from other fields, else Hugging Face's default.
 struct RopeScaling {
   RopeKind kind = RopeKind::None;
-  std::optional<double> factor;  // always present for linear, dynamic and llama3
-  std::optional<int64_t> original_max_position_embeddings;
-  double low_freq_factor = 1.0;            // llama3
-  double high_freq_factor = 4.0;           // llama3
-  std::optional<double> attention_factor;  // yarn, this one and below
+  std::optional<double> factor;                             // always present but for yarn with "factor": null
+  std::optional<int64_t> original_max_position_embeddings;  // llama3 and yarn alone
+  double low_freq_factor = 1.0;                             // llama3
+  double high_freq_factor = 4.0;                            // llama3
+  std::optional<double> attention_factor;                   // yarn, this one and below
   double beta_fast = 32.0;
   double beta_slow = 1.0;
   std::optional<double> mscale;
-  std::optional<double> mscale_all_dim;
+  std::optional<double> mscale_all_dim;  // latent attention: of every kind of scaling
   bool truncate = true;
 };
 
@@ -81,11 +81,13 @@ struct ModelConfigFields {
 
   double rope_theta = 10000.0;
   RopeScaling rope;
-  double partial_rotary_factor = 1.0;
+  double partial_rotary_factor = 1.0;  // families of transformers here rotate whole heads; GGUF files may not
   // GGUF only: divide each rotary frequency by the tensor "rope_freqs.weight" (this is how GGUF stores llama3 scaling).
   bool has_rope_freqs = false;
 
   bool tie_word_embeddings = false;
+  int64_t nextn_layers =
+      0;                   // layers behind num_hidden_layers that predict further tokens; files may keep their weights
   std::string hidden_act;  // "silu"
   bool attention_bias = false;
   bool mlp_bias = false;
@@ -99,6 +101,7 @@ struct ModelConfigFields {
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set
   int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
   std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
+  bool slides(int64_t layer) const;
   // The attention window of a layer by Hugging Face's rules, 0 = the whole context.
   int64_t window_of_layer(int64_t layer) const;
 
@@ -110,17 +113,24 @@ struct ModelConfigFields {
   Json quantization;  // quantization_config or compression_config as it stands; null when there is none
   Json modelslim;     // quant_model_description*.json of the folder; null when there is none
 
+  // One line each of what the file says and has no effect, and of what is computed otherwise than a reader may expect.
+  std::vector<std::string> notices;
+
   // The whole JSON after overrides, for fields of single families (experts, latent attention).
   const Json& raw() const { return raw_json; }
   Json raw_json;
 };
 
-// `overrides` are "key=value" (value is JSON, or else a string; "rope_scaling.factor=4" reaches inside).
+// `overrides` are "key=value" (value is JSON, or else a string; "rope_scaling.factor=4" reaches inside). Where there
+// are `supported` architectures, any other is an error that lists them, before anything else is looked at.
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
-                                             std::span<const std::string> overrides = {});
+                                             std::span<const std::string> overrides = {},
+                                             std::span<const std::string_view> supported = {});
 // `path` is a GGUF file, a folder with config.json, or a config.json itself. Tensors need not exist except in GGUF.
-Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides = {});
-Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides = {});
+Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides = {},
+                                            std::span<const std::string_view> supported = {});
+Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides = {},
+                                            std::span<const std::string_view> supported = {});
 
 // GGUF metadata (and which tensors there are) in config.json's words.
 Result<Json> config_json_from_gguf(const GgufFile& file);

@@ -48,7 +48,10 @@ Status read_deepseek(const FieldReader& in, ModelConfigFields& out) {
   const bool v3 = out.architecture == "DeepseekV3ForCausalLM";
   ExpertFields& e = out.experts;
   const std::optional<int64_t> none;
-  RETURN_IF_ERROR(in.integer("n_routed_experts", 1, kMaxExperts, v3 ? 256 : 64, e.count));
+  std::optional<int64_t> count = v3 ? 256 : 64;
+  RETURN_IF_ERROR(
+      in.integer_or_alias("n_routed_experts", v3 ? "num_local_experts" : "num_experts", 1, kMaxExperts, count));
+  e.count = *count;
   RETURN_IF_ERROR(
       in.integer("num_experts_per_tok", 1, kMaxExperts, v3 ? std::optional<int64_t>(8) : none, e.per_token));
   RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxExpertIntermediate, v3 ? 2048 : 1407, e.intermediate));
@@ -58,7 +61,8 @@ Status read_deepseek(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("first_k_dense_replace", 0, 1000, v3 ? 3 : 0, e.first_layer));
   RETURN_IF_ERROR(in.integer("moe_layer_freq", 1, 1, 1, frequency));
   RETURN_IF_ERROR(in.number("routed_scaling_factor", 0.0, 1e6, v3 ? 2.5 : 1.0, e.scale));
-  RETURN_IF_ERROR(in.boolean("norm_topk_prob", v3, e.normalise));
+  // null is not absence here: transformers tests the value.
+  RETURN_IF_ERROR(in.boolean("norm_topk_prob", v3 && !out.raw_json.contains("norm_topk_prob"), e.normalise));
   std::string method;
   RETURN_IF_ERROR(read_choice(in, "scoring_func", {v3 ? "sigmoid" : "softmax"}, v3 ? "sigmoid" : "softmax", e.score));
   if (v3) {
@@ -104,8 +108,7 @@ Status read_experts(const FieldReader& in, ModelConfigFields& out) {
   if (!d) return Status::ok();
   ExpertFields& e = out.experts;
   std::optional<int64_t> count;
-  RETURN_IF_ERROR(in.integer(d->other_count_key, 1, kMaxExperts, count));
-  RETURN_IF_ERROR(in.integer(d->count_key, 1, kMaxExperts, count));
+  RETURN_IF_ERROR(in.integer_or_alias(d->count_key, d->other_count_key, 1, kMaxExperts, count));
   e.count = count.value_or(d->count);
   RETURN_IF_ERROR(in.integer("num_experts_per_tok", 1, kMaxExperts, d->per_token, e.per_token));
   if (e.per_token > e.count)

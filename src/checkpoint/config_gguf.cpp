@@ -28,10 +28,10 @@ class Translator {
   Translator(const GgufFile& file, std::string arch, Json& out) : file_(file), arch_(std::move(arch)), out_(out) {}
 
   Status run() {
-    for (const auto& [key, name] : {std::pair{"embedding_length", "hidden_size"},
-                                    {"block_count", "num_hidden_layers"},
-                                    {"context_length", "max_position_embeddings"}})
+    for (const auto& [key, name] :
+         {std::pair{"embedding_length", "hidden_size"}, {"context_length", "max_position_embeddings"}})
       RETURN_IF_ERROR(integer(key, name, true));
+    RETURN_IF_ERROR(layers());
     // These may be lists with one number for each layer.
     RETURN_IF_ERROR(per_layer("feed_forward_length", "intermediate_size", true));
     RETURN_IF_ERROR(per_layer("attention.head_count", "num_attention_heads", true));
@@ -46,8 +46,10 @@ class Translator {
     RETURN_IF_ERROR(add_experts_from_gguf(file_, arch_, out_));
     RETURN_IF_ERROR(vocabulary());
     ASSIGN_OR_RETURN(const auto window, file_.integer(key("attention.sliding_window")));
-    out_["sliding_window"] = window ? Json(*window) : Json(nullptr);
-    out_["use_sliding_window"] = window.value_or(0) > 0;
+    // llama.cpp has no window for these two, whatever the file says.
+    const bool slides = window.value_or(0) > 0 && arch_ != "llama" && arch_ != "deepseek2";
+    out_["sliding_window"] = slides ? Json(*window) : Json(nullptr);
+    out_["use_sliding_window"] = slides;
     // Which tensors there are says the rest.
     out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
     out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
@@ -67,6 +69,24 @@ class Translator {
     ASSIGN_OR_RETURN(const auto v, file_.integer(key(name)));
     if (!v && required) return missing(name);
     if (v) out_[to] = *v;
+    return Status::ok();
+  }
+
+  // block_count counts layers that predict further tokens, unless the file was written without them.
+  Status layers() {
+    RETURN_IF_ERROR(integer("block_count", "num_hidden_layers", true));
+    ASSIGN_OR_RETURN(const auto nextn, file_.integer(key("nextn_predict_layers")));
+    const int64_t blocks = out_["num_hidden_layers"].get<int64_t>();
+    if (!nextn || *nextn == 0) return Status::ok();
+    if (*nextn < 0 || *nextn >= blocks)
+      return invalid("{}: metadata \"{}\" is {}; allowed: 0 to {}", file_.source(), key("nextn_predict_layers"), *nextn,
+                     blocks - 1);
+    out_["num_nextn_predict_layers"] = *nextn;
+    const auto block = [&](std::string_view leaf) {
+      return file_.find(fmt::format("blk.{}.{}", blocks - 1, leaf)) != nullptr;
+    };
+    const bool plain = block("attn_norm.weight") && !block("nextn.eh_proj.weight");
+    if (!plain) out_["num_hidden_layers"] = blocks - *nextn;
     return Status::ok();
   }
 
@@ -105,7 +125,7 @@ class Translator {
       if (*rotary <= 0 || *rotary > dim)
         return invalid("{}: metadata \"{}\" is {}; allowed: 1 to {}", file_.source(), key("rope.dimension_count"),
                        *rotary, dim);
-      out_["partial_rotary_factor"] = static_cast<double>(*rotary) / static_cast<double>(dim);
+      out_["gguf_partial_rotary_factor"] = static_cast<double>(*rotary) / static_cast<double>(dim);
     }
     return Status::ok();
   }
@@ -121,8 +141,7 @@ class Translator {
     // A factor without a type means linear; a type of "none" means that the factor does not count.
     const std::string kind = type.value_or(factor != 0.0 && factor != 1.0 ? "linear" : "none");
     if (kind == "none") return Status::ok();
-    Json scaling = {{"rope_type", kind}};
-    if (factor != 0.0) scaling["factor"] = factor;
+    Json scaling = {{"rope_type", kind}, {"factor", factor != 0.0 ? factor : 1.0}};
     if (kind == "yarn") {
       ASSIGN_OR_RETURN(const auto original, file_.integer(key("rope.scaling.original_context_length")));
       if (original) scaling["original_max_position_embeddings"] = *original;

@@ -50,6 +50,19 @@ class FieldReader {
     return Status::ok();
   }
 
+  // One number under either of two names; under both it must be the same.
+  Status integer_or_alias(std::string_view key, std::string_view alias, int64_t min, int64_t max,
+                          std::optional<int64_t>& out) const {
+    std::optional<int64_t> one, other;
+    RETURN_IF_ERROR(integer(key, min, max, one));
+    RETURN_IF_ERROR(integer(alias, min, max, other));
+    if (one && other && *one != *other)
+      return invalid("{}: {}{} is {}, but {} is {}; allowed: one of them, or the same number", source_, place_, key,
+                     *one, alias, *other);
+    if (one || other) out = one ? one : other;
+    return Status::ok();
+  }
+
   Status number(std::string_view key, double min, double max, std::optional<double>& out) const {
     const Json* v = find(key);
     if (!v) return Status::ok();

@@ -48,6 +48,13 @@ constexpr Pair kLayer[] = {
     {"attn_kv_b", "self_attn.kv_b_proj"},
     {"attn_k_b", "self_attn.k_b_proj"},
     {"attn_v_b", "self_attn.v_b_proj"},
+    // Layers that predict further tokens.
+    {"nextn.eh_proj", "eh_proj"},
+    {"nextn.embed_tokens", "embed_tokens"},
+    {"nextn.enorm", "enorm"},
+    {"nextn.hnorm", "hnorm"},
+    {"nextn.shared_head_head", "shared_head.head"},
+    {"nextn.shared_head_norm", "shared_head.norm"},
 };
 
 // Hugging Face's name, and the same by the rules of the table: a stem and ".weight" or ".bias", one word for shared

@@ -2,6 +2,7 @@
 #include "checkpoint/close_names.h"
 #include "checkpoint/config.h"
 #include "checkpoint/config_keys.h"
+#include "checkpoint/config_rope.h"
 
 namespace reprise::checkpoint {
 namespace {
@@ -28,16 +29,19 @@ Status unknown(std::string_view what, std::string_view key, const Json& object,
 
 // A value may be spelt in two places, of which the parser reads one; an override must reach that one.
 void redirect(const Json& config, std::string& key, std::string& inner) {
-  const auto rope = config.find("rope_parameters");
-  const bool newer = rope != config.end() && rope->is_object();
-  if (key == "rope_scaling" && newer) key = "rope_parameters";
-  if ((key == "rope_theta" || key == "partial_rotary_factor") && inner.empty())
-    for (const char* object : {"rope_parameters", "rope_scaling"})
-      if (const auto it = config.find(object); it != config.end() && it->is_object() && it->contains(key)) {
-        inner = key;
-        key = object;
-        return;
-      }
+  const std::string rope(rope_object_in_effect(config));
+  if ((key == "rope_scaling" || key == "rope_parameters") && !rope.empty()) key = rope;
+  if ((key == "rope_theta" || key == "partial_rotary_factor") && inner.empty() && !rope.empty() &&
+      config[rope].is_object() && config[rope].contains(key)) {
+    inner = key;
+    key = rope;
+    return;
+  }
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  if (inner == kOriginal && config.contains(kOriginal) && !config[kOriginal].is_null()) {
+    key = kOriginal;
+    inner.clear();
+  }
   if (key == "torch_dtype" && config.contains("dtype")) key = "dtype";
   if (key == "dtype" && !config.contains("dtype") && config.contains("torch_dtype")) key = "torch_dtype";
 }
@@ -63,8 +67,8 @@ Status apply(Json& config, const std::string& text) {
   if (inner.empty()) {
     // The new spelling keeps the base frequency inside; replacing the rest must not lose it.
     const auto old = config.find(key);
-    if (key == "rope_parameters" && value.is_object() && old != config.end() && old->is_object() &&
-        old->contains("rope_theta") && !value.contains("rope_theta"))
+    if ((key == "rope_parameters" || key == "rope_scaling") && value.is_object() && old != config.end() &&
+        old->is_object() && old->contains("rope_theta") && !value.contains("rope_theta"))
       value["rope_theta"] = (*old)["rope_theta"];
     config[key] = std::move(value);
     return Status::ok();

@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <thread>
 
 #include "base/elapsed.h"
 #include "base/log.h"
+#include "checkpoint/fit_to_tensors.h"
 #include "engine/graph_sizes.h"
 #include "engine/learned.h"
 #include "engine/loader.h"
 #include "engine/memory_rules.h"
 #include "engine/model_engine.h"
 #include "engine/weight_cache.h"
+#include "models/foreign_fields.h"
 #include "passes/house_passes.h"
 
 namespace reprise::engine {
@@ -53,11 +56,23 @@ Status ModelEngine::check_options() const {
   return Status::ok();
 }
 
-Status ModelEngine::open_checkpoint() {
-  if (options_.load_format == LoadFormat::Dummy) {
-    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides));
-    return Status::ok();
+// Whether the architecture is known, and whether its fields are, is told before the weights are looked at.
+Status ModelEngine::read_config() {
+  const auto known = models::architectures();
+  if (checkpoint_ && checkpoint_->gguf()) {
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known));
+  } else {
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides, known));
   }
+  ASSIGN_OR_RETURN(model_, models::find_model(config_.fields.architecture));
+  return models::check_fields(*model_, config_.fields);
+}
+
+Status ModelEngine::open_checkpoint() {
+  std::error_code ec;
+  const bool folder = std::filesystem::is_directory(options_.model_path, ec);
+  if (folder || options_.load_format == LoadFormat::Dummy) RETURN_IF_ERROR(read_config());
+  if (options_.load_format == LoadFormat::Dummy) return Status::ok();
   ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path));
   const bool gguf = opened.format() == Checkpoint::Format::Gguf;
   if (options_.load_format == LoadFormat::Gguf && !gguf)
@@ -65,11 +80,8 @@ Status ModelEngine::open_checkpoint() {
   if (options_.load_format == LoadFormat::Safetensors && gguf)
     return invalid("{}: a GGUF file, but --load-format safetensors was given", options_.model_path);
   checkpoint_.emplace(std::move(opened));
-  if (gguf) {
-    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides));
-  } else {
-    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides));
-  }
+  if (!folder) RETURN_IF_ERROR(read_config());
+  checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
   if (config_.fields.has_rope_freqs) {
     ASSIGN_OR_RETURN(const checkpoint::CheckpointTensor* t, checkpoint_->get("rope_freqs.weight"));
     std::vector<float> freqs(static_cast<size_t>(t->elements()));
@@ -138,6 +150,8 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
                      : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
+  load.layers = config_.fields.num_hidden_layers;
+  load.nextn_layers = config_.fields.nextn_layers;
   load.derived = builder.derived();
   load.known = quantisation_->seen;
   if (checkpoint_)
@@ -257,6 +271,7 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
+  for (const std::string& text : config_.fields.notices) log::info("notice: {}", text);
   RETURN_IF_ERROR(choose_context());
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
   if (any_dtype) options_.dtype = choose_dtype();
@@ -267,7 +282,6 @@ Status ModelEngine::open() {
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
-  ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(config_.fields.architecture));
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
@@ -291,7 +305,7 @@ Status ModelEngine::open() {
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   nn::register_fused_ops(*platform_.ops);
-  ProgramBuilder builder(*spec, config_, platform_, options_.graph);
+  ProgramBuilder builder(*model_, config_, platform_, options_.graph);
   Status prepared = prepare(builder, trace);
   if (prepared.code() == Code::Unsupported) {
     ASSIGN_OR_RETURN(trace, other_dtypes(builder, trace, any_dtype, any_kv_dtype, prepared));

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/progress.h"
+#include "checkpoint/fit_to_tensors.h"
 #include "engine/load_recipes.h"
 
 namespace reprise::engine {
@@ -147,6 +148,14 @@ Status check_names(const checkpoint::Checkpoint& checkpoint, std::span<const Sou
   if (!missing.empty()) message += fmt::format(" {} missing ({})", missing.size(), list(missing));
   if (!missing.empty() && !left.empty()) message += ";";
   if (!left.empty()) message += fmt::format(" {} left over ({})", left.size(), list(left));
+  const auto behind = std::count_if(left.begin(), left.end(), [&](const std::string& name) {
+    return options.layers > 0 && checkpoint::layer_name(name).layer >= options.layers;
+  });
+  if (behind > 0)
+    message += fmt::format(
+        "; {} of them are of layers behind num_hidden_layers {}, which num_nextn_predict_layers {} does "
+        "not explain",
+        behind, options.layers, options.nextn_layers);
   return Status(Code::Invalid, std::move(message));
 }
 

@@ -19,7 +19,9 @@ namespace reprise::engine {
 struct LoadOptions {
   int threads = 1;
   bool progress = false;
-  bool tied_head = false;                 // a stored lm_head.weight is then not needed
+  bool tied_head = false;  // a stored lm_head.weight is then not needed
+  int64_t layers = 0;      // of the configuration; 0: not told. And those that it explains behind them
+  int64_t nextn_layers = 0;
   std::vector<DerivedParam> derived;      // parameters that are not one tensor as it stands, as the passes decided
   std::unordered_set<std::string> known;  // tensors that need no parameter: they were read before, or another serves
 };

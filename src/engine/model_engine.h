@@ -76,6 +76,7 @@ class ModelEngine final : public Engine {
  private:
   // Opening, in engine.cpp.
   Status check_options() const;
+  Status read_config();
   Status open_checkpoint();
   Status choose_context();
   DType choose_dtype() const;
@@ -108,6 +109,7 @@ class ModelEngine final : public Engine {
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
+  const models::ModelSpec* model_ = nullptr;
   models::ModelConfig config_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
   std::optional<checkpoint::Checkpoint> checkpoint_;

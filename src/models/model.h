@@ -4,6 +4,7 @@
 // architecture is one file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,11 +29,14 @@ struct ModelOutputs {
 struct ModelSpec {
   std::string_view architecture;  // "Qwen3ForCausalLM"
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
+  // Fields of config.json that forward() goes by although most families have none such (models/foreign_fields.cpp).
+  std::span<const std::string_view> own_fields = {};
 };
 
 extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe, kDeepseekV2, kDeepseekV3;
 
 std::vector<const ModelSpec*> all_models();
+std::vector<std::string_view> architectures();  // of all models
 // An unknown architecture is an error that lists the known ones.
 Result<const ModelSpec*> find_model(std::string_view architecture);
 

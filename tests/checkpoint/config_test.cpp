@@ -142,12 +142,13 @@ TEST(Config, EachBadValueIsNamed) {
 
 TEST(Config, TokensWindowsAndTheRest) {
   auto c = parse(with(R"("eos_token_id":[1,7],"pad_token_id":-1,"bos_token_id":3,"sliding_window":8,)"
+                      R"("layer_types":["full_attention","full_attention"],)"
                       R"("quantization_config":{"quant_method":"x"},"num_experts":5,"max_position_embeddings":128.0)"));
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   EXPECT_EQ(c->eos_token_ids, (std::vector<int64_t>{1, 7}));
   EXPECT_FALSE(c->pad_token_id.has_value());
   EXPECT_EQ(c->bos_token_id, 3);
-  EXPECT_EQ(c->window_of_layer(0), 0);  // Llama has no window
+  EXPECT_EQ(c->window_of_layer(0), 0);
   EXPECT_EQ(c->quantization["quant_method"], "x");
   EXPECT_EQ(c->raw()["num_experts"], 5);
   EXPECT_EQ(c->max_position_embeddings, 128);

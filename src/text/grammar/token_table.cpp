@@ -12,9 +12,13 @@ constexpr size_t kMaxTokenBytes = UINT16_MAX;
 
 Result<TokenTable::Shared> TokenTable::from_tokenizer(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                                                       size_t size) {
-  const auto vocabulary = static_cast<size_t>(tokenizer.vocab_size());
+  auto vocabulary = static_cast<size_t>(tokenizer.vocab_size());
   if (size == 0) size = vocabulary;
-  if (size < vocabulary) return invalid("a mask of {} tokens for a vocabulary of {}", size, vocabulary);
+  for (; vocabulary > size; --vocabulary) {  // special tokens take no part
+    const auto last = static_cast<int64_t>(vocabulary) - 1;
+    if (tokenizer.id_to_token(last) && !tokenizer.is_special(last))
+      return invalid("a mask of {} tokens for a vocabulary of {}", size, vocabulary);
+  }
   std::vector<std::string> tokens(size);
   for (size_t id = 0; id < vocabulary; ++id) {
     if (tokenizer.is_special(static_cast<int64_t>(id)) || static_cast<int64_t>(id) == tokenizer.unk_id()) continue;

@@ -1,0 +1,193 @@
+#include "checkpoint/config_rope.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "checkpoint/config_families.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+constexpr int64_t kMaxPositions = int64_t{1} << 30;
+constexpr double kMinTheta = 1.0, kMaxTheta = 1e12;
+constexpr std::string_view kOriginal = "original_max_position_embeddings";
+
+bool given(const Json& config, std::string_view key) {
+  const auto it = config.find(key);
+  return it != config.end() && !it->is_null() && !(it->is_object() && it->empty());
+}
+
+// What a file says of rotation, on its way into the fields.
+class RopeReader {
+ public:
+  RopeReader(const FieldReader& top, const Json& object, std::string_view place, ModelConfigFields& out)
+      : top_(top), in_(object, out.source, fmt::format("{}.", place)), object_(object), place_(place), out_(out) {}
+
+  Status run() {
+    for (const auto& [inner, value] : object_.items())
+      if (value.is_object())
+        return error(Code::Unsupported, "{}: {}.{} is an object; parameters by layer type cannot be read", out_.source,
+                     place_, inner);
+    RETURN_IF_ERROR(in_.number("rope_theta", kMinTheta, kMaxTheta, out_.rope_theta, out_.rope_theta));
+    RETURN_IF_ERROR(
+        in_.number("partial_rotary_factor", 1e-3, 1.0, out_.partial_rotary_factor, out_.partial_rotary_factor));
+    RETURN_IF_ERROR(read_kind());
+    RETURN_IF_ERROR(read_factor());
+    RETURN_IF_ERROR(read_original());
+    if (out_.rope.kind == RopeKind::Llama3) RETURN_IF_ERROR(read_llama3());
+    if (out_.rope.kind == RopeKind::Yarn) RETURN_IF_ERROR(read_yarn());
+    RETURN_IF_ERROR(read_score_factor());
+    return note_others();
+  }
+
+ private:
+  Status read_kind() {
+    std::optional<std::string> name;
+    RETURN_IF_ERROR(in_.string("type", name));
+    RETURN_IF_ERROR(in_.string("rope_type", name));  // the newer spelling wins
+    kind_ = name.value_or("default");
+    constexpr std::pair<std::string_view, RopeKind> kKinds[] = {{"default", RopeKind::None},
+                                                                {"linear", RopeKind::Linear},
+                                                                {"dynamic", RopeKind::Dynamic},
+                                                                {"llama3", RopeKind::Llama3},
+                                                                {"yarn", RopeKind::Yarn}};
+    for (const auto& [known, kind] : kKinds) {
+      if (known != kind_) continue;
+      out_.rope.kind = kind;
+      return Status::ok();
+    }
+    return error(Code::Unsupported, "{}: {}.rope_type is \"{}\"; allowed: default, linear, dynamic, llama3, yarn",
+                 out_.source, place_, kind_);
+  }
+
+  // YaRN's may be null, which is then the new length over the old one; but the key must be there.
+  Status read_factor() {
+    if (out_.rope.kind == RopeKind::None) return Status::ok();
+    read_.push_back("factor");
+    RETURN_IF_ERROR(in_.number("factor", 1.0, 1e6, out_.rope.factor));
+    if (out_.rope.factor || (out_.rope.kind == RopeKind::Yarn && object_.contains("factor"))) return Status::ok();
+    return in_.absent("factor", "numbers from 1 to 1000000");
+  }
+
+  // The one beside the object outranks the one inside.
+  Status read_original() {
+    RopeScaling& rope = out_.rope;
+    std::optional<int64_t> inside, outside;
+    RETURN_IF_ERROR(in_.integer(kOriginal, 1, kMaxPositions, inside));
+    RETURN_IF_ERROR(top_.integer(kOriginal, 1, kMaxPositions, outside));
+    read_.push_back(kOriginal);
+    if (rope.kind == RopeKind::Llama3 || rope.kind == RopeKind::Yarn) {
+      if (inside && outside && *inside != *outside)
+        note(fmt::format("{}.{} {} has no effect: the one beside it is {}", place_, kOriginal, *inside, *outside));
+      rope.original_max_position_embeddings = outside ? *outside : inside.value_or(out_.max_position_embeddings);
+      return Status::ok();
+    }
+    for (const auto& original : {inside, outside})
+      if (original && *original != out_.max_position_embeddings)
+        note(fmt::format("{} {} has no effect with rope_type {}; effective: max_position_embeddings {}", kOriginal,
+                         *original, kind_, out_.max_position_embeddings));
+    return Status::ok();
+  }
+
+  Status read_llama3() {
+    RopeScaling& rope = out_.rope;
+    RETURN_IF_ERROR(in_.number("low_freq_factor", 1e-6, 1e6, std::nullopt, rope.low_freq_factor));
+    RETURN_IF_ERROR(in_.number("high_freq_factor", 1e-6, 1e6, std::nullopt, rope.high_freq_factor));
+    read_.insert(read_.end(), {"low_freq_factor", "high_freq_factor"});
+    if (rope.high_freq_factor > rope.low_freq_factor) return Status::ok();
+    return invalid("{}: {}.high_freq_factor {} must be above low_freq_factor {}", out_.source, place_,
+                   rope.high_freq_factor, rope.low_freq_factor);
+  }
+
+  Status read_yarn() {
+    RopeScaling& rope = out_.rope;
+    RETURN_IF_ERROR(in_.number("attention_factor", 1e-6, 1e6, rope.attention_factor));
+    RETURN_IF_ERROR(in_.number("beta_fast", 1e-6, 1e6, rope.beta_fast, rope.beta_fast));
+    RETURN_IF_ERROR(in_.number("beta_slow", 1e-6, 1e6, rope.beta_slow, rope.beta_slow));
+    if (rope.beta_fast < rope.beta_slow)
+      return invalid("{}: {}.beta_fast {} must not be below beta_slow {}", out_.source, place_, rope.beta_fast,
+                     rope.beta_slow);
+    RETURN_IF_ERROR(in_.number("mscale", 0.0, 1e6, rope.mscale));
+    RETURN_IF_ERROR(in_.number("mscale_all_dim", 0.0, 1e6, rope.mscale_all_dim));
+    // null is not absence here: transformers tests the value.
+    RETURN_IF_ERROR(in_.boolean("truncate", !object_.contains("truncate"), rope.truncate));
+    read_.insert(read_.end(), {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"});
+    return Status::ok();
+  }
+
+  // DeepSeek scales its scores by it, whatever the kind of scaling.
+  Status read_score_factor() {
+    if (!out_.latent || out_.rope.kind == RopeKind::None) return Status::ok();
+    RETURN_IF_ERROR(in_.number("mscale_all_dim", 0.0, 1e6, out_.rope.mscale_all_dim));
+    read_.push_back("mscale_all_dim");
+    if (out_.rope.mscale_all_dim.value_or(0) == 0 || out_.rope.factor) return Status::ok();
+    return invalid("{}: {}.factor is null, but mscale_all_dim {} needs it; allowed: numbers from 1 to 1000000",
+                   out_.source, place_, *out_.rope.mscale_all_dim);
+  }
+
+  Status note_others() {
+    read_.insert(read_.end(), {"type", "rope_type", "rope_theta", "partial_rotary_factor"});
+    if (out_.rope.kind == RopeKind::Dynamic && in_.find("alpha"))
+      return in_.wrong("alpha", *in_.find("alpha"), "null: a fixed NTK factor is not computed here");
+    for (const auto& [key, value] : object_.items())
+      if (!value.is_null() && std::find(read_.begin(), read_.end(), key) == read_.end())
+        note(fmt::format("{}.{} has no effect with rope_type {}", place_, key, kind_));
+    return Status::ok();
+  }
+
+  void note(std::string text) { out_.notices.push_back(std::move(text)); }
+
+  const FieldReader& top_;
+  const FieldReader in_;
+  const Json& object_;
+  std::string place_, kind_;
+  ModelConfigFields& out_;
+  std::vector<std::string_view> read_;
+};
+
+// The families that transformers has rotate whole heads: with plain RoPE the factor has no effect, with any scaling its
+// code fails.
+Status settle_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
+  const double factor = out.partial_rotary_factor;
+  if (in.find("gguf_partial_rotary_factor"))
+    return in.number("gguf_partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor);
+  if (!family_defaults(out.architecture)) return Status::ok();
+  if (static_cast<int64_t>(static_cast<double>(out.head_dim) * factor) == out.head_dim) return Status::ok();
+  if (out.rope.kind != RopeKind::None)
+    return error(Code::Unsupported, "{}: partial_rotary_factor is {} with rope_type {}; allowed for {}: 1", out.source,
+                 factor, rope_kind_name(out.rope.kind), out.architecture);
+  out.notices.push_back(
+      fmt::format("partial_rotary_factor {} has no effect: {} rotates whole heads", factor, out.architecture));
+  out.partial_rotary_factor = 1.0;
+  return Status::ok();
+}
+
+}  // namespace
+
+std::string_view rope_object_in_effect(const Json& config) {
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"})
+    if (given(config, key)) return key;
+  return {};
+}
+
+Status read_rope(const FieldReader& in, ModelConfigFields& out) {
+  const FamilyDefaults* d = family_defaults(out.architecture);
+  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, d ? d->theta : 1e4, out.rope_theta));
+  RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor));
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"})
+    if (const Json* object = in.find(key); object && !object->is_object())
+      return in.wrong(key, *object, "an object, null");
+  const std::string_view key = rope_object_in_effect(out.raw_json);
+  if (!key.empty()) RETURN_IF_ERROR(RopeReader(in, *in.find(key), key, out).run());
+  if (key == "rope_scaling" && given(out.raw_json, "rope_parameters") && *in.find(key) != *in.find("rope_parameters"))
+    out.notices.push_back(
+        fmt::format("rope_parameters has no effect beside rope_scaling; effective: rope_theta {}", out.rope_theta));
+  if (out.rope.kind == RopeKind::Dynamic)
+    out.notices.push_back(
+        "rope_type dynamic: each token is rotated for its own position; transformers rotates all tokens of a prompt "
+        "for its length, and later ones as here");
+  RETURN_IF_ERROR(settle_partial_rotation(in, out));
+  return in.boolean("gguf_rope_freqs", false, out.has_rope_freqs);
+}
+
+}  // namespace reprise::checkpoint
