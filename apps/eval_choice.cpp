@@ -64,7 +64,7 @@ Status run_choice(const ChoiceFlags& f) {
     lines.resize(static_cast<size_t>(f.questions));
   ASSIGN_OR_RETURN(const std::vector<ChoiceTask> tasks, choice_tasks(lines));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", engine->checkpoint()));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(std::vector<engine::TextToScore> texts, texts_of(tasks, text));
   int64_t tokens = 0;
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
