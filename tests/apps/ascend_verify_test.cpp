@@ -13,7 +13,9 @@ const std::string kSim = " --device ascend --ascend-runtime sim ";
 const std::string kSmall =
     kSim +
     "--max-running-requests 4 --chunked-prefill-size 24 --context-length 64 --max-total-tokens 1024 "
-    "--graph-decode-sizes 1,4 --graph-prefill-sizes 8,24 ";
+    "--graph-prefill-sizes 8,24 ";
+// One alone is padded as well: what a padding row does in a graph whose size is frozen needs a row for it.
+const std::string kPadded = "--graph-decode-sizes 4 ", kExact = "--graph-decode-sizes 1,4 ";
 
 struct Model {
   const char* name;
@@ -30,7 +32,7 @@ class AscendVerify : public testing::TestWithParam<Model> {};
 
 TEST_P(AscendVerify, SoundModelsPassWithinTheBound) {
   const OrderedJson j =
-      json_of(run_binary("graph verify --json --quick --log-level error " + model_flags(GetParam()) + kSmall));
+      json_of(run_binary("graph verify --json --quick --log-level error " + model_flags(GetParam()) + kSmall + kExact));
   EXPECT_EQ(j["mismatches"], 0) << j;
   ASSERT_TRUE(j.contains("fusions")) << j;
   EXPECT_TRUE(has_words(j["fusions"]["inexact"].dump(), GetParam().inexact)) << j["fusions"];
@@ -47,7 +49,6 @@ INSTANTIATE_TEST_SUITE_P(Models, AscendVerify,
                                          Model{"qwen3_tied", "float16", "silu_mul"},
                                          Model{"mixtral_top2", "bfloat16", "silu_mul"},
                                          Model{"qwen3_moe_norm", "float16", "silu_mul"},
-                                         Model{"compressed_static", "bfloat16", "silu_mul_quant", "models_quantised"},
                                          Model{"compressed_dynamic", "bfloat16", "silu_mul_quant", "models_quantised"}),
                          [](const auto& info) { return fmt::format("{}_{}", info.param.name, info.param.dtype); });
 
@@ -55,8 +56,8 @@ class AscendVerifyFault : public testing::TestWithParam<const char*> {};
 
 TEST_P(AscendVerifyFault, IsFoundByVerify) {
   const Model m{"qwen3_tied", "bfloat16", ""};
-  const Outcome o = run_binary(fmt::format("graph verify --json --quick --log-level error --inject-fault {} {}{}",
-                                           GetParam(), model_flags(m), kSmall));
+  const Outcome o = run_binary(fmt::format("graph verify --json --quick --log-level error --inject-fault {} {}{}{}",
+                                           GetParam(), model_flags(m), kSmall, kPadded));
   EXPECT_EQ(o.exit_code, 1);
   auto json = parse_ordered_json(o.out, "standard output");
   ASSERT_TRUE(json.is_ok()) << o.out << o.err;
@@ -67,9 +68,9 @@ TEST_P(AscendVerifyFault, IsFoundWhileGenerating) {
   const std::string fault = GetParam();
   if (fault.starts_with("alloc") || fault.starts_with("kernel")) GTEST_SKIP() << "these say so themselves";
   const Folder folder;
-  const Model m{"qwen3_tied", "bfloat16", ""};
+  const Model m{"llama_mha_untied", "bfloat16", ""};  // does not repeat its tokens
   const std::string command = "generate --prompt-ids 5,6,7,8,9 --max-new-tokens 8 --ignore-eos --verify-replay 1 " +
-                              model_flags(m) + kSmall + "--dump-dir " + folder.path() + " ";
+                              model_flags(m) + kSmall + kPadded + "--dump-dir " + folder.path() + " ";
   const Outcome sound = run_binary(command);
   EXPECT_EQ(sound.exit_code, 0) << sound.err;
   EXPECT_FALSE(has_words(sound.err, "out of service")) << sound.err;
@@ -112,7 +113,7 @@ TEST(AscendVerifyPasses, AWrongRewriteIsFound) {
 )");
   const Model m{"qwen3_tied", "bfloat16", ""};
   const Outcome o = run_binary("graph verify --json --quick --log-level error --pass-file " + (folder / "wrong.pass") +
-                               " " + model_flags(m) + kSmall);
+                               " " + model_flags(m) + kSmall + kExact);
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_TRUE(has_words(o.out, "eager, exact passes")) << o.out << o.err;
 }

@@ -32,7 +32,7 @@ TEST(ReplayCase, EveryFieldHasARange) {
       {one(""), "sequences[0] has no \"tokens\""},
       {one("\"tokens\": [1], \"cached\": 0"), "sequences[0] has no \"count\""},
       {one("\"tokens\": [1], \"count\": 1"), "sequences[0] has no \"cached\""},
-      {one("\"tokens\": [1], \"cahced\": 0, \"count\": 1"), "unknown field \"cahced\"; allowed: tokens, cached, count"},
+      {one("\"tokens\": [1], \"cash\": 0, \"count\": 1"), "unknown field \"cash\"; allowed: tokens, cached, count"},
       {with_tokens("3"), "sequences[0].tokens is 3; allowed: a list of 1"},
       {with_tokens("[]"), "sequences[0].tokens is a list of 0"},
       {with_tokens("[1, \"2\"]"), "sequences[0].tokens[1] is \"2\"; allowed: whole numbers from 0 to 2147483647"},
