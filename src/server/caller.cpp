@@ -9,7 +9,7 @@
 namespace reprise::server {
 namespace {
 
-std::string lower(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
@@ -17,7 +17,7 @@ std::string lower(std::string_view text) {
 
 // Without the port that the scheme implies, and without the dot that ends a full name.
 std::string plain_authority(std::string_view authority) {
-  std::string out = lower(authority);
+  std::string out = lower_case(authority);
   for (const std::string_view port : {":80", ":443"})
     if (out.ends_with(port)) out.resize(out.size() - port.size());
   if (out.ends_with('.')) out.pop_back();
@@ -99,14 +99,14 @@ bool is_of_foreign_page(const HttpRequest& request, const std::vector<std::strin
   if (const auto name = host_name(origin); name && !is_loopback_host(*name))
     for (const std::string& other : others)
       if (plain_authority(other) == plain_authority(*name)) return false;
-  const std::string site = lower(request.header("sec-fetch-site"));
+  const std::string site = lower_case(request.header("sec-fetch-site"));
   if (!site.empty() && site != "same-origin" && site != "none") return true;
   // "null" is the origin of what may not name its own.
   return has_origin && (origin.empty() || plain_authority(origin) != plain_authority(request.header("host")));
 }
 
 bool is_page_content(std::string_view content_type) {
-  std::string type = lower(content_type.substr(0, content_type.find(';')));
+  std::string type = lower_case(content_type.substr(0, content_type.find(';')));
   type.erase(type.find_last_not_of(" \t") + 1);
   return type == "text/plain" || type == "multipart/form-data";
 }

@@ -37,7 +37,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // For an error, which is JSON and a line.
-std::string quoted(std::string_view text) {
+std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kQuoted)) out += c > 31 && c < 127 && c != '"' && c != '\\' ? c : '?';
   return text.size() > kQuoted ? out + "..." : out;
@@ -222,7 +222,7 @@ void RequestReader::read_line() {
 
 void RequestReader::read_request_line(std::string_view line) {
   started_ = true;
-  const auto wrong = [&] { refuse(400, "the request is not valid HTTP: \"" + quoted(line) + "\" is no request line"); };
+  const auto wrong = [&] { refuse(400, "the request is not valid HTTP: \"" + shown(line) + "\" is no request line"); };
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) return wrong();
@@ -258,10 +258,10 @@ void RequestReader::read_field(std::string_view line) {
   const size_t colon = line.find(':');
   const std::string_view name = line.substr(0, colon);
   if (colon == std::string_view::npos || !is_token(name))
-    return refuse(400, "the request is not valid HTTP: \"" + quoted(line) + "\" is no header");
+    return refuse(400, "the request is not valid HTTP: \"" + shown(line) + "\" is no header");
   const std::string_view value = trimmed(line.substr(colon + 1));
   if (!std::all_of(value.begin(), value.end(), [](char c) { return is_field_text(c); }))
-    return refuse(400, "the header " + quoted(name) + " has a control character");
+    return refuse(400, "the header " + shown(name) + " has a control character");
   const auto [at, is_new] = request_.headers.emplace(lower(name), value);
   if (is_new) {
     if (request_.headers.size() > kMostFields) refuse(431, fmt::format("there are more than {} headers", kMostFields));
@@ -278,14 +278,14 @@ void RequestReader::end_head() {
   const auto host = request_.headers.find("host");
   if (host == request_.headers.end() && http11_) return refuse(400, "an HTTP/1.1 request needs a Host header");
   if (host != request_.headers.end() && !host->second.empty() && !host_name(host->second))
-    return refuse(400, "the Host header \"" + quoted(host->second) + "\" is no host");
+    return refuse(400, "the Host header \"" + shown(host->second) + "\" is no host");
   if (!request_.authority.empty()) request_.headers["host"] = request_.authority;
   read_connection();
   read_framing();
   if (state_ == State::Refused) return;
   if (const auto expect = request_.headers.find("expect"); expect != request_.headers.end()) {
     if (lower(expect->second) != "100-continue")
-      return refuse(417, "the expectation \"" + quoted(expect->second) + "\" is not known; there is 100-continue");
+      return refuse(417, "the expectation \"" + shown(expect->second) + "\" is not known; there is 100-continue");
     expects_continue_ = http11_;
   }
   if (chunked_) {
@@ -319,7 +319,7 @@ void RequestReader::read_framing() {
     if (length != request_.headers.end()) return refuse(400, "there are both Transfer-Encoding and Content-Length");
     if (!http11_) return refuse(400, "Transfer-Encoding does not belong to HTTP/1.0");
     if (lower(coding->second) != "chunked")
-      return refuse(400, "the Transfer-Encoding \"" + quoted(coding->second) + "\" is not supported; there is chunked");
+      return refuse(400, "the Transfer-Encoding \"" + shown(coding->second) + "\" is not supported; there is chunked");
     chunked_ = true;
   } else if (length != request_.headers.end()) {
     const std::string& digits = length->second;
@@ -327,7 +327,7 @@ void RequestReader::read_framing() {
     const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos ||
         bad == std::errc::result_out_of_range || end != digits.data() + digits.size())
-      return refuse(400, "the Content-Length \"" + quoted(digits) + "\" is not a number of bytes");
+      return refuse(400, "the Content-Length \"" + shown(digits) + "\" is not a number of bytes");
     length_ = n;
   }
 }
@@ -342,7 +342,7 @@ void RequestReader::read_chunk_size(std::string_view line) {
   const std::string_view extension = trimmed(line.substr(digits));
   if (digits == 0 || (!extension.empty() && extension[0] != ';') ||
       !std::all_of(extension.begin(), extension.end(), [](char c) { return is_field_text(c); }))
-    return refuse(400, "\"" + quoted(line) + "\" is not a chunk's size");
+    return refuse(400, "\"" + shown(line) + "\" is not a chunk's size");
   if (size > limits_.body_bytes - request_.body.size())
     return refuse(413, fmt::format("the body is larger than {} bytes", limits_.body_bytes));
   left_ = size;

@@ -8,7 +8,7 @@ namespace {
 
 using Calls = std::optional<std::vector<NamedCall>>;
 
-constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kWhitespace = " \t\r\n";
 constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>", kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
                            kDeepSeekSeparator = "<｜tool▁sep｜>", kDeepSeekCalls = "<｜tool▁calls▁begin｜>",
                            kDeepSeekCallsEnd = "<｜tool▁calls▁end｜>";
@@ -29,10 +29,10 @@ constexpr FormatName kFormats[] = {{"none", ToolFormat::None},
                                    {"qwen3_coder", ToolFormat::Qwen3Coder},
                                    {"pythonic", ToolFormat::Pythonic}};
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
+std::string_view stripped(std::string_view text) {
+  const size_t first = text.find_first_not_of(kWhitespace);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+  return text.substr(first, text.find_last_not_of(kWhitespace) - first + 1);
 }
 
 // The text up to `mark`, which is taken away with it; nullopt when there is none.
@@ -45,7 +45,7 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
 }
 
 std::optional<OrderedJson> object_of(std::string_view text) {
-  auto json = parse_ordered_json(trimmed(text), "a tool call");
+  auto json = parse_ordered_json(stripped(text), "a tool call");
   if (!json || !json->is_object()) return std::nullopt;
   return std::move(*json);
 }
@@ -58,10 +58,10 @@ Calls read_deepseek(std::string_view text) {
     std::string_view call = *whole;
     const auto kind = take_until(call, kDeepSeekSeparator);
     if (!kind) return std::nullopt;
-    std::string_view name = trimmed(*kind);
+    std::string_view name = stripped(*kind);
     if (name == "function" && call.find("```") != std::string_view::npos) {
       const auto head = take_until(call, "```");
-      name = trimmed(*head);
+      name = stripped(*head);
       if (call.starts_with("json")) call.remove_prefix(4);
       const auto body = take_until(call, "```");
       if (!body) return std::nullopt;
@@ -78,8 +78,8 @@ Calls read_deepseek(std::string_view text) {
 // After the first mark: a list of objects, or NAME[ARGS]{...} with a mark between two of them.
 Calls read_mistral(std::string_view text) {
   std::vector<NamedCall> out;
-  if (trimmed(text).starts_with('[')) {
-    const auto list = parse_ordered_json(trimmed(text), "tool calls");
+  if (stripped(text).starts_with('[')) {
+    const auto list = parse_ordered_json(stripped(text), "tool calls");
     if (!list || !list->is_array() || list->empty()) return std::nullopt;
     for (const OrderedJson& c : *list) {
       if (!c.is_object() || !c.contains("name") || !c["name"].is_string()) return std::nullopt;
@@ -87,13 +87,13 @@ Calls read_mistral(std::string_view text) {
     }
     return out;
   }
-  while (!trimmed(text).empty()) {
+  while (!stripped(text).empty()) {
     std::string_view call = text.substr(0, text.find(kMistralCalls));
     text.remove_prefix(std::min(text.size(), call.size() + kMistralCalls.size()));
     const auto name = take_until(call, kMistralArguments);
     const auto arguments = object_of(call);
-    if (!name || trimmed(*name).empty() || !arguments) return std::nullopt;
-    out.push_back({std::string(trimmed(*name)), arguments->dump()});
+    if (!name || stripped(*name).empty() || !arguments) return std::nullopt;
+    out.push_back({std::string(stripped(*name)), arguments->dump()});
   }
   if (out.empty()) return std::nullopt;
   return out;
@@ -119,7 +119,7 @@ std::string type_of(const OrderedJson& tools, std::string_view function, std::st
 OrderedJson value_of(std::string_view text, const std::string& type) {
   if (text == "null") return nullptr;
   if (type.empty() || type == "string") return std::string(text);
-  std::string word(trimmed(text));
+  std::string word(stripped(text));
   if (type == "boolean") {
     std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
     if (word == "true" || word == "false") return word == "true";
@@ -133,7 +133,7 @@ Calls read_qwen3_coder(std::string_view text, const OrderedJson& tools) {
   if (!take_until(text, "<function=")) return std::nullopt;
   const auto name = take_until(text, ">");
   const auto body = take_until(text, "</function>");
-  if (!name || !body || trimmed(*name).empty()) return std::nullopt;
+  if (!name || !body || stripped(*name).empty()) return std::nullopt;
   OrderedJson arguments = OrderedJson::object();
   for (std::string_view rest = *body; take_until(rest, "<parameter=");) {
     const auto key = take_until(rest, ">");
@@ -144,7 +144,7 @@ Calls read_qwen3_coder(std::string_view text, const OrderedJson& tools) {
     if (value->ends_with('\n')) value->remove_suffix(1);
     arguments[std::string(*key)] = value_of(*value, type_of(tools, *name, *key));
   }
-  return std::vector<NamedCall>{{std::string(trimmed(*name)), arguments.dump()}};
+  return std::vector<NamedCall>{{std::string(stripped(*name)), arguments.dump()}};
 }
 
 // Python's literals and calls with keyword arguments, as far as models write them.
@@ -168,7 +168,7 @@ class PythonReader {
       }
       out.push_back({name, arguments.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)});
     } while (take(','));
-    if (!take(']') || !trimmed(text_).empty()) return std::nullopt;
+    if (!take(']') || !stripped(text_).empty()) return std::nullopt;
     return out;
   }
 
@@ -176,13 +176,13 @@ class PythonReader {
   static constexpr int kDeepest = 32;
 
   bool take(char c) {
-    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kBlank)));
+    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kWhitespace)));
     if (text_.empty() || text_[0] != c) return false;
     text_.remove_prefix(1);
     return true;
   }
   std::string word() {
-    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kBlank)));
+    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kWhitespace)));
     size_t n = 0;
     while (n < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[n])) || text_[n] == '_' ||
                                 text_[n] == '.' || text_[n] == '-' || static_cast<unsigned char>(text_[n]) > 127))
@@ -238,7 +238,7 @@ class PythonReader {
   }
   bool literal(OrderedJson& out, int depth) {
     if (depth > kDeepest) return false;
-    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kBlank)));
+    text_.remove_prefix(std::min(text_.size(), text_.find_first_not_of(kWhitespace)));
     if (text_.empty()) return false;
     if (text_[0] == '"' || text_[0] == '\'') return text(out);
     if (take('[')) return list(out, ']', depth + 1);
@@ -266,10 +266,10 @@ class PythonReader {
 };
 
 Calls read_pythonic(std::string_view text) {
-  text = trimmed(text);
+  text = stripped(text);
   for (const std::string_view mark : {"<|python_start|>", "<|python_end|>"}) {
-    if (text.starts_with(mark)) text = trimmed(text.substr(mark.size()));
-    if (text.ends_with(mark)) text = trimmed(text.substr(0, text.size() - mark.size()));
+    if (text.starts_with(mark)) text = stripped(text.substr(mark.size()));
+    if (text.ends_with(mark)) text = stripped(text.substr(0, text.size() - mark.size()));
   }
   return PythonReader(text).calls();
 }
