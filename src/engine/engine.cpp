@@ -191,6 +191,22 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
                             prefill_sizes(options_.chunked_prefill_size).size());
 }
 
+// When no dtype helps: whether another head size would, which is then what the device has no kernels for.
+Status ModelEngine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
+  const int64_t asked = config_.fields.head_dim;
+  std::vector<int64_t> fine;
+  for (const int64_t size : {32, 64, 80, 96, 128, 192, 256}) {
+    models::ModelConfig other = config_;
+    other.fields.head_dim = size;
+    other.rope_divisors.clear();
+    if (ProgramBuilder(*model_, other, platform_, options_.graph).try_decode(trace).is_ok()) fine.push_back(size);
+  }
+  if (fine.empty() || config_.fields.latent || std::find(fine.begin(), fine.end(), asked) != fine.end()) return why;
+  log::debug("{}", why.message());
+  return error(Code::Unsupported, "{}: head_dim {}: {} has no attention kernels for heads of this size; it has for {}",
+               config_.fields.source, asked, device_kind_name(platform_.device->info().kind), fmt::join(fine, ", "));
+}
+
 // The model has an op without a kernel. With a dtype of the engine's own choice, the step in the first dtype that has
 // all of them; else an error that names the flag and what it may be. `why` when that is not what is wrong.
 Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
@@ -212,12 +228,12 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
   look(!any_kv_dtype);
   if (found.empty() && !any_kv_dtype) {
     look(false);
-    if (found.empty()) return why;
+    if (found.empty()) return explain_head_size(trace, why);
     return error(Code::Unsupported,
                  "--kv-cache-dtype {}: {} has no kernels for this model's cache in it; allowed: auto",
                  dtype_flag(trace.kv_dtype), device);
   }
-  if (found.empty()) return why;
+  if (found.empty()) return explain_head_size(trace, why);
   log::debug("{}", why.message());
   if (!any_dtype)
     return error(Code::Unsupported, "--dtype {}: {} has no kernels for this model in it; allowed: auto, {}",

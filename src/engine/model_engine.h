@@ -81,6 +81,7 @@ class ModelEngine final : public Engine {
   Status choose_context();
   DType choose_dtype() const;
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
+  Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
   Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
                                             bool any_dtype, bool any_kv_dtype, const Status& why) const;
   int usual_warmups() const;

@@ -1,4 +1,5 @@
 // Exit codes and messages of wrong command lines and of work that cannot be done.
+#include "apps/serving.h"
 #include "run_binary.h"
 
 namespace reprise::apps {
@@ -126,6 +127,23 @@ TEST(Usage, WorkThatCannotBeDoneExitsWithOne) {
   folder.write("prompts.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   expect_error(run_binary(kTiny + "--prompts-file " + (folder / "prompts.jsonl") + quiet), 1, "prompts.jsonl:2");
   expect_error(run_binary(kTiny + "--prompts-file " + (folder / "none.jsonl") + quiet), 1, "none.jsonl");
+}
+
+// What a model and this build do not have in common is one line that names it.
+TEST(Usage, ModelsThatDoNotFitAreOneLine) {
+  const Model model;
+  const std::string quiet = "generate --prompt hi --max-new-tokens 1 --log-level error " + model.flags();
+  OrderedJson config = OrderedJson::parse(content_of(model.folder / "config.json"));
+  config["head_dim"] = 320;
+  model.folder.write("config.json", config.dump());
+  expect_error(run_binary(quiet), 1,
+               "head_dim 320: cpu has no attention kernels for heads of this size; it has for 32");
+  expect_error(run_binary(quiet + " --dtype bfloat16"), 1, "head_dim 320");
+  config.erase("head_dim");
+  config["vocab_size"] = 200;  // of the tokenizer's 256 bytes
+  config["eos_token_id"] = 1;
+  model.folder.write("config.json", config.dump());
+  expect_error(run_binary(quiet), 1, "the tokenizer has 256 tokens, but the model's vocab_size is 200");
 }
 
 TEST(Pull, SaysWhatIsMissing) {
