@@ -17,18 +17,18 @@ const std::string kSmall =
 // One alone is padded as well: what a padding row does in a graph whose size is frozen needs a row for it.
 const std::string kPadded = "--graph-decode-sizes 4 ", kExact = "--graph-decode-sizes 1,4 ";
 
-struct Model {
+struct TinyModel {
   const char* name;
   const char* dtype;
   const char* inexact;
   const char* folder = "models";
 };
 
-std::string model_flags(const Model& m) {
+std::string model_flags(const TinyModel& m) {
   return fmt::format("--model-path {}/tests/data/{}/{} --dtype {} ", REPRISE_SOURCE_DIR, m.folder, m.name, m.dtype);
 }
 
-class AscendVerify : public testing::TestWithParam<Model> {};
+class AscendVerify : public testing::TestWithParam<TinyModel> {};
 
 TEST_P(AscendVerify, SoundModelsPassWithinTheBound) {
   const OrderedJson j =
@@ -44,18 +44,18 @@ TEST_P(AscendVerify, SoundModelsPassWithinTheBound) {
   EXPECT_TRUE(has_words(j["modes"].dump(), "eager, exact passes")) << j["modes"];
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, AscendVerify,
-                         testing::Values(Model{"llama_gqa3_tied", "bfloat16", "silu_mul"},
-                                         Model{"qwen3_tied", "float16", "silu_mul"},
-                                         Model{"mixtral_top2", "bfloat16", "silu_mul"},
-                                         Model{"qwen3_moe_norm", "float16", "silu_mul"},
-                                         Model{"compressed_dynamic", "bfloat16", "silu_mul_quant", "models_quantised"}),
-                         [](const auto& info) { return fmt::format("{}_{}", info.param.name, info.param.dtype); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, AscendVerify,
+    testing::Values(TinyModel{"llama_gqa3_tied", "bfloat16", "silu_mul"},
+                    TinyModel{"qwen3_tied", "float16", "silu_mul"}, TinyModel{"mixtral_top2", "bfloat16", "silu_mul"},
+                    TinyModel{"qwen3_moe_norm", "float16", "silu_mul"},
+                    TinyModel{"compressed_dynamic", "bfloat16", "silu_mul_quant", "models_quantised"}),
+    [](const auto& info) { return fmt::format("{}_{}", info.param.name, info.param.dtype); });
 
 class AscendVerifyFault : public testing::TestWithParam<const char*> {};
 
 TEST_P(AscendVerifyFault, IsFoundByVerify) {
-  const Model m{"qwen3_tied", "bfloat16", ""};
+  const TinyModel m{"qwen3_tied", "bfloat16", ""};
   const Outcome o = run_binary(fmt::format("graph verify --json --quick --log-level error --inject-fault {} {}{}{}",
                                            GetParam(), model_flags(m), kSmall, kPadded));
   EXPECT_EQ(o.exit_code, 1);
@@ -68,7 +68,7 @@ TEST_P(AscendVerifyFault, IsFoundWhileGenerating) {
   const std::string fault = GetParam();
   if (fault.starts_with("alloc") || fault.starts_with("kernel")) GTEST_SKIP() << "these say so themselves";
   const Folder folder;
-  const Model m{"llama_mha_untied", "bfloat16", ""};  // does not repeat its tokens
+  const TinyModel m{"llama_mha_untied", "bfloat16", ""};  // does not repeat its tokens
   const std::string command = "generate --prompt-ids 5,6,7,8,9 --max-new-tokens 8 --ignore-eos --verify-replay 1 " +
                               model_flags(m) + kSmall + kPadded + "--dump-dir " + folder.path() + " ";
   const Outcome sound = run_binary(command);
@@ -111,7 +111,7 @@ TEST(AscendVerifyPasses, AWrongRewriteIsFound) {
   }
 }
 )");
-  const Model m{"qwen3_tied", "bfloat16", ""};
+  const TinyModel m{"qwen3_tied", "bfloat16", ""};
   const Outcome o = run_binary("graph verify --json --quick --log-level error --pass-file " + (folder / "wrong.pass") +
                                " " + model_flags(m) + kSmall + kExact);
   EXPECT_EQ(o.exit_code, 1);

@@ -10,8 +10,8 @@
 namespace reprise::checkpoint {
 namespace {
 
-Result<ModelConfigFields> parse(std::string_view architecture, std::string_view extra,
-                                std::vector<std::string> overrides = {}) {
+Result<ModelConfigFields> parse_family(std::string_view architecture, std::string_view extra,
+                                       std::vector<std::string> overrides = {}) {
   const std::string text =
       fmt::format(R"({{"architectures":["{}"],"num_hidden_layers":2,"num_experts_per_tok":2{}{}}})", architecture,
                   extra.empty() ? "" : ",", extra);
@@ -44,32 +44,32 @@ TEST(ConfigReference, WindowsOfEveryFamily) {
 }
 
 TEST(ConfigReference, NullIsNotAlwaysAbsence) {
-  EXPECT_TRUE(parse("DeepseekV3ForCausalLM", "")->latent->rope_interleave);
-  EXPECT_FALSE(parse("DeepseekV3ForCausalLM", R"("rope_interleave":null)")->latent->rope_interleave);
-  EXPECT_TRUE(parse("DeepseekV2ForCausalLM", R"("rope_interleave":null)")->latent->rope_interleave);
-  EXPECT_TRUE(parse("DeepseekV3ForCausalLM", "")->experts.normalise);
-  EXPECT_FALSE(parse("DeepseekV3ForCausalLM", R"("norm_topk_prob":null)")->experts.normalise);
+  EXPECT_TRUE(parse_family("DeepseekV3ForCausalLM", "")->latent->rope_interleave);
+  EXPECT_FALSE(parse_family("DeepseekV3ForCausalLM", R"("rope_interleave":null)")->latent->rope_interleave);
+  EXPECT_TRUE(parse_family("DeepseekV2ForCausalLM", R"("rope_interleave":null)")->latent->rope_interleave);
+  EXPECT_TRUE(parse_family("DeepseekV3ForCausalLM", "")->experts.normalise);
+  EXPECT_FALSE(parse_family("DeepseekV3ForCausalLM", R"("norm_topk_prob":null)")->experts.normalise);
 }
 
 TEST(ConfigReference, TwoNamesOfOneNumberMustAgree) {
-  EXPECT_EQ(parse("MixtralForCausalLM", R"("num_experts":6)")->experts.count, 6);
-  EXPECT_EQ(parse("DeepseekV3ForCausalLM", R"("num_local_experts":64)")->experts.count, 64);
-  EXPECT_EQ(parse("Qwen3MoeForCausalLM", R"("num_experts":16,"num_local_experts":16)")->experts.count, 16);
+  EXPECT_EQ(parse_family("MixtralForCausalLM", R"("num_experts":6)")->experts.count, 6);
+  EXPECT_EQ(parse_family("DeepseekV3ForCausalLM", R"("num_local_experts":64)")->experts.count, 64);
+  EXPECT_EQ(parse_family("Qwen3MoeForCausalLM", R"("num_experts":16,"num_local_experts":16)")->experts.count, 16);
   for (const char* family : {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "Qwen2MoeForCausalLM"})
-    expect_error(parse(family, R"("num_experts":16,"num_local_experts":8)").status(),
+    expect_error(parse_family(family, R"("num_experts":16,"num_local_experts":8)").status(),
                  {"num_experts", "num_local_experts"});
-  expect_error(parse("DeepseekV3ForCausalLM", R"("n_routed_experts":16,"num_local_experts":8)").status(),
+  expect_error(parse_family("DeepseekV3ForCausalLM", R"("n_routed_experts":16,"num_local_experts":8)").status(),
                {"n_routed_experts is 16, but num_local_experts is 8"});
-  EXPECT_EQ(parse("DeepseekV3ForCausalLM", R"("num_mtp_layers":2)")->nextn_layers, 2);
-  expect_error(parse("DeepseekV3ForCausalLM", R"("num_mtp_layers":2,"num_nextn_predict_layers":1)").status(),
+  EXPECT_EQ(parse_family("DeepseekV3ForCausalLM", R"("num_mtp_layers":2)")->nextn_layers, 2);
+  expect_error(parse_family("DeepseekV3ForCausalLM", R"("num_mtp_layers":2,"num_nextn_predict_layers":1)").status(),
                {"num_nextn_predict_layers is 1, but num_mtp_layers is 2"});
 }
 
 TEST(ConfigReference, TheTypeMustBeOneOfTheArchitecture) {
-  EXPECT_TRUE(parse("DeepseekV3ForCausalLM", R"("model_type":"kimi_k2")").is_ok());
-  expect_error(parse("LlamaForCausalLM", R"("model_type":"mistral")").status(),
+  EXPECT_TRUE(parse_family("DeepseekV3ForCausalLM", R"("model_type":"kimi_k2")").is_ok());
+  expect_error(parse_family("LlamaForCausalLM", R"("model_type":"mistral")").status(),
                {"model_type is \"mistral\"", "\"llama\" with LlamaForCausalLM"});
-  expect_error(parse("Qwen2ForCausalLM", R"("model_type":"gemma")").status(), {"model_type is \"gemma\""});
+  expect_error(parse_family("Qwen2ForCausalLM", R"("model_type":"gemma")").status(), {"model_type is \"gemma\""});
 }
 
 TEST(ConfigReference, WhatHasNoEffectIsTold) {
@@ -79,26 +79,28 @@ TEST(ConfigReference, WhatHasNoEffectIsTold) {
     for (const std::string& n : c->notices) all += n + "\n";
     EXPECT_NE(all.find(words), std::string::npos) << all;
   };
-  told(parse("LlamaForCausalLM",
-             R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"default"})"),
+  told(parse_family("LlamaForCausalLM",
+                    R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"default"})"),
        "rope_parameters has no effect beside rope_scaling");
-  told(parse("LlamaForCausalLM", R"("partial_rotary_factor":0.5)"), "partial_rotary_factor 0.5 has no effect");
-  told(parse("LlamaForCausalLM",
-             R"("rope_scaling":{"type":"dynamic","factor":2,"original_max_position_embeddings":64})"),
+  told(parse_family("LlamaForCausalLM", R"("partial_rotary_factor":0.5)"), "partial_rotary_factor 0.5 has no effect");
+  told(parse_family("LlamaForCausalLM",
+                    R"("rope_scaling":{"type":"dynamic","factor":2,"original_max_position_embeddings":64})"),
        "effective: max_position_embeddings 2048");
-  told(parse("LlamaForCausalLM", R"("rope_scaling":{"type":"dynamic","factor":2})"), "rotated for its own position");
-  told(parse("LlamaForCausalLM", R"("original_max_position_embeddings":32,)"
-                                 R"("rope_scaling":{"type":"yarn","factor":2,"original_max_position_embeddings":64})"),
+  told(parse_family("LlamaForCausalLM", R"("rope_scaling":{"type":"dynamic","factor":2})"),
+       "rotated for its own position");
+  told(parse_family("LlamaForCausalLM",
+                    R"("original_max_position_embeddings":32,)"
+                    R"("rope_scaling":{"type":"yarn","factor":2,"original_max_position_embeddings":64})"),
        "rope_scaling.original_max_position_embeddings 64 has no effect");
-  told(parse("LlamaForCausalLM", R"("rope_scaling":{"type":"linear","factor":2,"mscale_all_dim":1})"),
+  told(parse_family("LlamaForCausalLM", R"("rope_scaling":{"type":"linear","factor":2,"mscale_all_dim":1})"),
        "rope_scaling.mscale_all_dim has no effect with rope_type linear");
 }
 
 TEST(ConfigReference, OverridesReachTheObjectInEffect) {
   const std::string both =
       R"("rope_theta":100,"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_theta":5})";
-  EXPECT_EQ(parse("LlamaForCausalLM", both, {"rope_theta=300"})->rope_theta, 300);
-  EXPECT_EQ(parse("LlamaForCausalLM", both, {"rope_parameters.factor=4"})->rope.factor, 4);
+  EXPECT_EQ(parse_family("LlamaForCausalLM", both, {"rope_theta=300"})->rope_theta, 300);
+  EXPECT_EQ(parse_family("LlamaForCausalLM", both, {"rope_parameters.factor=4"})->rope.factor, 4);
 }
 
 TEST(ConfigReference, NamesOfLayers) {
