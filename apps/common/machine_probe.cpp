@@ -249,7 +249,6 @@ OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
   j["bf16_gflops"] = or_null(speed.bf16_gflops);
   j["int8_gops"] = or_null(speed.int8_gops);
   j["barrier_ns"] = or_null(speed.barrier_ns);
-  j["other_load"] = std::round(speed.other_load * 100) / 100;
   j["devices"] = machine.devices;
   j["warnings"] = machine.warnings;
   if (const std::string why = disturbance(speed); !why.empty()) j["warnings"].push_back(why);

@@ -191,8 +191,10 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
                             prefill_sizes(options_.chunked_prefill_size).size());
 }
 
-// When no dtype helps: whether another head size would, which is then what the device has no kernels for.
+// When no dtype helps and a kernel's reason is the head size: one line with the sizes that there are kernels for. The
+// reason is asked for because a device that fails (no memory for a constant) may refuse one shape and take others.
 Status ModelEngine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
+  if (why.message().find("head size") == std::string::npos) return why;
   const int64_t asked = config_.fields.head_dim;
   std::vector<int64_t> fine;
   for (const int64_t size : {32, 64, 80, 96, 128, 192, 256}) {

@@ -273,7 +273,8 @@ TEST(GraphExplain, TheFusionOfThePageFiresOnTheModelItNames) {
   folder.write("residual.pass", page.substr(begin, end - begin));
   const auto fused = [&](const std::string& flags) {
     const std::string command = "graph explain --json --log-level error --model-path " + path + flags + " --pass-file ";
-    for (const auto& pass : json_of(run_binary(command + (folder / "residual.pass")))["passes"])
+    const OrderedJson report = json_of(run_binary(command + (folder / "residual.pass")));
+    for (const auto& pass : report["passes"])
       if (pass["name"] == "residual_linear") return pass;
     return OrderedJson();
   };

@@ -56,7 +56,7 @@ TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   const auto traced = t.finish();
   ASSERT_TRUE(traced.is_ok()) << traced.status().message();
   StepSizes s;
-  s.live.value[0] = 3;
+  s.live.value.fill(3);
   std::map<std::string, NodeCost> costs;
   for (const Node* n = traced->first(); n; n = n->next) costs[n->op->name] = cost_of(*n, s);
   EXPECT_EQ(costs.at("embedding").param_bytes, 3 * kWidth * 2);
@@ -80,7 +80,6 @@ TEST(NodeCost, SharesOfADisturbedLimitAreLeftOut) {
   EXPECT_FALSE(p.share(n.cost, n.span_s).has_value());
   EXPECT_NE(p.warning().find("other programs kept 1.0 processors busy"), std::string::npos) << p.warning();
   const OrderedJson report = machine_json({}, p.machine);
-  EXPECT_EQ(report["other_load"], 1.0);
   EXPECT_EQ(report["warnings"].size(), 1u);
   // Nor when the step beat the limit, however quiet the machine says it was.
   p.machine.other_load = 0;

@@ -13,11 +13,20 @@ struct TextTest : testing::Test {
   TextTest() { register_core_ops(ops); }
 
   models::ModelConfig config(const std::string& architecture) {
-    Json j = {{"architectures", {architecture}}, {"model_type", "x"},      {"hidden_size", 48},
-              {"intermediate_size", 100},        {"num_hidden_layers", 2}, {"num_attention_heads", 6},
-              {"num_key_value_heads", 2},        {"head_dim", 10},         {"vocab_size", 263},
-              {"max_position_embeddings", 256},  {"rms_norm_eps", 1e-5},   {"rope_theta", 12345.5},
-              {"tie_word_embeddings", true},     {"hidden_act", "silu"},   {"num_experts_per_tok", 2}};
+    Json j = {{"architectures", {architecture}},
+              {"hidden_size", 48},
+              {"intermediate_size", 100},
+              {"num_hidden_layers", 2},
+              {"num_attention_heads", 6},
+              {"num_key_value_heads", 2},
+              {"head_dim", 10},
+              {"vocab_size", 263},
+              {"max_position_embeddings", 256},
+              {"rms_norm_eps", 1e-5},
+              {"rope_theta", 12345.5},
+              {"tie_word_embeddings", true},
+              {"hidden_act", "silu"},
+              {"num_experts_per_tok", 2}};
     auto fields = checkpoint::parse_model_config(j, "test");
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}};

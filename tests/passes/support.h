@@ -53,7 +53,6 @@ struct TinyModel {
 inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype = DType::BF16,
                         std::optional<DType> kv_dtype = {}) {
   const Json j = {{"architectures", {m.architecture}},
-                  {"model_type", "x"},
                   {"hidden_size", 96},
                   {"intermediate_size", 160},
                   {"num_hidden_layers", m.layers},
