@@ -91,8 +91,12 @@ class Server {
     return resident * ::sysconf(_SC_PAGESIZE);
   }
   void signal(int number) { ::kill(pid_, number); }
+  // One that does not end within a minute is ended, which its status says.
   int wait() {
-    if (pid_ > 0) ::waitpid(pid_, &status_, 0);
+    for (int i = 0; pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) != pid_; ++i) {
+      if (i == 6000) ::kill(pid_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     pid_ = 0;
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
