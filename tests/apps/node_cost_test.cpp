@@ -56,7 +56,7 @@ TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   const auto traced = t.finish();
   ASSERT_TRUE(traced.is_ok()) << traced.status().message();
   StepSizes s;
-  s.live.value.fill(3);
+  s.live.value[models::kTokens] = 3;
   std::map<std::string, NodeCost> costs;
   for (const Node* n = traced->first(); n; n = n->next) costs[n->op->name] = cost_of(*n, s);
   EXPECT_EQ(costs.at("embedding").param_bytes, 3 * kWidth * 2);
