@@ -284,7 +284,8 @@ TEST(Serve, AStepThatHangsEndsTheProcess) {
   ASSERT_NE(server.port(), 0) << server.said();
   HttpClient c(server.port());
   const std::string body = R"({"prompt": "abc", "max_tokens": 50, "ignore_eos": true})";
-  c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", body.size(), body));
+  c.send(fmt::format("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", body.size(),
+                     body));
   EXPECT_EQ(server.wait(), 1);
   const std::string said = server.said();
   const size_t soft = said.find("(--soft-watchdog-timeout 0.2): 1 requests run, 0 wait");
