@@ -2,22 +2,15 @@
 
 #include <elf.h>
 #include <link.h>
-#include <xxhash.h>
 
 #include <cstring>
-#include <span>
+#include <random>
 
 #include "base/file.h"
 #include "passes/extension.h"
 
 namespace reprise {
 namespace {
-
-std::string hex(const uint8_t* bytes, size_t size) {
-  std::string out;
-  for (size_t i = 0; i < size; ++i) out += fmt::format("{:02x}", bytes[i]);
-  return out;
-}
 
 // The build id among one segment of notes, or "".
 std::string build_id_of(const uint8_t* at, size_t size) {
@@ -29,17 +22,20 @@ std::string build_id_of(const uint8_t* at, size_t size) {
     if (whole > size) break;
     const uint8_t* name = at + sizeof note;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
-      return hex(name + 4, note.n_descsz);
+      return hexadecimal({name + 4, note.n_descsz});
     at += whole;
     size -= whole;
   }
   return {};
 }
 
-std::string content_of(std::span<const uint8_t> bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  return hex(canonical.digest, sizeof canonical.digest);
+// Nothing is known of a file that is gone, so what was computed with it is good for this process alone.
+const std::string& unreadable() {
+  static const std::string id = [] {
+    std::random_device random;
+    return fmt::format("unreadable, process {:08x}{:08x}", random(), random());
+  }();
+  return id;
 }
 
 int add_object(dl_phdr_info* info, size_t, void* out) {
@@ -54,7 +50,7 @@ int add_object(dl_phdr_info* info, size_t, void* out) {
   if (id.empty()) {
     // Not its size and time: a compiler run may leave both as they were.
     const auto file = MappedFile::open(name.empty() ? "/proc/self/exe" : name);
-    id = file.is_ok() ? content_of(file->bytes()) : "unreadable";
+    id = file.is_ok() ? digest_of(file->bytes()).text() : unreadable();
   }
   *static_cast<std::string*>(out) += fmt::format("{}={}\n", name, id);
   return 0;
@@ -68,8 +64,6 @@ std::string joined(const List& list) {
 }
 
 }  // namespace
-
-std::string PlanKey::text() const { return hex(bytes.data(), bytes.size()); }
 
 // Lengths keep neighbours apart.
 void KeyBuilder::add(std::string_view name, std::string_view value) {
@@ -113,16 +107,6 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);
   return Status::ok();
-}
-
-PlanKey KeyBuilder::key() const {
-  const XXH128_hash_t h = XXH3_128bits(text_.data(), text_.size());
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, h);
-  PlanKey key;
-  static_assert(sizeof canonical.digest == sizeof key.bytes);
-  std::memcpy(key.bytes.data(), canonical.digest, sizeof canonical.digest);
-  return key;
 }
 
 std::string KeyBuilder::build_identity() {

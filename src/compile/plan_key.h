@@ -6,22 +6,18 @@
 // that is not the same gives another key, so an entry never needs to be judged old. Plain values.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "base/digest.h"
 #include "base/status.h"
 #include "ops/platform.h"
 #include "passes/pipeline.h"
 
 namespace reprise {
 
-struct PlanKey {
-  std::array<uint8_t, 16> bytes{};
-  bool operator==(const PlanKey&) const = default;
-  std::string text() const;  // 32 hexadecimal digits
-};
+using PlanKey = Digest;
 
 class KeyBuilder {
  public:
@@ -32,9 +28,10 @@ class KeyBuilder {
   Status add(const PipelineOptions& options);
   void add_build() { add("build", build_identity()); }
 
-  PlanKey key() const;
+  PlanKey key() const { return digest_of(text_); }
 
-  // Build ids of the program and of every loaded library; where there is none, a hash of the file's bytes.
+  // Build ids of the program and of every loaded library; where there is none, a digest of the file's
+  // bytes, and where the file is gone, a value that no other process has.
   static std::string build_identity();
 
  private:

@@ -19,7 +19,6 @@ class ChunkedFile {
   ChunkedFile& operator=(const ChunkedFile&) = delete;
 
   bool is_open() const { return fd_ >= 0; }
-  int descriptor() const { return fd_; }
   size_t size() const;
   // False when the file is shorter or the system refuses; errno says why in the second case.
   bool read(void* out, size_t bytes, size_t at) const;

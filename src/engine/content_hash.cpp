@@ -2,16 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <unordered_map>
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/chunked_file.h"
@@ -20,17 +19,10 @@ namespace reprise::engine {
 namespace {
 
 constexpr size_t kMaxMemo = size_t{4} << 20;
-constexpr size_t kBlock = size_t{1} << 20;  // stays in the cache between the copy and the hash
+constexpr size_t kBlock = size_t{1} << 20;  // stays in the cache between the copy and the digest
+static_assert(ChunkedFile::kChunk % kBlock == 0);
 // Wider than the time stamps of file systems (a few milliseconds, two seconds on FAT).
 constexpr int64_t kSettled = 2;
-
-std::string digits(const XXH128_hash_t& hash) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, hash);
-  std::string out;
-  for (const unsigned char byte : canonical.digest) out += fmt::format("{:02x}", byte);
-  return out;
-}
 
 // What the file system says of a file, as one string: equal strings, equal bytes.
 std::string identity_of(const struct stat& st) {
@@ -48,26 +40,25 @@ Result<std::string> hash_of(const std::string& path, const struct stat& before, 
   const ChunkedFile file(path, O_RDONLY);
   if (!file.is_open()) return invalid("{}: {}", path, std::strerror(errno));
   const auto total = static_cast<size_t>(before.st_size);
-  std::vector<XXH128_hash_t> hashes(chunk_count(total));
+  constexpr size_t kBlocks = ChunkedFile::kChunk / kBlock;
+  // Of every block, in the order of the file.
+  std::vector<Digest> digests((total + kBlock - 1) / kBlock);
   const bool good = for_each_chunk(total, threads, [&](size_t chunk) {
-    const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
-    if (!state || XXH3_128bits_reset(state.get()) != XXH_OK) return false;
     const size_t bytes = chunk_bytes(total, chunk);
-    const auto block = std::make_unique<char[]>(kBlock);
-    for (size_t done = 0; done < bytes; done += kBlock) {
+    std::vector<uint8_t> block(std::min(kBlock, bytes));
+    for (size_t i = 0, done = 0; done < bytes; ++i, done += kBlock) {
       const size_t n = std::min(kBlock, bytes - done);
-      if (!file.read(block.get(), n, chunk * ChunkedFile::kChunk + done)) return false;
-      XXH3_128bits_update(state.get(), block.get(), n);
+      if (!file.read(block.data(), n, chunk * ChunkedFile::kChunk + done)) return false;
+      digests[chunk * kBlocks + i] = digest_of(std::span<const uint8_t>(block).first(n));
     }
-    hashes[chunk] = XXH3_128bits_digest(state.get());
     return true;
   });
   if (!good) return invalid("{}: it could not be read to its end", path);
   ASSIGN_OR_RETURN(const struct stat after, stat_of(path));
   if (identity_of(after) != identity_of(before)) return invalid("{}: it changed while it was read", path);
-  std::string all;
-  for (const XXH128_hash_t& h : hashes) all += digits(h);
-  return digits(XXH3_128bits(all.data(), all.size()));
+  std::string all = fmt::format("{}", total);
+  for (const Digest& d : digests) all += d.text();
+  return digest_of(all).text();
 }
 
 struct Remembered {

@@ -278,7 +278,8 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
   return Status::ok();
 }
 
-// A replay differed: the size goes out of service, the caches are made right, and what happened is written down.
+// A replay differed: the caches are made right, what was wrong goes out of service, and what happened is written down.
+// Where the same program is wrong without a replay too, that is all programs which the passes have made.
 Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
                            StepOutput output, bool decode) {
   ++counters_.differences;
@@ -287,7 +288,6 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   report["what"] = d.what;
   report["max_abs_diff"] = d.max_abs_diff;
   report["elements"] = d.elements;
-  report["fusion"] = d.fusion;
   report["phase"] = decode ? "decode" : "prefill";
   report["size"] = plan.size;
   report["step"] = counters_.steps + 1;
@@ -302,13 +302,35 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   const bool unfused = check_->bound().exact() || d.fusion;
   CompiledModel& prefill = unfused ? check_->shadow(StepOutput::Logits, false) : prefill_->model(StepOutput::Logits);
   CompiledModel& right = unfused ? check_->shadow(output, decode) : runner.model(output, plan.size);
-  RETURN_IF_ERROR(ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage_, *stream_));
+  const auto recover = [&] {
+    return ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage_, *stream_);
+  };
+  RETURN_IF_ERROR(recover());
   last_ = &right;
+  bool fusion = d.fusion;
+  if (check_->bound().exact()) {
+    CompiledModel& replayed = runner.model(output, plan.size);
+    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, items, pool_, stage_, *stream_));
+    if (fusion)
+      RETURN_IF_ERROR(recover());
+    else
+      last_ = &replayed;  // the same, and what lies in the arena
+  }
+  report["fusion"] = fusion;
   auto written = write_replay_report(options_.graph.report_dir, static_cast<int64_t>(counters_.steps) + 1, report);
   counters_.last_report = written.is_ok() ? *written : "";
-  runner.quarantine(plan.size,
-                    fmt::format("{} in step {}: {}", d.fusion ? "fusions differed" : "replay differed from eager",
-                                counters_.steps + 1, d.what));
+  const std::string reason = fmt::format(
+      "{} in step {}: {}", fusion ? "fusions differed" : "replay differed from eager", counters_.steps + 1, d.what);
+  if (fusion) {
+    decode_->replace(check_->shadows(true), reason);
+    prefill_->replace(check_->shadows(false), reason);
+    log::warning(
+        "{}; every step runs eagerly and unfused from now on; earlier answers may be wrong, and so may what is cached "
+        "of them: restart with --passes none, or without the pass at fault (docs/debugging.md finds it)",
+        reason);
+  } else {
+    runner.quarantine(plan.size, reason);
+  }
   if (written.is_ok())
     log::warning("report: {}; to see it again: reprise graph verify --model-path {} --case {}", *written,
                  options_.model_path, *written);

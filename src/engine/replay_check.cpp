@@ -130,6 +130,14 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
   return std::optional<ReplayDifference>(std::move(d));
 }
 
+Result<bool> ReplayCheck::are_passes_wrong(CompiledModel& replayed, std::span<const StepItem> items,
+                                           const kv::KvPool& pool, StepStage& stage, Stream& stream) {
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+  RETURN_IF_ERROR(replayed.run(live, stream));
+  ASSIGN_OR_RETURN(const auto difference, compare(replayed, items, pool, stream));
+  return difference.has_value();
+}
+
 std::string ReplayCheck::judge_fusions() {
   const int64_t before = fusions_.outside();
   for (const Expected& fused : outputs_) {

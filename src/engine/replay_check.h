@@ -50,11 +50,18 @@ class ReplayCheck {
   // After it: what differs.
   Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, std::span<const StepItem> items,
                                                   const kv::KvPool& pool, Stream& stream);
+  // After a difference and recover(): whether `replayed` launched one by one is wrong as well, so that the fault lies
+  // in what the passes made of the model. Leaves the caches to be recovered again where it is. Exact fusions only.
+  Result<bool> are_passes_wrong(CompiledModel& replayed, std::span<const StepItem> items, const kv::KvPool& pool,
+                                StepStage& stage, Stream& stream);
   // After a difference: the caches of all sequences of the step by `prefill`, and the step itself by `model`, from
   // their tokens, launched one by one.
   static Status recover(CompiledModel& prefill, CompiledModel& model, std::span<const StepItem> items,
                         const kv::KvPool& pool, int64_t chunk, StepStage& stage, Stream& stream);
   const FusionBound& bound() const { return fusions_.bound(); }
+  StepRunner::Programs shadows(bool decode) {
+    return {&shadow(StepOutput::Logits, decode), &shadow(StepOutput::NextTokens, decode)};
+  }
   CompiledModel& shadow(StepOutput output, bool decode) {
     return *(decode ? decode_ : prefill_)[static_cast<size_t>(output)];
   }

@@ -32,6 +32,7 @@ StepRunner::StepRunner(StepRunnerParts parts)
 const CompiledModel& StepRunner::model() const { return parts_.models[0] ? *parts_.models[0] : *parts_.models[1]; }
 
 CompiledModel& StepRunner::model(StepOutput output, int64_t rows) {
+  if (replaced_) return *(*replaced_)[static_cast<size_t>(output)];
   return *(plain(rows) ? parts_.plain : parts_.models)[static_cast<size_t>(output)];
 }
 
@@ -62,6 +63,7 @@ size_t StepRunner::planned_bytes() const {
 }
 
 int64_t StepRunner::size_of(int64_t n, std::string_view& reason) const {
+  if (replaced_) return reason = replaced_reason_, 0;
   if (!parts_.reason.empty()) return reason = parts_.reason, 0;
   const auto chosen = choose_size(parts_.sizes, n);
   if (!chosen) return reason = too_large_, 0;
@@ -151,6 +153,11 @@ Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, S
 void StepRunner::quarantine(int64_t size, std::string reason) {
   log::warning("{} size {} is out of service from now on and runs eagerly: {}", parts_.phase, size, reason);
   quarantined_[size] = std::move(reason);
+}
+
+void StepRunner::replace(const Programs& programs, std::string reason) {
+  replaced_ = programs;
+  replaced_reason_ = std::move(reason);
 }
 
 Status StepRunner::rebind(const std::unordered_map<std::string, void*>& external) {

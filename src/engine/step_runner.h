@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,10 @@ class StepRunner {
   // No replay of this size from now on.
   void quarantine(int64_t size, std::string reason);
   const std::map<int64_t, std::string>& quarantined() const { return quarantined_; }
+  // Every step runs these programs eagerly from now on; they outlive the runner or its last step. For a runner whose
+  // own programs compute something else than the model.
+  using Programs = std::array<CompiledModel*, kStepOutputs>;
+  void replace(const Programs& programs, std::string reason);
   // External inputs have moved.
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
@@ -120,6 +125,8 @@ class StepRunner {
   StepRunnerParts parts_;
   std::string too_large_;
   std::map<int64_t, std::string> quarantined_;
+  std::optional<Programs> replaced_;
+  std::string replaced_reason_;
   PhaseStats stats_;
   StepCosts costs_;
   TrafficHistogram traffic_;

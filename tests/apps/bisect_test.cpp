@@ -1,11 +1,12 @@
 // `./dev bisect` finds a wrong rewrite that was put among right ones.
 #include "run_binary.h"
+#include "wrong_rewrite.h"
 
 namespace reprise::apps {
 namespace {
 
-// Swaps the operands of additions, which changes nothing; then adds where the model multiplies.
-constexpr const char* kRewrites = R"(
+// Swaps the operands of additions, which changes nothing.
+constexpr const char* kHarmless = R"(
 rewrite "harmless" {
   search graph "a" {
     symbol T <= 16
@@ -22,29 +23,11 @@ rewrite "harmless" {
     return sum=%2
   }
 }
-rewrite "wrong" {
-  search graph "a" {
-    symbol T <= 16
-    %0: f32[T, 44] = input(name="gate")
-    %1: f32[T, 44] = input(name="up")
-    %2: f32[T, 44] = silu(%0)
-    %3: f32[T, 44] = mul(%2, %1)
-    return product=%3
-  }
-  replace graph "b" {
-    symbol T <= 16
-    %0: f32[T, 44] = input(name="gate")
-    %1: f32[T, 44] = input(name="up")
-    %2: f32[T, 44] = silu(%0)
-    %3: f32[T, 44] = add(%2, %1)
-    return product=%3
-  }
-}
 )";
 
 TEST(Bisect, NamesExactlyTheWrongRewrite) {
   const Folder folder;
-  folder.write("two.pass", kRewrites);
+  folder.write("two.pass", kHarmless + wrong_rewrite("f32"));
   const std::string model =
       "--model-path " + model_folder("llama_mha_untied") + " --pass-file " + (folder / "two.pass");
   // How many changes come before the first wrong one.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/run_binary.h"
+#include "apps/wrong_rewrite.h"
 #include "support/smollm2.h"
 
 namespace reprise::apps {
@@ -99,6 +100,25 @@ TEST(Verify, QuickKeepsEveryModeAndBordersOfPages) {
   EXPECT_TRUE(small.contains("left_out")) << small;
   const Outcome both = run_binary("graph verify --quick --case x.json --model-path " + model);
   EXPECT_EQ(both.exit_code, 2) << both.err;
+}
+
+// The programs that the passes made are wrong, captured or not: the unfused ones serve from then on.
+TEST(Verify, WrongFusionsAreFoundWhileGeneratingAndNoLongerUsed) {
+  const Folder folder;
+  folder.write("wrong.pass", wrong_rewrite("f32"));
+  const std::string command =
+      "generate --prompt-ids 5,6,7,8 --max-new-tokens 12 --ignore-eos --max-total-tokens 128 "
+      "--model-path " +
+      model_folder("llama_mha_untied");
+  const std::string passes = " --pass-file " + (folder / "wrong.pass");
+  const Outcome right = run_binary(command + " --passes none"), wrong = run_binary(command + passes);
+  EXPECT_EQ(right.exit_code, 0) << right.err;
+  EXPECT_NE(wrong.out, right.out);
+  const Outcome o = run_binary(command + passes + " --summary --verify-replay 1 --dump-dir " + folder.path());
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_NE(o.err.find("fusions differed in step 1"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("unfused from now on"), std::string::npos) << o.err;
+  EXPECT_EQ(o.out, right.out);
 }
 
 TEST(SmolLM2Modes, TokensOfTwoHundredQuestionsAreEqual) {

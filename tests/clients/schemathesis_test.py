@@ -21,9 +21,11 @@ class Schemathesis(WithServer):
         for phases, examples in (("examples,coverage", 1), ("fuzzing", 40)):
             with self.subTest(phases=phases):
                 said = self.run_client(
-                    PROGRAMS / "schemathesis", "run", ROOT / "docs/openapi.json", "--url", self.server.url,
-                    "--header", "Authorization: Bearer secret", "--phases", phases, "--max-examples", examples,
-                    "--seed", 1, "--no-shrink", "--max-time", 100, "--request-timeout", 60, "--max-response-time", 60, "--checks", "all",
+                    PROGRAMS / "schemathesis", "--config-file", ROOT / "tests/clients/schemathesis.toml", "run",
+                    ROOT / "docs/openapi.json", "--url", self.server.url, "--header", "Authorization: Bearer secret",
+                    "--phases", phases, "--max-examples", examples,
+                    "--seed", 1, "--no-shrink", "--max-time", 100, "--request-timeout", 60, "--max-response-time", 60,
+                    "--checks", "all",
                     "--exclude-checks", LEFT_OUT, "--continue-on-failure", "--suppress-health-check", "all",
                     "--warnings", "off")
                 generated = re.search(r"(\d+) generated", said)

@@ -7,8 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "base/file.h"
-#include "base/json.h"
+#include "support/goldens.h"
 
 namespace reprise::engine {
 namespace {
@@ -17,13 +16,7 @@ using Sizes = std::vector<int64_t>;
 
 // Lists that SGLang's own functions returned; "made_by" names commits and lines (tools/golden/make_graph_sizes.py).
 const Json& originals() {
-  static const Json lists = [] {
-    auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/graph_sizes.json");
-    EXPECT_TRUE(text.is_ok()) << text.status().message();
-    auto json = parse_json(*text, "graph_sizes.json");
-    EXPECT_TRUE(json.is_ok()) << json.status().message();
-    return *json;
-  }();
+  static const Json lists = testing_support::golden_json("graph_sizes.json");
   return lists;
 }
 

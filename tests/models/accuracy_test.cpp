@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "engine/perplexity.h"
 #include "engine/text_scores.h"
+#include "support/goldens.h"
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
 
@@ -18,13 +17,7 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 const Json& golden() {
-  static const Json json = [] {
-    auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/tasks/golden.json");
-    EXPECT_TRUE(text.is_ok()) << text.status().message();
-    auto parsed = parse_json(*text, "golden.json");
-    EXPECT_TRUE(parsed.is_ok()) << parsed.status().message();
-    return *parsed;
-  }();
+  static const Json json = testing_support::golden_json("tasks/golden.json");
   return json;
 }
 

@@ -7,17 +7,12 @@
 #include "base/file.h"
 #include "models/foreign_fields.h"
 #include "models/rope.h"
+#include "support/goldens.h"
 
 namespace reprise::models {
 namespace {
 
-Json read_cases(const std::string& name) {
-  auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/config/" + name);
-  EXPECT_TRUE(text.is_ok()) << text.status().message();
-  auto json = parse_json(*text, name);
-  EXPECT_TRUE(json.is_ok()) << json.status().message();
-  return *json;
-}
+Json read_cases(const std::string& name) { return testing_support::golden_json("config/" + name); }
 
 // Frequencies at a position: behind the window of dynamic NTK they depend on it.
 std::vector<double> frequencies(const nn::RopeSpec& spec, int64_t position) {

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "support/goldens.h"
 #include "support/tiny_models.h"
 
 namespace reprise {
@@ -24,38 +25,11 @@ std::string gguf_path(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";
 }
 
-struct Golden {
-  std::vector<int32_t> tokens, positions;
-  std::vector<float> logits;
-};
-
-std::map<int64_t, Golden> read_goldens(const std::string& folder) {
-  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
-  EXPECT_TRUE(file.is_ok()) << file.status().message();
-  std::map<int64_t, Golden> out;
-  for (auto& t : file->tensors()) {
-    const auto dot = t.name.find('.');
-    Golden& g = out[std::stoll(t.name.substr(dot + 1))];
-    const auto bytes = file->bytes(t);
-    const auto copy = [&](auto& v) {
-      v.resize(bytes.size() / 4);
-      std::memcpy(v.data(), bytes.data(), bytes.size());
-    };
-    if (t.name.starts_with("tokens"))
-      copy(g.tokens);
-    else if (t.name.starts_with("positions"))
-      copy(g.positions);
-    else
-      copy(g.logits);
-  }
-  return out;
-}
-
 class GgufExperts : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufExperts, LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint) {
   const std::string folder = tiny_model_path(GetParam());
-  const auto goldens = read_goldens(folder);
+  const auto goldens = testing_support::read_goldens(folder);
   ASSERT_FALSE(goldens.empty());
   EngineSetup setup;
   setup.context = 0;

@@ -2,23 +2,20 @@
 // comes back a step and no table, length or position ever does.
 #include <gtest/gtest.h>
 
-#include "support/ascend_engine.h"
-#include "support/plain_kernels.h"
-#include "support/taking_device.h"
+#include "support/computing_platforms.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
 namespace reprise {
 namespace {
 
+using testing_support::ComputingPlatform;
 using testing_support::Traffic;
 
-enum class Kind { Cpu, Remote, Ascend };
-
-Result<std::unique_ptr<engine::Engine>> open(Kind kind, testing_support::Taken& taken, bool captured) {
+Result<std::unique_ptr<engine::Engine>> open(ComputingPlatform kind, testing_support::Taken& taken, bool captured) {
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path("qwen3_untied");
-  o.dtype = kind == Kind::Ascend ? DType::BF16 : DType::F32;
+  o.dtype = dtype_of(kind);
   o.context_length = 256;
   o.max_running_requests = 3;
   o.chunked_prefill_size = 64;
@@ -26,29 +23,14 @@ Result<std::unique_ptr<engine::Engine>> open(Kind kind, testing_support::Taken& 
   o.graph.decode_sizes = {3};
   o.graph.prefill_sizes = {64};
   if (!captured) o.graph.policy = engine::GraphPolicy::Off;
-  Platform p;
-  if (kind == Kind::Remote) {
-    p.ops = std::make_unique<OpRegistry>();
-    register_core_ops(*p.ops);
-    p.kernels = std::make_unique<KernelRegistry>();
-    testing_support::register_plain_kernels(*p.kernels);
-    p.device = std::make_unique<testing_support::TakingDevice>(
-        testing_support::TakingOptions{.skips_negative_slots = false}, taken);
-  } else {
-    DeviceOptions device;
-    if (kind == Kind::Ascend) device.kind = DeviceKind::Ascend;
-    device.ascend_runtime = "sim";
-    device.threads = 2;
-    device.pin_threads = false;
-    ASSIGN_OR_RETURN(p, make_platform(device));
-  }
+  ASSIGN_OR_RETURN(Platform p, make_computing_platform(kind, taken));
   return engine::Engine::create(o, std::move(p));
 }
 
-class HostCopies : public testing::TestWithParam<Kind> {};
+class HostCopies : public testing::TestWithParam<ComputingPlatform> {};
 
 TEST_P(HostCopies, AreTheResultAlone) {
-  const bool host_visible = GetParam() == Kind::Cpu;
+  const bool host_visible = GetParam() == ComputingPlatform::Cpu;
   for (const bool captured : {true, false}) {
     SCOPED_TRACE(captured ? "captured" : "eager");
     testing_support::Taken taken;
@@ -81,9 +63,7 @@ TEST_P(HostCopies, AreTheResultAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, HostCopies, testing::Values(Kind::Cpu, Kind::Remote, Kind::Ascend), [](const auto& info) {
-  return std::string(info.param == Kind::Cpu ? "Cpu" : info.param == Kind::Remote ? "Remote" : "Ascend");
-});
+INSTANTIATE_TEST_SUITE_P(, HostCopies, testing_support::kComputingPlatforms, testing_support::computing_platform_name);
 
 }  // namespace
 }  // namespace reprise

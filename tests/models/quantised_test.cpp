@@ -11,6 +11,7 @@
 #include "backends/cpu/isa.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "support/goldens.h"
 #include "support/tiny_models.h"
 
 namespace reprise {
@@ -73,30 +74,6 @@ struct TemporaryFolder {
   std::string path;
 };
 
-struct Golden {
-  std::vector<int32_t> tokens;
-  std::vector<float> logits;
-};
-
-std::map<int64_t, Golden> read_goldens(const std::string& folder) {
-  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
-  EXPECT_TRUE(file.is_ok()) << file.status().message();
-  std::map<int64_t, Golden> out;
-  for (auto& t : file->tensors()) {
-    Golden& g = out[std::stoll(t.name.substr(t.name.find('.') + 1))];
-    const auto bytes = file->bytes(t);
-    const auto copy = [&](auto& v) {
-      v.resize(bytes.size() / 4);
-      std::memcpy(v.data(), bytes.data(), bytes.size());
-    };
-    if (t.name.starts_with("tokens"))
-      copy(g.tokens);
-    else
-      copy(g.logits);
-  }
-  return out;
-}
-
 // Root of the mean square, and the largest difference, over the largest number of b.
 std::pair<double, double> distance(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0, worst = 0, largest = 0;
@@ -138,7 +115,7 @@ TEST_P(QuantisedGolden, LogitsAreThoseOfTheFormulas) {
   const bool modelslim = GetParam().model.starts_with("modelslim");
   EXPECT_EQ((*e)->options().quantization,
             modelslim ? checkpoint::Quantization::ModelSlim : checkpoint::Quantization::CompressedTensors);
-  const auto goldens = read_goldens(folder);
+  const auto goldens = testing_support::read_goldens(folder);
   ASSERT_EQ(goldens.size(), 3u);
   for (auto& [length, g] : goldens) {
     const auto logits = all_logits(**e, g.tokens, 1000);
@@ -165,7 +142,7 @@ TEST_P(QuantisedOnAscend, IsAsNearToTheFormulasAsTheCpu) {
   ASSERT_TRUE(ascend.is_ok()) << ascend.status().message();
   auto cpu = open(folder, {.dtype = DType::BF16});
   ASSERT_TRUE(cpu.is_ok()) << cpu.status().message();
-  for (auto& [length, g] : read_goldens(folder)) {
+  for (auto& [length, g] : testing_support::read_goldens(folder)) {
     const auto [rms, worst] = distance(all_logits(**ascend, g.tokens, 1000), g.logits);
     const auto [cpu_rms, cpu_worst] = distance(all_logits(**cpu, g.tokens, 1000), g.logits);
     EXPECT_LE(rms, 1.5 * cpu_rms + 1e-3) << "length " << length << ", the CPU's " << cpu_rms;
@@ -176,7 +153,7 @@ TEST_P(QuantisedOnAscend, IsAsNearToTheFormulasAsTheCpu) {
 // Eager, in pieces (all tokens at once) and whole (one by one), on an Atlas A2 and an A3.
 TEST_P(QuantisedOnAscend, EveryModeOnEveryGenerationGivesTheSameBits) {
   const std::string folder = folder_of(GetParam());
-  const auto goldens = read_goldens(folder);
+  const auto goldens = testing_support::read_goldens(folder);
   ASSERT_FALSE(goldens.empty());
   const std::vector<int32_t>& tokens = goldens.begin()->second.tokens;
   std::vector<float> at_once, one_by_one;
@@ -202,7 +179,7 @@ TEST_P(QuantisedOnAscend, EveryModeOnEveryGenerationGivesTheSameBits) {
 // CANN 8.1 has the plain gating, GroupedMatmulV4 and the gated product, no more.
 TEST(QuantisedExpertsOnAscend, OldRuntimesGiveTheSame) {
   for (const std::string name : {"modelslim_moe_dynamic", "modelslim_moe_static", "compressed_moe_static"}) {
-    const auto goldens = read_goldens(folder_of(name));
+    const auto goldens = testing_support::read_goldens(folder_of(name));
     ASSERT_FALSE(goldens.empty());
     const std::vector<int32_t>& tokens = goldens.begin()->second.tokens;
     std::vector<float> expected;
@@ -246,7 +223,7 @@ TEST(QuantisedExpertsOnAscend, AreAsNearToTheFormulasAsTheCpuInHalf) {
     ASSERT_TRUE(ascend.is_ok()) << ascend.status().message();
     auto cpu = open(folder_of(name), {.dtype = DType::F16});
     ASSERT_TRUE(cpu.is_ok()) << cpu.status().message();
-    for (auto& [length, g] : read_goldens(folder_of(name))) {
+    for (auto& [length, g] : testing_support::read_goldens(folder_of(name))) {
       const double rms = distance(all_logits(**ascend, g.tokens, 1000), g.logits).first;
       const double cpu_rms = distance(all_logits(**cpu, g.tokens, 1000), g.logits).first;
       EXPECT_LE(rms, 1.5 * cpu_rms + 1e-3) << name << ", length " << length << ", the CPU's " << cpu_rms;

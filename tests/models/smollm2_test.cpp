@@ -8,19 +8,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engine/generator.h"
+#include "support/goldens.h"
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
 
 namespace reprise {
 namespace {
 
-Json golden() {
-  auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/smollm2/golden.json");
-  EXPECT_TRUE(text.is_ok()) << text.status().message();
-  auto json = parse_json(*text, "golden.json");
-  EXPECT_TRUE(json.is_ok()) << json.status().message();
-  return *json;
-}
+Json golden() { return testing_support::golden_json("smollm2/golden.json"); }
 
 std::unique_ptr<engine::Engine> open(const std::string& path, DType dtype) {
   testing_support::EngineSetup s;

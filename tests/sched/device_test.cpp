@@ -1,5 +1,5 @@
-// The scheduler on real engines: on a device that runs by itself (Ascend's simulator) the next step is prepared while
-// one runs, on the CPU it is not; the answers are those of each request alone on both.
+// The scheduler on real engines. On a device that runs by itself (Ascend's simulator) new requests are admitted within
+// a step, before its results are read; on the CPU they are not. The answers are those of each request alone on both.
 #include <gtest/gtest.h>
 
 #include "sched/scheduler.h"

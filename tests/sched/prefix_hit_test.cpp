@@ -5,46 +5,29 @@
 
 #include "sched/scheduler.h"
 #include "support/answers.h"
-#include "support/plain_kernels.h"
-#include "support/taking_device.h"
+#include "support/computing_platforms.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched {
 namespace {
 
-enum class Kind { Cpu, Remote, Ascend };
+using testing_support::ComputingPlatform;
 
-class PrefixHit : public testing::TestWithParam<Kind> {
+class PrefixHit : public testing::TestWithParam<ComputingPlatform> {
  protected:
   void SetUp() override {
     engine::EngineOptions o;
     o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
-    o.dtype = GetParam() == Kind::Ascend ? DType::BF16 : DType::F32;
+    o.dtype = testing_support::dtype_of(GetParam());
     o.context_length = 384;
     o.max_running_requests = 4;
     o.chunked_prefill_size = 128;
     o.max_total_tokens = 12 * 384;
     o.graph.decode_sizes = {1, 4};
     o.graph.prefill_sizes = {128};
-    Platform p;
-    if (GetParam() == Kind::Remote) {
-      p.ops = std::make_unique<OpRegistry>();
-      register_core_ops(*p.ops);
-      p.kernels = std::make_unique<KernelRegistry>();
-      testing_support::register_plain_kernels(*p.kernels);
-      p.device = std::make_unique<testing_support::TakingDevice>(
-          testing_support::TakingOptions{.skips_negative_slots = false}, taken_);
-    } else {
-      DeviceOptions device;
-      if (GetParam() == Kind::Ascend) device.kind = DeviceKind::Ascend;
-      device.ascend_runtime = "sim";
-      device.threads = 2;
-      device.pin_threads = false;
-      auto made = make_platform(device);
-      ASSERT_TRUE(made.is_ok()) << made.status().message();
-      p = std::move(*made);
-    }
-    auto e = engine::Engine::create(o, std::move(p));
+    auto platform = testing_support::make_computing_platform(GetParam(), taken_);
+    ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+    auto e = engine::Engine::create(o, std::move(*platform));
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engine_ = std::move(*e);
   }
@@ -103,9 +86,7 @@ TEST_P(PrefixHit, GivesWhatThePromptAloneGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, PrefixHit, testing::Values(Kind::Cpu, Kind::Remote, Kind::Ascend), [](const auto& info) {
-  return std::string(info.param == Kind::Cpu ? "Cpu" : info.param == Kind::Remote ? "Remote" : "Ascend");
-});
+INSTANTIATE_TEST_SUITE_P(, PrefixHit, testing_support::kComputingPlatforms, testing_support::computing_platform_name);
 
 }  // namespace
 }  // namespace reprise::sched

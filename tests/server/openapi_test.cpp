@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "server/api_fixture.h"
+#include "server/known_fields.h"
 
 namespace reprise::server {
 namespace {
@@ -92,6 +93,32 @@ TEST(OpenApi, DescribesTheFieldsThatParsersRead) {
   for (const std::string& name : read) EXPECT_TRUE(described.contains(name)) << name << " is not in docs/openapi.json";
   for (const std::string& name : described)
     EXPECT_NE(source.find('"' + name + '"'), std::string::npos) << name << " is read by no parser";
+}
+
+// The members of one object: of its schema, and of all schemas that it is made of.
+void add_members(const Json& schema, Names& out) {
+  if (schema.contains("$ref"))
+    return add_members(file()[Json::json_pointer(schema["$ref"].get<std::string>().substr(1))], out);
+  if (schema.contains("properties"))
+    for (const auto& [name, value] : schema["properties"].items()) out.insert(name);
+  for (const char* list : {"allOf", "anyOf", "oneOf"})
+    if (schema.contains(list))
+      for (const Json& part : schema[list]) add_members(part, out);
+}
+
+// A field that the description has and the table lacks would be read and yet warned of.
+TEST(OpenApi, DescribesTheFieldsOfEachFormThatAreKnownAsRead) {
+  for (const auto& [form, schema] :
+       std::vector<std::pair<FieldForm, const char*>>{{FieldForm::Completion, "CompletionRequest"},
+                                                      {FieldForm::Chat, "ChatRequest"},
+                                                      {FieldForm::Native, "NativeRequest"},
+                                                      {FieldForm::NativeSampling, "NativeSampling"}}) {
+    Names described, known;
+    add_members(file()["components"]["schemas"][schema], described);
+    for (const KnownField& f : known_fields())
+      if (f.fate == FieldFate::Read && f.forms & (1u << static_cast<unsigned>(form))) known.insert(f.name);
+    EXPECT_EQ(described, known) << schema;
+  }
 }
 
 TEST_F(ApiTest, ServesItsDescription) {

@@ -19,21 +19,21 @@
 namespace reprise::testing_support {
 
 inline const std::vector<std::string>& tiny_models() {
-  static const std::vector<std::string> names{"llama_bias",         "llama_gqa3_tied",
-                                              "llama_gqa4_sharded", "llama_mha_untied",
-                                              "llama_rope_dynamic", "llama_rope_dynamic_new",
-                                              "llama_rope_linear",  "llama_rope_llama3",
-                                              "llama_rope_yarn",    "llama_rope_yarn_options",
-                                              "mistral_full",       "mistral_window24",
-                                              "qwen25_yarn",        "qwen2_tied",
-                                              "qwen2_untied",       "qwen3_tied",
-                                              "qwen3_untied",       "deepseek_v2_dense",
-                                              "deepseek_v3_dense",  "mixtral_top2",
-                                              "mixtral_one_expert", "qwen3_moe_norm",
-                                              "qwen3_moe_top8",     "qwen3_moe_top1",
-                                              "qwen2_moe_shared",   "qwen2_moe_lopsided",
-                                              "deepseek_v2_moe",    "deepseek_v2_lite",
-                                              "deepseek_v3_moe"};
+  static const std::vector<std::string> names{"llama_bias",          "llama_gqa3_tied",
+                                              "llama_gqa4_sharded",  "llama_mha_untied",
+                                              "llama_rope_dynamic",  "llama_rope_dynamic_new",
+                                              "llama_rope_linear",   "llama_rope_llama3",
+                                              "llama_rope_yarn",     "llama_rope_yarn_options",
+                                              "mistral_full",        "mistral_window24",
+                                              "mistral_layer_types", "qwen25_yarn",
+                                              "qwen2_tied",          "qwen2_untied",
+                                              "qwen3_tied",          "qwen3_untied",
+                                              "deepseek_v2_dense",   "deepseek_v3_dense",
+                                              "mixtral_top2",        "mixtral_one_expert",
+                                              "qwen3_moe_norm",      "qwen3_moe_top8",
+                                              "qwen3_moe_top1",      "qwen2_moe_shared",
+                                              "qwen2_moe_lopsided",  "deepseek_v2_moe",
+                                              "deepseek_v2_lite",    "deepseek_v3_moe"};
   return names;
 }
 

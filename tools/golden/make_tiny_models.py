@@ -142,6 +142,11 @@ MODELS = [
     model(Qwen2MoeConfig, "qwen2_moe_lopsided", seed=23, lopsided=(1, 4), vocab_size=281, hidden_size=56, intermediate_size=66,
           moe_intermediate_size=17, shared_expert_intermediate_size=34, num_attention_heads=4, num_key_value_heads=2,
           num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    # Of model_type mistral; transformers loads it as Ministral, where only the layers that say so slide.
+    model(MistralConfig, "mistral_layer_types", vocab_size=149, hidden_size=48, intermediate_size=52, num_attention_heads=4,
+          num_key_value_heads=2, num_hidden_layers=3, sliding_window=24, rms_norm_eps=1e-5,
+          layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+          rope={"rope_type": "default", "rope_theta": 10000.0}),
 ]
 
 
@@ -344,9 +349,14 @@ def main():
             t, s, l = full[131]
             entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)
             assert entry["without_rope_scaling"] > 0.05, (name, entry)
-        if name == "mistral_window24":
+        if name.startswith("mistral_") and name != "mistral_full":
+            # Without windows, or with one in every layer.
             plain_config = AutoConfig.from_pretrained(folder)
-            plain_config.sliding_window = None
+            if "layer_types" in spec["kw"]:
+                assert plain_config.model_type == "ministral", plain_config.model_type
+                plain_config.layer_types = ["sliding_attention"] * len(plain_config.layer_types)
+            else:
+                plain_config.sliding_window = None
             plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_window"] = round(relative(run(plain, t), l), 4)

@@ -1,0 +1,55 @@
+// Golden values of tests/data: files of JSON, and the logits of a tiny checkpoint by the length of its prompts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+
+namespace reprise::testing_support {
+
+// Fails the test, and is null, where the file is none.
+inline Json golden_json(const std::string& name) {
+  const auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + name);
+  EXPECT_TRUE(text.is_ok()) << text.status().message();
+  const auto json = text.is_ok() ? parse_json(*text, name) : Result<Json>(text.status());
+  EXPECT_TRUE(json.is_ok()) << json.status().message();
+  return json.is_ok() ? *json : Json();
+}
+
+// Logits at some positions of a prompt; vocab_size values a position.
+struct Golden {
+  std::vector<int32_t> tokens, positions;
+  std::vector<float> logits;
+};
+
+// By the number of tokens.
+inline std::map<int64_t, Golden> read_goldens(const std::string& folder) {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  std::map<int64_t, Golden> out;
+  for (auto& t : file->tensors()) {
+    const auto dot = t.name.find('.');
+    Golden& g = out[std::stoll(t.name.substr(dot + 1))];
+    const auto bytes = file->bytes(t);
+    auto copy = [&](auto& v) {
+      v.resize(bytes.size() / 4);
+      std::memcpy(v.data(), bytes.data(), bytes.size());
+    };
+    if (t.name.starts_with("tokens"))
+      copy(g.tokens);
+    else if (t.name.starts_with("positions"))
+      copy(g.positions);
+    else
+      copy(g.logits);
+  }
+  return out;
+}
+
+}  // namespace reprise::testing_support
