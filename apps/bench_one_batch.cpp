@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "bench/one_batch.h"
 #include "command.h"
+#include "common/default_model.h"
 #include "common/device_flags.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
@@ -222,6 +223,7 @@ Status run_bench(BenchFlags f) {
 
 Command add_bench_one_batch(CLI::App& bench) {
   auto flags = std::make_shared<BenchFlags>();
+  flags->model.model_path = kDefaultModelName;
   Command c;
   c.app = bench.add_subcommand("one-batch", "Speed of prefill and decode for batches of random prompts");
   add_integers(*c.app, "--batch-size", flags->batch_sizes, {1, 4096}, "sequences decoded together; one row each");

@@ -24,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct StartupFlags {
-  std::string model_path, dtype = "auto", isa = "auto";
+  std::string model_path{kDefaultModelName};
+  std::string dtype = "auto", isa = "auto";
   int64_t threads = 0, prompt_len = 16, repeat = 5;
   bool evict = false, json = false;
 };
@@ -170,7 +171,8 @@ Command add_bench_startup(CLI::App& bench) {
   auto flags = std::make_shared<StartupFlags>();
   Command c;
   c.app = bench.add_subcommand("startup", "From process start to the first token, cold and warm");
-  add_text(*c.app, "--model-path,--model", flags->model_path, "smollm2, a GGUF file, or a Hugging Face folder", "PATH");
+  add_text(*c.app, "--model-path,--model", flags->model_path,
+           "smollm2 (default), a GGUF file, or a Hugging Face folder", "PATH");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "cold and warm starts each; medians are shown (5)");
   add_integer(*c.app, "--prompt-len", flags->prompt_len, {1, 65536}, "tokens of the prompt (16)");
   add_choice(*c.app, "--dtype", flags->dtype, {"auto", "float32", "float16", "half", "bfloat16"}, "as in generate");

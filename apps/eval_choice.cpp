@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/text_model.h"
@@ -24,12 +25,7 @@ struct ChoiceFlags {
   std::string answers_file;
   bool json = false;
 
-  Status check() const {
-    RETURN_IF_ERROR(model.check());
-    if (data_path.empty())
-      return invalid("--data-path FILE is needed: JSON lines with \"context\", \"choices\" and \"answer\"");
-    return Status::ok();
-  }
+  Status check() const { return model.check(); }
 };
 
 // Every ending of every task behind its context; scored from where the tokens leave those of the context alone.
@@ -59,7 +55,12 @@ Result<std::vector<engine::TextScore>> score(engine::Engine& engine, std::vector
 }
 
 Status run_choice(const ChoiceFlags& f) {
-  ASSIGN_OR_RETURN(std::vector<JsonLine> lines, read_json_lines(f.data_path));
+  std::vector<JsonLine> lines;
+  if (f.data_path.empty()) {
+    lines = builtin_choices();
+  } else {
+    ASSIGN_OR_RETURN(lines, read_json_lines(f.data_path));
+  }
   if (f.questions > 0 && lines.size() > static_cast<size_t>(f.questions))
     lines.resize(static_cast<size_t>(f.questions));
   ASSIGN_OR_RETURN(const std::vector<ChoiceTask> tasks, choice_tasks(lines));
@@ -70,7 +71,7 @@ Status run_choice(const ChoiceFlags& f) {
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
   const auto begin = std::chrono::steady_clock::now();
   auto scored = score(*engine, std::move(texts));
-  if (!scored) return scored.status().at(f.data_path);
+  if (!scored) return scored.status().at(f.data_path.empty() ? kBuiltin : f.data_path);
   const double seconds = seconds_since(begin);
 
   size_t right = 0, right_by_byte = 0, next = 0;
@@ -107,10 +108,13 @@ Status run_choice(const ChoiceFlags& f) {
 
 Command add_eval_choice(CLI::App& eval) {
   auto flags = std::make_shared<ChoiceFlags>();
+  flags->model.model_path = kDefaultModelName;
   Command c;
   c.app = eval.add_subcommand("choice", "Share of multiple-choice questions answered right");
   add_text(*c.app, "--data-path", flags->data_path,
-           "JSON lines with \"context\", \"choices\" and \"answer\" (or \"ctx\", \"endings\", \"label\")", "FILE");
+           "JSON lines with \"context\", \"choices\" and \"answer\" (or \"ctx\", \"endings\", \"label\"); default: 40 "
+           "built-in questions",
+           "FILE");
   add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all (0)");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every choice there as JSON lines", "FILE");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");

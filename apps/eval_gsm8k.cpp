@@ -10,6 +10,7 @@
 #include "client/load.h"
 #include "client/server_probe.h"
 #include "command.h"
+#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/text_generator.h"
@@ -34,6 +35,7 @@ struct Gsm8kFlags {
 
   Status check() {
     if (base_url.empty()) {
+      if (model.model_path.empty()) model.model_path = kDefaultModelName;
       RETURN_IF_ERROR(model.check());
     } else if (!model.model_path.empty()) {
       return invalid("--base-url asks a server, which has its model; leave out --model-path");

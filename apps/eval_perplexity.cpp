@@ -5,6 +5,7 @@
 
 #include "base/progress.h"
 #include "command.h"
+#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/text_model.h"
@@ -21,15 +22,16 @@ struct PerplexityFlags {
   int64_t max_windows = 0;
   bool json = false;
 
-  Status check() const {
-    RETURN_IF_ERROR(model.check());
-    if (text_file.empty()) return invalid("--text-file FILE is needed: the text to predict");
-    return Status::ok();
-  }
+  Status check() const { return model.check(); }
 };
 
 Status run_perplexity(const PerplexityFlags& f) {
-  ASSIGN_OR_RETURN(const std::string content, read_evaluation_text(f.text_file));
+  std::string content;
+  if (f.text_file.empty()) {
+    content = builtin_text();
+  } else {
+    ASSIGN_OR_RETURN(content, read_evaluation_text(f.text_file));
+  }
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
@@ -47,7 +49,7 @@ Status run_perplexity(const PerplexityFlags& f) {
       shown = now;
     });
   }
-  if (!done) return done.status().at(f.text_file);
+  if (!done) return done.status().at(f.text_file.empty() ? kBuiltin : f.text_file);
   const engine::Perplexity& p = *done;
   if (f.json) {
     OrderedJson j;
@@ -71,9 +73,11 @@ Status run_perplexity(const PerplexityFlags& f) {
 
 Command add_eval_perplexity(CLI::App& eval) {
   auto flags = std::make_shared<PerplexityFlags>();
+  flags->model.model_path = kDefaultModelName;
   Command c;
   c.app = eval.add_subcommand("perplexity", "How well the model predicts a text");
-  add_text(*c.app, "--text-file", flags->text_file, "plain text, or .jsonl with \"text\", \"prompt\" or \"question\"",
+  add_text(*c.app, "--text-file", flags->text_file,
+           "plain text, or .jsonl with \"text\", \"prompt\" or \"question\"; default: a built-in story of 1,158 words",
            "FILE");
   add_integer(*c.app, "--window", flags->window, {2, 1 << 24}, "tokens the model sees at most before each (512)");
   add_integer(*c.app, "--max-windows", flags->max_windows, {0, 1 << 24}, "stop after so many; 0: the whole text");

@@ -11,6 +11,7 @@
 #include "common/flags.h"
 #include "common/text_model.h"
 #include "serve/serve_process.h"
+#include "server/cors.h"
 
 namespace reprise::apps {
 namespace {
@@ -25,7 +26,7 @@ struct ServeFlags {
   int64_t max_connections = 4096;
   bool enable_metrics = false;
   std::string expert_metrics = "auto";
-  std::string allowed_hosts, key_file;
+  std::string allowed_hosts, cors_origins, key_file;
 
   bool log_requests = false;
   bool priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
@@ -114,6 +115,9 @@ Status ServeFlags::check() {
     ASSIGN_OR_RETURN(o.api.api_keys, keys_of(key_file));
   }
   if (!allowed_hosts.empty()) o.api.allowed_hosts = list_of(allowed_hosts);
+  o.api.cors_origins = list_of(cors_origins);
+  for (const std::string& origin : o.api.cors_origins)
+    RETURN_IF_ERROR(server::check_origin(origin).at("--cors-origins"));
   o.api.admin_port = admin_port.has_value();
   o.api.limits.token_budget = budget;
   o.api.limits.most_answers = most_answers;
@@ -168,6 +172,9 @@ Command add_serve(CLI::App& program) {
            "hosts that requests may name beside this machine's loopback, for a proxy that passes them on; *: any "
            "(default on loopback: none, on other addresses: any)",
            "NAME,...");
+  add_text(*c.app, "--cors-origins", flags->cors_origins,
+           "origins whose web pages may call this server (https://chat.example); *: every page (default: none)",
+           "ORIGIN,...");
   add_switch(*c.app, "--strict-fields", o.api.limits.strict_fields,
              "fields of requests that are not known or not honoured are errors, where else they are warnings");
   add_integer(*c.app, "--max-queued-requests", flags->max_queued, {0, kMany},
@@ -184,7 +191,10 @@ Command add_serve(CLI::App& program) {
            "FOLDER");
   add_real(*c.app, "--shutdown-timeout", o.shutdown_timeout_s, {0, HUGE_VAL},
            "seconds that requests may take to finish after SIGTERM");
-  add_switch(*c.app, "--access-log", o.api.access_log, "a line of JSON for every request, on standard error");
+  add_choice(*c.app, "--log-format", o.log_format, {"text", "json"},
+             "form of log lines, each with time and level (default text)");
+  add_switch(*c.app, "--access-log", o.api.access_log,
+             "a log line for every request: client, tokens, times, how it ended; never text");
   add_switch(*c.app, "--log-requests", flags->log_requests, "--access-log");
   add_real(*c.app, "--soft-watchdog-timeout", o.soft_watchdog_timeout_s, {0, HUGE_VAL},
            "seconds that a step may take before it is reported; 0: any time");

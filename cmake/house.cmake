@@ -70,6 +70,17 @@ function(house_library name)
   endif()
 endfunction()
 
+# house_embed(TARGET NAMESPACE NAME PATH): a file that the binary holds as bytes: kNAMEBytes and kNAMESize in NAMESPACE.
+function(house_embed target embedded_namespace embedded_name path)
+  get_filename_component(path ${path} ABSOLUTE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," embedded_bytes "${hex}")
+  get_filename_component(embedded_file ${path} NAME)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/bytes.cpp.in ${embedded_name}_bytes.cpp @ONLY)
+  target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${embedded_name}_bytes.cpp)
+endfunction()
+
 # house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
 # becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity.
 function(house_test folder)

@@ -18,7 +18,9 @@ GenerationRecord call_once(HttpCalls& http, const GenerationCall& call, const Ge
 Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url) {
   const auto get = [&](const std::string& path) { return http.fetch({"GET", path, ""}); };
   auto models = get("/v1/models");
-  if (!models) return models.status().at(url);
+  if (!models)
+    return error(models.status().code(), "{}: {}; start a server (reprise serve) or name one (--base-url)", url,
+                 models.status().message());
   if (models->status != 200)
     return error(Code::Invalid, "{}/v1/models answers {}: {}", url, models->status, models->body.substr(0, 200));
   ASSIGN_OR_RETURN(const Json list, parse_json(models->body, url + "/v1/models"));

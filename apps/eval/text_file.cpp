@@ -4,8 +4,13 @@
 
 namespace reprise::apps {
 
-Result<std::vector<JsonLine>> read_json_lines(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+// In the files that CMake makes from eval/builtin.
+extern const unsigned char kEvalTextBytes[], kEvalChoicesBytes[];
+extern const size_t kEvalTextSize, kEvalChoicesSize;
+
+namespace {
+
+Result<std::vector<JsonLine>> json_lines(const std::string& text, const std::string& path) {
   std::vector<JsonLine> lines;
   size_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -21,6 +26,19 @@ Result<std::vector<JsonLine>> read_json_lines(const std::string& path) {
   if (lines.empty()) return invalid("{}: no lines", path);
   return lines;
 }
+
+}  // namespace
+
+Result<std::vector<JsonLine>> read_json_lines(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return json_lines(text, path);
+}
+
+std::vector<JsonLine> builtin_choices() {
+  return json_lines(std::string(reinterpret_cast<const char*>(kEvalChoicesBytes), kEvalChoicesSize), kBuiltin).value();
+}
+
+std::string builtin_text() { return {reinterpret_cast<const char*>(kEvalTextBytes), kEvalTextSize}; }
 
 Result<std::string> read_evaluation_text(const std::string& path) {
   if (!path.ends_with(".jsonl")) {

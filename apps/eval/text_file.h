@@ -21,4 +21,10 @@ Result<std::vector<JsonLine>> read_json_lines(const std::string& path);
 // The whole text of a file; documents of a .jsonl are joined by one empty line. An empty text is an error.
 Result<std::string> read_evaluation_text(const std::string& path);
 
+// Written for Reprise and built in, for a first look without a data set: 40 questions with four choices each, and a
+// story of 1,158 words. tests/data/tasks/README.md says what a reference scores on them.
+std::vector<JsonLine> builtin_choices();
+std::string builtin_text();
+constexpr const char* kBuiltin = "built-in";  // in place of a file's name
+
 }  // namespace reprise::apps

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/elapsed.h"
-#include "base/log.h"
+#include "base/log_form.h"
 #include "common/device_flags.h"
 #include "common/terminal.h"
 #include "common/text_model.h"
@@ -317,6 +317,7 @@ Status say_what_flags_mean(const ServeOptions& o) {
 
 Status serve(ServeOptions o) {
   if (o.check) return say_what_flags_mean(o);
+  log::set_form(o.log_format == "json" ? log::Form::Json : log::Form::Timed);
   const sigset_t set = end_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the keeper asks for them
   std::signal(SIGPIPE, SIG_IGN);

@@ -28,6 +28,7 @@ struct ServeOptions {
   std::string sampling_defaults = "model";  // or openai
   double watchdog_timeout_s = 300;          // the process ends; 0: never
   double soft_watchdog_timeout_s = 0;       // the step is reported; 0: never
+  std::string log_format = "text";          // or json
   bool check = false;                       // say what the options mean, and end
   std::vector<std::string> notices;         // about flags of this command
 };

@@ -1,5 +1,5 @@
 // Logging: one line to standard error per message, "warning: ..." in colour only on a terminal. Standard output belongs
-// to answers and JSON. Safe from any thread. Levels: debug, info, warning, error.
+// to answers and JSON. Safe from any thread. Levels: debug, info, warning, error. base/log_form.h has other forms.
 #pragma once
 
 #include <fmt/format.h>

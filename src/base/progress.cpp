@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log_form.h"
+
 namespace reprise {
 
 namespace {
@@ -22,7 +24,7 @@ Progress::Progress(std::string title, uint64_t total, bool enabled, std::chrono:
     : title_(std::move(title)),
       total_(total),
       enabled_(enabled),
-      terminal_(enabled && ::isatty(STDERR_FILENO)),
+      terminal_(enabled && ::isatty(STDERR_FILENO) && log::form() != log::Form::Json),
       between_(between),
       begin_(Clock::now()),
       last_(begin_) {
@@ -45,9 +47,7 @@ void Progress::advance(uint64_t amount, std::string_view detail) {
   if (now - last_ < between_) return;
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const std::string text = line(title_, done_, total_, seconds, detail) + "\n";
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
+  log::write(log::Level::Info, line(title_, done_, total_, seconds, detail));
 }
 
 std::string Progress::line(std::string_view title, uint64_t done, uint64_t total, double seconds,

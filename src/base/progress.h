@@ -1,6 +1,7 @@
 // Progress: how far long work is, on standard error. A terminal gets a bar, redrawn at most ten times a second.
 // Anything else gets a line every few seconds, the first one when the work has taken a few seconds, with what is done,
-// the total and an estimate of the rest; short work prints nothing there. One thread drives it.
+// the total and an estimate of the rest; short work prints nothing there. The lines have the form of log lines
+// (base/log_form.h). One thread drives it.
 #pragma once
 
 #include <chrono>

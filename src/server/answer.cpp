@@ -18,7 +18,9 @@ size_t characters(std::string_view text) {
   return n;
 }
 
-const char* reason_of(const RequestResult& result, bool called = false) {
+}  // namespace
+
+const char* reason_of(const RequestResult& result, bool called) {
   if (called && result.finish == FinishReason::Stop) return "tool_calls";
   switch (result.finish) {
     case FinishReason::Length: return "length";
@@ -26,6 +28,8 @@ const char* reason_of(const RequestResult& result, bool called = false) {
     default: return "stop";
   }
 }
+
+namespace {
 
 OrderedJson bytes_of(std::string_view text) {
   OrderedJson out = OrderedJson::array();

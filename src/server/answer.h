@@ -33,6 +33,9 @@ struct Answer {
   void add(const AnswerPart& part);
 };
 
+// The field's name of why an answer ended: stop, length, abort, tool_calls.
+const char* reason_of(const sched::RequestResult& result, bool called = false);
+
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   OrderedJson json() const;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
-#include "base/log.h"
+#include "base/log_form.h"
 #include "server/api_call.h"
 #include "server/caller.h"
+#include "server/cors.h"
 #include "server/ids.h"
 
 namespace reprise::server {
@@ -34,16 +36,18 @@ class CountedReply final : public Reply {
                std::atomic<int64_t>& active, bool log)
       : reply_(std::move(reply)), id_(std::move(id)), metrics_(metrics), active_(active) {
     ++active_;
-    if (log) line_ = {{"request_id", id_}, {"method", request.method}, {"path", request.path}};
+    if (log)
+      line_ = {{"request_id", id_}, {"client", request.client}, {"method", request.method}, {"path", request.path}};
   }
   ~CountedReply() override {
     complete();
     if (line_.is_null()) return;
     line_["status"] = status_;
     line_["bytes"] = bytes_;
-    line_["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
-    if (reply_->gone() && !ended_) line_["client"] = "gone";
-    fmt::print(stderr, "{}\n", line_.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
+    line_["total_ms"] = std::round(ms * 1000) / 1000;
+    if (reply_->gone() && !ended_) line_["client_gone"] = true;
+    log::write(log::Level::Info, "request", line_);
   }
   void send(int status, std::string_view type, std::string body, const Headers& headers) override {
     count(status);
@@ -67,6 +71,9 @@ class CountedReply final : public Reply {
   }
   void on_gone(std::function<void()> callback) override { reply_->on_gone(std::move(callback)); }
   bool gone() const override { return reply_->gone(); }
+  void note(const OrderedJson& facts) override {
+    if (!line_.is_null()) line_.update(facts);
+  }
 
  private:
   void count(int status) {
@@ -191,9 +198,13 @@ std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Rou
   if (is_page_content(request.header("content-type")))
     return ApiError{415, "the body's content type has to be application/json", "", "unsupported_media_type"};
   const bool by_key = asks_for_key() || who(request) == Who::Admin;
-  if (!by_key && is_of_foreign_page(request, options_.allowed_hosts.value_or(std::vector<std::string>())))
-    return ApiError{403, "a page of another site may not post here, unless with a key (--api-key of the server)", "",
-                    "foreign_origin"};
+  const bool allowed = origin_is_allowed(request, options_.cors_origins);
+  if (!by_key && !allowed && is_of_foreign_page(request, options_.allowed_hosts.value_or(std::vector<std::string>())))
+    return ApiError{
+        403,
+        "a page of another site may not post here, unless with a key (--api-key of the server) or from an allowed "
+        "origin (--cors-origins)",
+        "", "foreign_origin"};
   return std::nullopt;
 }
 
@@ -238,10 +249,18 @@ const Api::Route* Api::find_route(const HttpRequest& request, std::optional<Refu
 std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers) {
   const std::string id = request_id(request);
   headers.emplace_back("x-request-id", id);
+  for (auto& header : cors_headers(request, options_.cors_origins)) headers.push_back(std::move(header));
   return std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
 }
 
 bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+  if (is_preflight(request) && origin_is_allowed(request, options_.cors_origins)) {
+    Headers headers;
+    const auto to = counted(reply, request, headers);
+    for (auto& header : preflight_headers(request)) headers.push_back(std::move(header));
+    to->send(204, "", "", headers);
+    return true;
+  }
   std::optional<Refusal> refusal;
   find_route(request, refusal);
   if (!refusal) return false;

@@ -27,9 +27,11 @@ struct ApiOptions {
   int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
   std::string admin_api_key;          // opens the admin routes to others than loopback
   bool admin_port = false;            // the admin routes are on that port alone
-  bool access_log = false;            // a line of JSON per request, to standard error
+  bool access_log = false;            // a log line per request
   // Beside loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
+  // Origins whose pages may call ("https://a.example"); "*": every page.
+  std::vector<std::string> cors_origins;
   CallLimits limits;
 };
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+
 namespace reprise::server {
 
 struct HttpRequest {
@@ -24,6 +26,7 @@ struct HttpRequest {
   std::string authority;                       // of a target with a host in it; then it is the Host header too
   std::string body;
   std::shared_ptr<const void> held;  // the body counts as held memory as long as this lives
+  std::string client;                // address of the other end; "" = not known
   bool from_loopback = false;
   bool on_admin_port = false;
 
@@ -49,6 +52,8 @@ class Reply {
   // Called at most once, when the client goes away or falls too far behind before the answer was complete.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
+  // Named values of the answer for the access log, never text of it. Before the answer ends.
+  virtual void note(const OrderedJson& facts) {}
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Reply>)>;

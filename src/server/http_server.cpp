@@ -49,6 +49,7 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
     const auto peer = stream_.socket().remote_endpoint(ignored).address();
+    if (!ignored) client_ = peer.to_string(ignored);
     loopback_ = peer.is_loopback() || (peer.is_v6() && peer.to_v6().is_v4_mapped() &&
                                        asio::ip::make_address_v4(asio::ip::v4_mapped, peer.to_v6()).is_loopback());
   }
@@ -160,6 +161,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void fill_in(HttpRequest& request) const {
+    request.client = client_;
     request.from_loopback = loopback_;
     request.on_admin_port = admin_;
   }
@@ -183,10 +185,12 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void head(int status, std::string_view type, const Headers& headers, std::optional<size_t> length) {
     const auto reason = http::obsolete_reason(static_cast<http::status>(status));
-    out_ += fmt::format("HTTP/1.1 {} {}\r\ncontent-type: {}\r\n", status,
-                        std::string_view(reason.data(), reason.size()), type);
+    out_ += fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
+    if (!type.empty()) out_ += fmt::format("content-type: {}\r\n", type);
     for (const auto& [name, value] : headers) out_ += fmt::format("{}: {}\r\n", name, value);
-    if (length)
+    if (status == 204)
+      ;  // has no body, and no length (RFC 9110, 8.6)
+    else if (length)
       out_ += fmt::format("content-length: {}\r\n", *length);
     else if (answer_->chunked)
       out_ += "transfer-encoding: chunked\r\n";
@@ -292,6 +296,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Shared* shared_;
   beast::tcp_stream stream_;
   bool admin_, loopback_ = false;
+  std::string client_;
   std::string piece_, in_;  // what is being received, and what was and is not read yet
   std::optional<RequestReader> reader_;
   Clock::time_point begun_;  // the head, then the body

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "server/token_text.h"
 
@@ -217,6 +218,7 @@ void Job::drain() {
   if (call_.stream && !begun_ && finished_ == answers_.size() &&
       std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.result->late; })) {
     ended_ = true;
+    note();
     error_of(*answers_.front().result).send(*reply_, headers_);
     return done_();
   }
@@ -236,8 +238,35 @@ void Job::drain() {
   if (finished_ == answers_.size()) finish();
 }
 
+void Job::note() {
+  const Usage usage = writer_.sum(answers_);
+  const auto ms = [](auto from, auto to) {
+    return std::round(std::chrono::duration<double, std::milli>(to - from).count() * 1000) / 1000;
+  };
+  std::string finish;
+  std::optional<double> queued, first;
+  for (const Answer& a : answers_) {
+    const RequestResult& r = *a.result;
+    const std::string reason = r.late ? "timeout" : reason_of(r, !a.calls.empty());
+    if (finish.find(reason) == std::string::npos) finish += (finish.empty() ? "" : ",") + reason;
+    if (r.admitted) queued = std::max(queued.value_or(0), ms(r.arrived, *r.admitted));
+    if (r.first_token) first = std::min(first.value_or(HUGE_VAL), ms(r.arrived, *r.first_token));
+  }
+  OrderedJson facts = {{"model", context_.model.name},
+                       {"stream", call_.stream},
+                       {"n", call_.n},
+                       {"prompt_tokens", usage.prompt_tokens},
+                       {"cached_tokens", usage.cached_tokens},
+                       {"completion_tokens", usage.completion_tokens},
+                       {"finish", finish}};
+  if (queued) facts["queued_ms"] = *queued;
+  if (first) facts["ttft_ms"] = *first;
+  reply_->note(facts);
+}
+
 void Job::finish() {
   ended_ = true;
+  note();
   if (call_.stream) {
     reply_->end();
   } else {

@@ -47,6 +47,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void push(AnswerPart part);  // any thread
   void drain();
   void split(AnswerPart& part);
+  void note();  // for the access log
   void finish();
   void cancel();
 

@@ -165,17 +165,13 @@ TEST(EvalChoice, JsonAnswersAndErrors) {
 TEST(EvalChoice, ARealModelChoosesAsTheReference) {
   REPRISE_NEEDS_SMOLLM2(path);
   const Folder folder;
-  const std::string data = std::string(REPRISE_SOURCE_DIR) + "/tests/data/tasks/";
-  const auto golden = read_json_lines(data + "golden.json");  // one line
+  const auto golden = read_json_lines(std::string(REPRISE_SOURCE_DIR) + "/tests/data/tasks/golden.json");  // one line
   ASSERT_TRUE(golden.is_ok()) << golden.status().message();
   const Json& want = (*golden)[0].json["choices"];
-  const auto questions = read_json_lines(data + "choices.jsonl");
-  ASSERT_TRUE(questions.is_ok()) << questions.status().message();
+  const std::vector<JsonLine> questions = builtin_choices();
   constexpr size_t kAsked = 10;
-  const OrderedJson j = json_of(run_binary(
-      fmt::format("eval choice --json --dtype float32 --num-questions {} --data-path {}choices.jsonl --answers-file {} "
-                  "--model-path {}",
-                  kAsked, data, folder / "a.jsonl", path)));
+  const OrderedJson j = json_of(run_binary(fmt::format(
+      "eval choice --json --dtype float32 --num-questions {} --answers-file {}", kAsked, folder / "a.jsonl")));
   EXPECT_EQ(j["questions"], kAsked);
   const auto answers = read_json_lines(folder / "a.jsonl");
   ASSERT_TRUE(answers.is_ok());
@@ -186,8 +182,8 @@ TEST(EvalChoice, ARealModelChoosesAsTheReference) {
     for (const char* key : {"choice", "choice_per_byte"}) EXPECT_EQ(got[key], want[i][key]) << key << " " << i;
     for (size_t k = 0; k < 4; ++k)
       EXPECT_NEAR(got["log_p"][k].get<double>(), want[i]["log_p"][k].get<double>(), 1e-3) << i;
-    right += want[i]["choice"] == (*questions)[i].json["answer"];
-    right_per_byte += want[i]["choice_per_byte"] == (*questions)[i].json["answer"];
+    right += want[i]["choice"] == questions[i].json["answer"];
+    right_per_byte += want[i]["choice_per_byte"] == questions[i].json["answer"];
   }
   EXPECT_DOUBLE_EQ(j["accuracy"].get<double>(), right / kAsked);
   EXPECT_DOUBLE_EQ(j["accuracy_per_byte"].get<double>(), right_per_byte / kAsked);

@@ -49,7 +49,41 @@ TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
   EXPECT_NE(metrics.find("reprise:graph_replays_total{model_name="), std::string::npos);
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 0);
-  EXPECT_NE(server.said().find("\"path\":\"/v1/chat/completions\",\"status\":200"), std::string::npos) << server.said();
+  const std::regex line(
+      R"(\n\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info    request request_id=req-\S+ client=127\.0\.0\.1 )"
+      R"(method=POST path=/v1/chat/completions model=\S+ stream=false n=1 prompt_tokens=19 )"
+      R"(cached_tokens=\d+ completion_tokens=\d+ finish=(length|stop) queued_ms=[\d.]+ )"
+      R"(ttft_ms=[\d.]+ status=200 bytes=\d+ total_ms=[\d.]+\n)");
+  EXPECT_TRUE(std::regex_search(server.said(), line)) << server.said();
+}
+
+// Whatever is logged, from the first line to the last, progress included.
+TEST(Serve, EveryLineOfALogInJsonIsAnObject) {
+  const Model model;
+  Server server(model, "--access-log --log-format json --api-key secret");
+  ASSERT_NE(server.port(), 0) << server.said();
+  HttpClient c(server.port());
+  EXPECT_EQ(c.post("/v1/completions", R"({"prompt": "my words", "max_tokens": 3})").status, 401);
+  EXPECT_EQ(c.post("/v1/completions", R"({"prompt": "my words", "max_tokens": 3, "stream": true})",
+                   "authorization: Bearer secret\r\n")
+                .status,
+            200);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(server.said().find("my words"), std::string::npos);
+  EXPECT_EQ(server.said().find("secret"), std::string::npos);
+  std::istringstream lines(server.said());
+  std::vector<OrderedJson> requests;
+  for (std::string line; std::getline(lines, line);) {
+    const OrderedJson j = OrderedJson::parse(line, nullptr, false);
+    ASSERT_TRUE(j.is_object() && j.contains("ts") && j.contains("level") && j.contains("msg")) << line;
+    if (j["msg"] == "request") requests.push_back(j);
+  }
+  ASSERT_EQ(requests.size(), 2u) << server.said();
+  EXPECT_EQ(requests[0]["status"], 401);
+  EXPECT_EQ(requests[1]["completion_tokens"], 3);
+  EXPECT_EQ(requests[1]["stream"], true);
+  EXPECT_GT(requests[1]["ttft_ms"], 0.0);
 }
 
 TEST(Serve, AnswersHaveTheFormThatIsAskedFor) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What SmolLM2-135M-Instruct scores in HF transformers, fp32 on the dequantised GGUF, on the small tasks of tests/data/tasks.
+"""What SmolLM2-135M-Instruct scores in HF transformers, fp32 on the dequantised GGUF, on the built-in tasks of apps/eval/builtin.
 
 choices.jsonl: log p of every ending behind its context, and which is the most probable, in all and per byte.
 text.txt: -log p of every token in windows of 512, each behind the begin-of-text token, which counts to the window.
@@ -8,13 +8,14 @@ Writes tests/data/tasks/golden.json.
 
 import json
 
-from common import DATA, SMOLLM2_FILE, SMOLLM2_PACKAGE, write_json
+from common import DATA, ROOT, SMOLLM2_FILE, SMOLLM2_PACKAGE, write_json
 from smollm2 import SmolLM2
 
 import torch
 import transformers
 
 WINDOW = 512
+TASKS = ROOT / "apps" / "eval" / "builtin"
 
 
 def argmax(values):
@@ -34,7 +35,7 @@ def main():
     encode = lambda text: tok.encode(text, add_special_tokens=False).ids
     logp = lambda ids: torch.log_softmax(net(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double(), dim=-1)
     items, right, right_per_byte, margins = [], 0, 0, []
-    for line in (DATA / "tasks" / "choices.jsonl").read_text().splitlines():
+    for line in (TASKS / "choices.jsonl").read_text().splitlines():
         q = json.loads(line)
         context = encode(q["context"])
         endings = [encode(" " + c) for c in q["choices"]]
@@ -50,7 +51,7 @@ def main():
         right += argmax(scores) == q["answer"]
         right_per_byte += argmax(per_byte) == q["answer"]
     assert min(margins) > 1e-3, "a choice that rounding can turn is no golden"
-    ids = encode((DATA / "tasks" / "text.txt").read_text())
+    ids = encode((TASKS / "text.txt").read_text())
     bos = smol.field("tokenizer.ggml.bos_token_id")
     windows = []
     for at in range(0, len(ids), WINDOW - 1):
