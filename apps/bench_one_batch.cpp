@@ -227,9 +227,9 @@ Command add_bench_one_batch(CLI::App& bench) {
   Command c;
   c.app = bench.add_subcommand("one-batch", "Speed of prefill and decode for batches of random prompts");
   add_integers(*c.app, "--batch-size", flags->batch_sizes, {1, 4096}, "sequences decoded together; one row each");
-  add_integer(*c.app, "--input-len,--context-len", flags->input_len, {1, 1 << 24}, "tokens of each prompt (512)");
-  add_integer(*c.app, "--output-len", flags->output_len, {2, 1 << 24}, "tokens generated for each (64)");
-  add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "runs of each row; medians are shown (3)");
+  add_integer(*c.app, "--input-len,--context-len", flags->input_len, {1, 1 << 24}, "tokens of each prompt");
+  add_integer(*c.app, "--output-len", flags->output_len, {2, 1 << 24}, "tokens generated for each");
+  add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "runs of each row; medians are shown");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);
   c.app->footer(

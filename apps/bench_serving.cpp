@@ -174,34 +174,34 @@ Command add_bench_serving(CLI::App& bench) {
   ServingFlags& f = *flags;
   Command c;
   c.app = bench.add_subcommand("serving", "Throughput and latencies of a server under load (any with OpenAI's API)");
-  add_text(*c.app, "--base-url", f.base_url, "address of the server (http://127.0.0.1:30000)", "URL");
+  add_text(*c.app, "--base-url", f.base_url, "address of the server", "URL");
   add_choice(*c.app, "--endpoint", f.endpoint, {"completions", "chat", "generate"},
              "/v1/completions, /v1/chat/completions, or SGLang's /generate");
   add_text(*c.app, "--model", f.model, "name of the model (default: the first of /v1/models)", "NAME");
   add_text(*c.app, "--api-key", f.api_key, "sent as \"Authorization: Bearer KEY\"", "KEY");
-  add_integer(*c.app, "--num-prompts", f.prompts.count, {1, 1 << 24}, "requests of each row (100)");
-  add_text(*c.app, "--request-rate", f.rate, "arrivals a second, as a Poisson process; inf: all at once (inf)", "R");
+  add_integer(*c.app, "--num-prompts", f.prompts.count, {1, 1 << 24}, "requests of each row");
+  add_text(*c.app, "--request-rate", f.rate, "arrivals a second, as a Poisson process; inf: all at once", "R");
   add_integers(*c.app, "--max-concurrency", f.concurrency, {1, 1 << 20},
                "most requests in flight; a list gives a row for each: 1,8,32");
   add_choice(*c.app, "--dataset", f.prompts.dataset, {"random", "sharegpt-like", "gsm8k", "file"},
              "where prompts and lengths come from");
   add_text(*c.app, "--data-path", f.prompts.path, "JSON lines of gsm8k, or with \"prompt\" and \"max_tokens\"", "FILE");
-  add_integer(*c.app, "--random-input-len", f.prompts.input_len, {1, 1 << 24}, "longest prompt in tokens (1024)");
+  add_integer(*c.app, "--random-input-len", f.prompts.input_len, {1, 1 << 24}, "longest prompt in tokens");
   add_integer(*c.app, "--random-output-len", f.prompts.output_len, {1, 1 << 24},
               "longest answer in tokens (128); of gsm8k and file as well");
   add_real(*c.app, "--random-range-ratio", f.prompts.range_ratio, {0, 1},
-           "shortest over longest length; 1: all are the longest (1)");
-  add_integer(*c.app, "--num-shots", f.prompts.shots, {0, 1000}, "solved questions before each of gsm8k (5)");
-  add_integer(*c.app, "--seed", f.seed, {0, int64_t{1} << 40}, "of prompts, lengths and arrivals (1)");
+           "shortest over longest length; 1: all are the longest");
+  add_integer(*c.app, "--num-shots", f.prompts.shots, {0, 1000}, "solved questions before each of gsm8k");
+  add_integer(*c.app, "--seed", f.seed, {0, int64_t{1} << 40}, "of prompts, lengths and arrivals");
   add_choice(*c.app, "--prompt-form", f.prompt_form, {"auto", "ids", "text"},
              "random prompts as token ids or as text; auto: ids where the server takes them");
   add_integer(*c.app, "--vocab-size", f.vocab_size, {16, 1 << 24},
               "bound of random token ids (default: what the server says, else 1000)");
   add_switch(*c.app, "--ignore-eos", f.ignore_eos, "answers go on to their full length");
-  add_real(*c.app, "--temperature", f.temperature, {0, 2}, "of the requests (0)");
+  add_real(*c.app, "--temperature", f.temperature, {0, 2}, "of the requests");
   add_text(*c.app, "--extra-request-body", f.extra_body, "fields laid over the body of every request", "JSON");
-  add_integer(*c.app, "--warmup-requests", f.warmups, {0, 1 << 20}, "sent before, not counted (1)");
-  add_real(*c.app, "--timeout", f.timeout_s, {0.1, 1e6}, "seconds without a byte after which a request failed (600)");
+  add_integer(*c.app, "--warmup-requests", f.warmups, {0, 1 << 20}, "sent before, not counted");
+  add_real(*c.app, "--timeout", f.timeout_s, {0.1, 1e6}, "seconds without a byte after which a request failed");
   add_switch(*c.app, "--json", f.json, "one JSON object on standard output");
   add_text(*c.app, "--output", f.output, "write the same JSON to a file", "FILE.json");
   add_switch(*c.app, "--output-details", f.details, "times, lengths and texts of every request in the JSON");

@@ -173,8 +173,8 @@ Command add_bench_startup(CLI::App& bench) {
   c.app = bench.add_subcommand("startup", "From process start to the first token, cold and warm");
   add_text(*c.app, "--model-path,--model", flags->model_path,
            "smollm2 (default), a GGUF file, or a Hugging Face folder", "PATH");
-  add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "cold and warm starts each; medians are shown (5)");
-  add_integer(*c.app, "--prompt-len", flags->prompt_len, {1, 65536}, "tokens of the prompt (16)");
+  add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "cold and warm starts each; medians are shown");
+  add_integer(*c.app, "--prompt-len", flags->prompt_len, {1, 65536}, "tokens of the prompt");
   add_choice(*c.app, "--dtype", flags->dtype, {"auto", "float32", "float16", "half", "bfloat16"}, "as in generate");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");

@@ -86,7 +86,7 @@ Command add_chat(CLI::App& program) {
   flags->sampling.max_new_tokens = 1024;
   Command c;
   c.app = program.add_subcommand("chat", "Talk with a model in the terminal");
-  add_text(*c.app, "--system", flags->system, "system message at the beginning");
+  add_text(*c.app, "--system,--system-prompt", flags->system, "system message at the beginning");
   add_text(*c.app, "--chat-template", flags->chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   flags->sampling.add_to(*c.app);

@@ -36,5 +36,8 @@ Command add_eval_perplexity(CLI::App& eval);
 Command add_pull(CLI::App& program);
 Command add_quantize(CLI::App& program);
 Command add_doctor(CLI::App& program);
+Command add_version(CLI::App& program);
+Command add_completion(CLI::App& program);
+void add_help(CLI::App& program);
 
 }  // namespace reprise::apps

@@ -115,7 +115,7 @@ Command add_eval_choice(CLI::App& eval) {
            "JSON lines with \"context\", \"choices\" and \"answer\" (or \"ctx\", \"endings\", \"label\"); default: 40 "
            "built-in questions",
            "FILE");
-  add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all (0)");
+  add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every choice there as JSON lines", "FILE");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);

@@ -185,18 +185,17 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_text(*c.app, "--data-path", flags->data_path, "JSON lines with \"question\" and \"answer\"", "FILE");
   add_text(*c.app, "--shots-path", flags->shots_path, "solved questions from another file (default: the first ones)",
            "FILE");
-  add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all (200)");
-  add_integer(*c.app, "--num-shots", flags->shots, {0, 1000}, "solved questions in front of each (5)");
-  add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer (512)");
+  add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all");
+  add_integer(*c.app, "--num-shots", flags->shots, {0, 1000}, "solved questions in front of each");
+  add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
   add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
            "URL");
-  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (32)");
+  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server");
   add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
            "NAME");
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
-           "seconds without a byte after which a question failed (600)");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);
   c.app->footer(

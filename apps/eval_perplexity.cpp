@@ -79,7 +79,7 @@ Command add_eval_perplexity(CLI::App& eval) {
   add_text(*c.app, "--text-file", flags->text_file,
            "plain text, or .jsonl with \"text\", \"prompt\" or \"question\"; default: a built-in story of 1,158 words",
            "FILE");
-  add_integer(*c.app, "--window", flags->window, {2, 1 << 24}, "tokens the model sees at most before each (512)");
+  add_integer(*c.app, "--window", flags->window, {2, 1 << 24}, "tokens the model sees at most before each");
   add_integer(*c.app, "--max-windows", flags->max_windows, {0, 1 << 24}, "stop after so many; 0: the whole text");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);

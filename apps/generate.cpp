@@ -132,12 +132,12 @@ Command add_generate(CLI::App& program) {
   c.app = program.add_subcommand("generate", "Continue a prompt, or answer it, streaming the text");
   CLI::App& app = *c.app;
   app.option_defaults()->group("Prompt");
-  add_text(app, "--prompt", flags->prompt, "raw text to continue");
+  add_text(app, "-p,--prompt", flags->prompt, "raw text to continue");
   add_text(app, "--prompt-ids", flags->prompt_ids, "the prompt as token ids; needs no tokenizer", "N,N,...");
   add_text(app, "--prompts-file", flags->prompts_file, "JSON lines with \"prompt\" or \"question\", run as one batch",
            "FILE");
   add_switch(app, "--apply-chat-template", flags->apply_chat_template, "wrap the prompt as a user's message");
-  add_text(app, "--system", flags->system, "system message in front of it");
+  add_text(app, "--system,--system-prompt", flags->system, "system message in front of it");
   add_text(app, "--chat-template", flags->chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   app.option_defaults()->group("Output");

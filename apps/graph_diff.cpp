@@ -46,7 +46,7 @@ Command add_graph_diff(CLI::App& graph) {
       ->type_name("A B")
       ->expected(2)
       ->required();
-  add_integer(*app, "--context", flags->context, {0, 1000}, "nodes to show around each difference (2)");
+  add_integer(*app, "--context", flags->context, {0, 1000}, "nodes to show around each difference");
   add_switch(*app, "--json", flags->json, "one JSON object on standard output");
   app->footer("Value numbers, the graph's name and who made a node do not count.");
   return {app, [] { return Status::ok(); }, [flags] { return run_diff(*flags); }};

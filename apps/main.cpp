@@ -7,16 +7,20 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/help.h"
+#include "common/spellings.h"
+#include "common/version.h"
 
 int main(int argc, char** argv) {
   using namespace reprise;
   using namespace reprise::apps;
-  CLI::App program("Reprise runs large language models on this machine.", "reprise");
+  CLI::App program("Reprise: a server and toolbox for large language models, with execution graphs you can see.",
+                   "reprise");
   program.require_subcommand(1);
   set_help_form(program);
+  program.set_version_flag("-V,--version", version_text, "version, commit, compiler and devices");
   program.footer(
-      "reprise COMMAND --help lists the flags of a command.\n"
-      "First steps: reprise pull smollm2; reprise chat --model-path smollm2");
+      "reprise help COMMAND lists the flags of a command.\n"
+      "First steps: reprise pull smollm2; reprise chat smollm2");
   std::vector<Command> commands{add_generate(program), add_chat(program), add_serve(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
@@ -39,7 +43,11 @@ int main(int argc, char** argv) {
   commands.push_back(add_quantize(program));
   commands.push_back(add_pull(program));
   commands.push_back(add_doctor(program));
-  if (const auto code = parse_arguments(program, argc, argv)) return *code;
+  commands.push_back(add_version(program));
+  commands.push_back(add_completion(program));
+  add_help(program);
+  add_help_all(program);
+  if (const auto code = parse_arguments(program, plain_words(argc, argv))) return *code;
 
   for (const Command& c : commands) {
     if (!c.app->parsed()) continue;

@@ -295,14 +295,14 @@ Command add_quantize(CLI::App& program) {
   add_choice(app, "--format", flags->format, {"compressed-tensors", "modelslim"}, "of the folder (compressed-tensors)");
   add_text(app, "--calibration-file", flags->calibration_file,
            "text, or .jsonl, on which activations are seen; for static, --smooth and output errors", "FILE");
-  add_integer(app, "--calibration-tokens", flags->calibration_tokens, {1, 1 << 30}, "of it (16384)");
+  add_integer(app, "--calibration-tokens", flags->calibration_tokens, {1, 1 << 30}, "of it");
   add_real(app, "--smooth", flags->smooth, {0, 0.99},
            "SmoothQuant's exponent: moves outliers of activations into weights; 0: off (0.5 with a calibration file)");
   add_texts(app, "--ignore", flags->ignore, "linears whose name holds this stay float (lm_head)", "PART");
   add_texts(app, "--keep-dynamic", flags->dynamic,
             "with --scheme static: linears whose name holds this stay dynamic (down_proj); \"\": none", "PART");
   add_text(app, "--text-file", flags->text_file, "text, or .jsonl, for the change of perplexity", "FILE");
-  add_integer(app, "--window", flags->window, {2, 1 << 24}, "tokens of a window of it (512)");
+  add_integer(app, "--window", flags->window, {2, 1 << 24}, "tokens of a window of it");
   add_integer(app, "--max-windows", flags->max_windows, {0, 1 << 24}, "stop after so many; 0: the whole text");
   add_switch(app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(app);

@@ -150,7 +150,7 @@ Command add_serve(CLI::App& program) {
   c.app->option_defaults()->group("Server");
   add_text(*c.app, "--host", o.http.host, "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "ADDRESS");
   add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
-  add_text(*c.app, "--served-model-name", o.served_model_name, "what clients call the model", "NAME");
+  add_text(*c.app, "-a,--served-model-name,--alias", o.served_model_name, "what clients call the model", "NAME");
   add_text(*c.app, "--chat-template", o.chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   std::vector<std::string> tool_parsers = server::tool_format_names(), reasoning_parsers{"auto", "none"};
@@ -193,7 +193,7 @@ Command add_serve(CLI::App& program) {
            "seconds that requests may take to finish after SIGTERM");
   add_choice(*c.app, "--log-format", o.log_format, {"text", "json"},
              "form of log lines, each with time and level (default text)");
-  add_switch(*c.app, "--access-log", o.api.access_log,
+  add_switch(*c.app, "--access-log,--enable-log-requests", o.api.access_log,
              "a log line for every request: client, tokens, times, how it ended; never text");
   add_switch(*c.app, "--log-requests", flags->log_requests, "--access-log");
   add_real(*c.app, "--soft-watchdog-timeout", o.soft_watchdog_timeout_s, {0, HUGE_VAL},
@@ -210,8 +210,8 @@ Command add_serve(CLI::App& program) {
   add_switch(*c.app, "--abort-on-priority-when-disabled", flags->abort_on_priority,
              "accepted; priorities are never disabled");
   add_choice(*c.app, "--sampling-defaults", o.sampling_defaults, {"model", "openai"},
-             "where a request is silent: generation_config.json, then OpenAI's defaults; or OpenAI's alone");
-  add_switch(*c.app, "--check", o.check, "check the command line, say what it means, and end");
+             "of fields that a request leaves out: generation_config.json, then OpenAI's; or OpenAI's alone");
+  add_switch(*c.app, "--check", o.check, "check the command line, print the notices, and exit");
   add_switch(*c.app, "--enable-metrics", flags->enable_metrics, "accepted; /metrics is always there");
   add_choice(*c.app, "--expert-metrics", flags->expert_metrics, {"auto", "on", "off"},
              "count rows by expert in /metrics; auto: where that needs no copy from the device");

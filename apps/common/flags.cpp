@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "checkpoint/close_names.h"
 
@@ -32,6 +33,23 @@ Result<double> parse_real(std::string_view text, RealRange range) {
   return v;
 }
 
+std::string shown(int64_t v) { return fmt::format("{}", v); }
+std::string shown(double v) { return fmt::format("{:g}", v); }
+std::string shown(const std::string& v) { return v; }
+std::string shown(const std::vector<int64_t>& v) { return fmt::format("{}", fmt::join(v, ",")); }
+
+// What is in effect without the flag stands in its help. Where the target is empty until then, `help` has to say it.
+template <typename Target>
+std::string with_default(const std::string& help, const Target& target) {
+  const std::string value = shown(target);
+  if (value.empty() || help.find("default") != std::string::npos) return help;
+  return fmt::format("{} (default {})", help, value);
+}
+template <typename Target>
+std::string with_default(const std::string& help, const std::optional<Target>&) {
+  return help;
+}
+
 // An option whose text goes through `parse`; what parse complains about is the usage error.
 template <typename Target, typename Parse>
 CLI::Option* add_parsed(CLI::App& app, const std::string& names, Target& target, const std::string& help,
@@ -43,7 +61,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& names, Target& target,
   auto store = [parse, &target](const std::string& text) {
     if (auto parsed = parse(text); parsed.is_ok()) target = std::move(parsed).value();
   };
-  return app.add_option_function<std::string>(names, store, help)
+  return app.add_option_function<std::string>(names, store, with_default(help, target))
       ->check(CLI::Validator(check, ""))
       ->type_name(value)
       ->expected(1);
@@ -174,17 +192,19 @@ Result<std::vector<int64_t>> parse_integers(std::string_view text, IntegerRange 
   return out;
 }
 
-std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) {
+std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>& words) {
   std::string problem;
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(argv.size()), argv.data());
     return std::nullopt;
   } catch (const CLI::Success& e) {  // help or version
     return app.exit(e);
   } catch (const CLI::ExtrasError&) {
     problem = unknown_words(app);
   } catch (const CLI::RequiredError& e) {
-    if (argc <= 1) {
+    if (words.size() <= 1) {
       std::fputs(app.help().c_str(), stderr);
       return kExitUsage;
     }

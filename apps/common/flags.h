@@ -57,6 +57,6 @@ Result<int64_t> parse_integer(std::string_view text, IntegerRange range);
 Result<std::vector<int64_t>> parse_integers(std::string_view text, IntegerRange range);
 
 // Parses, and prints help or the error of a wrong command line. nullopt: go on; else the exit code.
-std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv);
+std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace reprise::apps

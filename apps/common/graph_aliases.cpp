@@ -109,6 +109,8 @@ Status read_aliases(Settings& out, const GraphAliases& a, const StepLimits& limi
     return given ? out.set(s, Rank::Alias, value, from) : Status::ok();
   };
   RETURN_IF_ERROR(set(a.disable_cuda_graph, out.decode, "off", "--disable-cuda-graph"));
+  RETURN_IF_ERROR(set(a.enforce_eager, out.decode, "off", "--enforce-eager"));
+  RETURN_IF_ERROR(set(a.enforce_eager, out.prefill, "off", "--enforce-eager"));
   RETURN_IF_ERROR(set(a.piecewise_npu_decode, out.decode, "piecewise", "--enable-piecewise-npu-graph-decode"));
   RETURN_IF_ERROR(set(a.enable_piecewise, out.prefill, "piecewise", "--enable-piecewise-cuda-graph"));
   RETURN_IF_ERROR(set(a.disable_piecewise, out.prefill, "off", "--disable-piecewise-cuda-graph"));

@@ -19,6 +19,7 @@ namespace reprise::apps {
 // The flags as given; what was not given is empty.
 struct GraphAliases {
   bool disable_cuda_graph = false;
+  bool enforce_eager = false;                   // vLLM's
   std::vector<std::string> cuda_graph_bs = {};  // "1 2 4" or "1,2,4"
   std::optional<int64_t> cuda_graph_max_bs = {};
   bool profile = false;

@@ -72,7 +72,7 @@ void GraphFlags::add_to(CLI::App& app) {
   for (auto [name, target, usual] :
        {std::tuple{"--graph-decode", &decode, "whole"}, std::tuple{"--graph-prefill", &prefill, "piecewise"}})
     add_choice(app, name, *target, {"whole", "piecewise", "off"},
-               fmt::format("how that phase is captured ({})", usual));
+               fmt::format("how that phase is captured (default {})", usual));
   add_text(app, "--graph-decode-sizes", decode_sizes,
            "batch sizes to capture: auto, a list, or learned (from earlier runs' traffic)", "N,N,...");
   add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto, a list, or learned", "N,N,...");
@@ -99,6 +99,7 @@ void GraphFlags::add_to(CLI::App& app) {
   app.option_defaults()->group("Graphs, in the words of other systems");
   GraphAliases& a = aliases;
   add_switch(app, "--disable-cuda-graph,--disable-decode-cuda-graph", a.disable_cuda_graph, "--graph-decode off");
+  add_switch(app, "--enforce-eager", a.enforce_eager, "--graph-decode off --graph-prefill off");
   add_words(app, "--cuda-graph-bs,--cuda-graph-bs-decode", a.cuda_graph_bs, "--graph-decode-sizes", "N");
   add_integer(app, "--cuda-graph-max-bs,--cuda-graph-max-bs-decode", a.cuda_graph_max_bs, {1, 1 << 20},
               "--graph-decode-sizes by rule up to N");

@@ -24,6 +24,8 @@ constexpr const char* kOneDevice = "one device is used; ASCEND_RT_VISIBLE_DEVICE
 constexpr const char* kNoSpeculation = "this build does not speculate; leave out all --speculative flags";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
 constexpr const char* kNoAdapters = "adapters (LoRA) are not loaded; merge them into the model";
+constexpr const char* kOneCacheType = "keys and values have one dtype: --kv-cache-dtype";
+constexpr const char* kNoTls = "TLS is a reverse proxy's; docs/deploy.md shows one";
 constexpr const char* kNoTiers = "the prefix cache is in the device's memory alone; leave the flag out";
 
 const std::vector<Row>& rows() {
@@ -33,9 +35,9 @@ const std::vector<Row>& rows() {
       {"--ep-size,--ep,--expert-parallel-size", Kind::Integer, "all experts are on this device", {1, 1}},
       {"--nnodes", Kind::Integer, kOneProcess, {1, 1}},
       {"--node-rank", Kind::Integer, kOneProcess, {0, 0}},
-      {"--dist-init-addr,--nccl-init-addr", Kind::Text, "there are no other ranks to meet"},
-      {"--nccl-port", Kind::Integer, "there are no other ranks to meet", {0, 65535}},
-      {"--dist-timeout", Kind::Real, "there are no other ranks to wait for"},
+      {"--dist-init-addr,--nccl-init-addr", Kind::Text, "there are no other ranks"},
+      {"--nccl-port", Kind::Integer, "there are no other ranks", {0, 65535}},
+      {"--dist-timeout", Kind::Real, "there are no other ranks"},
       {"--base-gpu-id", Kind::Integer, kOneDevice},
       {"--gpu-id-step", Kind::Integer, kOneDevice, {1, INT64_MAX}},
       {"--moe-dense-tp-size", Kind::Integer, kOneProcess, {1, 1}},
@@ -59,7 +61,7 @@ const std::vector<Row>& rows() {
       {"--disable-shared-experts-fusion", Kind::Switch, "shared experts are not fused with routed ones"},
       // Scheduling
       {"--disable-overlap-schedule", Kind::Switch,
-       "on a device that runs by itself the next requests are admitted during a step; the answers are the same"},
+       "new requests are admitted during a step where the device runs asynchronously; the answers are the same"},
       {"--enable-mixed-chunk", Kind::Switch, "always on; --mixed-prefill-tokens bounds the prompts' part"},
       {"--schedule-conservativeness", Kind::Real, "pages are given as they are needed; see --max-running-requests"},
       {"--radix-eviction-policy", Kind::Choice, "the only one here", {}, {"lru"}},
@@ -97,16 +99,55 @@ const std::vector<Row>& rows() {
       // Serving and logs
       {"--stream-interval", Kind::Integer, "every token is sent as it comes; effective: 1", {1, INT64_MAX}},
       {"--stream-output", Kind::Switch, "streams carry what is new, as OpenAI's do"},
-      {"--enable-cache-report", Kind::Switch, "usage always tells the cached tokens"},
+      {"--enable-cache-report", Kind::Switch, "usage always has the cached tokens"},
       {"--log-requests-level", Kind::Integer, "prompts and answers are never logged; effective: 0", {0, 3}},
-      {"--log-requests-format", Kind::Choice, "the access log is JSON", {}, {"text", "json"}},
+      {"--log-requests-format", Kind::Choice, "see --log-format", {}, {"text", "json"}},
       {"--log-level-http", Kind::Text, "see --access-log"},
       {"--decode-log-interval", Kind::Integer, "no step is logged; /metrics has the figures", {1, INT64_MAX}},
       {"--enable-request-time-stats-logging", Kind::Switch, "see --access-log and /metrics"},
       {"--load-watch-interval", Kind::Real, "/metrics has the load at any time"},
       {"--crash-dump-folder", Kind::Text, "no requests are written to disk"},
       {"--gc-warning-threshold-secs", Kind::Real, "there is no garbage collector"},
+      // vLLM
+      {"--enable-prefix-caching", Kind::Switch, "always on; --disable-radix-cache turns it off"},
+      {"--enable-chunked-prefill", Kind::Switch, "always on; --chunked-prefill-size bounds a step"},
+      {"--enable-auto-tool-choice", Kind::Switch, "always on"},
+      {"--disable-log-requests,--no-enable-log-requests", Kind::Switch, "requests are logged under --access-log alone"},
+      {"--disable-log-stats", Kind::Switch, "no statistics are logged; /metrics has them"},
+      {"--disable-uvicorn-access-log", Kind::Switch, "requests are logged under --access-log alone"},
+      {"--uvicorn-log-level", Kind::Text, "see --log-level"},
+      {"--swap-space", Kind::Real, "preempted requests are computed again; nothing is swapped"},
+      {"--max-seq-len-to-capture", Kind::Integer, "graphs serve sequences of every length"},
+      {"--distributed-executor-backend", Kind::Text, kOneProcess},
+      {"--disable-frontend-multiprocessing", Kind::Switch, "a server is one process"},
+      {"--guided-decoding-backend", Kind::Text, "there is one compiler of grammars"},
+      // llama.cpp
+      {"--n-gpu-layers,--gpu-layers", Kind::Text, "all layers run on --device"},
+      {"--flash-attn", Kind::Text, "each device has one attention"},
+      {"--cont-batching", Kind::Switch, "always on"},
+      {"--jinja", Kind::Switch, "chat templates are always Jinja"},
+      {"--mlock", Kind::Switch, "weights are not locked in memory"},
+      {"--no-mmap", Kind::Switch, "weights are packed when they are loaded, and kept"},
+      {"--metrics", Kind::Switch, "/metrics is always there"},
+      {"--conversation", Kind::Switch, "reprise chat is a conversation"},
       // Refused
+      {"--gpu-memory-utilization", Kind::NoText,
+       "it counts activations and graphs as well; --mem-fraction-static X is the share for weights and KV cache"},
+      {"--cache-type-k", Kind::NoText, kOneCacheType},
+      {"--cache-type-v", Kind::NoText, kOneCacheType},
+      {"--speculative-config", Kind::NoText, kNoSpeculation},
+      {"--model-draft", Kind::NoText, kNoSpeculation},
+      {"--split-mode", Kind::NoText, kOneDevice},
+      {"--tensor-split", Kind::NoText, kOneDevice},
+      {"--lora", Kind::NoText, kNoAdapters},
+      {"--lora-modules", Kind::NoText, kNoAdapters},
+      {"--grammar", Kind::NoText, "a request gives the form of its answer: response_format, regex"},
+      {"--grammar-file", Kind::NoText, "a request gives the form of its answer: response_format, regex"},
+      {"--generation-config", Kind::NoText, "--sampling-defaults model or openai says where defaults come from"},
+      {"--override-generation-config", Kind::NoText, "generation_config.json of the model gives the defaults"},
+      {"--allowed-origins", Kind::NoText, "--cors-origins ORIGIN,... names them"},
+      {"--ssl-keyfile", Kind::NoText, kNoTls},
+      {"--ssl-certfile", Kind::NoText, kNoTls},
       {"--disaggregation-mode", Kind::Choice, "prefill and decode run in one process", {}, {"null"}},
       {"--disaggregation-transfer-backend", Kind::NoText, kNoSplit},
       {"--disaggregation-bootstrap-port", Kind::NoText, kNoSplit},

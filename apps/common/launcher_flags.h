@@ -1,6 +1,6 @@
-// LauncherFlags: flags of SGLang's launch lines that change nothing here, each with what is in effect instead, and
-// those that ask for what this build cannot do, each refused in one line. They are not shown by --help;
-// docs/configuration.md lists them. A plain value; the targets of its flags are its own.
+// LauncherFlags: flags of launch lines of SGLang, vLLM and llama.cpp that change nothing here, each with what is in
+// effect instead, and those that ask for what this build cannot do, each refused in one line. They are not shown by
+// --help; docs/configuration.md lists them. A plain value; the targets of its flags are its own.
 #pragma once
 
 #include <optional>

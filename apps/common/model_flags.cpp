@@ -138,14 +138,15 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
 
 void ModelFlags::add_to(CLI::App& app) {
   app.option_defaults()->group("Model");
-  add_text(app, "--model-path,--model", model_path, "smollm2, a GGUF file, or a Hugging Face folder", "PATH");
-  add_text(app, "--tokenizer-path", tokenizer_path, "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
+  add_text(app, "model,-m,--model-path,--model,--hf-repo", model_path, "smollm2, a GGUF file, or a Hugging Face folder",
+           "PATH");
+  add_text(app, "--tokenizer-path,--tokenizer", tokenizer_path,
+           "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed");
-  add_choice(
-      app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16", "float"},
-      "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; what the "
-      "device has no kernels for becomes what it has");
+  add_choice(app, "--dtype", dtype, {"auto", "float32", "float16", "half", "bfloat16", "float"},
+             "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; a "
+             "dtype without kernels on the device is replaced, with a notice");
   add_choice(app, "--kv-cache-dtype", kv_dtype, {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
              "of the KV cache; auto: as --dtype; int8: half of bfloat16, a scale per token and head");
   add_choice(app, "--quantization", quantization,
@@ -156,45 +157,47 @@ void ModelFlags::add_to(CLI::App& app) {
       app, "--mla-prefill", mla_prefill, {"absorbed", "expanded"},
       "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that is "
       "fewer operations");
-  add_integer(app, "--context-length", context_length, {0, int64_t{1} << 24}, "longest sequence; 0: the model's own");
+  add_integer(app, "-c,--context-length,--max-model-len,--ctx-size", context_length, {0, int64_t{1} << 24},
+              "longest sequence; 0: the model's own");
   add_texts(app, "--override", overrides, "one field of config.json, for example rope_theta=500000; repeatable",
             "KEY=VALUE");
-  add_text(app, "--json-model-override-args", json_overrides, "--override, as one JSON object", "JSON");
+  add_text(app, "--json-model-override-args,--hf-overrides", json_overrides, "--override, as one JSON object", "JSON");
   add_integer(app, "--random-seed", random_seed, {0, kMany}, "of dummy weights and of draws without --seed");
   add_switch(app, "--trust-remote-code", trust_remote_code, "accepted; no code from a model is ever run");
 
   app.option_defaults()->group("Engine");
   add_device_flags(app, device, ascend_runtime);
-  add_integer(app, "--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_integer(app, "-t,--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_texts(app, "--extension", extensions, "a library with ops, kernels and rewrites of its own; repeatable", "FILE");
   add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
-  add_integer(app, "--max-running-requests", max_running_requests, {1, 4096},
+  add_integer(app, "--max-running-requests,--max-num-seqs,--parallel", max_running_requests, {1, 4096},
               "sequences that run together; default: 64, or by the device's memory");
   add_integer(app, "--max-total-tokens", max_total_tokens, {0, int64_t{1} << 32},
               "tokens that the KV cache holds; 0: what memory allows");
-  add_integer(app, "--chunked-prefill-size", chunked_prefill_size, {-1, kLargestChunk},
+  add_integer(app, "--chunked-prefill-size,--max-num-batched-tokens", chunked_prefill_size, {-1, kLargestChunk},
               "most tokens of one step; default, and -1: 2048, or by the device's memory");
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of memory for weights and KV cache; default: 0.8, or by the device's memory");
   add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
   add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany},
-              "serve: most tokens of all prompts of a step together, beyond the first one (default 16384)");
+              "serve: most prompt tokens of a step beyond the first prompt (default 16384)");
   add_integer(app, "--mixed-prefill-tokens", mixed_prefill_tokens, {1, kMany},
               "serve: most prompt tokens of a step in which others decode (default 256)");
   add_choice(app, "--schedule-policy", schedule_policy, {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
              "serve: order of waiting requests, as in SGLang: fcfs (default), lpm (longest cached prefix first), "
              "dfs-weight (heaviest branch of the prefix tree first), random, lof (longest output first)");
-  add_switch(app, "--disable-radix-cache", disable_radix_cache, "serve: keep no prefixes of earlier requests");
+  add_switch(app, "--disable-radix-cache,--no-enable-prefix-caching", disable_radix_cache,
+             "serve: keep no prefixes of earlier requests");
   add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL},
            "serve: seconds that a step may take before the process ends with status 1; 0: any time (default 300)");
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
-  add_integer(app, "--page-size", page_size, {128, 128}, "tokens of a KV page");
+  add_integer(app, "--page-size,--block-size", page_size, {128, 128}, "tokens of a KV page");
   add_integer(app, "--tp-size,--tp,--tensor-parallel-size", tp_size, {1, kMany},
-              "tensor-parallel ranks; 1 alone is known yet");
+              "tensor-parallel ranks; only 1 is supported");
   add_integer(app, "--dp-size,--dp,--data-parallel-size", dp_size, {1, kMany},
-              "data-parallel replicas; 1 alone is known yet");
+              "data-parallel replicas; only 1 is supported");
   add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
-             "what is said on standard error");
+             "least level of log lines on standard error");
   launcher.add_to(app);
   app.option_defaults()->group("Options");
   graph.add_to(app);

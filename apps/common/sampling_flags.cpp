@@ -10,18 +10,20 @@ namespace reprise::apps {
 void SamplingFlags::add_to(CLI::App& app) {
   constexpr int64_t kMany = INT64_MAX;
   app.option_defaults()->group("Sampling");
-  add_integer(app, "--max-new-tokens", max_new_tokens, {1, kMany}, "most tokens of an answer");
+  add_integer(app, "-n,--max-new-tokens,--max-tokens,--predict,--n-predict", max_new_tokens, {1, kMany},
+              "most tokens of an answer");
   add_integer(app, "--min-new-tokens", min_new_tokens, {0, kMany}, "end tokens are not drawn before that many");
-  add_real(app, "--temperature", temperature, {0, HUGE_VAL},
+  add_real(app, "--temperature,--temp", temperature, {0, HUGE_VAL},
            "0: always the likeliest token; default: the model's own, else 0");
   add_real(app, "--top-p", top_p, {0, 1, true}, "draw among the likeliest tokens that make up this share");
   add_integer(app, "--top-k", top_k, {-1, kMany}, "draw among that many; 0 or -1: all");
   add_real(app, "--min-p", min_p, {0, 1}, "drop tokens less likely than this share of the likeliest");
-  add_real(app, "--repetition-penalty", repetition_penalty, {0, HUGE_VAL, true}, "of tokens in prompt and answer");
+  add_real(app, "--repetition-penalty,--repeat-penalty", repetition_penalty, {0, HUGE_VAL, true},
+           "of tokens in prompt and answer");
   add_real(app, "--presence-penalty", presence_penalty, {-2, 2}, "of tokens in the answer");
   add_real(app, "--frequency-penalty", frequency_penalty, {-2, 2}, "of tokens in the answer, for each time");
   add_texts(app, "--stop", stop, "text that ends the answer and is not shown; repeatable");
-  add_integer(app, "--seed", seed, {0, kMany}, "the same seed draws the same answer; default: --random-seed");
+  add_integer(app, "-s,--seed", seed, {0, kMany}, "the same seed draws the same answer; default: --random-seed");
   add_switch(app, "--ignore-eos", ignore_eos, "go on after an end token");
   app.option_defaults()->group("Options");
 }

@@ -7,10 +7,10 @@
 namespace reprise::apps {
 
 void add_profile_flags(CLI::App& app, ProfileOptions& o) {
-  add_choice(app, "--phase", o.phase, {"decode", "prefill"}, "which graph (decode)");
-  add_integer(app, "--batch", o.batch, {1, 4096}, "sequences of the step (1)");
-  add_integer(app, "--context", o.context, {1, 1 << 24}, "tokens of each sequence; prefill: of each prompt (128)");
-  add_integer(app, "--repeat", o.repeat, {1, 1000}, "steps to time; medians are shown (21)");
+  add_choice(app, "--phase", o.phase, {"decode", "prefill"}, "which graph");
+  add_integer(app, "--batch", o.batch, {1, 4096}, "sequences of the step");
+  add_integer(app, "--context", o.context, {1, 1 << 24}, "tokens of each sequence; prefill: of each prompt");
+  add_integer(app, "--repeat", o.repeat, {1, 1000}, "steps to time; medians are shown");
 }
 
 void make_room(const ProfileOptions& o, ModelFlags& f) {

@@ -1,0 +1,25 @@
+#include "common/version.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "backends/cpu/isa.h"
+
+namespace reprise::apps {
+
+std::string version_text() {
+  std::vector<std::string> here;
+  for (const cpu::Isa isa : cpu::supported_isas()) here.emplace_back(cpu::isa_name(isa));
+  std::string out = fmt::format("reprise {} ({})\n", REPRISE_VERSION, REPRISE_COMMIT);
+  const auto row = [&](std::string_view name, std::string_view value) {
+    out += fmt::format("{:<14}{}\n", name, value);
+  };
+  row("compiler", fmt::format("{}, {}", REPRISE_COMPILER, REPRISE_BUILD_TYPE));
+  row("kernels", fmt::format("{} (of this processor, of those built in)", fmt::join(here, ", ")));
+  row("devices", fmt::format("cpu; ascend (CANN, loaded at run time); {}", REPRISE_CUDA_TEXT));
+  row("licence", "Apache-2.0");
+  return out;
+}
+
+}  // namespace reprise::apps
