@@ -1,6 +1,12 @@
 # Third-party libraries, all from Debian packages (`./dev` installs them).
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+set(REPRISE_FMT fmt::fmt)
+if(REPRISE_STATIC)
+  set(REPRISE_FMT fmt::fmt-header-only)  # Debian has no static one
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)    # of those that pkg-config names
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.81 REQUIRED)  # Asio and Beast, headers alone
 find_package(PkgConfig REQUIRED)

@@ -22,19 +22,60 @@ usage_error() {
   exit 2
 }
 
-# Redraws one terminal line with the newest line of a log.
+# bar DONE TOTAL SECONDS: "█████░░░░░  42 %, about 3 min left", from what was done in that time.
+bar() {
+  local done=$1 total=$2 seconds=$3 width=20 i text='' left
+  for ((i = 0; i < width; ++i)); do
+    if ((i * total < done * width)); then text+=█; else text+=░; fi
+  done
+  text+=$(printf ' %3d %%' $((100 * done / total)))
+  # The first few steps say nothing about the others.
+  if ((done * 50 >= total && done < total && seconds >= 5)); then
+    left=$((seconds * (total - done) / done))
+    if ((left >= 90)); then
+      text+=", about $(((left + 30) / 60)) min left"
+    else
+      text+=", about $left s left"
+    fi
+  fi
+  printf '%s' "$text"
+}
+
+# How far a build is, of a line of ninja's: "[12/345] Building ...". Nothing of other lines.
+bar_of_line() {
+  [[ $1 =~ ^\[([0-9]+)/([1-9][0-9]*)\]\  ]] && bar "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$2"
+}
+
+# Redraws one terminal line with the newest line of a log; of a build it is a bar with an estimate.
 follow() {
-  local title=$1 line columns
+  local title=$1 line columns shown begin=$SECONDS
   columns=$(tput cols 2>/dev/null || echo 80)
   while IFS= read -r line; do
-    line="$title  ${line//[$'\t\r\033']/ }"
+    line=${line//[$'\t\r\033']/ }
+    if shown=$(bar_of_line "$line" $((SECONDS - begin))); then
+      line="$title  $shown  ${line##*/}"
+    else
+      line="$title  $line"
+    fi
     printf '\r\033[K%s%s%s' "$c_dim" "${line:0:columns - 1}" "$c_off"
   done
   printf '\r\033[K'
 }
 
-# run_logged TITLE LOG COMMAND...: output goes to build/logs/LOG.log; a terminal sees the newest line only. Returns the
-# command's status and leaves the seconds it took in $took.
+# Where there is no terminal: a line about a long build now and then.
+follow_quietly() {
+  local title=$1 log=$2 begin=$SECONDS line shown last=''
+  while sleep 1; do
+    ((SECONDS % ${REPRISE_PROGRESS_SECONDS:-60})) && continue
+    line=$(grep -E '^\[[0-9]+/[0-9]+\] ' "$log" 2>/dev/null | tail -n 1)
+    shown=$(bar_of_line "$line" $((SECONDS - begin))) || continue
+    [[ $shown == "$last" ]] || printf '        %s  %s\n' "$title" "$shown"
+    last=$shown
+  done
+}
+
+# run_logged TITLE LOG COMMAND...: output goes to build/logs/LOG.log; a terminal sees the newest line only, anything
+# else a line a minute about builds. Returns the command's status and leaves the seconds it took in $took.
 run_logged() {
   local title=$1 log=$logs/$2.log begin=$SECONDS status=0
   shift 2
@@ -43,7 +84,12 @@ run_logged() {
     printf '%s%s%s' "$c_dim" "$title" "$c_off"
     { "$@" 2>&1 </dev/null | tee "$log" | follow "$title"; } || status=$?
   else
+    : >"$log"
+    follow_quietly "$title" "$log" &
+    local follower=$!
     "$@" >"$log" 2>&1 </dev/null || status=$?
+    kill "$follower" 2>/dev/null || true
+    wait "$follower" 2>/dev/null || true
   fi
   took=$((SECONDS - begin))
   return "$status"
