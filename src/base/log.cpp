@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 namespace reprise::log {
@@ -21,6 +22,7 @@ Look look(Level level) {
   switch (level) {
     case Level::Debug: return {"debug: ", "\033[2m"};
     case Level::Info: return {"", ""};
+    case Level::Notice: return {"notice: ", ""};
     case Level::Warning: return {"warning: ", "\033[33m"};
     case Level::Error: return {"error: ", "\033[31m"};
     case Level::Off: break;
@@ -36,14 +38,16 @@ Level level() { return g_level.load(std::memory_order_relaxed); }
 Result<Level> parse_level(std::string_view name) {
   if (name == "debug") return Level::Debug;
   if (name == "info") return Level::Info;
+  if (name == "notice") return Level::Notice;
   if (name == "warning" || name == "warn") return Level::Warning;
   if (name == "error") return Level::Error;
   if (name == "off") return Level::Off;
-  return invalid("log level \"{}\" is not known; allowed: debug, info, warning, error, off", name);
+  return invalid("log level \"{}\" is not known; allowed: debug, info, notice, warning, error, off", name);
 }
 
 void write(Level level, std::string_view message) {
-  static const bool colours = ::isatty(STDERR_FILENO) != 0;
+  static const char* const no_colour = std::getenv("NO_COLOR");
+  static const bool colours = ::isatty(STDERR_FILENO) != 0 && !(no_colour && *no_colour);
   const Look l = look(level);
   std::string line = colours && *l.colour ? fmt::format("{}{}\033[0m{}\n", l.colour, l.word, message)
                                           : fmt::format("{}{}\n", l.word, message);
