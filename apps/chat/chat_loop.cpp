@@ -29,10 +29,9 @@ Status ChatLoop::run(MessageSource& source) {
       break;
     }
     if (next->kind == NextMessage::Kind::Interrupted) {
-      if (!next->text.empty()) continue;
-      if (hinted) break;
-      hinted = true;
-      tell("Ctrl-C once more ends; so do Ctrl-D and /exit\n");
+      if (hinted && !next->typed) break;
+      hinted = next->text.empty();
+      if (hinted) tell("Ctrl-C once more ends; so do Ctrl-D and /exit\n");
       continue;
     }
     hinted = false;
@@ -90,6 +89,7 @@ Status ChatLoop::answer() {
     if (!piece.empty()) write_now(terminal_ ? visible(piece) : std::string(piece), stdout);
     return !terminal_ || !terminal_->interrupted();
   });
+  if (terminal_) terminal_->forget_interrupt();
   write_now("\n", stdout);
   RETURN_IF_ERROR(results.status());
   conversation_.answer(results->front().text.value_or(""));

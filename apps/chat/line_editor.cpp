@@ -81,6 +81,8 @@ Status LineEditor::start() {
   if (lib_.set(editor_, EL_TERMINAL, static_cast<const char*>(nullptr)) != 0 &&
       lib_.set(editor_, EL_TERMINAL, "xterm") != 0 && lib_.set(editor_, EL_TERMINAL, "vt100") != 0)
     return error(Code::Unsupported, "no terminal of this machine's database is like {}", std::getenv("TERM"));
+  // Between two messages keys stay hidden, as TerminalSession has them while an answer streams.
+  lib_.set(editor_, EL_SETTY, L"-x", L"-icanon", L"-echo", static_cast<const wchar_t*>(nullptr));
   lib_.set(editor_, EL_EDITOR, L"emacs");
   lib_.set(editor_, EL_PROMPT_ESC, &LineEditor::prompt_of, static_cast<int>(kUncounted));
   lib_.set(editor_, EL_GETCFN, &LineEditor::key_of);
@@ -151,18 +153,16 @@ void LineEditor::add_action(const wchar_t* name) {
 
 Result<NextMessage> LineEditor::read() {
   const LocaleScope locale(utf8_);
-  interrupted_ = false;
+  interrupted_ = typed_ = false;
   changed_.clear();
   at_ = history_.messages().size();
   set_prompt();
   int count = 0;
   const wchar_t* line = lib_.gets(editor_, &count);
   std::wstring typed = line && count > 0 ? std::wstring(line, static_cast<size_t>(count)) : std::wstring();
-  // libedit has turned the echo on again.
-  terminal_.hide_keys();
-  if (typed.empty()) return NextMessage{NextMessage::Kind::End, {}};
+  if (typed.empty()) return NextMessage{};
   while (!typed.empty() && (typed.back() == L'\n' || typed.back() == L'\r')) typed.pop_back();
-  if (interrupted_) return NextMessage{NextMessage::Kind::Interrupted, narrow(typed)};
+  if (interrupted_) return NextMessage{NextMessage::Kind::Interrupted, narrow(typed), typed_};
   NextMessage message{NextMessage::Kind::Message, narrow(typed)};
   if (message.text.find_first_not_of(" \n\t") != std::string::npos)
     if (const Status kept = history_.add(message.text); !kept.is_ok())
@@ -174,6 +174,7 @@ int LineEditor::read_key(wchar_t* key) {
   for (;;) {
     if (const auto ready = keys_.pop()) {
       *key = *ready;
+      typed_ = true;
       return 1;
     }
     switch (terminal_.wait()) {
@@ -376,7 +377,12 @@ void LineEditor::say(const std::string& said) {
 
 unsigned char LineEditor::interrupt() {
   interrupted_ = true;
-  if (!text().empty()) std::fputs("^C", stdout);
+  if (const std::wstring given_up = text(); !given_up.empty()) {
+    const int above = rows_above_cursor();
+    lib_.cursor(editor_, static_cast<int>(given_up.size() - cursor()));
+    draw_from(above);
+    std::fputs("^C", stdout);
+  }
   lib_.push(editor_, kEndLine);
   return CC_NORM;
 }

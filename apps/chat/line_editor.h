@@ -74,7 +74,7 @@ class LineEditor final : public MessageSource {
   EditLine* editor_ = nullptr;
   std::wstring prompt_;
   int prompt_columns_ = 0;
-  bool interrupted_ = false;
+  bool interrupted_ = false, typed_ = false;
   size_t at_ = 0;                           // in the history; its size is the new line
   std::map<size_t, std::wstring> changed_;  // lines of the history as they were left
 };

@@ -11,11 +11,12 @@ namespace reprise::apps {
 struct NextMessage {
   enum class Kind {
     Message,
-    Interrupted,  // Ctrl-C at the prompt; `text` is what stood there and is given up
+    Interrupted,  // Ctrl-C at the prompt; `text` stood there and is given up
     End,          // Ctrl-D, or the end of the input
   };
   Kind kind = Kind::End;
   std::string text;
+  bool typed = false;  // Interrupted: keys came before
 };
 
 class MessageSource {

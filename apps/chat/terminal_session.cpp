@@ -139,17 +139,18 @@ void TerminalSession::mark_pastes() {
 }
 
 TerminalSession::Event TerminalSession::wait() {
-  for (;;) {
+  for (bool ready = false;;) {
     if (g_interrupt_mark.exchange(false)) return Event::Interrupted;
     if (g_resume_mark.exchange(false)) return Event::Resumed;
     if (g_resize_mark.exchange(false)) return Event::Resized;
+    if (ready) return Event::Input;  // only after the marks: a key behind Ctrl-C belongs to the next prompt
     pollfd fds[2] = {{kTerminal, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
     const int n = ::poll(fds, 2, -1);
     if (n < 0 && errno != EINTR) return Event::Input;  // reading will say what is wrong
     if (n <= 0) continue;
     char marks[64];
     if (fds[1].revents != 0 && ::read(g_wake[0], marks, sizeof marks) > 0) continue;
-    if (fds[0].revents != 0) return Event::Input;
+    ready = fds[0].revents != 0;
   }
 }
 
