@@ -42,6 +42,8 @@ std::string visible(std::string_view text) {
     if (second) {  // U+0080 to U+009F
       out += "?";
       ++i;
+    } else if (c == '\r') {
+      continue;  // of a text with the line ends of another system
     } else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       out += {'^', static_cast<char>(c ^ 0x40)};
     } else {
