@@ -1,17 +1,17 @@
 // `reprise chat`: a conversation in the terminal, or one question a line from a pipe.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 
 #include "base/log.h"
+#include "chat/chat_loop.h"
+#include "chat/line_editor.h"
+#include "chat/plain_input.h"
 #include "command.h"
+#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/sampling_flags.h"
 #include "common/terminal.h"
-#include "common/text_generator.h"
-#include "common/text_model.h"
 
 namespace reprise::apps {
 namespace {
@@ -19,64 +19,39 @@ namespace {
 struct ChatFlags {
   ModelFlags model;
   SamplingFlags sampling;
-  std::optional<std::string> system;
+  std::optional<std::string> system, history;
   std::string chat_template;
 };
 
-OrderedJson beginning(const ChatFlags& f) {
-  OrderedJson messages = OrderedJson::array();
-  if (f.system) messages.push_back({{"role", "system"}, {"content", *f.system}});
-  return messages;
-}
-
-// One turn: the answer streams and joins the conversation. An answer that was interrupted stays as far as it came.
-Status answer(const ChatFlags& f, engine::Engine& engine, const TextModel& text, OrderedJson& messages) {
-  ASSIGN_OR_RETURN(auto prompt, text.encode_chat(messages));
-  const std::vector<engine::GenerationRequest> request{
-      {std::move(prompt), f.sampling.params(text.defaults(), f.model.random_seed)}};
-  const InterruptGuard guard;
-  TextGenerator generator(engine, text.tokenizer());
-  auto results = generator.run(request, [](size_t, std::string_view piece) {
-    if (!piece.empty()) write_now(piece, stdout);
-    return !InterruptGuard::interrupted();
-  });
-  write_now("\n", stdout);
-  RETURN_IF_ERROR(results.status());
-  messages.push_back({{"role", "assistant"}, {"content", results->front().text.value_or("")}});
-  return Status::ok();
+std::string history_path(const std::optional<std::string>& wanted) {
+  if (wanted) return *wanted == "off" ? "" : *wanted;
+  const auto folder = cache_folder();
+  return folder ? *folder + "/chat_history" : "";
 }
 
 Status run_chat(const ChatFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
+  // Before somebody has typed a message.
+  if (!text.tokenizer() || !text.chat_template()) RETURN_IF_ERROR(text.encode_chat(OrderedJson::array()).status());
   const bool person = is_terminal(stdin) && is_terminal(stdout);
-  if (person)
-    fmt::print("{}\n",
-               coloured(Colour::Dim, "/reset starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer", stdout));
-  OrderedJson messages = beginning(f);
-  for (std::string line;;) {
-    if (person) write_now(coloured(Colour::Green, "> ", stdout), stdout);
-    if (!std::getline(std::cin, line)) break;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (line == "/exit" || line == "/quit") return Status::ok();
-    if (line == "/reset") {
-      messages = beginning(f);
-      continue;
-    }
-    if (person && line[0] == '/') {
-      fmt::print("{} is not a command; there are /reset and /exit\n", line);
-      continue;
-    }
-    messages.push_back({{"role", "user"}, {"content", line}});
-    const Status done = answer(f, *engine, text, messages);
-    if (done.is_ok()) continue;
-    if (!person) return done;
-    // A conversation that outgrew the context can go on after /reset.
-    messages.erase(messages.size() - 1);
-    log::error("{}; /reset starts over", done.message());
+  say_quiet_start(f.model, *engine, person ? "; /help lists the commands" : "");
+  if (person && log::level() < log::Level::Notice)
+    fmt::print("{}\n", coloured(Colour::Dim, "/help lists the commands", stdout));
+  if (!person) {
+    PlainInput lines(nullptr);
+    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr).run(lines);
   }
-  if (person) write_now("\n", stdout);
-  return Status::ok();
+  TerminalSession terminal;
+  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal);
+  History history(history_path(f.history));
+  if (const Status read = history.load(); !read.is_ok())
+    log::warning("{}; the history ends with this session", read.message());
+  const auto editor = LineEditor::open(terminal, history, complete_command);
+  if (editor) return loop.run(**editor);
+  log::notice("lines cannot be edited: {}", editor.status().message());
+  PlainInput lines(&terminal);
+  return loop.run(lines);
 }
 
 }  // namespace
@@ -84,14 +59,19 @@ Status run_chat(const ChatFlags& f) {
 Command add_chat(CLI::App& program) {
   auto flags = std::make_shared<ChatFlags>();
   flags->sampling.max_new_tokens = 1024;
+  flags->model.quiet_start = true;
   Command c;
   c.app = program.add_subcommand("chat", "Talk with a model in the terminal");
   add_text(*c.app, "--system,--system-prompt", flags->system, "system message at the beginning");
   add_text(*c.app, "--chat-template", flags->chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
+  add_text(*c.app, "--history", flags->history,
+           "where typed messages are kept; off: nowhere; default: chat_history in $REPRISE_CACHE", "FILE");
   flags->sampling.add_to(*c.app);
   flags->model.add_to(*c.app);
-  c.app->footer("Reads one message a line; works from a pipe as well. /reset starts over, /exit ends.");
+  c.app->footer(
+      "Reads one message a line; works from a pipe as well. /help lists the commands, /exit or Ctrl-D ends, Ctrl-C\n"
+      "stops an answer.");
   c.check = [flags] {
     const Status model = flags->model.check();
     return model.is_ok() ? flags->sampling.check() : model;

@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/report.h"
 #include "common/sampling_flags.h"
+#include "common/standard_input.h"
 #include "common/terminal.h"
 #include "common/text_generator.h"
 #include "common/text_model.h"
@@ -52,20 +54,25 @@ Result<std::vector<std::string>> read_prompts(const std::string& path) {
   return prompts;
 }
 
-Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f, const TextModel& text) {
+// The prompts as text; none of them with --prompt-ids.
+Result<std::vector<std::string>> prompt_texts(const GenerateFlags& f) {
+  if (f.prompts_file) return read_prompts(*f.prompts_file);
+  if (!f.prompt) return std::vector<std::string>();
+  if (*f.prompt != "-") return std::vector<std::string>{*f.prompt};
+  if (is_terminal(stdin)) fmt::print(stderr, "the prompt is read from here; Ctrl-D ends it\n");
+  ASSIGN_OR_RETURN(std::string text, read_standard_input("--prompt -"));
+  return std::vector<std::string>{std::move(text)};
+}
+
+Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f, const std::vector<std::string>& texts,
+                                                         const TextModel& text) {
   std::vector<std::vector<int32_t>> out;
   if (f.prompt_ids) {
     ASSIGN_OR_RETURN(auto ids, parse_integers(*f.prompt_ids, {0, INT32_MAX}));
     out.emplace_back(ids.begin(), ids.end());
     return out;
   }
-  std::vector<std::string> prompts;
-  if (f.prompts_file) {
-    ASSIGN_OR_RETURN(prompts, read_prompts(*f.prompts_file));
-  } else {
-    prompts.push_back(*f.prompt);
-  }
-  for (const std::string& p : prompts) {
+  for (const std::string& p : texts) {
     if (!f.apply_chat_template) {
       ASSIGN_OR_RETURN(auto ids, text.encode(p));
       out.push_back(std::move(ids));
@@ -82,6 +89,21 @@ Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f,
 
 std::string as_ids(const std::vector<int32_t>& ids) { return fmt::format("{}", fmt::join(ids, ",")); }
 
+// An answer that simply ends looks complete.
+void say_what_was_cut(const GenerateFlags& f, const std::vector<TextResult>& results, int64_t context_length) {
+  std::string first;
+  size_t count = 0;
+  for (const TextResult& r : results) {
+    const std::string cut = cut_at(r, f.sampling.max_new_tokens, context_length);
+    if (cut.empty()) continue;
+    if (count++ == 0) first = cut;
+  }
+  if (count == 0 || f.sampling.ignore_eos) return;
+  const std::string which =
+      results.size() == 1 ? "the answer was" : fmt::format("{} of {} answers were", count, results.size());
+  log::notice("{} cut at {}", which, first);
+}
+
 void print_results(const std::vector<TextResult>& results) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (results.size() > 1) fmt::print("{}\n", coloured(Colour::Dim, fmt::format("--- {}", i), stdout));
@@ -90,21 +112,25 @@ void print_results(const std::vector<TextResult>& results) {
 }
 
 Status run_generate(const GenerateFlags& f) {
+  // Before the model is loaded: what is wrong here is quickly said.
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, prompt_texts(f));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
-  ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, text));
+  ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, texts, text));
+  say_quiet_start(f.model, *engine);
   std::vector<engine::GenerationRequest> requests;
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
 
   TextGenerator generator(*engine, text.tokenizer());
   const bool streaming = !f.json && requests.size() == 1 && text.tokenizer();
+  const bool person = is_terminal(stdout);
   std::vector<TextResult> results;
   {
     uint64_t tokens = 0;
     for (const auto& r : requests) tokens += static_cast<uint64_t>(r.sampling.max_new_tokens);
     Progress bar("generating", tokens, !streaming);
     const auto sink = [&](size_t, std::string_view piece) {
-      if (streaming && !piece.empty()) write_now(piece, stdout);
+      if (streaming && !piece.empty()) write_now(person ? visible(piece) : std::string(piece), stdout);
       bar.advance(1);
       return true;
     };
@@ -120,6 +146,7 @@ Status run_generate(const GenerateFlags& f) {
   } else {
     print_results(results);
   }
+  say_what_was_cut(f, results, engine->context_length());
   if (f.summary) print_summary(*engine, generator.times(), results);
   return Status::ok();
 }
@@ -128,11 +155,12 @@ Status run_generate(const GenerateFlags& f) {
 
 Command add_generate(CLI::App& program) {
   auto flags = std::make_shared<GenerateFlags>();
+  flags->model.quiet_start = true;
   Command c;
   c.app = program.add_subcommand("generate", "Continue a prompt, or answer it, streaming the text");
   CLI::App& app = *c.app;
   app.option_defaults()->group("Prompt");
-  add_text(app, "-p,--prompt", flags->prompt, "raw text to continue");
+  add_text(app, "-p,--prompt", flags->prompt, "raw text to continue; -: standard input");
   add_text(app, "--prompt-ids", flags->prompt_ids, "the prompt as token ids; needs no tokenizer", "N,N,...");
   add_text(app, "--prompts-file", flags->prompts_file, "JSON lines with \"prompt\" or \"question\", run as one batch",
            "FILE");

@@ -13,6 +13,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+# Its header alone; `chat` loads the library when it needs it (apps/chat/libedit.h).
+pkg_check_modules(LIBEDIT REQUIRED libedit)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 if(REPRISE_TESTS)
   find_package(GTest REQUIRED)

@@ -11,6 +11,7 @@
 #include "common/default_model.h"
 #include "common/device_flags.h"
 #include "common/flags.h"
+#include "common/terminal.h"
 #include "passes/extension.h"
 #include "passes/pass_environment.h"
 #include "see/decisions.h"
@@ -77,13 +78,15 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
     ASSIGN_OR_RETURN(const std::string folder, cache_folder());
     o.weight_cache = folder + "/weights";
     if (o.load_format == engine::LoadFormat::Dummy)
-      log::info("notice: --cache-weights: dummy weights are made and not read; nothing is kept");
+      log::notice("--cache-weights: dummy weights are made and not read; nothing is kept");
   }
   if (o.graph.learned_dir.empty() && (o.graph.learn_decode_sizes || o.graph.learn_prefill_sizes)) {
     ASSIGN_OR_RETURN(const std::string cache, cache_folder());
     o.graph.learned_dir = cache + "/learned";
   }
-  o.progress = f.progress.value_or(log::level() <= log::Level::Info);
+  // A quiet start has a bar to show, but no lines to add to a file.
+  const bool bar = log::level() == log::Level::Notice && is_terminal(stderr);
+  o.progress = f.progress.value_or(log::level() <= log::Level::Info || bar);
   return o;
 }
 
@@ -125,13 +128,13 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
       phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
   if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
-  for (const std::string& text : notices(f, e)) log::info("notice: {}", text);
+  for (const std::string& text : notices(f, e)) log::notice("{}", text);
   // Both were checked before the model was loaded.
   if (auto said = f.graph.meaning(f.limits()); said.is_ok())
-    for (const Notice& n : said->notices) log::info("notice: {}", n.text);
-  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::info("notice: {}", n.text);
+    for (const Notice& n : said->notices) log::notice("{}", n.text);
+  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::notice("{}", n.text);
   if (auto said = understand_environment(::getenv, info.kind); said.is_ok())
-    for (const Notice& n : said->notices) log::info("notice: {}", n.text);
+    for (const Notice& n : said->notices) log::notice("{}", n.text);
 }
 
 }  // namespace
@@ -196,8 +199,10 @@ void ModelFlags::add_to(CLI::App& app) {
               "tensor-parallel ranks; only 1 is supported");
   add_integer(app, "--dp-size,--dp,--data-parallel-size", dp_size, {1, kMany},
               "data-parallel replicas; only 1 is supported");
-  add_choice(app, "--log-level", log_level, {"debug", "info", "warning", "error", "off"},
-             "least level of log lines on standard error");
+  add_choice(app, "--log-level", log_level, {"debug", "info", "notice", "warning", "error", "off"},
+             quiet_start ? "least level of log lines on standard error; default: notice"
+                         : "least level of log lines on standard error");
+  if (quiet_start) add_switch(app, "-v,--verbose", verbose, "report at the start what is in effect; --log-level info");
   launcher.add_to(app);
   app.option_defaults()->group("Options");
   graph.add_to(app);
@@ -221,7 +226,8 @@ StepLimits ModelFlags::limits() const {
 }
 
 Status ModelFlags::check() const {
-  ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level));
+  if (verbose && log_level) return invalid("-v is --log-level info; it cannot go with --log-level {}", *log_level);
+  ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info")));
   log::set_level(level);
   if (model_path.empty()) return invalid("--model-path is missing; allowed: smollm2, a GGUF file, or a folder");
   if (auto isa_known = cpu::parse_isa(isa); !isa_known) return isa_known.status().at("--isa");
@@ -266,6 +272,16 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
   say_what_is_in_effect(flags, *engine);
   return engine;
+}
+
+void say_quiet_start(const ModelFlags& flags, engine::Engine& engine, std::string_view more) {
+  if (log::level() != log::Level::Notice) return;
+  std::filesystem::path path(flags.model_path);
+  if (!path.has_filename()) path = path.parent_path();
+  const std::string line =
+      fmt::format("{}: {}, {}, context {}{}", path.filename().string(), device_kind_name(engine.device().info().kind),
+                  dtype_name(engine.dtype()), engine.context_length(), more);
+  log::write(log::Level::Info, coloured(Colour::Dim, line, stderr));
 }
 
 }  // namespace reprise::apps

@@ -31,7 +31,9 @@ struct ModelFlags {
   std::string load_format = "auto";
   std::string isa = "auto";
   GraphFlags graph;
-  std::string log_level = "info";
+  std::optional<std::string> log_level;
+  bool quiet_start = false;  // no flag: a start says one line, and the report only with -v
+  bool verbose = false;
   int64_t threads = 0;
   bool live_sizes = true;        // no flag: `graph verify` freezes sizes at capture in some of its modes
   std::optional<bool> progress;  // no flag: whether loading and capturing show how far they are; else by the log level
@@ -72,7 +74,10 @@ struct ModelFlags {
 // "smollm2" is the file that `reprise pull smollm2` stored; anything else stands for itself.
 Result<std::string> resolve_model_path(const std::string& model_path);
 
-// Loads the model. Says on standard error which settings are in effect.
+// Loads the model. Says on standard error which settings are in effect, unless the start is quiet.
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags);
+
+// The one line of a quiet start: "smollm2: cpu, float32, context 2048", then `more`. Nothing at other log levels.
+void say_quiet_start(const ModelFlags& flags, engine::Engine& engine, std::string_view more = {});
 
 }  // namespace reprise::apps

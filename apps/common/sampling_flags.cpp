@@ -14,7 +14,7 @@ void SamplingFlags::add_to(CLI::App& app) {
               "most tokens of an answer");
   add_integer(app, "--min-new-tokens", min_new_tokens, {0, kMany}, "end tokens are not drawn before that many");
   add_real(app, "--temperature,--temp", temperature, {0, HUGE_VAL},
-           "0: always the likeliest token; default: the model's own, else 0");
+           "0: always the likeliest token; default: the model's own, else 1");
   add_real(app, "--top-p", top_p, {0, 1, true}, "draw among the likeliest tokens that make up this share");
   add_integer(app, "--top-k", top_k, {-1, kMany}, "draw among that many; 0 or -1: all");
   add_real(app, "--min-p", min_p, {0, 1}, "drop tokens less likely than this share of the likeliest");
@@ -39,14 +39,13 @@ Status SamplingFlags::check() const {
 
 engine::SamplingParams SamplingFlags::params(const checkpoint::GenerationDefaults& defaults,
                                              int64_t random_seed) const {
+  const checkpoint::SamplingDefaults d = checkpoint::sampling_defaults(defaults);
   engine::SamplingParams p;
-  // do_sample false makes the file's other values idle, as in Hugging Face's generate().
-  const bool drawn = defaults.do_sample.value_or(false);
-  p.temperature = temperature.value_or(drawn ? defaults.temperature.value_or(1) : 0);
-  p.top_p = top_p.value_or(drawn ? defaults.top_p.value_or(1) : 1);
-  p.top_k = top_k.value_or(drawn ? defaults.top_k.value_or(0) : 0);
-  p.min_p = min_p.value_or(drawn ? defaults.min_p.value_or(0) : 0);
-  p.repetition_penalty = repetition_penalty.value_or(defaults.repetition_penalty.value_or(1));
+  p.temperature = temperature.value_or(d.temperature);
+  p.top_p = top_p.value_or(d.top_p);
+  p.top_k = top_k.value_or(d.top_k);
+  p.min_p = min_p.value_or(d.min_p);
+  p.repetition_penalty = repetition_penalty.value_or(d.repetition_penalty);
   p.presence_penalty = presence_penalty;
   p.frequency_penalty = frequency_penalty;
   p.seed = static_cast<uint64_t>(seed.value_or(random_seed));

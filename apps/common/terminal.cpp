@@ -1,18 +1,12 @@
 #include "common/terminal.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 namespace reprise::apps {
 namespace {
-
-volatile sig_atomic_t g_interrupted = 0;
-struct sigaction g_before {};
-
-void on_interrupt(int) { g_interrupted = 1; }
 
 const char* code(Colour c) {
   switch (c) {
@@ -30,7 +24,8 @@ const char* code(Colour c) {
 bool is_terminal(FILE* stream) { return ::isatty(::fileno(stream)) != 0; }
 
 std::string coloured(Colour colour, std::string_view text, FILE* stream) {
-  if (!is_terminal(stream) || std::getenv("NO_COLOR")) return std::string(text);
+  const char* no_colour = std::getenv("NO_COLOR");
+  if (!is_terminal(stream) || (no_colour && *no_colour)) return std::string(text);
   return fmt::format("{}{}\033[0m", code(colour), text);
 }
 
@@ -39,15 +34,23 @@ void write_now(std::string_view text, FILE* stream) {
   std::fflush(stream);
 }
 
-InterruptGuard::InterruptGuard() {
-  g_interrupted = 0;
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  ::sigaction(SIGINT, &action, &g_before);
+std::string visible(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool second = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (second) {  // U+0080 to U+009F
+      out += "?";
+      ++i;
+    } else if (c == '\r') {
+      continue;  // of a text with the line ends of another system
+    } else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+      out += {'^', static_cast<char>(c ^ 0x40)};
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
 }
-
-InterruptGuard::~InterruptGuard() { ::sigaction(SIGINT, &g_before, nullptr); }
-
-bool InterruptGuard::interrupted() { return g_interrupted != 0; }
 
 }  // namespace reprise::apps

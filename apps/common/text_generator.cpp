@@ -36,6 +36,13 @@ struct Stream {
 
 }  // namespace
 
+std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t context_length) {
+  if (result.finish != FinishReason::Length) return {};
+  if (static_cast<int64_t>(result.token_ids.size()) >= max_new_tokens)
+    return fmt::format("--max-new-tokens {}; a larger N allows more", max_new_tokens);
+  return fmt::format("the end of the context, {} tokens; see --context-length", context_length);
+}
+
 Result<std::vector<TextResult>> TextGenerator::run(std::span<const engine::GenerationRequest> requests,
                                                    const PieceSink& sink) {
   std::vector<Stream> streams;

@@ -22,6 +22,10 @@ struct TextResult {
   double ttft_s = 0;
 };
 
+// What ended the answer before the model did: "--max-new-tokens 128; a larger N allows more", or the context. "" when
+// nothing did.
+std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t context_length);
+
 // Called after every token with the text it made certain, often empty. Answer false to cancel that request.
 using PieceSink = std::function<bool(size_t request, std::string_view piece)>;
 

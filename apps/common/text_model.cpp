@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "common/default_model.h"
 #include "text/builtin_templates.h"
 
 namespace reprise::apps {
@@ -16,6 +17,13 @@ namespace fs = std::filesystem;
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
+}
+
+// Under its own path as well, so that a path and the name give the same answers.
+bool is_default_model(const std::string& path) {
+  const auto file = default_model_file();
+  std::error_code ignored;
+  return file && fs::equivalent(path, *file, ignored);
 }
 
 text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& g) {
@@ -134,6 +142,10 @@ Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& te
   } else {
     ASSIGN_OR_RETURN(m.defaults_, checkpoint::read_generation_config(model));
   }
+  if (is_default_model(model)) {
+    m.defaults_.temperature = m.defaults_.temperature.value_or(kDefaultModelTemperature);
+    m.defaults_.top_p = m.defaults_.top_p.value_or(kDefaultModelTopP);
+  }
   if (!template_file.empty()) {
     ASSIGN_OR_RETURN(const std::string source, chat_template_source(template_file));
     auto compiled = text::ChatTemplate::compile(source, m.special_tokens_);
@@ -156,9 +168,8 @@ Status TextModel::check_vocabulary(int64_t rows) const {
                      where_, tokenizer_->vocab_size(), rows);
   }
   if (special > 0)
-    log::info(
-        "notice: {} special tokens of the tokenizer have no row in the model (vocab_size {}); prompts with them fail",
-        special, rows);
+    log::notice("{} special tokens of the tokenizer have no row in the model (vocab_size {}); prompts with them fail",
+                special, rows);
   return Status::ok();
 }
 

@@ -299,7 +299,7 @@ std::vector<std::string> shortfalls(const ServeOptions& o, const engine::Engine&
 }
 
 void say(const std::vector<std::string>& notices) {
-  for (const std::string& text : notices) log::info("notice: {}", text);
+  for (const std::string& text : notices) log::notice("{}", text);
 }
 
 // --check: everything that the command line alone tells.
@@ -307,8 +307,8 @@ Status say_what_flags_mean(const ServeOptions& o) {
   say(o.notices);
   say(o.model.plain_notices());
   ASSIGN_OR_RETURN(const GraphMeaning said, o.model.graph.meaning(o.model.limits()));
-  for (const Notice& n : said.notices) log::info("notice: {}", n.text);
-  for (const Notice& n : device_notices(o.model.device, o.model.ascend_runtime)) log::info("notice: {}", n.text);
+  for (const Notice& n : said.notices) log::notice("{}", n.text);
+  for (const Notice& n : device_notices(o.model.device, o.model.ascend_runtime)) log::notice("{}", n.text);
   log::info("the command line is good; nothing was started (--check)");
   return Status::ok();
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <mutex>
 
@@ -22,6 +23,7 @@ std::string_view word(Level level) {
   switch (level) {
     case Level::Debug: return "debug";
     case Level::Info: return "info";
+    case Level::Notice: return "notice";
     case Level::Warning: return "warning";
     case Level::Error: return "error";
     case Level::Off: break;
@@ -35,6 +37,7 @@ std::string_view colour(Level level) {
     case Level::Warning: return "\033[33m";
     case Level::Error: return "\033[31m";
     case Level::Info:
+    case Level::Notice:
     case Level::Off: break;
   }
   return "";
@@ -82,10 +85,11 @@ Form form() { return g_form.load(std::memory_order_relaxed); }
 Result<Level> parse_level(std::string_view name) {
   if (name == "debug") return Level::Debug;
   if (name == "info") return Level::Info;
+  if (name == "notice") return Level::Notice;
   if (name == "warning" || name == "warn") return Level::Warning;
   if (name == "error") return Level::Error;
   if (name == "off") return Level::Off;
-  return invalid("log level \"{}\" is not known; allowed: debug, info, warning, error, off", name);
+  return invalid("log level \"{}\" is not known; allowed: debug, info, notice, warning, error, off", name);
 }
 
 std::string line(Form form, Level level, double seconds, std::string_view message, const OrderedJson& fields) {
@@ -105,7 +109,8 @@ std::string line(Form form, Level level, double seconds, std::string_view messag
 }
 
 void write(Level level, std::string_view message, const OrderedJson& fields) {
-  static const bool colours = ::isatty(STDERR_FILENO) != 0;
+  static const char* const no_colour = std::getenv("NO_COLOR");
+  static const bool colours = ::isatty(STDERR_FILENO) != 0 && !(no_colour && *no_colour);
   std::string text = line(form(), level, now_s(), message, fields);
   if (const std::string_view c = colour(level); colours && !c.empty() && form() != Form::Json) {
     // The word of the level alone, as far as it stands for itself.

@@ -1,5 +1,7 @@
 // Logging: one line to standard error per message, "warning: ..." in colour only on a terminal. Standard output belongs
-// to answers and JSON. Safe from any thread. Levels: debug, info, warning, error. base/log_form.h has other forms.
+// to answers and JSON. Safe from any thread. Levels: debug, info, notice, warning, error. A notice says that a setting
+// is not honoured, and what is in effect; the report of a start is info, so that a quiet start still shows notices.
+// base/log_form.h has other forms.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +12,7 @@
 
 namespace reprise::log {
 
-enum class Level { Debug, Info, Warning, Error, Off };
+enum class Level { Debug, Info, Notice, Warning, Error, Off };
 
 void set_level(Level level);
 Level level();
@@ -24,6 +26,10 @@ void debug(fmt::format_string<Args...> f, Args&&... args) {
 template <typename... Args>
 void info(fmt::format_string<Args...> f, Args&&... args) {
   if (level() <= Level::Info) write(Level::Info, fmt::format(f, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void notice(fmt::format_string<Args...> f, Args&&... args) {
+  if (level() <= Level::Notice) write(Level::Notice, fmt::format(f, std::forward<Args>(args)...));
 }
 template <typename... Args>
 void warning(fmt::format_string<Args...> f, Args&&... args) {

@@ -68,13 +68,16 @@ void Progress::draw(std::string_view detail) {
   winsize w{};
   const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
   const double share = total_ ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_)) : 1.0;
-  constexpr int kWidth = 28;
-  const int filled = static_cast<int>(share * kWidth);
+  // A line that wraps could not be drawn over.
+  const int beside = columns - static_cast<int>(title_.size()) - 8;
+  const int width = std::clamp(beside, 0, 28);
+  const int filled = static_cast<int>(share * width);
   std::string bar;
-  for (int i = 0; i < kWidth; ++i) bar += i < filled ? "█" : "░";
-  const int room = std::max(0, columns - kWidth - static_cast<int>(title_.size()) - 10);
+  for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
+  const int room = std::max(0, beside - width - 2);
   const std::string shown(detail.substr(0, static_cast<size_t>(room)));
-  const std::string line = fmt::format("\r\033[K{} {} {:3.0f}% {}", title_, bar, share * 100, shown);
+  const std::string line =
+      fmt::format("\r\033[K{:.{}} {} {:3.0f}% {}", title_, std::max(0, columns - 8), bar, share * 100, shown);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   drawn_ = true;

@@ -16,6 +16,16 @@ constexpr int64_t kMaxTokenId = (int64_t{1} << 31) - 1;
 
 }  // namespace
 
+SamplingDefaults sampling_defaults(const GenerationDefaults& published) {
+  SamplingDefaults out;
+  out.temperature = published.do_sample.value_or(true) ? published.temperature.value_or(out.temperature) : 0;
+  out.top_p = published.top_p.value_or(out.top_p);
+  out.top_k = published.top_k.value_or(out.top_k);
+  out.min_p = published.min_p.value_or(out.min_p);
+  out.repetition_penalty = published.repetition_penalty.value_or(out.repetition_penalty);
+  return out;
+}
+
 Result<GenerationDefaults> parse_generation_config(const Json& config, std::string_view source) {
   if (!config.is_object()) return invalid("{}: not a JSON object", source);
   const FieldReader in(config, source);

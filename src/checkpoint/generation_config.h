@@ -25,6 +25,17 @@ struct GenerationDefaults {
   std::optional<double> repetition_penalty;
 };
 
+// How text is drawn when neither a flag nor a field of a request says so; the same for every command and the server.
+// What the publisher left open has the values of vLLM, SGLang and OpenAI. do_sample false is temperature 0.
+struct SamplingDefaults {
+  double temperature = 1;
+  double top_p = 1;
+  int64_t top_k = 0;  // all
+  double min_p = 0;
+  double repetition_penalty = 1;
+};
+SamplingDefaults sampling_defaults(const GenerationDefaults& published);
+
 Result<GenerationDefaults> parse_generation_config(const Json& config, std::string_view source);
 // From a model folder or GGUF file; a folder without generation_config.json gives an empty answer.
 Result<GenerationDefaults> read_generation_config(const std::string& path);

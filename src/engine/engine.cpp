@@ -240,7 +240,7 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
   if (!any_dtype)
     return error(Code::Unsupported, "--dtype {}: {} has no kernels for this model in it; allowed: auto, {}",
                  dtype_flag(trace.dtype), device, fmt::join(names, ", "));
-  log::info("notice: --dtype auto: {} has no kernels for this model in {}; effective: {}", device,
+  log::notice("--dtype auto: {} has no kernels for this model in {}; effective: {}", device,
             dtype_flag(trace.dtype), names.front());
   return found.front();
 }
@@ -289,7 +289,7 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
-  for (const std::string& text : config_.fields.notices) log::info("notice: {}", text);
+  for (const std::string& text : config_.fields.notices) log::notice("{}", text);
   RETURN_IF_ERROR(choose_context());
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
   if (any_dtype) options_.dtype = choose_dtype();
@@ -360,7 +360,7 @@ Status ModelEngine::open() {
 int ModelEngine::usual_warmups() const {
   if (platform_.device->info().live_sizes) return 0;
   if (!platform_.device->clock_us()) return 2;
-  log::info("notice: the device is simulated: no warm-ups before captures (--graph-warmups 2 runs those of a device)");
+  log::notice("the device is simulated: no warm-ups before captures (--graph-warmups 2 runs those of a device)");
   return 0;
 }
 
@@ -406,8 +406,8 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
     check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill),
                                            fusion_bound(plans));
     if (const FusionBound& b = check_->bound(); !b.exact())
-      log::info(
-          "notice: --verify-replay: not exact on this device: {}; replays are compared bit for bit with the same "
+      log::notice(
+          "--verify-replay: not exact on this device: {}; replays are compared bit for bit with the same "
           "passes run eagerly, and with the unfused run within {:.3g} of a row's root mean square",
           fmt::join(b.ops, ", "), b.relative);
   }

@@ -20,7 +20,7 @@ void fit(std::vector<int64_t>& sizes, int64_t limit, std::string_view flag) {
   if (sizes.empty() || sizes.back() <= limit) return;
   std::erase_if(sizes, [&](int64_t n) { return n > limit; });
   if (sizes.empty() || sizes.back() != limit) sizes.push_back(limit);
-  log::info("notice: {}: a step holds at most {}; effective: {}", flag, limit, fmt::join(sizes, ","));
+  log::notice("{}: a step holds at most {}; effective: {}", flag, limit, fmt::join(sizes, ","));
 }
 
 }  // namespace

@@ -34,13 +34,13 @@ void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, c
 // The fields that all forms share, under the names that all give them.
 void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits) {
   engine::SamplingParams& p = call.sampling;
-  const auto& d = model.defaults;
-  p.temperature = f.number("temperature", d.temperature.value_or(1), 0, 2);
-  p.top_p = f.number("top_p", d.top_p.value_or(1), 0, 1);
+  const checkpoint::SamplingDefaults d = checkpoint::sampling_defaults(model.defaults);
+  p.temperature = f.number("temperature", d.temperature, 0, 2);
+  p.top_p = f.number("top_p", d.top_p, 0, 1);
   if (p.top_p == 0) p.top_p = 1e-9;  // the likeliest token alone
-  p.top_k = f.integer("top_k", d.top_k.value_or(0), -1, kMany);
-  p.min_p = f.number("min_p", d.min_p.value_or(0), 0, 1);
-  p.repetition_penalty = f.number("repetition_penalty", d.repetition_penalty.value_or(1), 0.01, 10);
+  p.top_k = f.integer("top_k", d.top_k, -1, kMany);
+  p.min_p = f.number("min_p", d.min_p, 0, 1);
+  p.repetition_penalty = f.number("repetition_penalty", d.repetition_penalty, 0.01, 10);
   p.presence_penalty = f.number("presence_penalty", 0, -2, 2);
   p.frequency_penalty = f.number("frequency_penalty", 0, -2, 2);
   auto seed = f.maybe_integer("seed", INT64_MIN, INT64_MAX);
@@ -52,7 +52,7 @@ void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, cons
     if (s.empty()) f.fail("stop", "an empty string would stop everywhere");
   p.stop_token_ids = f.ids("stop_token_ids", limits.most_biases, model.vocab_size);
   if (!p.ignore_eos)
-    for (int64_t id : d.eos_token_ids) p.stop_token_ids.push_back(static_cast<int32_t>(id));
+    for (int64_t id : model.defaults.eos_token_ids) p.stop_token_ids.push_back(static_cast<int32_t>(id));
   read_bias(f, p, model, limits);
   call.n = f.integer("n", 1, 1, limits.most_answers);
   if (f.integer("best_of", call.n, 1, limits.most_answers) != call.n)

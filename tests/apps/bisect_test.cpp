@@ -44,9 +44,9 @@ TEST(Bisect, NamesExactlyTheWrongRewrite) {
   ASSERT_TRUE(found);
   ASSERT_GT(before, 4);
 
-  const std::string generate =
-      fmt::format("{} generate --prompt-ids 5,6,7,8 --max-new-tokens 16 --ignore-eos --max-total-tokens 128 {}",
-                  REPRISE_BINARY, model);
+  const std::string generate = fmt::format(
+      "{} generate --prompt-ids 5,6,7,8 --max-new-tokens 16 --ignore-eos --temperature 0 --max-total-tokens 128 {}",
+      REPRISE_BINARY, model);
   folder.write("command.sh", fmt::format("test \"$({})\" = \"$({} --passes none 2>/dev/null)\"\n", generate, generate));
   const int status = std::system(
       fmt::format("cd {} && ./dev bisect -- sh {} >{} 2>&1", REPRISE_SOURCE_DIR, folder / "command.sh", folder / "out")

@@ -77,7 +77,8 @@ TEST(Generate, SettingsThatMustNotChangeTheTokensDoNot) {
 
 // F17: the device is a flag and nothing else. This one computes nothing and does not say how much memory it has.
 TEST(Generate, AnotherDeviceIsOneFlag) {
-  const std::string base = "generate --json --prompt-ids 1,2 --max-new-tokens 3 --ignore-eos --device null " + kTiny;
+  const std::string base =
+      "generate --json --prompt-ids 1,2 --max-new-tokens 3 --ignore-eos --temperature 0 --device null " + kTiny;
   const OrderedJson j = json_of(run_binary(base + "--max-total-tokens 1024"));
   EXPECT_EQ(j["output"]["token_ids"], (std::vector<int>{0, 0, 0}));
   const Outcome unknown = run_binary(base);
@@ -124,7 +125,7 @@ TEST(PlanCache, TheSecondStartCompilesNothingAndShowsTheSame) {
     ++damaged;
   }
   EXPECT_GE(damaged, 2u);
-  const std::string generate = "generate --json --prompt-ids 5,6,7 --max-new-tokens 6 --ignore-eos " + kTiny;
+  const std::string generate = "generate -v --json --prompt-ids 5,6,7 --max-new-tokens 6 --ignore-eos " + kTiny;
   const Outcome repaired = run_binary(generate, at);
   EXPECT_NE(repaired.err.find("compiling instead"), std::string::npos) << repaired.err;
   const Outcome off = run_binary(generate + "--plan-cache off", at);

@@ -30,7 +30,7 @@ TEST(CaptureLog, SaysSizesModesTimeAndMemory) {
                             " as whole in ", " ms; graphs take "})
     EXPECT_TRUE(holds(o.err, words)) << words << "\n" << o.err;
   EXPECT_LT(o.err.find("captured prefill"), o.err.find("captured decode"));
-  const Outcome usual = run_binary(base);
+  const Outcome usual = run_binary(base + "-v");
   EXPECT_FALSE(holds(usual.err, "captured prefill size")) << usual.err;
   for (const char* words :
        {"captured in ", " ms: decode 5 sizes, prefill 9 sizes", "; graphs ", " MB, shared activations "})

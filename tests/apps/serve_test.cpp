@@ -28,8 +28,8 @@ TEST(Serve, AnswersLikeGenerateWhateverElseRuns) {
                                     body.size(), body));
   }
   const std::string prompt = "once upon a time";
-  const OrderedJson alone =
-      json_of(run_binary("generate " + model.flags() + " --json --max-new-tokens 30 --prompt '" + prompt + "'"));
+  const OrderedJson alone = json_of(run_binary(
+      "generate " + model.flags() + " --json --temperature 0 --max-new-tokens 30 --prompt '" + prompt + "'"));
   HttpClient c(server.port());
   for (int i = 0; i < 2; ++i) {  // the second time from the prefix cache
     const HttpAnswer a = c.post(

@@ -139,7 +139,7 @@ TEST(SmolLM2Modes, TokensOfTwoHundredQuestionsAreEqual) {
                            "--graph-decode-sizes 3,17 --passes none --threads 1"}) {
     const OrderedJson j =
         json_of(run_binary(fmt::format("generate --json --model-path {} --context-length 1024 --prompts-file {} "
-                                       "--max-new-tokens 16 --log-level error {}",
+                                       "--max-new-tokens 16 --temperature 0 --log-level error {}",
                                        path, folder / "questions.jsonl", mode)));
     ASSERT_EQ(j["results"].size(), 200u);
     OrderedJson tokens = OrderedJson::array();
