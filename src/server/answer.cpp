@@ -18,15 +18,6 @@ size_t characters(std::string_view text) {
   return n;
 }
 
-const char* reason_of(const RequestResult& result, bool called = false) {
-  if (called && result.finish == FinishReason::Stop) return "tool_calls";
-  switch (result.finish) {
-    case FinishReason::Length: return "length";
-    case FinishReason::Cancelled: return "abort";
-    default: return "stop";
-  }
-}
-
 OrderedJson bytes_of(std::string_view text) {
   OrderedJson out = OrderedJson::array();
   for (const char c : text) out.push_back(static_cast<unsigned char>(c));
@@ -36,6 +27,15 @@ OrderedJson bytes_of(std::string_view text) {
 OrderedJson number_or_null(std::optional<float> v) { return v ? OrderedJson(*v) : OrderedJson(nullptr); }
 
 }  // namespace
+
+const char* reason_of(const RequestResult& result, bool called) {
+  if (called && result.finish == FinishReason::Stop) return "tool_calls";
+  switch (result.finish) {
+    case FinishReason::Length: return "length";
+    case FinishReason::Cancelled: return "abort";
+    default: return "stop";
+  }
+}
 
 void Answer::add(const AnswerPart& part) {
   text += part.text;
