@@ -370,7 +370,7 @@ Status serve(ServeOptions o) {
     api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model), &profiler, &workers});
     keeper.keep(&scheduler);
     const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
-    log::info("serving {} at http://{}:{} (docs: /v1/models, /metrics, /health); Ctrl-C ends", model.name, host,
+    log::info("serving {} at http://{}:{} (docs: /docs, /metrics, /health); Ctrl-C ends", model.name, host,
               http->port());
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
     if (!keeper.asked_to_end()) scheduler.run();

@@ -1,7 +1,7 @@
 // Request: what a client asks of the scheduler; RequestSink: where its tokens go.
 //
 // A Request is made by any thread and belongs to the scheduler from Scheduler::add() on. Its sink is called on the
-// scheduler's thread alone, between steps, so it must be quick: post what it gets and return.
+// scheduler's thread alone, and holds it up, so it must be quick: post what it gets and return.
 #pragma once
 
 #include <chrono>
@@ -42,6 +42,8 @@ struct RequestResult {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
+  // It waits no longer; so many tokens of its prompt were in the prefix cache. Once, before anything else but the end.
+  virtual void admitted(int64_t cached_tokens) {}
   // Of every prompt token but the first its log-probability and the best at its place; before the first token, when
   // Request::prompt_logprobs asks for it. The first element has neither.
   virtual void prompt(std::vector<SampledToken> tokens) {}

@@ -225,6 +225,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   if (!r.result.admitted) {
     r.result.admitted = Clock::now();
     r.result.cached_tokens = cached;
+    r.request.sink->admitted(cached);
     std::lock_guard lock(mutex_);
     --queued_;
     queued_tokens_ -= r.result.prompt_tokens + r.most_new_tokens;

@@ -18,6 +18,14 @@ size_t characters(std::string_view text) {
   return n;
 }
 
+OrderedJson bytes_of(std::string_view text) {
+  OrderedJson out = OrderedJson::array();
+  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+  return out;
+}
+
+OrderedJson number_or_null(std::optional<float> v) { return v ? OrderedJson(*v) : OrderedJson(nullptr); }
+
 }  // namespace
 
 const char* reason_of(const RequestResult& result, bool called) {
@@ -28,18 +36,6 @@ const char* reason_of(const RequestResult& result, bool called) {
     default: return "stop";
   }
 }
-
-namespace {
-
-OrderedJson bytes_of(std::string_view text) {
-  OrderedJson out = OrderedJson::array();
-  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
-  return out;
-}
-
-OrderedJson number_or_null(std::optional<float> v) { return v ? OrderedJson(*v) : OrderedJson(nullptr); }
-
-}  // namespace
 
 void Answer::add(const AnswerPart& part) {
   text += part.text;

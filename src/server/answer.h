@@ -10,6 +10,9 @@
 
 namespace reprise::server {
 
+// Why an answer ended, as the API calls it; `called`: with calls of tools.
+const char* reason_of(const sched::RequestResult& result, bool called = false);
+
 // Something new of one answer.
 struct AnswerPart {
   size_t index = 0;  // prompt * n + which
@@ -18,6 +21,7 @@ struct AnswerPart {
   std::vector<ToolCall> calls;
   std::vector<engine::SampledToken> tokens;
   std::vector<engine::SampledToken> prompt;    // echoed with log-probabilities
+  std::optional<int64_t> cached_tokens;        // of the prompt: the request was admitted, and nothing else is new
   std::optional<sched::RequestResult> result;  // the end
   std::string stop_string;                     // that ended it
 };
@@ -32,9 +36,6 @@ struct Answer {
 
   void add(const AnswerPart& part);
 };
-
-// The field's name of why an answer ended: stop, length, abort, tool_calls.
-const char* reason_of(const sched::RequestResult& result, bool called = false);
 
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;

@@ -110,6 +110,7 @@ const std::vector<Api::Route>& Api::routes() {
   using A = Access;
   static const std::vector<Route> list = {
       {"GET", "/", A::Open, false, &Api::page},
+      {"GET", "/docs", A::Open, false, &Api::docs},
       {"GET", "/health", A::Open, false, &Api::health},
       {"GET", "/health_generate", A::Open, false, &Api::ready},
       {"GET", "/ping", A::Open, false, &Api::health},
@@ -130,6 +131,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/chat/completions", A::Key, true, &Api::chat},
       {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings},
       {"POST", "/generate", A::Key, true, &Api::native},
+      {"GET", "/requests", A::Admin, true, &Api::requests},
       {"POST", "/flush_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/reset_prefix_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/abort_request", A::Admin, true, &Api::abort_request},

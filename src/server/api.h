@@ -15,7 +15,9 @@
 #include "server/http_server.h"
 #include "server/job.h"
 #include "server/metrics.h"
+#include "server/page/web_page.h"
 #include "server/profiler.h"
+#include "server/request_log.h"
 #include "server/served_model.h"
 #include "server/work_pool.h"
 
@@ -85,7 +87,9 @@ class Api {
   static std::string_view key_of(const HttpRequest& request);
   Who who(const HttpRequest& request) const;  // by the key
 
+  static void send(Call& call, WebPage page);
   void page(Call& call);
+  void docs(Call& call);
   void health(Call& call);
   void ready(Call& call);
   void models(Call& call);
@@ -93,6 +97,7 @@ class Api {
   void openapi(Call& call);
   void model_info(Call& call);
   void server_info(Call& call);
+  void requests(Call& call);
   void metrics(Call& call);
   void tokenize(Call& call);
   void detokenize(Call& call);
@@ -131,6 +136,7 @@ class Api {
   };
   std::unordered_map<std::string, Running> jobs_;        // by id
   std::unordered_map<std::string, int64_t> answers_of_;  // that run or wait, by key
+  RequestLog log_;
 };
 
 }  // namespace reprise::server

@@ -7,7 +7,7 @@
 #include "base/bounded_json.h"
 #include "server/api_call.h"
 #include "server/fields.h"
-#include "server/page/live_page.h"
+#include "server/page/web_page.h"
 
 namespace reprise::server {
 
@@ -87,11 +87,13 @@ std::optional<ApiError> set_deadline(GenerateCall& call, const HttpRequest& requ
 
 }  // namespace
 
-void Api::page(Call& call) {
-  LivePage page = live_page();
+void Api::send(Call& call, WebPage page) {
   for (auto& header : call.headers) page.headers.push_back(std::move(header));
   call.reply->send(200, "text/html; charset=utf-8", std::move(page.html), page.headers);
 }
+
+void Api::page(Call& call) { send(call, live_page()); }
+void Api::docs(Call& call) { send(call, docs_page()); }
 
 void Api::health(Call& call) {
   if (state_ == ServerState::Loading || state_ == ServerState::Failed) return call.fail(not_serving());
@@ -141,6 +143,13 @@ void Api::server_info(Call& call) {
                              {"kv_pages_free", s.free_pages},
                              {"kv_pages_cached", s.cached_pages}}};
   call.json(out);
+}
+
+void Api::requests(Call& call) {
+  std::vector<RequestRecord> running;
+  for (const auto& [name, entry] : jobs_)
+    if (const auto job = entry.prompt ? nullptr : entry.job.lock()) running.push_back(job->record());
+  call.json(log_.json(std::move(running)));
 }
 
 void Api::metrics(Call& call) {
@@ -257,9 +266,10 @@ void Api::generate(Call& call, ParsedCall parsed) {
   auto names = std::make_shared<std::vector<std::string>>();
   running += answers;
   auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,
-                        [this, names, key, answers] {
+                        [this, names, key, answers](const Job& ended) {
                           for (const std::string& name : *names) jobs_.erase(name);
                           answers_of_[key] -= answers;
+                          log_.add(ended.record());
                         });
   if (!job) {
     answers_of_[key] -= answers;

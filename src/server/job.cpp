@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "base/elapsed.h"
 #include "server/token_text.h"
 
 namespace reprise::server {
@@ -14,6 +15,15 @@ namespace {
 uint64_t next_call() {
   static std::atomic<uint64_t> last{0};
   return ++last;
+}
+
+const char* route_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::Completion: return "/v1/completions";
+    case CallKind::Chat: return "/v1/chat/completions";
+    case CallKind::Native: return "/generate";
+  }
+  return "";
 }
 
 ApiError error_of(const sched::RequestResult& result) {
@@ -37,6 +47,12 @@ class Job::Sink final : public sched::RequestSink {
     http.post([job = std::move(job_)] {});
   }
 
+  void admitted(int64_t cached_tokens) override {
+    AnswerPart part;
+    part.index = index_;
+    part.cached_tokens = cached_tokens;
+    job_->push(std::move(part));
+  }
   void prompt(std::vector<SampledToken> tokens) override {
     AnswerPart part;
     part.index = index_;
@@ -84,8 +100,7 @@ class Job::Sink final : public sched::RequestSink {
   Status problem_;
 };
 
-Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers,
-         std::function<void()> done)
+Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers, Done done)
     : context_(context),
       call_(std::move(call)),
       writer_(context.model, call_),
@@ -94,7 +109,10 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
       done_(std::move(done)),
       answers_(call_.prompts.size() * static_cast<size_t>(call_.n)),
       greeted_(answers_.size(), false),
-      aborted_(answers_.size(), false) {
+      aborted_(answers_.size(), false),
+      cached_(answers_.size()),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+                   .count()) {
   std::string named;
   for (const FieldWarning& w : call_.warnings) named += (named.empty() ? "" : ", ") + w.field;
   if (!named.empty()) headers_.emplace_back("x-reprise-warnings", std::move(named));
@@ -102,7 +120,7 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
 }
 
 std::shared_ptr<Job> Job::start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
-                                const Headers& headers, std::function<void()> done) {
+                                const Headers& headers, Done done) {
   auto job = std::make_shared<Job>(context, std::move(call), std::move(reply), headers, std::move(done));
   if (const auto refused = job->submit()) {
     job->ended_ = true;
@@ -196,6 +214,11 @@ void Job::drain() {
   if (ended_) return;
   std::string out;
   for (AnswerPart& p : parts) {
+    if (p.cached_tokens) {
+      cached_[p.index] = p.cached_tokens;
+      continue;
+    }
+    if (!p.tokens.empty() && !first_token_) first_token_ = sched::Clock::now();
     split(p);
     Answer& a = answers_[p.index];
     a.add(p);
@@ -220,7 +243,7 @@ void Job::drain() {
     ended_ = true;
     note();
     error_of(*answers_.front().result).send(*reply_, headers_);
-    return done_();
+    return done_(*this);
   }
   if (call_.stream && (!out.empty() || finished_ == answers_.size())) {
     if (!begun_) {
@@ -285,7 +308,59 @@ void Job::finish() {
       reply_->send(200, "application/json",
                    writer_.whole(answers_).dump(-1, ' ', false, OrderedJson::error_handler_t::replace), headers_);
   }
-  done_();
+  done_(*this);
+}
+
+RequestRecord Job::record() const {
+  RequestRecord r;
+  r.id = call_.id;
+  r.route = route_of(call_.kind);
+  r.created = created_;
+  r.stream = call_.stream;
+  r.answers = static_cast<int64_t>(answers_.size());
+  const auto now = sched::Clock::now();
+  auto last = started_, first = first_token_.value_or(now);
+  bool admitted = false, aborted = false, failed = false, answered = first_token_.has_value();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const Answer& a = answers_[i];
+    const auto n = static_cast<size_t>(call_.n);
+    admitted |= cached_[i].has_value();
+    if (i % n == 0) {  // a prompt counts once, however many answers it has
+      r.prompt_tokens += static_cast<int64_t>(call_.prompts[i / n].size());
+      if (cached_[i]) r.cached_tokens = r.cached_tokens.value_or(0) + *cached_[i];
+    }
+    if (!a.result) {
+      r.generated_tokens += static_cast<int64_t>(a.tokens.size());
+      last = now;
+      continue;
+    }
+    const RequestResult& result = *a.result;
+    r.generated_tokens += result.completion_tokens;
+    last = std::max(last, result.finished);
+    if (result.first_token) {
+      first = answered ? std::min(first, *result.first_token) : *result.first_token;
+      answered = true;
+    }
+    const bool wrong = !result.status.is_ok(), cancelled = wrong && result.status.code() == Code::Cancelled && !result.late;
+    const char* reason = reason_of(result, !a.calls.empty());
+    if (wrong && !cancelled) reason = result.late ? "timeout" : "error";
+    if (cancelled && !aborted_[i] && reply_->gone()) reason = "disconnect";
+    aborted |= cancelled;
+    failed |= wrong && !cancelled;
+    if (std::find(r.finish_reasons.begin(), r.finish_reasons.end(), reason) == r.finish_reasons.end())
+      r.finish_reasons.push_back(reason);
+  }
+  if (finished_ < answers_.size())
+    r.state = admitted ? RequestState::Running : RequestState::Queued;
+  else
+    r.state = failed ? RequestState::Failed : aborted ? RequestState::Aborted : RequestState::Finished;
+  r.elapsed_s = seconds_of(last - started_);
+  if (answered) {
+    r.first_token_s = seconds_of(first - started_);
+    const double after = seconds_of(last - first);
+    if (r.generated_tokens > 1 && after > 0) r.tokens_per_s = static_cast<double>(r.generated_tokens - 1) / after;
+  }
+  return r;
 }
 
 }  // namespace reprise::server

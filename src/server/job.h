@@ -13,6 +13,7 @@
 #include "server/answer.h"
 #include "server/generate_call.h"
 #include "server/http_server.h"
+#include "server/request_log.h"
 
 namespace reprise::server {
 
@@ -27,18 +28,20 @@ class Job : public std::enable_shared_from_this<Job> {
  public:
   // On the HTTP thread. Answers at once with an error, and is null, when the scheduler refuses. `done` is called on the
   // HTTP thread when nothing more will come.
+  using Done = std::function<void(const Job&)>;
   static std::shared_ptr<Job> start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
-                                    const Headers& headers, std::function<void()> done);
+                                    const Headers& headers, Done done);
 
   // Use start(): this is for std::make_shared.
-  Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers,
-      std::function<void()> done);
+  Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers, Done done);
 
   // On the HTTP thread: ends the answers to one prompt, or all, and lets them be sent as far as they came.
   void abort(std::optional<size_t> prompt = std::nullopt);
   const std::vector<sched::RequestId>& requests() const { return ids_; }
   // By which the call, and each of its prompts, can be aborted.
   std::vector<std::pair<std::string, std::optional<size_t>>> names() const;
+  // On the HTTP thread: how far it is.
+  RequestRecord record() const;
 
  private:
   class Sink;
@@ -56,13 +59,17 @@ class Job : public std::enable_shared_from_this<Job> {
   AnswerWriter writer_;
   std::shared_ptr<Reply> reply_;
   Headers headers_;
-  std::function<void()> done_;
+  Done done_;
   std::vector<sched::RequestId> ids_;
 
   // The HTTP thread.
   std::vector<Answer> answers_;
   std::vector<AnswerSplitter> splitters_;  // of a chat's answers
   std::vector<bool> greeted_, aborted_;
+  std::vector<std::optional<int64_t>> cached_;  // tokens of the prompt, of those that were admitted
+  sched::Clock::time_point started_ = sched::Clock::now();
+  std::optional<sched::Clock::time_point> first_token_;
+  int64_t created_;  // seconds since 1970
   size_t finished_ = 0;
   bool begun_ = false, ended_ = false;
 

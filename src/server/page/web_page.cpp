@@ -1,4 +1,4 @@
-#include "server/page/live_page.h"
+#include "server/page/web_page.h"
 
 #include <fmt/format.h>
 
@@ -7,17 +7,19 @@
 
 namespace reprise::server {
 
-// In the file that CMake makes from page.html.
-extern const unsigned char kPageBytes[];
-extern const size_t kPageSize;
+// In files that CMake makes.
+extern const unsigned char kLivePageBytes[], kDocsPageBytes[];
+extern const size_t kLivePageSize, kDocsPageSize;
 
-LivePage live_page() {
+namespace {
+
+WebPage with_marks(const unsigned char* bytes, size_t size) {
   std::random_device random;
   const std::string nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
   constexpr std::string_view kMark = "{{nonce}}";
-  std::string_view rest(reinterpret_cast<const char*>(kPageBytes), kPageSize);
-  LivePage page;
-  page.html.reserve(rest.size() + 2 * nonce.size());
+  std::string_view rest(reinterpret_cast<const char*>(bytes), size);
+  WebPage page;
+  page.html.reserve(rest.size() + 8 * nonce.size());
   for (size_t at; (at = rest.find(kMark)) != std::string_view::npos; rest.remove_prefix(at + kMark.size()))
     page.html.append(rest.substr(0, at)).append(nonce);
   page.html += rest;
@@ -31,5 +33,10 @@ LivePage live_page() {
       {"cache-control", "no-store"}};
   return page;
 }
+
+}  // namespace
+
+WebPage live_page() { return with_marks(kLivePageBytes, kLivePageSize); }
+WebPage docs_page() { return with_marks(kDocsPageBytes, kDocsPageSize); }
 
 }  // namespace reprise::server
