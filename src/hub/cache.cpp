@@ -187,7 +187,8 @@ std::vector<HubCache::Entry> HubCache::modelscope_entries() const {
     const std::string folder = models + "/" + flat + "/snapshots";
     for (const std::string& revision : names_in(folder))
       if (check_revision(revision).is_ok())
-        out.push_back({{repo, revision == "master" ? "" : revision, ""}, {folder + "/" + revision, ""},
+        out.push_back({{repo, revision == "master" ? "" : revision, ""},
+                       {folder + "/" + revision, ""},
                        bytes_of_partials(folder + "/" + revision)});
   }
   for (const std::string& older : older_folders(folder_)) {
@@ -237,8 +238,8 @@ Result<KeptModel> kept_model(const Snapshot& snapshot, const std::string& file, 
   const SnapshotFiles there = files_of(snapshot);
   KeptModel out;
   // What the hub has, where huggingface_hub kept its listing; then nothing can be missing unseen.
-  const std::string tree = fs::path(snapshot.folder).parent_path().parent_path().string() + "/trees/" +
-                           snapshot.commit + ".json";
+  const std::string tree =
+      fs::path(snapshot.folder).parent_path().parent_path().string() + "/trees/" + snapshot.commit + ".json";
   std::optional<Listing> whole;
   if (!snapshot.commit.empty())
     if (const auto text = read_file(tree, 64 << 20))

@@ -11,9 +11,9 @@ namespace reprise::hub {
 namespace {
 
 constexpr std::array<std::string_view, 11> kSmallFiles{
-    "config.json",    "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-    "vocab.json",     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "merges.txt",     "chat_template.json",      "tokenizer.model"};
+    "config.json", "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
+    "vocab.json",  "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "merges.txt",  "chat_template.json",      "tokenizer.model"};
 constexpr std::array<std::string_view, 2> kByRule{"Q4_K_M", "Q8_0"};
 constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors", kIndex = ".safetensors.index.json";
 
@@ -61,7 +61,8 @@ bool is_tag(std::string_view word) {
     if (w == name) return true;
   for (const std::string_view start : {"iq", "tq", "q", "mxfp", "nvfp"})
     if (w.starts_with(start) && w.size() > start.size() && w[start.size()] >= '0' && w[start.size()] <= '9')
-      return std::all_of(w.begin(), w.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+      return std::all_of(w.begin(), w.end(),
+                         [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
   return false;
 }
 
@@ -71,7 +72,8 @@ std::string tag_of_stem(std::string_view stem) {
     const size_t begin = cut == stem.npos ? 0 : cut + 1;
     if (is_tag(stem.substr(begin, end - begin))) {
       // Unsloth's mixtures are another file than the plain ones: "UD-Q4_K_XL".
-      const bool dynamic = begin >= 3 && same(stem.substr(begin - 3, 3), "UD-") && (begin == 3 || stem[begin - 4] == '-');
+      const bool dynamic =
+          begin >= 3 && same(stem.substr(begin - 3, 3), "UD-") && (begin == 3 || stem[begin - 4] == '-');
       return std::string(stem.substr(dynamic ? begin - 3 : begin, end - (dynamic ? begin - 3 : begin)));
     }
     if (cut == stem.npos) break;

@@ -18,10 +18,10 @@
 namespace reprise::hub {
 
 struct GgufChoice {
-  std::string path;      // of the file, or of the first part
-  std::string tag;       // "Q4_K_M", "UD-Q4_K_XL"; "" when the name has none
-  uint64_t size = 0;     // of all parts
-  size_t parts = 1;      // that the name announces
+  std::string path;   // of the file, or of the first part
+  std::string tag;    // "Q4_K_M", "UD-Q4_K_XL"; "" when the name has none
+  uint64_t size = 0;  // of all parts
+  size_t parts = 1;   // that the name announces
   std::vector<RepoFile> files;
 };
 

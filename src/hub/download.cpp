@@ -155,8 +155,8 @@ Status fetch_rest(HttpSession& session, const HubSettings& settings, const Downl
     Status why = answer ? Status::ok() : answer.status();
     if (answer && (answer->status == 200 || answer->status == 206)) {
       if (partial.size() == d.file.size) break;
-      why = error(Code::Busy, "{} ends {} after {} of {} bytes", answer->host, d.file.path, partial.size(),
-                  d.file.size);
+      why =
+          error(Code::Busy, "{} ends {} after {} of {} bytes", answer->host, d.file.path, partial.size(), d.file.size);
     } else if (answer && answer->status == 416 && before > 0) {
       RETURN_IF_ERROR(partial.restart());
       why = error(Code::Busy, "{} does not go on from byte {}", answer->host, before);
@@ -182,9 +182,10 @@ Status fetch_checked(HttpSession& session, const HubSettings& settings, const Do
     // What an earlier run left may have been of something else; what came just now is the hub's.
     if (fresh) {
       ::unlink(d.place.partial.c_str());
-      return invalid("{}: its hash is {}, but the hub's listing says {}; it was thrown away; try again, and if it stays "
-                     "so, the hub or a proxy on the way serves something else",
-                     d.file.path, ours, theirs);
+      return invalid(
+          "{}: its hash is {}, but the hub's listing says {}; it was thrown away; try again, and if it stays "
+          "so, the hub or a proxy on the way serves something else",
+          d.file.path, ours, theirs);
     }
     RETURN_IF_ERROR(partial.restart());
   }
@@ -252,8 +253,7 @@ Result<HttpAnswer> run_with_tries(HttpSession& session, const HubSettings& setti
       return invalid("{}; check the network and HTTPS_PROXY, or name a hub that can be reached ({}_ENDPOINT)",
                      answer.status().message(), settings.kind == HubKind::ModelScope ? "MODELSCOPE" : "HF");
     if (!answer && answer.status().code() != Code::Busy && answer.status().code() != Code::NotFound) return answer;
-    const Status why =
-        answer ? error(Code::Busy, "{} answers {}", answer->host, answer->status) : answer.status();
+    const Status why = answer ? error(Code::Busy, "{} answers {}", answer->host, answer->status) : answer.status();
     RETURN_IF_ERROR(retry.wait(why, answer ? answer->retry_after() : std::nullopt));
   }
 }

@@ -1,8 +1,8 @@
-// download_file: one file of a repository from the hub to its place on disk. What has arrived stays in a partial file, so
-// that a cut, Ctrl-C or a kill costs nothing: the next call goes on from there. Cuts and busy hubs are tried again with
-// growing waits. The bytes are counted and hashed as they come, and the file gets its name when they are right. A lock
-// (flock, as huggingface_hub takes it) keeps two processes from writing one file; the second waits and then finds it
-// done. Blocks the calling thread.
+// download_file: one file of a repository from the hub to its place on disk. What has arrived stays in a partial file,
+// so that a cut, Ctrl-C or a kill costs nothing: the next call goes on from there. Cuts and busy hubs are tried again
+// with growing waits. The bytes are counted and hashed as they come, and the file gets its name when they are right. A
+// lock (flock, as huggingface_hub takes it) keeps two processes from writing one file; the second waits and then finds
+// it done. Blocks the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ uint64_t arrived_before(const Download& d);
 Status download_file(HttpSession& session, const HubSettings& settings, const Download& d,
                      const DownloadEvents& events);
 
-// The back-off of tries that bring nothing: waits double from HubSettings::first_wait to half a minute; a hub may ask for
-// more. One run of tries.
+// The back-off of tries that bring nothing: waits double from HubSettings::first_wait to half a minute; a hub may ask
+// for more. One run of tries.
 class Retry {
  public:
   Retry(const HubSettings& settings, const DownloadEvents& events) : settings_(settings), events_(events) {}

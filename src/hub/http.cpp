@@ -33,8 +33,7 @@ struct Api {
   decltype(curl_free)* free = nullptr;
 
   static Result<Api> open(const char* name) {
-    ASSIGN_OR_RETURN(const SharedLibrary library,
-                     SharedLibrary::open({name}, "fetching models needs", "libcurl4"));
+    ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open({name}, "fetching models needs", "libcurl4"));
     Api a;
     RETURN_IF_ERROR(library.find("curl_global_init", a.global_init));
     RETURN_IF_ERROR(library.find("curl_easy_init", a.easy_init));
@@ -257,8 +256,7 @@ struct HttpSession::Curl {
     api.slist_free_all(headers);
     if (!x.status.is_ok()) return x.status;
     if (code == CURLE_ABORTED_BY_CALLBACK) return error(Code::Cancelled, "interrupted");
-    if (code != CURLE_OK)
-      return error(code_of(code), "{}: {}", origin.words(), api.easy_strerror(code));
+    if (code != CURLE_OK) return error(code_of(code), "{}: {}", origin.words(), api.easy_strerror(code));
     // An answer without a body.
     if (!x.begin()) return x.status;
     char* next = nullptr;

@@ -3,7 +3,8 @@
 // checked.
 //
 // Redirects are followed here and not by libcurl: the token goes to the endpoint's own scheme, host and port and to no
-// other, and nothing leads from https to http. Everything that arrives is bounded. Owned by whoever fetches; one thread.
+// other, and nothing leads from https to http. Everything that arrives is bounded. Owned by whoever fetches; one
+// thread.
 #pragma once
 
 #include <functional>
@@ -36,9 +37,9 @@ struct HttpAnswer {
 
 struct HttpRequest {
   std::string url;
-  bool head = false;               // no body is asked for, and redirects to other hosts are not followed
-  uint64_t from = 0;               // "Range: bytes=from-" when not 0
-  size_t most_bytes = 1 << 20;     // of a body that is kept
+  bool head = false;            // no body is asked for, and redirects to other hosts are not followed
+  uint64_t from = 0;            // "Range: bytes=from-" when not 0
+  size_t most_bytes = 1 << 20;  // of a body that is kept
   // With both, the body of a 200 or 206 goes here instead: first the head, then the bytes. An error of either ends the
   // request with it.
   std::function<Status(const HttpAnswer&)> begin;
@@ -53,8 +54,8 @@ class HttpSession {
   HttpSession(HttpSession&&) noexcept;
   ~HttpSession();
 
-  // Any status is an answer. NotFound: the host could not be reached. Busy: the transfer broke. Both can be tried again,
-  // other errors cannot.
+  // Any status is an answer. NotFound: the host could not be reached. Busy: the transfer broke. Both can be tried
+  // again, other errors cannot.
   Result<HttpAnswer> run(const HttpRequest& request);
 
  private:

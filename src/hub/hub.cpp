@@ -49,9 +49,8 @@ std::string plain_etag(std::string text) {
   if (text.starts_with("W/")) text.erase(0, 2);
   text.erase(std::remove(text.begin(), text.end(), '"'), text.end());
   const bool fine = !text.empty() && text.size() <= 128 && text[0] != '.' &&
-                    std::all_of(text.begin(), text.end(), [](unsigned char c) {
-                      return std::isalnum(c) || c == '-' || c == '_' || c == '.';
-                    });
+                    std::all_of(text.begin(), text.end(),
+                                [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; });
   return fine ? text : std::string();
 }
 
@@ -93,14 +92,16 @@ struct Hub::Fetch {
                    "spelling, or set {}",
                    at, name.repo, settings.token_variable());
     if (a.status == 401)
-      return error(Code::NotFound,
-                   "{} shows no model {} to this token (401){}; check the spelling, and that {} is valid and may read it",
-                   at, name.repo, says, settings.token_variable());
+      return error(
+          Code::NotFound,
+          "{} shows no model {} to this token (401){}; check the spelling, and that {} is valid and may read it", at,
+          name.repo, says, settings.token_variable());
     if (a.status == 404 && !file.empty())
       return error(Code::NotFound, "{} lists {} for {}, but does not have it (404)", at, file, name.repo);
     if (a.status == 404)
-      return error(Code::NotFound, "{} has no model {} (404); check the spelling, or name another hub by REPRISE_HUB or "
-                                   "{}_ENDPOINT",
+      return error(Code::NotFound,
+                   "{} has no model {} (404); check the spelling, or name another hub by REPRISE_HUB or "
+                   "{}_ENDPOINT",
                    at, name.repo, settings.kind == HubKind::ModelScope ? "MODELSCOPE" : "HF");
     return invalid("{} answers {} for {}{}", a.host, a.status, name.repo, says);
   }
@@ -158,8 +159,7 @@ struct Hub::Fetch {
   }
 
   Result<Download> download_of(RepoFile file, const Snapshot& snapshot) {
-    if (file.etag().empty() && settings.kind == HubKind::HuggingFace)
-      RETURN_IF_ERROR(ask_about(file, snapshot.commit));
+    if (file.etag().empty() && settings.kind == HubKind::HuggingFace) RETURN_IF_ERROR(ask_about(file, snapshot.commit));
     Download d;
     d.url = file_url(snapshot.commit, file.path);
     d.place = hub.cache_.place(name, snapshot, file);
@@ -274,6 +274,7 @@ struct Hub::Fetch {
     out.files = downloads.size();
     out.path = choice.gguf.empty() ? snapshot.folder : snapshot.folder + "/" + choice.gguf;
     out.by_rule = choice.by_rule;
+    out.parts = choice.parts;
     return out;
   }
 };

@@ -13,9 +13,9 @@
 namespace reprise::hub {
 
 struct FetchOptions {
-  bool progress = true;            // a bar, or lines where there is no terminal
-  std::function<bool()> stop;      // asked often; true ends the fetch with Cancelled and keeps what has arrived
-  bool runnable = false;           // refuse what could not be run before it is fetched: split GGUF files
+  bool progress = true;               // a bar, or lines where there is no terminal
+  std::function<bool()> stop;         // asked often; true ends the fetch with Cancelled and keeps what has arrived
+  bool runnable = false;              // refuse what could not be run before it is fetched: split GGUF files
   std::string curl = "libcurl.so.4";  // for tests
 };
 
@@ -24,6 +24,7 @@ struct FetchedModel {
   std::string by_rule;  // as in Choice
   uint64_t bytes = 0;   // of the model
   size_t files = 0;
+  size_t parts = 1;      // of the GGUF file
   uint64_t fetched = 0;  // bytes that were missing; 0: everything was there
 };
 

@@ -1,6 +1,6 @@
-// Listing: the files of one revision of a repository, as a hub tells it in JSON, with sizes and hashes; or as they lie on
-// disk. A plain value. The JSON comes from outside: it is bounded, its types are checked, and names that could lead out
-// of the repository's folder are left out and counted.
+// Listing: the files of one revision of a repository, as a hub tells it in JSON, with sizes and hashes; or as they lie
+// on disk. A plain value. The JSON comes from outside: it is bounded, its types are checked, and names that could lead
+// out of the repository's folder are left out and counted.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,7 @@ constexpr size_t kLongestRevision = 200;
 constexpr size_t kLongestPath = 1024;
 constexpr size_t kLongestComponent = 255;
 
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
 // Hugging Face's rules: no "--", which stands for the slash in its cache, and no "..".
 bool is_part(std::string_view s) {
@@ -31,8 +29,8 @@ bool is_file_of_weights(std::string_view s) { return s.ends_with(".gguf") || s.e
 }  // namespace
 
 bool is_hex(std::string_view text, size_t digits) {
-  return text.size() == digits && std::all_of(text.begin(), text.end(),
-                                              [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == digits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 std::string printable(std::string_view text) {
@@ -63,9 +61,10 @@ Result<ModelName> parse_model_name(std::string_view text) {
   ModelName n;
   n.repo = before.substr(0, at);
   if (!is_repo(n.repo))
-    return invalid("model \"{}\": expected {}, for example Qwen/Qwen3-0.6B; org and name are letters, digits, '-', "
-                   "'_' and '.', and neither begins or ends with '-' or '.'",
-                   printable(text), kNameForm);
+    return invalid(
+        "model \"{}\": expected {}, for example Qwen/Qwen3-0.6B; org and name are letters, digits, '-', "
+        "'_' and '.', and neither begins or ends with '-' or '.'",
+        printable(text), kNameForm);
   if (at != before.npos) {
     n.revision = before.substr(at + 1);
     RETURN_IF_ERROR(check_revision(n.revision).at(fmt::format("model \"{}\"", printable(text))));
@@ -78,10 +77,10 @@ Result<ModelName> parse_model_name(std::string_view text) {
 }
 
 Status check_revision(std::string_view s) {
-  const bool fine = !s.empty() && s.size() <= kLongestRevision && is_word(s.front()) && s.back() != '/' &&
-                    s.find("..") == s.npos && s.find("//") == s.npos && s.find("/.") == s.npos &&
-                    std::all_of(s.begin(), s.end(),
-                                [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; });
+  const bool fine =
+      !s.empty() && s.size() <= kLongestRevision && is_word(s.front()) && s.back() != '/' && s.find("..") == s.npos &&
+      s.find("//") == s.npos && s.find("/.") == s.npos &&
+      std::all_of(s.begin(), s.end(), [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; });
   if (fine) return Status::ok();
   return invalid("revision \"{}\": expected a branch, tag or commit of at most {} letters, digits, '-', '_', '.', '/'",
                  printable(s), kLongestRevision);

@@ -28,7 +28,8 @@ std::string stripped(const std::string& s) {
 
 Result<std::string> home(const Environment& get) {
   if (const std::string h = value(get, "HOME"); !h.empty()) return h;
-  return error(Code::NotFound, "HOME is not set; set HF_HUB_CACHE (ModelScope: MODELSCOPE_CACHE) to a folder for models");
+  return error(Code::NotFound,
+               "HOME is not set; set HF_HUB_CACHE (ModelScope: MODELSCOPE_CACHE) to a folder for models");
 }
 
 // "~/x" is of the home folder.

@@ -1,9 +1,9 @@
 // HubSettings: which hub models come from, where they are kept, and with which token, as the environment says it in the
 // words of huggingface_hub, ModelScope, vLLM and SGLang. A plain value, made once for a command.
 //
-//   REPRISE_HUB                     huggingface (default) or modelscope; so do VLLM_USE_MODELSCOPE, SGLANG_USE_MODELSCOPE
-//   HF_ENDPOINT                     https://huggingface.co        MODELSCOPE_ENDPOINT    https://www.modelscope.cn
-//   HF_TOKEN, HF_TOKEN_PATH         or the file $HF_HOME/token    MODELSCOPE_API_TOKEN
+//   REPRISE_HUB                     huggingface (default) or modelscope; so do VLLM_USE_MODELSCOPE,
+//   SGLANG_USE_MODELSCOPE HF_ENDPOINT                     https://huggingface.co        MODELSCOPE_ENDPOINT
+//   https://www.modelscope.cn HF_TOKEN, HF_TOKEN_PATH         or the file $HF_HOME/token    MODELSCOPE_API_TOKEN
 //   HF_HUB_CACHE, HF_HOME           ~/.cache/huggingface/hub      MODELSCOPE_CACHE       ~/.cache/modelscope
 //   HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE                          nothing is fetched
 //   HF_HUB_DOWNLOAD_TIMEOUT         seconds without a byte after which a transfer is begun anew
@@ -37,9 +37,7 @@ struct HubSettings {
   std::string endpoint_words() const;
   std::string_view default_revision() const { return kind == HubKind::ModelScope ? "master" : "main"; }
   // The variable that holds a token.
-  std::string_view token_variable() const {
-    return kind == HubKind::ModelScope ? "MODELSCOPE_API_TOKEN" : "HF_TOKEN";
-  }
+  std::string_view token_variable() const { return kind == HubKind::ModelScope ? "MODELSCOPE_API_TOKEN" : "HF_TOKEN"; }
 };
 
 // Like getenv().
