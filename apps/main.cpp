@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_eval_perplexity(*eval));
   commands.push_back(add_quantize(program));
   commands.push_back(add_pull(program));
+  commands.push_back(add_models(program));
   commands.push_back(add_doctor(program));
   commands.push_back(add_version(program));
   commands.push_back(add_completion(program));
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       // `graph diff` has said what it has to say.
       if (!done.message().empty()) log::write(log::Level::Error, done.message());
-      return kExitFailed;
+      return done.code() == Code::Cancelled ? kExitInterrupted : kExitFailed;
     }
   }
   // A reader that went away, or a full disk, must not look like success.

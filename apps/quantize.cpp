@@ -203,7 +203,7 @@ void print_report(const engine::QuantisedCheckpoint& q, const Scores& scores) {
 
 Status run_quantize(QuantizeFlags f) {
   f.model.quantization = "none";
-  ASSIGN_OR_RETURN(const std::string path, resolve_model_path(f.model.model_path));
+  ASSIGN_OR_RETURN(const std::string path, resolve_model_path(f.model.model_path, f.model.hub));
   std::error_code ignored;
   if (fs::exists(f.output, ignored) && fs::equivalent(path, f.output, ignored))
     return invalid("--output {} is the model itself", f.output);

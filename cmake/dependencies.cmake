@@ -16,6 +16,9 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Its header alone; `chat` loads the library when it needs it (apps/chat/libedit.h).
 pkg_check_modules(LIBEDIT REQUIRED libedit)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+# Their headers alone: src/hub opens both at run time.
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED)
 if(REPRISE_TESTS)
   find_package(GTest REQUIRED)
   find_package(ZLIB REQUIRED)

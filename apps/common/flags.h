@@ -18,6 +18,7 @@ namespace reprise::apps {
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;  // the work failed
 constexpr int kExitUsage = 2;   // the command line is wrong
+constexpr int kExitInterrupted = 130;
 
 void add_switch(CLI::App& app, const std::string& names, bool& target, const std::string& help);
 void add_text(CLI::App& app, const std::string& names, std::string& target, const std::string& help,

@@ -75,8 +75,6 @@ const std::vector<Row>& rows() {
       {"--enable-torch-compile-debug-mode", Kind::Switch, "memory plans are proved at every start"},
       {"--enable-cudagraph-gc", Kind::Switch, "there is no garbage collector"},
       {"--model-impl", Kind::Choice, "there is one implementation", {}, {"auto", "sglang", "transformers"}},
-      {"--revision", Kind::Text, "models are read from this machine, as they are there"},
-      {"--download-dir", Kind::Text, "nothing is downloaded; reprise pull stores in $REPRISE_CACHE"},
       {"--model-loader-extra-config", Kind::Text, "the loader has no settings beyond its flags"},
       {"--tokenizer-mode", Kind::Choice, "there is one tokenizer", {}, {"auto", "slow"}},
       {"--tokenizer-worker-num", Kind::Integer, "long requests are tokenised by two threads", {1, 1024}},

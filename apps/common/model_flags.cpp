@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
@@ -50,7 +49,7 @@ Result<std::vector<std::string>> overrides_of(const std::string& text) {
 
 Result<engine::EngineOptions> engine_options(const ModelFlags& f) {
   engine::EngineOptions o;
-  ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path));
+  ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path, f.hub));
   ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
   if (f.kv_dtype == "int8") {
     o.kv_dtype = DType::I8;
@@ -141,8 +140,8 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
 
 void ModelFlags::add_to(CLI::App& app) {
   app.option_defaults()->group("Model");
-  add_text(app, "model,-m,--model-path,--model,--hf-repo", model_path, "smollm2, a GGUF file, or a Hugging Face folder",
-           "PATH");
+  add_text(app, "model,-m,--model-path,--model,--hf-repo", model_path, kModelPathHelp, "PATH");
+  hub.add_to(app);
   add_text(app, "--tokenizer-path,--tokenizer", tokenizer_path,
            "folder, tokenizer.json or GGUF; default: the model's own", "PATH");
   add_choice(app, "--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"},
@@ -211,6 +210,11 @@ void ModelFlags::add_to(CLI::App& app) {
 std::vector<std::string> ModelFlags::plain_notices() const {
   std::vector<std::string> out = launcher.notices();
   if (trust_remote_code) out.push_back("--trust-remote-code: no code from a model is ever run");
+  if (!is_model_name(model_path)) {
+    constexpr const char* kNoHub = "the model is read from this machine, as it is there";
+    if (!hub.revision.empty()) out.push_back(fmt::format("--revision {}: {}", hub.revision, kNoHub));
+    if (!hub.download_dir.empty()) out.push_back(fmt::format("--download-dir {}: {}", hub.download_dir, kNoHub));
+  }
   return out;
 }
 
@@ -229,7 +233,8 @@ Status ModelFlags::check() const {
   if (verbose && log_level) return invalid("-v is --log-level info; it cannot go with --log-level {}", *log_level);
   ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info")));
   log::set_level(level);
-  if (model_path.empty()) return invalid("--model-path is missing; allowed: smollm2, a GGUF file, or a folder");
+  if (model_path.empty()) return invalid("--model-path is missing; allowed: {}", kModelPathHelp);
+  if (is_model_name(model_path)) RETURN_IF_ERROR(model_name(model_path, hub).status());
   if (auto isa_known = cpu::parse_isa(isa); !isa_known) return isa_known.status().at("--isa");
   for (const std::string& o : overrides)
     if (o.find('=') == std::string::npos || o[0] == '=')
@@ -249,16 +254,6 @@ Status ModelFlags::check() const {
   RETURN_IF_ERROR(graph.options(limits()).status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
-}
-
-Result<std::string> resolve_model_path(const std::string& model_path) {
-  if (model_path != kDefaultModelName) return model_path;
-  ASSIGN_OR_RETURN(std::string file, default_model_file());
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    return error(Code::NotFound, "{} is not there yet ({}); fetch it with: reprise pull {}", kDefaultModelName, file,
-                 kDefaultModelName);
-  return file;
 }
 
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {

@@ -11,6 +11,7 @@
 
 #include "common/graph_flags.h"
 #include "common/launcher_flags.h"
+#include "common/model_source.h"
 #include "engine/engine.h"
 
 namespace CLI {
@@ -21,6 +22,7 @@ namespace reprise::apps {
 
 struct ModelFlags {
   std::string model_path;
+  HubFlags hub;
   std::string tokenizer_path;  // "" = beside the model
   std::string device = "cpu";
   std::optional<std::string> ascend_runtime;  // system, sim
@@ -70,9 +72,6 @@ struct ModelFlags {
   // Flags that need no engine to tell what is in effect.
   std::vector<std::string> plain_notices() const;
 };
-
-// "smollm2" is the file that `reprise pull smollm2` stored; anything else stands for itself.
-Result<std::string> resolve_model_path(const std::string& model_path);
 
 // Loads the model. Says on standard error which settings are in effect, unless the start is quiet.
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags);

@@ -124,7 +124,7 @@ Status TextModel::open_gguf(const checkpoint::GgufFile& file) {
 Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& template_file,
                                   const engine::Engine& engine) {
   TextModel m;
-  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(flags.model_path));
+  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(flags.model_path, flags.hub));
   const bool own = flags.tokenizer_path.empty();
   m.where_ = own ? model : flags.tokenizer_path;
   if (!is_there(m.where_)) return error(Code::NotFound, "{}: there is no such file or folder", m.where_);

@@ -68,7 +68,9 @@ server::GraphNumbers numbers_of(const engine::Engine& e) {
   return n;
 }
 
+// A name stays whole, as clients of other servers send it; of a path it is the last part.
 std::string name_of(const std::string& path) {
+  if (is_model_name(path)) return path;
   std::filesystem::path p(path);
   if (p.filename().empty()) p = p.parent_path();
   return p.filename().string();

@@ -118,18 +118,6 @@ Status ModelEngine::choose_context() {
   return Status::ok();
 }
 
-// What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in
-// small models (bf16 turns SmolLM2's first word about the capital of France) and they are fast all the same; bf16
-// above.
-DType ModelEngine::choose_dtype() const {
-  if (config_.fields.dtype) return *config_.fields.dtype;
-  if (!checkpoint_) return DType::BF16;
-  int64_t elements = 0;
-  for (auto& t : checkpoint_->tensors()) elements += t.elements();
-  constexpr int64_t kSmall = 250'000'000;
-  return elements <= kSmall ? DType::F32 : DType::BF16;
-}
-
 Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
@@ -292,7 +280,7 @@ Status ModelEngine::open() {
   for (const std::string& text : config_.fields.notices) log::notice("{}", text);
   RETURN_IF_ERROR(choose_context());
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
-  if (any_dtype) options_.dtype = choose_dtype();
+  if (any_dtype) options_.dtype = usual_dtype(config_.fields, checkpoint_ ? &*checkpoint_ : nullptr);
   if (any_kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(checkpoint::QuantPlan quantisation,
                    checkpoint::make_quant_plan(options_.quantization, config_.fields, checkpoint()));

@@ -65,6 +65,15 @@ Result<double> mem_fraction(const FractionInputs& in) {
   return fraction;
 }
 
+DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint) {
+  if (fields.dtype) return *fields.dtype;
+  if (!checkpoint) return DType::BF16;
+  int64_t elements = 0;
+  for (const auto& t : checkpoint->tensors()) elements += t.elements();
+  constexpr int64_t kSmall = 250'000'000;
+  return elements <= kSmall ? DType::F32 : DType::BF16;
+}
+
 Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
   const auto memory_mb = static_cast<int64_t>(device.memory_bytes >> 20);
   const StepDefaults defaults = step_defaults(device.kind, memory_mb, 1);
