@@ -10,7 +10,7 @@ An HTML comment in front of a fenced block marks it. These forms exist:
   <!-- file: residual.pass -->                   writes the block into a file of that name for the examples below it
 
 A comment may have several lines. The examples of one page run in order and share a temporary folder, which has links to
-the folders of the repository, so that paths such as tests/data/models work; `reprise` there is the built binary, and
+the folders of the repository and `./dev`, so that paths such as tests/data/models work; `reprise` there is the built binary, and
 $REPRISE_CACHE is a folder of its own with the default model in it. Standard output and standard error are one text.
 
 Shapes are compared, not figures: numbers, paths and runs of spaces are equal to others of their kind, and empty lines do
@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("REPRISE_BINARY", ROOT / "build/release/bin/reprise"))
 CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE", pathlib.Path.home() / ".cache/reprise"))
 MARKED = re.compile(r"^( *)<!-- (run|file)\b:?(.*?)-->\s*^ *```[\w-]*\n(.*?)^ *```$", re.M | re.S)
-LINKED = ("examples", "src", "tests", "tools")
+LINKED = ("dev", "examples", "src", "tests", "tools")
 SECONDS = 60
 
 
