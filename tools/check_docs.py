@@ -25,9 +25,10 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
 COLUMNS = 120
 SHELL = ("", "text", "txt", "sh", "bash", "shell", "console", "shell-session")
 FENCE = re.compile(r"^ *(```+|~~~+) *([\w+-]*)")
-LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+\"[^\"]*\")?\s*\)")
-REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s+(\S+)")
-CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]"  # [text], which may hold an image
+                  r"\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+\"[^\"]*\")?\s*\)")
+REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s+(\S+)", re.M)
+CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 PROGRAM = re.compile(r"^reprise$|/reprise$|/dev$|(^|/)tools/[\w/]+(?<!_test)\.py$")
 FLAG_LINE = re.compile(r"^ {2,8}(-[-\w]+(?:, ?-[-\w]+)*)(?: +\{([^}]*)\})?")
 
@@ -38,7 +39,10 @@ def pages_of(root):
 
 
 class Page:
-    """One page: its lines, which of them are fenced and in what language, and the anchors of its headings."""
+    """One page: its lines, which of them are fenced and in what language, and the anchors of its headings.
+
+    Links and code in backquotes may go on in the next line, so they are looked for in `paragraphs`.
+    """
 
     def __init__(self, path):
         self.lines = path.read_text(encoding="utf-8").split("\n")
@@ -62,6 +66,9 @@ class Page:
                     self.anchors.add(name if name not in seen else f"{name}-{seen[name]}")
                     seen[name] = seen.get(name, 0) + 1
                 self.anchors.update(re.findall(r"<\w+ (?:id|name)=\"([^\"]+)\"", line))
+        prose = "\n".join("" if fenced else line for line, fenced in zip(self.lines, self.fenced))
+        self.paragraphs = [(prose.count("\n", 0, part.start()) + 1, part[0])
+                           for part in re.finditer(r"\S(?:.|\n(?!\s*\n))*", prose)]
 
 
 def slug(heading):
@@ -78,14 +85,13 @@ def check_columns(name, page):
 
 def check_links(root, name, page, load):
     errors = []
-    for number, line in enumerate(page.lines, 1):
-        if page.fenced[number - 1] is not None:
-            continue
-        plain = CODE.sub("", line)
-        for target in LINK.findall(plain) + REFERENCE.findall(plain):
+    for first, paragraph in page.paragraphs:
+        plain = CODE.sub(lambda code: re.sub(r"[^\n]", "x", code[0]), paragraph)
+        for found in [*LINK.finditer(plain), *REFERENCE.finditer(plain)]:
+            target = found[1]
             if re.match(r"[a-z][a-z0-9+.-]*:|//", target, re.I):
                 continue
-            at = f"{name}:{number}"
+            at = f"{name}:{first + plain.count(chr(10), 0, found.start(1))}"
             file, _, anchor = target.partition("#")
             path = (root / name).parent / file if file else root / name
             if file.startswith("/") or not path.exists():
@@ -116,12 +122,13 @@ def words_of(text):
 def command_lines(page):
     """(line number, words) of every command line on a page."""
     found, number = [], 0
+    for first, paragraph in page.paragraphs:
+        found += [(first + paragraph.count("\n", 0, code.start()), words_of(" ".join(code[2].split())))
+                  for code in CODE.finditer(paragraph)]
     while number < len(page.lines):
         first, line, language = number + 1, page.lines[number], page.fenced[number]
         number += 1
-        if language is None:
-            found += [(first, words_of(code)) for _, code in CODE.findall(line)]
-        elif language in SHELL:
+        if language in SHELL:
             line = re.sub(r"^\s*\$ ", "", line)
             while line.endswith("\\") and number < len(page.lines) and page.fenced[number] == language:
                 line = line[:-1] + " " + page.lines[number].strip()
@@ -137,7 +144,7 @@ def command_lines(page):
         commands.append((at, words))
         if words[1:3] == ["bisect", "--"]:
             commands.append((at, words[3:]))
-    return [(at, words) for at, words in commands if words and PROGRAM.search(words[0])]
+    return [(at, words) for at, words in sorted(commands) if words and PROGRAM.search(words[0])]
 
 
 def is_placeholder(word):
