@@ -9,14 +9,15 @@ An HTML comment in front of a fenced block marks it. These forms exist:
   <!-- run: $ reprise generate ... -->           runs this command: the block shows a part of what it prints
   <!-- file: residual.pass -->                   writes the block into a file of that name for the examples below it
 
-A comment may have several lines. The examples of one page run in order and share a temporary folder, which has links to
-the folders of the repository and `./dev`, so that paths such as tests/data/models work; `reprise` there is the built binary, and
-$REPRISE_CACHE is a folder of its own with the default model in it. Standard output and standard error are one text.
+A comment may have several lines. The examples of one page run in order and share a temporary folder. It has links to
+the folders of the repository and to `./dev`, so that paths such as tests/data/models work. `reprise` is the built binary
+there, and $REPRISE_CACHE is a folder of its own that holds the default model. Standard output and standard error are
+compared as one text.
 
-Shapes are compared, not figures: numbers, paths and runs of spaces are equal to others of their kind, and empty lines do
-not count. A line `...` on the page stands for any lines, `...` inside a line for any text. Anything else must agree, line
-by line, and the exit status must be 0 or the one expected. Examples that name the default model are skipped where it is
-not in the cache, except in CI. ($REPRISE_BINARY names another binary than build/release/bin/reprise.)
+Shapes are compared, not figures: numbers, paths and runs of spaces are equal to others of their kind, and empty lines
+do not count. A line `...` on the page stands for any lines, `...` inside a line for any text. Everything else must
+agree, line by line, and the exit status must be 0 or the expected one. Examples that name the default model are skipped
+where it is not in the cache, except in CI. ($REPRISE_BINARY names another binary than build/release/bin/reprise.)
 """
 
 import difflib
@@ -163,14 +164,15 @@ class Shapes(unittest.TestCase):
                 self.assertNotEqual(difference(shown.split("\n"), printed), "")
 
     def test_what_is_left_out(self):
-        for shown, printed in (("...\nb", "a\na\nb"), ("a\n...", "a"), ("a\n...\nd", "a\nb\nc\nd"), ("a ... c", "a b c"),
-                               ("a ...", "a b")):
+        for shown, printed in (("...\nb", "a\na\nb"), ("a\n...", "a"), ("a\n...\nd", "a\nb\nc\nd"),
+                               ("a ... c", "a b c"), ("a ...", "a b")):
             with self.subTest(shown=shown, printed=printed):
                 self.assertEqual(difference(shown.split("\n"), printed), "")
 
     def test_marks(self):
         text = ("# P\n\n<!-- file: a.pass -->\n```text\nx\n```\n   <!-- run: exit=1 M=tests/m -->\n\n   ```\n"
-                "   $ reprise a --model-path M \\\n     --b\n   out\n   ```\n<!-- run:\n$ reprise c\n-->\n```text\npart\n```\n"
+                "   $ reprise a --model-path M \\\n     --b\n   out\n   ```\n"
+                "<!-- run:\n$ reprise c\n-->\n```text\npart\n```\n"
                 "```\n$ not marked\n```\n<!-- run -->\n```sh\nreprise d\nreprise e\n```\n")
         file, one, part, two = examples_of(text)
         self.assertEqual((file.kind, file.name, file.block), ("file", "a.pass", "x\n"))
