@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Checks the pages that name tests, docs/scoreboard.md and docs/ascend-coverage.md, and the pages of figures.
 
-The scoreboard has every feature of the graph-mode specification (F01 to F68) once, in order.
+The scoreboard has every feature of the graph-mode specification (F01 to F68) once, in order. A feature is a section
+`### F01 Its name`: some words on what there is, then its tests, one a line: "- `folder/file SUITE.NAME`", which is
+tests/folder/file.cpp and a TEST, TEST_F, TEST_P or TYPED_TEST in it; `tools/checks_test.py CLASS.NAME` names a Python
+one. A feature without a test says `measured: ` and the page that has the figure, or its words start with `Missing: `
+and say what is there in its place.
 
-A row of its tables is `| F01 | feature | what there is | tests |`. Tests stand in backquotes as `folder/file SUITE.NAME`,
-which is tests/folder/file.cpp and a TEST, TEST_F, TEST_P or TYPED_TEST in it; `tools/checks_test.py CLASS.NAME` names a
-Python one. A feature without a test says `measured: ` and the page that has the figure, or its third column starts with
-`missing: ` and says what is there in its place.
-
-The coverage page's tables either name tests in the same way, or ("| model | eager | ...") have cells that hold keys of
-its first table or `no: ` and the reason.
+The coverage page lists its keys ("- **G**: what it shows") and its rules, each with its tests in lines of the same form
+below it. The cells of its tables ("| model | eager | ...") hold keys, or `no N`, a reason that is listed as
+"- **no N**: why".
 
 Every table of docs/benchmarks.md and docs/benchmarks-history.md stands in a section that names its machine and its
-commit (`Machine: M.` and "Commit: `hash`") and has a fenced block with the command; a table of machines has none.
+commit (`Machine: M.` and "Commit: `hash`", or a column `commit` in the table) and has a fenced block with the command;
+a table whose first column is `machine` or `letter` has none.
 """
 
 import argparse
@@ -24,7 +25,8 @@ PAGE = "docs/scoreboard.md"
 COVERAGE = "docs/ascend-coverage.md"
 FIGURES = ("docs/benchmarks.md", "docs/benchmarks-history.md")
 IDS = range(1, 69)
-ROW = re.compile(r"^\|\s*(F\d\d)\s*\|(.*)\|\s*$")
+FEATURE = re.compile(r"^### (F\d\d)\b *(.*)$")
+KEY = re.compile(r"^- \*\*(no \d+|\w+)\*\*: (.*)$")
 TEST_NAME = re.compile(r"`([\w./]+) (\w+)\.(\w+)`")
 MEASURED = re.compile(r"measured: \[[^\]]+\]\(([\w./-]+?)(?:#[\w-]*)?\)")
 
@@ -61,10 +63,26 @@ def check_coverage(root):
     page = root / COVERAGE
     if not page.is_file():
         return [f"{COVERAGE}: is missing"]
+    lines = page.read_text(encoding="utf-8").split("\n")
     errors, keys, used, header = [], set(), set(), None
-    for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+    # Items of lists first: the tables may stand in front of the keys.
+    for number, line in enumerate(lines, 1):
         at = f"{COVERAGE}:{number}"
         errors += errors_of_names(root, at, line)
+        if not line.startswith("- "):
+            continue
+        rest = lines[number:]
+        end = next((i for i, other in enumerate(rest) if not other.startswith("  ")), len(rest))
+        key = KEY.match(line)
+        name = key[1] if key else line[2:]
+        if key and name in keys:
+            errors.append(f"{at}: the key {name} is there twice")
+        if key:
+            keys.add(name)
+        if not TEST_NAME.search("\n".join([line, *rest[:end]])) and not name.startswith("no "):
+            errors.append(f"{at}: {f'the key {name}' if key else name} names no test")
+    for number, line in enumerate(lines, 1):
+        at = f"{COVERAGE}:{number}"
         if not line.startswith("|"):
             header = None
             continue
@@ -75,23 +93,12 @@ def check_coverage(root):
             continue
         elif len(cells) != len(header):
             errors.append(f"{at}: {len(cells)} columns, the table has {len(header)}")
-        elif header[0] == "key":
-            if cells[0] in keys:
-                errors.append(f"{at}: the key {cells[0]} is there twice")
-            keys.add(cells[0])
-            if not TEST_NAME.search(cells[1]):
-                errors.append(f"{at}: the key {cells[0]} names no test")
-        elif "eager" in header:
+        else:
             for name, cell in zip(header[1:], cells[1:]):
-                if cell.startswith("no: "):
-                    continue
                 named = [key.strip() for key in cell.split(",")]
                 used.update(named)
-                unknown = [key for key in named if key not in keys]
-                if unknown:
-                    errors.append(f"{at}: {name} of {cells[0]}: \"{cell}\" is neither keys nor `no: ` and a reason")
-        elif not TEST_NAME.search(line):
-            errors.append(f"{at}: {cells[0]} names no test")
+                if any(key not in keys for key in named):
+                    errors.append(f"{at}: {name} of {cells[0]}: \"{cell}\" is neither keys nor `no N` with a reason")
     return errors or [f"{COVERAGE}: the key {key} is used nowhere" for key in sorted(keys - used)]
 
 
@@ -99,7 +106,7 @@ def check_figures(root, page):
     """Returns the errors of one page of figures."""
     if not (root / page).is_file():
         return [f"{page}: is missing"]
-    errors, section, facts, fenced = [], None, set(), False
+    errors, section, facts, fenced, commits = [], None, set(), False, None
     for number, line in enumerate((root / page).read_text(encoding="utf-8").split("\n"), 1):
         if line.startswith("```"):
             fenced = not fenced
@@ -110,9 +117,18 @@ def check_figures(root, page):
         elif re.search(r"Machine: \w|Any machine", line):
             facts.add("machine")
         facts |= {"commit"} if re.search(r"Commit: `[0-9a-f]{7,40}`", line) else set()
-        if line.startswith("| machine |"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            commits = None
+        elif commits is None:
+            commits = cells.index("commit") if "commit" in cells else -1
+        elif commits >= 0 and not set(line) <= set("|-"):
+            if commits >= len(cells) or not re.fullmatch(r"`[0-9a-f]{7,40}`", cells[commits]):
+                errors.append(f"{page}:{number}: a row without its commit")
+        if re.match(r"\| (machine|letter) \|", line):
             facts = {"machine", "command", "commit"}
-        if line.startswith("|") and (lacks := sorted({"machine", "command", "commit"} - facts)):
+        given = facts | ({"commit"} if cells and commits >= 0 else set())
+        if cells and (lacks := sorted({"machine", "command", "commit"} - given)):
             errors.append(f"{page}:{number}: \"{section}\" has figures without {' and '.join(lacks)}")
             facts = {"machine", "command", "commit"}
     return errors
@@ -128,28 +144,32 @@ def check_scoreboard(root):
     page = root / PAGE
     if not page.is_file():
         return [f"{PAGE}: is missing"]
-    errors, seen = [], []
+    errors, features = [], []  # features: line number, id, name, lines of the section
     for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
-        at = f"{PAGE}:{number}"
-        row = ROW.match(line)
-        named = TEST_NAME.findall(line)
-        errors += errors_of_names(root, at, line)
-        if not row:
-            continue
-        seen.append(row[1])
-        cells = [cell.strip() for cell in row[2].split("|")]
-        if len(cells) != 3:
-            errors.append(f"{at}: {row[1]} needs four columns")
-        here = cells[1] if len(cells) > 1 else ""
-        missing = here.startswith("missing: ") and len(here) > len("missing: ")
-        if not here:
-            errors.append(f"{at}: {row[1]} does not say what is there")
-        pages = MEASURED.findall(line)
+        errors += errors_of_names(root, f"{PAGE}:{number}", line)
+        feature = FEATURE.match(line)
+        if feature:
+            features.append((number, feature[1], feature[2], []))
+        elif line.startswith("#"):
+            features.append((number, "", "", []))
+        elif features:
+            features[-1][3].append(line)
+    features = [f for f in features if f[1]]
+    for number, name, title, lines in features:
+        at, text = f"{PAGE}:{number}", "\n".join(lines)
+        words = " ".join(line.strip() for line in lines if not re.match(r"- `|- measured: ", line)).strip()
+        missing = words.startswith("Missing: ") and len(words) > len("Missing: ")
+        if not title:
+            errors.append(f"{at}: {name} has no name")
+        if not words:
+            errors.append(f"{at}: {name} does not say what is there")
+        pages = MEASURED.findall(text)
         for target in pages:
             if not (page.parent / target).is_file():
                 errors.append(f"{at}: there is no docs/{target}")
-        if not named and not pages and not missing:
-            errors.append(f"{at}: {row[1]} names no test")
+        if not TEST_NAME.search(text) and not pages and not missing:
+            errors.append(f"{at}: {name} names no test")
+    seen = [f[1] for f in features]
     wanted = [f"F{n:02}" for n in IDS]
     errors += [f"{PAGE}: {i} is missing" for i in wanted if i not in seen]
     errors += [f"{PAGE}: {i} is not asked for" for i in seen if i not in wanted]

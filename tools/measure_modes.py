@@ -4,8 +4,9 @@
   tools/measure_modes.py --binary build/release/bin/reprise --out docs/plots NAME=MODEL_FOLDER ...
 
 Weights are random (--load-format dummy). The modes take turns, --rounds times, and each point is the round with the
-median speed, so that a slow spell of the machine does not fall on one mode; nothing else should run. Each point is labelled with its share of the limit that holds there: read bandwidth or peak arithmetic,
-whichever share is larger. Writes NAME.svg and NAME.json (every row as the bench printed it).
+median speed, so that a slow phase of the machine does not fall on one mode; nothing else should run. Each point is
+labelled with its share of the limit that holds there: read bandwidth or peak arithmetic, whichever share is larger.
+Writes NAME.svg and NAME.json (every row as the bench printed it); --note puts the machine and the date in the picture.
 """
 import argparse
 import json
@@ -91,6 +92,7 @@ def main():
     parser.add_argument("--output-len", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--note", default="", help="machine and date, for the picture")
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
     out = pathlib.Path(args.out)
@@ -107,11 +109,12 @@ def main():
             rows = [sorted(p, key=lambda row: row["decode_tok_s"])[len(p) // 2] for p in points]
             series.append((mode, rows, colour))
             for r in rows:
-                print(f'{name:<4} {mode:<22} batch {r["batch_size"]:>3}: decode {r["decode_tok_s"]:>9.1f} tok/s '
+                print(f'{name:<14} {mode:<22} batch {r["batch_size"]:>3}: decode {r["decode_tok_s"]:>9.1f} tok/s '
                       f'({share(r, limits):.0f} % of the limit, host {r["host_us"]:.1f} us), '
                       f'prefill {r["prefill_tok_s"]:>9.1f} tok/s', flush=True)
         note = (f'{args.input_len} tokens in, {args.output_len} out, median of {args.rounds} rounds; limits '
                 f'{limits.get("read_GBps_all", 0):.0f} GB/s, {limits.get("fp32_gflops", 0):.0f} GFLOP/s fp32')
+        note += f"; {args.note}" if args.note else ""
         (out / f"{name}.svg").write_text(draw(name, series, limits, note))
         rows = {mode: rows for mode, rows, _ in series}
         (out / f"{name}.json").write_text(json.dumps({"limits": limits, "rows": rows}, indent=1) + "\n")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Reprise and llama.cpp on the same shapes, in turn: prefill, decode at two contexts, decode over batch sizes.
 
-  tools/measure_peers.py --out docs/plots B=../shared/data/shapes/qwen3-0.6b        all formats
-  tools/measure_peers.py --formats q8_0,q4_1 --only decode A=...                    a part
-  tools/measure_peers.py --layers 2 --formats bf16 --only batch M=.../qwen3-30b-a3b so many layers of a large one
+  tools/measure_peers.py --out docs/plots Qwen3-0.6B=$SHAPES/qwen3-0.6b    all formats
+  tools/measure_peers.py --formats q8_0,q4_1 --only decode NAME=FOLDER     a part
+  tools/measure_peers.py --layers 2 --formats bf16 --only batch NAME=FOLDER   that many layers of a large model
 
 The peer is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh). Both use two threads and
 random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, q8_0, q4_0 and q4_1 from the very
 file the peer reads. The sides take turns --rounds times; medians count. The read bandwidth is measured before and
 after every run of ours; rounds whose probes are more than 20 % apart are marked. Nothing else should run. Writes
-NAME-peers.json and one picture per shape, and prints the tables of docs/benchmarks.md.
+NAME-peers.json and one picture per shape, and prints the tables of docs/benchmarks.md. --note puts the machine and the
+date under the title of the picture.
 """
 import argparse
 import json
@@ -150,7 +151,7 @@ def show(name, form, result):
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 440, 80, 20, 50, 60
 
 
-def draw(name, results, batches):
+def draw(name, results, batches, note=""):
     """Decode over batch sizes, both axes logarithmic: solid is ours, dashed the peer."""
     lines = [(form, side, [r["cells"][f"batch {b}"][side] for b in batches]) for form, r in results.items()
              for side in ("ours", "peer")]
@@ -167,7 +168,7 @@ def draw(name, results, batches):
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
            f'<text x="{LEFT}" y="22" font-size="16" fill="#222222">{name}: decode, tokens per second</text>',
            f'<text x="{LEFT}" y="40" font-size="11" fill="#777777">solid: Reprise, dashed: llama.cpp (w8a8 against Q8_0); '
-           'both axes logarithmic</text>']
+           f'both axes logarithmic{"; " + note if note else ""}</text>']
     for power in range(math.ceil(low), math.floor(high) + 1):
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(2 ** power):.1f}" y2="{y(2 ** power):.1f}" '
                    f'stroke="#e4e4e4"/><text x="{LEFT - 8}" y="{y(2 ** power) + 4:.1f}" font-size="11" '
@@ -201,6 +202,7 @@ def main():
     parser.add_argument("--batch-output-len", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, help="of every shape; default: those of its config.json")
+    parser.add_argument("--note", default="", help="machine and date, for the picture")
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
     args.batches = [int(b) for b in args.batches.split(",")]
@@ -225,7 +227,7 @@ def main():
             show(name, form, results[form])
             (args.out / f"{name}-peers.json").write_text(json.dumps(results, indent=1) + "\n")
         if "batch" in args.only:
-            (args.out / f"{name}-peers.svg").write_text(draw(name, results, args.batches))
+            (args.out / f"{name}-peers.svg").write_text(draw(name, results, args.batches, args.note))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
   tools/measure_serving.py --out build/serving                everything; it says first how long that takes
   tools/measure_serving.py --quick                            the same in small, to see that it works
-  tools/measure_serving.py --only peers --shapes B=../shared/data/shapes/qwen3-0.6b
+  tools/measure_serving.py --only peers --shapes Qwen3-0.6B=$SHAPES/qwen3-0.6b
 
 Parts: `peers` loads Reprise and llama.cpp's llama-server (tools/peers/llama_cpp.sh) in turn with `reprise bench
 serving`: the same prompts as token ids, two threads, --max-concurrency 32; bf16 against a bf16 GGUF and W8A8 against
@@ -340,7 +340,7 @@ def arguments():
     parser.add_argument("--out", default="build/serving", type=pathlib.Path)
     parser.add_argument("--only", default=",".join(PARTS), help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="few requests and questions, one round")
-    parser.add_argument("--shapes", nargs="*", type=named, default=[("B", str(data / "shapes/qwen3-0.6b"))],
+    parser.add_argument("--shapes", nargs="*", type=named, default=[("Qwen3-0.6B", str(data / "shapes/qwen3-0.6b"))],
                         metavar="NAME=MODEL_FOLDER")
     parser.add_argument("--no-smollm2", action="store_true")
     parser.add_argument("--data", default=data / "gsm8k_test.jsonl", help="JSON lines of GSM8K")

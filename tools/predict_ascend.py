@@ -101,8 +101,8 @@ def sizes_for(batches, input_len):
 
 def part_modes(model):
     batches, length = model.args.batches, model.args.input_len
-    lines = ["| shape | batch | decode: eager ms | piecewise ms | whole ms | eager / whole | prefill: eager ms | "
-             "piecewise ms | eager / piecewise |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| model | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | piecewise | "
+             "ratio |", "|---|---|---|---|---|---|---|---|---|"]
     for name, folder, quantisation in SHAPES:
         got = {mode: model.whole_model(folder, quantisation, batches, length, *flags,
                                        *([] if mode == "eager" else sizes_for(batches, length)))
@@ -151,7 +151,7 @@ def short_prompts(model, graphs, fused, n):
 
 
 def part_prefill(model):
-    lines = ["| tokens | " + " | ".join(f"launches x{n}: eager ms | piecewise ms | ratio" for n in FACTORS) + " |",
+    lines = ["| tokens | " + " | ".join(f"x{n}: eager ms | piecewise | ratio" for n in FACTORS) + " |",
              "|---" * (1 + 3 * len(FACTORS)) + "|"]
     for batch in SHORT_BATCHES:
         row = [f"| {batch * SHORT}"]
@@ -163,8 +163,8 @@ def part_prefill(model):
 
 
 def part_decode(model):
-    lines = ["| launches | batch | eager, unfused ms | eager ms | whole, unfused ms | whole ms | unfused / fused, eager | "
-             "unfused / fused, whole | eager / whole |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| launches | batch | eager ms: unfused | fused | whole ms: unfused | fused | gain, eager | gain, whole | "
+             "eager / whole |", "|---|---|---|---|---|---|---|---|---|"]
     for n in FACTORS:
         got = [short_prompts(model, graphs, fused, n) for graphs in (False, True) for fused in (False, True)]
         for b in (1, 16, 32, 64):
@@ -175,8 +175,8 @@ def part_decode(model):
 
 
 def part_ops(model):
-    lines = ["| kernel | tokens | in a graph: fused us | parts us | ratio | eager: fused us | parts us | ratio | "
-             "the original's |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| kernel | tokens | graph us: fused | parts | ratio | eager us: fused | parts | ratio | original |",
+             "|---|---|---|---|---|---|---|---|---|"]
     tokens = [1, 16, 64]
 
     def rows(op):
@@ -192,25 +192,25 @@ def part_ops(model):
     for op in ("add_rms_norm", "silu_mul", "silu_mul_quant", "add_rms_norm_quant_dynamic"):
         for n, r in rows(op).items():
             line(f"`{op}`", n, r["fused_us"], r["unfused_us"], r["eager_fused_us"], r["eager_unfused_us"], "")
-    # The original started from the fused sum and norm.
+    # "From two": the original started from the fused sum and norm, and the quantising op.
     norm = rows("add_rms_norm")
     for op, quant in (("add_rms_norm_quant_dynamic", "quantize_dynamic"),
                       ("add_rms_norm_quant_divided", "quantize_static")):
         whole, alone = rows(op), rows(quant)
         for n in tokens:
-            line(f"`{op}` from `add_rms_norm` and `{quant}`", n, whole[n]["fused_us"],
+            line(f"`{op}`, from two", n, whole[n]["fused_us"],
                  norm[n]["fused_us"] + alone[n]["fused_us"], whole[n]["eager_fused_us"],
                  norm[n]["eager_fused_us"] + alone[n]["eager_fused_us"], "0.655")
     # Two norms and a rotation in one kernel: no operator of the vendor does that. A launch of the norm stands for each.
     for n, r in rows("rms_norm").items():
-        line("two norms and a rotation as one launch (there is no such kernel)", n, r["fused_us"], 3 * r["fused_us"],
+        line("two norms and a rotation (no such kernel)", n, r["fused_us"], 3 * r["fused_us"],
              r["eager_fused_us"], 3 * r["eager_fused_us"], "0.403")
     return lines
 
 
 def part_queues(model):
-    lines = ["| layers | driver | decode: queues of a size | sizes | prefill in pieces: queues of a size | sizes captured | "
-             "left out | queues held |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| layers | driver | decode: queues per size | sizes | prefill: queues per size | captured | left out | "
+             "queues held |", "|---|---|---|---|---|---|---|---|"]
     for layers in (36, 61, 94):
         for stack, driver in (("old", "before 25.5"), ("new", "25.5 and later")):
             report = model.run(

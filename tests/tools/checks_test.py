@@ -1,6 +1,7 @@
 """The checks of ./dev check fail when they should, and only then."""
 
 import pathlib
+import stat
 import sys
 import tempfile
 import unittest
@@ -9,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
+import check_docs  # noqa: E402
 import check_layers  # noqa: E402
 import check_prototypes  # noqa: E402
 import check_scoreboard  # noqa: E402
@@ -163,47 +165,57 @@ class Prototypes(Tree):
 
 
 class Scoreboard(Tree):
+    TEST = "- `base/a_test One.Two`"
+
     def setUp(self):
         super().setUp()
         self.write("tests/base/a_test.cpp", "TEST(One, Two) {}\nTEST_P(Three,\n       Four) {}\n// TEST(No, No)\n")
         self.write("tests/tools/checks_test.py", "class Five:\n    def test_six(self):\n        pass\n")
         self.write("docs/figures.md", "")
-        self.rows = {f"F{n:02}": f"| F{n:02} | a | b | `base/a_test One.Two` |" for n in check_scoreboard.IDS}
+        self.features = {f"F{n:02}": self.feature(f"F{n:02}", "b", self.TEST) for n in check_scoreboard.IDS}
 
-    def errors(self, **rows):
-        text = "\n".join({**self.rows, **rows}.values())
-        self.write("docs/scoreboard.md", f"| ID | feature | here | tests |\n|---|---|---|---|\n{text}\n")
+    def feature(self, name, words, *tests, title=" a"):
+        return "\n".join([f"### {name}{title}", "", words, "", *tests, ""])
+
+    def errors(self, **features):
+        text = "\n".join({**self.features, **features}.values())
+        self.write("docs/scoreboard.md", f"# Scoreboard\n\n## Some\n\n{text}\n## More\n\nWords.\n")
         return check_scoreboard.check_scoreboard(self.root)
 
-    def only(self, words, **rows):
-        errors = self.errors(**rows)
+    def only(self, words, **features):
+        errors = self.errors(**features)
         self.assertEqual(len(errors), 1, errors)
         self.assertIn(words, errors[0])
 
     def test_what_is_fine(self):
         self.assertEqual(self.errors(), [])
-        fine = "| F02 | a | b | `base/a_test Three.Four`, `tools/checks_test.py Five.test_six` |"
+        fine = self.feature("F02", "b", "- `base/a_test Three.Four`", "- `tools/checks_test.py Five.test_six`")
         self.assertEqual(self.errors(F02=fine), [])
-        self.assertEqual(self.errors(F02="| F02 | a | b | measured: [here](figures.md#x) |"), [])
-        self.assertEqual(self.errors(F18="| F18 | a | missing: an error says so | |"), [])
+        self.assertEqual(self.errors(F02=self.feature("F02", "b", "- measured: [here](figures.md#x)")), [])
+        self.assertEqual(self.errors(F18=self.feature("F18", "Missing: an error says so")), [])
 
     def test_what_is_not(self):
-        self.only("no test One.Three", F02="| F02 | a | b | `base/a_test One.Three` |")
-        self.only("no test No.No", F02="| F02 | a | b | `base/a_test No.No` |")
-        self.only("no test Five.six", F02="| F02 | a | b | `tools/checks_test.py Five.six` |")
-        self.only("no tests/base/b_test.cpp", F02="| F02 | a | b | `base/b_test One.Two` |")
-        self.only("no docs/none.md", F02="| F02 | a | b | measured: [here](none.md) |")
-        self.only("F02 names no test", F02="| F02 | a | b | One.Two |")
-        self.only("F02 needs four columns", F02="| F02 | a | `base/a_test One.Two` |")
+        def tests(*lines, **more):
+            return self.feature("F02", "b", *lines, **more)
+
+        self.only("no test One.Three", F02=tests("- `base/a_test One.Three`"))
+        self.only("no test No.No", F02=tests("- `base/a_test No.No`"))
+        self.only("no test Five.six", F02=tests("- `tools/checks_test.py Five.six`"))
+        self.only("no tests/base/b_test.cpp", F02=tests("- `base/b_test One.Two`"))
+        self.only("no docs/none.md", F02=tests("- measured: [here](none.md)"))
+        self.only("F02 names no test", F02=tests("- One.Two"))
+        self.only("F02 has no name", F02=tests(self.TEST, title=""))
         self.only("F02 is missing", F02="")
         for one in ("F01", "F18", "F19", "F56", "F65", "F68"):
             self.only(f"{one} is missing", **{one: ""})
-        self.only("F69 is not asked for", F69="| F69 | a | b | `base/a_test One.Two` |")
-        self.only("F18 names no test", F18="| F18 | a | missing: | |")
-        self.only("F18 names no test", F18="| F18 | a | is missing: an error says so | |")
-        self.only("F02 does not say what is there", F02="| F02 | a | | `base/a_test One.Two` |")
-        self.only("F03 is out of order", F02=self.rows["F03"], F03=self.rows["F02"])
-        self.only("F02 is there twice", again=self.rows["F02"])
+        self.only("F69 is not asked for", F69=self.feature("F69", "b", self.TEST))
+        self.only("F18 names no test", F18=self.feature("F18", "Missing:"))
+        self.only("F18 names no test", F18=self.feature("F18", "This is missing: an error says so"))
+        self.only("F02 does not say what is there", F02=self.feature("F02", "", self.TEST))
+        self.only("F03 is out of order", F02=self.features["F03"], F03=self.features["F02"])
+        self.only("F02 is there twice", again=self.features["F02"])
+        # What follows the last feature of a part is not its own.
+        self.only("F68 names no test", F68=self.feature("F68", "b") + f"\n## Other\n\n{self.TEST}\n")
 
     def test_the_page_itself(self):
         self.assertEqual(check_scoreboard.check(ROOT), [])
@@ -228,36 +240,137 @@ class Figures(Tree):
         self.assertIn("machine", self.errors(self.FINE + "### C\n\n| a |\n|---|\n")[0])
         self.assertIn("is missing", check_scoreboard.check_figures(self.root, "docs/none.md")[0])
 
+    def test_a_commit_in_each_row(self):
+        table = "\n| a | commit |\n|---|---|\n| 1 | `1234567` |\n"
+        page = self.FINE.replace("Commit: `1234567`. ", "").replace("\n| a |\n|---|\n| 1 |\n", table)
+        self.assertEqual(self.errors(page), [])
+        self.assertEqual(self.errors(page + "| 2 | soon |\n"), ["docs/f.md:14: a row without its commit"])
+
 
 class Coverage(Tree):
-    def errors(self, *, key="`base/a_test One.Two`", cell="A", rule="`base/a_test One.Two`", columns=""):
+    TEST = "  - `base/a_test One.Two`"
+
+    def errors(self, *, key=TEST, cell="A", rule=TEST, columns="", more=""):
         self.write("tests/base/a_test.cpp", "TEST(One, Two) {}\n")
         self.write("docs/ascend-coverage.md", "\n".join([
-            "| key | test | shows |", "|---|---|---|", f"| A | {key} | b |", "| B | `base/a_test One.Two` | c |", "",
-            "| model | eager | whole |", "|---|---|---|", f"| one | {cell} | A, B |{columns}", "",
-            "| rule | test |", "|---|---|", f"| never | {rule} |", ""]))
+            "| model | eager | whole |", "|---|---|---|", f"| one | {cell} | A, B |{columns}", "| two | no 1 | A |", "",
+            "- **no 1**: it cannot", "", "- never", rule, "",
+            "- **A**: this", key, "- **B**: that", self.TEST, more, ""]))
         return check_scoreboard.check_coverage(self.root)
 
     def test_what_is_fine(self):
         self.assertEqual(self.errors(), [])
-        self.assertEqual(self.errors(cell="no: it cannot"), [])
+        self.assertEqual(self.errors(cell="no 1"), [])
+        self.assertEqual(self.errors(rule="  and\n  - `base/a_test One.Two`"), [])
 
     def test_what_is_not(self):
         for words, changes in {
-            "has no test One.Three": {"key": "`base/a_test One.Three`"},
-            "the key A names no test": {"key": "One.Two"},
+            "has no test One.Three": {"key": "  - `base/a_test One.Three`"},
+            "the key A names no test": {"key": "  - One.Two"},
             '"" is neither': {"cell": ""},
             '"C" is neither': {"cell": "C"},
+            '"no 2" is neither': {"cell": "no 2"},
             '"no" is neither': {"cell": "no"},
-            "never names no test": {"rule": "somewhere"},
+            "never names no test": {"rule": "  - somewhere"},
             "4 columns, the table has 3": {"columns": " more |"},
+            "the key B is there twice": {"more": "- **B**: again\n  - `base/a_test One.Two`"},
+            "the key D is used nowhere": {"more": "- **D**: more\n  - `base/a_test One.Two`"},
         }.items():
-            errors = self.errors(**changes)
-            self.assertEqual(len(errors), 1, errors)
-            self.assertIn(words, errors[0])
+            with self.subTest(words=words):
+                errors = self.errors(**changes)
+                self.assertEqual(len(errors), 1, errors)
+                self.assertIn(words, errors[0])
 
     def test_missing(self):
         self.assertEqual(check_scoreboard.check_coverage(self.root), ["docs/ascend-coverage.md: is missing"])
+
+
+class Docs(Tree):
+    """Lines, links and commands of the pages; `reprise` is a script here."""
+
+    PROGRAM = """#!/bin/sh
+case "$*" in
+  *--help-all) echo "there is no such flag"; exit 1;;
+  "graph dump --help")
+    printf 'Options:\\n  -h,--help   help\\n  --format {text, json}   of it\\n%33s --no-such-thing\\n' '';;
+  "graph --help") printf 'Subcommands:\\n  dump   The graph\\n\\nmore\\n';;
+  "--help") printf 'Subcommands:\\n  graph   All\\n  pull   One\\n\\nmore\\n';;
+  "pull --help") printf 'Options:\\n  --model-path,--model PATH   it\\n';;
+  *--hidden*) echo "error: --not-a-flag is not a flag"; exit 1;;
+  *) for word in "$@"; do case $word in -*) echo "error: $word is not a flag"; exit 1;; esac; done;;
+esac
+"""
+
+    def errors(self, text, name="docs/a.md", binary=True):
+        program = self.root / "reprise"
+        program.write_text(self.PROGRAM)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.write(name, text)
+        return check_docs.check(self.root, program if binary else None)
+
+    def only(self, words, text, **more):
+        errors = self.errors(text, **more)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn(words, errors[0])
+
+    def test_columns(self):
+        self.assertEqual(self.errors("x" * 120 + "\n"), [])
+        self.only("docs/a.md:2: 121 columns", "\n" + "ä" * 121 + "\n")
+        self.write("docs/a.md", "")
+        self.only("README.md:2: 130 columns", "```\n" + "x" * 130 + "\n```\n", name="README.md")
+
+    def test_links(self):
+        self.write("docs/b.md", "# One `two` & (three)\n\n## Same\n\n## Same\n\n```\n# None\n```\n")
+        self.write("src/c.h", "")
+        for fine in ("[x](b.md)", "[x](b.md#one-two--three)", "[x](b.md#same-1)", "[x](../src/c.h)", "[x](#here)",
+                     "[x](https://a.b/c)", "`[x](none.md)`", "[x\ny](b.md)", "[![i](../src/c.h)](b.md)"):
+            with self.subTest(fine=fine):
+                self.assertEqual(self.errors(f"# Here\n\n{fine}\n"), [])
+        self.assertEqual(self.errors("```\n[x](none.md)\n```\n"), [])
+        for bad, words in {"[x](none.md)": "docs/a.md:3: there is no none.md",
+                           "[x](b.md#none)": "b.md has no heading #none",
+                           "[x](#none)": "this page has no heading #none", "![x](none.png)": "there is no none.png",
+                           "[x\ny](none.md)": "docs/a.md:4: there is no none.md", "[x]: none.md": "there is no none.md",
+                           "[![i](../src/d.h)](b.md)": "there is no ../src/d.h",
+                           "[x](/src/c.h)": "there is no /src/c.h",
+                           "[x](../../else)": "there is no ../../else"}.items():
+            with self.subTest(bad=bad):
+                self.only(words, f"# Here\n\n{bad}\n")
+
+    def test_commands_that_are_fine(self):
+        for line in ("reprise graph dump --format json", "$ reprise graph dump --format=text \\\n    -h",
+                     "reprise COMMAND --x", "reprise ... --x",
+                     "build/release/bin/reprise pull --model M 2>&1 | less --zzz", "X=1 reprise graph dump --hidden 3",
+                     "reprise pull --model-path x   # and --more", "reprise graph dump --format text|json",
+                     "other --flag", "reprise graph dump|dump", "try: reprise none"):
+            with self.subTest(line=line):
+                self.assertEqual(self.errors(f"```\n{line}\n```\n"), [])
+        self.assertEqual(self.errors("Use `reprise graph\ndump --format json`.\n"), [])
+        self.assertEqual(self.errors("```python\nreprise none\n```\n"), [])
+
+    def test_commands_that_are_not(self):
+        for line, words in {"reprise none": 'docs/a.md:2: "none" is not a command of "reprise"',
+                            "reprise graph none": '"none" is not a command of "reprise graph"',
+                            "$ reprise graph dump --none 1": '"reprise graph dump" has no flag --none',
+                            "reprise graph dump --no-such-thing": "has no flag --no-such-thing",
+                            "reprise graph dump --format xml": '--format has no value "xml"; there are: text, json',
+                            "reprise pull \\\n  --format json": '"reprise pull" has no flag --format',
+                            "./dev bisect -- build/release/bin/reprise pull --no": '"reprise pull" has no flag --no',
+                            }.items():
+            with self.subTest(line=line):
+                self.write("dev", "do_bisect() {\n")
+                self.only(words, f"```\n{line}\n```\n")
+                self.assertEqual(self.errors(f"```\n{line}\n```\n", binary=False), [])
+        self.only('docs/a.md:2: "none" is not a command', "Some\n`reprise none`.\n")
+
+    def test_scripts(self):
+        self.write("dev", "all_checks='one two'\ndo_check() {\ndo_new-op() {\n")
+        self.write("tools/a.py", 'parser.add_argument("--only")\n')
+        for fine in ("./dev check one", "./dev new-op x", "./dev help", "./dev VERB", "tools/a.py --only x", "./dev"):
+            self.assertEqual(self.errors(f"`{fine}`\n"), [])
+        for bad, words in {"./dev none": 'no verb "none"', "./dev check three": 'no "three"',
+                           "tools/b.py": "no tools/b.py", "tools/a.py --none": "no flag --none"}.items():
+            self.only(words, f"`{bad}`\n")
 
 
 class Source(Tree):
