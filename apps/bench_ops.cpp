@@ -288,7 +288,7 @@ Status run_ops(const OpsFlags& f) {
 Command add_bench_ops(CLI::App& bench) {
   auto flags = std::make_shared<OpsFlags>();
   Command c;
-  c.app = bench.add_subcommand("ops", "Every fused op beside its parts, and the single ops that matter");
+  c.app = bench.add_subcommand("ops", "Every fused op compared with its parts, and important single ops");
   add_text(*c.app, "--filter", flags->filter, "an op, or a part of the names of several; default: all", "NAME");
   add_choice(*c.app, "--dtype", flags->dtype, {"all", "bfloat16", "float16", "half", "float32"},
              "of activations and weights (all)");
@@ -309,7 +309,7 @@ Command add_bench_ops(CLI::App& bench) {
       "bytes of operands and results over the read bandwidth of the cache level they fit in, or the instructions that\n"
       "the parts are made of (products, sums, conversions) at the peak rate, whichever takes longer. \"+launch %\" "
       "adds\n"
-      "to it what an empty launch costs here. Ratios of the original system stand beside the ops they are known of.\n"
+      "to it what an empty launch costs here. Ratios of the original system are shown for ops that have one.\n"
       "On a device whose time is modelled (--device ascend --ascend-runtime sim) no limit is measured; a second pair "
       "of\n"
       "columns has the times of launches one by one.");

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_bench_ops(*bench));
   commands.push_back(add_bench_serving(*bench));
   commands.push_back(add_bench_startup(*bench));
-  CLI::App* graph = program.add_subcommand("graph", "See what is captured and fused, and prove it equal to eager");
+  CLI::App* graph = program.add_subcommand("graph", "See what is captured and fused, and compare it with eager");
   graph->require_subcommand(1);
   commands.push_back(add_graph_explain(*graph));
   commands.push_back(add_graph_dump(*graph));

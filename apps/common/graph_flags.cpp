@@ -88,9 +88,10 @@ void GraphFlags::add_to(CLI::App& app) {
   add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
   add_text(app, "--plan-cache", plan_cache,
            "folder of compiled programs, for quick starts; auto: plans in $REPRISE_CACHE; off: none", "DIR");
-  add_integer(app, "--verify-replay", verify_replay, {0, int64_t{1} << 40},
-              "every N-th replay also runs uncaptured and unfused; a difference takes that size out of service and is "
-              "written down; 0: none");
+  add_integer(
+      app, "--verify-replay", verify_replay, {0, int64_t{1} << 40},
+      "every N-th replay is compared with an eager, unfused run; a difference takes that size out of service and is "
+      "reported; 0: none");
   add_texts(app, "--inject-fault", faults,
             "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error, hang",
             "KIND@STEP[:NODE]");

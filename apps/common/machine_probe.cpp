@@ -230,8 +230,8 @@ MachineSpeed measure_machine(int threads) {
 std::string disturbance(const MachineSpeed& speed) {
   if (!speed.disturbed()) return {};
   return fmt::format(
-      "other programs kept {:.1f} processors busy while the limits of this machine were measured; shares of them are "
-      "left out. Run it again on a quiet machine",
+      "other programs kept {:.1f} processors busy while the limits of this machine were measured, so the shares are "
+      "omitted. Run it again on a quiet machine",
       speed.other_load);
 }
 

@@ -168,7 +168,7 @@ class TellsLoss final : public sched::Observer {
 void end_within(std::chrono::seconds time, int status, const char* why) {
   std::thread([=] {
     std::this_thread::sleep_for(time);
-    log::error("{}; ending all the same", why);
+    log::error("{}; exiting anyway", why);
     std::_Exit(status);
   }).detach();
 }
@@ -234,7 +234,7 @@ class Keeper {
     const double waited = seconds_since(since);
     if (!s.idle() && waited > options_.shutdown_timeout_s && !cut_) {
       cut_ = true;
-      log::warning("the shutdown time is over: {} requests are cut short", s.stats().running + s.stats().waiting);
+      log::warning("the shutdown time is over: {} requests are cancelled", s.stats().running + s.stats().waiting);
       s.cancel_all();
     }
     if (s.idle()) s.stop();
@@ -311,7 +311,7 @@ Status say_what_flags_mean(const ServeOptions& o) {
   ASSIGN_OR_RETURN(const GraphMeaning said, o.model.graph.meaning(o.model.limits()));
   for (const Notice& n : said.notices) log::notice("{}", n.text);
   for (const Notice& n : device_notices(o.model.device, o.model.ascend_runtime)) log::notice("{}", n.text);
-  log::info("the command line is good; nothing was started (--check)");
+  log::info("the command line is valid; nothing was started (--check)");
   return Status::ok();
 }
 
@@ -381,7 +381,7 @@ Status serve(ServeOptions o) {
     if (lost.is_ok())
       end_within(kLastWork, 0, "a request is still being read");
     else
-      end_within(kLetGo, 1, "the lost device does not let go");
+      end_within(kLetGo, 1, "the lost device does not release its resources");
     // Last words reach their clients before the sockets close.
     for (int i = 0; i < 50 && http->counters().open > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -255,7 +255,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
   if (trace.max_tokens < asked)
     log::warning(
         "prefill sizes above {} are left out: their activations do not fit --mem-fraction-static {} "
-        "(--chunked-prefill-size {} asks for that at once)",
+        "(--chunked-prefill-size {} avoids this)",
         trace.max_tokens, options_.mem_fraction_static, trace.max_tokens);
   options_.chunked_prefill_size = trace.max_tokens;
   return Status::ok();

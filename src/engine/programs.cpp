@@ -312,8 +312,8 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
       return Status::ok();
     }
     std::erase(parts.sizes, size);
-    log::warning("{} size {} is left out: {} (--graph-{}-sizes without it asks for that at once)", phase_name(phase),
-                 size, parts.dropped.back().reason, phase_name(phase));
+    log::warning("{} size {} is left out: {} (--graph-{}-sizes without it avoids this)", phase_name(phase), size,
+                 parts.dropped.back().reason, phase_name(phase));
   }
   return Status::ok();
 }
@@ -343,8 +343,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
     if (!parts.sizes.empty()) break;
     const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
     const std::string why = parts.dropped.back().reason;
-    log::warning("{}: {}; going on {} (--graph-{} {} asks for that at once)", phase_name(phase), why,
-                 graph_mode_name(next), phase_name(phase), next == GraphMode::Eager ? "off" : "piecewise");
+    log::warning("{}: {}; continuing {} (--graph-{} {} avoids this)", phase_name(phase), why, graph_mode_name(next),
+                 phase_name(phase), next == GraphMode::Eager ? "off" : "piecewise");
     mode = next;
     if (mode == GraphMode::Eager) parts.reason = why;
   }

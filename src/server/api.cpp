@@ -192,10 +192,11 @@ Api::Who Api::who(const HttpRequest& request) const {
 // asked for is no such page's to send; where none is, the sender counts.
 std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Route& route) const {
   if (options_.allowed_hosts && !host_is_allowed(request, *options_.allowed_hosts))
-    return ApiError{403,
-                    "this server listens on loopback and is asked for by another name; --allowed-hosts NAME of the "
-                    "server allows it",
-                    "", "host_not_allowed"};
+    return ApiError{
+        403,
+        "this server listens on loopback, but the Host header has another name; --allowed-hosts NAME of the "
+        "server allows it",
+        "", "host_not_allowed"};
   if (std::string_view(route.method) != "POST") return std::nullopt;
   if (is_page_content(request.header("content-type")))
     return ApiError{415, "the body's content type has to be application/json", "", "unsupported_media_type"};
