@@ -1,11 +1,10 @@
-// What a running server shows of itself: the page, its numbers.
+// What a running server shows of itself: its pages, its numbers.
 #include <gtest/gtest.h>
 
 #include <regex>
 #include <set>
 
 #include "server/api_fixture.h"
-#include "server/page/live_page.h"
 
 namespace reprise::server {
 namespace {
@@ -25,38 +24,55 @@ std::set<std::string> all_matches(const std::string& text, const std::string& pa
   return out;
 }
 
-TEST_F(ApiTest, ThePageIsOpenAndHoldsNothing) {
+constexpr const char* kPages[] = {"/", "/docs"};
+
+TEST_F(ApiTest, PagesAreOpenAndHoldNothing) {
   ApiOptions options;
   options.api_key = "secret";
   start(options, {}, {8, 64, 60, 1000}, false);
   HttpClient c(http_->port());
-  const HttpAnswer a = c.get("/");
-  EXPECT_EQ(a.status, 200);
-  EXPECT_EQ(a.headers.at("content-type"), "text/html; charset=utf-8");
-  EXPECT_TRUE(a.body.starts_with("<!DOCTYPE html>"));
-  EXPECT_EQ(a.body.find("secret"), std::string::npos);
-  // What it asks is guarded: the key first, then the state.
-  EXPECT_EQ(c.get("/metrics").status, 401);
+  for (const char* page : kPages) {
+    const HttpAnswer a = c.get(page);
+    EXPECT_EQ(a.status, 200);
+    EXPECT_EQ(a.headers.at("content-type"), "text/html; charset=utf-8");
+    EXPECT_TRUE(a.body.starts_with("<!DOCTYPE html>"));
+    EXPECT_EQ(a.body.find("secret"), std::string::npos);
+    EXPECT_NE(a.body.find("id=\"key\""), std::string::npos) << "it asks for the key";
+  }
+  EXPECT_NE(c.get("/").body.find("href=\"docs\""), std::string::npos);
+  // What they ask is guarded: the key first, then the state.
+  for (const char* asked : {"/metrics", "/requests", "/openapi.json"}) EXPECT_EQ(c.get(asked).status, 401) << asked;
   const HttpAnswer loading = c.get("/metrics", "authorization: Bearer secret\r\n");
   EXPECT_EQ(loading.status, 503);
   EXPECT_FALSE(Json::parse(loading.body)["error"]["message"].get<std::string>().empty());
 }
 
-TEST_F(ApiTest, ThePageRunsItsOwnScriptAlone) {
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+TEST_F(ApiTest, PagesRunTheirOwnScriptsAlone) {
   start();
   HttpClient c(http_->port());
-  const HttpAnswer a = c.get("/");
-  const std::string policy = a.headers.at("content-security-policy");
-  const auto allowed = all_matches(policy, "'nonce-([0-9a-f]{32})'"), used = all_matches(a.body, "nonce=\"([^\"]*)\"");
-  ASSERT_EQ(allowed.size(), 1u) << policy;
-  EXPECT_EQ(used, allowed);
-  EXPECT_NE(c.get("/").headers.at("content-security-policy"), policy);
-  EXPECT_TRUE(policy.starts_with("default-src 'none'; "));
-  EXPECT_EQ(policy.find("unsafe"), std::string::npos);
-  // Nothing from elsewhere, and no text that becomes markup.
-  for (const char* never : {"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write",
-                            "eval(", " style=\"", " onclick", "localStorage", "{{"})
-    EXPECT_EQ(a.body.find(never), std::string::npos) << never;
+  for (const char* page : kPages) {
+    const HttpAnswer a = c.get(page);
+    const std::string policy = a.headers.at("content-security-policy");
+    const auto allowed = all_matches(policy, "'nonce-([0-9a-f]{32})'"),
+               used = all_matches(a.body, "nonce=\"([^\"]*)\"");
+    ASSERT_EQ(allowed.size(), 1u) << policy;
+    EXPECT_EQ(used, allowed);
+    EXPECT_NE(c.get(page).headers.at("content-security-policy"), policy);
+    EXPECT_TRUE(policy.starts_with("default-src 'none'; "));
+    EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+    EXPECT_EQ(count_of(a.body, "<script"), count_of(a.body, "<script nonce=")) << page;
+    // Nothing from elsewhere, no text that becomes markup, no part that is missing.
+    for (const char* never :
+         {"http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(",
+          "new Function", " style=\"", " onclick", "localStorage", "sessionStorage", "{{"})
+      EXPECT_EQ(a.body.find(never), std::string::npos) << page << ": " << never;
+  }
 }
 
 TEST_F(ApiTest, ThePageAsksForNumbersThatAreThere) {

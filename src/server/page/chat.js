@@ -29,17 +29,18 @@ class Turn {
     this.box.setAttribute("aria-label", WHO[role]);
     this.text = element("div", "text");
     this.foot = element("span", "foot");
-    const bottom = element("div", "bottom"), acts = element("span", "acts");
+    const who = element("div", "who", WHO[role]), bottom = element("div", "bottom"), acts = element("span", "acts");
     if (role === "assistant") {
       this.again = button("act", "Regenerate", "Regenerate answer", () => regenerate(this));
       this.copy = button("act", "Copy", "Copy answer as markdown", b => copyText(this.message.content ?? "", b));
       acts.append(this.copy, this.again);
+      bottom.append(this.foot, acts);
     } else {
       this.change = button("act", "Edit", "Edit message", () => edit(this));
       acts.append(this.change);
+      who.append(acts);
     }
-    bottom.append(this.foot, acts);
-    this.box.append(element("div", "who", WHO[role]), this.text, bottom);
+    this.box.append(who, this.text, bottom);
     for (const call of message.tool_calls ?? []) this.showCall(this.callBoxes.length, call.function);
     this.show();
   }
@@ -144,7 +145,7 @@ function refresh() {
     turn.again.hidden = turn.open || !last;
     turn.again.disabled = busy !== null;
     turn.again.textContent = turn.dead ? "Try again" : "Regenerate";
-    turn.again.setAttribute("aria-label", turn.dead ? "Ask again" : "Regenerate answer");
+    turn.again.setAttribute("aria-label", turn.dead ? "Try again" : "Regenerate answer");
   });
   at("send").disabled = !ready || busy !== null;
   at("stop").disabled = busy === null;
@@ -248,7 +249,7 @@ async function answer(previous) {
     if (previous) putBack(previous, problem);
     else setDead(true);
   }
-  refresh();
+  scrolled(refresh);
 }
 function putBack(previous, problem) {
   cutTurns(turns.length - 1);
@@ -370,6 +371,7 @@ function load(text) {
   for (const [name, id] of Object.entries(PARAMETERS))
     if (typeof given[name] === "number") at(id).value = given[name];
   if (given.tools) at("tools").value = JSON.stringify(given.tools, null, 2);
+  at("more").open ||= at("system").value !== "" || Boolean(given.tools);
   messages.forEach(addTurn);
   put("chat-note", several(messages.length, "message") + " imported");
   refresh();

@@ -94,7 +94,7 @@ function tryForm(route, example) {
   let area = null;
   if (route.body) {
     const label = element("label", "", "Body (JSON)");
-    area = element("textarea", "code");
+    area = element("textarea", "mono");
     label.htmlFor = area.id = id("body");
     area.spellcheck = false;
     area.value = example;

@@ -75,7 +75,7 @@ function show(metrics) {
   at("bar-used").style.width = (pages ? 100 * used / pages : 0) + "%";
   at("bar-cached").style.width = (pages ? 100 * cached / pages : 0) + "%";
   put("key-used", `${count(used)} in use`);
-  put("key-cached", `${count(cached)} cached prefixes`);
+  put("key-cached", `${count(cached)} in cached prefixes`);
   put("key-free", `${count(free)} free of ${count(pages)}`);
   const asked = one(metrics, "vllm:prefix_cache_queries_total"), hits = one(metrics, "vllm:prefix_cache_hits_total");
   put("hits", asked ? `Prefix cache: ${count(hits)} of ${count(asked)} prompt tokens found (${(100 * hits / asked).toFixed(1)} %), ` +

@@ -57,22 +57,30 @@ class Description {
     return types.map(t => Description.withRange(this.typeName(t, s, request), t, s)).join(" or ");
   }
   typeName(type, s, request) {
-    if (type === "string") return "text";
-    if (type === "array") return s.items ? "list of " + this.kind(s.items, request) : "list";
+    if (type === "array") return s.items ? "list of " + Description.plural(this.kind(s.items, request)) : "list";
     if (type === "object" && typeof s.additionalProperties === "object" && !s.properties)
-      return "object of " + this.kind(s.additionalProperties, request);
+      return "object of " + Description.plural(this.kind(s.additionalProperties, request));
     return type;
   }
+  static plural(kind) {
+    return kind.replace(/^(string|object|integer|number|boolean|list)\b(?:, (.*))?/, (all, word, range) => `${word}s${range ? ` (${range})` : ""}`);
+  }
+  // Large powers of two as such; numbers of JSON are not exact there.
+  static bound(n) {
+    const power = Math.log2(Math.abs(n));
+    if (!(power >= 31 && Number.isInteger(power))) return n;
+    return n < 0 ? "-2^" + power : power === 63 ? "2^63 - 1" : "2^" + power;
+  }
   static withRange(name, type, s) {
-    const between = (from, to, unit) => {
-      const u = unit ? " " + unit : "";
+    const between = (low, high, unit) => {
+      const u = unit ? ` ${unit}${(high ?? low) === 1 ? "" : "s"}` : "", [from, to] = [low, high].map(Description.bound);
       if (from !== undefined && to !== undefined) return from === to ? `, ${from}${u}` : `, ${from} to ${to}${u}`;
       return from !== undefined ? `, at least ${from}${u}` : to !== undefined ? `, at most ${to}${u}` : "";
     };
     if (type === "string")
-      return name + between(s.minLength, s.maxLength, "characters") + (s.pattern ? `, like ${s.pattern}` : "");
-    if (type === "array") return name + between(s.minItems, s.maxItems, "items");
-    if (type === "object") return name + between(s.minProperties, s.maxProperties, "members");
+      return name + between(s.minLength, s.maxLength, "character") + (s.pattern ? `, like ${s.pattern}` : "");
+    if (type === "array") return name + between(s.minItems, s.maxItems, "item");
+    if (type === "object") return name + between(s.minProperties, s.maxProperties, "member");
     if (type === "number" || type === "integer") return name + between(s.minimum, s.maximum, "");
     return name;
   }
@@ -87,31 +95,32 @@ class Description {
         if (path.includes(given.$ref)) return;
         path = [...path, given.$ref];
       }
-      const s = this.resolve(given);
-      for (const part of s.allOf ?? []) collect(part, sure, path);
-      const own = s.properties ?? {};
+      const s = this.resolve(given), own = s.properties ?? {};
       for (const [name, value] of Object.entries(own)) {
         const v = this.resolve(value), kind = this.kind(value, request), old = found.get(name);
         const field = {name, kinds: [kind], required: sure && (s.required ?? []).includes(name), default: v.default,
           description: v.description ?? "", fields: this.fields(value, request, path)};
-        // A schema's own word counts before that of its parts; of several forms all count.
-        if (old && !sure) {
-          if (!old.kinds.includes(kind) && kind !== "null") old.kinds = old.kinds.filter(k => k !== "null").concat(kind);
-          for (const f of field.fields) if (!old.fields.some(o => o.name === f.name)) old.fields.push(f);
-          old.default ??= field.default;
-        } else {
+        if (!old) {
           found.set(name, field);
+          continue;
         }
+        // A schema's own word counts before that of its parts; of several forms all count.
+        old.default ??= field.default;
+        old.description ||= field.description;
+        if (sure) continue;
+        if (!old.kinds.includes(kind) && kind !== "null") old.kinds = old.kinds.filter(k => k !== "null").concat(kind);
+        for (const f of field.fields) if (!old.fields.some(o => o.name === f.name)) old.fields.push(f);
       }
+      for (const part of s.allOf ?? []) collect(part, sure, path);
       for (const name of s.required ?? []) if (sure && found.has(name)) found.get(name).required = true;
-      if (s.items) collect(s.items, false, path);
+      if (s.items) collect(s.items, sure, path);
       // Forms of an object whose fields are known only say which of them are needed.
       for (const form of this.alternatives(s, request))
         if (!Object.keys(own).length || !Object.keys(form.properties ?? {}).every(name => name in own)) collect(form, false, path);
       if (typeof s.additionalProperties === "object") collect(s.additionalProperties, false, path);
     };
     collect(node, true, path);
-    return [...found.values()];
+    return [...found.values()].sort((a, b) => b.required - a.required);
   }
 
   // The command for a shell, on `base` (without the last slash).

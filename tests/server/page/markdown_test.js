@@ -175,7 +175,7 @@ const checks = {
       seed = (seed * 1103515245 + 12345) % 2147483648;
       return seed % n;
     };
-    for (let i = 0; i < 4000; ++i) {
+    for (let i = 0; i < 2000; ++i) {
       const pieces = Array.from({length: 1 + next(40)}, () => words[next(words.length)]);
       assert.equal(show(rendered(pieces)), show(rendered([pieces.join("")])), JSON.stringify(pieces));
     }
@@ -221,7 +221,7 @@ const checks = {
       underline: n => "a\n" + "=".repeat(n), indents: n => "    x\n\n".repeat(n / 7), tabs: n => "\t".repeat(n) + "x",
       lazy: n => "> a\n" + "b\n".repeat(n / 2), emptyItems: n => "-\n".repeat(n / 2),
     };
-    for (const [name, make] of Object.entries(kinds)) isLinear(name, n => rendered([make(n)]), 40000, 10);
+    for (const [name, make] of Object.entries(kinds)) isLinear(name, n => rendered([make(n)]), 20000, 8);
   },
   hostileTextIsNotDeep() {
     const depth = node => 1 + Math.max(0, ...(node.childNodes ?? []).map(depth));
@@ -229,12 +229,12 @@ const checks = {
       assert.ok(depth(rendered([text])) < 80, text.slice(0, 20));
   },
   streamsTakeLinearTime() {
-    const forms = {line: "word *em* ".repeat(20000), lines: "word *em* and more\n".repeat(10000), code: "```\n" + "let x = 1;\n".repeat(20000),
-      codeLine: "```\n" + "let x = 1;".repeat(20000), items: "- an item with **text**\n".repeat(8000), rows: "a|b\n-|-\n" +
-      "one *cell*|two\n".repeat(12000), row: "a|b\n-|-\n" + "one *cell* ".repeat(15000), heading: "# " + "word *em* ".repeat(20000),
+    const forms = {line: "word *em* ".repeat(10000), lines: "word *em* and more\n".repeat(6000), code: "```\n" + "let x = 1;\n".repeat(10000),
+      codeLine: "```\n" + "let x = 1;".repeat(10000), items: "- an item with **text**\n".repeat(8000), rows: "a|b\n-|-\n" +
+      "one *cell*|two\n".repeat(12000), row: "a|b\n-|-\n" + "one *cell* ".repeat(10000), heading: "# " + "word *em* ".repeat(10000),
       blocks: "A paragraph.\n\n> quote\n\n".repeat(8000)};
     for (const [name, text] of Object.entries(forms)) {
-      isLinear(name, n => rendered(text.slice(0, n).match(/[^]{1,4}/g)), 22000, 30);
+      isLinear(name, n => rendered(text.slice(0, n).match(/[^]{1,4}/g)), 12000, 25);
     }
   },
 };
