@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "common/default_model.h"
 #include "common/flags.h"
-#include "common/terminal.h"
+#include "common/interrupt_guard.h"
 
 namespace reprise::apps {
 namespace {
