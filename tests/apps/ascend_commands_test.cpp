@@ -6,8 +6,6 @@
 namespace reprise::apps {
 namespace {
 
-bool has_words(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 const std::string kSim = " --device ascend --ascend-runtime sim ";
 
 TEST(AscendDoctor, SaysVersionsAndTestsTheDevice) {
@@ -19,7 +17,7 @@ TEST(AscendDoctor, SaysVersionsAndTestsTheDevice) {
   for (const char* part :
        {"CANN: 8.5.0\n", "driver: 25.0.RC1\n", "HCCL: 8.5.0; a process drives one device",
         "collectives not there: none\n", "functions not there: none\n", "operators not there: none\n"})
-    EXPECT_TRUE(has_words(notes, part)) << part << "\n" << notes;
+    EXPECT_TRUE(holds(notes, part)) << part << "\n" << notes;
   ASSERT_GE(j["self_test"]["checks"].size(), 7u);
   for (const auto& c : j["self_test"]["checks"]) EXPECT_EQ(c["result"], "pass") << c;
   const double eager = j["self_test"]["times_us"]["a launch by itself"],
@@ -33,22 +31,22 @@ TEST(AscendDoctor, AnOldRuntimeIsNamedPieceByPiece) {
   const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_CANN=8.1");
   EXPECT_EQ(o.exit_code, 0) << o.out << o.err;
   for (const char* part : {"CANN: 8.1.RC1", "self-test", "pass  memory", "a launch in a graph"})
-    EXPECT_TRUE(has_words(o.out, part)) << part << "\n" << o.out;
-  EXPECT_FALSE(has_words(o.out, "FAIL")) << o.out;
+    EXPECT_TRUE(holds(o.out, part)) << part << "\n" << o.out;
+  EXPECT_FALSE(holds(o.out, "FAIL")) << o.out;
 }
 
 TEST(AscendDoctor, AFailureIsALineAndTheExitCode) {
   const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_FAULT=kernel:aclnnAdd:1");
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_TRUE(has_words(o.out, "FAIL  computation")) << o.out;
-  EXPECT_TRUE(has_words(o.out, "507015")) << o.out;
-  EXPECT_TRUE(has_words(o.err, "the self-test failed: computation")) << o.err;
+  EXPECT_TRUE(holds(o.out, "FAIL  computation")) << o.out;
+  EXPECT_TRUE(holds(o.out, "507015")) << o.out;
+  EXPECT_TRUE(holds(o.err, "the self-test failed: computation")) << o.err;
 }
 
 TEST(AscendDoctor, WhatNeedsResultsIsSkippedWhereNothingIsComputed) {
   const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_COMPUTE=0");
   EXPECT_EQ(o.exit_code, 0) << o.out << o.err;
-  EXPECT_TRUE(has_words(o.out, "skip  computation")) << o.out;
+  EXPECT_TRUE(holds(o.out, "skip  computation")) << o.out;
 }
 
 // Modelled time, so it is the same in every run; parts are several launches, and cost more than one.
@@ -78,7 +76,7 @@ TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
   EXPECT_EQ(rows, 4 * 2);
   const Outcome none = run_binary(command + "split_qk_norm_rope" + kSim);
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_TRUE(has_words(none.err, "nothing could be measured")) << none.err;
+  EXPECT_TRUE(holds(none.err, "nothing could be measured")) << none.err;
 }
 
 // The budget of queues, layer by layer: what docs/ascend-predictions.md shows.
@@ -100,7 +98,7 @@ TEST_P(AscendQueues, AreCountedBeforeTheyAreTaken) {
                   q.layers, model_folder("qwen3_untied"), kSim),
       fmt::format("ASCEND_SIM_COMPUTE=0 ASCEND_SIM_RACES=0 ASCEND_SIM_STACK={}", q.stack));
   const OrderedJson j = json_of(o);
-  EXPECT_FALSE(has_words(o.out + o.err, "207008") || has_words(o.out + o.err, "207005"));
+  EXPECT_FALSE(holds(o.out + o.err, "207008") || holds(o.out + o.err, "207005"));
   ASSERT_TRUE(j.contains("queues")) << j;
   const OrderedJson& table = j["queues"];
   ASSERT_EQ(table["phases"].size(), 2u);
@@ -116,7 +114,7 @@ TEST_P(AscendQueues, AreCountedBeforeTheyAreTaken) {
   EXPECT_EQ(prefill["kept"].back(), 4096);
   EXPECT_EQ(prefill["left_out"].size(), 58 - q.prefill_kept);
   for (const auto& d : prefill["left_out"])
-    EXPECT_TRUE(has_words(d["reason"], fmt::format("room for {} of 58 sizes", q.prefill_kept))) << d;
+    EXPECT_TRUE(holds(d["reason"], fmt::format("room for {} of 58 sizes", q.prefill_kept))) << d;
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, AscendQueues,

@@ -7,8 +7,6 @@
 namespace reprise::apps {
 namespace {
 
-bool has_words(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 const std::string kSim = " --device ascend --ascend-runtime sim ";
 // Few captures: what they cost here is arithmetic.
 const std::string kSmall =
@@ -36,13 +34,13 @@ TEST_P(AscendVerify, SoundModelsPassWithinTheBound) {
       json_of(run_binary("graph verify --json --quick --log-level error " + model_flags(GetParam()) + kSmall + kExact));
   EXPECT_EQ(j["mismatches"], 0) << j;
   ASSERT_TRUE(j.contains("fusions")) << j;
-  EXPECT_TRUE(has_words(j["fusions"]["inexact"].dump(), GetParam().inexact)) << j["fusions"];
+  EXPECT_TRUE(holds(j["fusions"]["inexact"].dump(), GetParam().inexact)) << j["fusions"];
   EXPECT_GT(j["fusions"]["rows"], 10);
   EXPECT_GT(j["fusions"]["largest"], 0) << "it must round otherwise, or the bound is not needed";
   EXPECT_LT(j["fusions"]["bound"], 0.5) << "what is computed wrongly is as far off as its own size";
   // Sizes freeze in every mode of this device.
   EXPECT_EQ(j["modes"].size(), 6u);
-  EXPECT_TRUE(has_words(j["modes"].dump(), "eager, exact passes")) << j["modes"];
+  EXPECT_TRUE(holds(j["modes"].dump(), "eager, exact passes")) << j["modes"];
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -74,11 +72,11 @@ TEST_P(AscendReplayFault, IsFoundWhileGenerating) {
       model_flags(m) + kSmall + kPadded + "--dump-dir " + folder.path() + " ";
   const Outcome sound = run_binary(command);
   EXPECT_EQ(sound.exit_code, 0) << sound.err;
-  EXPECT_FALSE(has_words(sound.err, "out of service")) << sound.err;
-  EXPECT_TRUE(has_words(sound.err, "not exact on this device: silu_mul")) << sound.err;
+  EXPECT_FALSE(holds(sound.err, "out of service")) << sound.err;
+  EXPECT_TRUE(holds(sound.err, "not exact on this device: silu_mul")) << sound.err;
   const Outcome o = run_binary(command + "--inject-fault " + GetParam());
   EXPECT_EQ(o.exit_code, 0) << o.err;
-  EXPECT_TRUE(has_words(o.err, "out of service")) << o.err;
+  EXPECT_TRUE(holds(o.err, "out of service")) << o.err;
   EXPECT_EQ(o.out, sound.out) << "the right answer all the same";
 }
 
@@ -100,7 +98,7 @@ TEST(AscendVerifyPasses, AWrongRewriteIsFound) {
   const Outcome o = run_binary("graph verify --json --quick --log-level error --pass-file " + (folder / "wrong.pass") +
                                " " + model_flags(m) + kSmall + kExact);
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_TRUE(has_words(o.out, "eager, exact passes")) << o.out << o.err;
+  EXPECT_TRUE(holds(o.out, "eager, exact passes")) << o.out << o.err;
 }
 
 // A6: no dtype and no sizes given. The checkpoint is fp32, which the vendor's attention does not know.
@@ -111,16 +109,16 @@ TEST(AscendDefaults, AutoTakesADtypeWithKernelsAndCapturesAtOnce) {
       model_folder("qwen3_tied") + kSim;
   const Outcome o = run_binary(command);
   EXPECT_EQ(o.exit_code, 0) << o.err;
-  EXPECT_TRUE(has_words(o.err,
-                        "notice: --dtype auto: ascend has no kernels for this model in float32; effective: "
-                        "bfloat16"))
+  EXPECT_TRUE(holds(o.err,
+                    "notice: --dtype auto: ascend has no kernels for this model in float32; effective: "
+                    "bfloat16"))
       << o.err;
-  EXPECT_TRUE(has_words(o.err, "no warm-ups before captures")) << o.err;
+  EXPECT_TRUE(holds(o.err, "no warm-ups before captures")) << o.err;
   const Outcome named = run_binary(command + "--dtype float32");
   EXPECT_EQ(named.exit_code, 1);
-  EXPECT_TRUE(has_words(named.err,
-                        "error: --dtype float32: ascend has no kernels for this model in it; allowed: auto, "
-                        "bfloat16, float16\n"))
+  EXPECT_TRUE(holds(named.err,
+                    "error: --dtype float32: ascend has no kernels for this model in it; allowed: auto, "
+                    "bfloat16, float16\n"))
       << named.err;
 }
 

@@ -9,8 +9,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {
   // Differing bits end the command with an error. One odd number of rows among the usual ones.
   const OrderedJson j = json_of(run_binary("bench ops --json --model T --tokens 1,5 --repeat 1 --threads 2"));

@@ -10,7 +10,6 @@
 namespace reprise::apps {
 namespace {
 
-using Server = ScriptedServer;
 using namespace std::chrono_literals;
 
 std::vector<std::string> events_of(EventReader& reader) {
@@ -47,11 +46,11 @@ GenerationRecord read(Endpoint endpoint, const std::vector<std::pair<int, std::s
 }
 
 TEST(GenerationReader, TakesTheTimesOfTextAndNotOfOtherEvents) {
-  const GenerationRecord r = read(Endpoint::Completions, {{5, Server::text_event("")},
-                                                          {100, Server::text_event("a")},
-                                                          {130, Server::text_event("b")},
-                                                          {190, Server::text_event("c", "length")},
-                                                          {250, Server::usage_event(7, 4)},
+  const GenerationRecord r = read(Endpoint::Completions, {{5, ScriptedServer::text_event("")},
+                                                          {100, ScriptedServer::text_event("a")},
+                                                          {130, ScriptedServer::text_event("b")},
+                                                          {190, ScriptedServer::text_event("c", "length")},
+                                                          {250, ScriptedServer::usage_event(7, 4)},
                                                           {260, "[DONE]"}});
   EXPECT_TRUE(r.ok) << r.problem;
   EXPECT_EQ(r.text, "abc");
@@ -105,7 +104,7 @@ TEST(GenerationReader, ReadsChatsAndTheNativeForm) {
 
 GenerationCall text_call(const std::string& text = "p") { return {text, 0, 4}; }
 
-GenerationRecord ask(const Server& server, HttpCallOptions options = {}) {
+GenerationRecord ask(const ScriptedServer& server, HttpCallOptions options = {}) {
   auto http = HttpCalls::open(server.url(), options);
   EXPECT_TRUE(http.is_ok());
   GenerationStyle style;
@@ -114,16 +113,16 @@ GenerationRecord ask(const Server& server, HttpCallOptions options = {}) {
 }
 
 TEST(Client, ReadsAStreamCutAtEveryByte) {
-  Server server([](auto&, auto& body, int) {
+  ScriptedServer server([](auto&, auto& body, int) {
     EXPECT_EQ(body["prompt"], "p");
     EXPECT_EQ(body["stream"], true);
     std::string all;
-    for (const std::string& e : {Server::text_event("hé"), Server::text_event("llo", "stop"), Server::usage_event(1, 2),
-                                 std::string("[DONE]")})
+    for (const std::string& e : {ScriptedServer::text_event("hé"), ScriptedServer::text_event("llo", "stop"),
+                                 ScriptedServer::usage_event(1, 2), std::string("[DONE]")})
       all += "data: " + e + "\n\n";
     // Chunks of seven bytes, so that lines, letters and words are cut; each in two segments.
-    std::string bytes = Server::stream_head();
-    for (size_t at = 0; at < all.size(); at += 7) bytes += Server::chunk(all.substr(at, 7));
+    std::string bytes = ScriptedServer::stream_head();
+    for (size_t at = 0; at < all.size(); at += 7) bytes += ScriptedServer::chunk(all.substr(at, 7));
     bytes += "0\r\n\r\n";
     Script script;
     for (size_t at = 0; at < bytes.size(); at += 5) script.pieces.push_back(bytes.substr(at, 5));
@@ -137,24 +136,27 @@ TEST(Client, ReadsAStreamCutAtEveryByte) {
 
 TEST(Client, SaysWhyAnAnswerFailed) {
   const auto problem = [](Script script, HttpCallOptions options = {}) {
-    Server server([script](auto&, auto&, int) { return script; });
+    ScriptedServer server([script](auto&, auto&, int) { return script; });
     const GenerationRecord r = ask(server, std::move(options));
     EXPECT_FALSE(r.ok);
     return r.problem;
   };
-  const std::string begun = Server::chunk("data: " + Server::text_event("a") + "\n\n");
-  EXPECT_EQ(problem(Server::json(429, {{"error", {{"message", "too many"}}}})), "HTTP 429: too many");
-  EXPECT_EQ(problem(Server::json(503, {{"message", "loading"}})), "HTTP 503: loading");
-  EXPECT_EQ(problem(Server::stream({Server::text_event("a"), R"({"error": {"message": "a step failed"}})", "[DONE]"})),
+  const std::string begun = ScriptedServer::chunk("data: " + ScriptedServer::text_event("a") + "\n\n");
+  EXPECT_EQ(problem(ScriptedServer::json(429, {{"error", {{"message", "too many"}}}})), "HTTP 429: too many");
+  EXPECT_EQ(problem(ScriptedServer::json(503, {{"message", "loading"}})), "HTTP 503: loading");
+  EXPECT_EQ(problem(ScriptedServer::stream(
+                {ScriptedServer::text_event("a"), R"({"error": {"message": "a step failed"}})", "[DONE]"})),
             "error in the stream: a step failed");
-  EXPECT_NE(problem({{Server::stream_head(), begun}, true}).find("in the middle of the answer"), std::string::npos);
+  EXPECT_NE(problem({{ScriptedServer::stream_head(), begun}, true}).find("in the middle of the answer"),
+            std::string::npos);
   EXPECT_NE(problem({{}, true}).find("before an answer came"), std::string::npos);
-  EXPECT_NE(problem(Server::stream({Server::text_event("a")})).find("without [DONE]"), std::string::npos);
-  EXPECT_EQ(problem(Server::stream({"[DONE]"})), "the stream held no answer");
-  EXPECT_NE(problem(Server::stream({"{\"choices\": ["})).find("an event of the stream"), std::string::npos);
+  EXPECT_NE(problem(ScriptedServer::stream({ScriptedServer::text_event("a")})).find("without [DONE]"),
+            std::string::npos);
+  EXPECT_EQ(problem(ScriptedServer::stream({"[DONE]"})), "the stream held no answer");
+  EXPECT_NE(problem(ScriptedServer::stream({"{\"choices\": ["})).find("an event of the stream"), std::string::npos);
   HttpCallOptions impatient;
   impatient.silence = 200ms;
-  EXPECT_NE(problem({{Server::stream_head(), begun}}, impatient).find("it took too long"), std::string::npos);
+  EXPECT_NE(problem({{ScriptedServer::stream_head(), begun}}, impatient).find("it took too long"), std::string::npos);
   auto nobody = HttpCalls::open("http://127.0.0.1:1", {});
   ASSERT_TRUE(nobody.is_ok());
   EXPECT_NE(call_once(**nobody, text_call(), {}).problem.find("no connection"), std::string::npos);
@@ -163,8 +165,8 @@ TEST(Client, SaysWhyAnAnswerFailed) {
 }
 
 TEST(Client, KeepsConnectionsAndReplacesThoseTheServerClosed) {
-  Server server([](auto&, auto&, int before) {
-    Script s = Server::stream({Server::text_event("x", "stop"), "[DONE]"});
+  ScriptedServer server([](auto&, auto&, int before) {
+    Script s = ScriptedServer::stream({ScriptedServer::text_event("x", "stop"), "[DONE]"});
     s.close = before == 2;  // without a word of it in the headers
     return s;
   });
@@ -180,14 +182,15 @@ TEST(Client, KeepsConnectionsAndReplacesThoseTheServerClosed) {
 
 TEST(Load, KeepsToItsBoundAndLosesNobody) {
   std::atomic<int> now{0}, most{0};
-  Server server([&](auto&, auto& body, int) {
+  ScriptedServer server([&](auto&, auto& body, int) {
     const int mine = ++now;
     for (int seen = most; mine > seen && !most.compare_exchange_weak(seen, mine);) continue;
     std::this_thread::sleep_for(5ms);
     --now;
     const std::string prompt = body["prompt"];
-    if (prompt.ends_with('7')) return Server::json(500, {{"error", "seven"}});
-    return Server::stream({Server::text_event("to " + prompt, "stop"), Server::usage_event(3, 5), "[DONE]"});
+    if (prompt.ends_with('7')) return ScriptedServer::json(500, {{"error", "seven"}});
+    return ScriptedServer::stream(
+        {ScriptedServer::text_event("to " + prompt, "stop"), ScriptedServer::usage_event(3, 5), "[DONE]"});
   });
   auto http = HttpCalls::open(server.url(), {});
   ASSERT_TRUE(http.is_ok());
@@ -208,7 +211,9 @@ TEST(Load, KeepsToItsBoundAndLosesNobody) {
 }
 
 TEST(Load, ArrivesAsAPoissonProcessOfItsRate) {
-  Server server([](auto&, auto&, int) { return Server::stream({Server::text_event("x", "stop"), "[DONE]"}); });
+  ScriptedServer server([](auto&, auto&, int) {
+    return ScriptedServer::stream({ScriptedServer::text_event("x", "stop"), "[DONE]"});
+  });
   auto http = HttpCalls::open(server.url(), {});
   ASSERT_TRUE(http.is_ok());
   const std::vector<GenerationCall> calls(200, text_call());
@@ -228,15 +233,17 @@ TEST(Load, ArrivesAsAPoissonProcessOfItsRate) {
 }
 
 TEST(ServerProbe, KnowsTheServersItMayMeet) {
-  Server ours([](const std::string& path, auto&, int) {
-    return path == "/v1/models" ? Server::json(200, {{"data", {{{"id", "a"}}}}})
-                                : Server::json(200, {{"vocab_size", 77}});
+  ScriptedServer ours([](const std::string& path, auto&, int) {
+    return path == "/v1/models" ? ScriptedServer::json(200, {{"data", {{{"id", "a"}}}}})
+                                : ScriptedServer::json(200, {{"vocab_size", 77}});
   });
-  Server theirs([](const std::string&, auto&, int) {
-    return Server::json(200, {{"data", {{{"id", "b"}, {"meta", {{"n_vocab", 88}}}}}}});
+  ScriptedServer theirs([](const std::string&, auto&, int) {
+    return ScriptedServer::json(200, {{"data", {{{"id", "b"}, {"meta", {{"n_vocab", 88}}}}}}});
   });
-  Server neither([](const std::string&, auto&, int) { return Server::json(200, {{"data", Json::array()}}); });
-  const auto probe = [](const Server& s) {
+  ScriptedServer neither([](const std::string&, auto&, int) {
+    return ScriptedServer::json(200, {{"data", Json::array()}});
+  });
+  const auto probe = [](const ScriptedServer& s) {
     auto http = HttpCalls::open(s.url(), {});
     return probe_server(**http, s.url());
   };

@@ -10,8 +10,6 @@ using Words = std::vector<std::string>;
 // No tensor names: shapes alone. Three layers, grouped heads, q/k norm.
 std::string tiny(const std::string& name) { return "--log-level error --model-path " + model_folder(name) + " "; }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::string check_report(const std::string& arguments) {
   const Folder folder;
   const std::string script = std::string(REPRISE_SOURCE_DIR) + "/tests/apps/check_report.py";

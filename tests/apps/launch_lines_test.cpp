@@ -10,8 +10,6 @@ Outcome check(const std::string& line, const std::string& before = "") {
   return run_binary("serve --check --model-path " + model_folder("llama_mha_untied") + " " + line, before);
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 struct Line {
   const char* from;
   const char* text;

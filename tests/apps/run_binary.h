@@ -34,6 +34,8 @@ class Folder {
   std::filesystem::path path_;
 };
 
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 inline std::string content_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream out;

@@ -7,8 +7,6 @@ namespace {
 
 const std::string kTiny = "generate --model-path " + model_folder("llama_mha_untied") + " ";
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // One line, and nothing on standard output.
 void expect_error(const Outcome& o, int code, const std::string& part) {
   EXPECT_EQ(o.exit_code, code) << o.err;
