@@ -341,7 +341,8 @@ RequestRecord Job::record() const {
       first = answered ? std::min(first, *result.first_token) : *result.first_token;
       answered = true;
     }
-    const bool wrong = !result.status.is_ok(), cancelled = wrong && result.status.code() == Code::Cancelled && !result.late;
+    const bool wrong = !result.status.is_ok(),
+               cancelled = wrong && result.status.code() == Code::Cancelled && !result.late;
     const char* reason = reason_of(result, !a.calls.empty());
     if (wrong && !cancelled) reason = result.late ? "timeout" : "error";
     if (cancelled && !aborted_[i] && reply_->gone()) reason = "disconnect";

@@ -130,7 +130,8 @@ async function look() {
   }
 }
 async function keepLooking() {
-  if (!document.hidden) await look();
+  const waits = !at("gate").hidden && !key;
+  if (!document.hidden && !waits) await look();
   setTimeout(keepLooking, 1000);
 }
 onKey = async () => {
