@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "checkpoint/close_names.h"
 
@@ -50,6 +51,21 @@ std::string with_default(const std::string& help, const std::optional<Target>&) 
   return help;
 }
 
+// The names without those that a flag of the command has taken already: another program's spelling gives way. The
+// first long name stays, so that declaring a flag twice is still an error.
+std::string untaken(const CLI::App& app, const std::string& names) {
+  std::string out;
+  bool first = true;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    begin = end + 1;
+    const bool keeps = name.starts_with("--") && std::exchange(first, false);
+    if (keeps || !app.get_option_no_throw(name)) out += (out.empty() ? "" : ",") + name;
+  }
+  return out;
+}
+
 // An option whose text goes through `parse`; what parse complains about is the usage error.
 template <typename Target, typename Parse>
 CLI::Option* add_parsed(CLI::App& app, const std::string& names, Target& target, const std::string& help,
@@ -61,7 +77,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& names, Target& target,
   auto store = [parse, &target](const std::string& text) {
     if (auto parsed = parse(text); parsed.is_ok()) target = std::move(parsed).value();
   };
-  return app.add_option_function<std::string>(names, store, with_default(help, target))
+  return app.add_option_function<std::string>(untaken(app, names), store, with_default(help, target))
       ->check(CLI::Validator(check, ""))
       ->type_name(value)
       ->expected(1);
@@ -114,7 +130,7 @@ std::string unknown_words(const CLI::App& root) {
 }  // namespace
 
 void add_switch(CLI::App& app, const std::string& names, bool& target, const std::string& help) {
-  app.add_flag(names, target, help);
+  app.add_flag(untaken(app, names), target, help);
 }
 
 void add_text(CLI::App& app, const std::string& names, std::string& target, const std::string& help,
