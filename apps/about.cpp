@@ -15,7 +15,7 @@ Command add_version(CLI::App& program) {
   c.app = program.add_subcommand("version", "Version, commit, compiler and devices of this binary");
   c.check = [] { return Status::ok(); };
   c.run = [] {
-    fmt::print("{}", version_text());
+    fmt::print("{}\n", version_text());
     return Status::ok();
   };
   return c;

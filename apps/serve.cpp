@@ -150,7 +150,8 @@ Command add_serve(CLI::App& program) {
   c.app->option_defaults()->group("Server");
   add_text(*c.app, "--host", o.http.host, "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "ADDRESS");
   add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
-  add_text(*c.app, "-a,--served-model-name,--alias", o.served_model_name, "what clients call the model", "NAME");
+  add_text(*c.app, "-a,--served-model-name,--alias", o.served_model_name,
+           "what clients call the model; default: the last part of its path", "NAME");
   add_text(*c.app, "--chat-template", o.chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   std::vector<std::string> tool_parsers = server::tool_format_names(), reasoning_parsers{"auto", "none"};

@@ -14,8 +14,7 @@ constexpr const char* kSimulator = "sim";
 }  // namespace
 
 void add_device_flags(CLI::App& app, std::string& device, std::optional<std::string>& ascend_runtime) {
-  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"},
-             "where to run");
+  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"}, "where to run");
   add_choice(app, "--ascend-runtime", ascend_runtime, {kSystem, kSimulator},
              "libraries of --device ascend: those of the system (the default), or the simulator's");
 }

@@ -39,16 +39,18 @@ std::string shown(double v) { return fmt::format("{:g}", v); }
 std::string shown(const std::string& v) { return v; }
 std::string shown(const std::vector<int64_t>& v) { return fmt::format("{}", fmt::join(v, ",")); }
 
-// What is in effect without the flag stands in its help. Where the target is empty until then, `help` has to say it.
+template <typename Value>
+std::string shown(const std::optional<Value>& v) {
+  return v ? shown(*v) : std::string();
+}
+std::string shown(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, ",")); }
+
+// What is in effect without the flag stands in its help: there already, or by its target's value.
 template <typename Target>
 std::string with_default(const std::string& help, const Target& target) {
+  if (help.find("default") != std::string::npos) return help;
   const std::string value = shown(target);
-  if (value.empty() || help.find("default") != std::string::npos) return help;
-  return fmt::format("{} (default {})", help, value);
-}
-template <typename Target>
-std::string with_default(const std::string& help, const std::optional<Target>&) {
-  return help;
+  return fmt::format("{} (default{} {})", help, value.empty() ? ":" : "", value.empty() ? "none" : value);
 }
 
 // The names without those that a flag of the command has taken already: another program's spelling gives way. The
@@ -145,12 +147,12 @@ void add_text(CLI::App& app, const std::string& names, std::optional<std::string
 
 void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
                const std::string& value) {
-  app.add_option(names, target, help)->type_name(value)->allow_extra_args(false);
+  app.add_option(untaken(app, names), target, with_default(help, target))->type_name(value)->allow_extra_args(false);
 }
 
 void add_words(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
                const std::string& value) {
-  app.add_option(names, target, help)->type_name(value)->expected(1, 1 << 16);
+  app.add_option(untaken(app, names), target, with_default(help, target))->type_name(value)->expected(1, 1 << 16);
 }
 
 void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
@@ -216,7 +218,8 @@ std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>
     app.parse(static_cast<int>(argv.size()), argv.data());
     return std::nullopt;
   } catch (const CLI::Success& e) {  // help or version
-    return app.exit(e);
+    if (!app.get_subcommands().empty() || app.remaining_size() == 0) return app.exit(e);
+    problem = unknown_words(app);
   } catch (const CLI::ExtrasError&) {
     problem = unknown_words(app);
   } catch (const CLI::RequiredError& e) {

@@ -74,11 +74,13 @@ void GraphFlags::add_to(CLI::App& app) {
     add_choice(app, name, *target, {"whole", "piecewise", "off"},
                fmt::format("how that phase is captured (default {})", usual));
   add_text(app, "--graph-decode-sizes", decode_sizes,
-           "batch sizes to capture: auto, a list, or learned (from earlier runs' traffic)", "N,N,...");
-  add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto, a list, or learned", "N,N,...");
+           "batch sizes to capture: auto (default), a list, or learned (from earlier runs' traffic)", "N,N,...");
+  add_text(app, "--graph-prefill-sizes", prefill_sizes, "token counts to capture: auto (default), a list, or learned",
+           "N,N,...");
   add_switch(app, "--disable-cuda-graph-padding", no_padding, "replay only at exact sizes");
   add_text(app, "--split-ops", split_ops, "ops at which piecewise graphs are cut, besides attention", "OP,OP,...");
-  add_text(app, "--passes", passes, "all, none (optional passes left out), or a list of passes", "PASS,PASS,...");
+  add_text(app, "--passes", passes, "all (default), none (optional passes left out), or a list of passes",
+           "PASS,PASS,...");
   add_text(app, "--disable-pass", disable_pass, "passes to leave out", "PASS,PASS,...");
   add_text(app, "--print-after", print_after, "print the graph after these passes (or all) to standard error",
            "PASS,...");
@@ -87,7 +89,7 @@ void GraphFlags::add_to(CLI::App& app) {
   add_text(app, "--pass-file", pass_file, "more rewrites, in the IR's text form", "FILE");
   add_text(app, "--dump-dir", dump_dir, "write the graph before and after every pass here", "DIR");
   add_text(app, "--plan-cache", plan_cache,
-           "folder of compiled programs, for quick starts; auto: plans in $REPRISE_CACHE; off: none", "DIR");
+           "folder of compiled programs, for quick starts; auto (default): plans in $REPRISE_CACHE; off: none", "DIR");
   add_integer(
       app, "--verify-replay", verify_replay, {0, int64_t{1} << 40},
       "every N-th replay is compared with an eager, unfused run; a difference takes that size out of service and is "

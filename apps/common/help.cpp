@@ -19,21 +19,23 @@ constexpr std::string_view kEveryday[] = {
     "help", "help-all", "version", "verbose", "json",
     // Model and engine
     "model-path", "dtype", "kv-cache-dtype", "quantization", "context-length", "device", "threads",
-    "max-running-requests", "mem-fraction-static", "cache-weights", "graph", "log-level",
+    "max-running-requests", "mem-fraction-static", "graph",
     // Text
     "prompt", "prompts-file", "apply-chat-template", "system", "chat-template", "summary", "max-new-tokens",
     "temperature", "top-p", "top-k", "seed", "stop",
     // Server
-    "host", "port", "served-model-name", "api-key", "cors-origins", "access-log", "log-format", "tool-call-parser",
-    "reasoning-parser",
+    "host", "port", "served-model-name", "api-key", "cors-origins", "access-log", "log-format",
     // Measuring, looking inside
     "text-file", "data-path", "num-questions", "batch-size", "input-len", "output-len", "repeat", "output", "format",
-    "calibration-file", "quick", "case", "phase", "batch", "context", "pass-file", "passes", "verify-replay"};
+    "calibration-file", "quick", "case", "phase", "batch", "context"};
+// Of the commands below `graph`.
+constexpr std::string_view kEverydayOfGraphs[] = {"pass-file", "passes", "disable-pass", "print-after", "dump-dir"};
 
-bool has_everyday_name(const CLI::Option& option) {
-  const auto& names = option.get_lnames();
-  return option.get_positional() ||
-         std::any_of(names.begin(), names.end(), [](const std::string& name) { return is_everyday(name); });
+bool is_everyday_name(std::string_view name, bool of_graphs) {
+  const auto has = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  };
+  return has(kEveryday) || (of_graphs && has(kEverydayOfGraphs));
 }
 
 std::vector<const CLI::Option*> listed(const CLI::App& app) {
@@ -55,7 +57,8 @@ class HelpForm final : public CLI::Formatter {
     const auto options = listed(*app);
     short_ = !all && options.size() > kFew;
     hidden_ = 0;
-    for (const CLI::Option* o : options) hidden_ += short_ && !has_everyday_name(*o);
+    of_graphs_ = app->get_parent() && app->get_parent()->get_name() == "graph";
+    for (const CLI::Option* o : options) hidden_ += short_ && !is_everyday(*o);
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     // What groups without an option leave.
     for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
@@ -64,7 +67,7 @@ class HelpForm final : public CLI::Formatter {
   std::string make_group(std::string group, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
     if (group == kUnlisted) return "";
-    if (short_) std::erase_if(options, [](const CLI::Option* o) { return !has_everyday_name(*o); });
+    if (short_) std::erase_if(options, [&](const CLI::Option* o) { return !is_everyday(*o); });
     // What is positional has a flag as well, which is shown.
     if (is_positional) std::erase_if(options, [](const CLI::Option* o) { return !o->get_lnames().empty(); });
     return options.empty() ? "" : CLI::Formatter::make_group(group, is_positional, options);
@@ -76,7 +79,10 @@ class HelpForm final : public CLI::Formatter {
       for (const CLI::App* up = app->get_parent(); up; up = up->get_parent()) path = up->get_name() + " " + path;
       more = fmt::format("\n{} more flags: {} --help-all\n", hidden_, path);
     }
-    return more + CLI::Formatter::make_footer(app);
+    std::istringstream lines(CLI::Formatter::make_footer(app));
+    for (std::string line; std::getline(lines, line);)
+      more += (line.size() > columns() ? wrapped(line, 0, columns()) : line) + "\n";
+    return more;
   }
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     std::string name = "  " + names_of(*option, is_positional);
@@ -92,6 +98,13 @@ class HelpForm final : public CLI::Formatter {
   }
 
  private:
+  bool is_everyday(const CLI::Option& option) const {
+    const auto& names = option.get_lnames();
+    return option.get_positional() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+             return is_everyday_name(name, of_graphs_);
+           });
+  }
+
   std::string names_of(const CLI::Option& option, bool is_positional) const {
     if (is_positional) return option.get_name(true);
     std::vector<std::string> names;
@@ -117,7 +130,7 @@ class HelpForm final : public CLI::Formatter {
     return out + line;
   }
 
-  mutable bool short_ = false;
+  mutable bool short_ = false, of_graphs_ = false;
   mutable size_t hidden_ = 0;
 };
 
@@ -145,9 +158,5 @@ void set_help_form(CLI::App& program) {
 }
 
 void add_help_all(CLI::App& program) { add_to_commands(program); }
-
-bool is_everyday(std::string_view name) {
-  return std::find(std::begin(kEveryday), std::end(kEveryday), name) != std::end(kEveryday);
-}
 
 }  // namespace reprise::apps

@@ -3,8 +3,6 @@
 // which CLI11's own hidden options have not.
 #pragma once
 
-#include <string_view>
-
 namespace CLI {
 class App;
 }
@@ -17,8 +15,5 @@ constexpr const char* kUnlisted = "Unlisted";  // the group
 void set_help_form(CLI::App& program);
 // Gives --help-all to the commands that need it: call it when all are there.
 void add_help_all(CLI::App& program);
-
-// A long name without dashes.
-bool is_everyday(std::string_view name);
 
 }  // namespace reprise::apps

@@ -180,7 +180,7 @@ void ModelFlags::add_to(CLI::App& app) {
               "most tokens of one step; default, and -1: 2048, or by the device's memory");
   add_real(app, "--mem-fraction-static", mem_fraction_static, {0, 1, true},
            "share of memory for weights and KV cache; default: 0.8, or by the device's memory");
-  add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; each device has its own");
+  add_choice(app, "--attention-backend", attention_backend, kAttentionBackends, "accepted; default: each device's own");
   add_integer(app, "--max-prefill-tokens", max_prefill_tokens, {1, kMany},
               "serve: most prompt tokens of a step beyond the first prompt (default 16384)");
   add_integer(app, "--mixed-prefill-tokens", mixed_prefill_tokens, {1, kMany},
@@ -200,7 +200,7 @@ void ModelFlags::add_to(CLI::App& app) {
               "data-parallel replicas; only 1 is supported");
   add_choice(app, "--log-level", log_level, {"debug", "info", "notice", "warning", "error", "off"},
              quiet_start ? "least level of log lines on standard error; default: notice"
-                         : "least level of log lines on standard error");
+                         : "least level of log lines on standard error; default: info");
   if (quiet_start) add_switch(app, "-v,--verbose", verbose, "report at the start what is in effect; --log-level info");
   launcher.add_to(app);
   app.option_defaults()->group("Options");

@@ -15,11 +15,14 @@ void SamplingFlags::add_to(CLI::App& app) {
   add_integer(app, "--min-new-tokens", min_new_tokens, {0, kMany}, "end tokens are not drawn before that many");
   add_real(app, "--temperature,--temp", temperature, {0, HUGE_VAL},
            "0: always the likeliest token; default: the model's own, else 1");
-  add_real(app, "--top-p", top_p, {0, 1, true}, "draw among the likeliest tokens that make up this share");
-  add_integer(app, "--top-k", top_k, {-1, kMany}, "draw among that many; 0 or -1: all");
-  add_real(app, "--min-p", min_p, {0, 1}, "drop tokens less likely than this share of the likeliest");
+  add_real(app, "--top-p", top_p, {0, 1, true},
+           "draw among the likeliest tokens that make up this share; default: the model's own, else 1");
+  add_integer(app, "--top-k", top_k, {-1, kMany},
+              "draw among that many; 0 or -1: all; default: the model's own, else 0");
+  add_real(app, "--min-p", min_p, {0, 1},
+           "drop tokens less likely than this share of the likeliest; default: the model's own, else 0");
   add_real(app, "--repetition-penalty,--repeat-penalty", repetition_penalty, {0, HUGE_VAL, true},
-           "of tokens in prompt and answer");
+           "of tokens in prompt and answer; default: the model's own, else 1");
   add_real(app, "--presence-penalty", presence_penalty, {-2, 2}, "of tokens in the answer");
   add_real(app, "--frequency-penalty", frequency_penalty, {-2, 2}, "of tokens in the answer, for each time");
   add_texts(app, "--stop", stop, "text that ends the answer and is not shown; repeatable");

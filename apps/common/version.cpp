@@ -19,6 +19,7 @@ std::string version_text() {
   row("kernels", fmt::format("{} (of this processor, of those built in)", fmt::join(here, ", ")));
   row("devices", fmt::format("cpu; ascend (CANN, loaded at run time); {}", REPRISE_CUDA_TEXT));
   row("licence", "Apache-2.0");
+  out.pop_back();
   return out;
 }
 

@@ -5,7 +5,7 @@
 
 namespace reprise::apps {
 
-// The first line is "reprise VERSION (COMMIT)".
+// The first line is "reprise VERSION (COMMIT)"; the last has no line break.
 std::string version_text();
 
 }  // namespace reprise::apps
