@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMostBytesOfAFile = 64 << 20;
 
 // A text, or OpenAI's list of parts that are all texts.
-Result<std::string> content_of(const OrderedJson& content, const std::string& place) {
+Result<std::string> message_text(const OrderedJson& content, const std::string& place) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return invalid("{} is {}; a text is expected", place, content.type_name());
   std::string text;
@@ -67,7 +67,7 @@ Result<Conversation> Conversation::load(const std::string& path) {
       return invalid("{}.role is {}; allowed: system, user, assistant", place,
                      role.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
     if (role == "system" && i > 0) return invalid("{}.role is \"system\"; only the first message may have it", place);
-    ASSIGN_OR_RETURN(std::string text, content_of(m["content"], place + ".content"));
+    ASSIGN_OR_RETURN(std::string text, message_text(m["content"], place + ".content"));
     c.add(role.get<std::string>().c_str(), std::move(text));
   }
   return c;

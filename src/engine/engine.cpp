@@ -228,8 +228,8 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
   if (!any_dtype)
     return error(Code::Unsupported, "--dtype {}: {} has no kernels for this model in it; allowed: auto, {}",
                  dtype_flag(trace.dtype), device, fmt::join(names, ", "));
-  log::notice("--dtype auto: {} has no kernels for this model in {}; effective: {}", device,
-            dtype_flag(trace.dtype), names.front());
+  log::notice("--dtype auto: {} has no kernels for this model in {}; effective: {}", device, dtype_flag(trace.dtype),
+              names.front());
   return found.front();
 }
 

@@ -107,8 +107,8 @@ Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& cont
         if (after != text) context.report().graph = text = std::move(after);
       }
       if (const PassRemark* last = context.last_allowed())
-        log::info("pass-bisect-limit {}: in graph \"{}\" the last change is pass {} at %{} ({})", options.bisect_limit,
-                  graph.name(), pass.name, last->at, last->reason);
+        log::notice("pass-bisect-limit {}: in graph \"{}\" the last change is pass {} at %{} ({})",
+                    options.bisect_limit, graph.name(), pass.name, last->at, last->reason);
       RETURN_IF_ERROR(dump(graph, options, number, pass.name, "after"));
       if (contains(options.print_after, pass.name) || contains(options.print_after, "all")) {
         const std::string shown = fmt::format("# after {}\n{}", pass.name, print(graph));

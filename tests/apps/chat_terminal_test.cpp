@@ -166,7 +166,7 @@ TEST(ChatTerminal, CommandsAreCompletedAndObeyed) {
   chat.terminal.type("/s\t");
   EXPECT_TRUE(chat.terminal.sees("/system")) << chat.terminal.shown();
   EXPECT_TRUE(chat.terminal.sees_prompt("/s"));
-  chat.terminal.type("y\tBe brief.\r");
+  chat.terminal.type(std::string("y\t") + "Be brief.\r");
   EXPECT_TRUE(chat.terminal.sees_prompt()) << chat.terminal.shown();
   chat.ask("hi");
   const std::string file = chat.model.folder / "conversation.json";

@@ -10,6 +10,7 @@
 #include "chat/key_decoder.h"
 #include "common/sampling_flags.h"
 #include "common/terminal.h"
+#include "support/http_client.h"
 
 namespace reprise::apps {
 namespace {
@@ -130,6 +131,21 @@ TEST(SamplingDefaults, AreThePublishersElseTheField) {
   SamplingFlags flags;
   flags.temperature = 0.3;
   EXPECT_EQ(flags.params({}, 0).temperature, 0.3);
+}
+
+// Greedy because the file says so; at temperature 1 the two would draw with different seeds.
+TEST(SamplingDefaults, TheServerHasThoseOfTheTerminal) {
+  const Model model;
+  model.folder.write("generation_config.json", R"({"do_sample": false})");
+  Server server(model, "");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const testing_support::HttpAnswer a =
+      testing_support::HttpClient(server.port())
+          .post("/v1/completions", R"({"prompt": "hi", "max_tokens": 20, "return_token_ids": true})");
+  ASSERT_EQ(a.status, 200) << a.body;
+  EXPECT_EQ(
+      OrderedJson::parse(a.body)["choices"][0]["token_ids"],
+      json_of(run_binary("generate --json --prompt hi --max-new-tokens 20 " + model.flags()))["output"]["token_ids"]);
 }
 
 mode_t mode_of(const std::string& path) {

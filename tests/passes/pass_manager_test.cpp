@@ -120,7 +120,7 @@ TEST_F(PassManagerTest, TheLimitCountsOverAllOptionalPasses) {
   testing::internal::CaptureStderr();
   auto r = run({.bisect_limit = 4});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "pass-bisect-limit 4: in graph \"g\" the last change is pass c at %1 (silu)\n");
+            "notice: pass-bisect-limit 4: in graph \"g\" the last change is pass c at %1 (silu)\n");
   ASSERT_TRUE(r.is_ok());
   EXPECT_EQ((*r)[0].matched, 3);
   EXPECT_EQ((*r)[1].matched, 3);

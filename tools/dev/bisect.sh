@@ -81,7 +81,7 @@ bisect() {
   said=$(grep -ho "pass-bisect-limit $high: .*" "$logs/bisect-$high.log" | sort -u || true)
   say_ok "the first change that makes it fail is number $high ($bisect_runs runs)"
   if [[ -z $said ]]; then
-    printf '%s\n' "No engine said which change that was: is the output kept, and the --log-level info or debug?"
+    printf '%s\n' "No engine said which change that was: is the output kept, and the --log-level notice or lower?"
   else
     printf '%s\n' "${said//pass-bisect-limit $high: /  }"
     pass=$(sed -n 's/.* the last change is pass \([^ ]*\) at .*/\1/p' <<<"$said" | head -n 1)
