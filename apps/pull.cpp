@@ -146,8 +146,8 @@ Status pull_by_name(const std::string& text, const HubFlags& flags) {
   ASSIGN_OR_RETURN(const hub::ModelName name, model_name(text, flags));
   ASSIGN_OR_RETURN(const hub::Hub models, open_hub(flags));
   ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, false));
-  log::info("{} {}: {} ({} file{}, {}{})", m.fetched > 0 ? "stored" : "is there already:", name.text(), m.path, m.files,
-            m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);
+  log::info("{} {}: {} ({} file{}, {}{})", name.text(), m.fetched > 0 ? "is stored" : "is there already", m.path,
+            m.files, m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);
   if (m.parts > 1)
     log::warning("{} is one of {} parts of a split GGUF, which are not read here; merge them with llama-gguf-split",
                  m.path, m.parts);

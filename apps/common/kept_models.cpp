@@ -169,7 +169,12 @@ std::string memory_words(const ListedModel& m) {
 
 void describe(ListedModel& m) {
   if (!m.complete) return;
-  if (const Status s = read_model(m); !s.is_ok()) m.problem = s.message();
+  const Status s = read_model(m);
+  if (s.is_ok()) return;
+  m.problem = s.message();
+  // The folder of a snapshot is long, and in the path already.
+  const std::string folder = fs::path(m.path).parent_path().string() + "/";
+  if (m.problem.starts_with(folder)) m.problem.erase(0, folder.size());
 }
 
 Result<std::vector<ListedModel>> listed_models(const HubFlags& flags) {

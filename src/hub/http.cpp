@@ -228,6 +228,7 @@ struct HttpSession::Curl {
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall_seconds));
     set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_BUFFERSIZE, 256L << 10);
     set(CURLOPT_USERAGENT, "reprise");
     set(CURLOPT_HEADERFUNCTION, on_header);
     set(CURLOPT_WRITEFUNCTION, on_body);

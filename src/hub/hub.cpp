@@ -40,7 +40,7 @@ uint64_t free_bytes(fs::path folder) {
   struct statvfs s {};
   std::error_code ignored;
   while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
-  if (::statvfs(folder.empty() ? "." : folder.c_str(), &s) != 0) return UINT64_MAX;
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &s) != 0 || s.f_blocks == 0) return UINT64_MAX;
   return static_cast<uint64_t>(s.f_bavail) * s.f_frsize;
 }
 
@@ -185,13 +185,18 @@ struct Hub::Fetch {
     return Status::ok();
   }
 
-  Status check_disk(uint64_t missing) const {
+  Status check_cache(uint64_t missing) const {
+    const char* variable = settings.kind == HubKind::ModelScope ? "MODELSCOPE_CACHE" : "HF_HUB_CACHE";
+    std::error_code problem;
+    fs::create_directories(settings.cache, problem);
+    if (!problem && ::access(settings.cache.c_str(), W_OK) != 0) problem = {errno, std::generic_category()};
+    if (problem)
+      return error(Code::Invalid, "{}: {}; set {} to a folder that can be written", settings.cache, problem.message(),
+                   variable);
     const uint64_t room = free_bytes(settings.cache);
     if (missing == 0 || room >= missing + kSpareDisk) return Status::ok();
-    return error(Code::Invalid,
-                 "{}: {} are to be fetched, but only {} are free; make room, or set {} to another folder",
-                 settings.cache, size_words(missing), size_words(room),
-                 settings.kind == HubKind::ModelScope ? "MODELSCOPE_CACHE" : "HF_HUB_CACHE");
+    return error(Code::Invalid, "{}: {} are to be fetched, but only {} are free; make room, or set {} to another folder",
+                 settings.cache, size_words(missing), size_words(room), variable);
   }
 
   // All of them under one bar. Returns the bytes that were missing.
@@ -205,7 +210,7 @@ struct Hub::Fetch {
       if (!is_there(d)) missing += d.file.size - arrived_before(d);
     }
     if (wanted.empty()) return uint64_t{0};
-    RETURN_IF_ERROR(check_disk(missing));
+    RETURN_IF_ERROR(check_cache(missing));
     log::info("fetching {}: {} file{}, {}, from {} into {} (HF_HUB_OFFLINE=1 forbids it)", name.text(), wanted.size(),
               wanted.size() == 1 ? "" : "s", size_words(missing), settings.endpoint_words(), settings.cache);
     Progress bar("fetching", total, options.progress);
@@ -248,7 +253,10 @@ struct Hub::Fetch {
     if (index[0].file.size > kMostIndexBytes)
       return invalid("{}: {} bytes; more than {} are no index of shards", choice.index, index[0].file.size,
                      kMostIndexBytes);
-    if (!is_there(index[0])) RETURN_IF_ERROR(download_file(session, settings, index[0], events));
+    if (!is_there(index[0])) {
+      RETURN_IF_ERROR(check_cache(index[0].file.size));
+      RETURN_IF_ERROR(download_file(session, settings, index[0], events));
+    }
     const std::string path = fs::exists(index[0].place.file) ? index[0].place.file : index[0].place.link;
     ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostIndexBytes));
     ASSIGN_OR_RETURN(const auto shards, parse_index_of_shards(text, choice.index));

@@ -25,6 +25,7 @@ using testing_support::sha256_of;
 class Fetching : public testing::Test {
  protected:
   Fetching() {
+    ::setenv("no_proxy", "*", 1);  // the stand-in is on this machine
     log::set_level(log::Level::Error);
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<char>(i * 2654435761u >> 13);
     server.repos["org/name"].files = {{"README.md", "# name"},
@@ -341,14 +342,19 @@ TEST_F(Fetching, AHostThatIsNotThereIsSaidSoon) {
 }
 
 TEST_F(Fetching, AStalledTransferIsBegunAnew) {
-  // A length is announced and the bytes do not come, nor does the end.
+  // Nothing comes, and no end of it either.
   std::atomic<bool> stalled{false};
-  server.hook = [&](const HubRequest& r, int) -> std::optional<HubReply> {
+  server.hook = [&](const HubRequest& r, int before) -> std::optional<HubReply> {
     if (!r.path.ends_with("model.safetensors") || stalled.exchange(true)) return std::nullopt;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    for (int i = 0; i < 80 && server.requests().size() <= static_cast<size_t>(before) + 1; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return std::nullopt;
   };
-  EXPECT_EQ(problem(), "fetched");
+  HubSettings s = settings();
+  s.stall_seconds = 1;
+  FetchOptions quiet;
+  quiet.progress = false;
+  EXPECT_TRUE(Hub(s).fetch({"org/name", "", ""}, quiet).is_ok());
   EXPECT_EQ(ranges().size(), 2u);
 }
 
@@ -389,7 +395,8 @@ TEST_F(Fetching, AFolderThatCannotBeWrittenIsNamed) {
   quiet.progress = false;
   const auto m = Hub(s).fetch({"org/name", "", ""}, quiet);
   ASSERT_FALSE(m.is_ok());
-  EXPECT_TRUE(m.status().message().starts_with("/proc/none/")) << m.status().message();
+  EXPECT_EQ(m.status().message(),
+            "/proc/none: No such file or directory; set HF_HUB_CACHE to a folder that can be written");
 }
 
 TEST_F(Fetching, StoppingKeepsWhatArrived) {
