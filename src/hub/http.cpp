@@ -85,6 +85,17 @@ Result<Origin> origin_of(const Api& api, const std::string& url) {
   return o;
 }
 
+// What to do about it, where libcurl's words do not say.
+const char* advice(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_PROXY: return "; see HTTPS_PROXY and ALL_PROXY";
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      return "; certificates are those of the package ca-certificates, or of the file that CURL_CA_BUNDLE names";
+    default: return "";
+  }
+}
+
 Code code_of(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -257,7 +268,8 @@ struct HttpSession::Curl {
     api.slist_free_all(headers);
     if (!x.status.is_ok()) return x.status;
     if (code == CURLE_ABORTED_BY_CALLBACK) return error(Code::Cancelled, "interrupted");
-    if (code != CURLE_OK) return error(code_of(code), "{}: {}", origin.words(), api.easy_strerror(code));
+    if (code != CURLE_OK)
+      return error(code_of(code), "{}: {}{}", origin.words(), api.easy_strerror(code), advice(code));
     // An answer without a body.
     if (!x.begin()) return x.status;
     char* next = nullptr;

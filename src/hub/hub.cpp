@@ -44,6 +44,11 @@ uint64_t free_bytes(fs::path folder) {
   return static_cast<uint64_t>(s.f_bavail) * s.f_frsize;
 }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 // ETag: W/"abc" is abc. It becomes a file name.
 std::string plain_etag(std::string text) {
   if (text.starts_with("W/")) text.erase(0, 2);
@@ -195,7 +200,8 @@ struct Hub::Fetch {
                    variable);
     const uint64_t room = free_bytes(settings.cache);
     if (missing == 0 || room >= missing + kSpareDisk) return Status::ok();
-    return error(Code::Invalid, "{}: {} are to be fetched, but only {} are free; make room, or set {} to another folder",
+    return error(Code::Invalid,
+                 "{}: {} are to be fetched, but only {} are free; make room, or set {} to another folder",
                  settings.cache, size_words(missing), size_words(room), variable);
   }
 
@@ -204,7 +210,7 @@ struct Hub::Fetch {
     uint64_t missing = 0, total = 0;
     std::vector<const Download*> wanted;
     for (const Download& d : all) {
-      if (is_there(d) && (d.place.link.empty() || fs::exists(d.place.link))) continue;
+      if (is_there(d) && (d.place.link.empty() || exists(d.place.link))) continue;
       wanted.push_back(&d);
       total += d.file.size;
       if (!is_there(d)) missing += d.file.size - arrived_before(d);
@@ -220,8 +226,8 @@ struct Hub::Fetch {
     const auto show = [&](uint64_t bytes, const std::string& what) {
       done += bytes;
       const double seconds = seconds_since(start);
-      bar.advance(bytes, fmt::format("{} of {}, {:.1f} MB/s, {}", size_words(done), size_words(total),
-                                     seconds > 0 ? static_cast<double>(new_bytes) / 1e6 / seconds : 0, what));
+      const double speed = seconds > 0 ? static_cast<double>(new_bytes) / 1e6 / seconds : 0;
+      bar.advance(bytes, fmt::format("{:.0f} MB/s, {}, {} of {}", speed, what, size_words(done), size_words(total)));
     };
     events.waits = [&](const std::string& what) { show(0, what); };
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -257,7 +263,7 @@ struct Hub::Fetch {
       RETURN_IF_ERROR(check_cache(index[0].file.size));
       RETURN_IF_ERROR(download_file(session, settings, index[0], events));
     }
-    const std::string path = fs::exists(index[0].place.file) ? index[0].place.file : index[0].place.link;
+    const std::string path = exists(index[0].place.file) ? index[0].place.file : index[0].place.link;
     ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostIndexBytes));
     ASSIGN_OR_RETURN(const auto shards, parse_index_of_shards(text, choice.index));
     return add_shards(choice, listing, shards, name.repo);

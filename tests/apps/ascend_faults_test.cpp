@@ -67,7 +67,7 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
     }
     EXPECT_EQ(server.wait(), 1) << c.fault << ": " << server.said();
     const std::string said = server.said();
-    const size_t last = said.rfind("error: ");
+    const size_t last = said.rfind(" error   ");
     ASSERT_NE(last, std::string::npos) << c.fault << ": " << said;
     EXPECT_NE(said.find("has to be started again: the device is lost: ", last), std::string::npos)
         << c.fault << ": " << said;
