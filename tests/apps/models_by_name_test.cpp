@@ -118,7 +118,8 @@ TEST_F(ModelsByName, ErrorsAreOneLineWithTheNextStep) {
 TEST_F(ModelsByName, APathOnDiskComesFirst) {
   std::filesystem::create_directories(home / "tiny");
   std::filesystem::copy(model_folder("llama_mha_untied"), home / "tiny/llama");
-  const Outcome o = run("generate --model-path tiny/llama --revision v9" + ids, "sh -c 'cd " + home.path() + " && exec \"$0\" \"$@\"'");
+  const Outcome o = run("generate --model-path tiny/llama --revision v9" + ids,
+                        "sh -c 'cd " + home.path() + " && exec \"$0\" \"$@\"'");
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_TRUE(says(o.err, "notice: --revision v9: the model is read from this machine, as it is there")) << o.err;
   EXPECT_TRUE(server.requests().empty());

@@ -62,7 +62,8 @@ TEST(Serve, EveryLineOfALogInJsonIsAnObject) {
   const Model model;
   Server server(model, "--access-log --log-format json --api-key secret");
   ASSERT_NE(server.port(), 0) << server.said();
-  EXPECT_EQ(HttpClient(server.port()).post("/v1/completions", R"({"prompt": "my words", "max_tokens": 3})").status, 401);
+  EXPECT_EQ(HttpClient(server.port()).post("/v1/completions", R"({"prompt": "my words", "max_tokens": 3})").status,
+            401);
   HttpClient c(server.port());
   EXPECT_EQ(c.post("/v1/completions", R"({"prompt": "my words", "max_tokens": 3, "stream": true})",
                    "authorization: Bearer secret\r\n")

@@ -17,8 +17,8 @@ void expect_error(const Outcome& o, int code, const std::string& part) {
 }
 
 TEST(Usage, HelpIsOnStandardOutput) {
-  for (const std::string command :
-       {"", "generate ", "chat ", "bench ", "bench one-batch ", "bench ops ", "bench startup ", "pull ", "models ", "doctor "}) {
+  for (const std::string command : {"", "generate ", "chat ", "bench ", "bench one-batch ", "bench ops ",
+                                    "bench startup ", "pull ", "models ", "doctor "}) {
     const Outcome o = run_binary(command + "--help");
     EXPECT_EQ(o.exit_code, 0) << command;
     EXPECT_TRUE(holds(o.out, "Usage")) << o.out;
@@ -31,8 +31,9 @@ TEST(Usage, HelpIsOnStandardOutput) {
 }
 
 TEST(Usage, UnknownWordsNameTheNearOnes) {
-  expect_error(run_binary("generatex"), 2,
-               "allowed: generate, chat, serve, bench, graph, eval, quantize, pull, models, doctor, version, completion, help");
+  expect_error(
+      run_binary("generatex"), 2,
+      "allowed: generate, chat, serve, bench, graph, eval, quantize, pull, models, doctor, version, completion, help");
   expect_error(run_binary("bench all"), 2, "one-batch");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --temperatur 1"), 2, "--temperature");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --max-new-token=3"), 2, "--max-new-tokens");
