@@ -35,8 +35,8 @@ Status neither(const Status& why, const std::string& path) {
 
 void say_which(const hub::ModelName& name, const std::string& path, const std::string& by_rule) {
   if (!by_rule.empty())
-    log::info("{}: {} ({}); {}:FILE chooses another", name.text(), std::filesystem::path(path).filename().string(),
-              by_rule, name.text());
+    log::notice("{}: {} ({}); {}:FILE chooses another", name.text(), std::filesystem::path(path).filename().string(),
+                by_rule, name.text());
 }
 
 Result<std::string> by_name(const std::string& path, const HubFlags& flags) {
@@ -89,7 +89,7 @@ Result<hub::Hub> open_hub(const HubFlags& flags) {
 Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, bool runnable) {
   const InterruptGuard guard;
   hub::FetchOptions options;
-  options.progress = log::level() <= log::Level::Info;
+  options.progress = log::level() <= log::Level::Notice;
   options.stop = InterruptGuard::interrupted;
   options.runnable = runnable;
   auto fetched = hub.fetch(name, options);

@@ -217,8 +217,8 @@ struct Hub::Fetch {
     }
     if (wanted.empty()) return uint64_t{0};
     RETURN_IF_ERROR(check_cache(missing));
-    log::info("fetching {}: {} file{}, {}, from {} into {} (HF_HUB_OFFLINE=1 forbids it)", name.text(), wanted.size(),
-              wanted.size() == 1 ? "" : "s", size_words(missing), settings.endpoint_words(), settings.cache);
+    log::notice("fetching {}: {} file{}, {}, from {} into {} (HF_HUB_OFFLINE=1 forbids it)", name.text(), wanted.size(),
+                wanted.size() == 1 ? "" : "s", size_words(missing), settings.endpoint_words(), settings.cache);
     Progress bar("fetching", total, options.progress);
     const auto start = std::chrono::steady_clock::now();
     uint64_t done = 0, new_bytes = 0;
@@ -308,7 +308,7 @@ Result<FetchedModel> Hub::fetch(const ModelName& name, const FetchOptions& optio
                  settings_.offline, name.text(), settings_.cache);
   DownloadEvents events;
   events.arrived = [](uint64_t) {};
-  events.waits = [](const std::string& what) { log::info("{}", what); };
+  events.waits = [](const std::string& what) { log::notice("{}", what); };
   events.stop = options.stop ? options.stop : [] { return false; };
   ASSIGN_OR_RETURN(HttpSession session, HttpSession::open(settings_, events.stop, options.curl.c_str()));
   // Hashes need libcrypto; it is better missed now than after gigabytes.
