@@ -37,9 +37,9 @@ double reserved_mb(const FractionInputs& in);
 // To three digits. An error when nothing would be left; it names the flags to set.
 Result<double> mem_fraction(const FractionInputs& in);
 
-// What weights and activations become when nobody says it: what the checkpoint says. GGUF does not say: there fp32 up to a
-// gigabyte of weights, because rounding shows most in small models (bf16 turns SmolLM2's first word about the capital of
-// France) and they are fast all the same; bf16 above. `checkpoint` is null for dummy weights.
+// What weights and activations become when nobody says it: what the checkpoint says. GGUF does not say: there fp32 up
+// to a gigabyte of weights, because rounding shows most in small models (bf16 turns SmolLM2's first word about the
+// capital of France) and they are fast all the same; bf16 above. `checkpoint` is null for dummy weights.
 DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint);
 
 // Settings that are 0 get their defaults; lists of sizes lose what cannot occur. Says which values are in effect.

@@ -91,7 +91,7 @@ TEST(About, ShellsCompleteCommandsFlagsAndValues) {
   const Folder folder;
   folder.write("ask.sh", R"(source <("$1" completion bash)
 ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _reprise; printf '%s\n' "${COMPREPLY[*]}"; }
-ask reprise ser
+ask reprise serv
 ask reprise bench one
 ask reprise serve --log-f
 ask reprise serve --log-format j

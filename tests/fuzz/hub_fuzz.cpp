@@ -36,8 +36,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   choose(parse_kept_tree(text, "tree"));
   if (const auto shards = parse_index_of_shards(text, "index"))
     for (const std::string& path : *shards) require_inside(path);
-  if (const auto name = parse_model_name(text);
-      name && name->text() != text)
-    std::abort();
+  if (const auto name = parse_model_name(text); name && name->text() != text) std::abort();
   return 0;
 }

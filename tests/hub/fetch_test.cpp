@@ -297,8 +297,8 @@ TEST_F(Fetching, RetryAfterIsKept) {
 
 TEST_F(Fetching, RefusalsNameTheHubAndTheNextStep) {
   const std::string at = server.url() + " (HF_ENDPOINT)";
-  EXPECT_EQ(problem("org/nam"),
-            at + " has no model org/nam (404); check the spelling, or name another hub by REPRISE_HUB "
+  EXPECT_EQ(problem("org/other-name"),
+            at + " has no model org/other-name (404); check the spelling, or name another hub by REPRISE_HUB "
                  "or HF_ENDPOINT");
   EXPECT_EQ(problem("org/name@v9"), at + " has no revision \"v9\" of org/name; leave out @revision for \"main\"");
   server.token = "hf_other";

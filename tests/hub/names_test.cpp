@@ -71,8 +71,8 @@ TEST(ModelNames, AnyBytesAreSafeOrRefused) {
     }
     if (check_file_path(text).is_ok() || check_revision(text).is_ok()) {
       ++files;
-      const std::filesystem::path inside = (std::filesystem::path("/root/folder") / text).lexically_normal();
-      ASSERT_TRUE(inside.string().starts_with("/root/folder/")) << printable(text);
+      const std::filesystem::path inside = (std::filesystem::path("/some/folder") / text).lexically_normal();
+      ASSERT_TRUE(inside.string().starts_with("/some/folder/")) << printable(text);
       for (const char c : text) ASSERT_GE(static_cast<unsigned char>(c), 0x20u);
     }
     for (const char c : printable(text)) ASSERT_TRUE(c >= 0x20 && c < 0x7f);

@@ -134,7 +134,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(status, example.status, f"$ {command}\n{printed}")
         if shown is not None:
             found = difference(shown, printed)
-            self.assertEqual(found, "", f"$ {command}\n{found}\n\nin full:\n{printed}")
+            self.assertEqual(found, "", f"$ {command}\n{found}\n\n(whole output)\n{printed}")
 
     def test_there_are_examples(self):
         self.assertGreaterEqual(Pages.examples, 20)
