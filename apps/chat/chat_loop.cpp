@@ -85,8 +85,9 @@ Status ChatLoop::answer() {
     terminal_->forget_interrupt();
   }
   TextGenerator generator(engine_, text_.tokenizer());
+  const bool person = is_terminal(stdout);
   auto results = generator.run(request, [&](size_t, std::string_view piece) {
-    if (!piece.empty()) write_now(terminal_ ? visible(piece) : std::string(piece), stdout);
+    if (!piece.empty()) write_now(person ? visible(piece) : std::string(piece), stdout);
     return !terminal_ || !terminal_->interrupted();
   });
   if (terminal_) terminal_->forget_interrupt();
