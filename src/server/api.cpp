@@ -256,14 +256,17 @@ std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequ
   return std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
 }
 
+bool Api::answer_preflight(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+  if (!is_preflight(request) || !origin_is_allowed(request, options_.cors_origins)) return false;
+  Headers headers;
+  const auto to = counted(reply, request, headers);
+  for (auto& header : preflight_headers(request)) headers.push_back(std::move(header));
+  to->send(204, "", "", headers);
+  return true;
+}
+
 bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
-  if (is_preflight(request) && origin_is_allowed(request, options_.cors_origins)) {
-    Headers headers;
-    const auto to = counted(reply, request, headers);
-    for (auto& header : preflight_headers(request)) headers.push_back(std::move(header));
-    to->send(204, "", "", headers);
-    return true;
-  }
+  if (answer_preflight(request, reply)) return true;
   std::optional<Refusal> refusal;
   find_route(request, refusal);
   if (!refusal) return false;
@@ -273,6 +276,7 @@ bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& re
 }
 
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
+  if (answer_preflight(request, reply)) return;
   Headers headers;
   reply = counted(std::move(reply), request, headers);
   std::optional<Refusal> refusal;

@@ -111,6 +111,9 @@ class Api {
   void start_profile(Call& call);
   void stop_profile(Call& call);
 
+  // A browser's question whether a page of an allowed origin may send something.
+  bool answer_preflight(const HttpRequest& request, const std::shared_ptr<Reply>& reply);
+
   // What answers a call that has been read.
   using Answer = std::function<void(Call&)>;
   // Reads the call's body where that holds up nobody, and answers on the HTTP thread.

@@ -32,7 +32,7 @@ Status check_origin(std::string_view origin) {
   const size_t scheme = origin.find("://");
   const std::string_view authority = scheme == std::string_view::npos ? "" : origin.substr(scheme + 3);
   const bool known = origin.starts_with("http://") || origin.starts_with("https://");
-  if (!known || authority.find_first_of("/?#@ ") != std::string_view::npos || !host_name(authority))
+  if (!known || authority.find_first_of("/?#@* ") != std::string_view::npos || !host_name(authority))
     return invalid(
         "\"{}\" is not an origin; allowed: *, or http:// or https:// with a host and perhaps a port, as "
         "https://chat.example or http://localhost:5173",

@@ -98,10 +98,10 @@ class Layers(Tree):
     def test_cycle(self):
         self.assertIn("no line above", self.errors("tools/layers.txt", "base: device\ndevice: base\n")[0])
 
-    def test_the_repository_has_fifteen_layers(self):
+    def test_the_repository_has_sixteen_layers(self):
         layers, errors = check_layers.read_layers(ROOT / "tools" / "layers.txt")
         self.assertEqual(errors, [])
-        self.assertEqual(len(layers), 15)
+        self.assertEqual(len(layers), 16)
         self.assertEqual(check_layers.closure(layers)["checkpoint"], {"checkpoint", "base"})
 
 
