@@ -115,12 +115,12 @@ TEST(ChatTerminal, CtrlCStopsTheAnswerAndThenTheProgram) {
 }
 
 TEST(ChatTerminal, KeysTypedMeanwhileWaitForThePrompt) {
-  TypedChat chat("--max-new-tokens 2000 --max-total-tokens 4096", "", 80, 4096);
+  TypedChat chat("--max-new-tokens 500 --max-total-tokens 1024", "", 80, 1024);
   chat.terminal.type("first\r");
   EXPECT_TRUE(chat.terminal.until([&] { return chat.terminal.seen().size() > 100; })) << chat.terminal.shown();
   chat.terminal.type("the next one");
   EXPECT_TRUE(chat.terminal.sees_prompt("the next one")) << chat.terminal.shown();
-  EXPECT_NE(chat.terminal.seen().find("; cut at --max-new-tokens 2000"), std::string::npos);
+  EXPECT_NE(chat.terminal.seen().find("; cut at --max-new-tokens 500"), std::string::npos);
   chat.terminal.type("\x15");
   EXPECT_TRUE(chat.terminal.sees_prompt());
   chat.end();
