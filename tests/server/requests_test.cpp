@@ -174,7 +174,8 @@ TEST_F(RequestsTest, HoldsNoText) {
                                        "time_to_first_token",
                                        "tokens_per_second",
                                        "finish_reasons"};
-  for (const Json& r : list()["recent"]) {
+  const Json listed = list();
+  for (const Json& r : listed["recent"]) {
     std::set<std::string> names;
     for (const auto& [name, value] : r.items()) {
       names.insert(name);
