@@ -11,6 +11,7 @@
 #include "command.h"
 #include "common/default_model.h"
 #include "common/device_flags.h"
+#include "common/device_probe.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
 #include "common/model_flags.h"
@@ -99,7 +100,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   // Modelled time is another machine's: this one's limits say nothing about it. Nor do limits of a busy machine.
   const bool modelled = engine.device().clock_us().has_value();
   const auto share = [none = modelled || limits.disturbed()](double v, double of) {
-    return none ? OrderedJson(nullptr) : OrderedJson(of > 0 ? v / of * 100 : 0);
+    return none || of <= 0 ? OrderedJson(nullptr) : OrderedJson(v / of * 100);
   };
   OrderedJson j;
   j["batch_size"] = r.batch_size;
@@ -168,8 +169,12 @@ void print_table(const OrderedJson& report) {
     for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
   }
   const auto& l = report["limits"];
-  fmt::print("limits here: read {} GB/s, fp32 {} GFLOP/s, bf16 {} GFLOP/s\n", l["read_GBps_all"].dump(),
-             l["fp32_gflops"].dump(), l["bf16_gflops"].dump());
+  if (l["fp32_gflops"].get<double>() > 0)
+    fmt::print("limits here: read {} GB/s, fp32 {} GFLOP/s, bf16 {} GFLOP/s\n", l["read_GBps_all"].dump(),
+               l["fp32_gflops"].dump(), l["bf16_gflops"].dump());
+  else
+    fmt::print("limits here: {} GB/s, a copy within the device's memory, read and written\n",
+               l["read_GBps_all"].dump());
   for (const auto& w : l["warnings"])
     fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w.get<std::string>());
 }
@@ -182,8 +187,11 @@ Status run_bench(BenchFlags f) {
   const Machine machine = describe_machine();
   const int threads =
       f.model.threads > 0 ? std::min(machine.threads, static_cast<int>(f.model.threads)) : machine.threads;
-  const MachineSpeed before = measure_machine(threads);
+  // The limits of another device are known once it is open; nothing else runs on it before.
+  const bool on_processor = f.model.device != "cuda";
+  const MachineSpeed first = on_processor ? measure_machine(threads) : MachineSpeed{};
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
+  const MachineSpeed before = on_processor ? first : measure_speed_of(engine->device().info(), threads);
   if (f.input_len + f.output_len > engine->context_length())
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
                    f.input_len + f.output_len, engine->context_length());
@@ -202,7 +210,7 @@ Status run_bench(BenchFlags f) {
       rows.push_back(row);
     }
   }
-  const MachineSpeed after = measure_machine(threads);
+  const MachineSpeed after = measure_speed_of(engine->device().info(), threads);
   OrderedJson report;
   report["limits"] = limits_json(machine, before, after);
   if (engine->device().clock_us()) {

@@ -49,6 +49,13 @@ struct OpsFlags {
   }
 };
 
+// Whose shapes are measured, and the letters that stand for them in older command lines.
+constexpr std::pair<const char*, const char*> kShapes[] = {{"SmolLM2-135M", "A"},
+                                                           {"Qwen3-0.6B", "B"},
+                                                           {"DeepSeek-V2-Lite", "L"},
+                                                           {"Qwen3-30B-A3B", "M"},
+                                                           {"launch-bound", "T"}};
+
 constexpr const char* kModelledOps = "modelled time, not measured on a device";
 
 struct Row {
@@ -293,9 +300,12 @@ Command add_bench_ops(CLI::App& bench) {
   add_choice(*c.app, "--dtype", flags->dtype, {"all", "bfloat16", "float16", "half", "float32"},
              "of activations and weights (all)");
   add_integers(*c.app, "--tokens", flags->tokens, {1, 4096}, "rows of a step (1,4,16,64)");
-  add_choice(*c.app, "--model", flags->model, {"all", "A", "B", "L", "M", "T"},
-             "whose shapes: A SmolLM2-135M, B Qwen3-0.6B, L DeepSeek-V2-Lite, M Qwen3-30B-A3B, T a launch-bound toy "
-             "(all)");
+  std::vector<std::string> shapes{"all"};
+  for (const auto& [name, letter] : kShapes) shapes.emplace_back(name);
+  for (const auto& [name, letter] : kShapes) shapes.emplace_back(letter);
+  add_choice(*c.app, "--model", flags->model, std::move(shapes),
+             "whose shapes; launch-bound: a toy whose launches cost more than its work; A, B, L, M and T stand for the "
+             "five models");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_device_flags(*c.app, flags->device, flags->ascend_runtime);
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
@@ -313,7 +323,11 @@ Command add_bench_ops(CLI::App& bench) {
       "On a device whose time is modelled (--device ascend --ascend-runtime sim) no limit is measured; a second pair "
       "of\n"
       "columns has the times of launches one by one.");
-  c.check = [flags] { return flags->check(); };
+  c.check = [flags] {
+    for (const auto& [name, letter] : kShapes)
+      if (flags->model == letter) flags->model = name;
+    return flags->check();
+  };
   c.run = [flags] { return run_ops(*flags); };
   return c;
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "command.h"
+#include "common/device_probe.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "see/profile_flags.h"
@@ -23,7 +24,7 @@ Status run_profile(GraphProfileFlags f) {
   make_room(f.profile, f.model);
   ASSIGN_OR_RETURN(auto e, open_engine(f.model));
   ASSIGN_OR_RETURN(StepProfile p, profile_step(*e, f.profile));
-  p.machine = measure_machine(p.tracks);
+  p.machine = measure_speed_of(e->device().info(), p.tracks);
   const auto* runner = f.profile.phase == "decode" ? e->decode_runner() : e->prefill_runner();
   const CompiledModel& model = *runner->last_program();
   if (!f.output.empty()) {

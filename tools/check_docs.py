@@ -8,7 +8,9 @@
    or `./dev bisect --`). `reprise` is asked itself, by `--help-all` or `--help`; without a binary that part is skipped
    and the check says so. Words in capitals and words with `...` are placeholders.
 
-tests/tools/doc_commands_test.py goes further: it runs the examples that are marked for it.
+4. A comment in front of every fenced block with commands says whether it is run: `run`, `serve`, `file` or `not run`
+   with the reason (tests/tools/doc_commands_test.py, which runs them). For a whole page that none is run:
+   `<!-- commands of this page are not run: REASON -->`.
 """
 
 import argparse
@@ -28,6 +30,9 @@ FENCE = re.compile(r"^ *(```+|~~~+) *([\w+-]*)")
 LINK = re.compile(r"\[[^\[\]]*\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s+(\S+)", re.M)
 CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
+MARK = re.compile(r"<!-- (?:(?:run|serve|file)\b|not run: *\S)")
+PAGE_MARK = re.compile(r"^<!-- commands of this page are not run: *\S.*-->$", re.M)
+COMMAND = re.compile(r"^\s*(?:\$ |(?:\w+=\S+ )*(?:reprise|\./dev|curl|tools/\S+\.py|cmake|tar|export|source|pip|python3?) )")
 PROGRAM = re.compile(r"^reprise$|/reprise$|/dev$|(^|/)tools/[\w/]+(?<!_test)\.py$")
 FLAG_LINE = re.compile(r"^ {2,8}(-[-\w]+(?:, ?-[-\w]+)*)(?: +\{([^}]*)\})?")
 
@@ -152,6 +157,25 @@ def command_lines(page):
     return [(at, words) for at, words in sorted(commands) if words and PROGRAM.search(words[0])]
 
 
+def check_marks(name, page):
+    """Blocks of commands that nothing says whether they are run."""
+    if PAGE_MARK.search("\n".join(page.lines)):
+        return []
+    errors, first = [], None
+    for number, fenced in enumerate(page.fenced):
+        if fenced != "fence":
+            if first is not None and fenced in SHELL and COMMAND.search(page.lines[number]):
+                before = "\n".join(page.lines[:first]).rstrip()
+                if not (before.endswith("-->") and MARK.match(before, before.rindex("<!--"))):
+                    errors.append(f"{name}:{first + 1}: nothing says whether this block of commands is run")
+                first = None
+        elif first is None and (number == 0 or page.fenced[number - 1] in (None, "fence")):
+            first = number
+        else:
+            first = None
+    return errors
+
+
 def is_placeholder(word):
     return "..." in word or word.startswith("[") or re.fullmatch(r"[A-Z][A-Z_]*\d*", word) is not None
 
@@ -254,7 +278,7 @@ def check(root, binary=None):
     for path in pages_of(root):
         name = str(path.relative_to(root))
         page = load(path.resolve())
-        errors += check_columns(name, page) + check_links(root, name, page, load)
+        errors += check_columns(name, page) + check_links(root, name, page, load) + check_marks(name, page)
         for at, words in command_lines(page):
             if words[0].endswith("/dev"):
                 found = errors_of_dev(root, words)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our linears beside oneDNN's matrix products at the same sizes, in turn, on the same two threads.
 
-  tools/measure_onednn.py [--model B] [--rounds 3]
+  tools/measure_onednn.py [--model Qwen3-0.6B] [--rounds 3]
 
 Needs libdnnl-dev (Debian). Both sides use the same weights again and again, so small ones lie in a cache. oneDNN's int8
 product ends with int32 sums; ours goes on to scales, bias and rounding. Medians of the rounds count. Prints the table of
@@ -36,7 +36,7 @@ def sizes_of(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--model", default="B")
+    parser.add_argument("--model", default="Qwen3-0.6B")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", default="1,4,16,64")
     parser.add_argument("--binary", default=HERE.parent / "build/release/bin/reprise")

@@ -17,14 +17,16 @@ struct ExpertSizes {
   int64_t hidden, experts, per_token, inner;
   bool normalised;
 };
-constexpr ExpertSizes kExpertModels[] = {
-    {"L", 2048, 64, 6, 1408, false}, {"M", 2048, 128, 8, 768, true}, {"T", 128, 8, 2, 64, true}};
+constexpr ExpertSizes kExpertModels[] = {{"DeepSeek-V2-Lite", 2048, 64, 6, 1408, false},
+                                         {"Qwen3-30B-A3B", 2048, 128, 8, 768, true},
+                                         {"launch-bound", 128, 8, 2, 64, true}};
 
 struct LatentSizes {
   const char* name;
   int64_t heads, rank, rope, nope, value, context;
 };
-constexpr LatentSizes kLatentModels[] = {{"L", 16, 512, 64, 128, 128, 4096}, {"T", 2, 64, 32, 32, 32, 512}};
+constexpr LatentSizes kLatentModels[] = {{"DeepSeek-V2-Lite", 16, 512, 64, 128, 128, 4096},
+                                         {"launch-bound", 2, 64, 32, 32, 32, 512}};
 
 TensorType rows(DType dtype, int64_t each, int64_t width) { return {dtype, {Dim(each, kCaseTokens), Dim(width)}}; }
 

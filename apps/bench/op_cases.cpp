@@ -19,11 +19,11 @@ struct ModelSizes {
   bool qk_norm;
 };
 
-// SmolLM2-135M, Qwen3-0.6B, and a toy whose launches cost more than its work.
+// The last one is a toy whose launches cost more than its work.
 constexpr ModelSizes kModels[] = {
-    {"A", 576, 1536, 9, 3, 64, 49152, 1e-5, false},
-    {"B", 1024, 3072, 16, 8, 128, 151936, 1e-6, true},
-    {"T", 128, 256, 2, 1, 64, 2048, 1e-6, true},
+    {"SmolLM2-135M", 576, 1536, 9, 3, 64, 49152, 1e-5, false},
+    {"Qwen3-0.6B", 1024, 3072, 16, 8, 128, 151936, 1e-6, true},
+    {"launch-bound", 128, 256, 2, 1, 64, 2048, 1e-6, true},
 };
 
 const std::vector<std::string> kSingleOps{"linear",

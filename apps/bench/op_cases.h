@@ -16,8 +16,7 @@ constexpr DType kCaseDtype = DType::BF16;
 
 struct OpCase {
   std::string op;
-  std::string
-      model;  // a letter (op_cases.cpp, expert_cases.cpp), or "example" for an op whose place in a model is not known
+  std::string model;   // "SmolLM2-135M" (op_cases.cpp, expert_cases.cpp), or "example" for an op of no known model
   std::string detail;  // what the operands' sizes do not say: "16/8 heads of 128"
   std::vector<Symbol> symbols;
   // As FusedExample::in; bf16 stands for the dtype that is asked for, here and as the attribute `out`.

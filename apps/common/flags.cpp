@@ -101,10 +101,19 @@ std::string listed(const std::vector<std::string>& names) {
 
 auto one_of(std::vector<std::string> allowed) {
   return [allowed = std::move(allowed)](const std::string& s) -> Result<std::string> {
-    if (std::find(allowed.begin(), allowed.end(), s) == allowed.end())
-      return invalid("\"{}\" is not known; allowed: {}", s, listed(allowed));
-    return s;
+    if (std::find(allowed.begin(), allowed.end(), s) != allowed.end()) return s;
+    const std::vector<std::string_view> views(allowed.begin(), allowed.end());
+    return invalid("\"{}\" is not known{}; allowed: {}", s, checkpoint::close_names(s, views), listed(allowed));
   };
+}
+
+// CLI11's words for a flag with too many values, or too few, in the house's.
+std::string wrong_count(std::string words) {
+  const std::string name = words.substr(0, words.find(": "));
+  if (words.find("At Most 1 ") != std::string::npos)
+    return fmt::format("{} is given more than once, and takes one value", name);
+  if (words.ends_with(" missing")) return fmt::format("{} needs a value", name);
+  return words;
 }
 
 // What to say about words that no option took.
@@ -229,6 +238,8 @@ std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>
     }
     // An unknown flag in place of a command is the better thing to say.
     problem = app.remaining_size(true) > 0 ? unknown_words(app) : std::string(e.what());
+  } catch (const CLI::ArgumentMismatch& e) {
+    problem = wrong_count(e.what());
   } catch (const CLI::Error& e) {
     problem = e.what();
   }

@@ -46,6 +46,8 @@ OrderedJson phase_json(const engine::StepRunner* runner) {
   return j;
 }
 
+std::string number_of(uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
 std::string phase_summary(std::string_view name, const engine::StepRunner* runner) {
   if (phase_mode(runner) == "off") {
     const std::string why = runner ? runner->uncaptured_reason() : std::string();
@@ -56,11 +58,11 @@ std::string phase_summary(std::string_view name, const engine::StepRunner* runne
   std::string reasons;
   for (const auto& [reason, count] : stats.fallbacks) {
     fallbacks += count;
-    reasons += fmt::format("{}{} x {}", reasons.empty() ? " (" : ", ", count, reason);
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? " (" : "; ", number_of(count, "step"), reason);
   }
-  return fmt::format("{} {}: {} sizes up to {}, {} replays, {} fallbacks{}", name, phase_mode(runner),
-                     runner->sizes().size(), runner->sizes().empty() ? 0 : runner->sizes().back(), stats.replays,
-                     fallbacks, reasons.empty() ? "" : reasons + ")");
+  return fmt::format("{} {}: {} sizes up to {}, {}, {}{}", name, phase_mode(runner), runner->sizes().size(),
+                     runner->sizes().empty() ? 0 : runner->sizes().back(), number_of(stats.replays, "replay"),
+                     number_of(fallbacks, "fallback"), reasons.empty() ? "" : reasons + ")");
 }
 
 }  // namespace

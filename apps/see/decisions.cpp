@@ -11,24 +11,25 @@ std::string range(std::string_view phase, int64_t from, int64_t to, std::string_
   return fmt::format("{}, {} to {} {}", phase, from, to, unit);
 }
 
-// "31 pieces, cut at paged_attention"
+// "31 captured pieces; paged_attention runs uncaptured"
 std::string pieces_in_words(const CompiledModel& m) {
   size_t captured = 0;
-  std::set<std::string> between;
+  std::set<std::string> uncaptured;
   for (const Piece& p : m.pieces()) {
     captured += p.captured ? 1 : 0;
     for (const Thunk& t : p.thunks)
-      if (!p.captured) between.insert(m.node(t.node)->op->name);
+      if (!p.captured) uncaptured.insert(m.node(t.node)->op->name);
   }
-  std::string cuts;
-  for (const std::string& op : between) cuts += (cuts.empty() ? "" : ", ") + op;
-  return fmt::format("{} pieces, cut at {}", captured, cuts.empty() ? "nothing" : cuts);
+  std::string out = fmt::format("{} captured piece{}", captured, captured == 1 ? "" : "s");
+  if (!uncaptured.empty())
+    out += fmt::format("; {} {} uncaptured", fmt::join(uncaptured, ", "), uncaptured.size() == 1 ? "runs" : "run");
+  return out;
 }
 
 std::string how(const engine::StepRunner& r, const CompiledModel& m, bool padding, bool live_sizes) {
   std::string out = m.mode() == GraphMode::Piecewise ? pieces_in_words(m) : "one graph";
   if (live_sizes && padding)
-    out += "; serves every size, padding costs nothing";
+    out += "; serves every size, padding rows are skipped";
   else if (padding)
     out += fmt::format("; {} sizes, batches are padded to the next", r.sizes().size());
   else

@@ -140,7 +140,8 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
   }
   out += "</svg>\n";
   for (int i = 0; i <= 8; ++i)
-    out += fmt::format("<text x=\"{}%\" y=\"{:.0f}\" text-anchor=\"{}\">{:.1f} us</text>\n", i * 12.5, height + 14,
+    out += fmt::format("<text{} x=\"{}%\" y=\"{:.0f}\" text-anchor=\"{}\">{:.1f} us</text>\n",
+                       i % 2 == 1 ? " class=\"odd\"" : "", i * 12.5, height + 14,
                        i == 0   ? "start"
                        : i == 8 ? "end"
                                 : "middle",

@@ -143,7 +143,7 @@ Result<std::string> html_report(const HtmlReport& r) {
         profile->options.repeat, profile->step_s * 1e6, profile->timed_step_s * 1e6, profile->machine.read_GBps_all,
         op_table(*profile, m));
     if (const std::string warning = profile->warning(); !warning.empty())
-      out += fmt::format("<p><b>{}</b></p>\n", escape_html(warning));
+      out += fmt::format("<p><b>Warning: {}</b></p>\n", escape_html(warning));
     out += fmt::format(
         "<p class=\"soft\" style=\"margin-top:14px\">One step, rank by rank; grey is waiting. Zoom "
         "<input class=\"zoom\" data-of=\"timeline\" type=\"range\" min=\"1\" max=\"40\" value=\"1\"/></p>\n"

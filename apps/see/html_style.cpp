@@ -33,7 +33,7 @@ details { margin: 0; } summary { cursor: pointer; padding: 3px 0; } details deta
 .pass > summary { display: grid; grid-template-columns: minmax(220px, 1.4fr) repeat(5, minmax(70px, .6fr));
   gap: 8px; }
 .pass > summary::before { content: none; } .pass { border-bottom: 1px solid var(--line); }
-.pass > summary span { text-align: right; font-variant-numeric: tabular-nums; }
+.pass > summary span { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .pass > summary span:first-child { text-align: left; } .pass.idle > summary { color: var(--soft); }
 .pass > summary span:first-child::before { content: "\25B8\00A0"; }
   .pass[open] > summary span:first-child::before { content: "\25BE\00A0"; }
@@ -55,6 +55,7 @@ tbody.folded > tr:not(:first-child) { display: none; }
 input { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 6px;
   padding: 3px 8px; }
 input[type=range] { padding: 0; vertical-align: middle; }
+@media (max-width: 700px) { svg .odd { display: none; } }
 )css";
 }
 

@@ -81,7 +81,8 @@ std::string op_table(const StepProfile& p, const CompiledModel& model) {
   for (const OpTime& o : by_op(p, model)) {
     const double span = std::max(o.span_s, 1e-12);
     out += fmt::format(
-        "<tr><td>{}{}</td><td class=\"n\">{}</td><td class=\"bar\"><i style=\"width:{:.1f}%\"></i><i class=\"w\" "
+        "<tr><td class=\"w\">{}{}</td><td class=\"n\">{}</td><td class=\"bar\"><i style=\"width:{:.1f}%\"></i><i "
+        "class=\"w\" "
         "style=\"width:{:.1f}%\"></i></td><td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f}</td><td "
         "class=\"n\">{:.1f}</td>"
         "<td class=\"n\">{:.3f}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",

@@ -66,7 +66,7 @@ OrderedJson queue_json(const QueueTable& table) {
 
 std::string queue_text(const QueueTable& table) {
   std::string out = fmt::format("queues: {} of {} used ({})", table.budget.used, table.budget.total,
-                                table.budget.held_for_life ? "this driver holds a graph's for its life"
+                                table.budget.held_for_life ? "this driver reserves them as long as a graph exists"
                                                            : "this driver binds them while a graph runs");
   for (const QueueRow& r : table.rows) {
     out += fmt::format("\n  {:<8} {:<10} a size has {} graphs of up to {} tasks and takes {} queues; captured: {}",

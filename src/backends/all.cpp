@@ -4,6 +4,7 @@
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/register.h"
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/register.h"
 #include "backends/null/null_device.h"
 #include "ops/core.h"
 
@@ -26,8 +27,13 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       p.device = null::make_null_device();
       return p;
     case DeviceKind::Cuda: {
+      if (options.cuda_stand_in) {
+        cuda::register_cuda(*p.kernels, *options.cuda_stand_in->kernels);
+        p.device = options.cuda_stand_in->make_device();
+        return p;
+      }
 #if REPRISE_HAS_CUDA
-      cuda::register_cuda(*p.kernels);
+      cuda::register_cuda(*p.kernels, cuda::device_kernels());
       ASSIGN_OR_RETURN(p.device, cuda::make_cuda_device());
       return p;
 #else

@@ -9,6 +9,16 @@
 
 namespace reprise {
 
+namespace cuda {
+struct KernelTable;
+}
+
+// Kernels of the CUDA device that run elsewhere, and the device that runs them: the SIMT executor of the tests.
+struct CudaStandIn {
+  const cuda::KernelTable* kernels = nullptr;
+  std::unique_ptr<Device> (*make_device)() = nullptr;
+};
+
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::Cpu;
   std::string isa = "auto";
@@ -17,6 +27,7 @@ struct DeviceOptions {
   bool live_sizes = true;                 // false: the CPU freezes sizes at capture as accelerators do; for checks
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
+  const CudaStandIn* cuda_stand_in = nullptr;  // in place of a GPU
 };
 
 // A device that this build does not have is Unsupported and names those it has.

@@ -99,11 +99,17 @@ std::string line(Form form, Level level, double seconds, std::string_view messag
     return dumped(j) + "\n";
   }
   std::string out;
-  if (form == Form::Timed)
-    out = fmt::format("{} {:7} ", time_text(seconds), word(level));
-  else if (level != Level::Info)
-    out = fmt::format("{}: ", word(level));
-  out += message;
+  if (form == Form::Timed) {
+    // A table has them in each of its lines.
+    const std::string first = fmt::format("{} {:7} ", time_text(seconds), word(level));
+    out = first;
+    for (const char c : message) {
+      out += c;
+      if (c == '\n') out += first;
+    }
+  } else {
+    out = level == Level::Info ? std::string(message) : fmt::format("{}: {}", word(level), message);
+  }
   for (const auto& [name, value] : fields.items()) out += fmt::format(" {}={}", name, plain_value(value));
   return out + "\n";
 }

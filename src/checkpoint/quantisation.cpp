@@ -111,7 +111,7 @@ std::string QuantPlan::summary() const {
       else
         ++unpacked[q.unpacked];
     std::vector<std::string> parts;
-    if (!kept.empty()) parts.push_back(counted(kept) + " stay packed");
+    if (!kept.empty()) parts.push_back(counted(kept) + " kept packed");
     if (!unpacked.empty()) parts.push_back("no kernels, so unpacked: " + counted(unpacked));
     return fmt::format("{} ({})", quantization_name(format), fmt::join(parts, "; "));
   }

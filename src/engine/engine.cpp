@@ -157,7 +157,7 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
   GraphOptions& g = options_.graph;
   const auto learned = load_learned(file);
   if (!learned.is_ok() && learned.status().code() != Code::NotFound)
-    log::warning("{}; starting without", learned.status().message());
+    log::warning("{}; learned sizes are not used", learned.status().message());
   auto learn = [&](const LearnedPhase& phase, std::string_view name, int64_t largest, size_t count) {
     TrafficHistogram traffic(largest);
     for (auto& entry : phase.traffic) traffic.add(std::min(entry.first, largest), entry.second);
@@ -264,7 +264,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
 ModelEngine::~ModelEngine() {
   if (learned_file_.empty() || !decode_ || !prefill_) return;
   if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
-    log::warning("what was learned about step times is not kept: {}", saved.message());
+    log::warning("the learned sizes were not saved: {}", saved.message());
 }
 
 std::unordered_map<std::string, void*> ModelEngine::caches() const {

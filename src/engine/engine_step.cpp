@@ -332,7 +332,7 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
     runner.quarantine(plan.size, reason);
   }
   if (written.is_ok())
-    log::warning("report: {}; to see it again: reprise graph verify --model-path {} --case {}", *written,
+    log::warning("report: {}; to reproduce: reprise graph verify --model-path {} --case {}", *written,
                  options_.model_path, *written);
   else
     log::warning("the report could not be written: {}", written.status().message());

@@ -92,8 +92,8 @@ bool FusionTally::holds() const {
 
 std::string FusionTally::words() const {
   return fmt::format(
-      "{} of {} rows are farther from the unfused run than {:.3g} of their root mean square (largest {:.3g}; not "
-      "exact: {})",
+      "{} of {} rows differ from the unfused run by more than {:.3g} of their root mean square (largest {:.3g}; fused "
+      "ops that are not exact: {})",
       outside_, rows_, bound_.relative, largest_, fmt::join(bound_.ops, ", "));
 }
 

@@ -6,7 +6,7 @@
 // eager run with other tokens spoils what the step writes; then the replay must put all of it right again. So a replay
 // that computes something else, writes elsewhere, or does not write, is seen, whatever the device's cache layout is. On
 // a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that serving
-// goes on with the right answer, and a report with everything needed to see it again is written. Owned by an engine;
+// goes on with the right answer, and a report with everything needed to reproduce it is written. Owned by an engine;
 // one thread at a time. Allocates when a check is due, never otherwise.
 #pragma once
 

@@ -1,13 +1,13 @@
 // HubSettings: which hub models come from, where they are kept, and with which token, as the environment says it in the
 // words of huggingface_hub, ModelScope, vLLM and SGLang. A plain value, made once for a command.
 //
-//   REPRISE_HUB                     huggingface (default) or modelscope; so do VLLM_USE_MODELSCOPE,
-//   SGLANG_USE_MODELSCOPE HF_ENDPOINT                     https://huggingface.co        MODELSCOPE_ENDPOINT
-//   https://www.modelscope.cn HF_TOKEN, HF_TOKEN_PATH         or the file $HF_HOME/token    MODELSCOPE_API_TOKEN
-//   HF_HUB_CACHE, HF_HOME           ~/.cache/huggingface/hub      MODELSCOPE_CACHE       ~/.cache/modelscope
-//   HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE                          nothing is fetched
-//   HF_HUB_DOWNLOAD_TIMEOUT         seconds without a byte after which a transfer is begun anew
-//   CURL_CA_BUNDLE, SSL_CERT_FILE   certificates instead of the system's
+// - the hub: REPRISE_HUB, huggingface (default) or modelscope; VLLM_USE_MODELSCOPE and SGLANG_USE_MODELSCOPE, too
+// - its address: HF_ENDPOINT (https://huggingface.co), MODELSCOPE_ENDPOINT (https://www.modelscope.cn)
+// - the token: HF_TOKEN, HF_TOKEN_PATH or the file $HF_HOME/token; MODELSCOPE_API_TOKEN
+// - the folder: HF_HUB_CACHE, HF_HOME (~/.cache/huggingface/hub); MODELSCOPE_CACHE (~/.cache/modelscope)
+// - no network: HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE
+// - seconds without a byte after which a transfer is begun anew: HF_HUB_DOWNLOAD_TIMEOUT
+// - certificates in place of the system's: CURL_CA_BUNDLE, SSL_CERT_FILE
 #pragma once
 
 #include <chrono>

@@ -44,6 +44,9 @@ class RequestSink {
   virtual ~RequestSink() = default;
   // It waits no longer; so many tokens of its prompt were in the prefix cache. Once, before anything else but the end.
   virtual void admitted(int64_t cached_tokens) {}
+  // It waits again, and gets its turn later; resumed() follows, or the end.
+  virtual void preempted() {}
+  virtual void resumed() {}
   // Of every prompt token but the first its log-probability and the best at its place; before the first token, when
   // Request::prompt_logprobs asks for it. The first element has neither.
   virtual void prompt(std::vector<SampledToken> tokens) {}

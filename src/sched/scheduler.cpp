@@ -240,6 +240,7 @@ void Scheduler::preempt(LiveRequest& victim) {
   CHECK(it != running_.end());
   LivePtr r = std::move(*it);
   running_.erase(it);
+  r->request.sink->preempted();
   enqueue(std::move(r));
   std::lock_guard lock(mutex_);
   ++stats_.preemptions;

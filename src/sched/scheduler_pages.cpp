@@ -222,7 +222,9 @@ bool Scheduler::admit_one(LiveRequest& r) {
   r.sequence.set_cached(cached);
   r.checked = cached;
   r.prompt_cached = !options_.prefix_cache;
-  if (!r.result.admitted) {
+  if (r.result.admitted) {
+    r.request.sink->resumed();
+  } else {
     r.result.admitted = Clock::now();
     r.result.cached_tokens = cached;
     r.request.sink->admitted(cached);

@@ -22,6 +22,7 @@ struct AnswerPart {
   std::vector<engine::SampledToken> tokens;
   std::vector<engine::SampledToken> prompt;    // echoed with log-probabilities
   std::optional<int64_t> cached_tokens;        // of the prompt: the request was admitted, and nothing else is new
+  std::optional<bool> waits;                   // it was preempted, or goes on after that; nothing else is new
   std::optional<sched::RequestResult> result;  // the end
   std::string stop_string;                     // that ended it
 };

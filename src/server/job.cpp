@@ -53,6 +53,8 @@ class Job::Sink final : public sched::RequestSink {
     part.cached_tokens = cached_tokens;
     job_->push(std::move(part));
   }
+  void preempted() override { push_waits(true); }
+  void resumed() override { push_waits(false); }
   void prompt(std::vector<SampledToken> tokens) override {
     AnswerPart part;
     part.index = index_;
@@ -94,6 +96,13 @@ class Job::Sink final : public sched::RequestSink {
   }
 
  private:
+  void push_waits(bool waits) {
+    AnswerPart part;
+    part.index = index_;
+    part.waits = waits;
+    job_->push(std::move(part));
+  }
+
   std::shared_ptr<Job> job_;
   size_t index_;
   TokenText text_;
@@ -111,6 +120,7 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
       greeted_(answers_.size(), false),
       aborted_(answers_.size(), false),
       cached_(answers_.size()),
+      waits_(answers_.size(), false),
       created_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                    .count()) {
   std::string named;
@@ -218,6 +228,10 @@ void Job::drain() {
       cached_[p.index] = p.cached_tokens;
       continue;
     }
+    if (p.waits) {
+      waits_[p.index] = *p.waits;
+      continue;
+    }
     if (!p.tokens.empty() && !first_token_) first_token_ = sched::Clock::now();
     split(p);
     Answer& a = answers_[p.index];
@@ -320,16 +334,17 @@ RequestRecord Job::record() const {
   r.answers = static_cast<int64_t>(answers_.size());
   const auto now = sched::Clock::now();
   auto last = started_, first = first_token_.value_or(now);
-  bool admitted = false, aborted = false, failed = false, answered = first_token_.has_value();
+  bool runs = false, preempted = false, aborted = false, failed = false, answered = first_token_.has_value();
   for (size_t i = 0; i < answers_.size(); ++i) {
     const Answer& a = answers_[i];
     const auto n = static_cast<size_t>(call_.n);
-    admitted |= cached_[i].has_value();
     if (i % n == 0) {  // a prompt counts once, however many answers it has
       r.prompt_tokens += static_cast<int64_t>(call_.prompts[i / n].size());
       if (cached_[i]) r.cached_tokens = r.cached_tokens.value_or(0) + *cached_[i];
     }
     if (!a.result) {
+      runs |= cached_[i].has_value() && !waits_[i];
+      preempted |= waits_[i];
       r.generated_tokens += static_cast<int64_t>(a.tokens.size());
       last = now;
       continue;
@@ -352,7 +367,7 @@ RequestRecord Job::record() const {
       r.finish_reasons.push_back(reason);
   }
   if (finished_ < answers_.size())
-    r.state = admitted ? RequestState::Running : RequestState::Queued;
+    r.state = runs ? RequestState::Running : preempted ? RequestState::Preempted : RequestState::Queued;
   else
     r.state = failed ? RequestState::Failed : aborted ? RequestState::Aborted : RequestState::Finished;
   r.elapsed_s = seconds_of(last - started_);

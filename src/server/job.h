@@ -67,6 +67,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<AnswerSplitter> splitters_;  // of a chat's answers
   std::vector<bool> greeted_, aborted_;
   std::vector<std::optional<int64_t>> cached_;  // tokens of the prompt, of those that were admitted
+  std::vector<bool> waits_;                     // preempted, and not running again
   sched::Clock::time_point started_ = sched::Clock::now();
   std::optional<sched::Clock::time_point> first_token_;
   int64_t created_;  // seconds since 1970

@@ -9,6 +9,7 @@ const char* name_of(RequestState state) {
   switch (state) {
     case RequestState::Queued: return "queued";
     case RequestState::Running: return "running";
+    case RequestState::Preempted: return "preempted";
     case RequestState::Finished: return "finished";
     case RequestState::Aborted: return "aborted";
     case RequestState::Failed: return "failed";

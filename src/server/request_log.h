@@ -12,7 +12,8 @@
 
 namespace reprise::server {
 
-enum class RequestState : uint8_t { Queued, Running, Finished, Aborted, Failed };
+// Of a call with several answers: Running while one of them does; Preempted: it ran, and waits for its next turn.
+enum class RequestState : uint8_t { Queued, Running, Preempted, Finished, Aborted, Failed };
 
 struct RequestRecord {
   std::string id;

@@ -51,7 +51,7 @@ TEST(AscendDoctor, WhatNeedsResultsIsSkippedWhereNothingIsComputed) {
 
 // Modelled time, so it is the same in every run; parts are several launches, and cost more than one.
 TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
-  const std::string command = "bench ops --json --model B --dtype bfloat16 --tokens 1,16 --filter ";
+  const std::string command = "bench ops --json --model Qwen3-0.6B --dtype bfloat16 --tokens 1,16 --filter ";
   int rows = 0;
   for (const char* op : {"add_rms_norm", "add_rms_norm_quant_dynamic", "silu_mul", "silu_mul_quant"}) {
     const OrderedJson j = json_of(run_binary(command + op + kSim));

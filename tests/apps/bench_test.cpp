@@ -11,7 +11,8 @@ using Words = std::vector<std::string>;
 
 TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {
   // Differing bits end the command with an error. One odd number of rows among the usual ones.
-  const OrderedJson j = json_of(run_binary("bench ops --json --model T --tokens 1,5 --repeat 1 --threads 2"));
+  const OrderedJson j =
+      json_of(run_binary("bench ops --json --model launch-bound --tokens 1,5 --repeat 1 --threads 2"));
   EXPECT_EQ(keys_of(j), (Words{"limits", "original_ratios", "not_here", "rows"}));
   EXPECT_EQ(j["original_ratios"]["split_qk_norm_rope"], 0.403);
   EXPECT_EQ(j["original_ratios"]["add_rms_norm_quant_static"], 0.655);
@@ -51,7 +52,8 @@ TEST(BenchOps, TheTextNamesTheOriginal) {
       "baseline");
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_EQ(o.err, "");
-  for (const char* word : {"9/3 heads of 64", "0.403", "parts us", "limits here: baseline, 1 thread, L1"})
+  for (const char* word : {"split_qk_norm_rope bf16, SmolLM2-135M: 9/3 heads of 64", "0.403", "parts us",
+                           "limits here: baseline, 1 thread, L1"})
     EXPECT_TRUE(holds(o.out, word)) << word << "\n" << o.out;
   EXPECT_FALSE(holds(o.out, "split_qk_norm_rope_kv")) << "a whole name is that op alone";
 }
@@ -61,12 +63,12 @@ TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
   EXPECT_EQ(filter.exit_code, 2);
   for (const char* op : {"split_qk_norm_rope_kv", "lm_head_argmax", "linear_add", "paged_attention"})
     EXPECT_TRUE(holds(filter.err, op)) << filter.err;
-  for (const auto& [flags, part] :
-       std::vector<std::pair<std::string, std::string>>{{"--dtype int8", "allowed: all, bfloat16"},
-                                                        {"--tokens 1,0", "allowed: 1 to 4096"},
-                                                        {"--model C", "allowed: all, A, B, L, M, T"},
-                                                        {"--isa sse9", "auto, baseline"},
-                                                        {"--repeat 0", "allowed: 1 to"}}) {
+  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--dtype int8", "allowed: all, bfloat16"},
+           {"--tokens 1,0", "allowed: 1 to 4096"},
+           {"--model C", "allowed: all, SmolLM2-135M, Qwen3-0.6B, DeepSeek-V2-Lite, Qwen3-30B-A3B, launch-bound, A, B"},
+           {"--isa sse9", "auto, baseline"},
+           {"--repeat 0", "allowed: 1 to"}}) {
     const Outcome o = run_binary("bench ops " + flags);
     EXPECT_EQ(o.exit_code, 2) << flags;
     EXPECT_TRUE(holds(o.err, part)) << o.err;

@@ -126,15 +126,23 @@ TEST_F(ModelsByName, APathOnDiskComesFirst) {
 }
 
 TEST_F(ModelsByName, CtrlCLeavesWhatArrived) {
-  std::atomic<bool> once{false};
+  // Half of the file comes; asked for the rest, the server sends nothing until the signal has come.
+  std::atomic<int> asked{0};
+  std::atomic<bool> interrupted{false};
   server.hook = [&](const HubRequest& r, int) -> std::optional<HubReply> {
-    if (!r.path.ends_with("model.safetensors") || once.exchange(true)) return std::nullopt;
+    if (interrupted || !r.path.ends_with("model.safetensors")) return std::nullopt;
     HubReply half = server.of_bytes(r, *server.file_of(r.path));
-    half.cut_after = 100'000;
+    half.cut_after = asked++ == 0 ? 100'000 : 0;
     return half;
   };
-  // The cut is followed by a wait of a second, in which the signal comes.
-  const Outcome o = run_binary("pull tiny/llama", before("timeout --preserve-status -s INT 0.5"));
+  home.write("interrupt.sh",
+             "set -m\n"  // a job of a shell without it ignores the signal
+             "\"$@\" &\n"
+             "until [ \"$(stat -c %s \"$HOME\"/.cache/huggingface/hub/*/blobs/*.incomplete)\" = 100000 ]\n"
+             "do sleep 0.02; kill -0 $! || break; done 2>/dev/null\n"
+             "kill -INT $!; wait $!\n");
+  const Outcome o = run_binary("pull tiny/llama", before("sh " + (home / "interrupt.sh")));
+  interrupted = true;
   EXPECT_EQ(o.exit_code, 130) << o.err;
   EXPECT_TRUE(says(o.err, "error: interrupted; what has arrived is kept, and the same command goes on from there"))
       << o.err;

@@ -40,6 +40,16 @@ TEST(Usage, UnknownWordsNameTheNearOnes) {
   expect_error(run_binary("doctor --jsn"), 2, "--json");
   expect_error(run_binary("--jsn"), 2, "--jsn");
   expect_error(run_binary(kTiny + "--prompt-ids 1 word"), 2, "\"word\"");
+  // vLLM's names for parsers.
+  for (const auto& [name, ours] : {std::pair{"llama3_json", "llama3"}, {"deepseek_v3", "deepseekv3"}})
+    expect_error(run_binary(fmt::format("serve --model-path nowhere --tool-call-parser {}", name)), 2,
+                 fmt::format("\"{}\" is not known; close names: {}", name, ours));
+}
+
+TEST(Usage, AFlagHasOneValue) {
+  expect_error(run_binary(kTiny + "--model-path other"), 2,
+               "--model-path is given more than once, and takes one value");
+  expect_error(run_binary(kTiny + "--prompt-ids 1 --seed"), 2, "--seed needs a value");
 }
 
 TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {

@@ -169,10 +169,20 @@ struct RunOptions {
 
 class OpRunner {
  public:
-  explicit OpRunner(Isa isa) {
+  // How an entry's phases are run: with real threads on the CPU, by other means elsewhere.
+  using Runs = std::function<void(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int ranks)>;
+
+  explicit OpRunner(Isa isa) : runs_(launch) {
     register_core_ops(ops_);
     nn::register_fused_ops(ops_);
     register_cpu(kernels_, isa);
+  }
+  // Another device's entries.
+  OpRunner(DeviceKind kind, const std::function<void(KernelRegistry&)>& fill, Runs runs)
+      : kind_(kind), runs_(std::move(runs)) {
+    register_core_ops(ops_);
+    nn::register_fused_ops(ops_);
+    fill(kernels_);
   }
 
   const OpRegistry& ops() const { return ops_; }
@@ -186,7 +196,7 @@ class OpRunner {
     OpCall call{schema, in, {}, &attrs, {}};
     ASSIGN_OR_RETURN(const std::vector<TensorType> out, schema->infer(call));
     call.out = out;
-    return kernels_.choose(DeviceKind::Cpu, call);
+    return kernels_.choose(kind_, call);
   }
 
   std::vector<TestTensor> run(std::string_view op, const std::vector<TestTensor>& inputs, Attrs attrs = {},
@@ -201,7 +211,7 @@ class OpRunner {
     auto inferred = schema->infer(call);
     const std::vector<TensorType> out_types = inferred.value();
     call.out = out_types;
-    const KernelEntry& entry = **kernels_.choose(DeviceKind::Cpu, call);
+    const KernelEntry& entry = **kernels_.choose(kind_, call);
 
     // Operands are copied: a kernel that writes one it may not write is caught below.
     std::vector<Bytes> operand;
@@ -232,7 +242,7 @@ class OpRunner {
     args.workspace = workspace.data();
     entry.bind(call, args);
     if (options.adjust) options.adjust(args);
-    launch(entry, args, options.live, options.ranks);
+    runs_(entry, args, options.live, options.ranks);
 
     for (size_t i = 0; i < operand.size(); ++i)
       EXPECT_TRUE(operand[i] == given[i]) << entry.name << " wrote operand " << i;
@@ -248,7 +258,8 @@ class OpRunner {
 
   // The parameter as the layout stores it.
   Bytes pack(const TestTensor& t, std::string_view layout_name) const {
-    const ParamLayout* layout = kernels_.layout(DeviceKind::Cpu, layout_name);
+    if (layout_name == "row_major") return t.bytes;
+    const ParamLayout* layout = kernels_.layout(kind_, layout_name);
     CHECK(layout, "layout {}", layout_name);
     Bytes packed(layout->bytes(t.type), 0);
     int64_t rows = 1;  // of all matrices of a stack
@@ -281,6 +292,8 @@ class OpRunner {
     for (size_t i = b.size() - kGuard; i < b.size(); ++i) ASSERT_EQ(b[i], kPoison) << what << " was overrun";
   }
 
+  DeviceKind kind_ = DeviceKind::Cpu;
+  Runs runs_;
   OpRegistry ops_;
   KernelRegistry kernels_;
 };

@@ -17,6 +17,8 @@ TEST(LogLine, TimedOnesHaveTimeAndLevel) {
   EXPECT_EQ(line(Form::Timed, Level::Error, kTime, "lost", {}), "2026-11-22T21:59:36.123Z error   lost\n");
   EXPECT_EQ(line(Form::Timed, Level::Info, 0, "", {{"path", "/v1/x"}, {"why", "two words"}, {"none", ""}, {"x", 1.5}}),
             "1970-01-01T00:00:00.000Z info     path=/v1/x why=\"two words\" none=\"\" x=1.5\n");
+  EXPECT_EQ(line(Form::Timed, Level::Info, 0, "a table:\n  b", {{"x", 1}}),
+            "1970-01-01T00:00:00.000Z info    a table:\n1970-01-01T00:00:00.000Z info      b x=1\n");
 }
 
 // A path that a client sends may hold anything.

@@ -204,7 +204,7 @@ TEST(GgufPlan, BlocksWithKernelsStayAndTheOthersAreTold) {
     const auto plan = gguf_plan_of(mix, asked);
     ASSERT_TRUE(plan.is_ok()) << plan.status().message();
     EXPECT_EQ(plan->format, Quantization::Gguf);
-    EXPECT_EQ(plan->summary(), "gguf (1 q4_0, 1 q4_1, 1 q8_0 stay packed; no kernels, so unpacked: 1 Q5_0)");
+    EXPECT_EQ(plan->summary(), "gguf (1 q4_0, 1 q4_1, 1 q8_0 kept packed; no kernels, so unpacked: 1 Q5_0)");
     const LinearQuant& table = plan->of("model.embed_tokens.weight");
     EXPECT_EQ(table.scheme, LinearScheme::Packed);
     EXPECT_EQ(table.block, BlockFormat::Q8_0);

@@ -1,5 +1,5 @@
 // The conformance list's kernels on CUDA.
-#include "backends/cuda/cuda_kernel.h"
+#include "backends/cuda/device_launch.h"
 #include "device/toys.h"
 
 namespace reprise::conformance {
@@ -8,24 +8,33 @@ namespace {
 enum class Op { Add, Scale, Copy };
 
 template <Op op>
-__global__ void toy(const float* from, float* to, int64_t n, float scalar) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  if constexpr (op == Op::Add)
-    to[i] = from[i] + scalar;
-  else if constexpr (op == Op::Scale)
-    to[i] = from[i] * scalar;
-  else
-    to[i] = from[i];
-}
+struct Toy {
+  static constexpr int kThreads = 128, kBlocks = 1;
+  const float* from;
+  float* to;
+  int64_t n;
+  float scalar;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (i >= n) return;
+    if constexpr (op == Op::Add)
+      to[i] = from[i] + scalar;
+    else if constexpr (op == Op::Scale)
+      to[i] = from[i] * scalar;
+    else
+      to[i] = from[i];
+  }
+};
 
 template <Op op>
-void launch(const LaunchArgs& args, const LiveSizes& live, CUstream_st* stream) {
+void launch(const LaunchArgs& args, const LiveSizes& live, cuda::Launch& launch) {
   const int64_t n = args.dim[0].value(live);
-  if (n == 0) return;
-  constexpr int kThreads = 128;
-  toy<op><<<static_cast<unsigned>((n + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-      static_cast<const float*>(args.ptr[0]), static_cast<float*>(args.ptr[1]), n, static_cast<float>(args.scalar[0]));
+  static_cast<cuda::DeviceLaunch&>(launch).run(
+      (n + Toy<op>::kThreads - 1) / Toy<op>::kThreads, Toy<op>::kThreads, 0,
+      Toy<op>{static_cast<const float*>(args.ptr[0]), static_cast<float*>(args.ptr[1]), n,
+              static_cast<float>(args.scalar[0])});
 }
 
 }  // namespace

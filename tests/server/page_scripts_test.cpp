@@ -36,7 +36,7 @@ TEST_P(PageScripts, Work) {
   EXPECT_EQ(status, 0) << out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PageScripts, testing::Values("markdown", "openapi", "pages"),
+INSTANTIATE_TEST_SUITE_P(All, PageScripts, testing::Values("chat", "markdown", "openapi", "pages"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

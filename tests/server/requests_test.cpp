@@ -109,6 +109,29 @@ TEST_F(RequestsTest, CallsThatRunAndWait) {
   EXPECT_EQ(second["tokens_per_second"], nullptr);
 }
 
+TEST_F(RequestsTest, APreemptedCallWaits) {
+  sched::SchedulerOptions options;
+  options.preemption_threshold = 0;
+  start({}, options, {1, 64, 800, 100000});
+  const auto preempted = begin("/v1/completions", long_call("first"));
+  ASSERT_TRUE(soon([&] { return scheduler_->stats().generated_tokens > 2; }));
+  Json urgent = long_call("urgent");
+  urgent["priority"] = 1;
+  const auto other = begin("/v1/completions", urgent);
+  Json out;
+  const auto states = [&](const char* first, const char* second) {
+    out = list();
+    const Json& running = out["running"];
+    return running.size() == 2 && running[0]["state"] == first && running[1]["state"] == second;
+  };
+  EXPECT_TRUE(soon([&] { return states("preempted", "running"); })) << out;
+  post("/abort_request", {{"rid", "urgent"}});
+  EXPECT_TRUE(soon([&] {
+    out = list();
+    return out["running_total"] == 1 && out["running"][0]["state"] == "running";
+  })) << out;
+}
+
 TEST_F(RequestsTest, AbortedCalls) {
   start({}, {}, {2, 64, 800, 100000});
   const auto c = begin("/v1/completions", long_call("mine"));

@@ -52,8 +52,11 @@ struct EngineSetup {
   int64_t context = 256;
   int64_t total_tokens = 0;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
-  bool expanded = false;  // --mla-prefill
-  bool fia = true;        // Ascend: the fused attention, or the pair of operators before it
+  bool expanded = false;              // --mla-prefill
+  bool fia = true;                    // Ascend: the fused attention, or the pair of operators before it
+  const CudaStandIn* cuda = nullptr;  // CUDA: in place of a GPU
+  std::optional<engine::GraphPolicy> policy = {};
+  std::optional<GraphMode> prefill = {};
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -61,6 +64,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.kind = s.device;
   device.ascend_runtime = "sim";
   device.ascend_fia = s.fia;
+  device.cuda_stand_in = s.cuda;
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
@@ -75,7 +79,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.graph.pipeline.expand_latents = s.expanded;
   o.max_running_requests = s.rows;
   o.context_length = s.context;
-  if (s.device == DeviceKind::Ascend) {  // every size is a capture of its own, and the simulator is no fast device
+  if (s.policy) o.graph.policy = *s.policy;
+  if (s.prefill) o.graph.prefill = *s.prefill;
+  if (s.device != DeviceKind::Cpu) {  // every size is a capture of its own, and the simulator is no fast device
     o.graph.decode_sizes = {s.rows};
     o.graph.prefill_sizes = {std::min<int64_t>(s.chunk, 64)};
   }

@@ -85,6 +85,12 @@ class Layers(Tree):
         self.write("src/ops/a.h", "#ifdef __AVX2__\n#endif\n")
         self.assertEqual(self.errors("src/backends/all.cpp", "#if defined(REPRISE_ASCEND)\n#endif\n"), [])
 
+    def test_condition_on_a_backends_own_compiler(self):
+        self.assertEqual(self.errors("src/backends/cuda/a.h", "#if defined(__CUDACC__)\n#endif\n"), [])
+        self.only("src/backends/cuda/b.h", "#ifdef REPRISE_HAS_CUDA\n#endif\n", "#if on a device")
+        self.write("src/backends/cuda/b.h", "")
+        self.only("src/backends/cpu/b.h", "#ifdef __CUDACC__\n#endif\n", "#if on a device")
+
     def test_cmake_and_layers_disagree(self):
         self.only("src/ops/CMakeLists.txt", "house_library(ops DEPS base device)\n", "DEPS are [base device]")
 
@@ -301,11 +307,11 @@ case "$*" in
 esac
 """
 
-    def errors(self, text, name="docs/a.md", binary=True):
+    def errors(self, text, name="docs/a.md", binary=True, marked=True):
         program = self.root / "reprise"
         program.write_text(self.PROGRAM)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        self.write(name, text)
+        self.write(name, text + ("<!-- commands of this page are not run: a test -->\n" if marked else ""))
         return check_docs.check(self.root, program if binary else None)
 
     def only(self, words, text, **more):
@@ -336,6 +342,22 @@ esac
                            "[x](../../else)": "there is no ../../else"}.items():
             with self.subTest(bad=bad):
                 self.only(words, f"# Here\n\n{bad}\n")
+
+    def test_marks(self):
+        block = "```\n$ reprise pull\n```\n"
+        words = "docs/a.md:3: nothing says whether this block of commands is run"
+        for mark in ("run", "run: exit=1", "run:\n$ reprise graph dump\n", "serve", "not run: it needs a network"):
+            with self.subTest(mark=mark):
+                self.assertEqual(self.errors(f"# A\n<!-- {mark} -->\n{block}", marked=False), [])
+        for mark in ("<!-- not run -->", "<!-- running -->", "text"):
+            with self.subTest(mark=mark):
+                self.only(words, f"# A\n{mark}\n{block}", marked=False)
+        for fine in ("```\nwhat is printed\n```\n", "```python\nreprise = 1\n```\n"):
+            self.assertEqual(self.errors(fine, marked=False), [])
+        self.only(words.replace(":3:", ":6:"), f"<!-- run -->\n{block}\n{block}", marked=False)
+        for first in ("curl http://x", "cmake --preset a", "X=1 reprise pull"):
+            with self.subTest(first=first):
+                self.assertIn("nothing says", self.errors(f"```\n{first} \n```\n", binary=False, marked=False)[0])
 
     def test_commands_that_are_fine(self):
         for line in ("reprise graph dump --format json", "$ reprise graph dump --format=text \\\n    -h",

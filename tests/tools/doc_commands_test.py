@@ -6,13 +6,18 @@ An HTML comment in front of a fenced block marks it. These forms exist:
                                                  below a command are what it prints. Without any `$ ` each line of the
                                                  block is a command, and only its exit status counts.
   <!-- run: exit=1 M=tests/data/models/NAME -->  expects exit status 1, and puts a path in the place of the word M
+  <!-- run: wrapped=yes -->                      the lines below a command are one line that is too long for the page
   <!-- run: $ reprise generate ... -->           runs this command: the block shows a part of what it prints
   <!-- file: residual.pass -->                   writes the block into a file of that name for the examples below it
+  <!-- serve -->                                 the block is a command that serves: it runs, on a free port, while the
+                                                 examples below it do; with words as `run` has them
+  <!-- not run: it needs a network -->           nothing is run, and why
 
 A comment may have several lines. The examples of one page run in order and share a temporary folder. It has links to
 the folders of the repository and to `./dev`, so that paths such as tests/data/models work. `reprise` is the built binary
 there, and $REPRISE_CACHE is a folder of its own that holds the default model. Standard output and standard error are
-compared as one text.
+compared as one text. In a command that a comment gives, lines of the block that begin with `$ ` or `> ` are what one
+types, and no output. Servers are shared by the pages; in commands 127.0.0.1:30000 is the last one that was started.
 
 Shapes are compared, not figures: numbers, paths and runs of spaces are equal to others of their kind, and empty lines
 do not count. A line `...` on the page stands for any lines, `...` inside a line for any text. Everything else must
@@ -24,14 +29,17 @@ import difflib
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("REPRISE_BINARY", ROOT / "build/release/bin/reprise"))
 CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE", pathlib.Path.home() / ".cache/reprise"))
-MARKED = re.compile(r"^( *)<!-- (run|file)\b:?(.*?)-->\s*^ *```[\w-]*\n(.*?)^ *```$", re.M | re.S)
+MARKED = re.compile(r"^( *)<!-- (run|serve|file|not run)\b:?((?:(?!-->).)*)-->\s*^ *```[\w-]*\n(.*?)^ *```$", re.M | re.S)
 LINKED = ("dev", "examples", "src", "tests", "tools")
 SECONDS = 60
 
@@ -46,11 +54,15 @@ class Example:
         self.name = words.strip()
         settings = dict(word.split("=", 1) for word in words.split() if "=" in word)
         self.status = int(settings.pop("exit", 0))
+        wrapped = settings.pop("wrapped", None)
         self.settings = settings
         self.commands = []  # [command, lines or None]
         if kind == "run" and given:
-            self.commands = [[given, ["...", *self.block.split("\n"), "..."]]]
-        elif kind == "run":
+            printed = [row for row in self.block.split("\n") if not row.startswith(("$ ", "> "))]
+            self.commands = [[given, ["...", *printed, "..."]]]
+        elif kind == "serve" and given:
+            self.commands = [[given, None]]
+        elif kind in ("run", "serve"):
             shown = re.search(r"^\$ ", self.block, re.M)
             for row in re.sub(r"\\\n\s*", "", self.block).splitlines():
                 if row.startswith("$ ") or not shown:
@@ -58,6 +70,8 @@ class Example:
                 else:
                     self.commands[-1][1].append(row)
         for command in self.commands:
+            if wrapped:
+                command[1] = ["".join(command[1])]
             for word, value in settings.items():
                 command[0] = re.sub(rf"(?<![\w/.-]){re.escape(word)}(?![\w/.-])", value, command[0])
 
@@ -86,8 +100,46 @@ def difference(shown, printed):
     return "\n".join(difflib.unified_diff(shown, printed, "the page", "the command", lineterm="", n=2))
 
 
+class Server:
+    """A command that serves, on a port of its own; ready when made."""
+
+    def __init__(self, command):
+        self.folder = tempfile.TemporaryDirectory()
+        place = Folder(self.folder.name)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(["bash", "-c", f"exec {command} --port {self.port}"], cwd=place.path,
+                                        env=place.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        begin = time.monotonic()
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() - begin > SECONDS:
+                self.end()
+                raise AssertionError(f"$ {command}\n{self.written()}")
+            time.sleep(0.05)
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=5) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+    def written(self):
+        self.log.seek(0)
+        return self.log.read()
+
+
 class Folder:
     """Where the examples of one page run."""
+
+    port = 30000
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -100,10 +152,14 @@ class Folder:
         if (CACHE / "smollm2").is_dir():
             (self.path / "cache/smollm2").symlink_to(CACHE / "smollm2")
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("REPRISE_", "ASCEND_"))}
-        self.environment |= {"PATH": f"{self.path / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
+        # What curl prints is the answer alone, and an error of HTTP is one of the command.
+        (self.path / ".curlrc").write_text("no-progress-meter\nfail-with-body\n", encoding="utf-8")
+        self.environment |= {"CURL_HOME": str(self.path), "LC_ALL": "C.UTF-8",
+                             "PATH": f"{self.path / 'bin'}:{os.environ['PATH']}",
                              "REPRISE_CACHE": str(self.path / "cache")}
 
     def run(self, command):
+        command = command.replace("127.0.0.1:30000", f"127.0.0.1:{self.port}")
         done = subprocess.run(["bash", "-c", command], cwd=self.path, env=self.environment, text=True, check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=SECONDS)
@@ -114,6 +170,14 @@ class Pages(unittest.TestCase):
     """A test for each page with marked examples, added below."""
 
     examples = 0
+    servers = {}
+
+    @classmethod
+    def tearDownClass(cls):
+        for server in cls.servers.values():
+            server.end()
+            server.log.close()
+        cls.servers.clear()
 
     def run_page(self, path):
         with tempfile.TemporaryDirectory() as name:
@@ -123,13 +187,22 @@ class Pages(unittest.TestCase):
                     (folder.path / example.name).write_text(example.block, encoding="utf-8")
                     continue
                 for command, shown in example.commands:
+                    if example.kind == "serve":
+                        self.need_model(folder, command)
+                        if command not in self.servers:
+                            self.servers[command] = Server(command)
+                        folder.port = self.servers[command].port
+                        continue
                     with self.subTest(at=f"{path.relative_to(ROOT)}:{example.line}", command=command):
                         self.run_example(folder, example, command, shown)
 
-    def run_example(self, folder, example, command, shown):
+    def need_model(self, folder, command):
         if re.search(r"\bsmollm2\b", command) and not (folder.path / "cache/smollm2").exists():
             self.assertNotEqual(os.environ.get("CI"), "true", "SmolLM2 is not in the cache")
             self.skipTest("SmolLM2 is not in the cache; run `reprise pull smollm2`")
+
+    def run_example(self, folder, example, command, shown):
+        self.need_model(folder, command)
         status, printed = folder.run(command)
         self.assertEqual(status, example.status, f"$ {command}\n{printed}")
         if shown is not None:
@@ -174,11 +247,16 @@ class Shapes(unittest.TestCase):
                 "   $ reprise a --model-path M \\\n     --b\n   out\n   ```\n"
                 "<!-- run:\n$ reprise c\n-->\n```text\npart\n```\n"
                 "```\n$ not marked\n```\n<!-- run -->\n```sh\nreprise d\nreprise e\n```\n")
-        file, one, part, two = examples_of(text)
+        text += ("<!-- serve -->\n```\nreprise serve\n```\n<!-- run: $ echo a | cat -->\n```\n$ cat\n> a\na\n```\n"
+                 "<!-- not run: no\nnetwork -->\n```\nreprise pull\n```\n")
+        file, one, part, two, server, session, nothing = examples_of(text)
         self.assertEqual((file.kind, file.name, file.block), ("file", "a.pass", "x\n"))
         self.assertEqual((one.status, one.commands), (1, [["reprise a --model-path tests/m --b", ["out"]]]))
         self.assertEqual(part.commands, [["reprise c", ["...", "part", "", "..."]]])
         self.assertEqual(two.commands, [["reprise d", None], ["reprise e", None]])
+        self.assertEqual((server.kind, server.commands), ("serve", [["reprise serve", None]]))
+        self.assertEqual(session.commands, [["echo a | cat", ["...", "a", "", "..."]]])
+        self.assertEqual((nothing.kind, nothing.commands), ("not run", []))
 
     def test_a_failing_command_and_another_output_fail(self):
         for text in ("<!-- run -->\n```\nfalse\n```\n", "<!-- run: exit=1 -->\n```\ntrue\n```\n",

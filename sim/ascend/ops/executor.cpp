@@ -187,6 +187,13 @@ aclnnStatus enqueue(const char* name, void* workspace, uint64_t size, aclOpExecu
   if (reinterpret_cast<uintptr_t>(workspace) % 64 != 0) {
     return fail(kInvalid, plan->name + ": the workspace must start at a multiple of 64 bytes");
   }
+  // A repeatable executor holds pointers into the caller's tensors and asks each for its address at every run
+  // (hicann/opbase @ aa3cd74b, op_executor.cpp:165 and 215-217, common_types.cpp:385-394).
+  if (plan->repeatable)
+    for (const Operand& operand : plan->operands)
+      if (operand.tensor && !live(operand.tensor, operand.serial))
+        return fail(kInvalid, plan->name + ": the executor is repeated, but its tensor " + operand.name +
+                                  " was destroyed meanwhile");
   std::vector<Kernel> kernels = kernels_of(*plan, workspace);
   spend_host(kLaunchMicros * static_cast<double>(kernels.size()));
   if (!plan->repeatable) forget(executor);

@@ -55,6 +55,8 @@ struct Operand {
   Walk walk = Walk::Packed;
   View view;
   size_t parameter = 0, input = 0, output = 0, member = 0;  // its places in the prototype
+  const aclTensor* tensor = nullptr;                        // the caller's, of this number
+  uint64_t serial = 0;
 };
 
 struct Plan {

@@ -1,5 +1,6 @@
 #include "ascend/ops/meta.h"
 
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -83,6 +84,11 @@ bool live(const void* object) {
   return objects().kinds.contains(object);
 }
 
+bool live(const aclTensor* tensor, uint64_t serial) {
+  const std::lock_guard lock(objects().mutex);
+  return objects().kinds.contains(tensor) && tensor->serial == serial;
+}
+
 }  // namespace ascend_sim
 
 using namespace ascend_sim;  // NOLINT: the C symbols below stand outside of it
@@ -98,7 +104,8 @@ aclTensor* aclCreateTensor(const int64_t* viewDims, uint64_t viewDimsNum, aclDat
     fail(kInvalid, "aclCreateTensor: dimensions must not be negative, nor their arrays null");
     return nullptr;
   }
-  return created(new aclTensor{std::move(view)}, "tensor");
+  static std::atomic<uint64_t> created_so_far = 0;
+  return created(new aclTensor{std::move(view), ++created_so_far}, "tensor");
 }
 
 aclnnStatus aclInitTensor(aclTensor* tensor, const int64_t* viewDims, uint64_t viewDimsNum, aclDataType dataType,

@@ -13,6 +13,7 @@
 
 struct aclTensor {
   ascend_sim::View view;
+  uint64_t serial = 0;  // of all tensors that were ever created; an address may be used again
 };
 struct aclScalar {
   aclDataType dtype = -1;
@@ -39,5 +40,7 @@ namespace ascend_sim {
 
 // Whether this object of the meta API was created and not destroyed yet.
 bool live(const void* object);
+// Whether the tensor is the one of that number still.
+bool live(const aclTensor* tensor, uint64_t serial);
 
 }  // namespace ascend_sim

@@ -63,6 +63,8 @@ Slot Operator::place(const char* name, Tensor tensor, Role role, Walk walk, bool
     valid(false, std::string(name) + " is a tensor that was destroyed or never created");
   } else {
     operand.view = tensor->view;
+    operand.tensor = tensor;
+    operand.serial = tensor->serial;
     const View& view = operand.view;
     valid(view.element() > 0, std::string(name) + " is " + name_of(view.dtype) + ", which no kernel here has");
     valid(view.rank() <= 8,

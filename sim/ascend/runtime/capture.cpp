@@ -209,7 +209,7 @@ void forget_graph(World& world, Graph& graph) {
       if (task->in_group) world.accesses.forget(task.get(), 1);
     }
   }
-  std::erase_if(world.groups, [&](const auto& group) { return group.second->graph.lock().get() == &graph; });
+  for (void* group : graph.groups) world.groups.erase(group);
 }
 
 int capture_task(World& world, Stream& stream, Task task) {
@@ -328,7 +328,7 @@ int end_group(World& world, const std::shared_ptr<Stream>& stream, std::shared_p
   capture.group_stream = nullptr;
   (*group)->handle = world.new_handle();
   world.groups[(*group)->handle] = *group;
-  ++capture.graph->groups;
+  capture.graph->groups.push_back((*group)->handle);
   return 0;
 }
 

@@ -190,8 +190,8 @@ aclError aclmdlRIDebugPrint(aclmdlRI modelRI) {
   return api("aclmdlRIDebugPrint", kAsk, [&](World& world, Lock&) {
     std::shared_ptr<Graph> graph;
     ASCEND_SIM_TRY(find_graph(world, modelRI, &graph));
-    std::printf("graph %u: %zu streams, %d queues, %zu tasks, %d task groups\n", graph->id, graph->lanes.size(),
-                graph->queues(), graph->tasks(), graph->groups);
+    std::printf("graph %u: %zu streams, %d queues, %zu tasks, %zu task groups\n", graph->id, graph->lanes.size(),
+                graph->queues(), graph->tasks(), graph->groups.size());
     for (size_t lane = 0; lane < graph->lanes.size(); ++lane) {
       size_t index = 0;
       for (const auto& task : graph->lanes[lane].tasks) {

@@ -90,7 +90,7 @@ struct Graph {
   int executions = 0;       // queued or running
   int32_t running_on = -1;  // id of the stream of the last replay, while there is any
   uint64_t last_replay = 0;
-  int groups = 0;
+  std::vector<void*> groups;  // handles of those that were ended
 
   size_t tasks() const;
   int queues() const;

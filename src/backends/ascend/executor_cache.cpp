@@ -24,13 +24,14 @@ ExecutorCache::Key ExecutorCache::key_of(const Thunk& thunk, const LiveSizes& li
   return key;
 }
 
-void ExecutorCache::give_back(std::vector<KeptOperator>& operators) const {
-  for (const KeptOperator& o : operators) (void)library_.aclDestroyAclOpExecutor(o.executor);
-  operators.clear();
+void ExecutorCache::give_back(Entry& entry) const {
+  for (const KeptOperator& o : entry.operators) (void)library_.aclDestroyAclOpExecutor(o.executor);
+  entry.operators.clear();
+  entry.objects.destroy(library_);
 }
 
 void ExecutorCache::clear() {
-  for (auto& [key, entry] : entries_) give_back(entry.operators);
+  for (auto& [key, entry] : entries_) give_back(entry);
   entries_.clear();
 }
 
@@ -51,7 +52,10 @@ Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Op
   launch.keep(&entry.operators);
   const Status launched = run_thunk(thunk, live, launch);
   entry.repeats = launched.is_ok() && launch.kept_all();
-  if (!entry.repeats) give_back(entry.operators);
+  if (entry.repeats)
+    entry.objects = launch.take_objects();
+  else
+    give_back(entry);
   if (launched.is_ok()) entries_.emplace(key, std::move(entry));
   return launched;
 }

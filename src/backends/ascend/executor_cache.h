@@ -35,10 +35,11 @@ class ExecutorCache {
   struct Entry {
     bool repeats = true;  // false: one of its operators cannot
     std::vector<KeptOperator> operators;
+    LaunchObjects objects;  // they outlive the operators
   };
 
   static Key key_of(const Thunk& thunk, const LiveSizes& live);
-  void give_back(std::vector<KeptOperator>& operators) const;
+  void give_back(Entry& entry) const;
   void clear();
 
   const Library& library_;

@@ -27,13 +27,15 @@ AclType acl_type(DType t) {
   return ACL_FLOAT;
 }
 
-// None of these objects is needed once the operators are enqueued. A list takes its tensors along.
-Launch::~Launch() {
-  for (aclTensorList* l : lists_) (void)library_.aclDestroyTensorList(l);
-  for (aclTensor* t : tensors_) (void)library_.aclDestroyTensor(t);
-  for (aclScalar* s : scalars_) (void)library_.aclDestroyScalar(s);
-  for (aclIntArray* a : arrays_) (void)library_.aclDestroyIntArray(a);
+void LaunchObjects::destroy(const Library& library) {
+  for (aclTensorList* l : lists) (void)library.aclDestroyTensorList(l);
+  for (aclTensor* t : tensors) (void)library.aclDestroyTensor(t);
+  for (aclScalar* s : scalars) (void)library.aclDestroyScalar(s);
+  for (aclIntArray* a : arrays) (void)library.aclDestroyIntArray(a);
+  *this = {};
 }
+
+Launch::~Launch() { objects_.destroy(library_); }
 
 aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
   std::array<int64_t, 8> dense{};
@@ -49,7 +51,7 @@ aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, in
   aclTensor* t =
       library_.aclCreateTensor(sizes.begin(), sizes.size(), type, strides.size() ? strides.begin() : dense.data(),
                                offset, ACL_FORMAT_ND, &storage, 1, data);
-  tensors_.push_back(t);
+  objects_.tensors.push_back(t);
   return t;
 }
 
@@ -58,26 +60,26 @@ aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
   CHECK(sizes.size() == 2 || sizes.size() == 3, "matrices of {} dimensions", sizes.size());
   std::array<int64_t, 3> strides{1, 1, 1};
   for (size_t i = sizes.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * sizes.begin()[i + 1];
-  tensors_.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
-                                              ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
-  return tensors_.back();
+  objects_.tensors.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
+                                                      ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
+  return objects_.tensors.back();
 }
 
 aclTensorList* Launch::list(aclTensor* only) {
   aclTensorList* l = library_.aclCreateTensorList(&only, 1);
-  std::erase(tensors_, only);
-  lists_.push_back(l);
+  std::erase(objects_.tensors, only);
+  objects_.lists.push_back(l);
   return l;
 }
 
 aclScalar* Launch::number(float value) {
-  scalars_.push_back(library_.aclCreateScalar(&value, ACL_FLOAT));
-  return scalars_.back();
+  objects_.scalars.push_back(library_.aclCreateScalar(&value, ACL_FLOAT));
+  return objects_.scalars.back();
 }
 
 aclIntArray* Launch::integers(std::span<const int64_t> values) {
-  arrays_.push_back(library_.aclCreateIntArray(values.data(), values.size()));
-  return arrays_.back();
+  objects_.arrays.push_back(library_.aclCreateIntArray(values.data(), values.size()));
+  return objects_.arrays.back();
 }
 
 void* Launch::scratch(size_t bytes) {

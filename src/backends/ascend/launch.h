@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/ascend/library.h"
@@ -42,6 +43,18 @@ struct KeptOperator {
   aclOpExecutor* executor = nullptr;
   void* workspace = nullptr;
   uint64_t bytes = 0;
+};
+
+// What a launch describes its operands by. An operator that was enqueued once needs none of it any more; one that may
+// be repeated reads its tensors' addresses at every run (opbase op_executor.cpp:165 and 215-217: the executor keeps
+// pointers into the caller's tensors), so they go with it.
+struct LaunchObjects {
+  std::vector<aclTensor*> tensors;
+  std::vector<aclTensorList*> lists;  // each took its tensors over
+  std::vector<aclScalar*> scalars;
+  std::vector<aclIntArray*> arrays;
+
+  void destroy(const Library& library);
 };
 
 struct Operators;  // operators.h
@@ -102,6 +115,8 @@ class Launch {
   // Operators that may be repeated go there instead of being used up; kept_all() tells whether all of them may.
   void keep(std::vector<KeptOperator>* to) { kept_ = to; }
   bool kept_all() const { return static_cast<int>(kept_->size()) == launched_; }
+  // For whoever keeps the operators. Nothing can be launched afterwards.
+  LaunchObjects take_objects() { return std::exchange(objects_, {}); }
 
   // Operators run so far.
   int launched() const { return launched_; }
@@ -127,10 +142,7 @@ class Launch {
   bool probing_ = false;
   Group group_ = Group::None;
   std::vector<KeptOperator>* kept_ = nullptr;
-  std::vector<aclTensor*> tensors_;
-  std::vector<aclTensorList*> lists_;
-  std::vector<aclScalar*> scalars_;
-  std::vector<aclIntArray*> arrays_;
+  LaunchObjects objects_;
 };
 
 // All that it reads are its arguments; it may not wait, allocate device memory or copy to the host.

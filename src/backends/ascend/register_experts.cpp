@@ -17,10 +17,13 @@ enum GateDim { kTokens, kExperts, kTopK, kTopGroups, kGroups, kPairs, kNormalise
 Status gate(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const int64_t t = size(a, kTokens, live), e = size(a, kExperts, live), k = size(a, kTopK, live);
   void* unused = l.scratch(static_cast<size_t>(t * e) * sizeof(float));
+  // Sigmoid scores are normalised whatever renorm is, and up to CANN 8.5 the operator takes no other than 0
+  // (ops-transformer @ c29bc106, moe_gating_top_k_tiling.cpp:200).
+  const int64_t renorm = size(a, kSigmoid, live) ? 0 : size(a, kNormalise, live);
   return l.run(l.ops().gating, l.tensor(a.ptr[0], DType::F32, {t, e}),
                size(a, kBias, live) ? l.tensor(a.ptr[2], DType::F32, {e}) : nullptr, k, size(a, kTopGroups, live),
-               size(a, kGroups, live), size(a, kPairs, live), size(a, kNormalise, live), size(a, kSigmoid, live), false,
-               a.scalar[0], a.scalar[1], l.tensor(a.ptr[3], DType::F32, {t, k}), l.tensor(a.ptr[4], DType::I32, {t, k}),
+               size(a, kGroups, live), size(a, kPairs, live), renorm, size(a, kSigmoid, live), false, a.scalar[0],
+               a.scalar[1], l.tensor(a.ptr[3], DType::F32, {t, k}), l.tensor(a.ptr[4], DType::I32, {t, k}),
                l.tensor(unused, DType::F32, {t, e}));
 }
 

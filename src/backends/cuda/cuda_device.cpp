@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_graph.h"
-#include "backends/cuda/cuda_kernel.h"
 #include "backends/cuda/runtime.h"
 #include "device/aligned_pool.h"
 
@@ -48,8 +48,10 @@ class CudaEvent final : public Event {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, cudaStream_t zeroing)
+  CudaDevice(DeviceInfo info, int multiprocessors, std::unique_ptr<Blas> blas, cudaStream_t zeroing)
       : info_(std::move(info)),
+        blas_(std::move(blas)),
+        context_{multiprocessors, blas_.get()},
         zeroing_(zeroing),
         pool_(false, info_.memory_bytes, zeroing),
         host_pool_(true, SIZE_MAX / 4, zeroing) {}
@@ -59,7 +61,7 @@ class CudaDevice final : public Device {
   MemoryPool& pool() override { return pool_; }
   MemoryPool& host_pool() override { return host_pool_; }
   Result<std::unique_ptr<Stream>> make_stream() override {
-    ASSIGN_OR_RETURN(auto stream, CudaStream::make());
+    ASSIGN_OR_RETURN(auto stream, CudaStream::make(context_));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> make_event() override {
@@ -73,6 +75,8 @@ class CudaDevice final : public Device {
 
  private:
   DeviceInfo info_;
+  std::unique_ptr<Blas> blas_;
+  LaunchContext context_;
   cudaStream_t zeroing_;
   CudaPool pool_;
   CudaPool host_pool_;
@@ -89,26 +93,70 @@ cudaMemcpyKind direction(Copy kind) {
 
 }  // namespace
 
-Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream) {
-  for (OpaqueKernel phase : thunk.phase)
-    if (phase) reinterpret_cast<CudaKernel>(phase)(thunk.args, live, stream);
-  return check(cudaGetLastError(), "launch");
-}
-
-Result<std::unique_ptr<CudaStream>> CudaStream::make() {
+Result<std::unique_ptr<CudaStream>> CudaStream::make(const LaunchContext& context) {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream"));
-  return std::unique_ptr<CudaStream>(new CudaStream(stream));
+  return std::unique_ptr<CudaStream>(new CudaStream(stream, context));
 }
 
 CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(stream_);
+  for (cudaEvent_t e : events_) (void)cudaEventDestroy(e);
+  if (zero_) (void)cudaEventDestroy(zero_);
   (void)cudaStreamDestroy(stream_);
 }
 
 Status CudaStream::launch(const Thunk& thunk) {
   ++stats_.launches;
-  return launch_phases(thunk, live_, stream_);
+  if (!trace_) return launch_phases(thunk, live_, stream_, context_);
+  trace_->next_replay();
+  return launch_timed(thunk, live_);
+}
+
+Result<cudaEvent_t> CudaStream::take_event() {
+  if (used_ == events_.size()) {
+    cudaEvent_t event = nullptr;
+    RETURN_IF_ERROR(check(cudaEventCreate(&event), "make an event"));
+    events_.push_back(event);
+  }
+  return events_[used_++];
+}
+
+Status CudaStream::launch_timed(const Thunk& thunk, const LiveSizes& live) {
+  Timed t;
+  ASSIGN_OR_RETURN(t.begin, take_event());
+  ASSIGN_OR_RETURN(t.end, take_event());
+  t.node = thunk.node;
+  t.replay = trace_->replay();
+  RETURN_IF_ERROR(check(cudaEventRecord(t.begin, stream_), "time a launch"));
+  RETURN_IF_ERROR(launch_phases(thunk, live, stream_, context_));
+  RETURN_IF_ERROR(check(cudaEventRecord(t.end, stream_), "time a launch"));
+  timed_.push_back(t);
+  return Status::ok();
+}
+
+Status CudaStream::set_trace(Trace* trace) {
+  RETURN_IF_ERROR(synchronize());
+  trace_ = trace;
+  if (!trace) return Status::ok();
+  if (!zero_) RETURN_IF_ERROR(check(cudaEventCreate(&zero_), "make an event"));
+  RETURN_IF_ERROR(check(cudaEventRecord(zero_, stream_), "time a launch"));
+  RETURN_IF_ERROR(check(cudaEventSynchronize(zero_), "time a launch"));
+  trace_begin_ns_ = trace->now();
+  return Status::ok();
+}
+
+Status CudaStream::tell_trace() {
+  for (const Timed& t : timed_) {
+    float begin = 0, end = 0;
+    RETURN_IF_ERROR(check(cudaEventElapsedTime(&begin, zero_, t.begin), "time a launch"));
+    RETURN_IF_ERROR(check(cudaEventElapsedTime(&end, zero_, t.end), "time a launch"));
+    auto at = [this](float ms) { return trace_begin_ns_ + static_cast<int64_t>(static_cast<double>(ms) * 1e6); };
+    trace_->add(0, {TraceEvent::Kind::Kernel, 0, t.node, t.replay, at(begin), at(end)});
+  }
+  timed_.clear();
+  used_ = 0;
+  return Status::ok();
 }
 
 Status CudaStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
@@ -125,7 +173,10 @@ Status CudaStream::wait(const Event& event) {
   return check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "wait for an event");
 }
 
-Status CudaStream::synchronize() { return check(cudaStreamSynchronize(stream_), "synchronize"); }
+Status CudaStream::synchronize() {
+  RETURN_IF_ERROR(check(cudaStreamSynchronize(stream_), "synchronize"));
+  return trace_ ? tell_trace() : Status::ok();
+}
 
 Result<std::unique_ptr<Device>> make_cuda_device() {
   int count = 0;
@@ -149,9 +200,11 @@ Result<std::unique_ptr<Device>> make_cuda_device() {
   info.memory_bytes = p.totalGlobalMem;
   info.host_visible = false;
   info.asynchronous = true;
+  std::unique_ptr<Blas> blas = Blas::open(info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(info), zeroing));
+  return std::unique_ptr<Device>(
+      std::make_unique<CudaDevice>(std::move(info), p.multiProcessorCount, std::move(blas), zeroing));
 }
 
 }  // namespace reprise::cuda

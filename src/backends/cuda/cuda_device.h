@@ -4,14 +4,15 @@
 
 #include <memory>
 
+#include "backends/cuda/kernel_table.h"
 #include "device/device.h"
-#include "ops/kernel.h"
 
 namespace reprise::cuda {
 
 // Unsupported, with the driver's words, where there is no GPU or no driver.
 Result<std::unique_ptr<Device>> make_cuda_device();
 
-void register_cuda(KernelRegistry& kernels);
+// The kernels compiled for GPUs, for register_cuda() (register.h).
+const KernelTable& device_kernels();
 
 }  // namespace reprise::cuda

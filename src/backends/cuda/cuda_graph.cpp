@@ -44,9 +44,32 @@ Result<bool> is_kernel(cudaGraphNode_t node) {
   return type == cudaGraphNodeTypeKernel;
 }
 
+// The kernels of a graph that is one chain, from the first to the last; nothing where it is anything else.
+Result<Nodes> kernel_chain(cudaGraph_t graph) {
+  ASSIGN_OR_RETURN(const Nodes nodes, nodes_of(graph));
+  if (nodes.empty()) return Nodes{};
+  size_t count = 0;
+  RETURN_IF_ERROR(check(cudaGraphGetRootNodes(graph, nullptr, &count), "count a graph's roots"));
+  Nodes chain(count);
+  if (count != 1) return Nodes{};
+  RETURN_IF_ERROR(check(cudaGraphGetRootNodes(graph, chain.data(), &count), "list a graph's roots"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool kernel, is_kernel(chain.back()));
+    size_t behind = 0;
+    RETURN_IF_ERROR(
+        check(cudaGraphNodeGetDependentNodes(chain.back(), nullptr, nullptr, &behind), "ask for dependents"));
+    if (!kernel || behind > 1) return Nodes{};
+    if (behind == 0) break;
+    cudaGraphNode_t next = nullptr;
+    RETURN_IF_ERROR(check(cudaGraphNodeGetDependentNodes(chain.back(), &next, nullptr, &behind), "ask for dependents"));
+    chain.push_back(next);
+  }
+  return chain.size() == nodes.size() ? chain : Nodes{};
+}
+
 struct Patchable {
-  Thunk thunk;                     // as recorded or last patched
-  cudaGraphNode_t node = nullptr;  // null: not patchable
+  Thunk thunk;  // as recorded or last patched
+  Nodes nodes;  // its kernels, in order; none: not patchable
   bool enabled = true;
 };
 
@@ -56,18 +79,19 @@ class CudaGraph final : public DeviceGraph {
     if (exec_) (void)cudaGraphExecDestroy(exec_);
   }
 
-  Status begin(const LiveSizes& live) {
+  Status begin(const LiveSizes& live, const LaunchContext& context) {
     live_ = live;
     cudaGraph_t graph = nullptr;
     RETURN_IF_ERROR(check(cudaGraphCreate(&graph, 0), "make a graph"));
     graph_ = OwnedGraph(graph);
-    ASSIGN_OR_RETURN(scratch_, CudaStream::make());
+    ASSIGN_OR_RETURN(scratch_, CudaStream::make(context));
     return Status::ok();
   }
 
   Status replay(Stream& stream, std::span<const Patch> patches) override {
     if (!patches.empty()) RETURN_IF_ERROR(apply(patches));
     auto& on = static_cast<CudaStream&>(stream);
+    if (on.traced()) return replay_timed(on);
     RETURN_IF_ERROR(check(cudaGraphLaunch(exec_, on.native()), "replay"));
     on.count_replay();
     ++stats_.replays;
@@ -78,18 +102,27 @@ class CudaGraph final : public DeviceGraph {
  private:
   friend class CudaRecorder;
 
-  // The kernel a patch turns a launch into. No node: with these arguments there is nothing to launch.
+  // The kernels a patch turns a launch into. None: with these arguments there is nothing to launch.
   struct Change {
     Patchable* target;
-    OwnedGraph recorded;
-    cudaGraphNode_t node = nullptr;
-    cudaKernelNodeParams params{};
+    LaunchArgs args;
+    OwnedGraph recorded;  // what params points into
+    std::vector<cudaKernelNodeParams> params;
   };
+
+  // The launches one by one, each between two events: the graph's own order in one queue.
+  Status replay_timed(CudaStream& stream) {
+    stream.count_replay();
+    ++stats_.replays;
+    for (const Patchable& l : launches_)
+      if (l.enabled) RETURN_IF_ERROR(stream.launch_timed(l.thunk, live_));
+    return Status::ok();
+  }
 
   // Everything is looked at before anything is changed.
   Status apply(std::span<const Patch> patches) {
     for (const Patch& p : patches) {
-      if (p.id >= launches_.size() || !launches_[p.id].node)
+      if (p.id >= launches_.size() || launches_[p.id].nodes.empty())
         return invalid("launch {} of this graph is not patchable", p.id);
       if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
@@ -99,12 +132,15 @@ class CudaGraph final : public DeviceGraph {
       changes.push_back(std::move(change));
     }
     for (const Change& c : changes) {
-      if (c.node) RETURN_IF_ERROR(check(cudaGraphExecKernelNodeSetParams(exec_, c.target->node, &c.params), "patch"));
-      if (c.target->enabled != (c.node != nullptr)) {
-        c.target->enabled = c.node != nullptr;
-        RETURN_IF_ERROR(
-            check(cudaGraphNodeSetEnabled(exec_, c.target->node, c.target->enabled ? 1 : 0), "switch a launch"));
-      }
+      const Nodes& nodes = c.target->nodes;
+      for (size_t i = 0; i < c.params.size(); ++i)
+        RETURN_IF_ERROR(check(cudaGraphExecKernelNodeSetParams(exec_, nodes[i], &c.params[i]), "patch"));
+      c.target->thunk.args = c.args;
+      const bool enabled = !c.params.empty();
+      if (c.target->enabled == enabled) continue;
+      c.target->enabled = enabled;
+      for (cudaGraphNode_t node : nodes)
+        RETURN_IF_ERROR(check(cudaGraphNodeSetEnabled(exec_, node, enabled ? 1 : 0), "switch a launch"));
     }
     return Status::ok();
   }
@@ -114,24 +150,28 @@ class CudaGraph final : public DeviceGraph {
     change.target = &launches_[patch.id];
     Thunk thunk = change.target->thunk;
     thunk.args = *patch.args;
+    change.args = *patch.args;
     RETURN_IF_ERROR(check(cudaStreamBeginCapture(scratch_->native(), cudaStreamCaptureModeThreadLocal), "patch"));
-    const Status launched = launch_phases(thunk, live_, scratch_->native());
+    const Status launched = launch_phases(thunk, live_, scratch_->native(), scratch_->context());
     cudaGraph_t graph = nullptr;
     const Status ended = check(cudaStreamEndCapture(scratch_->native(), &graph), "patch");
     change.recorded = OwnedGraph(graph);
     RETURN_IF_ERROR(launched);
     RETURN_IF_ERROR(ended);
-    ASSIGN_OR_RETURN(const Nodes nodes, nodes_of(graph));
-    if (nodes.empty()) return change;
-    cudaKernelNodeParams before{};
-    RETURN_IF_ERROR(check(cudaGraphKernelNodeGetParams(change.target->node, &before), "patch"));
-    ASSIGN_OR_RETURN(const bool kernel, is_kernel(nodes[0]));
-    if (kernel && nodes.size() == 1)
-      RETURN_IF_ERROR(check(cudaGraphKernelNodeGetParams(nodes[0], &change.params), "patch"));
-    if (nodes.size() != 1 || !kernel || change.params.func != before.func)
+    ASSIGN_OR_RETURN(const Nodes all, nodes_of(graph));
+    if (all.empty()) return change;
+    ASSIGN_OR_RETURN(const Nodes nodes, kernel_chain(graph));
+    bool same = nodes.size() == change.target->nodes.size();
+    for (size_t i = 0; same && i < nodes.size(); ++i) {
+      cudaKernelNodeParams before{}, after{};
+      RETURN_IF_ERROR(check(cudaGraphKernelNodeGetParams(change.target->nodes[i], &before), "patch"));
+      RETURN_IF_ERROR(check(cudaGraphKernelNodeGetParams(nodes[i], &after), "patch"));
+      same = before.func == after.func;
+      change.params.push_back(after);
+    }
+    if (!same)
       return error(Code::Unsupported, "with the patch's arguments launch {} is another kernel than the one recorded",
                    patch.id);
-    change.node = nodes[0];
     return change;
   }
 
@@ -147,7 +187,10 @@ class CudaGraph final : public DeviceGraph {
     }
     stats_.launches = launches_.size();
     stats_.bytes = launches_.capacity() * sizeof(Patchable);  // the runtime does not tell what it holds itself
-    return check(cudaGraphInstantiate(&exec_, graph_.get(), 0), "instantiate the graph");
+    RETURN_IF_ERROR(check(cudaGraphInstantiate(&exec_, graph_.get(), 0), "instantiate the graph"));
+    // Else the first replay pays for it.
+    RETURN_IF_ERROR(check(cudaGraphUpload(exec_, scratch_->native()), "upload the graph"));
+    return scratch_->synchronize();
   }
 
   OwnedGraph graph_;  // names the nodes of exec_
@@ -160,32 +203,53 @@ class CudaGraph final : public DeviceGraph {
 
 class CudaRecorder final : public Recorder {
  public:
-  CudaRecorder(CudaGraph& graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  CudaRecorder(CudaGraph& graph, const CudaStream& stream)
+      : graph_(graph), stream_(stream.native()), context_(stream.context()) {}
 
   Status launch(const Thunk& thunk) override {
     ASSIGN_OR_RETURN(const Nodes last, record(thunk));
-    graph_.launches_.push_back({thunk, nullptr, true});
+    graph_.launches_.push_back({thunk, {}, true});
     return Status::ok();
   }
 
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
     ASSIGN_OR_RETURN(const Nodes last, record(thunk));
     const size_t id = graph_.launches_.size();
-    bool alone = last.size() == 1;
-    if (alone) {
-      ASSIGN_OR_RETURN(alone, is_kernel(last[0]));
-      size_t edges = 0;
-      RETURN_IF_ERROR(check(cudaGraphNodeGetDependencies(last[0], nullptr, nullptr, &edges), "ask for dependencies"));
-      alone = alone && edges == before_.size();  // else another node of this launch stands between
+    Nodes chain;
+    if (last.size() == 1) {
+      ASSIGN_OR_RETURN(chain, chain_to(last[0]));
     }
-    if (!alone) return error(Code::Unsupported, "launch {} is not one kernel, so it cannot be patched", id);
-    graph_.launches_.push_back({thunk, last[0], true});
+    if (chain.empty())
+      return error(Code::Unsupported, "launch {} is not a chain of kernels, so it cannot be patched", id);
+    graph_.launches_.push_back({thunk, std::move(chain), true});
     return static_cast<PatchId>(id);
   }
 
   Status finish() { return graph_.finish(); }
 
  private:
+  // The kernels of the launch that ends in `last`, in order; none where it has other nodes or is no chain.
+  Result<Nodes> chain_to(cudaGraphNode_t last) {
+    auto known = [&](cudaGraphNode_t n) { return std::find(before_.begin(), before_.end(), n) != before_.end(); };
+    Nodes chain{last};
+    while (true) {
+      ASSIGN_OR_RETURN(const bool kernel, is_kernel(chain.back()));
+      size_t edges = 0;
+      RETURN_IF_ERROR(
+          check(cudaGraphNodeGetDependencies(chain.back(), nullptr, nullptr, &edges), "ask for dependencies"));
+      Nodes on(edges);
+      if (edges)
+        RETURN_IF_ERROR(
+            check(cudaGraphNodeGetDependencies(chain.back(), on.data(), nullptr, &edges), "ask for dependencies"));
+      if (!kernel) return Nodes{};
+      if (edges == before_.size() && std::all_of(on.begin(), on.end(), known)) break;
+      if (edges != 1) return Nodes{};
+      chain.push_back(on[0]);
+    }
+    std::reverse(chain.begin(), chain.end());
+    return chain;
+  }
+
   // The nodes that end the launch; none when it launched nothing.
   Result<Nodes> record(const Thunk& thunk) {
     // What depends waits for all launches since the last that did; the others only for what that one waited for.
@@ -197,7 +261,7 @@ class CudaRecorder final : public Recorder {
     RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before_.data(), nullptr,
                                                         before_.size(), cudaStreamCaptureModeThreadLocal),
                           "begin to capture"));
-    Status status = launch_phases(thunk, graph_.live_, stream_);
+    Status status = launch_phases(thunk, graph_.live_, stream_, context_);
     Nodes last;
     if (status.is_ok()) {
       cudaStreamCaptureStatus state{};
@@ -219,6 +283,7 @@ class CudaRecorder final : public Recorder {
 
   CudaGraph& graph_;
   cudaStream_t stream_;
+  const LaunchContext& context_;
   Nodes before_, open_;
 };
 
@@ -226,8 +291,8 @@ class CudaRecorder final : public Recorder {
 
 Result<std::unique_ptr<DeviceGraph>> capture_graph(CudaStream& stream, const std::function<Status(Recorder&)>& body) {
   auto graph = std::make_unique<CudaGraph>();
-  RETURN_IF_ERROR(graph->begin(stream.live_sizes()));
-  CudaRecorder recorder(*graph, stream.native());
+  RETURN_IF_ERROR(graph->begin(stream.live_sizes(), stream.context()));
+  CudaRecorder recorder(*graph, stream);
   RETURN_IF_ERROR(body(recorder));
   RETURN_IF_ERROR(recorder.finish());
   return std::unique_ptr<DeviceGraph>(std::move(graph));

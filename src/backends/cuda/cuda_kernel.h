@@ -1,18 +1,37 @@
-// CudaKernel: the type behind Thunk::phase on a CUDA device.
+// CudaKernel: the type behind Thunk::phase on a CUDA device, and Launch: what such a function may use.
 //
-// It is a host function that launches kernels on the stream and returns at once; all it reads are its arguments. It
-// may not wait, allocate or copy to the host. Phases run in order. Under capture the same function runs once, its
-// launches become nodes of the graph, and their sizes are those of the capture. A launch of nothing is left out: a grid
-// of no blocks is an error. No vendor header, so that entries can be registered from plain C++.
+// A CudaKernel is a host function that launches kernels through its Launch and returns at once; all it reads are its
+// arguments. It may not wait, allocate or copy to the host. Phases run in order. Under capture the same function runs
+// once, its launches become nodes of the graph, and their sizes are those of the capture. A launch of nothing is left
+// out: a grid of no blocks is an error.
+//
+// There are two kinds of Launch: that of a GPU (device_launch.h) and that of the SIMT executor, which runs the same
+// kernels on the host (sim/simt). No vendor header and no fmt, whose compile-time checks nvcc does not compile, so that
+// both compilers read this file.
 #pragma once
+
+#include <cstdint>
 
 #include "device/thunk.h"
 
-struct CUstream_st;  // what cudaStream_t points to
-
 namespace reprise::cuda {
 
-using CudaKernel = void (*)(const LaunchArgs& args, const LiveSizes& live, CUstream_st* stream);
+class Launch {
+ public:
+  // Multiprocessors that the grid of a persistent kernel is made for. Results never depend on it.
+  int multiprocessors = 1;
+
+  // The launch fails with these words, which live as long as the program. The first ones count.
+  void fail(const char* words) {
+    if (!failure_) failure_ = words;
+  }
+  const char* failure() const { return failure_; }
+
+ private:
+  const char* failure_ = nullptr;
+};
+
+using CudaKernel = void (*)(const LaunchArgs& args, const LiveSizes& live, Launch& launch);
 
 inline OpaqueKernel opaque(CudaKernel kernel) { return reinterpret_cast<OpaqueKernel>(kernel); }
 

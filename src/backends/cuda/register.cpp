@@ -1,38 +1,51 @@
-// The entries of the CUDA kernels. One op for now: it keeps the way from a graph to a GPU honest.
-#include "backends/cuda/cuda_device.h"
-#include "backends/cuda/kernels/add.h"
+#include "backends/cuda/register.h"
 
 namespace reprise::cuda {
-namespace {
 
-Status accepts_add(const OpCall& c) {
-  if (c.in[0].dtype != DType::F32) return error(Code::Unsupported, "takes f32, not {}", describe(c));
-  const Shape& s = c.in[0].shape;
-  for (int i = 1; i < s.rank(); ++i)
-    if (!s[i].is_constant()) return error(Code::Unsupported, "size {} of {} is not a constant", i, describe(c));
+void register_cuda(KernelRegistry& kernels, const KernelTable& table) {
+  register_elements(kernels, table);
+  register_norms(kernels, table);
+  register_products(kernels, table);
+  register_attention(kernels, table);
+  register_quantised(kernels, table);
+  register_experts(kernels, table);
+  register_latent(kernels, table);
+}
+
+void add_entry(KernelRegistry& kernels, std::string_view op, std::string_view types, Accepts accepts, Bind bind,
+               CudaKernel kernel, Workspace workspace) {
+  if (!kernel) return;
+  KernelEntry e;
+  e.name = fmt::format("cuda.{}{}{}", op, types.empty() ? "" : ".", types);
+  e.op = op;
+  e.device = DeviceKind::Cuda;
+  e.score = 100;
+  e.accepts = accepts;
+  e.bind = bind;
+  if (workspace) e.workspace = workspace;
+  e.phase[0] = opaque(kernel);
+  kernels.add(std::move(e));
+}
+
+Status want_type(const OpCall& c, size_t i, DType type) {
+  if (c.in[i].dtype == type) return Status::ok();
+  return error(Code::Unsupported, "takes {}, not {}", dtype_name(type), describe(c));
+}
+
+Status want_constant_rows(const OpCall& c, size_t i) {
+  const Shape& s = c.in[i].shape;
+  for (int d = 1; d < s.rank(); ++d)
+    if (!s[d].is_constant()) return error(Code::Unsupported, "size {} of {} is not a constant", d, describe(c));
   return Status::ok();
 }
 
-void bind_add(const OpCall& c, LaunchArgs& args) {
-  const Shape& s = c.in[0].shape;
-  int64_t row = 1;
-  for (int i = 1; i < s.rank(); ++i) row *= s[i].factor;
-  args.dim[0] = s[0];
-  args.dim[1] = row;
-}
-
-}  // namespace
-
-void register_cuda(KernelRegistry& kernels) {
-  KernelEntry e;
-  e.name = "cuda.add.f32";
-  e.op = "add";
-  e.device = DeviceKind::Cuda;
-  e.score = 100;
-  e.accepts = accepts_add;
-  e.bind = bind_add;
-  e.phase[0] = opaque(add_f32);
-  kernels.add(std::move(e));
+Dim product_of(const Shape& s, int from, int to) {
+  Dim n(1);
+  for (int i = from; i < to; ++i) {
+    n.factor *= s[i].factor;
+    if (s[i].symbol != 0) n.symbol = s[i].symbol;
+  }
+  return n;
 }
 
 }  // namespace reprise::cuda

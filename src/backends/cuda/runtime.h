@@ -3,8 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <vector>
+
 #include "base/status.h"
 #include "device/stream.h"
+#include "device/trace.h"
 
 namespace reprise::cuda {
 
@@ -35,13 +38,22 @@ inline Status check(cudaError_t result, const char* what) {
                lost ? "; the process has lost the device: start it anew" : "");
 }
 
+class Blas;
+
+// What launches need of their device, apart from a stream.
+struct LaunchContext {
+  int multiprocessors = 1;
+  Blas* blas = nullptr;  // null where the library is absent
+};
+
 // Runs a thunk's phases on the stream; what the launches themselves report comes back.
-Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream);
+Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context);
 
 // Streams do not wait for the default stream, nor it for them.
 class CudaStream final : public Stream {
  public:
-  static Result<std::unique_ptr<CudaStream>> make();
+  // `context` outlives the stream.
+  static Result<std::unique_ptr<CudaStream>> make(const LaunchContext& context);
   ~CudaStream() override;
 
   void set_live_sizes(const LiveSizes& live) override { live_ = live; }
@@ -51,16 +63,36 @@ class CudaStream final : public Stream {
   Status wait(const Event& event) override;
   Status synchronize() override;
   StreamStats stats() const override { return stats_; }
+  // While a trace is attached every launch stands between two events, and a replay runs launch by launch.
+  Status set_trace(Trace* trace) override;
+  bool traced() const { return trace_ != nullptr; }
+  Status launch_timed(const Thunk& thunk, const LiveSizes& live);
 
   const LiveSizes& live_sizes() const { return live_; }
   cudaStream_t native() const { return stream_; }
+  const LaunchContext& context() const { return context_; }
   void count_replay() { ++stats_.replays; }
 
  private:
-  explicit CudaStream(cudaStream_t stream) : stream_(stream) {}
+  CudaStream(cudaStream_t stream, const LaunchContext& context) : stream_(stream), context_(context) {}
+
+  // A launch between two events, of which the trace has not been told.
+  struct Timed {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    uint32_t node = 0, replay = 0;
+  };
+  Result<cudaEvent_t> take_event();
+  Status tell_trace();
 
   cudaStream_t stream_;
+  const LaunchContext& context_;
   LiveSizes live_;
+  Trace* trace_ = nullptr;
+  int64_t trace_begin_ns_ = 0;  // of zero_, on the trace's clock
+  cudaEvent_t zero_ = nullptr;
+  std::vector<cudaEvent_t> events_;  // all that were made; the first used_ are in use
+  size_t used_ = 0;
+  std::vector<Timed> timed_;
   StreamStats stats_;
 };
 

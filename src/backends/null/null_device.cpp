@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "device/pool_ledger.h"
 
@@ -106,7 +107,7 @@ class NullStream final : public Stream {
   }
   Status synchronize() override {
     queue_->run_until(queue_->asked());
-    return Status::ok();
+    return std::exchange(failed_, Status::ok());
   }
   StreamStats stats() const override { return stats_; }
 
@@ -127,14 +128,21 @@ class NullStream final : public Stream {
     LaunchArgs args = thunk.args;
     for (void*& p : args.ptr) p = local(p);
     args.workspace = local(args.workspace);
-    for (OpaqueKernel phase : thunk.phase)
-      if (phase) reinterpret_cast<NullKernel>(phase)(args, live);
+    for (OpaqueKernel phase : thunk.phase) {
+      if (!phase) continue;
+      if (!options_.call) {
+        reinterpret_cast<NullKernel>(phase)(args, live);
+      } else if (Status called = options_.call(phase, args, live); !called.is_ok() && failed_.is_ok()) {
+        failed_ = std::move(called);
+      }
+    }
   }
 
   NullDeviceOptions options_;
   std::shared_ptr<Queue> queue_;
   LiveSizes live_;
   StreamStats stats_;
+  Status failed_;  // the first failure since the last synchronize()
 };
 
 // The recorded thunks, at the sizes of the capture.
@@ -181,8 +189,8 @@ class NullGraph final : public DeviceGraph, public Recorder {
 class NullDevice final : public Device {
  public:
   explicit NullDevice(const NullDeviceOptions& options) : options_(options), pool_(options.host_visible) {
-    info_.kind = DeviceKind::Null;
-    info_.name = "null";
+    info_.kind = options.kind;
+    info_.name = options.name;
     info_.isa = "none";
     info_.host_visible = options.host_visible;
     info_.asynchronous = options.deferred;

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -25,6 +27,10 @@ struct NullDeviceOptions {
   bool host_visible = true;                   // false: device addresses cannot be used by the host
   bool deferred = false;                      // work waits until somebody must have it
   DType index_dtype = DType::I32;
+  DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
+  std::string name = "null";
+  // How a phase is called; left empty, it is a NullKernel.
+  std::function<Status(OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live)> call;
 };
 
 std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options = {});

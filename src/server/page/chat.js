@@ -21,6 +21,7 @@ class Turn {
     this.attempt = 0;        // how often it was asked for again
     this.callBoxes = [];
     this.thought = null;
+    this.thoughts = "";      // all of them; they are shown and exported, and not sent back
     this.fresh = this.freshThought = "";  // what came and is not shown yet
     this.frame = 0;
     this.numbers = "";
@@ -74,6 +75,7 @@ class Turn {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     if (this.freshThought) {
+      this.thoughts += this.freshThought;
       if (!this.thought) {
         const box = element("details", "thought");
         box.append(element("summary", "", "thoughts"), this.thought = element("div"));
@@ -331,14 +333,18 @@ function download(name, type, text) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
+// The messages with the thoughts of their answers.
+const told = () => turns.filter(t => !t.dead).map(t =>
+  t.thoughts ? {...t.message, reasoning_content: t.thoughts} : t.message);
 // A body for /v1/chat/completions.
-const asJson = () => JSON.stringify({model: at("model").textContent, ...parameters(), messages: [...systemMessage(), ...said()]},
-  null, 2) + "\n";
+const asJson = () => JSON.stringify({model: at("model").textContent, ...parameters(),
+  messages: [...systemMessage(), ...told()]}, null, 2) + "\n";
 function asMarkdown() {
   const title = {system: "System", developer: "Developer", user: "User", assistant: "Assistant", tool: "Tool"};
   let out = `# Conversation with ${at("model").textContent}\n`;
-  for (const m of [...systemMessage(), ...said()]) {
+  for (const m of [...systemMessage(), ...told()]) {
     out += `\n## ${title[m.role]}\n\n`;
+    if (m.reasoning_content) out += m.reasoning_content.trim().replace(/^/gm, "> ") + "\n\n";
     if (m.content) out += m.content.trimEnd() + "\n";
     for (const c of m.tool_calls ?? []) out += `\n\`${c.function.name}\`\n\n\`\`\`json\n${c.function.arguments}\n\`\`\`\n`;
   }
@@ -360,19 +366,24 @@ function readMessage(m, i) {
   }
   if (typeof content !== "string" && !(content === null && out.tool_calls)) fail("its content is not text");
   if (m.role === "tool") out.tool_call_id = m.tool_call_id;
-  return out;
+  const thoughts = m.role === "assistant" ? m.reasoning_content ?? m.reasoning : "";
+  return {message: out, thoughts: typeof thoughts === "string" ? thoughts : ""};
 }
 function load(text) {
   const file = JSON.parse(text), given = Array.isArray(file) ? {messages: file} : file;
   if (!Array.isArray(given?.messages)) throw new Error("a list of messages, or an object with one, is expected");
   const messages = given.messages.map(readMessage);
   clear();
-  at("system").value = messages[0]?.role === "system" ? messages.shift().content : "";
+  at("system").value = messages[0]?.message.role === "system" ? messages.shift().message.content : "";
   for (const [name, id] of Object.entries(PARAMETERS))
     if (typeof given[name] === "number") at(id).value = given[name];
   if (given.tools) at("tools").value = JSON.stringify(given.tools, null, 2);
   at("more").open ||= at("system").value !== "" || Boolean(given.tools);
-  messages.forEach(addTurn);
+  for (const {message, thoughts} of messages) {
+    const turn = addTurn(message);
+    turn.freshThought = thoughts;
+    turn.flush();
+  }
   put("chat-note", several(messages.length, "message") + " imported");
   refresh();
   at("talk").scrollTop = at("talk").scrollHeight;

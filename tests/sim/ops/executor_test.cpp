@@ -119,6 +119,23 @@ TEST_F(Executors, ARepeatableOneTakesNewAddresses) {
   EXPECT_EQ(aclDestroyAclOpExecutor(executor), kBad);
 }
 
+// hicann/opbase @ aa3cd74b, op_executor.cpp:215-217: every run asks the caller's tensors for their addresses.
+TEST_F(Executors, ARepeatedOneNeedsItsTensors) {
+  Array y(kFloat, {3});
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  auto x = std::make_unique<Array>(kFloat, Dims{3}, std::vector<double>{1, 2, 3});
+  ASSERT_EQ(aclnnMulGetWorkspaceSize(*x, *x, y, &size, &executor), 0);
+  ASSERT_EQ(aclSetAclOpExecutorRepeatable(executor), 0);
+  ASSERT_EQ(aclnnMul(nullptr, 0, executor, nullptr), 0);
+  aclDestroyTensor(x->release());                // its memory stays
+  Array at_its_address(kFloat, {3}, {4, 5, 6});  // the next one may have its place
+  EXPECT_EQ(aclnnMul(nullptr, 0, executor, nullptr), kBad);
+  EXPECT_NE(bench().error.find("was destroyed meanwhile"), std::string::npos) << bench().error;
+  EXPECT_EQ(y.get_all(), (std::vector<double>{1, 4, 9}));
+  EXPECT_EQ(aclDestroyAclOpExecutor(executor), 0);
+}
+
 TEST_F(Executors, PhaseTwoSeesWhatPhaseOneSaw) {
   Array y(kFloat, {3});
   uint64_t size = 0;

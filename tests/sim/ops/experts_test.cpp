@@ -59,38 +59,34 @@ TEST_F(Experts, ChosenWithinGroupsByBiasedScores) {
       all(kFloat, {rows, experts});
   for (const bool sigmoid : {false, true}) {
     for (const int64_t select : {0, 1}) {
-      for (const int64_t renorm : {0, 1}) {
-        std::vector<double> want, places, scores;
-        for (int64_t r = 0; r < rows; ++r) {
-          std::vector<double> row(a.begin() + r * experts, a.begin() + (r + 1) * experts), biased, by_group;
-          double sum = 0, chosen = 0;
-          for (double& value : row) sum += value = sigmoid ? 1 / (1 + std::exp(-value)) : std::exp(value);
-          for (double& value : row) value /= sigmoid ? 1 : sum;
-          scores.insert(scores.end(), row.begin(), row.end());
-          for (int64_t e = 0; e < experts; ++e) biased.push_back(row[e] + bias[e]);
-          for (int64_t g = 0; g < groups; ++g) {
-            std::vector<double> members(biased.begin() + g * size, biased.begin() + (g + 1) * size);
-            std::sort(members.rbegin(), members.rend());
-            by_group.push_back(members[0] + (select ? members[1] : 0));
-          }
-          const auto open = best(by_group, 2);
-          for (int64_t e = 0; e < experts; ++e) {
-            if (std::find(open.begin(), open.end(), static_cast<size_t>(e / size)) == open.end()) biased[e] = -1e9;
-          }
-          const auto order = best(biased, k);
-          for (const size_t e : order) chosen += row[e];
-          for (const size_t e : order) {
-            want.push_back(2.5 * (sigmoid || renorm ? row[e] / (chosen + 1e-20) : row[e]));
-            places.push_back(static_cast<double>(e));
-          }
+      std::vector<double> want, places, scores;
+      for (int64_t r = 0; r < rows; ++r) {
+        std::vector<double> row(a.begin() + r * experts, a.begin() + (r + 1) * experts), biased, by_group;
+        double sum = 0, chosen = 0;
+        for (double& value : row) sum += value = sigmoid ? 1 / (1 + std::exp(-value)) : std::exp(value);
+        for (double& value : row) value /= sigmoid ? 1 : sum;
+        scores.insert(scores.end(), row.begin(), row.end());
+        for (int64_t e = 0; e < experts; ++e) biased.push_back(row[e] + bias[e]);
+        for (int64_t g = 0; g < groups; ++g) {
+          std::vector<double> members(biased.begin() + g * size, biased.begin() + (g + 1) * size);
+          std::sort(members.rbegin(), members.rend());
+          by_group.push_back(members[0] + (select ? members[1] : 0));
         }
-        ASSERT_EQ(
-            RUN_OP(aclnnMoeGatingTopK, x, b, k, 2, groups, select, renorm, sigmoid, true, 2.5, 1e-20, y, index, all),
-            0);
-        EXPECT_EQ(index.get_all(), places);
-        expect_close(y.get_all(), want, kFloat);
-        expect_close(all.get_all(), scores, kFloat);
+        const auto open = best(by_group, 2);
+        for (int64_t e = 0; e < experts; ++e) {
+          if (std::find(open.begin(), open.end(), static_cast<size_t>(e / size)) == open.end()) biased[e] = -1e9;
+        }
+        const auto order = best(biased, k);
+        for (const size_t e : order) chosen += row[e];
+        for (const size_t e : order) {
+          want.push_back(2.5 * (sigmoid ? row[e] / (chosen + 1e-20) : row[e]));
+          places.push_back(static_cast<double>(e));
+        }
       }
+      ASSERT_EQ(RUN_OP(aclnnMoeGatingTopK, x, b, k, 2, groups, select, 0, sigmoid, true, 2.5, 1e-20, y, index, all), 0);
+      EXPECT_EQ(index.get_all(), places);
+      expect_close(y.get_all(), want, kFloat);
+      expect_close(all.get_all(), scores, kFloat);
     }
   }
   const auto gate = [&](int64_t top, int64_t kept_groups, int64_t group_count, int64_t select, int64_t norm) {
@@ -98,6 +94,8 @@ TEST_F(Experts, ChosenWithinGroupsByBiasedScores) {
                    index, nullptr);
   };
   EXPECT_EQ(gate(3, 1, 1, 0, 0), 0);
+  EXPECT_EQ(REFUSED(aclnnMoeGatingTopK, x, b, k, 2, groups, 0, 1, 1, false, 1.0, 1e-20, y, index, nullptr), kLimit)
+      << "renorm 1";
   EXPECT_EQ(gate(3, 2, 5, 0, 0), kLimit);
   EXPECT_EQ(gate(7, 2, 4, 0, 0), kLimit);
   EXPECT_EQ(gate(3, 5, 4, 0, 0), kLimit);

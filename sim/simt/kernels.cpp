@@ -1,0 +1,60 @@
+#include "simt/kernels.h"
+
+#include <stdexcept>
+
+#include "backends/cuda/kernels/attention.h"
+#include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/kernels/experts.h"
+#include "backends/cuda/kernels/latent.h"
+#include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/linear_w8a8.h"
+#include "backends/cuda/kernels/norm.h"
+#include "backends/cuda/kernels/packed.h"
+#include "backends/cuda/kernels/quantise.h"
+#include "backends/cuda/kernels/rotation.h"
+#include "backends/null/null_device.h"
+#include "simt/lane.h"
+
+namespace reprise::simt {
+
+const cuda::KernelTable& kernels() {
+  static const cuda::KernelTable table = [] {
+    cuda::KernelTable t;
+    cuda::fill_elementwise_of<Launch>(t);
+    cuda::fill_norm_of<Launch>(t);
+    cuda::fill_rotation_of<Launch>(t);
+    cuda::fill_linear_of<Launch>(t);
+    cuda::fill_attention_of<Launch>(t);
+    cuda::fill_quantise_of<Launch>(t);
+    cuda::fill_linear_w8a8_of<Launch>(t);
+    cuda::fill_experts_of<Launch>(t);
+    cuda::fill_latent_of<Launch>(t);
+    cuda::fill_packed_of<Launch>(t);
+    return t;
+  }();
+  return table;
+}
+
+const CudaStandIn& stand_in() {
+  static const CudaStandIn it{
+      &kernels(), [] {
+        null::NullDeviceOptions o;
+        o.kind = DeviceKind::Cuda;
+        o.name = "SIMT executor";
+        o.host_visible = false;
+        o.deferred = true;
+        o.call = [](OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live) -> Status {
+          Launch launch;
+          try {
+            reinterpret_cast<cuda::CudaKernel>(phase)(args, live, launch);
+          } catch (const std::logic_error& e) {
+            return error(Code::Device, "SIMT executor: {}", e.what());
+          }
+          return launch.failure() ? error(Code::Device, "SIMT executor: {}", launch.failure()) : Status::ok();
+        };
+        return null::make_null_device(o);
+      }};
+  return it;
+}
+
+}  // namespace reprise::simt

@@ -1,0 +1,15 @@
+// The CUDA kernels as the SIMT executor runs them, and a device that does.
+#pragma once
+
+#include "backends/all.h"
+#include "backends/cuda/kernel_table.h"
+
+namespace reprise::simt {
+
+// Every kernel of the table; they take a simt::Launch.
+const cuda::KernelTable& kernels();
+
+// For DeviceOptions::cuda_stand_in: memory that the host may not touch, work that is done as late as a stream allows.
+const CudaStandIn& stand_in();
+
+}  // namespace reprise::simt

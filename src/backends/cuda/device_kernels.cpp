@@ -1,0 +1,32 @@
+// The kernels of the .cu files, and how a thunk runs them.
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/launch_phases.h"
+#include "backends/cuda/runtime.h"
+
+namespace reprise::cuda {
+
+const KernelTable& device_kernels() {
+  static const KernelTable table = [] {
+    KernelTable t;
+    fill_elementwise(t);
+    fill_norm(t);
+    fill_rotation(t);
+    fill_linear(t);
+    fill_attention(t);
+    fill_quantise(t);
+    fill_linear_w8a8(t);
+    fill_experts(t);
+    fill_latent(t);
+    fill_packed(t);
+    return t;
+  }();
+  return table;
+}
+
+Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
+  const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
+  RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
+  return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,273 @@
+// Kernels that work number by number, and those that copy rows: the CPU's bits.
+#pragma once
+
+#include "backends/cuda/kernel_table.h"
+#include "backends/cuda/kernels/lane.h"
+
+namespace reprise::cuda {
+
+constexpr int kElementThreads = 256;
+
+inline int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+struct AddOf {
+  static DEV float apply(float a, float b) { return a + b; }
+};
+struct MulOf {
+  static DEV float apply(float a, float b) { return a * b; }
+};
+struct SiluOf {
+  static DEV float apply(float a) { return silu_of(a); }
+};
+struct SigmoidOf {
+  static DEV float apply(float a) { return divide(1.0f, exp_of(-a) + 1.0f); }
+};
+struct ReciprocalOf {
+  static DEV float apply(float a) { return divide(1.0f, a); }
+};
+
+// Eight numbers a thread; the last ones singly.
+template <class E, class Op>
+struct Binary {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* a;
+  const typename E::Type* b;
+  typename E::Type* out;
+  int64_t n;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = (static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread()) * 8;
+    if (i + 8 <= n) {
+      float x[8], y[8];
+      load_eight<E>(a + i, x);
+      load_eight<E>(b + i, y);
+      UNROLL
+      for (int j = 0; j < 8; ++j) x[j] = Op::apply(x[j], y[j]);
+      store_eight<E>(out + i, x);
+    } else {
+      for (int64_t j = i; j < n; ++j) out[j] = E::store(Op::apply(E::load(a[j]), E::load(b[j])));
+    }
+  }
+};
+
+template <class E, class Op>
+struct Unary {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* a;
+  typename E::Type* out;
+  int64_t n;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = (static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread()) * 8;
+    if (i + 8 <= n) {
+      float x[8];
+      load_eight<E>(a + i, x);
+      UNROLL
+      for (int j = 0; j < 8; ++j) x[j] = Op::apply(x[j]);
+      store_eight<E>(out + i, x);
+    } else {
+      for (int64_t j = i; j < n; ++j) out[j] = E::store(Op::apply(E::load(a[j])));
+    }
+  }
+};
+
+// silu(first half of a row), rounded, times the second half. One thread makes eight columns, or one where the half is
+// no multiple of eight.
+template <class E>
+struct SiluMul {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* gate_up;
+  typename E::Type* out;
+  int64_t rows, columns;
+
+  static DEV float apply(float gate, float up) { return rounded<E>(silu_of(gate)) * up; }
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t unit = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (columns % 8 == 0) {
+      const int64_t i = unit * 8;
+      if (i >= rows * columns) return;
+      const int64_t row = i / columns, column = i % columns;
+      float gate[8], up[8];
+      load_eight<E>(gate_up + row * 2 * columns + column, gate);
+      load_eight<E>(gate_up + row * 2 * columns + columns + column, up);
+      UNROLL
+      for (int j = 0; j < 8; ++j) gate[j] = apply(gate[j], up[j]);
+      store_eight<E>(out + i, gate);
+    } else if (unit < rows * columns) {
+      const int64_t row = unit / columns, column = unit % columns;
+      const typename E::Type* gate = gate_up + row * 2 * columns + column;
+      out[unit] = E::store(apply(E::load(gate[0]), E::load(gate[columns])));
+    }
+  }
+};
+
+template <class E>
+struct ScaleRows {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* x;
+  const float* scale;
+  typename E::Type* out;
+  int64_t n, columns;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (i < n) out[i] = E::store(E::load(x[i]) * scale[i / columns]);
+  }
+};
+
+// Row i of `out` is `bytes` of row source(i) of `x`, from byte `begin` of its `pitch`; a source outside [0, count)
+// gives zeros. One block a row.
+struct CopyRows {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const char* x;
+  const int32_t* index;  // null: row i itself
+  char* out;
+  int64_t count, pitch, begin, bytes;
+
+  template <class Word, class L>
+  DEV void move(L& lane, int64_t from) const {
+    const int64_t words = bytes / static_cast<int64_t>(sizeof(Word));
+    const auto* source = reinterpret_cast<const Word*>(x + from * pitch + begin);
+    auto* to = reinterpret_cast<Word*>(out + lane.block() * bytes);
+    const bool exists = from >= 0 && from < count;
+    for (int64_t i = lane.thread(); i < words; i += lane.threads()) to[i] = exists ? source[i] : Word{};
+  }
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t from = index ? index[lane.block()] : lane.block();
+    if ((pitch | begin | bytes) % 16 == 0)
+      move<Sixteen>(lane, from);
+    else if ((pitch | begin | bytes) % 2 == 0)
+      move<uint16_t>(lane, from);
+    else
+      move<uint8_t>(lane, from);
+  }
+};
+
+struct CopyBytes {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const char* x;
+  char* out;
+  int64_t bytes;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = (static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread()) * 16;
+    if (i + 16 <= bytes)
+      *reinterpret_cast<Sixteen*>(out + i) = *reinterpret_cast<const Sixteen*>(x + i);
+    else
+      for (int64_t j = i; j < bytes; ++j) out[j] = x[j];
+  }
+};
+
+template <class T>
+T* pointer(const LaunchArgs& args, int i) {
+  return static_cast<T*>(args.ptr[static_cast<size_t>(i)]);
+}
+inline int64_t size_at(const LaunchArgs& args, int i, const LiveSizes& live) {
+  return args.dim[static_cast<size_t>(i)].value(live);
+}
+
+// ptr: a, b, out. dim: first size, elements per unit of it.
+template <class E, class Op, class L>
+void run_binary(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t n = size_at(args, 0, live) * size_at(args, 1, live);
+  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0,
+             Binary<E, Op>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<T>(args, 2), n});
+}
+// ptr: x, out. dim as above.
+template <class E, class Op, class L>
+void run_unary(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t n = size_at(args, 0, live) * size_at(args, 1, live);
+  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0,
+             Unary<E, Op>{pointer<const T>(args, 0), pointer<T>(args, 1), n});
+}
+template <class E, class L>
+void run_add(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  run_binary<E, AddOf>(args, live, launch);
+}
+template <class E, class L>
+void run_mul(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  run_binary<E, MulOf>(args, live, launch);
+}
+template <class E, class L>
+void run_silu(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  run_unary<E, SiluOf>(args, live, launch);
+}
+template <class E, class L>
+void run_sigmoid(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  run_unary<E, SigmoidOf>(args, live, launch);
+}
+template <class E, class L>
+void run_reciprocal(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  run_unary<E, ReciprocalOf>(args, live, launch);
+}
+
+// ptr: gate_up, out. dim: rows, columns of out.
+template <class E, class L>
+void run_silu_mul(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t rows = size_at(args, 0, live), columns = size_at(args, 1, live);
+  launch.run(blocks_for(rows * columns, kElementThreads * (columns % 8 == 0 ? 8 : 1)), kElementThreads, 0,
+             SiluMul<E>{pointer<const T>(args, 0), pointer<T>(args, 1), rows, columns});
+}
+
+// ptr: x, scale, out. dim: rows, columns.
+template <class E, class L>
+void run_scale_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t columns = size_at(args, 1, live), n = size_at(args, 0, live) * columns;
+  launch.run(blocks_for(n, kElementThreads), kElementThreads, 0,
+             ScaleRows<E>{pointer<const T>(args, 0), pointer<const float>(args, 1), pointer<T>(args, 2), n, columns});
+}
+
+// ptr: x, out. dim: rows, bytes of a row, first byte, bytes taken.
+template <class L>
+void run_slice(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  const int64_t rows = size_at(args, 0, live);
+  launch.run(rows, kElementThreads, 0,
+             CopyRows{pointer<const char>(args, 0), nullptr, pointer<char>(args, 1), rows, size_at(args, 1, live),
+                      size_at(args, 2, live), size_at(args, 3, live)});
+}
+
+// ptr: x, out. dim: bytes.
+template <class L>
+void run_copy(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  const int64_t bytes = size_at(args, 0, live);
+  launch.run(blocks_for(bytes, kElementThreads * 16), kElementThreads, 0,
+             CopyBytes{pointer<const char>(args, 0), pointer<char>(args, 1), bytes});
+}
+
+// ptr: x, index, out. dim: rows of x, rows of out, bytes of a row.
+template <class L>
+void run_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  const int64_t bytes = size_at(args, 2, live);
+  launch.run(size_at(args, 1, live), kElementThreads, 0,
+             CopyRows{pointer<const char>(args, 0), pointer<const int32_t>(args, 1), pointer<char>(args, 2),
+                      size_at(args, 0, live), bytes, 0, bytes});
+}
+
+template <class L>
+void fill_elementwise_of(KernelTable& table) {
+  table.add = REPRISE_CUDA_PER_TYPE(run_add, L);
+  table.mul = REPRISE_CUDA_PER_TYPE(run_mul, L);
+  table.silu = REPRISE_CUDA_PER_TYPE(run_silu, L);
+  table.sigmoid = REPRISE_CUDA_PER_TYPE(run_sigmoid, L);
+  table.reciprocal = REPRISE_CUDA_PER_TYPE(run_reciprocal, L);
+  table.silu_mul = REPRISE_CUDA_PER_TYPE(run_silu_mul, L);
+  table.scale_rows = REPRISE_CUDA_PER_TYPE(run_scale_rows, L);
+  table.slice = erased<L, run_slice<L>>;
+  table.copy = erased<L, run_copy<L>>;
+  table.rows = erased<L, run_rows<L>>;
+  table.embedding = erased<L, run_rows<L>>;
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,15 @@
+#include "backends/cuda/device_launch.h"
+#include "backends/cuda/launch_phases.h"
+
+namespace reprise::cuda {
+
+const char* launch_all(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, int multiprocessors,
+                       Blas* blas) {
+  DeviceLaunch launch(stream, blas);
+  launch.multiprocessors = multiprocessors;
+  for (OpaqueKernel phase : thunk.phase)
+    if (phase) reinterpret_cast<CudaKernel>(phase)(thunk.args, live, launch);
+  return launch.failure();
+}
+
+}  // namespace reprise::cuda

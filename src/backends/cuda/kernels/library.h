@@ -1,0 +1,17 @@
+// Our own kernels as the trial of the vendor's library runs them (library.cu); read by nvcc alone.
+#pragma once
+
+#include "backends/cuda/device_launch.h"
+#include "backends/cuda/kernels/elementwise.h"
+
+namespace reprise::cuda {
+
+// Of bf16 and f16, in linear.cu; of int8 the sums, in linear_w8a8.cu.
+void own_float_product(const Product& p, void* y, cudaStream_t stream);
+void own_int8_product(const Product& p, void* y, cudaStream_t stream);
+
+inline void own_product(const Product& p, void* y, cudaStream_t stream) {
+  p.in == Number::I8 ? own_int8_product(p, y, stream) : own_float_product(p, y, stream);
+}
+
+}  // namespace reprise::cuda

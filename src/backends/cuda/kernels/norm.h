@@ -1,0 +1,131 @@
+// RMS norm of rows, alone and behind a residual addition.
+//
+// The sum of squares of a row has one order, whatever the number of rows and whichever kernel asks: a thread of the
+// row's team takes chunks of eight numbers, `threads` chunks apart, in ascending order; then the warp's lanes by xor
+// 16, 8, 4, 2, 1; then the warps in ascending order. The team's size follows from the row's length alone
+// (norm_threads). A head of up to 256 numbers has a team of one warp.
+#pragma once
+
+#include "backends/cuda/kernels/elementwise.h"
+
+namespace reprise::cuda {
+
+// Whole warps, at most 256 threads, a chunk of eight or more for each.
+HOST_DEV int norm_threads(int64_t n) {
+  const int64_t chunks = (n + 7) / 8;
+  const int64_t threads = (chunks + 31) / 32 * 32;
+  return static_cast<int>(smaller<int64_t>(threads, 256));
+}
+
+// Up to eight numbers from column i on; the rest are zeros.
+template <class E>
+DEV void load_chunk(const typename E::Type* row, int64_t i, int64_t n, float (&v)[8]) {
+  if (n % 8 == 0) return load_eight<E>(row + i, v);
+  UNROLL
+  for (int j = 0; j < 8; ++j) v[j] = i + j < n ? E::load(row[i + j]) : 0.0f;
+}
+template <class E>
+DEV void store_chunk(typename E::Type* row, int64_t i, int64_t n, const float (&v)[8]) {
+  if (n % 8 == 0) return store_eight<E>(row + i, v);
+  UNROLL
+  for (int j = 0; j < 8; ++j)
+    if (i + j < n) row[i + j] = E::store(v[j]);
+}
+
+DEV float square_chunk(const float (&v)[8], float sum) {
+  UNROLL
+  for (int j = 0; j < 8; ++j) sum = fma(v[j], v[j], sum);
+  return sum;
+}
+
+DEV float rms_factor(float squares, int64_t n, float eps) {
+  return divide(1.0f, root(divide(squares, static_cast<float>(n)) + eps));
+}
+
+// x * factor * weight (+ bias) of a chunk.
+template <class E>
+DEV void normalise_chunk(float (&v)[8], float factor, const typename E::Type* weight, const typename E::Type* bias,
+                         int64_t i, int64_t n) {
+  float w[8], b[8];
+  load_chunk<E>(weight, i, n, w);
+  if (bias) load_chunk<E>(bias, i, n, b);
+  UNROLL
+  for (int j = 0; j < 8; ++j) {
+    const float scaled = v[j] * factor;
+    v[j] = bias ? fma(scaled, w[j], b[j]) : scaled * w[j];
+  }
+}
+
+// One block a row. `residual` and `sum` are null in a plain norm; else the row is x + residual, rounded, which goes to
+// `sum`.
+template <class E>
+struct RmsNorm {
+  static constexpr int kThreads = 256, kBlocks = 1;
+  using T = typename E::Type;
+  const T* x;
+  const T* residual;
+  const T* weight;
+  const T* bias;
+  T* out;
+  T* sum;
+  int64_t n;
+  float eps;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t at = lane.block() * n;
+    const T* row = x + at;
+    float squares = 0;
+    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
+      float v[8];
+      load_chunk<E>(row, i, n, v);
+      if (residual) {
+        float r[8];
+        load_chunk<E>(residual + at, i, n, r);
+        UNROLL
+        for (int j = 0; j < 8; ++j) v[j] = rounded<E>(v[j] + r[j]);
+        store_chunk<E>(sum + at, i, n, v);
+      }
+      squares = square_chunk(v, squares);
+    }
+    const float factor = rms_factor(block_sum(lane, squares, reinterpret_cast<float*>(lane.shared())), n, eps);
+    const T* from = residual ? sum + at : row;  // what this thread wrote itself
+    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
+      float v[8];
+      load_chunk<E>(from, i, n, v);
+      normalise_chunk<E>(v, factor, weight, bias, i, n);
+      store_chunk<E>(out + at, i, n, v);
+    }
+  }
+};
+
+constexpr size_t kReduceBytes = 32 * sizeof(float);
+
+// ptr: x, weight, bias or null, out. dim: first size, rows per unit of it, row size. scalar: eps.
+template <class E, class L>
+void run_rms_norm(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t n = size_at(args, 2, live);
+  launch.run(size_at(args, 0, live) * size_at(args, 1, live), norm_threads(n), kReduceBytes,
+             RmsNorm<E>{pointer<const T>(args, 0), nullptr, pointer<const T>(args, 1), pointer<const T>(args, 2),
+                        pointer<T>(args, 3), nullptr, n, static_cast<float>(args.scalar[0])});
+}
+
+// ptr: x, r, weight, bias or null, out, sum. dim: rows, row size. scalar: eps.
+template <class E, class L>
+void run_add_rms_norm(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+  using T = typename E::Type;
+  const int64_t n = size_at(args, 1, live);
+  launch.run(size_at(args, 0, live), norm_threads(n), kReduceBytes,
+             RmsNorm<E>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<const T>(args, 2),
+                        pointer<const T>(args, 3), pointer<T>(args, 4), pointer<T>(args, 5), n,
+                        static_cast<float>(args.scalar[0])});
+}
+
+template <class L>
+void fill_norm_of(KernelTable& table) {
+  table.rms_norm = REPRISE_CUDA_PER_TYPE(run_rms_norm, L);
+  table.add_rms_norm = REPRISE_CUDA_PER_TYPE(run_add_rms_norm, L);
+}
+
+}  // namespace reprise::cuda

@@ -1,0 +1,147 @@
+// Tiny checkpoints on the CUDA device: logits against Hugging Face transformers (tests/data/models/README.md), and the
+// same bits in every graph mode, chunk and batch. On the SIMT executor always; on a GPU where there is one
+// (REPRISE_REQUIRE_DEVICE=cuda: its absence is a failure).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "simt/kernels.h"
+#include "support/goldens.h"
+#include "support/tiny_models.h"
+
+namespace reprise::simt {
+namespace {
+
+using testing_support::EngineSetup;
+
+EngineSetup setup_for(DType dtype, bool gpu) {
+  EngineSetup s;
+  s.device = DeviceKind::Cuda;
+  if (!gpu) s.cuda = &stand_in();
+  s.dtype = dtype;
+  return s;
+}
+
+// Why there is no GPU here; empty where there is one.
+const std::string& no_gpu() {
+  static const std::string why = [] {
+    DeviceOptions o;
+    o.kind = DeviceKind::Cuda;
+    const auto platform = make_platform(o);
+    return platform.is_ok() ? std::string() : platform.status().message();
+  }();
+  return why;
+}
+
+// The cases on a GPU exist where one is; elsewhere this test says why they do not.
+TEST(CudaGpu, IsHereOrItIsSaidWhyNot) {
+  if (no_gpu().empty()) return;
+  const char* required = std::getenv("REPRISE_REQUIRE_DEVICE");
+  ASSERT_FALSE(required && std::string_view(required) == "cuda") << no_gpu();
+  GTEST_SKIP() << no_gpu();
+}
+
+struct Param {
+  std::string model;
+  DType dtype;
+  bool gpu;
+};
+
+class CudaGolden : public testing::TestWithParam<Param> {};
+
+TEST_P(CudaGolden, LogitsAreThoseOfTheReference) {
+  const Param& p = GetParam();
+  const std::string folder = testing_support::tiny_model_path(p.model);
+  auto goldens = testing_support::read_goldens(folder);
+  ASSERT_FALSE(goldens.empty());
+  // The executor is slow: there the shortest prompt, on a GPU all.
+  if (!p.gpu) goldens.erase(std::next(goldens.begin()), goldens.end());
+  EngineSetup setup = setup_for(p.dtype, p.gpu);
+  setup.total_tokens = 4096;
+  setup.context = goldens.rbegin()->first;
+  if (!p.gpu) setup.policy = engine::GraphPolicy::Off;
+  auto engine = testing_support::open_engine(folder, setup);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  const auto vocab = static_cast<size_t>((*engine)->config().vocab_size);
+  const double tolerance = p.dtype == DType::F32 ? 1e-4 : 2e-2;
+  for (auto& [length, g] : goldens)
+    for (const int64_t chunk : p.gpu ? std::vector<int64_t>{1000, 1} : std::vector<int64_t>{1000}) {
+      const std::vector<float> logits = testing_support::all_logits(**engine, g.tokens, chunk);
+      ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
+      double largest = 0, worst = 0;
+      for (float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+      for (size_t i = 0; i < g.positions.size(); ++i)
+        for (size_t v = 0; v < vocab; ++v) {
+          const double d = std::fabs(static_cast<double>(logits[static_cast<size_t>(g.positions[i]) * vocab + v]) -
+                                     static_cast<double>(g.logits[i * vocab + v]));
+          ASSERT_FALSE(std::isnan(d));
+          worst = std::max(worst, d);
+        }
+      EXPECT_LE(worst, tolerance * largest)
+          << "length " << length << ": off by " << worst / largest << " of the largest";
+    }
+}
+
+std::vector<Param> golden_params() {
+  std::vector<Param> out;
+  for (auto& model : testing_support::tiny_models())
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16}) {
+      if (no_gpu().empty()) out.push_back({model, dtype, true});
+      if (dtype != DType::F16) out.push_back({model, dtype, false});
+    }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden, testing::ValuesIn(golden_params()), [](const auto& info) {
+  return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.gpu ? "gpu" : "executor");
+});
+
+// Every row's logits, in every way of running a step.
+class CudaModes : public CudaGolden {};
+
+TEST_P(CudaModes, GiveTheSameBits) {
+  const Param& p = GetParam();
+  const std::string folder = testing_support::tiny_model_path(p.model);
+  std::vector<int32_t> tokens(static_cast<size_t>(p.gpu ? 200 : 20));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(1 + i * 7 % 50);
+  EngineSetup eager = setup_for(p.dtype, p.gpu);
+  eager.policy = engine::GraphPolicy::Off;
+  eager.context = static_cast<int64_t>(tokens.size()) + 1;
+  eager.rows = p.gpu ? 16 : 2;
+  EngineSetup piecewise = eager, whole = eager;
+  piecewise.policy = whole.policy = engine::GraphPolicy::Required;
+  piecewise.prefill = GraphMode::Piecewise;
+  piecewise.chunk = whole.chunk = p.gpu ? 64 : 16;
+  whole.prefill = GraphMode::Whole;
+  auto first = testing_support::open_engine(folder, eager);
+  ASSERT_TRUE(first.is_ok()) << first.status().message();
+  const std::vector<float> expected = testing_support::all_logits(**first, tokens, 1000);
+  EXPECT_TRUE(testing_support::same_bits(expected, testing_support::all_logits(**first, tokens, 7)))
+      << "eager, chunks of 7";
+  for (const EngineSetup& s : {piecewise, whole}) {
+    auto e = testing_support::open_engine(folder, s);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    for (const int64_t chunk : p.gpu ? std::vector<int64_t>{1000, 6, 1} : std::vector<int64_t>{1000, 1})
+      EXPECT_TRUE(testing_support::same_bits(expected, testing_support::all_logits(**e, tokens, chunk)))
+          << (s.prefill == GraphMode::Whole ? "whole" : "piecewise") << ", chunks of " << chunk;
+    EXPECT_GT((*e)->decode_runner()->stats().replays, 0u);
+    EXPECT_TRUE((*e)->decode_runner()->stats().fallbacks.empty());
+  }
+}
+
+std::vector<Param> mode_params() {
+  std::vector<Param> out;
+  for (auto& model : testing_support::tiny_models())
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+      if (no_gpu().empty()) out.push_back({model, dtype, true});
+  out.push_back({"qwen3_tied", DType::BF16, false});
+  out.push_back({"llama_gqa3_tied", DType::F16, false});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaModes, testing::ValuesIn(mode_params()), [](const auto& info) {
+  return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.gpu ? "gpu" : "executor");
+});
+
+}  // namespace
+}  // namespace reprise::simt

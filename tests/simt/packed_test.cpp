@@ -1,0 +1,70 @@
+// CUDA's ops on GGUF blocks on the SIMT executor: the CPU's bits, since both make fp32 chains over ascending depth.
+#include "base/block_format.h"
+
+#include <gtest/gtest.h>
+
+#include "simt/both_devices.h"
+
+namespace reprise::simt {
+namespace {
+
+using namespace cpu;
+
+// Every number of every format, factors of both signs, subnormal and zero among them.
+TestTensor random_blocks(BlockFormat format, int64_t n, int64_t k, uint32_t seed) {
+  const BlockFormatInfo& info = block_format_info(format);
+  TestTensor t = zero_tensor(DType::U8, {n, k / kBlockElements * info.bytes});
+  std::mt19937 gen(seed);
+  for (int64_t b = 0; b < n * k / kBlockElements; ++b) {
+    uint8_t* block = t.as<uint8_t>() + b * info.bytes;
+    for (int64_t i = 0; i < info.bytes; ++i) block[i] = static_cast<uint8_t>(gen());
+    for (int64_t i = 0; i < (format == BlockFormat::Q4_1 ? 2 : 1); ++i) {
+      const float v = (static_cast<float>(gen()) / 4294967296.0f - 0.5f) * (b % 7 == 3 ? 1e-6f : 0.1f);
+      const uint16_t h = b % 11 == 5 ? 0 : float_to_half(v);
+      std::memcpy(block + 2 * i, &h, 2);
+    }
+  }
+  return t;
+}
+
+Attrs format_attr(const BlockFormatInfo& f) { return {{"format", std::string(f.name)}}; }
+
+TEST(CudaPacked, LinearHasTheCpusBits) {
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{1, 65, 96}, {3, 1, 32}, {17, 33, 64}, {5, 31, 576}, {33, 40, 160}})
+      for (const DType t : kDTypes) {
+        const TestTensor x = random_tensor(t, {m, k}, 1), w = random_blocks(f.format, n, k, 2);
+        Attrs attrs = format_attr(f);
+        expect_equal("linear_packed", {x, w}, attrs, std::string(f.name));
+        attrs.set("out", std::string("f32"));
+        expect_equal("linear_packed", {x, w, random_tensor(t, {n}, 3)}, attrs, std::string(f.name));
+      }
+}
+
+TEST(CudaPacked, EmbeddingHasTheCpusBits) {
+  const TestTensor ids = tensor_of(DType::I32, {6}, {0, 130, 64, 131, -1, 77});
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (const int64_t k : {32, 96, 576})
+      for (const char* out : {"f32", "bf16", "f16"}) {
+        Attrs attrs = format_attr(f);
+        attrs.set("width", k);
+        attrs.set("out", std::string(out));
+        expect_equal("embedding_packed", {random_blocks(f.format, 131, k, 4), ids}, attrs, std::string(f.name));
+      }
+}
+
+TEST(CudaPacked, TheHeadFindsTheCpusToken) {
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (const DType t : kDTypes)
+      for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {3, 65}, {20, 133}}) {
+        TestTensor w = random_blocks(f.format, n, 96, 5);
+        // The last row is the first once more: equal logits.
+        const size_t row = w.bytes.size() / static_cast<size_t>(n);
+        std::copy_n(w.bytes.begin(), row, w.bytes.end() - static_cast<int64_t>(row));
+        expect_equal("lm_head_argmax_packed", {random_tensor(t, {m, 96}, 6), w}, format_attr(f), std::string(f.name));
+      }
+}
+
+}  // namespace
+}  // namespace reprise::simt
