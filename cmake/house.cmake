@@ -20,7 +20,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-option(REPRISE_UNITY "Compile a target's source files six at a time; ./dev does in a build from nothing" OFF)
+option(REPRISE_UNITY "Compile a target's source files up to sixteen at a time; ./dev does in a build from nothing" OFF)
 
 # house_unity(TARGET APART regex...): what several files include is then read and instantiated once, which makes a build
 # from nothing twice as fast, and one of a single changed file slower. Names in the unnamed namespaces of a target must
@@ -30,7 +30,7 @@ function(house_unity target)
   if(NOT REPRISE_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})

@@ -8,6 +8,7 @@
 #include "checkpoint/config_families.h"
 #include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/limits.h"
 #include "checkpoint/unique_json.h"
 
 namespace reprise::checkpoint {
@@ -22,8 +23,6 @@ constexpr int64_t kMaxIntermediate = 1 << 22;
 constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 8192;
 constexpr int64_t kMaxVocab = 10'000'000;
-constexpr int64_t kMaxPositions = int64_t{1} << 30;
-constexpr int64_t kMaxTokenId = (int64_t{1} << 31) - 1;
 
 // Which class computes the model is looked at before any of its fields.
 Status read_architecture(const FieldReader& in, std::span<const std::string_view> supported, ModelConfigFields& out) {

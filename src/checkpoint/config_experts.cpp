@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "checkpoint/limits.h"
+
 namespace reprise::checkpoint {
 namespace {
 
-constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxExpertIntermediate = 1 << 22;
 
 // What Hugging Face's configuration classes fill in.

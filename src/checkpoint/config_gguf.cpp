@@ -12,7 +12,7 @@ namespace {
 struct Family {
   std::string_view gguf, architecture, model_type;
 };
-constexpr Family kFamilies[] = {
+constexpr Family kGgufFamilies[] = {
     {"llama", "LlamaForCausalLM", "llama"},
     {"mistral", "MistralForCausalLM", "mistral"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
@@ -202,7 +202,7 @@ Result<Json> config_json_from_gguf(const GgufFile& file) {
   if (!arch) return invalid("{}: metadata \"general.architecture\" is missing", file.source());
   const Family* family = nullptr;
   std::string known;
-  for (const Family& f : kFamilies) {
+  for (const Family& f : kGgufFamilies) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", f.gguf);
     if (f.gguf == *arch) family = &f;
   }

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "checkpoint/config_families.h"
+#include "checkpoint/limits.h"
 
 namespace reprise::checkpoint {
 namespace {
 
-constexpr int64_t kMaxPositions = int64_t{1} << 30;
 constexpr double kMinTheta = 1.0, kMaxTheta = 1e12;
 constexpr std::string_view kOriginal = "original_max_position_embeddings";
 

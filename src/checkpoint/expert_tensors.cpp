@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/limits.h"
+
 namespace reprise::checkpoint {
 namespace {
-
-constexpr int64_t kMaxExperts = 4096;
 
 bool replace(std::string& text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/limits.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/unique_json.h"
 
@@ -12,7 +13,6 @@ namespace reprise::checkpoint {
 namespace {
 
 constexpr size_t kMaxBytes = 16 << 20;
-constexpr int64_t kMaxTokenId = (int64_t{1} << 31) - 1;
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 namespace reprise::text {
 namespace {
 
-constexpr size_t kMaxSteps = 64;
+constexpr size_t kMaxNormalizers = 64;
 
 std::string_view stripped(std::string_view text, bool left, bool right) {
   while (left && !text.empty()) {
@@ -35,7 +35,7 @@ void Normalizer::add_replace(TextPattern pattern, std::string content) {
 }
 
 Status Normalizer::add_json(const JsonPlace& place) {
-  if (steps_.size() >= kMaxSteps) return place.error("more than {} normalizers", kMaxSteps);
+  if (steps_.size() >= kMaxNormalizers) return place.error("more than {} normalizers", kMaxSteps);
   ASSIGN_OR_RETURN(const std::string type,
                    place.type({"Sequence", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend", "Strip", "Lowercase"}));
   if (type == "Sequence") {

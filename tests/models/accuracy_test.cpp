@@ -11,7 +11,7 @@
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::accuracy_test {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -210,4 +210,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::accuracy_test

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "support/ascend_engine.h"
 
-namespace reprise {
+namespace reprise::ascend_coverage_test {
 namespace {
 
 using testing_support::AscendOptions;
@@ -128,4 +128,4 @@ TEST(AscendUpdates, EveryLayerIsRewrittenOnceAStep) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_coverage_test

@@ -7,7 +7,7 @@
 
 #include "support/ascend_engine.h"
 
-namespace reprise {
+namespace reprise::ascend_faults_test {
 namespace {
 
 using testing_support::decode_traffic;
@@ -157,4 +157,4 @@ TEST_F(AscendFaults, AnUpdateThatFailsIsMadeUpFor) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_faults_test

@@ -5,7 +5,7 @@
 #include "support/ascend_engine.h"
 #include "support/wide_latents.h"
 
-namespace reprise {
+namespace reprise::ascend_latent_test {
 namespace {
 
 using engine::GraphPolicy;
@@ -225,4 +225,4 @@ TEST(AscendLatents, WhatTheVendorRefusesIsToldInItsWords) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_latent_test

@@ -4,7 +4,7 @@
 
 #include "support/ascend_engine.h"
 
-namespace reprise {
+namespace reprise::ascend_test {
 namespace {
 
 using testing_support::AscendOptions;
@@ -113,4 +113,4 @@ TEST(AscendAttention, TheOlderPairHasRoomForTheLongestPrompt) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_test

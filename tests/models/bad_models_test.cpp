@@ -6,7 +6,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::bad_models_test {
 namespace {
 
 Status open_with(const std::string& path, std::vector<std::string> overrides) {
@@ -71,4 +71,4 @@ TEST(BadModels, AContextBeyondTheModelsNamesBoth) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::bad_models_test

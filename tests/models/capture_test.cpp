@@ -8,7 +8,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::capture_test {
 namespace {
 
 using engine::GraphPolicy;
@@ -215,4 +215,4 @@ TEST(StartUp, IsTimedAndCompilesEverything) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::capture_test

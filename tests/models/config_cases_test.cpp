@@ -9,7 +9,7 @@
 #include "models/rope.h"
 #include "support/goldens.h"
 
-namespace reprise::models {
+namespace reprise::models::config_cases_test {
 namespace {
 
 Json read_cases(const std::string& name) { return testing_support::golden_json("config/" + name); }
@@ -180,4 +180,4 @@ TEST(ConfigCases, RulesOfExpertsThatAFamilyDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace reprise::models
+}  // namespace reprise::models::config_cases_test

@@ -5,7 +5,7 @@
 #include "support/tiny_models.h"
 #include "support/wide_latents.h"
 
-namespace reprise {
+namespace reprise::expanded_prompts_test {
 namespace {
 
 using testing_support::all_logits;
@@ -125,4 +125,4 @@ TEST(ExpandedPrompts, AreRefusedWhereThereIsNothingToExpand) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::expanded_prompts_test

@@ -9,7 +9,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::experts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ TEST(Experts, CheckpointsNameEveryMatrix) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::experts_test

@@ -13,7 +13,7 @@
 #include "checkpoint/gguf.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::fitted_checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -232,4 +232,4 @@ TEST(FittedCheckpoint, AnUnknownArchitectureIsToldBeforeMissingWeights) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::fitted_checkpoint_test

@@ -4,7 +4,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::fused_limit_test {
 namespace {
 
 using testing_support::same_bits;
@@ -114,4 +114,4 @@ TEST(Warmups, AreCountedAndChangeNoBits) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::fused_limit_test

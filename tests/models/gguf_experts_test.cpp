@@ -8,7 +8,7 @@
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::gguf_experts_test {
 namespace {
 
 using testing_support::all_logits;
@@ -59,4 +59,4 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GgufExperts, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::gguf_experts_test

@@ -7,7 +7,7 @@
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::golden_test {
 namespace {
 
 using testing_support::EngineSetup;
@@ -106,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(params()), [](const
 });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::golden_test

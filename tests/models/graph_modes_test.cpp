@@ -5,7 +5,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::graph_modes_test {
 namespace {
 
 using engine::GraphPolicy;
@@ -149,4 +149,4 @@ TEST(GraphPolicyTest, NamesAreChecked) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::graph_modes_test

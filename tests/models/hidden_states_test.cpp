@@ -9,7 +9,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::hidden_states_test {
 namespace {
 
 using testing_support::Traffic;
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(Tiny, HeadTest, testing::ValuesIn(params()), [](const a
 });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::hidden_states_test

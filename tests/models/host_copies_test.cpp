@@ -6,7 +6,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::host_copies_test {
 namespace {
 
 using testing_support::ComputingPlatform;
@@ -66,4 +66,4 @@ TEST_P(HostCopies, AreTheResultAlone) {
 INSTANTIATE_TEST_SUITE_P(, HostCopies, testing_support::kComputingPlatforms, testing_support::computing_platform_name);
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::host_copies_test

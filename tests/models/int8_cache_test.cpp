@@ -7,7 +7,7 @@
 #include "backends/cpu/isa.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::int8_cache_test {
 namespace {
 
 using testing_support::all_logits;
@@ -150,4 +150,4 @@ TEST(Int8Cache, IsTheOnlyKindOfInteger) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::int8_cache_test

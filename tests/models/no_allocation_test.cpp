@@ -37,7 +37,7 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::fre
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 #endif
 
-namespace reprise {
+namespace reprise::no_allocation_test {
 namespace {
 
 TEST(Replay, AllocatesNothingAndCapturesNothing) {
@@ -80,4 +80,4 @@ TEST(Replay, AllocatesNothingAndCapturesNothing) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::no_allocation_test

@@ -4,7 +4,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::one_trace_test {
 namespace {
 
 struct Traced {
@@ -55,4 +55,4 @@ TEST(OneTrace, ServesEveryDevice) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::one_trace_test

@@ -12,7 +12,7 @@
 #include "checkpoint/helpers.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::packed_gguf_test {
 namespace {
 
 using checkpoint::GgufBuilder;
@@ -397,4 +397,4 @@ TEST_F(PackedGguf, AskedForWithoutSuchBlocksIsAnError) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::packed_gguf_test

@@ -9,7 +9,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::packed_weights_test {
 namespace {
 
 using testing_support::all_logits;
@@ -93,4 +93,4 @@ TEST(PackedWeights, ArePackedOnceAndByNoStep) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::packed_weights_test

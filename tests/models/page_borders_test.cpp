@@ -6,7 +6,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::page_borders_test {
 namespace {
 
 using testing_support::same_bits;
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(Tiny, PageBorders,
                          });
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::page_borders_test

@@ -6,7 +6,7 @@
 
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::perplexity_test {
 namespace {
 
 using testing_support::EngineSetup;
@@ -126,4 +126,4 @@ TEST(Perplexity, BadInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::perplexity_test

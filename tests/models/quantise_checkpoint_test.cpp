@@ -12,7 +12,7 @@
 #include "checkpoint/quantise_rows.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::quantise_checkpoint_test {
 namespace {
 
 using engine::QuantFormat;
@@ -287,4 +287,4 @@ TEST(ObserveInputs, NeedsAnEngineThatShowsThem) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::quantise_checkpoint_test

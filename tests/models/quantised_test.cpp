@@ -14,7 +14,7 @@
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::quantised_test {
 namespace {
 
 using testing_support::all_logits;
@@ -473,4 +473,4 @@ TEST(QuantisedAtLoad, DummyWeightsRun) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::quantised_test

@@ -14,7 +14,7 @@
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
-namespace reprise {
+namespace reprise::replay_test {
 namespace {
 
 using engine::GraphPolicy;
@@ -369,4 +369,4 @@ TEST(Learned, SizesComeFromTheTrafficOfEarlierRuns) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::replay_test

@@ -6,7 +6,7 @@
 #include "backends/cpu/isa.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::same_bits_test {
 namespace {
 
 using testing_support::all_logits;
@@ -57,8 +57,11 @@ TEST_P(SameBitsTest, ChunkedPrefillIsWholePrefill) {
   ASSERT_TRUE(e);
   const auto tokens = random_tokens(length(*e), e->config().vocab_size, 1);
   const auto whole = all_logits(*e, tokens, 1000);
-  for (int64_t chunk : {1, 7, 64, 128, 129})
+  for (int64_t chunk : {7, 64, 128, 129})
     EXPECT_TRUE(same_bits(whole, all_logits(*e, tokens, chunk))) << "chunk " << chunk;
+  // Token by token over the first border of a page.
+  const auto head = all_logits(*e, std::span(tokens).first(std::min<size_t>(tokens.size(), 131)), 1);
+  EXPECT_TRUE(same_bits(std::span(whole).first(head.size()), head));
 }
 
 TEST_P(SameBitsTest, PrefillOfOneMoreIsPrefillThenDecode) {
@@ -120,13 +123,17 @@ TEST_P(SameBitsTest, BatchIsOneByOneAndPagesDoNotMatter) {
 TEST_P(SameBitsTest, AnyNumberOfThreads) {
   auto one = open(1), two = open(2), three = open(3);
   ASSERT_TRUE(one && two && three);
-  const auto tokens = random_tokens(length(*one), one->config().vocab_size, 3);
+  const auto full = random_tokens(length(*one), one->config().vocab_size, 3);
   for (int64_t chunk : {int64_t{1000}, int64_t{1}}) {
+    const std::span tokens = chunk == 1 ? std::span(full).first(std::min<size_t>(full.size(), 67)) : std::span(full);
     const auto a = all_logits(*one, tokens, chunk);
     EXPECT_TRUE(same_bits(a, all_logits(*two, tokens, chunk)));
     EXPECT_TRUE(same_bits(a, all_logits(*three, tokens, chunk)));
   }
 }
+
+// The plain instruction set computes bf16 and fp16 in fp32, as the tests of its kernels show.
+bool is_tested(cpu::Isa isa, DType dtype) { return isa != cpu::Isa::Baseline || dtype == DType::F32; }
 
 std::vector<Param> params() {
   std::vector<Param> out;
@@ -134,10 +141,12 @@ std::vector<Param> params() {
                       "qwen3_tied", "deepseek_v2_dense", "deepseek_v3_dense", "mixtral_top2", "mixtral_one_expert",
                       "qwen3_moe_norm", "qwen3_moe_top8", "qwen2_moe_lopsided", "deepseek_v2_moe", "deepseek_v3_moe"})
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
-      for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
+      for (cpu::Isa isa : cpu::supported_isas())
+        if (is_tested(isa, dtype)) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
   for (auto& model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied"})
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
-      for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa)), true});
+    for (DType dtype : {DType::F32, DType::BF16})
+      for (cpu::Isa isa : cpu::supported_isas())
+        if (is_tested(isa, dtype)) out.push_back({model, dtype, std::string(cpu::isa_name(isa)), true});
   return out;
 }
 
@@ -159,4 +168,4 @@ TEST(TwoEngines, WithDifferentModelsLiveSideBySide) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::same_bits_test

@@ -12,7 +12,7 @@
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
 
-namespace reprise {
+namespace reprise::smollm2_test {
 namespace {
 
 Json golden() { return testing_support::golden_json("smollm2/golden.json"); }
@@ -123,4 +123,4 @@ TEST(SmolLM2, Bf16AgreesExceptWhereTheReferenceIsNearlyTied) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::smollm2_test

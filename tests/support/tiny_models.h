@@ -92,8 +92,8 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
 
 // Logits of every position of `tokens`, in steps of at most `chunk` tokens (and as many rows with logits as the engine
 // allows).
-inline std::vector<float> all_logits(engine::Engine& e, const std::vector<int32_t>& tokens, int64_t chunk) {
-  engine::Sequence s(tokens);
+inline std::vector<float> all_logits(engine::Engine& e, std::span<const int32_t> tokens, int64_t chunk) {
+  engine::Sequence s(std::vector<int32_t>(tokens.begin(), tokens.end()));
   std::vector<float> out;
   Status ok = e.reserve(s, s.size());
   EXPECT_TRUE(ok.is_ok()) << ok.message();

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILER = os.environ.get("CXX", "c++")
 # What every processor with AVX2 has, and macros that are no instructions.
 ALWAYS = {"avx", "sse3", "ssse3", "sse4_1", "sse4_2", "popcnt", "crc32", "lahf_sahf", "xsave", "cx16"}
-LOOKED_FOR = {"has_movbe_and_lzcnt": {"movbe", "lzcnt"}}
+LOOKED_FOR = {"has_movbe_f16c_and_lzcnt": {"movbe", "f16c", "lzcnt"}}
 
 
 def features(flags):

@@ -25,7 +25,7 @@ void softmax(std::vector<float>& row) {
   for (float& value : row) value /= sum;
 }
 
-struct Grouped {
+struct GroupedGating {
   Slot x, bias, y, index, scores;
   int64_t k = 0, kept_groups = 0, groups = 1, select = 0, renorm = 0, norm = 0;
   bool wants_scores = false;
@@ -46,7 +46,7 @@ float group_score(const float* members, int64_t size, int64_t select) {
   return select == 0 || size == 1 ? first : first + second;
 }
 
-void choose(const Operands& v, const Grouped& g) {
+void choose(const Operands& v, const GroupedGating& g) {
   const int64_t experts = v[g.x].dim(-1), rows = experts ? v[g.x].count() / experts : 0, size = experts / g.groups;
   const std::vector<float> bias =
       v[g.bias].given ? read(v[g.bias]) : std::vector<float>(static_cast<size_t>(experts), 0.0f);
@@ -149,7 +149,7 @@ aclnnStatus aclnnMoeGatingTopKGetWorkspaceSize(Tensor x, Tensor biasOptional, in
                                                Tensor yOut, Tensor expertIdxOut, Tensor normOut,
                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
   Operator op("aclnnMoeGatingTopK", workspaceSize, executor, Since::Later);
-  Grouped g;
+  GroupedGating g;
   g.x = op.in("x", x), g.bias = op.maybe_in("biasOptional", biasOptional);
   g.y = op.out("yOut", yOut), g.index = op.out("expertIdxOut", expertIdxOut);
   g.scores = outFlag ? op.out("outOptional", normOut) : op.maybe_out("outOptional", nullptr);

@@ -5,11 +5,11 @@
 namespace reprise::cpu {
 namespace {
 
-// What compilers know no name for: MOVBE and LZCNT.
-bool has_movbe_and_lzcnt() {
+// What some compilers know no name for: MOVBE, F16C (clang 14) and LZCNT.
+bool has_movbe_f16c_and_lzcnt() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kMovbe = 1u << 22, kLzcnt = 1u << 5;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kMovbe)) return false;
+  constexpr unsigned kMovbe = 1u << 22, kF16c = 1u << 29, kLzcnt = 1u << 5;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kMovbe) || !(c & kF16c)) return false;
   return __get_cpuid(0x80000001u, &a, &b, &c, &d) && (c & kLzcnt);
 }
 
@@ -29,8 +29,8 @@ std::string_view isa_name(Isa isa) {
 std::vector<Isa> supported_isas() {
   std::vector<Isa> out{Isa::Baseline};
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_movbe_and_lzcnt())
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("bmi2") && has_movbe_f16c_and_lzcnt())
     out.push_back(Isa::Avx2);
   if (out.back() == Isa::Avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
