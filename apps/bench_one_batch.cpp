@@ -188,7 +188,8 @@ Status run_bench(BenchFlags f) {
   const int threads =
       f.model.threads > 0 ? std::min(machine.threads, static_cast<int>(f.model.threads)) : machine.threads;
   // The limits of another device are known once it is open; nothing else runs on it before.
-  const bool on_processor = f.model.device != "cuda";
+  ASSIGN_OR_RETURN(const DeviceOptions device, device_options(f.model.device, f.model.ascend_runtime, ::getenv));
+  const bool on_processor = device.kind != DeviceKind::Cuda;
   const MachineSpeed first = on_processor ? measure_machine(threads) : MachineSpeed{};
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   const MachineSpeed before = on_processor ? first : measure_speed_of(engine->device().info(), threads);

@@ -19,7 +19,7 @@ namespace reprise::apps {
 namespace {
 
 struct OpsFlags {
-  std::string filter, dtype = "all", model = "all", isa = "auto", device = "cpu";
+  std::string filter, dtype = "all", model = "all", isa = "auto", device = "auto";
   std::optional<std::string> ascend_runtime;
   std::vector<int64_t> tokens{1, 4, 16, 64};
   int64_t threads = 0;

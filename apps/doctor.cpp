@@ -77,7 +77,7 @@ std::optional<SelfTest> tested(const Platform& platform) {
 struct DoctorFlags {
   bool json = false;
   int64_t threads = 0;
-  std::string device = "cpu";
+  std::string device = "auto";
   std::optional<std::string> ascend_runtime;
 };
 

@@ -102,5 +102,5 @@ function(house_test folder)
   target_compile_definitions(${folder}_tests PRIVATE REPRISE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # On the simulator of Ascend, work on the same memory that nothing orders is an error in every test.
   gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 1500
-                       ENVIRONMENT ASCEND_SIM_RACES=1 DISCOVERY_TIMEOUT 60)
+                       ENVIRONMENT "ASCEND_SIM_RACES=1;REPRISE_DEVICE=cpu" DISCOVERY_TIMEOUT 60)
 endfunction()

@@ -16,7 +16,7 @@
 namespace reprise::apps {
 namespace {
 
-constexpr int kTrials = 7;
+constexpr int kCacheTrials = 7;
 constexpr size_t kTrialBytes = size_t{128} << 20;  // that each thread reads in one trial: some milliseconds
 constexpr size_t kAlignment = 4096;
 
@@ -41,7 +41,7 @@ double read_GBps(int threads, size_t bytes) {
   std::atomic<uint64_t> keep{0};
   double best = 0;
   // The first trial touches the memory.
-  for (int i = 0; i <= kTrials; ++i) {
+  for (int i = 0; i <= kCacheTrials; ++i) {
     const double seconds = together(threads, [&](int t) {
       char* data = parts[static_cast<size_t>(t)].get();
       if (i == 0) std::fill(data, data + bytes, static_cast<char>(t + 1));

@@ -2,19 +2,33 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/flags.h"
 
 namespace reprise::apps {
 namespace {
 
+constexpr const char* kAuto = "auto";
 constexpr const char* kSystem = "system";
 constexpr const char* kSimulator = "sim";
+
+// A named runtime of Ascend's asks for that device.
+Result<DeviceKind> device_kind(const std::string& device, const std::optional<std::string>& ascend_runtime,
+                               const std::function<const char*(const char*)>& get) {
+  if (device != kAuto) return parse_device_kind(device);
+  if (ascend_runtime) return DeviceKind::Ascend;
+  const char* said = get("REPRISE_DEVICE");
+  if (!said || !*said || said == std::string_view(kAuto)) return found_device().kind;
+  auto kind = parse_device_kind(said);
+  return kind.is_ok() ? kind : kind.status().at("REPRISE_DEVICE");
+}
 
 }  // namespace
 
 void add_device_flags(CLI::App& app, std::string& device, std::optional<std::string>& ascend_runtime) {
-  add_choice(app, "--device", device, {"cpu", "cuda", "ascend", "npu", "null"}, "where to run");
+  add_choice(app, "--device", device, {"auto", "cpu", "cuda", "ascend", "npu", "null"},
+             "where to run; auto: what REPRISE_DEVICE names, else a GPU or NPU that is there, else the CPU");
   add_choice(app, "--ascend-runtime", ascend_runtime, {kSystem, kSimulator},
              "libraries of --device ascend: those of the system (the default), or the simulator's");
 }
@@ -22,7 +36,7 @@ void add_device_flags(CLI::App& app, std::string& device, std::optional<std::str
 Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
                                      const std::function<const char*(const char*)>& get) {
   DeviceOptions out;
-  ASSIGN_OR_RETURN(out.kind, parse_device_kind(device));
+  ASSIGN_OR_RETURN(out.kind, device_kind(device, ascend_runtime, get));
   ASSIGN_OR_RETURN(const Environment said, understand_environment(get, out.kind));
   out.ascend_runtime = ascend_runtime.value_or(kSystem);
   out.ascend_fia = said.ascend_fia;
@@ -30,8 +44,15 @@ Result<DeviceOptions> device_options(const std::string& device, const std::optio
 }
 
 std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime) {
-  const auto kind = parse_device_kind(device);
+  const auto kind = device_kind(device, ascend_runtime, ::getenv);
   const bool ascend = kind.is_ok() && *kind == DeviceKind::Ascend;
+  if (device == kAuto && !ascend_runtime) {
+    if (std::getenv("REPRISE_DEVICE") || !kind.is_ok()) return {};
+    const FoundDevice& found = found_device();
+    if (found.kind != DeviceKind::Cpu || found.why.starts_with("an NPU"))
+      return {{fmt::format("--device auto: {} ({})", device_kind_name(found.kind), found.why)}};
+    return {};
+  }
   if (!ascend_runtime) return {};
   if (!ascend) return {{fmt::format("--ascend-runtime {} has no effect on --device {}", *ascend_runtime, device)}};
   if (*ascend_runtime == kSimulator)

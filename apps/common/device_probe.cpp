@@ -8,14 +8,14 @@ namespace reprise::apps {
 namespace {
 
 constexpr size_t kBytes = size_t{512} << 20;  // above any cache
-constexpr int kTrials = 5;
+constexpr int kDeviceTrials = 5;
 
 Result<double> copy_GBps(Device& device) {
   ASSIGN_OR_RETURN(const Buffer from, device.pool().allocate(kBytes, "probe"));
   ASSIGN_OR_RETURN(const Buffer to, device.pool().allocate(kBytes, "probe"));
   ASSIGN_OR_RETURN(const auto stream, device.make_stream());
   double best = 0;
-  for (int i = 0; i <= kTrials; ++i) {
+  for (int i = 0; i <= kDeviceTrials; ++i) {
     const double begin = now_us(device);
     RETURN_IF_ERROR(stream->copy(to.data(), from.data(), kBytes, Copy::DeviceToDevice));
     RETURN_IF_ERROR(stream->synchronize());

@@ -24,7 +24,7 @@ struct ModelFlags {
   std::string model_path;
   HubFlags hub;
   std::string tokenizer_path;  // "" = beside the model
-  std::string device = "cpu";
+  std::string device = "auto";
   std::optional<std::string> ascend_runtime;  // system, sim
   std::string dtype = "auto";
   std::string kv_dtype = "auto";

@@ -240,6 +240,9 @@ SelfTest self_test(const Platform& platform) {
   check("graphs: capture runs nothing, replay computes", true, [&] { return capture_and_replay(*sums); });
   check("graphs: a launch is changed between replays", true, [&] { return change_a_launch(*sums); });
   check("streams: an event orders two of them", true, [&] { return order_two_streams(*sums); });
+  if (platform.device->info().computes)
+    for (const OwnCheck& own : platform.device->own_checks())
+      check(own.name.c_str(), false, [&] { return own.result; });
   check("times: 100 sums in a row", false, [&]() -> Status {
     ASSIGN_OR_RETURN(out.times_us, launch_times(platform));
     return Status::ok();

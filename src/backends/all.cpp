@@ -1,6 +1,9 @@
 #include "backends/all.h"
 
+#include <filesystem>
+
 #include "backends/ascend/ascend_device.h"
+#include "backends/ascend/library.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/register.h"
 #include "backends/cuda/cuda_device.h"
@@ -9,6 +12,28 @@
 #include "ops/core.h"
 
 namespace reprise {
+namespace {
+
+FoundDevice look_for_devices() {
+#if REPRISE_HAS_CUDA
+  if (const int gpus = cuda::cuda_device_count(); gpus > 0)
+    return {DeviceKind::Cuda, fmt::format("the driver knows {} GPU{}", gpus, gpus == 1 ? "" : "s")};
+#endif
+  // The libraries are heavy, so they are opened only where the driver shows a card.
+  std::error_code none;
+  if (!std::filesystem::exists("/dev/davinci_manager", none))
+    return {DeviceKind::Cpu, "no GPU or NPU that this build can use was found"};
+  const auto library = ascend::Library::open("system");
+  if (library.is_ok()) return {DeviceKind::Ascend, "the driver shows an NPU"};
+  return {DeviceKind::Cpu, fmt::format("an NPU is there, but {}", library.status().message())};
+}
+
+}  // namespace
+
+const FoundDevice& found_device() {
+  static const FoundDevice found = look_for_devices();
+  return found;
+}
 
 Result<Platform> make_platform(const DeviceOptions& options) {
   Platform p;

@@ -30,6 +30,13 @@ struct DeviceOptions {
   const CudaStandIn* cuda_stand_in = nullptr;  // in place of a GPU
 };
 
+// What `auto` means here: a GPU with a driver, or an NPU with its libraries, or the processor. Looked for once.
+struct FoundDevice {
+  DeviceKind kind = DeviceKind::Cpu;
+  std::string why;  // "no GPU or NPU was found", or what keeps one from being used
+};
+const FoundDevice& found_device();
+
 // A device that this build does not have is Unsupported and names those it has.
 Result<Platform> make_platform(const DeviceOptions& options);
 

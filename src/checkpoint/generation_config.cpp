@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "checkpoint/field_reader.h"
-#include "checkpoint/limits.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "checkpoint/limits.h"
 #include "checkpoint/unique_json.h"
 
 namespace reprise::checkpoint {

@@ -1,6 +1,10 @@
 #include "compile/binding.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "base/log.h"
 
 namespace reprise {
 namespace {
@@ -39,6 +43,46 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
   return common.front();
 }
 
+struct Chosen {
+  const KernelEntry* entry = nullptr;
+  size_t workspace = 0;
+};
+
+// Once for each reason: programs of several sizes choose the same kernels.
+void announce_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  std::lock_guard lock(mutex);
+  if (told.insert(text).second) log::notice("{}", text);
+}
+
+void announce_refusals(const KernelEntry& chosen, const OpCall& call, const Platform& platform) {
+  for (const auto& e : platform.kernels->entries()) {
+    if (!e->announced || e->op != chosen.op || e->device != chosen.device || e->score <= chosen.score) continue;
+    if (const Status why = e->accepts(call); !why.is_ok())
+      announce_once(fmt::format("{} runs instead of {}: {}", chosen.name, e->name, why.message()));
+  }
+}
+
+// The best kernel that runs at the bounds, too. A kernel that takes the call but not these sizes is passed over, which
+// is told; where no other one takes the call, its reason is the error.
+Result<Chosen> choose_at(const LiveSizes& bounds, const OpCall& call, const Platform& platform) {
+  const DeviceInfo& device = platform.device->info();
+  std::vector<const KernelEntry*> refused;
+  Status why = Status::ok();
+  for (;;) {
+    Result<const KernelEntry*> entry = platform.kernels->choose(device.kind, call, refused);
+    if (!entry.is_ok()) return why.is_ok() ? entry.status() : why;
+    if (!(*entry)->workspace) return Chosen{*entry, 0};
+    Result<size_t> bytes = (*entry)->workspace(call, bounds, device.ranks);
+    if (bytes.is_ok()) return Chosen{*entry, *bytes};
+    const Status said = bytes.status().at((*entry)->name);
+    announce_once(fmt::format("{}: {}; looking for another kernel", describe(call), said.message()));
+    if (why.is_ok()) why = said;
+    refused.push_back(*entry);
+  }
+}
+
 }  // namespace
 
 bool has_own_layout(const OpSchema& op, size_t operand) {
@@ -53,9 +97,10 @@ Result<KernelSelection> select_kernels(const Graph& graph, const Platform& platf
     if (n->op->has(op_flag::kSource) || n->op->has(op_flag::kView)) continue;
     const auto in = n->in_types(), out = n->out_types();
     const OpCall call{n->op, in, out, &n->attrs, {}};
-    ASSIGN_OR_RETURN(const KernelEntry* entry, platform.kernels->choose(device.kind, call));
-    s.kernel[n] = entry;
-    if (entry->workspace) s.workspace[n] = entry->workspace(call, graph.bounds(), device.ranks);
+    ASSIGN_OR_RETURN(const auto chosen, choose_at(graph.bounds(), call, platform));
+    s.kernel[n] = chosen.entry;
+    announce_refusals(*chosen.entry, call, platform);
+    if (chosen.entry->workspace) s.workspace[n] = chosen.workspace;
   }
   for (const Node* n = graph.first(); n; n = n->next) {
     if (n->op->name != "param") continue;

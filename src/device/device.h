@@ -48,6 +48,12 @@ struct DeviceInfo {
   std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };
 
+// One thing that a kind of device must do for its backend alone. Code::Unsupported: not tried, with the reason.
+struct OwnCheck {
+  std::string name;
+  Status result;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -62,6 +68,8 @@ class Device {
   // before.
   virtual Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream,
                                                        const std::function<Status(Recorder&)>& body) = 0;
+  // What the backend takes for granted of this device, tried now; for `reprise doctor`.
+  virtual std::vector<OwnCheck> own_checks() { return {}; }
   // Microseconds of the device's own clock where its time is modelled; none where real time counts. It has passed the
   // work that the calling thread has waited for.
   virtual std::optional<double> clock_us() const { return std::nullopt; }

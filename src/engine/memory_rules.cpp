@@ -12,6 +12,10 @@ constexpr int64_t kGb = 1024;  // in MB
 constexpr StepDefaults kCpu{64, 2048};
 constexpr double kCpuFraction = 0.8;
 constexpr double kUnknownFraction = 0.88;
+// The original's table gives an NPU of 61 GiB chunks of 32,768 tokens and its formula 48 GiB for them, which together
+// leave no room for a model. A chunk that nobody asked for is halved until so much of the memory is left.
+constexpr double kLeastFraction = 0.6;
+constexpr int64_t kLeastChunk = 2048;
 
 bool accelerator(DeviceKind kind) { return kind == DeviceKind::Cuda || kind == DeviceKind::Ascend; }
 
@@ -21,6 +25,16 @@ void fit(std::vector<int64_t>& sizes, int64_t limit, std::string_view flag) {
   std::erase_if(sizes, [&](int64_t n) { return n > limit; });
   if (sizes.empty() || sizes.back() != limit) sizes.push_back(limit);
   log::notice("{}: a step holds at most {}; effective: {}", flag, limit, fmt::join(sizes, ","));
+}
+
+int64_t usable_chunk(int64_t chunk, DeviceKind kind, int64_t memory_mb, const EngineOptions& o) {
+  if (!accelerator(kind) || memory_mb <= 0 || o.mem_fraction_static != 0) return chunk;
+  const auto left = [&](int64_t c) {
+    return 1 - reserved_mb({.memory_mb = memory_mb, .chunk = c, .largest_batch = o.max_running_requests}) /
+                   static_cast<double>(memory_mb);
+  };
+  while (chunk > kLeastChunk && left(chunk) < kLeastFraction) chunk /= 2;
+  return chunk;
 }
 
 }  // namespace
@@ -78,7 +92,7 @@ Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
   const auto memory_mb = static_cast<int64_t>(device.memory_bytes >> 20);
   const StepDefaults defaults = step_defaults(device.kind, memory_mb, 1);
   if (o.max_running_requests == 0) o.max_running_requests = defaults.largest_batch;
-  if (o.chunked_prefill_size == 0) o.chunked_prefill_size = defaults.chunk;
+  if (o.chunked_prefill_size == 0) o.chunked_prefill_size = usable_chunk(defaults.chunk, device.kind, memory_mb, o);
   fit(o.graph.decode_sizes, o.max_running_requests, "--graph-decode-sizes");
   fit(o.graph.prefill_sizes, std::max(o.chunked_prefill_size, o.max_running_requests), "--graph-prefill-sizes");
   if (o.mem_fraction_static != 0) return Status::ok();

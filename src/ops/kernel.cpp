@@ -1,5 +1,7 @@
 #include "ops/kernel.h"
 
+#include <algorithm>
+
 namespace reprise {
 namespace {
 
@@ -32,12 +34,15 @@ void KernelRegistry::add(ParamLayout layout) {
   layouts_.push_back(std::make_unique<ParamLayout>(std::move(layout)));
 }
 
-Result<const KernelEntry*> KernelRegistry::choose(DeviceKind device, const OpCall& call) const {
+Result<const KernelEntry*> KernelRegistry::choose(DeviceKind device, const OpCall& call,
+                                                  std::span<const KernelEntry* const> refused) const {
   const KernelEntry* best = nullptr;
   const KernelEntry* tie = nullptr;
   if (auto it = by_op_.find(call.op->name); it != by_op_.end()) {
     for (const KernelEntry* e : it->second) {
-      if (e->device != device || !verdict(*e, call).is_ok()) continue;
+      if (e->device != device || std::find(refused.begin(), refused.end(), e) != refused.end() ||
+          !verdict(*e, call).is_ok())
+        continue;
       if (!best || e->score > best->score) {
         best = e;
         tie = nullptr;

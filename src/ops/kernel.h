@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,13 +39,16 @@ struct KernelEntry {
   // Of a fused op: gives the bits that its parts give on this device. False: rounds less often or elsewhere, so fused
   // and unfused runs differ by roundings (engine/fusion_bound.h). Ops that are not fused have no parts.
   bool exact = true;
+  // Where this kernel refuses a call and a lesser one takes it, the log says so with the reason.
+  bool announced = false;
   DType index_dtype = DType::I32;  // of operands declared as Index
   // Ok, or Unsupported with the reason and the values.
   std::function<Status(const OpCall& call)> accepts;
   // Fills dims and scalars; the binder has already set the pointers (operands, then results).
   std::function<void(const OpCall& call, LaunchArgs& args)> bind;
-  // Scratch bytes at these sizes; empty means none.
-  std::function<size_t(const OpCall& call, const LiveSizes& bound, int ranks)> workspace;
+  // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, whatever
+  // `accepts` says. Empty means none.
+  std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int ranks)> workspace;
   std::array<OpaqueKernel, 2> phase{};
   // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty:
   // row_major.
@@ -60,7 +64,9 @@ class KernelRegistry {
   void add(KernelEntry entry);
   const KernelEntry* find(std::string_view name) const;
   void add(ParamLayout layout);
-  Result<const KernelEntry*> choose(DeviceKind device, const OpCall& call) const;
+  // The one of the highest score that accepts the call and is not `refused`.
+  Result<const KernelEntry*> choose(DeviceKind device, const OpCall& call,
+                                    std::span<const KernelEntry* const> refused = {}) const;
   // Every entry for the op on the device with its verdict, one line each.
   std::string explain(DeviceKind device, const OpCall& call) const;
   const ParamLayout* layout(DeviceKind device, std::string_view name) const;

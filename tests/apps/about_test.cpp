@@ -4,7 +4,7 @@
 #include "common/spellings.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::about_test {
 namespace {
 
 const std::vector<std::string>& all_commands() {
@@ -151,4 +151,4 @@ TEST(Spellings, OfLlamaCppAndVllmMeanTheSame) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::about_test

@@ -3,7 +3,7 @@
 
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::ascend_commands_test {
 namespace {
 
 const std::string kSim = " --device ascend --ascend-runtime sim ";
@@ -123,4 +123,4 @@ INSTANTIATE_TEST_SUITE_P(Layers, AscendQueues,
                          [](const auto& info) { return fmt::format("{}_{}", info.param.layers, info.param.stack); });
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::ascend_commands_test

@@ -2,7 +2,7 @@
 #include "apps/serving.h"
 #include "support/http_client.h"
 
-namespace reprise::apps {
+namespace reprise::apps::ascend_faults_test {
 namespace {
 
 struct Case {
@@ -76,4 +76,4 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::ascend_faults_test

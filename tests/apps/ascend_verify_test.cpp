@@ -4,7 +4,7 @@
 #include "run_binary.h"
 #include "wrong_rewrite.h"
 
-namespace reprise::apps {
+namespace reprise::apps::ascend_verify_test {
 namespace {
 
 const std::string kSim = " --device ascend --ascend-runtime sim ";
@@ -123,4 +123,4 @@ TEST(AscendDefaults, AutoTakesADtypeWithKernelsAndCapturesAtOnce) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::ascend_verify_test

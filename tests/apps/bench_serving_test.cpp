@@ -8,7 +8,7 @@
 #include "bench/serving_prompts.h"
 #include "bench/serving_report.h"
 
-namespace reprise::apps {
+namespace reprise::apps::bench_serving_test {
 namespace {
 
 TEST(ServingReport, FiguresAreThoseOfTheDefinitions) {
@@ -224,4 +224,4 @@ TEST(BenchServing, WrongFlagsNameWhatIsAllowed) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::bench_serving_test

@@ -4,7 +4,7 @@
 #include "common/cache_probe.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::bench_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -152,4 +152,4 @@ TEST(BenchStartup, SaysWhyAStartFailed) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::bench_test

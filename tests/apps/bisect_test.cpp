@@ -2,7 +2,7 @@
 #include "run_binary.h"
 #include "wrong_rewrite.h"
 
-namespace reprise::apps {
+namespace reprise::apps::bisect_test {
 namespace {
 
 // Swaps the operands of additions, which changes nothing.
@@ -75,4 +75,4 @@ TEST(Bisect, TheVariableMustBeANumber) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::bisect_test

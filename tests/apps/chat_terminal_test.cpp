@@ -3,7 +3,7 @@
 #include "chat/history.h"
 #include "pseudo_terminal.h"
 
-namespace reprise::apps {
+namespace reprise::apps::chat_terminal_test {
 namespace {
 
 constexpr const char* kUp = "\033[A";
@@ -202,4 +202,4 @@ TEST(ChatTerminal, LinesArePlainWhereTheyCannotBeEdited) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::chat_terminal_test

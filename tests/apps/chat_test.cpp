@@ -12,7 +12,7 @@
 #include "common/terminal.h"
 #include "support/http_client.h"
 
-namespace reprise::apps {
+namespace reprise::apps::chat_test {
 namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -282,4 +282,4 @@ TEST(TerminalText, ControlCharactersOfAnAnswerDoNothing) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::chat_test

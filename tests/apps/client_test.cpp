@@ -7,7 +7,7 @@
 #include "client/load.h"
 #include "client/server_probe.h"
 
-namespace reprise::apps {
+namespace reprise::apps::client_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -254,4 +254,4 @@ TEST(ServerProbe, KnowsTheServersItMayMeet) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::client_test

@@ -2,7 +2,7 @@
 #include "byte_tokenizer.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::commands_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -299,4 +299,4 @@ TEST(BenchOneBatch, JsonOfTheContract) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::commands_test

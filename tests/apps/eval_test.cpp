@@ -6,7 +6,7 @@
 #include "eval/text_file.h"
 #include "support/smollm2.h"
 
-namespace reprise::apps {
+namespace reprise::apps::eval_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -251,4 +251,4 @@ TEST(EvalGsm8k, AnswersAreTheSameInEveryModeAndAtEveryConcurrency) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::eval_test

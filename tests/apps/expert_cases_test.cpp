@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace reprise::apps {
+namespace reprise::apps::expert_cases_test {
 namespace {
 
 TEST(Routing, SortsEveryChoiceByExpertAndToken) {
@@ -42,4 +42,4 @@ TEST(Routing, ReachesMostExperts) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::expert_cases_test

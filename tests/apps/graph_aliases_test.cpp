@@ -6,7 +6,7 @@
 
 #include "common/device_flags.h"
 
-namespace reprise::apps {
+namespace reprise::apps::graph_aliases_test {
 namespace {
 
 constexpr StepLimits kLimits{64, 2048};
@@ -274,4 +274,4 @@ TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::graph_aliases_test

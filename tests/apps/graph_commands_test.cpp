@@ -2,7 +2,7 @@
 #include "run_binary.h"
 #include "support/smollm2.h"
 
-namespace reprise::apps {
+namespace reprise::apps::graph_commands_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -287,4 +287,4 @@ TEST(GraphExplain, TheFusionOfThePageFiresOnTheModelItNames) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::graph_commands_test

@@ -5,7 +5,7 @@
 
 #include "see/phase_view.h"
 
-namespace reprise::apps {
+namespace reprise::apps::graph_diff_test {
 namespace {
 
 // `layers` layers of two linears, an activation and a residual.
@@ -185,4 +185,4 @@ TEST(FoldedWords, RepeatedStretchesAreWrittenOnce) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::graph_diff_test

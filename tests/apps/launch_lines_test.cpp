@@ -3,7 +3,7 @@
 #include "common/launcher_flags.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::launch_lines_test {
 namespace {
 
 Outcome check(const std::string& line, const std::string& before = "") {
@@ -174,4 +174,4 @@ TEST(LaunchLines, TheDocumentationNamesEveryFlag) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::launch_lines_test

@@ -11,7 +11,7 @@
 #include "client/server_probe.h"
 #include "support/http_client.h"
 
-namespace reprise::apps {
+namespace reprise::apps::load_test {
 namespace {
 
 using testing_support::HttpAnswer;
@@ -169,4 +169,4 @@ TEST(Load, MixedCallersGetTheTextOfGenerateAlone) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::load_test

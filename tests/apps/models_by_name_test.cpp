@@ -4,7 +4,7 @@
 #include "run_binary.h"
 #include "support/hub_server.h"
 
-namespace reprise::apps {
+namespace reprise::apps::models_by_name_test {
 namespace {
 
 using testing_support::HubReply;
@@ -196,4 +196,4 @@ TEST_F(ModelsByName, ModelScopeIsAnotherHub) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::models_by_name_test

@@ -8,7 +8,7 @@
 #include "see/step_profile.h"
 #include "support/tiny_models.h"
 
-namespace reprise::apps {
+namespace reprise::apps::node_cost_test {
 namespace {
 
 constexpr int64_t kBatch = 3, kContext = 40;
@@ -156,4 +156,4 @@ TEST(NodeCost, CachesApartCountAsThoseTogether) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::node_cost_test

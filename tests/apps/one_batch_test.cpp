@@ -6,7 +6,7 @@
 #include "ops/core.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::one_batch_test {
 namespace {
 
 constexpr double kLaunchUs = 7;
@@ -83,4 +83,4 @@ TEST(OneBatch, NotesOfTheClockAreLines) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::one_batch_test

@@ -3,7 +3,7 @@
 #include "eval/text_file.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::quantize_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -61,4 +61,4 @@ TEST(Quantize, TableForPeopleAndErrors) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::quantize_test

@@ -7,7 +7,7 @@
 #include "apps/serving.h"
 #include "support/http_client.h"
 
-namespace reprise::apps {
+namespace reprise::apps::serve_faults_test {
 namespace {
 
 using testing_support::HttpAnswer;
@@ -270,4 +270,4 @@ TEST_F(ServeFaults, ATermSignalUnderLoadEndsEveryAnswerProperly) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::serve_faults_test

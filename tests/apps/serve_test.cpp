@@ -6,7 +6,7 @@
 #include "apps/serving.h"
 #include "support/http_client.h"
 
-namespace reprise::apps {
+namespace reprise::apps::serve_test {
 namespace {
 
 using testing_support::HttpAnswer;
@@ -372,4 +372,4 @@ TEST(Serve, WhatIsWrongIsSaidAtOnce) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::serve_test

@@ -2,7 +2,7 @@
 #include "apps/serving.h"
 #include "run_binary.h"
 
-namespace reprise::apps {
+namespace reprise::apps::usage_test {
 namespace {
 
 const std::string kTiny = "generate --model-path " + model_folder("llama_mha_untied") + " ";
@@ -181,4 +181,4 @@ TEST(Pull, WhatIsThereIsNotFetchedAgain) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::usage_test

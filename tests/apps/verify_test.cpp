@@ -6,7 +6,7 @@
 #include "apps/wrong_rewrite.h"
 #include "support/smollm2.h"
 
-namespace reprise::apps {
+namespace reprise::apps::verify_test {
 namespace {
 
 class VerifyFault : public testing::TestWithParam<const char*> {};
@@ -160,4 +160,4 @@ TEST(SmolLM2Modes, TokensOfFortyQuestionsAreEqual) {
 }
 
 }  // namespace
-}  // namespace reprise::apps
+}  // namespace reprise::apps::verify_test

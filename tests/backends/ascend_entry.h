@@ -87,7 +87,7 @@ class AscendEntryTest : public testing::Test {
     EXPECT_TRUE(accepted.is_ok()) << accepted.message();
     if (!accepted.is_ok()) return {};
     const LiveSizes live;
-    const size_t workspace = entry->workspace(call, live, 1);
+    const size_t workspace = *entry->workspace(call, live, 1);
     std::vector<Buffer> buffers;
     Thunk thunk;
     thunk.phase = entry->phase;

@@ -7,7 +7,7 @@
 #include "backends/all.h"
 #include "backends/ascend/operators.h"
 
-namespace reprise {
+namespace reprise::ascend_executors_test {
 namespace {
 
 using ascend::Launch;
@@ -125,4 +125,4 @@ TEST_F(Executors, FailedLaunchesAreNotKept) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_executors_test

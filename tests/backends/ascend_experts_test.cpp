@@ -5,7 +5,7 @@
 #include "backends/ascend_entry.h"
 #include "base/half.h"
 
-namespace reprise {
+namespace reprise::ascend_experts_test {
 namespace {
 
 struct Case {
@@ -195,4 +195,4 @@ TEST_F(AscendExperts, WhatTheVendorRefusesRunsAsItCan) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_experts_test

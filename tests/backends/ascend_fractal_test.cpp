@@ -4,7 +4,7 @@
 
 #include "backends/ascend_entry.h"
 
-namespace reprise {
+namespace reprise::ascend_fractal_test {
 namespace {
 
 class Fractal : public AscendEntryTest {
@@ -130,4 +130,4 @@ TEST_F(Fractal, FloatingPointWeightsStayRowsWhereTheVendorWantsThem) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_fractal_test

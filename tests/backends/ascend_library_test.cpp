@@ -5,7 +5,7 @@
 
 #include "backends/ascend/ascend_graph.h"
 
-namespace reprise::ascend {
+namespace reprise::ascend::ascend_library_test {
 namespace {
 
 TEST(AscendPurposes, EverythingThatMayBeMissingSaysWhatItIsFor) {
@@ -89,4 +89,4 @@ TEST(AscendQueues, AGraphTakesOneAndAFurtherOneAfterSoManyTasks) {
 }
 
 }  // namespace
-}  // namespace reprise::ascend
+}  // namespace reprise::ascend::ascend_library_test

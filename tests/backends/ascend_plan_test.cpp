@@ -3,7 +3,7 @@
 
 #include "backends/ascend/attention_plan.h"
 
-namespace reprise::ascend {
+namespace reprise::ascend::ascend_plan_test {
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -149,4 +149,4 @@ TEST(AttentionPlan, TheLongestHasRoomForAll) {
 }
 
 }  // namespace
-}  // namespace reprise::ascend
+}  // namespace reprise::ascend::ascend_plan_test

@@ -5,7 +5,7 @@
 #include "backends/ascend_entry.h"
 #include "base/half.h"
 
-namespace reprise {
+namespace reprise::ascend_quant_norm_test {
 namespace {
 
 constexpr double kEps = 1e-5;
@@ -127,4 +127,4 @@ TEST_F(AscendQuantNorm, WhatTheVendorRefusesIsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::ascend_quant_norm_test

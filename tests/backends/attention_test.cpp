@@ -6,7 +6,7 @@
 #include "backends/paged_step.h"
 #include "backends/reference.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::attention_test {
 namespace {
 
 // Of queries, keys and values, and of the cache.
@@ -485,4 +485,4 @@ TEST(PagedAttention, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::attention_test

@@ -4,7 +4,7 @@
 
 #include "backends/paged_step.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::expanded_test {
 namespace {
 
 struct Model {
@@ -262,4 +262,4 @@ TEST(ExpandedOps, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::expanded_test

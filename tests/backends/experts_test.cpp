@@ -4,7 +4,7 @@
 
 #include "backends/op_runner.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::experts_test {
 namespace {
 
 class Experts : public testing::TestWithParam<Isa> {
@@ -326,4 +326,4 @@ INSTANTIATE_TEST_SUITE_P(Isa, Experts, testing::ValuesIn(supported_isas()),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::experts_test

@@ -8,7 +8,7 @@
 #include "backends/op_runner.h"
 #include "nn/fused.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::fused_test {
 namespace {
 
 constexpr int64_t kRows[] = {1, 2, 3, 7, 33};
@@ -422,4 +422,4 @@ TEST(Fused, RefusalsSayWhy) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::fused_test

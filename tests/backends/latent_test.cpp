@@ -4,7 +4,7 @@
 
 #include "backends/paged_step.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::latent_test {
 namespace {
 
 constexpr DType kDtypes[] = {DType::F32, DType::BF16, DType::F16};
@@ -254,4 +254,4 @@ TEST(LatentOps, WrongOperandsAreNamed) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::latent_test

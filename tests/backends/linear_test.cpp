@@ -2,7 +2,7 @@
 #include "backends/cpu/layout.h"
 #include "backends/op_runner.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::linear_test {
 namespace {
 
 struct Types {
@@ -236,4 +236,4 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Cpu, Linear, testing::ValuesIn(supported_isas()), isa_test_name);
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::linear_test

@@ -2,7 +2,7 @@
 // instruction set, size and team.
 #include "backends/op_runner.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::linear_w8a8_test {
 namespace {
 
 const char* const kOuts[] = {"f32", "bf16", "f16"};
@@ -178,4 +178,4 @@ TEST_P(LinearW8A8, RefusalsSayWhy) {
 INSTANTIATE_TEST_SUITE_P(Cpu, LinearW8A8, testing::ValuesIn(supported_isas()), isa_test_name);
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::linear_w8a8_test

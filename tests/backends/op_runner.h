@@ -238,7 +238,7 @@ class OpRunner {
       }
     }
     for (size_t i = 0; i < result.size(); ++i) args.ptr[schema->operands.size() + i] = result[i].data();
-    Bytes workspace(entry.workspace ? entry.workspace(call, options.live, options.ranks) + kGuard : kGuard, kPoison);
+    Bytes workspace(entry.workspace ? *entry.workspace(call, options.live, options.ranks) + kGuard : kGuard, kPoison);
     args.workspace = workspace.data();
     entry.bind(call, args);
     if (options.adjust) options.adjust(args);

@@ -4,7 +4,7 @@
 #include "backends/op_runner.h"
 #include "base/block_format.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::packed_test {
 namespace {
 
 struct Packed {
@@ -194,4 +194,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, PackedOps, testing::ValuesIn(supported_isas()),
                          [](const auto& i) { return std::string(isa_name(i.param)); });
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::packed_test

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <chrono>
 
-namespace reprise::cpu {
+namespace reprise::cpu::team_test {
 namespace {
 
 constexpr int kRanks = 3, kPhases = 100;
@@ -84,4 +84,4 @@ TEST(Team, SleepersAreWoken) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::team_test

@@ -9,7 +9,7 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/null/null_device.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::trace_test {
 namespace {
 
 std::atomic<int> g_calls{0};
@@ -126,4 +126,4 @@ TEST(Trace, ADeviceWithoutClocksSaysSo) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::trace_test

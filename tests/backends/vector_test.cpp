@@ -5,7 +5,7 @@
 #include "backends/op_runner.h"
 #include "backends/reference.h"
 
-namespace reprise::cpu {
+namespace reprise::cpu::vector_test {
 namespace {
 
 std::string name_of(Isa isa, DType t, const std::string& more) {
@@ -255,4 +255,4 @@ TEST(Vector, OnlyLiveRowsAreTouched) {
 }
 
 }  // namespace
-}  // namespace reprise::cpu
+}  // namespace reprise::cpu::vector_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace reprise {
+namespace reprise::byte_reader_test {
 namespace {
 
 const std::vector<uint8_t> kBytes = {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a};
@@ -63,4 +63,4 @@ TEST(ByteReader, UnalignedFloats) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::byte_reader_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise {
+namespace reprise::digest_test {
 namespace {
 
 // The values of `xxh128sum` 0.8.1.
@@ -14,4 +14,4 @@ TEST(Digest, IsTheOneOfXxh128sum) {
 TEST(Digest, HexadecimalKeepsLeadingZeros) { EXPECT_EQ(hexadecimal(std::array<uint8_t, 3>{0, 10, 255}), "000aff"); }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::digest_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace reprise {
+namespace reprise::dtype_test {
 namespace {
 
 constexpr DType kAll[] = {DType::F32, DType::F16, DType::BF16, DType::I8,  DType::U8,
@@ -50,4 +50,4 @@ TEST(DTypeSizes, MatchTheirNames) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::dtype_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace reprise {
+namespace reprise::file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ TEST_F(File, MapsAnEmptyFile) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::file_test

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace reprise {
+namespace reprise::half_test {
 namespace {
 
 struct Format {
@@ -145,4 +145,4 @@ TEST(Half, Extremes) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::half_test

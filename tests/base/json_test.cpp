@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-namespace reprise {
+namespace reprise::json_test {
 namespace {
 
 std::string nested(int depth, char open, char close) {
@@ -131,4 +131,4 @@ TEST(Json, ParsingCanBeGivenUp) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::json_test

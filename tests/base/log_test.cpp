@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise::log {
+namespace reprise::log::log_test {
 namespace {
 
 constexpr double kTime = 1795384776.1239;  // `date -u -d @1795384776`: 2026-11-22 21:59:36
@@ -42,4 +42,4 @@ TEST(LogLine, JsonHoldsTheSame) {
 }
 
 }  // namespace
-}  // namespace reprise::log
+}  // namespace reprise::log::log_test

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace reprise {
+namespace reprise::progress_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -50,4 +50,4 @@ TEST(Progress, ShortOrUnwantedWorkPrintsNothing) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::progress_test

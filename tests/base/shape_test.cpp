@@ -7,7 +7,7 @@
 
 #include "base/tensor_view.h"
 
-namespace reprise {
+namespace reprise::shape_test {
 namespace {
 
 // A model cannot branch on a symbolic size.
@@ -82,4 +82,4 @@ TEST(TensorView, DenseStrides) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::shape_test

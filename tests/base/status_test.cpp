@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace reprise {
+namespace reprise::status_test {
 namespace {
 
 TEST(Status, DefaultIsOk) {
@@ -99,4 +99,4 @@ TEST(CheckDeathTest, ReadingAMissingValueStops) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::status_test

@@ -14,7 +14,7 @@
 #include "checkpoint/helpers.h"
 #include "checkpoint/shard_index.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ TEST(Convert, CountsNonFinite) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::checkpoint_test

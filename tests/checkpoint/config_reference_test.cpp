@@ -7,7 +7,7 @@
 #include "checkpoint/fit_to_tensors.h"
 #include "checkpoint/helpers.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::config_reference_test {
 namespace {
 
 Result<ModelConfigFields> parse_family(std::string_view architecture, std::string_view extra,
@@ -112,4 +112,4 @@ TEST(ConfigReference, NamesOfLayers) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::config_reference_test

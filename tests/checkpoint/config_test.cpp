@@ -7,7 +7,7 @@
 #include "checkpoint/generation_config.h"
 #include "checkpoint/helpers.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::config_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -366,4 +366,4 @@ TEST(GenerationConfig, ReadsAndChecks) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::config_test

@@ -9,7 +9,7 @@
 #include "checkpoint/helpers.h"
 #include "checkpoint/safetensors.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::gguf_test {
 namespace {
 
 Status parse_status(const std::string& bytes) { return GgufFile::parse(bytes_of(bytes), "t.gguf").status(); }
@@ -287,4 +287,4 @@ TEST(GgufTokenizer, BadMetadata) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::gguf_test

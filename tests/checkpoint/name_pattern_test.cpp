@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/helpers.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::name_pattern_test {
 namespace {
 
 Json read_cases(const std::string& name) {
@@ -75,4 +75,4 @@ TEST(NamePattern, ErrorsSayWhatAndWhere) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::name_pattern_test

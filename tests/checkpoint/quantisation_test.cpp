@@ -9,7 +9,7 @@
 #include "checkpoint/quantise_rows.h"
 #include "helpers.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::quantisation_test {
 namespace {
 
 // A safetensors file in memory: int8 weights of [3, 4] and whatever belongs to them.
@@ -403,4 +403,4 @@ TEST(ReadNumbers, EveryTypeAndTheBitsInInt64) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::quantisation_test

@@ -4,7 +4,7 @@
 
 #include "checkpoint/helpers.h"
 
-namespace reprise::checkpoint {
+namespace reprise::checkpoint::safetensors_test {
 namespace {
 
 constexpr std::string_view kGood =
@@ -216,4 +216,4 @@ TEST(Safetensors, OpensFiles) {
 }
 
 }  // namespace
-}  // namespace reprise::checkpoint
+}  // namespace reprise::checkpoint::safetensors_test

@@ -8,7 +8,7 @@
 #include "nn/functional.h"
 #include "ops/core.h"
 
-namespace reprise {
+namespace reprise::compiled_model_test {
 namespace {
 
 struct CompiledModelTest : testing::Test {
@@ -207,4 +207,4 @@ TEST_F(CompiledModelTest, UnknownDevicesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::compiled_model_test

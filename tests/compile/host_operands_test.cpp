@@ -8,7 +8,7 @@
 #include "ops/core.h"
 #include "support/taking_device.h"
 
-namespace reprise {
+namespace reprise::host_operands_test {
 namespace {
 
 using testing_support::Taken;
@@ -250,4 +250,4 @@ TEST_F(HostOperandsTest, ResultsOfOtherOpsAreNoneEither) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::host_operands_test

@@ -6,7 +6,7 @@
 #include "nn/functional.h"
 #include "ops/core.h"
 
-namespace reprise {
+namespace reprise::memory_plan_test {
 namespace {
 
 struct MemoryPlanTest : testing::Test {
@@ -93,4 +93,4 @@ TEST_F(MemoryPlanTest, RandomGraphsPlanWithoutOverlap) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::memory_plan_test

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace reprise {
+namespace reprise::aligned_pool_test {
 namespace {
 
 constexpr size_t kLarge = size_t{2} << 20;
@@ -66,4 +66,4 @@ TEST(AlignedPoolTest, WhatFailsLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::aligned_pool_test

@@ -1,7 +1,7 @@
 // What every Device::capture, DeviceGraph and Patch must do (device/device.h, device/graph.h).
 #include "device/conformance.h"
 
-namespace reprise::conformance {
+namespace reprise::conformance::capture_conformance_test {
 namespace {
 
 class Capture : public Conformance {
@@ -355,4 +355,4 @@ TEST_P(Patches, ManyAtOnce) {
 }
 
 }  // namespace
-}  // namespace reprise::conformance
+}  // namespace reprise::conformance::capture_conformance_test

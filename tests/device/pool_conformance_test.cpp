@@ -5,7 +5,7 @@
 
 #include "device/conformance.h"
 
-namespace reprise::conformance {
+namespace reprise::conformance::pool_conformance_test {
 namespace {
 
 REPRISE_CONFORMANCE(Pool);
@@ -112,4 +112,4 @@ TEST_P(Pool, HostMemoryIsTheHosts) {
 }
 
 }  // namespace
-}  // namespace reprise::conformance
+}  // namespace reprise::conformance::pool_conformance_test

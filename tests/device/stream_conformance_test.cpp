@@ -3,7 +3,7 @@
 
 #include "device/conformance.h"
 
-namespace reprise::conformance {
+namespace reprise::conformance::stream_conformance_test {
 namespace {
 
 REPRISE_CONFORMANCE(StreamOrder);
@@ -155,4 +155,4 @@ TEST_P(StreamOrder, CountsWhatWasAsked) {
 }
 
 }  // namespace
-}  // namespace reprise::conformance
+}  // namespace reprise::conformance::stream_conformance_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace reprise::engine {
+namespace reprise::engine::fusion_bound_test {
 namespace {
 
 TEST(FusionBound, DistancesAreRelativeToTheRowsOwnSpread) {
@@ -45,4 +45,4 @@ TEST(FusionBound, OneRowOutsideIsTooManyUnlessRowsAreRouted) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::fusion_bound_test

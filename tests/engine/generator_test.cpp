@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 
-namespace reprise::engine {
+namespace reprise::engine::generator_test {
 namespace {
 
 constexpr int64_t kVocab = 50;
@@ -329,4 +329,4 @@ TEST(Generator, NoRequestsIsNoWork) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::generator_test

@@ -9,7 +9,7 @@
 
 #include "support/goldens.h"
 
-namespace reprise::engine {
+namespace reprise::engine::graph_sizes_test {
 namespace {
 
 using Sizes = std::vector<int64_t>;
@@ -93,4 +93,4 @@ TEST(GraphSizes, UserListsAreSortedAndChecked) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::graph_sizes_test

@@ -10,7 +10,7 @@
 #include "support/taking_device.h"
 #include "support/tiny_models.h"
 
-namespace reprise::engine {
+namespace reprise::engine::inexact_device_test {
 namespace {
 
 using testing_support::Taken;
@@ -184,4 +184,4 @@ TEST(DeviceDtypes, AFlagThatItCannotDoIsOneLineWithWhatItCan) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::inexact_device_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise::engine {
+namespace reprise::engine::memory_rules_test {
 namespace {
 
 constexpr int64_t kGb = 1024;
@@ -113,6 +113,22 @@ TEST(MemoryRules, WhatIsSetStaysAndTheRestIsFilled) {
   EXPECT_DOUBLE_EQ(o.mem_fraction_static, 0.8);
 }
 
+// What public logs of a 64 GB chip show, and a guess for one of 32 GB.
+TEST(MemoryRules, AChunkByRuleLeavesRoomForAModel) {
+  const auto filled = [](int64_t mb, int64_t chunk) {
+    DeviceInfo npu;
+    npu.kind = DeviceKind::Ascend;
+    npu.memory_bytes = static_cast<size_t>(mb) << 20;
+    EngineOptions o;
+    o.chunked_prefill_size = chunk;
+    EXPECT_TRUE(fill_defaults(o, npu).is_ok());
+    return std::pair(o.chunked_prefill_size, o.mem_fraction_static);
+  };
+  EXPECT_EQ(filled(62433, 0), (std::pair<int64_t, double>(8192, 0.791)));
+  EXPECT_EQ(filled(30208, 0), (std::pair<int64_t, double>(4096, 0.774)));
+  EXPECT_EQ(filled(62433, 32768).second, 0.2) << "what was asked for stays";
+}
+
 TEST(MemoryRules, SizesThatCannotOccurAreLeftOut) {
   DeviceInfo gpu;
   gpu.kind = DeviceKind::Cuda;
@@ -148,4 +164,4 @@ TEST(MemoryRules, KvPagesAndTheFractionToSet) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::memory_rules_test

@@ -15,7 +15,7 @@
 #include "graph/text.h"
 #include "support/tiny_models.h"
 
-namespace reprise::engine {
+namespace reprise::engine::plan_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -386,4 +386,4 @@ TEST_F(PlanCacheTest, TheLongestUnusedFilesGoWhenItIsFull) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::plan_cache_test

@@ -9,7 +9,7 @@
 #include "support/taking_device.h"
 #include "support/tiny_models.h"
 
-namespace reprise::engine {
+namespace reprise::engine::remote_device_test {
 namespace {
 
 using testing_support::Taken;
@@ -240,4 +240,4 @@ TEST(RemoteDevice, ReplaysAreCheckedAndFaultsFound) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::remote_device_test

@@ -5,7 +5,7 @@
 
 #include "engine/sequence.h"
 
-namespace reprise::engine {
+namespace reprise::engine::replay_case_test {
 namespace {
 
 std::string one(const std::string& fields) { return "{\"sequences\": [{" + fields + "}]}"; }
@@ -104,4 +104,4 @@ TEST(ReplayCase, AnEnginesLimitsAreKept) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::replay_case_test

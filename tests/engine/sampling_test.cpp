@@ -11,7 +11,7 @@
 #include <numeric>
 #include <random>
 
-namespace reprise::engine {
+namespace reprise::engine::sampling_test {
 namespace {
 
 std::vector<float> random_logits(size_t vocab, uint32_t seed, float spread = 3) {
@@ -347,4 +347,4 @@ TEST(Sampler, LargeVocabulariesAreFast) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::sampling_test

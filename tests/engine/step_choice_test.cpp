@@ -10,7 +10,7 @@
 #include "engine/step_costs.h"
 #include "engine/traffic.h"
 
-namespace reprise::engine {
+namespace reprise::engine::step_choice_test {
 namespace {
 
 TEST(StepCosts, AFigureCountsOnceItWasSeenOftenEnough) {
@@ -100,4 +100,4 @@ TEST(Faults, NamesStepsAndNodesAreChecked) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::step_choice_test

@@ -9,7 +9,7 @@
 #include "engine/content_hash.h"
 #include "support/tiny_models.h"
 
-namespace reprise::engine {
+namespace reprise::engine::weight_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +41,7 @@ class WeightCacheTest : public testing::Test {
     o.max_total_tokens = 512;
     if (cached) o.weight_cache = cache();
     ASSIGN_OR_RETURN(auto e, Engine::create(o, std::move(platform)));
-    return testing_support::all_logits(*e, {3, 9, 27, 81, 5, 4, 3, 2, 1}, 4);
+    return testing_support::all_logits(*e, std::vector<int32_t>{3, 9, 27, 81, 5, 4, 3, 2, 1}, 4);
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> out;
@@ -172,4 +172,4 @@ TEST_F(WeightCacheTest, AFolderThatCannotBeWrittenIsANotice) {
 }
 
 }  // namespace
-}  // namespace reprise::engine
+}  // namespace reprise::engine::weight_cache_test

@@ -10,7 +10,7 @@
 #include "nn/functional.h"
 #include "ops/core.h"
 
-namespace reprise {
+namespace reprise::graph_test {
 namespace {
 
 // Nothing that could branch on data or on a symbolic size compiles.
@@ -174,4 +174,4 @@ TEST_F(GraphTest, SymbolsAreBoundedAndNamed) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::graph_test

@@ -5,7 +5,7 @@
 #include "models/model.h"
 #include "ops/core.h"
 
-namespace reprise {
+namespace reprise::text_test {
 namespace {
 
 struct TextTest : testing::Test {
@@ -93,4 +93,4 @@ TEST_F(TextTest, EveryPrefixOfAGraphIsOneCleanError) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::text_test

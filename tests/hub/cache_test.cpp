@@ -4,7 +4,7 @@
 #include "folder.h"
 #include "hub/hub.h"
 
-namespace reprise::hub {
+namespace reprise::hub::cache_test {
 namespace {
 
 const std::string kCommit(40, 'c');
@@ -138,4 +138,4 @@ TEST(HubCache, ListsWhatIsThereWholeOrNot) {
 }
 
 }  // namespace
-}  // namespace reprise::hub
+}  // namespace reprise::hub::cache_test

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "folder.h"
 
-namespace reprise::hub {
+namespace reprise::hub::choice_test {
 namespace {
 
 Listing listing_of(const std::vector<std::string>& paths) {
@@ -186,4 +186,4 @@ TEST(Choices, WithoutWeightsSayWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace reprise::hub
+}  // namespace reprise::hub::choice_test

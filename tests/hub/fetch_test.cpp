@@ -12,7 +12,7 @@
 #include "hub/hub.h"
 #include "support/hub_server.h"
 
-namespace reprise::hub {
+namespace reprise::hub::fetch_test {
 namespace {
 
 using testing_support::git_sha1_of;
@@ -546,4 +546,4 @@ TEST_F(Fetching, ModelScopeHasItsOwnRoutesAndLayout) {
 }
 
 }  // namespace
-}  // namespace reprise::hub
+}  // namespace reprise::hub::fetch_test

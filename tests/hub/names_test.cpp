@@ -6,7 +6,7 @@
 #include "hub/digest.h"
 #include "hub/model_name.h"
 
-namespace reprise::hub {
+namespace reprise::hub::names_test {
 namespace {
 
 TEST(ModelNames, HaveARepositoryARevisionAndAFile) {
@@ -187,4 +187,4 @@ TEST(Digests, AreThePublishedOnes) {
 }
 
 }  // namespace
-}  // namespace reprise::hub
+}  // namespace reprise::hub::names_test

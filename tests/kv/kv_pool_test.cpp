@@ -7,7 +7,7 @@
 
 #include "backends/null/null_device.h"
 
-namespace reprise::kv {
+namespace reprise::kv::kv_pool_test {
 namespace {
 
 struct KvPoolTest : testing::Test {
@@ -109,4 +109,4 @@ TEST_F(KvPoolTest, RandomTrafficKeepsIntegrity) {
 }
 
 }  // namespace
-}  // namespace reprise::kv
+}  // namespace reprise::kv::kv_pool_test

@@ -9,7 +9,7 @@
 
 #include "backends/null/null_device.h"
 
-namespace reprise::kv {
+namespace reprise::kv::radix_cache_test {
 namespace {
 
 using Tokens = std::vector<int32_t>;
@@ -216,4 +216,4 @@ TEST_F(RadixCacheTest, RandomTrafficAgreesWithAListOfSequences) {
 }
 
 }  // namespace
-}  // namespace reprise::kv
+}  // namespace reprise::kv::radix_cache_test

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace reprise::kv {
+namespace reprise::kv::step_tables_test {
 namespace {
 
 struct StepTablesTest : testing::Test {
@@ -123,4 +123,4 @@ TEST_F(StepTablesTest, WhatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace reprise::kv
+}  // namespace reprise::kv::step_tables_test

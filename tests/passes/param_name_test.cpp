@@ -5,7 +5,7 @@
 
 #include "passes/derived_param.h"
 
-namespace reprise {
+namespace reprise::param_name_test {
 namespace {
 
 TEST(ParamName, StacksAreReadAndWritten) {
@@ -59,4 +59,4 @@ TEST(ParamName, PartsSayWhatIsRead) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::param_name_test

@@ -9,7 +9,7 @@
 #include "nn/functional.h"
 #include "support.h"
 
-namespace reprise {
+namespace reprise::pass_file_test {
 namespace {
 
 // The first ```text block of the page.
@@ -183,4 +183,4 @@ TEST_F(PassFileTest, AFileThatIsMissingOrTakesANameIsAnError) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::pass_file_test

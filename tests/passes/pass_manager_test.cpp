@@ -8,7 +8,7 @@
 #include "nn/functional.h"
 #include "support.h"
 
-namespace reprise {
+namespace reprise::pass_manager_test {
 namespace {
 
 struct PassManagerTest : testing::Test {
@@ -162,4 +162,4 @@ TEST_F(PassManagerTest, RemarksAreCappedAndCounted) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::pass_manager_test

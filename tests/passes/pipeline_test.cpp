@@ -6,7 +6,7 @@
 #include "nn/functional.h"
 #include "support.h"
 
-namespace reprise {
+namespace reprise::pipeline_test {
 namespace {
 
 using test::TinyModel;
@@ -415,4 +415,4 @@ TEST(Pipeline, NoOpsAreCountedOneByOne) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::pipeline_test

@@ -4,7 +4,7 @@
 #include "nn/functional.h"
 #include "support.h"
 
-namespace reprise {
+namespace reprise::quantise_linears_test {
 namespace {
 
 using checkpoint::LinearQuant;
@@ -388,4 +388,4 @@ TEST(KeepBlocks, AllReadersOrNone) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::quantise_linears_test

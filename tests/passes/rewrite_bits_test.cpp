@@ -7,7 +7,7 @@
 
 #include "support.h"
 
-namespace reprise {
+namespace reprise::rewrite_bits_test {
 namespace {
 
 using test::Bytes;
@@ -206,4 +206,4 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::rewrite_bits_test

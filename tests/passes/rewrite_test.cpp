@@ -4,7 +4,7 @@
 #include "nn/functional.h"
 #include "support.h"
 
-namespace reprise {
+namespace reprise::rewrite_test {
 namespace {
 
 constexpr int64_t kWidth = 12;
@@ -319,4 +319,4 @@ TEST_F(RewriteTest, ACopyThatIsWrittenInPlaceStays) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::rewrite_test

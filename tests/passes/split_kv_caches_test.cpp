@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-namespace reprise {
+namespace reprise::split_kv_caches_test {
 namespace {
 
 const std::set<std::string> kOnJoined{"kv_write", "paged_attention", "split_qk_norm_rope_kv"};
@@ -199,4 +199,4 @@ TEST(SplitKvCaches, AttentionOverRowsChecksItsShapes) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::split_kv_caches_test

@@ -6,7 +6,7 @@
 #include "support/answers.h"
 #include "support/tiny_models.h"
 
-namespace reprise::sched {
+namespace reprise::sched::device_test {
 namespace {
 
 struct BesideSteps final : Observer {
@@ -62,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(, SchedulerOnDevice, testing::Values(DeviceKind::Cpu, D
                          [](const auto& p) { return std::string(p.param == DeviceKind::Cpu ? "Cpu" : "Ascend"); });
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::device_test

@@ -3,7 +3,7 @@
 
 #include "sched/scheduler_fixture.h"
 
-namespace reprise::sched {
+namespace reprise::sched::fair_share_test {
 namespace {
 
 struct FairShareTest : SchedulerTest {
@@ -346,4 +346,4 @@ TEST_F(SchedulerTest, MeasuresItsRate) {
 }
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::fair_share_test

@@ -8,7 +8,7 @@
 #include "support/computing_platforms.h"
 #include "support/tiny_models.h"
 
-namespace reprise::sched {
+namespace reprise::sched::prefix_hit_test {
 namespace {
 
 using testing_support::ComputingPlatform;
@@ -89,4 +89,4 @@ TEST_P(PrefixHit, GivesWhatThePromptAloneGives) {
 INSTANTIATE_TEST_SUITE_P(, PrefixHit, testing_support::kComputingPlatforms, testing_support::computing_platform_name);
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::prefix_hit_test

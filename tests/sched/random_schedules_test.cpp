@@ -7,7 +7,7 @@
 #include "sched/scheduler.h"
 #include "support/answers.h"
 
-namespace reprise::sched {
+namespace reprise::sched::random_schedules_test {
 namespace {
 
 class RandomSchedule {
@@ -189,4 +189,4 @@ TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
 INSTANTIATE_TEST_SUITE_P(, RandomSchedules, testing::Range(0u, 10u));
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::random_schedules_test

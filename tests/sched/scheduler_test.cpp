@@ -6,7 +6,7 @@
 
 #include "sched/scheduler_fixture.h"
 
-namespace reprise::sched {
+namespace reprise::sched::scheduler_test {
 namespace {
 
 TEST_F(SchedulerTest, AnswersAsEachRequestWouldAlone) {
@@ -386,4 +386,4 @@ TEST_F(SchedulerTest, WhatIsLeftAtTheEndIsCancelled) {
 }
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::scheduler_test

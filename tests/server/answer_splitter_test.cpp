@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace reprise::server {
+namespace reprise::server::answer_splitter_test {
 namespace {
 
 struct Case {
@@ -154,4 +154,4 @@ TEST(AnswerSplitter, FormatsByNameAndTemplate) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::answer_splitter_test

@@ -6,7 +6,7 @@
 
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::api_test {
 namespace {
 
 TEST_F(ApiTest, CompletesIdsWholeAndStreamed) {
@@ -655,4 +655,4 @@ TEST_F(ApiTest, ManyStreamsAtOnceLoseNothing) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::api_test

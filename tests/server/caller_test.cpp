@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise::server {
+namespace reprise::server::caller_test {
 namespace {
 
 HttpRequest with(std::map<std::string, std::string> headers) {
@@ -103,4 +103,4 @@ TEST(Caller, TypesThatPagesMaySendUnasked) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::caller_test

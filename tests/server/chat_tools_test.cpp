@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise::server {
+namespace reprise::server::chat_tools_test {
 namespace {
 
 OrderedJson messages_of(const char* list) {
@@ -144,4 +144,4 @@ TEST(TellTools, EarlierCallsAndResultsBecomeTurns) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::chat_tools_test

@@ -3,7 +3,7 @@
 
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::cors_test {
 namespace {
 
 TEST(Cors, OriginsAreChecked) {
@@ -85,4 +85,4 @@ TEST_F(CorsApi, EveryPageMayCallAndNoneIsAnAdministrator) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::cors_test

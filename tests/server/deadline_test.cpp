@@ -1,7 +1,7 @@
 // Deadlines by HTTP, and when a full queue says to come again.
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::deadline_test {
 namespace {
 
 // One row and steps of 2 ms, so a long answer outlasts every deadline here.
@@ -114,4 +114,4 @@ TEST_F(DeadlineTest, RetryAfterFollowsTheQueue) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::deadline_test

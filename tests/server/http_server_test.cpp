@@ -8,7 +8,7 @@
 #include "support/http_client.h"
 #include "support/soon.h"
 
-namespace reprise::server {
+namespace reprise::server::http_server_test {
 namespace {
 
 using testing_support::HttpAnswer;
@@ -328,4 +328,4 @@ TEST_F(HttpServerTest, ATakenPortIsAnErrorThatNamesIt) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::http_server_test

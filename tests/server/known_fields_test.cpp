@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-namespace reprise::server {
+namespace reprise::server::known_fields_test {
 namespace {
 
 std::vector<std::string> words(const char* text) {
@@ -124,4 +124,4 @@ TEST(KnownFields, ManyUnknownNamesAreFewWarnings) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::known_fields_test

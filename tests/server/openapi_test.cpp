@@ -8,7 +8,7 @@
 #include "server/api_fixture.h"
 #include "server/known_fields.h"
 
-namespace reprise::server {
+namespace reprise::server::openapi_test {
 namespace {
 
 using Names = std::set<std::string>;
@@ -137,4 +137,4 @@ TEST_F(ApiTest, ServesItsDescription) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::openapi_test

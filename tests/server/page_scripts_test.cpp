@@ -10,7 +10,7 @@
 
 #include "support/smollm2.h"
 
-namespace reprise::server {
+namespace reprise::server::page_scripts_test {
 namespace {
 
 // What a command of the shell writes, and its exit status.
@@ -40,4 +40,4 @@ INSTANTIATE_TEST_SUITE_P(All, PageScripts, testing::Values("chat", "markdown", "
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::page_scripts_test

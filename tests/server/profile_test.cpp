@@ -10,7 +10,7 @@
 
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::profile_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -224,4 +224,4 @@ TEST(SpanTrace, NamesTheGraphsOfAStepAndKeepsTheNewest) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::profile_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace reprise::server {
+namespace reprise::server::request_reader_test {
 namespace {
 
 using State = RequestReader::State;
@@ -213,4 +213,4 @@ TEST(RequestReader, NamesOfHosts) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::request_reader_test

@@ -6,7 +6,7 @@
 #include "server/api_fixture.h"
 #include "server/request_log.h"
 
-namespace reprise::server {
+namespace reprise::server::requests_test {
 namespace {
 
 class RequestsTest : public ApiTest {
@@ -256,4 +256,4 @@ TEST(RequestLog, IsBounded) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::requests_test

@@ -6,7 +6,7 @@
 
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::sight_test {
 namespace {
 
 GraphNumbers some_graph_numbers() {
@@ -116,4 +116,4 @@ TEST(ExpertMetrics, AreCountersByLayerAndExpert) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::sight_test

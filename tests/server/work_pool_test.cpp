@@ -9,7 +9,7 @@
 
 #include "server/api_fixture.h"
 
-namespace reprise::server {
+namespace reprise::server::work_pool_test {
 namespace {
 
 // Keeps a worker busy until it is opened.
@@ -141,4 +141,4 @@ TEST_F(SlowReading, TheServerMayEndBeforeTheyAreRead) {
 }
 
 }  // namespace
-}  // namespace reprise::server
+}  // namespace reprise::server::work_pool_test

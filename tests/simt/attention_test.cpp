@@ -6,7 +6,7 @@
 #include "backends/paged_step.h"
 #include "simt/cuda_runner.h"
 
-namespace reprise::simt {
+namespace reprise::simt::attention_test {
 namespace {
 
 using namespace cpu;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(All, CudaAttention,
                          });
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::attention_test

@@ -6,7 +6,7 @@
 
 #include "simt/lane.h"
 
-namespace reprise::simt {
+namespace reprise::simt::executor_test {
 namespace {
 
 // Every thread adds its neighbour's number; without the barrier the result depends on the order of lanes.
@@ -109,4 +109,4 @@ TEST(SimtExecutor, MatrixFragments) {
 }
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::executor_test

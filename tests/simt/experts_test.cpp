@@ -4,7 +4,7 @@
 
 #include "simt/both_devices.h"
 
-namespace reprise::simt {
+namespace reprise::simt::experts_test {
 namespace {
 
 using namespace cpu;
@@ -173,4 +173,4 @@ TEST(CudaExperts, Int8HasTheCpusBits) {
 }
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::experts_test

@@ -4,7 +4,7 @@
 
 #include "simt/both_devices.h"
 
-namespace reprise::simt {
+namespace reprise::simt::kernels_test {
 namespace {
 
 using namespace cpu;
@@ -211,4 +211,4 @@ TEST(CudaKernels, NormsThatQuantiseAreTheSumOfTheirParts) {
 }
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::kernels_test

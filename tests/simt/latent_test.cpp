@@ -5,7 +5,7 @@
 #include "backends/paged_step.h"
 #include "simt/both_devices.h"
 
-namespace reprise::simt {
+namespace reprise::simt::latent_test {
 namespace {
 
 using namespace cpu;
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(All, CudaLatent,
                          });
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::latent_test

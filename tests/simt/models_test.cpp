@@ -9,7 +9,7 @@
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
-namespace reprise::simt {
+namespace reprise::simt::models_test {
 namespace {
 
 using testing_support::EngineSetup;
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaModes, testing::ValuesIn(mode_params()), [](c
 });
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::models_test

@@ -5,7 +5,7 @@
 
 #include "simt/both_devices.h"
 
-namespace reprise::simt {
+namespace reprise::simt::packed_test {
 namespace {
 
 using namespace cpu;
@@ -67,4 +67,4 @@ TEST(CudaPacked, TheHeadFindsTheCpusToken) {
 }
 
 }  // namespace
-}  // namespace reprise::simt
+}  // namespace reprise::simt::packed_test

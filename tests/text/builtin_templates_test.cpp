@@ -5,7 +5,7 @@
 
 #include "text/chat_template.h"
 
-namespace reprise::text {
+namespace reprise::text::builtin_templates_test {
 namespace {
 
 std::string rendered(const char* name, const std::vector<OrderedJson>& messages, bool answer = true) {
@@ -42,4 +42,4 @@ TEST(BuiltinTemplates, OthersNameTheAllowedOnes) {
 }
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::builtin_templates_test

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "text/chat_template.h"
 
-namespace reprise::text {
+namespace reprise::text::chat_template_test {
 namespace {
 
 OrderedJson load(const std::string& name) {
@@ -154,4 +154,4 @@ TEST(ChatTemplate, BadInputIsAnError) {
 }
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::chat_template_test

@@ -9,7 +9,7 @@
 #include "text/tokenizer_data.h"
 #include "text/unicode.h"
 
-namespace reprise::text::grammar {
+namespace reprise::text::grammar::grammar_masks_test {
 namespace {
 
 constexpr int32_t kEnd = 0;
@@ -243,4 +243,4 @@ TEST(GrammarMasks, OfRealVocabularies) {
 }
 
 }  // namespace
-}  // namespace reprise::text::grammar
+}  // namespace reprise::text::grammar::grammar_masks_test

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "text/grammar/grammar.h"
 
-namespace reprise::text::grammar {
+namespace reprise::text::grammar::grammar_regex_test {
 namespace {
 
 bool matches(const std::string& pattern, std::string_view text) {
@@ -116,4 +116,4 @@ TEST(GrammarRegex, Choices) {
 }
 
 }  // namespace
-}  // namespace reprise::text::grammar
+}  // namespace reprise::text::grammar::grammar_regex_test

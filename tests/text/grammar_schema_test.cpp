@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "text/grammar/token_masks.h"
 
-namespace reprise::text::grammar {
+namespace reprise::text::grammar::grammar_schema_test {
 namespace {
 
 OrderedJson golden(const std::string& name) {
@@ -221,4 +221,4 @@ TEST(GrammarSchema, HostileSchemasMeetLimits) {
 }
 
 }  // namespace
-}  // namespace reprise::text::grammar
+}  // namespace reprise::text::grammar::grammar_schema_test

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "text/jinja/template.h"
 
-namespace reprise::text::jinja {
+namespace reprise::text::jinja::jinja_test {
 namespace {
 
 std::tm fixed_time() {
@@ -179,4 +179,4 @@ TEST(Jinja, RendersOnManyThreads) {
 }
 
 }  // namespace
-}  // namespace reprise::text::jinja
+}  // namespace reprise::text::jinja::jinja_test

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace reprise::text {
+namespace reprise::text::stop_strings_test {
 namespace {
 
 TEST(StopStrings, TextThatMayBeginOneIsHeldBack) {
@@ -59,4 +59,4 @@ TEST(StopStrings, PiecesDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::stop_strings_test

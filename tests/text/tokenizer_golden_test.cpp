@@ -6,7 +6,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_data.h"
 
-namespace reprise::text {
+namespace reprise::text::tokenizer_golden_test {
 namespace {
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false};
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::tokenizer_golden_test

@@ -7,7 +7,7 @@
 #include "text/tokenizer_data.h"
 #include "text/unicode.h"
 
-namespace reprise::text {
+namespace reprise::text::tokenizer_stream_test {
 namespace {
 
 class DetokenizerStream : public testing::TestWithParam<const char*> {};
@@ -42,4 +42,4 @@ INSTANTIATE_TEST_SUITE_P(All, DetokenizerStream,
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::tokenizer_stream_test

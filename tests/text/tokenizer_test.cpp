@@ -7,7 +7,7 @@
 
 #include "text/detokenizer.h"
 
-namespace reprise::text {
+namespace reprise::text::tokenizer_test {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -450,4 +450,4 @@ TEST(Tokenizer, AnyThreadMayUseIt) {
 }
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::tokenizer_test

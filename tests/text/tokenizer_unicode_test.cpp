@@ -7,7 +7,7 @@
 #include "text/unicode.h"
 #include "text/unicode_regex.h"
 
-namespace reprise::text {
+namespace reprise::text::tokenizer_unicode_test {
 namespace {
 
 std::string repaired(std::string_view bytes, bool is_last = true) {
@@ -120,4 +120,4 @@ TEST(Unicode, PatternsThatAreRefused) {
 }
 
 }  // namespace
-}  // namespace reprise::text
+}  // namespace reprise::text::tokenizer_unicode_test

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/ascend/ascend_graph.h"
+#include "backends/ascend/card_checks.h"
 #include "device/aligned_pool.h"
 
 namespace reprise::ascend {
@@ -73,6 +74,7 @@ class AscendDevice final : public Device {
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return capture_graph(resources_, static_cast<AscendStream&>(stream), body);
   }
+  std::vector<OwnCheck> own_checks() override { return card_checks(context_, pool_); }
   QueueBudget budget() const { return resources_->budget(); }
 
  private:

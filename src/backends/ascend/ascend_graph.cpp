@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace reprise::ascend {
 namespace {
 
@@ -34,7 +36,7 @@ class Notes final : public Recorder {
   Result<int64_t> tasks(const Context& context, const LiveSizes& live) const {
     int64_t tasks = 1;
     for (const Note& n : notes_) {
-      Launch probe(context.library(), context.operators());
+      Launch probe(context.library(), context.operators(), Launch::Probe::Call);
       if (n.patchable) probe.set_group(Launch::Group::Record);
       RETURN_IF_ERROR(run_thunk(n.thunk, live, probe));
       tasks += 2 * probe.launched() + (n.patchable ? kTasksOfGroup : 0);  // an operator may be two kernels
@@ -82,13 +84,15 @@ class AscendGraph final : public DeviceGraph {
     const size_t bytes = counted.groups() * kWordBytes;
     RETURN_IF_ERROR(acl_.check(acl_.aclrtMalloc(&words_, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "words to wait for"));
     RETURN_IF_ERROR(acl_.check(acl_.aclrtMemsetAsync(words_, bytes, 0, bytes, stream.native()), "clear the words"));
-    for (size_t i = 0; i < counted.groups(); ++i) {
-      const Status set = write(i, 1, stream.native());
-      if (set.is_ok()) continue;
-      if (i > 0) return set;
-      beside_ = false;  // the function is there, but not for this chip or driver
-      break;
+    // Both functions may be there without a chip or driver that has them; a capture would fail at the first wait.
+    Status tried = write(0, 1, stream.native());
+    if (tried.is_ok())
+      tried = acl_.check(acl_.aclrtValueWait(word(0), 1, ACL_STREAM_WAIT_VALUE_EQ, stream.native()), "wait for a word");
+    if (!tried.is_ok()) {
+      log::debug("ascend: {}; launches are updated before a replay instead of beside it", tried.message());
+      beside_ = false;
     }
+    for (size_t i = 1; beside_ && i < counted.groups(); ++i) RETURN_IF_ERROR(write(i, 1, stream.native()));
     return acl_.check(acl_.aclrtSynchronizeStream(stream.native()), "clear the words");
   }
 
@@ -169,6 +173,7 @@ class AscendGraph final : public DeviceGraph {
     Launch launch(acl_, context_->operators(), updates.native(), group.thunk.args.workspace,
                   group.thunk.args.workspace_bytes);
     launch.set_group(Launch::Group::Update);
+    launch.set_spare(&updates.spare());
     const Status launched = run_thunk(group.thunk, live_, launch);
     const Status ended = acl_.check(acl_.aclmdlRICaptureTaskUpdateEnd(updates.native()), "end an update");
     return launched.is_ok() ? ended : launched;

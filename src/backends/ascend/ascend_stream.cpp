@@ -64,7 +64,7 @@ Status AscendStream::check(int code, std::string_view what) { return noted(conte
 Status AscendStream::launch(const Thunk& thunk) {
   RETURN_IF_ERROR(ready());
   ++stats_.launches;
-  return noted(executors_.launch(thunk, live_, context_->operators(), stream_));
+  return noted(executors_.launch(thunk, live_, context_->operators(), stream_, spare_));
 }
 
 Status AscendStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {

@@ -43,6 +43,7 @@ class AscendStream final : public Stream {
 
   const LiveSizes& live_sizes() const { return live_; }
   aclrtStream native() const { return stream_; }
+  SpareWorkspace& spare() { return spare_; }
   void count_replay() { ++stats_.replays; }
   // Library::check for a call on this stream; a lost device is remembered.
   Status check(int code, std::string_view what);
@@ -51,7 +52,7 @@ class AscendStream final : public Stream {
 
  private:
   AscendStream(std::shared_ptr<Context> context, aclrtStream stream)
-      : context_(std::move(context)), stream_(stream), executors_(context_->library()) {}
+      : context_(std::move(context)), stream_(stream), spare_(context_->library()), executors_(context_->library()) {}
 
   // Ok when the device is there to be called.
   Status ready() const;
@@ -59,6 +60,7 @@ class AscendStream final : public Stream {
 
   std::shared_ptr<Context> context_;
   aclrtStream stream_;
+  SpareWorkspace spare_;  // outlives the executors, which name it
   ExecutorCache executors_;
   LiveSizes live_;
   StreamStats stats_;

@@ -47,6 +47,37 @@ AttentionPlan AttentionPlan::longest(int64_t tokens, int64_t sequences, int64_t 
   return p;
 }
 
+AttentionPlan AttentionPlan::nobody(int64_t tokens, int64_t sequences, int64_t context) {
+  AttentionPlan p = longest(tokens, sequences, context, tokens == sequences);
+  if (p.one_row_each) {
+    p.lengths.assign(p.lengths.size(), 0);
+    return p;
+  }
+  p.sequences = 1;
+  p.tokens = std::min(tokens, context);
+  p.query_end = p.lengths = {p.tokens};
+  return p;
+}
+
+std::vector<AttentionPlan> AttentionPlan::cut_over_cores(int64_t tokens, int64_t sequences, int64_t context) {
+  constexpr int64_t kShortQuery = 16;
+  std::vector<AttentionPlan> out;
+  for (const int64_t few : {int64_t{1}, int64_t{2}, int64_t{4}})
+    if (few <= std::min(tokens, sequences)) {
+      out.push_back(longest(std::min(tokens, few * kShortQuery), few, context, false));
+      AttentionPlan& p = out.back();
+      for (int64_t r = 0; r < p.sequences; ++r)
+        p.query_end[static_cast<size_t>(r)] = std::min(p.tokens, (r + 1) * kShortQuery);
+      p.query_end.back() = p.tokens;
+    }
+  if (tokens != sequences) return out;
+  for (int64_t n = sequences;; n = 1) {
+    out.push_back(longest(n, n, context, true));
+    for (size_t r = 1; r < out.back().lengths.size(); r += 2) out.back().lengths[r] = std::max<int64_t>(1, context / 2);
+    if (n == 1) return out;
+  }
+}
+
 CutPlan CutPlan::of(const AttentionPlan& whole, int64_t rows) {
   CutPlan c;
   c.plan.tokens = whole.tokens;

@@ -27,6 +27,14 @@ struct AttentionPlan {
   // Stands for any plan of these sizes where none is known: everything as long as it can be. `each` wants as many
   // sequences as tokens.
   static AttentionPlan longest(int64_t tokens, int64_t sequences, int64_t context, bool each);
+  // No row belongs to anybody: steps of length 0, or one sequence of the first tokens that reads whatever its pages
+  // hold. For a task group, which wants its launch all the same.
+  static AttentionPlan nobody(int64_t tokens, int64_t sequences, int64_t context);
+  bool empty() const { return tokens == 0 || sequences == 0; }
+  // Plans of at most these sizes for which the vendor's attention takes other workspaces than for the longest: it cuts
+  // the keys of few short queries (at most 16 rows) and of uneven lengths over its cores, and collects the parts
+  // (ops-transformer 57781440: fused_infer_attention_score_tiling.cpp:1478-1495, arch22/fia_tiling_nonquant.cpp:627).
+  static std::vector<AttentionPlan> cut_over_cores(int64_t tokens, int64_t sequences, int64_t context);
 };
 
 // The same work in sequences of at most `rows` rows, for operators that take no more. Every piece of a sequence has the

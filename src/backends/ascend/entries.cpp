@@ -7,13 +7,9 @@ namespace {
 constexpr int kTypes = LaunchArgs::kMaxDims - 1;
 
 void note_types(const OpCall& c, LaunchArgs& args) {
-  int64_t types = 0;
-  auto note = [&](size_t i, DType t) {
-    if (i < 8) types |= static_cast<int64_t>(t) << (8 * i);
-  };
-  for (size_t i = 0; i < c.in.size(); ++i) note(i, c.in[i].dtype);
-  for (size_t i = 0; i < c.out.size(); ++i) note(c.op->operands.size() + i, c.out[i].dtype);
-  args.dim[kTypes] = Dim(types);
+  args.dim[kTypes] = Dim(0);
+  for (size_t i = 0; i < c.in.size(); ++i) set_type(args, static_cast<int>(i), c.in[i].dtype);
+  for (size_t i = 0; i < c.out.size(); ++i) set_type(args, static_cast<int>(c.op->operands.size() + i), c.out[i].dtype);
 }
 
 // Sizes at which an operator is asked whether it takes a call: small, and not 1, which some treat apart.
@@ -27,6 +23,10 @@ LiveSizes probe_sizes() {
 }  // namespace
 
 DType type_of(const LaunchArgs& args, int i) { return static_cast<DType>((args.dim[kTypes].factor >> (8 * i)) & 0xff); }
+
+void set_type(LaunchArgs& args, int i, DType type) {
+  if (i < 8) args.dim[kTypes] = Dim(args.dim[kTypes].factor | static_cast<int64_t>(type) << (8 * i));
+}
 
 int64_t row_size(const Shape& s, int first) {
   int64_t n = 1;
@@ -54,6 +54,7 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
   e.device = DeviceKind::Ascend;
   e.score = entry.score;
   e.exact = entry.exact;
+  e.announced = entry.announced;
   e.host_operands = entry.host_operands;
   e.param_layouts = entry.param_layouts;
   e.bind = bind;
@@ -63,16 +64,17 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
     LaunchArgs args;
     bind(c, args);
     RETURN_IF_ERROR(context->take_constant_error());
-    Launch probe(context->library(), context->operators());
+    Launch probe(context->library(), context->operators(), Launch::Probe::Call);
     const Status asked = kernel(args, probe_sizes(), probe);
     return asked.is_ok() ? asked : error(Code::Unsupported, "{}", asked.message());
   };
-  e.workspace = [context, bind, kernel](const OpCall& c, const LiveSizes& bound, int) -> size_t {
-    if (!context->attach().is_ok()) return 0;
+  e.workspace = [context, bind, kernel](const OpCall& c, const LiveSizes& bound, int) -> Result<size_t> {
+    RETURN_IF_ERROR(context->attach());
     LaunchArgs args;
     bind(c, args);
-    Launch probe(context->library(), context->operators());
-    (void)kernel(args, bound, probe);  // what is refused at the bounds is told when it runs
+    Launch probe(context->library(), context->operators(), Launch::Probe::Bounds);
+    const Status asked = kernel(args, bound, probe);
+    if (!asked.is_ok()) return error(Code::Unsupported, "at its largest sizes: {}", asked.message());
     return probe.used();
   };
   e.phase[0] = opaque(kernel);

@@ -35,9 +35,10 @@ void ExecutorCache::clear() {
   entries_.clear();
 }
 
-Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators,
-                             aclrtStream stream) {
+Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators, aclrtStream stream,
+                             SpareWorkspace& spare) {
   Launch launch(library_, operators, stream, thunk.args.workspace, thunk.args.workspace_bytes);
+  launch.set_spare(&spare);
   const bool on_host = thunk.args.host[0] != nullptr;
   if (on_host || !library_.aclSetAclOpExecutorRepeatable) return run_thunk(thunk, live, launch);
   const Key key = key_of(thunk, live);

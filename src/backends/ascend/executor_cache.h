@@ -21,7 +21,9 @@ class ExecutorCache {
   ExecutorCache(const ExecutorCache&) = delete;
   ExecutorCache& operator=(const ExecutorCache&) = delete;
 
-  Status launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators, aclrtStream stream);
+  // `spare` for operators that ask for more workspace than the thunk has.
+  Status launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators, aclrtStream stream,
+                SpareWorkspace& spare);
 
   static constexpr size_t kMost = 4096;  // launches kept
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace reprise::ascend {
 namespace {
 
@@ -65,6 +67,16 @@ aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
   return objects_.tensors.back();
 }
 
+aclTensor* Launch::blocks_as_view(void* data, DType type, Sizes storage) {
+  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+  CHECK(storage.size() == 5, "blocks of {} dimensions", storage.size());
+  std::array<int64_t, 5> strides{1, 1, 1, 1, 1};
+  for (size_t i = strides.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * storage.begin()[i + 1];
+  objects_.tensors.push_back(library_.aclCreateTensor(storage.begin(), storage.size(), acl_type(type), strides.data(),
+                                                      0, ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
+  return objects_.tensors.back();
+}
+
 aclTensorList* Launch::list(aclTensor* only) {
   aclTensorList* l = library_.aclCreateTensorList(&only, 1);
   std::erase(objects_.tensors, only);
@@ -92,10 +104,40 @@ Status Launch::missing(const char* name) { return error(Code::Unsupported, "the 
 
 // Pieces between operators lie first and all operators share what follows: they run one after the other.
 Status Launch::room(const char* name, size_t bytes, aclOpExecutor* executor) {
-  operators_bytes_ = std::max(operators_bytes_, round_up(bytes));
-  if (used() <= bytes_) return Status::ok();
+  spared_ = nullptr;
+  if (scratch_ + round_up(bytes) <= bytes_) {
+    operators_bytes_ = std::max(operators_bytes_, round_up(bytes));
+    return Status::ok();
+  }
+  if (spare_) {
+    Result<void*> spared = spare_->at_least(round_up(bytes), name);
+    if (spared.is_ok()) {
+      spared_ = *spared;
+      return Status::ok();
+    }
+    (void)library_.aclDestroyAclOpExecutor(executor);
+    return spared.status();
+  }
   (void)library_.aclDestroyAclOpExecutor(executor);
-  return error(Code::Internal, "{} asks for {} bytes of workspace, {} were planned", name, used(), bytes_);
+  return error(Code::Internal, "{} asks for {} bytes of workspace, {} were planned", name, scratch_ + round_up(bytes),
+               bytes_);
+}
+
+SpareWorkspace::~SpareWorkspace() {
+  for (void* block : blocks_) (void)library_.aclrtFree(block);
+}
+
+Result<void*> SpareWorkspace::at_least(size_t bytes, const char* why) {
+  if (bytes <= size_) return blocks_.back();
+  // At least twice the last one, so that all blocks together are no larger than the next one would be.
+  const size_t size = std::max(bytes, 2 * size_);
+  void* block = nullptr;
+  RETURN_IF_ERROR(library_.check(library_.aclrtMalloc(&block, size, ACL_MEM_MALLOC_HUGE_FIRST),
+                                 fmt::format("{}: {} bytes of workspace beside what was planned", why, size)));
+  log::notice("ascend: {} asks for more workspace than was planned; {} bytes are taken beside it", why, size);
+  blocks_.push_back(block);
+  size_ = size;
+  return block;
 }
 
 void Launch::keep(const KeptOperator& op) {

@@ -27,11 +27,15 @@ template <typename... A>
 struct Operator {
   const char* name = nullptr;
   aclnnStatus (*plan)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
+  // The same, for the most workspace that operands of these shapes can need, whatever the host arrays say. Attention
+  // has it since CANN 8.2; without it a plan at the longest lengths may ask for less than one at shorter ones.
+  aclnnStatus (*most)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
   aclnnStatus (*run)(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) = nullptr;
 
   explicit operator bool() const { return plan && run; }
   void find(const Library& library) {
     plan = reinterpret_cast<decltype(plan)>(library.symbol(std::string(name) + "GetWorkspaceSize"));
+    most = reinterpret_cast<decltype(most)>(library.symbol(std::string(name) + "GetMaxWorkspaceSize"));
     run = reinterpret_cast<decltype(run)>(library.symbol(name));
   }
 };
@@ -57,16 +61,38 @@ struct LaunchObjects {
   void destroy(const Library& library);
 };
 
+// Device memory for a launch whose operators ask for more than was planned. Belongs to a stream, whose launches run one
+// after the other and may share it. Blocks live as long as the stream: queued and kept operators name them.
+class SpareWorkspace {
+ public:
+  explicit SpareWorkspace(const Library& library) : library_(library) {}
+  ~SpareWorkspace();
+  SpareWorkspace(const SpareWorkspace&) = delete;
+  SpareWorkspace& operator=(const SpareWorkspace&) = delete;
+
+  // At least so many bytes; `why` is the operator's name, for the log.
+  Result<void*> at_least(size_t bytes, const char* why);
+
+ private:
+  const Library& library_;
+  std::vector<void*> blocks_;
+  size_t size_ = 0;  // of the last one
+};
+
 struct Operators;  // operators.h
 
 class Launch {
  public:
+  // What a probe is asked about: whether operators take a call, or also how much workspace they need at most.
+  enum class Probe : uint8_t { Call, Bounds };
+
   Launch(const Library& library, const Operators& operators, aclrtStream stream, void* workspace, size_t bytes)
       : library_(library), operators_(operators), stream_(stream), workspace_(workspace), bytes_(bytes) {}
-  // Probes: nothing is enqueued, addresses need not exist.
-  Launch(const Library& library, const Operators& operators)
+  // Nothing is enqueued, addresses need not exist.
+  Launch(const Library& library, const Operators& operators, Probe probe)
       : Launch(library, operators, nullptr, reinterpret_cast<void*>(kNowhere), SIZE_MAX / 2) {
     probing_ = true;
+    bounds_ = probe == Probe::Bounds;
   }
   ~Launch();
   Launch(const Launch&) = delete;
@@ -74,6 +100,9 @@ class Launch {
 
   const Operators& ops() const { return operators_; }
   bool probing() const { return probing_; }
+  bool at_bounds() const { return bounds_; }
+  // Where operators that want more than the planned workspace get it; without it that is an error.
+  void set_spare(SpareWorkspace* spare) { spare_ = spare; }
   // A task group is rewritten launch by launch: its number of operators may not depend on what lies on the host. While
   // it is recorded that has not been staged yet.
   enum class Group : uint8_t { None, Record, Update };
@@ -90,6 +119,8 @@ class Launch {
   }
   // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ).
   aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
+  // The same stack for operators that want its blocks as the view.
+  aclTensor* blocks_as_view(void* data, DType type, Sizes storage);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);
   aclIntArray* integers(std::span<const int64_t> values);
@@ -102,6 +133,12 @@ class Launch {
     if (!op) return missing(op.name);
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
+    if (bounds_ && op.most && op.most(static_cast<A>(arguments)..., &bytes, &executor) == 0) {
+      RETURN_IF_ERROR(room(op.name, bytes, executor));
+      if (executor) RETURN_IF_ERROR(library_.check(library_.aclDestroyAclOpExecutor(executor), op.name));
+      bytes = 0;
+      executor = nullptr;
+    }
     const aclnnStatus planned = op.plan(static_cast<A>(arguments)..., &bytes, &executor);
     if (planned != 0) return library_.check(planned, op.name);
     RETURN_IF_ERROR(room(op.name, bytes, executor));
@@ -130,7 +167,9 @@ class Launch {
   static Status missing(const char* name);
   Status room(const char* name, size_t bytes, aclOpExecutor* executor);
   void keep(const KeptOperator& op);
-  void* operator_workspace() const { return static_cast<uint8_t*>(workspace_) + scratch_; }
+  void* operator_workspace() const {
+    return spared_ ? spared_ : static_cast<void*>(static_cast<uint8_t*>(workspace_) + scratch_);
+  }
 
   const Library& library_;
   const Operators& operators_;
@@ -139,7 +178,9 @@ class Launch {
   size_t bytes_;
   size_t scratch_ = 0, operators_bytes_ = 0;
   int launched_ = 0;
-  bool probing_ = false;
+  bool probing_ = false, bounds_ = false;
+  SpareWorkspace* spare_ = nullptr;
+  void* spared_ = nullptr;  // the operator's workspace where the planned one is too small
   Group group_ = Group::None;
   std::vector<KeptOperator>* kept_ = nullptr;
   LaunchObjects objects_;

@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <mutex>
+#include <sstream>
 
 namespace reprise::ascend {
 namespace {
 
 // In this order: later ones need symbols of the earlier.
-constexpr const char* kNames[] = {"libascendcl.so", "libnnopbase.so", "libopapi.so", "libhcomm.so", "libhccl.so"};
+constexpr const char* kRuntime[] = {"libascendcl.so", "libnnopbase.so"};
+// The operators are in one library, which is going to be withdrawn, or in several; never in both at once (ops-math
+// c4193324, docs/zh/op_api_list.md:12).
+constexpr const char* kOperators = "libopapi.so";
+constexpr const char* kSplitOperators[] = {"libopapi_math.so", "libopapi_nn.so", "libopapi_transformer.so"};
 // Of several devices; CANN 8.1 has no libhcomm.
 constexpr const char* kCollectives[] = {"libhcomm.so", "libhccl.so"};
 
@@ -33,7 +39,37 @@ std::vector<std::string> folders(const std::string& runtime) {
   std::vector<std::string> out{""};
   for (const char* name : {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"})
     if (const char* home = std::getenv(name)) out.push_back(std::string(home) + "/lib64");
+  // Since CANN 8.5, and before it.
+  out.emplace_back("/usr/local/Ascend/cann/lib64");
   out.emplace_back("/usr/local/Ascend/ascend-toolkit/latest/lib64");
+  return out;
+}
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, separator);)
+    if (!part.empty()) out.push_back(part);
+  return out;
+}
+
+// Libraries of operators that somebody installed beside the vendor's, those that count most first: the folders of
+// ASCEND_CUSTOM_OPP_PATH, then ASCEND_OPP_PATH/vendors in the order that its config.ini gives.
+std::vector<std::string> custom_libraries() {
+  std::vector<std::string> folders;
+  if (const char* named = std::getenv("ASCEND_CUSTOM_OPP_PATH")) folders = parts_of(named, ':');
+  if (const char* opp = std::getenv("ASCEND_OPP_PATH")) {
+    const std::string vendors = std::string(opp) + "/vendors/";
+    std::ifstream config(vendors + "config.ini");
+    constexpr std::string_view kPriority = "load_priority=";
+    for (std::string line; std::getline(config, line);)
+      if (line.starts_with(kPriority))
+        for (const std::string& name : parts_of(line.substr(kPriority.size()), ',')) folders.push_back(vendors + name);
+  }
+  std::vector<std::string> out;
+  for (const std::string& folder : folders)
+    if (const std::string path = folder + "/op_api/lib/libcust_opapi.so"; std::filesystem::exists(path))
+      out.push_back(path);
   return out;
 }
 
@@ -62,20 +98,36 @@ void* Library::symbol(const std::string& name) const {
 
 Status Library::load(const std::string& runtime) {
   const std::vector<std::string> where = folders(runtime);
-  for (const char* name : kNames) {
-    std::string errors;
+  std::string errors;
+  const auto take = [&](const char* name) {
     void* handle = open_one(name, where, errors);
-    const bool needed =
-        std::find(std::begin(kCollectives), std::end(kCollectives), std::string_view(name)) == std::end(kCollectives);
-    if (!handle && needed) {
-      return error(Code::Unsupported, "no Ascend runtime: {} was not found ({}): {}", name, errors,
-                   runtime == "sim" ? "the simulator is built with the rest (./dev build) and belongs into "
-                                      "lib/ascend-sim beside bin; REPRISE_ASCEND_SIM_DIR names another folder"
-                                    : "install CANN and source its set_env.sh, or use the simulator: "
-                                      "--ascend-runtime sim");
-    }
     if (handle) handles_.push_back(handle);
+    return handle != nullptr;
+  };
+  const auto not_found = [&](std::string_view name) {
+    return error(Code::Unsupported, "no Ascend runtime: {} was not found ({}): {}", name, errors,
+                 runtime == "sim" ? "the simulator is built with the rest (./dev build) and belongs into "
+                                    "lib/ascend-sim beside bin; REPRISE_ASCEND_SIM_DIR names another folder"
+                                  : "install CANN and source its set_env.sh, or use the simulator: "
+                                    "--ascend-runtime sim");
+  };
+  for (const char* name : kRuntime)
+    if (!take(name)) return not_found(name);
+  std::vector<std::string> operators;
+  if (runtime != "sim")
+    for (const std::string& path : custom_libraries()) {
+      if (!take(path.c_str())) return error(Code::Unsupported, "custom operators: {}", errors);
+      operators.push_back(path);
+    }
+  if (take(kOperators)) {
+    operators.emplace_back(kOperators);
+  } else {
+    for (const char* name : kSplitOperators) {
+      if (!take(name)) return not_found(fmt::format("{}, and instead of it {},", kOperators, name));
+      operators.emplace_back(name);
+    }
   }
+  for (const char* name : kCollectives) (void)take(name);
   std::vector<std::string> missing, absent, missing_sim;
   auto find = [this](const char* name, std::vector<std::string>& list) {
     void* found = symbol(name);
@@ -97,6 +149,7 @@ Status Library::load(const std::string& runtime) {
   initialised_ = code == ACL_SUCCESS;
   const std::string folder = folder_of(reinterpret_cast<const void*>(aclInit));
   report_.push_back(fmt::format("runtime: {}{}", folder, simulated() ? " (the simulator: no NPU computes)" : ""));
+  report_.push_back(fmt::format("operators: {}", fmt::join(operators, ", ")));
   auto version_of = [this](int32_t package) -> std::string {
     CannVersion version{};
     const bool told = aclsysGetCANNVersion && aclsysGetCANNVersion(package, &version) == ACL_SUCCESS;

@@ -46,8 +46,8 @@ void each(Table& t, F f) {
   f(t.gating_softmax);
   f(t.init_routing);
   f(t.grouped_matmul);
-  f(t.grouped_matmul_5);
   f(t.grouped_swiglu_quant);
+  f(t.grouped_swiglu_quant_nz);
   f(t.finalize_routing);
 }
 
@@ -62,6 +62,8 @@ std::vector<std::string> Operators::missing() const {
   each(*this, [&](auto& op) {
     if (!op) out.emplace_back(op.name);
   });
+  if (fused_attention && !fused_attention.most)
+    out.push_back(std::string(fused_attention.name) + "GetMaxWorkspaceSize");
   return out;
 }
 

@@ -72,9 +72,9 @@ struct Operators {
   Operator<T, T, i64, i64, i64, i64, i64, bool, T, T, T, T> init_routing{"aclnnMoeInitRoutingV2"};
   Operator<TL, TL, TL, TL, TL, TL, TL, TL, T, TL, TL, TL, i64, i64, i64, i64, MTL, MTL, MTL> grouped_matmul{
       "aclnnGroupedMatmulV4"};
-  Operator<TL, TL, TL, TL, TL, TL, TL, TL, T, TL, TL, TL, i64, i64, i64, i64, MIA, MTL, MTL, MTL> grouped_matmul_5{
-      "aclnnGroupedMatmulV5"};  // after 8.1
   Operator<T, T, T, T, T, T, T, MT, MT, MT> grouped_swiglu_quant{"aclnnGroupedMatmulSwigluQuant"};
+  Operator<T, T, T, T, T, T, T, MT, MT, MT> grouped_swiglu_quant_nz{
+      "aclnnGroupedMatmulSwigluQuantWeightNZ"};  // after 8.1
   Operator<T, T, T, T, T, T, T, i64, T> finalize_routing{"aclnnMoeFinalizeRoutingV2"};
 
   void find(const Library& library);

@@ -41,8 +41,10 @@ constexpr Purpose kPurposes[] = {
     {"aclnnScatterPaKvCache", "writing keys and values; ScatterNdUpdate does it instead"},
     {"aclnnScatterNdUpdate", "writing keys and values on CANN 8.1"},
     {"aclnnFusedInferAttentionScoreV3", "attention; ASCEND_USE_FIA=false runs the pair before it"},
-    {"aclnnIncreFlashAttentionV4", "attention of decode steps with ASCEND_USE_FIA=false"},
-    {"aclnnPromptFlashAttentionV3", "attention of prompts with ASCEND_USE_FIA=false"},
+    {"aclnnFusedInferAttentionScoreV3GetMaxWorkspaceSize",
+     "the most workspace attention can need; several forms of a step are asked about instead"},
+    {"aclnnIncreFlashAttentionV4", "attention of decode steps where the fused operator is not there or not wanted"},
+    {"aclnnPromptFlashAttentionV3", "attention of prompts that the fused operator refuses"},
     {"aclnnAscendQuantV3", "W8A8 static"},
     {"aclnnDynamicQuant", "W8A8 dynamic"},
     {"aclnnQuantMatmulV4", "W8A8"},
@@ -55,8 +57,8 @@ constexpr Purpose kPurposes[] = {
     {"aclnnMoeGatingTopKSoftmaxV2", "choosing experts on CANN 8.1"},
     {"aclnnMoeInitRoutingV2", "mixtures of experts"},
     {"aclnnGroupedMatmulV4", "mixtures of experts"},
-    {"aclnnGroupedMatmulV5", "W8A8 experts whose matrices cannot be in FRACTAL_NZ; they are refused without it"},
     {"aclnnGroupedMatmulSwigluQuant", "a fusion of W8A8 dynamic experts; its parts run instead"},
+    {"aclnnGroupedMatmulSwigluQuantWeightNZ", "the same fusion; the older entry takes the blocks in another form"},
     {"aclnnMoeFinalizeRoutingV2", "mixtures of experts"},
 };
 

@@ -62,25 +62,48 @@ Attention plan_of(const LaunchArgs& a, const LiveSizes& live, const Launch& l) {
   return s;
 }
 
-Status fused(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const Attention s = plan_of(a, live, l);
-  if (s.plan.tokens == 0 || s.plan.sequences == 0) return Status::ok();
+Status fused_of(const Attention& s, const AttentionPlan& plan, const LaunchArgs& a, Launch& l) {
   const DType type = type_of(a, 0);
   const int64_t width = s.kv_heads * s.head_size;
-  const bool each = s.plan.one_row_each;
+  const bool each = plan.one_row_each;
   auto rows = [&](void* data) {
-    return each ? l.tensor(data, type, {s.plan.tokens, 1, s.heads, s.head_size})
-                : l.tensor(data, type, {s.plan.tokens, s.heads, s.head_size});
+    return each ? l.tensor(data, type, {plan.tokens, 1, s.heads, s.head_size})
+                : l.tensor(data, type, {plan.tokens, s.heads, s.head_size});
   };
   auto pool = [&](void* data) { return l.list(l.tensor(data, type, {s.pages, kPageTokens, width})); };
   static char batch[] = "BSND", tokens[] = "TND";
   aclTensor* mask = each ? nullptr : l.tensor(a.ptr[7], ACL_BOOL, {Context::kMask, Context::kMask});
   return l.run(l.ops().fused_attention, rows(a.ptr[0]), pool(a.ptr[1]), pool(a.ptr[2]), nullptr, mask,
-               each ? nullptr : l.integers(s.plan.query_end), l.integers(s.plan.lengths), nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, l.tensor(a.ptr[3], type_of(a, 3), {s.plan.sequences, s.columns}),
+               each ? nullptr : l.integers(plan.query_end), l.integers(plan.lengths), nullptr, nullptr, nullptr,
+               nullptr, nullptr, nullptr, nullptr, l.tensor(a.ptr[3], type_of(a, 3), {plan.sequences, s.columns}),
                nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                nullptr, s.heads, a.scalar[0], kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0,
                kPageTokens, 0, false, 0, 0, rows(a.ptr[6]), l.tensor(a.ptr[6], ACL_FLOAT, {0}));
+}
+
+// The forms that a kernel must take before it is chosen: prompts and steps. A decode graph's steps may come as prompts,
+// and a batch of prompts of one row each comes as a step.
+Status probe_fused(const Attention& s, bool prompts, const LaunchArgs& a, Launch& l) {
+  const int64_t context = s.columns * kPageTokens, both = std::min(s.tokens, s.sequences);
+  if (prompts) RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(s.tokens, s.sequences, context, false), a, l));
+  RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(both, both, context, true), a, l));
+  if (!l.at_bounds() || l.ops().fused_attention.most) return Status::ok();
+  for (const AttentionPlan& plan : AttentionPlan::cut_over_cores(s.tokens, s.sequences, context))
+    if (prompts || plan.one_row_each) RETURN_IF_ERROR(fused_of(s, plan, a, l));
+  return Status::ok();
+}
+
+bool without_lengths(const LaunchArgs& a, const Launch& l) {
+  return l.probing() && (a.host[0] == nullptr || a.host[1] == nullptr);
+}
+
+Status fused(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const Attention s = plan_of(a, live, l);
+  if (without_lengths(a, l) && l.group() == Launch::Group::None) return probe_fused(s, true, a, l);
+  if (!s.plan.empty()) return fused_of(s, s.plan, a, l);
+  // A task group wants its task even where no row belongs to anybody.
+  if (l.group() == Launch::Group::None) return Status::ok();
+  return fused_of(s, AttentionPlan::nobody(s.tokens, s.sequences, s.columns * kPageTokens), a, l);
 }
 
 // Before the fused operator there was one for steps, and one for prompts that knows no pages: each sequence's keys and
@@ -131,23 +154,36 @@ Status pair_prompts(const Attention& s, const LaunchArgs& a, Launch& l) {
   return Status::ok();
 }
 
-Status pair(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+// Prompts by the older operator, one by one; steps by the fused one where there is such (`Fused`), else by the other
+// older one. For what the fused operator refuses in prompts: CANN 8.1 has no pages there, and before CANN 9 its rows
+// are bf16 and its heads of 64, 128 or 192 (ops-transformer c29bc106, prompt_flash_attention_tiling.cpp:
+// CheckInputShapeWhenLayoutIsTND).
+template <bool Fused>
+Status prompts_one_by_one(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   Attention s = plan_of(a, live, l);
   const int64_t context = s.columns * kPageTokens;
-  const bool as_many = s.tokens == s.sequences, recorded = l.group() == Launch::Group::Record;
-  if (l.group() != Launch::Group::None && !(as_many && (recorded || s.plan.one_row_each)))
+  const bool as_many = s.tokens == s.sequences, grouped = l.group() != Launch::Group::None;
+  const auto step = [&] { return Fused ? fused_of(s, s.plan, a, l) : pair_step(s, a, l); };
+  if (l.group() == Launch::Group::Record) s.plan = AttentionPlan::longest(s.tokens, s.sequences, context, true);
+  if (grouped && s.plan.empty()) s.plan = AttentionPlan::nobody(s.tokens, s.sequences, context);
+  if (grouped && !(as_many && s.plan.one_row_each))
     return error(Code::Unsupported,
-                 "attention before the fused operator (ASCEND_USE_FIA=false) runs once per prompt, which no graph can "
+                 "attention of prompts by the operator before the fused one runs once per prompt, which no graph can "
                  "hold");
-  if (recorded) s.plan = AttentionPlan::longest(s.tokens, s.sequences, context, true);
-  if (l.probing() && !recorded && a.host[0] == nullptr) {
-    if (as_many) RETURN_IF_ERROR(pair_step(s, a, l));
+  if (without_lengths(a, l) && !grouped) {
+    const int64_t both = std::min(s.tokens, s.sequences);
+    if (Fused) {
+      RETURN_IF_ERROR(probe_fused(s, false, a, l));
+    } else {
+      s.plan = AttentionPlan::longest(both, both, context, true);
+      RETURN_IF_ERROR(pair_step(s, a, l));
+    }
     // One prompt of all tokens takes the most room.
     s.plan = AttentionPlan::longest(s.tokens, 1, context, false);
     return pair_prompts(s, a, l);
   }
-  if (s.plan.tokens == 0 || s.plan.sequences == 0) return Status::ok();
-  return s.plan.one_row_each ? pair_step(s, a, l) : pair_prompts(s, a, l);
+  if (s.plan.empty()) return Status::ok();
+  return s.plan.one_row_each ? step() : pair_prompts(s, a, l);
 }
 
 Status accepts_attention(const OpCall& c) {
@@ -164,6 +200,10 @@ Status accepts_attention(const OpCall& c) {
 
 }  // namespace
 
+Status fused_attention_rows(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
+  return fused(args, live, launch);
+}
+
 void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   add(kernels, context, {"row_write", row_write, bind_row_write, want_constant_rows});
   add(kernels, context, {"row_write", row_write_scattered, bind_row_write, want_constant_rows, {}, ".scattered", 50});
@@ -178,13 +218,16 @@ void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>&
     args.scalar[0] = c.attrs->number("scale");
     args.ptr[7] = context->causal_mask();
   };
-  add(kernels, context,
-      {"paged_attention_rows",
-       context->fused_attention() ? fused : pair,
-       bind,
-       accepts_attention,
-       {4, 5},
-       context->fused_attention() ? "" : ".pair"});
+  const auto attention = [&](AscendKernel kernel, const char* variant, int score) {
+    Entry e{"paged_attention_rows", kernel, bind, accepts_attention, {4, 5}, variant, score};
+    e.announced = true;
+    add(kernels, context, std::move(e));
+  };
+  if (context->fused_attention()) {
+    attention(fused, "", 100);
+    attention(prompts_one_by_one<true>, ".prompts_one_by_one", 75);
+  }
+  attention(prompts_one_by_one<false>, ".pair", 50);
 }
 
 }  // namespace reprise::ascend

@@ -1,7 +1,9 @@
 // Entries of multi-head latent attention: products per head, and attention of all heads over one latent per token.
 //
 // The fused attention takes a query and keys in two parts, one of them rotated, with latents as keys and values alike;
-// of a sequence it takes at most 16 rows, so longer prompts are cut into pieces that share their pages.
+// of a sequence it takes at most 16 rows, so longer prompts are cut into pieces that share their pages. Before CANN 9
+// prompts want 32, 64 or 128 heads (ops-transformer c29bc106, aclnnFusedInferAttentionScoreV3.md); those of other
+// models are cut into single rows, which are steps to the operator.
 #include "backends/ascend/attention_plan.h"
 #include "backends/ascend/entries.h"
 #include "ops/core.h"
@@ -73,10 +75,10 @@ Status attend(const Latents& s, const AttentionPlan& plan, void* table, const La
                false, 0, 0, rows(a.ptr[7], s.width), l.tensor(a.ptr[7], ACL_FLOAT, {0}));
 }
 
-// In pieces of kMostRows, over a table of their own.
-Status attend_cut(const Latents& s, const CutPlan& cut, const LaunchArgs& a, Launch& l) {
+// In pieces of at most `most` rows, over a table of their own. Pieces of one row are steps to the operator.
+Status attend_cut(const Latents& s, CutPlan cut, int64_t most, const LaunchArgs& a, Launch& l) {
   const DType index = type_of(a, 4);
-  const int64_t spare = CutPlan::most_sequences(s.tokens, s.sequences, kMostRows), rows = spare + 1;
+  const int64_t spare = CutPlan::most_sequences(s.tokens, s.sequences, most), rows = spare + 1;
   void* table = l.scratch(static_cast<size_t>(rows * s.columns) * size_of(index));
   auto copy = [&](int64_t to, int64_t count, int64_t from, int64_t sources) {
     return l.run(
@@ -85,41 +87,49 @@ Status attend_cut(const Latents& s, const CutPlan& cut, const LaunchArgs& a, Lau
   };
   for (const CutPlan::Copy& c : cut.copies) RETURN_IF_ERROR(copy(c.to, c.count, c.from, c.repeated ? 1 : c.count));
   // In a graph as many as any other prompt of this size needs.
-  const int64_t most = CutPlan::most_copies(s.tokens, s.sequences, kMostRows);
+  const int64_t copies = CutPlan::most_copies(s.tokens, s.sequences, most);
   if (l.group() != Launch::Group::None)
-    for (auto n = static_cast<int64_t>(cut.copies.size()); n < most; ++n) RETURN_IF_ERROR(copy(spare, 1, 0, 1));
+    for (auto n = static_cast<int64_t>(cut.copies.size()); n < copies; ++n) RETURN_IF_ERROR(copy(spare, 1, 0, 1));
+  cut.plan.one_row_each = most == 1;
   return attend(s, cut.plan, table, a, l);
 }
 
 // A plan of these sizes for what has none yet: a probe, which must see the longest lengths of both forms so that the
 // workspace is enough, and a launch that is recorded, whose lengths come with the first replay.
-Status stand_in(const Latents& s, bool each, const LaunchArgs& a, Launch& l) {
+Status stand_in(const Latents& s, bool each, int64_t most, const LaunchArgs& a, Launch& l) {
   const int64_t context = s.columns * kPageTokens;
   const AttentionPlan plan = AttentionPlan::longest(s.tokens, s.sequences, context, each);
-  if (each || s.tokens <= kMostRows) return attend(s, plan, a.ptr[4], a, l);
-  CutPlan cut = CutPlan::of(plan, kMostRows);
+  if (each || (most > 1 && s.tokens <= most)) return attend(s, plan, a.ptr[4], a, l);
+  CutPlan cut = CutPlan::of(plan, most);
   cut.plan.lengths.assign(cut.plan.lengths.size(), context);
-  return attend_cut(s, cut, a, l);
+  return attend_cut(s, std::move(cut), most, a, l);
 }
 
+// `Most` rows of one sequence at a time: kMostRows, or 1 where the operator refuses prompts of this many heads.
+template <int64_t Most>
 Status latent_attention(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const Latents s = latents_of(a, live);
   const auto* lens = static_cast<const int32_t*>(a.host[0]);
   const auto* starts = static_cast<const int32_t*>(a.host[1]);
+  const int64_t context = s.columns * kPageTokens;
   const bool as_many = s.tokens == s.sequences;  // in a graph: a decode step
-  if (l.group() == Launch::Group::Record) return stand_in(s, as_many, a, l);
+  if (l.group() == Launch::Group::Record) return stand_in(s, as_many, Most, a, l);
   if (l.probing() && !(lens && starts)) {
-    if (as_many) RETURN_IF_ERROR(stand_in(s, true, a, l));
-    return stand_in(s, false, a, l);
+    const int64_t both = std::min(s.tokens, s.sequences);
+    RETURN_IF_ERROR(attend(s, AttentionPlan::longest(both, both, context, true), a.ptr[4], a, l));
+    if (l.at_bounds() && !l.ops().fused_attention.most)
+      for (const AttentionPlan& plan : AttentionPlan::cut_over_cores(s.tokens, s.sequences, context))
+        if (Most > 1 || plan.one_row_each) RETURN_IF_ERROR(attend(s, plan, a.ptr[4], a, l));
+    return stand_in(s, false, Most, a, l);
   }
   const auto rows = static_cast<size_t>(s.sequences);
-  const AttentionPlan plan =
-      AttentionPlan::of(s.tokens, s.sequences, s.columns * kPageTokens, {lens, rows}, {starts, rows + 1});
-  if (plan.tokens == 0 || plan.sequences == 0) return Status::ok();
-  if (plan.one_row_each || s.tokens <= kMostRows) return attend(s, plan, a.ptr[4], a, l);
+  AttentionPlan plan = AttentionPlan::of(s.tokens, s.sequences, context, {lens, rows}, {starts, rows + 1});
+  if (plan.empty() && l.group() != Launch::Group::None) plan = AttentionPlan::nobody(s.tokens, s.sequences, context);
+  if (plan.empty()) return Status::ok();
+  if (plan.one_row_each || (Most > 1 && s.tokens <= Most)) return attend(s, plan, a.ptr[4], a, l);
   if (l.group() == Launch::Group::Update && as_many)
     return error(Code::Internal, "latent_attention: a prompt in a graph of {} tokens of as many sequences", s.tokens);
-  return attend_cut(s, CutPlan::of(plan, kMostRows), a, l);
+  return attend_cut(s, CutPlan::of(plan, Most), Most, a, l);
 }
 
 Status accepts_latent(const OpCall& c, bool fused) {
@@ -148,12 +158,19 @@ void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& co
     args.scalar[0] = c.attrs->number("scale");
     args.ptr[8] = context->causal_mask();
   };
-  add(kernels, context,
-      {"latent_attention",
-       latent_attention,
-       bind,
-       [fused = context->fused_attention()](const OpCall& c) { return accepts_latent(c, fused); },
-       {5, 6}});
+  const auto attention = [&](AscendKernel kernel, const char* variant, int score) {
+    Entry e{"latent_attention",
+            kernel,
+            bind,
+            [fused = context->fused_attention()](const OpCall& c) { return accepts_latent(c, fused); },
+            {5, 6},
+            variant,
+            score};
+    e.announced = true;
+    add(kernels, context, std::move(e));
+  };
+  attention(latent_attention<kMostRows>, "", 100);
+  attention(latent_attention<1>, ".row_by_row", 50);
 }
 
 }  // namespace reprise::ascend

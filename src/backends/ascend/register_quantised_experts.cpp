@@ -2,8 +2,13 @@
 // and rows whose numbers are their expert's own.
 //
 // A stack [E, N, K] is stored as E matrices [K, N] in FRACTAL_NZ, not transposed: the one form that both of the
-// vendor's operators take, and the one in which a product of bf16 keeps its scales in fp32 on every CANN. Scales in
-// bf16, which rows of the plain format would want, are not used: they round away what the checkpoint has.
+// vendor's operators take. Both want K in blocks of 16 and N in blocks of 32; other stacks keep the plain format.
+//
+// Scales of columns are fp32 in the checkpoint. The vendor's product of int8 rows takes fp32 scales where its result
+// is fp16, and bf16 scales where it is bf16, and no other pair (ops-transformer 57781440,
+// grouped_matmul/op_api/aclnn_grouped_matmul.cpp:940-973; c29bc106: 641-672). So a bf16 model rounds them to bf16
+// before the product, as vllm-ascend does: at most 2^-9 of each column's scale (docs/ascend.md has what that costs in
+// accuracy).
 #include "backends/ascend/entries.h"
 #include "backends/ascend/fractal.h"
 
@@ -58,15 +63,17 @@ Status product(const Product& p, const LaunchArgs& a, const LiveSizes& live, Lau
   aclTensor* weight = Fractal ? stack_in_blocks(p.weight, e, n, k, l)
                               : l.view(p.weight, DType::I8, {e, k, n}, {n * k, 1, k}, 0, e * n * k);
   const auto x = [&] { return l.list(l.tensor(p.x, DType::I8, {s, k})); };
-  const auto scales = [&] { return l.list(l.tensor(p.scales, DType::F32, {e, n})); };
+  aclTensor* scale = l.tensor(p.scales, DType::F32, {e, n});
+  if (p.out_type == DType::BF16) {
+    aclTensor* rounded = l.tensor(l.scratch(static_cast<size_t>(e * n) * size_of(DType::BF16)), DType::BF16, {e, n});
+    RETURN_IF_ERROR(l.run(l.ops().cast, scale, ACL_BF16, rounded));
+    scale = rounded;
+  }
   const auto rows = [&] { return l.list(l.tensor(p.row_scales, DType::F32, {s})); };
   const auto bias = [&] { return p.has_bias ? l.list(l.tensor(p.bias, DType::I32, {e, n})) : nullptr; };
   const auto out = [&] { return l.list(l.tensor(p.out, p.out_type, {s, n})); };
-  if (!Fractal && p.out_type == DType::BF16)
-    return l.run(l.ops().grouped_matmul_5, x(), l.list(weight), bias(), scales(), nullptr, nullptr, nullptr, rows(),
-                 ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, nullptr, out(), nullptr, nullptr);
-  return l.run(l.ops().grouped_matmul, x(), l.list(weight), bias(), scales(), nullptr, nullptr, nullptr, rows(), ends,
-               nullptr, nullptr, nullptr, 2, 0, 0, 0, out(), nullptr, nullptr);
+  return l.run(l.ops().grouped_matmul, x(), l.list(weight), bias(), l.list(scale), nullptr, nullptr, nullptr, rows(),
+               ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, out(), nullptr, nullptr);
 }
 
 template <bool Fractal>
@@ -105,10 +112,27 @@ Status linear_silu_mul_quant(const LaunchArgs& a, const LiveSizes& live, Launch&
   const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live),
                 n = size(a, kWidth, live);
   ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.ptr[2], e, l));
-  return l.run(l.ops().grouped_swiglu_quant, l.tensor(a.ptr[0], DType::I8, {s, k}),
-               stack_in_blocks(a.ptr[3], e, n, k, l), nullptr, nullptr, l.tensor(a.ptr[4], DType::F32, {e, n}),
-               l.tensor(a.ptr[1], DType::F32, {s}), ends, l.tensor(a.ptr[5], DType::I8, {s, n / 2}),
-               l.tensor(a.ptr[6], DType::F32, {s}), nullptr);
+  const auto gated = [&](const auto& op, aclTensor* weight) {
+    return l.run(op, l.tensor(a.ptr[0], DType::I8, {s, k}), weight, nullptr, nullptr,
+                 l.tensor(a.ptr[4], DType::F32, {e, n}), l.tensor(a.ptr[1], DType::F32, {s}), ends,
+                 l.tensor(a.ptr[5], DType::I8, {s, n / 2}), l.tensor(a.ptr[6], DType::F32, {s}), nullptr);
+  };
+  if (l.ops().grouped_swiglu_quant_nz)
+    return gated(l.ops().grouped_swiglu_quant_nz, stack_in_blocks(a.ptr[3], e, n, k, l));
+  // The older entry wants the blocks themselves as the view (aclnn_grouped_matmul_swiglu_quant.cpp:127-132, 195).
+  return gated(l.ops().grouped_swiglu_quant,
+               l.blocks_as_view(a.ptr[3], DType::I8,
+                                {e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns}));
+}
+
+// What is padded in blocks has no place in the vendor's sizes (TransWeightToNzCheckAlign of the same file).
+Status accepts_blocks(const OpCall& c, size_t weight) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  const int64_t n = c.in[weight].shape[1].factor, k = c.in[weight].shape[2].factor;
+  if (k % kBlockRows != 0 || n % kBlockColumns != 0)
+    return error(Code::Unsupported, "experts of [{}, {}] do not fill blocks of {} columns by {} rows", n, k,
+                 kBlockColumns, kBlockRows);
+  return Status::ok();
 }
 
 void bind_product(const OpCall& c, LaunchArgs& args, size_t weight) {
@@ -155,16 +179,24 @@ void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<C
     bind_product(c, args, 2);
     args.ptr[6] = context->ones();
   };
-  const auto product_entry = [&](const char* op, AscendKernel fractal, AscendKernel rows, const auto& bind) {
-    entry({op, fractal, bind, want_constant_rows, {}, ".nz", 100, {kLayout}});
+  const auto product_entry = [&](const char* op, AscendKernel fractal, AscendKernel rows, const auto& bind,
+                                 size_t weight) {
+    entry({op,
+           fractal,
+           bind,
+           [weight](const OpCall& c) { return accepts_blocks(c, weight); },
+           {},
+           ".nz",
+           100,
+           {kLayout}});
     entry({op, rows, bind, want_constant_rows, {}, "", 50});
   };
-  product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic);
-  product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static);
+  product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic, 3);
+  product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static, 2);
   entry({.op = "grouped_silu_mul_quant",
          .kernel = linear_silu_mul_quant,
          .bind = bind_dynamic,
-         .accepts = want_constant_rows,
+         .accepts = [](const OpCall& c) { return accepts_blocks(c, 3); },
          .variant = ".nz",
          .param_layouts = {kLayout},
          .exact = false});

@@ -178,6 +178,13 @@ Status CudaStream::synchronize() {
   return trace_ ? tell_trace() : Status::ok();
 }
 
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();
+  return 0;
+}
+
 Result<std::unique_ptr<Device>> make_cuda_device() {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);

@@ -11,6 +11,8 @@ namespace reprise::cuda {
 
 // Unsupported, with the driver's words, where there is no GPU or no driver.
 Result<std::unique_ptr<Device>> make_cuda_device();
+// Of this machine's GPUs; 0 where there is no driver.
+int cuda_device_count();
 
 // The kernels compiled for GPUs, for register_cuda() (register.h).
 const KernelTable& device_kernels();
