@@ -17,7 +17,7 @@
 namespace ascend_sim {
 
 // The part of a core that does the work. A task update may not change it.
-enum class Unit : uint8_t { Vector, Cube, CubeInt8, Mixed };
+enum class Unit : uint8_t { Vector, Cube, CubeInt8, Mixed, AiCpu };
 
 // Device memory that a kernel reads or writes: checked to be alive when it runs.
 struct Touch {

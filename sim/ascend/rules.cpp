@@ -10,7 +10,8 @@ constexpr unsigned kV81 = 1, kV85 = 2, kV91 = 4, kAll = kV81 | kV85 | kV91;
 constexpr auto kRules = static_cast<size_t>(Rule::Count);
 
 // Sources: OPB is hicann/opbase @ aa3cd74b (2026-07-22), NN hicann/ops-nn @ e5c3fa93 (2026-08-22), OT-2511
-// hicann/ops-transformer @ c29bc106 (2025-11-15), OT-2608 libochao-huawei/ops-transformer @ 57781440 (2026-08-21), 8.1
+// hicann/ops-transformer @ c29bc106 (2025-11-15), MATH hicann/ops-math @ c4193324 and RT hicann/runtime @ 681ef761
+// (2026-08-22), OT-2608 libochao-huawei/ops-transformer @ 57781440 (2026-08-21), 8.1
 // the headers and kernels of CANN 8.1.RC1 in leideng/CANN-8.1.RC1 @ 551ed27c.
 constexpr std::array<RuleText, kRules> kTable = {{
     {Rule::SymbolOf85, "symbol-of-8.5", "Operators that 8.1.RC1 has no header for are not there.",
@@ -79,12 +80,22 @@ constexpr std::array<RuleText, kRules> kTable = {{
     {Rule::CacheSlotTwice, "cache-slot-twice", "ScatterPaKvCache writes no slot twice.",
      "OT-2608 aclnnScatterPaKvCache.md:437", kV85 | kV91, 507015, "sim_ops.Rules.NoSlotTwice"},
     {Rule::PageableInCapture, "pageable-in-capture", "A capture takes no asynchronous copy of pageable host memory.",
-     "hicann/runtime @ 681ef761: aclrtMemcpyAsync in a capturing stream", kAll, 107000,
-     "sim.RtRules.NoPageableCopyInACapture"},
+     "RT api_error.cc:2256-2259", kAll, 107000, "sim.RtRules.NoPageableCopyInACapture"},
+    {Rule::GroupKernelsOnly, "group-kernels-only", "A task group takes kernels only, when it is recorded and updated.",
+     "RT stream.cc:4746-4758,5189-5196", kAll, 507009, "sim.RtRules.TaskGroupsTakeKernels"},
+    {Rule::GroupAiCpu, "group-ai-cpu", "A task group takes no kernel of the AI CPU, as those of rare data types are.",
+     "RT stream.cc:5189-5196; MATH cast.cpp:61-108, topk.cpp:55, sort.cpp:28-52, cumsum.cpp:34", kV91, 507009,
+     "sim.RtRules.TaskGroupsTakeNoAiCpu"},
+    {Rule::UpdateSameClass, "update-same-class", "A task update launches kernels of the class of the recorded ones.",
+     "RT aix_stars.cc:164-190", kAll, 507000, "sim.RtRules.UpdatesKeepTheClass"},
+    {Rule::UpdateAllTasks, "update-all-tasks", "A task update launches as many kernels as its group has, in order.",
+     "RT stream.cc:4714-4719, context_aclgraph.cc:890-897", kAll, 507000, "sim.RtRules.UpdatesLaunchAllTasks"},
+    {Rule::UpdateMixedOnly, "update-mixed-only",
+     "On old firmware (fault old_firmware) only kernels of mixed type, as attention, are updated.",
+     "RT aix_stars.cc:191-199, errcode_manage.cc:101-103", kAll, 207019, "sim.RtRules.OldFirmwareUpdatesMixedKernels"},
     {Rule::OneOperatorLibrary, "one-operator-library",
-     "libopapi.so and libopapi_math/nn/transformer.so exclude each other.",
-     "hicann/ops-math @ c4193324 docs/zh/op_api_list.md:12", kV85 | kV91, 100000,
-     "sim.RtRules.OneSetOfOperatorLibraries"},
+     "libopapi.so and libopapi_math/nn/transformer.so exclude each other.", "MATH docs/zh/op_api_list.md:12",
+     kV85 | kV91, 100000, "sim.RtRules.OneSetOfOperatorLibraries"},
 }};
 
 std::array<std::atomic<uint64_t>, kRules>& counters() {

@@ -40,6 +40,11 @@ enum class Rule : uint8_t {
   CacheValueNull,
   CacheSlotTwice,
   PageableInCapture,
+  GroupKernelsOnly,
+  GroupAiCpu,
+  UpdateSameClass,
+  UpdateAllTasks,
+  UpdateMixedOnly,
   OneOperatorLibrary,
   Count
 };

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ascend/ops/acl_op.h"
 #include "sim/rt_support.h"
 #include "sim/rule_watch.h"
 
@@ -32,6 +33,133 @@ TEST_F(RtRules, NoPageableCopyInACapture) {
   aclmdlRI graph = nullptr;
   ASSERT_EQ(aclmdlRICaptureEnd(stream_, &graph), 0) << last_text();
   EXPECT_EQ(aclmdlRIDestroy(graph), 0);
+}
+
+// A kernel of that unit, writing the first value.
+int launch_kernel(aclrtStream stream, int64_t* values, ascend_sim::Unit unit) {
+  ascend_sim::Kernel kernel{
+      "aclnnTest", unit, {1, 8}, {{values, 8, true}}, [values] { *ascend_sim::host<int64_t>(values) = 1; }};
+  return ascend_sim::launch(stream, {std::move(kernel)});
+}
+
+// A graph with one group of so many kernels.
+aclmdlRI record_group(aclrtStream stream, int64_t* values, ascend_sim::Unit unit, int kernels, aclrtTaskGrp* group) {
+  aclmdlRI graph = nullptr;
+  EXPECT_EQ(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL), 0);
+  EXPECT_EQ(aclmdlRICaptureTaskGrpBegin(stream), 0);
+  for (int i = 0; i < kernels; ++i) EXPECT_EQ(launch_kernel(stream, values, unit), 0);
+  EXPECT_EQ(aclmdlRICaptureTaskGrpEnd(stream, group), 0);
+  EXPECT_EQ(aclmdlRICaptureEnd(stream, &graph), 0) << last_text();
+  return graph;
+}
+
+TEST_F(RtRules, TaskGroupsTakeKernels) {
+  start();
+  aclrtTaskGrp group = nullptr;
+  record_group(stream_, values_, ascend_sim::Unit::Mixed, 1, &group);
+  ASSERT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 0);
+  EXPECT_EQ(aclrtMemsetAsync(values_, 8, 0, 8, stream2_), 507009);
+  EXPECT_NE(last_text().find("rule group-kernels-only"), std::string::npos);
+  EXPECT_EQ(launch_kernel(stream2_, values_, ascend_sim::Unit::Mixed), 0);
+  EXPECT_EQ(aclmdlRICaptureTaskUpdateEnd(stream2_), 0);
+  ASSERT_EQ(aclmdlRICaptureBegin(stream_, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL), 0);
+  ASSERT_EQ(aclmdlRICaptureTaskGrpBegin(stream_), 0);
+  EXPECT_EQ(aclrtMemsetAsync(values_, 8, 0, 8, stream_), 507009);
+}
+
+// Phase 2 of an operator inside an open group: which types have a kernel on the vector cores.
+TEST_F(RtRules, TaskGroupsTakeNoAiCpu) {
+  start();
+  const int64_t shape[] = {4, 1};
+  const auto tensor = [&](aclDataType dtype) {
+    return aclCreateTensor(shape, 2, dtype, nullptr, 0, 2, shape, 2, values_);
+  };
+  enum { kFloat = 0, kInt32 = 3, kInt64 = 9, kDouble = 11 };
+  const auto in_group = [&](const std::function<int(uint64_t*, aclOpExecutor**)>& phase1, auto phase2) {
+    aclmdlRI graph = nullptr;
+    aclrtTaskGrp group = nullptr;
+    EXPECT_EQ(aclmdlRICaptureBegin(stream_, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL), 0) << last_text();
+    EXPECT_EQ(aclmdlRICaptureTaskGrpBegin(stream_), 0);
+    uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    EXPECT_EQ(phase1(&size, &executor), 0) << last_text();
+    const int code = phase2(values_, size, executor, stream_) == 0 ? 0 : aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL);
+    EXPECT_EQ(code != 0 || aclmdlRICaptureTaskGrpEnd(stream_, &group) == 0, true) << last_text();
+    aclmdlRICaptureEnd(stream_, &graph);
+    if (graph != nullptr) aclmdlRIDestroy(graph);
+    return code;
+  };
+  const auto cast = [&](aclDataType from, aclDataType to) {
+    aclTensor *x = tensor(from), *y = tensor(to);
+    const int code = in_group(
+        [&](uint64_t* size, aclOpExecutor** executor) { return aclnnCastGetWorkspaceSize(x, to, y, size, executor); },
+        aclnnCast);
+    aclDestroyTensor(x), aclDestroyTensor(y);
+    return code;
+  };
+  EXPECT_EQ(cast(kInt64, kInt32), 0) << last_text();
+  EXPECT_EQ(cast(kDouble, kFloat), 507009);
+  const auto sum = [&](aclDataType dtype) {
+    aclTensor *x = tensor(dtype), *y = tensor(dtype);
+    const int code =
+        in_group([&](uint64_t* size,
+                     aclOpExecutor** executor) { return aclnnCumsumGetWorkspaceSize(x, 0, dtype, y, size, executor); },
+                 aclnnCumsum);
+    aclDestroyTensor(x), aclDestroyTensor(y);
+    return code;
+  };
+  EXPECT_EQ(sum(kInt32), 0) << last_text();
+  EXPECT_EQ(sum(kInt64), 507009);
+  const auto sort = [&](aclDataType dtype, int64_t dim) {
+    aclTensor *x = tensor(dtype), *y = tensor(dtype), *places = tensor(kInt64);
+    const int code = in_group(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return dim < 0 ? aclnnTopkGetWorkspaceSize(x, 1, 1, true, true, y, places, size, executor)
+                         : aclnnSortGetWorkspaceSize(x, true, dim, true, y, places, size, executor);
+        },
+        dim < 0 ? aclnnTopk : aclnnSort);
+    aclDestroyTensor(x), aclDestroyTensor(y), aclDestroyTensor(places);
+    return code;
+  };
+  EXPECT_EQ(sort(kFloat, -1), 0) << last_text();
+  EXPECT_EQ(sort(kInt32, -1), 507009);
+  EXPECT_EQ(sort(kFloat, 0), 507009) << "rows of one element";
+}
+
+TEST_F(RtRules, UpdatesKeepTheClass) {
+  start();
+  aclrtTaskGrp group = nullptr;
+  record_group(stream_, values_, ascend_sim::Unit::Mixed, 1, &group);
+  ASSERT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 0);
+  EXPECT_EQ(launch_kernel(stream2_, values_, ascend_sim::Unit::Cube), 507000);
+  EXPECT_NE(last_text().find("rule update-same-class"), std::string::npos);
+  EXPECT_EQ(launch_kernel(stream2_, values_, ascend_sim::Unit::Mixed), 0);
+  EXPECT_EQ(aclmdlRICaptureTaskUpdateEnd(stream2_), 0);
+}
+
+TEST_F(RtRules, UpdatesLaunchAllTasks) {
+  start();
+  aclrtTaskGrp group = nullptr;
+  record_group(stream_, values_, ascend_sim::Unit::Vector, 2, &group);
+  ASSERT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 0);
+  EXPECT_EQ(launch_kernel(stream2_, values_, ascend_sim::Unit::Vector), 0);
+  EXPECT_EQ(aclmdlRICaptureTaskUpdateEnd(stream2_), 507000) << "one of two";
+  EXPECT_NE(last_text().find("rule update-all-tasks"), std::string::npos);
+  ASSERT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 0);
+  for (const int code : {0, 0, 507000}) EXPECT_EQ(launch_kernel(stream2_, values_, ascend_sim::Unit::Vector), code);
+  EXPECT_EQ(aclmdlRICaptureTaskUpdateEnd(stream2_), 0);
+}
+
+TEST_F(RtRules, OldFirmwareUpdatesMixedKernels) {
+  start({{"FAULT", "old_firmware"}});
+  for (const auto& [unit, code] :
+       {std::pair{ascend_sim::Unit::Mixed, 0}, std::pair{ascend_sim::Unit::Vector, 207019}}) {
+    aclrtTaskGrp group = nullptr;
+    record_group(stream_, values_, unit, 1, &group);
+    ASSERT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 0);
+    EXPECT_EQ(launch_kernel(stream2_, values_, unit), code) << last_text();
+    EXPECT_EQ(aclmdlRICaptureTaskUpdateEnd(stream2_), code == 0 ? 0 : 507000);
+  }
 }
 
 // Two sets of the same operators in one process: the documents forbid it without naming a code.

@@ -119,6 +119,8 @@ class Operator {
   double bytes_of_all() const;
   const std::string& name() const { return plan_.name; }
 
+  // Where a kernel of the vector cores runs: on the AI CPU instead if those have none for its data types.
+  Unit vector_or(bool on_core) const { return on_core || !rules(Rule::GroupAiCpu) ? Unit::Vector : Unit::AiCpu; }
   void once(std::string why) { plan_.once = std::move(why); }
   void reach(Slot slot, int64_t elements) { plan_.operands[slot.index].view.reach = elements; }
   void only_bound() { plan_.only_bound = true; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kFaultForms =
     "malloc:N, stream:N, kernel:NAME:N, event:N, update:N, capture_end:N, devices:N, refuse:NAME:N, free:BYTES, "
-    "value_wait, old_driver, no_kernels, wrong_chip, no_permission";
+    "value_wait, old_driver, old_firmware, no_kernels, wrong_chip, no_permission";
 
 std::string env(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -59,11 +59,10 @@ std::string factor(const char* name, double* value) {
 }
 
 bool add_state(const std::string& item, Faults* faults) {
-  const std::pair<const char*, bool*> states[] = {{"value_wait", &faults->value_wait},
-                                                  {"old_driver", &faults->old_driver},
-                                                  {"no_kernels", &faults->no_kernels},
-                                                  {"wrong_chip", &faults->wrong_chip},
-                                                  {"no_permission", &faults->no_permission}};
+  const std::pair<const char*, bool*> states[] = {
+      {"value_wait", &faults->value_wait},     {"old_driver", &faults->old_driver},
+      {"old_firmware", &faults->old_firmware}, {"no_kernels", &faults->no_kernels},
+      {"wrong_chip", &faults->wrong_chip},     {"no_permission", &faults->no_permission}};
   for (const auto& [name, state] : states)
     if (item == name) return *state = true;
   return false;
