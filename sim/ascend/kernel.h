@@ -12,10 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "ascend/rules.h"
+
 namespace ascend_sim {
 
 // The part of a core that does the work. A task update may not change it.
-enum class Unit : uint8_t { Vector, Cube, CubeInt8, Mixed };
+enum class Unit : uint8_t { Vector, Cube, CubeInt8, Mixed, AiCpu };
 
 // Device memory that a kernel reads or writes: checked to be alive when it runs.
 struct Touch {
@@ -73,9 +75,15 @@ struct Machine {
   int vector_cores = 40;
   size_t unified_buffer = 192 << 10;  // bytes of a vector core
   bool computes = true;               // false: kernels take time and touch nothing
-  bool post_8_1 = true;               // false: symbols younger than CANN 8.1.RC1 are not there
+  Cann cann = kNewest;                // which of the rules hold
+  std::string refuses;                // phase 1 of this operator fails at its `refuses_at`-th call, counted from 1
+  int64_t refuses_at = 0;
+  bool has_kernels = true;  // false: the package with the chip's kernels is not installed
 };
 const Machine& machine();
+
+// Counts the calls of the operator that is to be refused anew.
+void restart_refusals();
 
 #pragma GCC visibility pop
 

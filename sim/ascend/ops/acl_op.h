@@ -318,6 +318,9 @@ ACLNN_OPERATOR(aclnnGroupedMatmulV5, const aclTensorList* x, const aclTensorList
 ACLNN_OPERATOR(aclnnGroupedMatmulSwigluQuant, const aclTensor* x, const aclTensor* weight, const aclTensor* bias,
                const aclTensor* offset, const aclTensor* weightScale, const aclTensor* xScale,
                const aclTensor* groupList, aclTensor* output, aclTensor* outputScale, aclTensor* outputOffset);
+ACLNN_OPERATOR(aclnnGroupedMatmulSwigluQuantWeightNZ, const aclTensor* x, const aclTensor* weight,
+               const aclTensor* bias, const aclTensor* offset, const aclTensor* weightScale, const aclTensor* xScale,
+               const aclTensor* groupList, aclTensor* output, aclTensor* outputScale, aclTensor* outputOffset);
 ACLNN_OPERATOR(aclnnMoeFinalizeRoutingV2, const aclTensor* expandedX, const aclTensor* expandedRowIdx,
                const aclTensor* x1Optional, const aclTensor* x2Optional, const aclTensor* biasOptional,
                const aclTensor* scalesOptional, const aclTensor* expertIdxOptional, int64_t dropPadMode,

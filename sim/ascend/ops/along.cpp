@@ -40,6 +40,10 @@ std::vector<int64_t> order(const std::vector<double>& line, bool descending) {
   return places;
 }
 
+bool one_of(aclDataType type, std::initializer_list<aclDataType> types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
 int sorted(Operator& op, Slot x, Slot values, Slot indices, int64_t dim, int64_t keep, bool descending) {
   if (!op.ok()) return op.status();
   const int64_t axis = axis_of(dim, op[x].rank());
@@ -55,7 +59,9 @@ int sorted(Operator& op, Slot x, Slot values, Slot indices, int64_t dim, int64_t
   op.shape(values, expected);
   op.shape(indices, expected);
   const double levels = std::log2(static_cast<double>(std::max<int64_t>(2, split.size)));
-  return op.finish(Unit::Vector, static_cast<double>(op[x].count()) * levels, [=](const Operands& v) {
+  // Sort leaves rows of one element to the AI CPU as well.
+  const bool on_core = one_of(op[x].dtype, {kFloat, kHalf, kBf16}) && (op.name() == "aclnnTopk" || op[x].dim(-1) != 1);
+  return op.finish(op.vector_or(on_core), static_cast<double>(op[x].count()) * levels, [=](const Operands& v) {
     std::vector<double> chosen(static_cast<size_t>(v[values].count()));
     std::vector<int64_t> places(chosen.size());
     for_lines(read<double>(v[x]), split, [&](const std::vector<double>& line, int64_t outer, int64_t inner) {
@@ -193,7 +199,8 @@ aclnnStatus aclnnCumsumGetWorkspaceSize(Tensor self, int64_t dim, aclDataType dt
   op.shape(y, op[x].shape);
   if (!op.ok()) return op.status();
   const Split split = split_at(op[x].shape, axis);
-  return op.finish(Unit::Vector, static_cast<double>(op[x].count()), [=](const Operands& v) {
+  const bool on_core = one_of(op[y].dtype, {kFloat, kHalf, kBf16, kInt32});  // self is converted first
+  return op.finish(op.vector_or(on_core), static_cast<double>(op[x].count()), [=](const Operands& v) {
     std::vector<double> result(static_cast<size_t>(v[x].count()));
     for_lines(read<double>(v[x]), split, [&](const std::vector<double>& line, int64_t outer, int64_t inner) {
       float sum = 0;

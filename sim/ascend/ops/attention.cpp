@@ -256,16 +256,4 @@ double attention_bytes(const Operator& op, const Attention& a) {
   return bytes;
 }
 
-uint64_t attention_workspace(const Operator& op, const Attention& a, bool bound) {
-  // The context of one decoded token is split over cores, whose partial results meet here (assumed: a part per 512).
-  uint64_t floats = 0;
-  const int64_t longest = a.pages == Pages::None ? 0 : op[a.table].dim(1) * a.page;
-  for (const Request& request : a.requests) {
-    const int64_t length = bound && a.pages != Pages::None ? longest : request.kv_length;
-    const auto parts = static_cast<uint64_t>(std::min<int64_t>((length + 511) / 512, machine().cube_cores));
-    floats += parts * static_cast<uint64_t>(a.heads * request.length * (a.value_width + 2));
-  }
-  return (uint64_t{256} << 10) + floats * sizeof(float);
-}
-
 }  // namespace ascend_sim

@@ -49,7 +49,9 @@ void check_attention(Operator& op, Attention& attention);
 void compute_attention(const Attention& attention, const Operands& operands);
 double attention_operations(const Attention& attention);
 double attention_bytes(const Operator& op, const Attention& attention);
-// Partial results of long contexts; with `bound` that of any length the page table could name.
+// Whether the kernel for joined tokens runs it; others run by the general one, and absorbed heads by one of their own.
+bool joins_tokens(const Attention& attention);
+// Of these lengths; with `bound` the most that any lengths need.
 uint64_t attention_workspace(const Operator& op, const Attention& attention, bool bound);
 
 }  // namespace ascend_sim

@@ -1,7 +1,6 @@
 // What the documents ask of the arguments of attention.
 //
-// Where two of them give different limits the wider one counts: absorbed heads may be any power of two up to 128 in
-// every layout (one names 32, 64 and 128 only for TND), and long queries over pages may use blocks up to 1024.
+// Where two of one time give different limits the wider one counts: long queries over pages may use blocks up to 1024.
 #include <algorithm>
 
 #include "ascend/ops/attention.h"
@@ -113,7 +112,7 @@ void check_pages(Operator& op, Attention& a, bool absorbed) {
   if (a.joined()) {
     op.tiled(sixteens && a.page <= 128, size + "16 up to 128 in " + a.layout);
   } else if (a.rows > 1) {
-    const int64_t most = machine().post_8_1 ? 1024 : 512;
+    const int64_t most = machine().cann != Cann::V8_1 ? 1024 : 512;
     op.tiled(a.page > 0 && a.page % 128 == 0 && a.page <= most, size + "128 up to " + std::to_string(most));
   } else {
     op.tiled(sixteens && a.page <= 512, size + "16 up to 512");
@@ -156,12 +155,17 @@ void check_widths(Operator& op, const Attention& a, bool absorbed) {
     op.tiled(a.rope_width == 64, "queryRope has heads of " + std::to_string(a.rope_width) + "; they must be 64");
     op.tiled((d == 128 || d == 512) && v == d, text + ": with queryRope both must be 128 or 512");
     if (absorbed) {
+      const int64_t n = a.heads;
+      op.obeys(Rule::LatentHeads, !a.joined() || n == 32 || n == 64 || n == 128, std::to_string(n) + " heads");
+      const bool fractal = a.pages == Pages::Fractal;
+      op.obeys(Rule::LatentPages, a.page == 128 || (a.page == 16 && !fractal), "pages of " + std::to_string(a.page));
       op.tiled(power_of_two(a.heads) && a.heads <= 128 && a.kv_heads == 1,
                std::to_string(a.heads) + " heads over " + std::to_string(a.kv_heads) +
                    ": of size 512 there may be 1, 2, 4 ... 128 over 1");
       op.tiled(a.pages != Pages::None, "heads of 512 with queryRope need a blockTable");
     }
   } else if (a.joined()) {
+    op.obeys(Rule::AttentionJoinedWidth, (d == v && (d == 64 || d == 128 || d == 192)) || (d == 192 && v == 128), text);
     op.tiled((d == v && d <= 256) || (d == 192 && v == 128),
              text + ": in " + a.layout + " both must be the same up to 256, or 192 and 128");
   } else {
@@ -231,7 +235,8 @@ void read_lengths(Operator& op, Attention& a, bool absorbed) {
   for (size_t i = 0; i < a.requests.size(); ++i) {
     op.tiled(a.keys.size() == 1 || a.requests[i].kv_length <= op[a.keys[i]].dim(a.in == Layout::Bnsd ? 2 : 1),
              "actualSeqLengthsKv at " + std::to_string(i) + " is longer than its key");
-    op.tiled(!absorbed || a.requests[i].length <= 16, "heads of 512 with queryRope take at most 16 query tokens");
+    op.obeys(Rule::LatentRows, !absorbed || a.requests[i].length <= 16,
+             "request " + std::to_string(i) + " has " + std::to_string(a.requests[i].length));
   }
 }
 
@@ -252,6 +257,12 @@ void check_mask(Operator& op, Attention& a) {
   const View& mask = op[a.mask];
   if (a.sparse >= 2) {
     a.masks = MaskKind::Shared;
+    // The kernel for joined tokens of 9.1 lets it pass.
+    const bool looks = a.sparse == 3 && (machine().cann != Cann::V9_1 || !joins_tokens(a));
+    for (size_t i = 0; looks && i < a.requests.size(); ++i)
+      op.obeys(
+          Rule::AttentionCausalLength, a.requests[i].length <= a.requests[i].kv_length,
+          std::to_string(a.requests[i].length) + " tokens over " + std::to_string(a.requests[i].kv_length) + " keys");
     const bool plane = mask.count() == 2048 * 2048 && mask.dim(-1) == 2048 && mask.dim(-2) == 2048;
     op.tiled(plane,
              "sparseMode " + std::to_string(a.sparse) + " needs a mask of 2048 x 2048, not " + text_of(mask.shape));
@@ -289,6 +300,13 @@ void check_attention(Operator& op, Attention& a) {
   op.tiled(!a.joined() || a.precise == 0, "innerPrecise must be 0 in " + a.layout);
   const bool rope = op.given(a.query_rope), absorbed = rope && a.width == 512;
   op.valid(rope == op.given(a.key_rope), "queryRope and keyRope come together");
+  if (a.joined() && !absorbed) {
+    op.obeys(Rule::AttentionJoinedPages, !op.given(a.table), "inputLayout is " + a.layout);
+    op.obeys(Rule::AttentionJoinedBf16, op[a.query].dtype == kBf16, "query is " + name_of(op[a.query].dtype));
+  }
+  op.obeys(Rule::AttentionJoinedTokens, !a.joined() || a.tokens <= 1048576, std::to_string(a.tokens) + " tokens");
+  op.obeys(Rule::AttentionRatio, absorbed || a.heads / a.kv_heads <= 64,
+           std::to_string(a.heads) + " heads over " + std::to_string(a.kv_heads));
   if (!op.ok()) return;
   if (op.given(a.table)) {
     check_pages(op, a, absorbed);

@@ -8,7 +8,9 @@ namespace {
 int finish_attention(Operator& op, Attention& a, bool bound) {
   check_attention(op, a);
   op.once("its lengths are host arrays");
+  op.varies();
   if (bound) op.only_bound();
+  op.obeys(Rule::AttentionMaxJoined, !bound || !a.joined() || a.width == 512, "inputLayout is " + a.layout);
   if (!op.ok()) return op.status();
   const double operations = attention_operations(a), bytes = attention_bytes(op, a);
   const uint64_t scratch = attention_workspace(op, a, bound);

@@ -1,4 +1,5 @@
 // Writing rows to the places that indices name: the paged cache, and scattering in general.
+#include <algorithm>
 #include <cstring>
 
 #include "ascend/ops/check.h"
@@ -18,6 +19,14 @@ int64_t place(const View& cache, Pool pool, int64_t slot, int64_t head, int64_t 
   }
   const int64_t block = cache.dim(2), lane = cache.dim(3), column = head * width + at;
   return ((slot / block * cache.dim(1) + column / lane) * block + slot % block) * lane + column % lane;
+}
+
+void check_slots(const std::vector<int64_t>& slots) {
+  std::vector<int64_t> sorted = slots;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end() && holds(Rule::CacheSlotTwice, machine().cann))
+    throw DeviceFault("aclnnScatterPaKvCache: " + refusal(Rule::CacheSlotTwice, "slot " + std::to_string(*twice)));
 }
 
 void scatter_rows(const View& rows, const View& cache, Pool pool, const std::vector<int64_t>& slots) {
@@ -74,11 +83,13 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
                                                   char* cacheModeOptional, char* scatterModeOptional,
                                                   Ints stridesOptional, Ints offsetsOptional, uint64_t* workspaceSize,
                                                   aclOpExecutor** executor) {
-  Operator op("aclnnScatterPaKvCache", workspaceSize, executor, Since::Later);
+  Operator op("aclnnScatterPaKvCache", workspaceSize, executor, Since::Cann85);
   const Slot k = op.in("key", key), k_cache = op.ref("keyCacheRef", keyCacheRef),
              slots = op.in("slotMapping", slotMapping);
   const auto empty = [](Tensor tensor) { return tensor == nullptr || (live(tensor) && tensor->view.count() == 0); };
   const bool values = !empty(value) || !empty(valueCacheRef);
+  op.obeys(Rule::CacheValueNull, value != nullptr && valueCacheRef != nullptr,
+           value == nullptr ? "value is null" : "valueCacheRef is null");
   const Slot v_in = values ? op.in("value", value) : op.maybe_in("value", nullptr);
   const Slot v_cache = values ? op.ref("valueCacheRef", valueCacheRef) : op.maybe_in("valueCacheRef", nullptr);
   op.absent("compressLensOptional", compressLensOptional);
@@ -113,6 +124,7 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
       Unit::Vector, 0,
       [=](const Operands& v) {
         const std::vector<int64_t> where = read<int64_t>(v[slots]);
+        check_slots(where);
         scatter_rows(v[k], v[k_cache], pool, where);
         if (values) scatter_rows(v[v_in], v[v_cache], pool, where);
       },

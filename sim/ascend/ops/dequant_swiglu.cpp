@@ -106,7 +106,16 @@ void check_shapes(Operator& op, const Gated& g) {
   of_groups(g.quant_offset, "quantOffsetOptional", half, true);
   op.valid(!op.given(g.activation_scale) || op[g.activation_scale].count() == product(rows),
            "activationScaleOptional needs one element per row");
-  // A row of sums, scales and results at once: 8 bytes for each of its elements, 5 for each of the output's (assumed).
+  double buffered = 10.0 * static_cast<double>(width * op[g.x].element());
+  for (const Slot slot : {g.weight_scale, g.bias, g.quant_scale, g.quant_offset})
+    if (op.given(slot)) buffered += op[slot].bytes();
+  for (const Slot slot : {g.activation_scale, g.scale})
+    if (op.given(slot)) buffered += op[slot].bytes() / 40;
+  op.obeys(Rule::SwigluBuffer, buffered < 192 * 1024,
+           "rows of " + std::to_string(width) + " take " + std::to_string(static_cast<int64_t>(buffered)));
+  if (op.rules(Rule::SwigluBuffer)) return;
+  // Before: a row of sums, scales and results at once, 8 bytes for each of its elements, 5 for each of the output's
+  // (assumed).
   const int64_t buffer = width * 8 + half * 5;
   op.tiled(buffer <= static_cast<int64_t>(machine().unified_buffer),
            "a row of " + std::to_string(width) + " takes " + std::to_string(buffer) + " bytes of the " +

@@ -1,4 +1,5 @@
 // One number in, one number out: sums, products, functions, copies, fills.
+#include <algorithm>
 #include <cmath>
 
 #include "ascend/ops/check.h"
@@ -6,6 +7,28 @@
 namespace ascend_sim {
 
 namespace {
+
+// What the vector cores convert from one type to (ops-math @ c4193324, cast.cpp:61-108).
+bool casts_on_core(aclDataType from, aclDataType to) {
+  if (from == to) return true;
+  const auto is = [to](std::initializer_list<aclDataType> types) {
+    return std::find(types.begin(), types.end(), to) != types.end();
+  };
+  switch (from) {
+    case kFloat: return is({kHalf, kBf16, kInt64, kInt32, kInt16, kInt8, kUint8, kBool});
+    case kHalf: return is({kFloat, kBf16, kInt64, kInt32, kInt16, kInt8, kUint8, kBool});
+    case kBf16: return is({kFloat, kHalf, kInt64, kInt32, kInt8, kUint8, kBool});
+    case kInt64: return is({kFloat, kHalf, kBf16, kInt32, kInt16, kInt8, kUint32, kUint16, kUint8, kBool});
+    case kInt32: return is({kFloat, kHalf, kBf16, kInt64, kInt16, kInt8, kUint32, kUint16, kUint8, kBool});
+    case kInt16: return is({kFloat, kHalf, kInt64, kInt32, kInt8, kUint32, kUint16, kUint8});
+    case kInt8: return is({kFloat, kHalf, kBf16, kInt64, kInt32, kInt16, kUint32, kUint16, kUint8, kBool});
+    case kUint32: return is({kInt64, kInt32, kInt16, kInt8, kUint16, kUint8});
+    case kUint16: return is({kInt64, kInt32, kInt16, kInt8, kUint32, kUint8});
+    case kUint8: return is({kFloat, kHalf, kBf16, kInt64, kInt32, kInt16, kInt8, kUint32, kUint16});
+    case kBool: return is({kFloat, kHalf, kBf16, kInt64, kInt32, kInt8, kUint8});
+    default: return false;
+  }
+}
 
 // Calls f(tag): double for a type computed in whole numbers is wrong beyond 2^53, so those compute as int64.
 template <typename F>
@@ -216,7 +239,7 @@ aclnnStatus aclnnCastGetWorkspaceSize(Tensor self, const aclDataType dtype, Tens
   if (!op.ok()) return op.status();
   op.valid(op[to].dtype == dtype, "out is " + name_of(op[to].dtype) + " but dtype asks for " + name_of(dtype));
   op.shape(to, op[from].shape);
-  return op.finish(Unit::Vector, static_cast<double>(op[to].count()),
+  return op.finish(op.vector_or(casts_on_core(op[from].dtype, op[to].dtype)), static_cast<double>(op[to].count()),
                    [=](const Operands& v) { convert_elements(v[from], v[to]); });
 }
 ACLNN_PHASE2(aclnnCast);

@@ -181,8 +181,8 @@ aclnnStatus enqueue(const char* name, void* workspace, uint64_t size, aclOpExecu
     return fail(kNullPointer, plan->name + ": needs " + std::to_string(needed) + " bytes of workspace, got none");
   }
   if (size < needed) {
-    return fail(kInvalid,
-                plan->name + ": needs " + std::to_string(needed) + " bytes of workspace, got " + std::to_string(size));
+    const std::string found = "needs " + std::to_string(needed) + " bytes of workspace, got " + std::to_string(size);
+    return fail(kInvalid, plan->name + ": " + (plan->varies ? refusal(Rule::AttentionWorkspace, found) : found));
   }
   if (reinterpret_cast<uintptr_t>(workspace) % 64 != 0) {
     return fail(kInvalid, plan->name + ": the workspace must start at a multiple of 64 bytes");
@@ -192,8 +192,8 @@ aclnnStatus enqueue(const char* name, void* workspace, uint64_t size, aclOpExecu
   if (plan->repeatable)
     for (const Operand& operand : plan->operands)
       if (operand.tensor && !live(operand.tensor, operand.serial))
-        return fail(kInvalid, plan->name + ": the executor is repeated, but its tensor " + operand.name +
-                                  " was destroyed meanwhile");
+        return fail(kInvalid, plan->name + ": " +
+                                  refusal(Rule::TensorsOutliveExecutor, operand.name + " was destroyed meanwhile"));
   std::vector<Kernel> kernels = kernels_of(*plan, workspace);
   spend_host(kLaunchMicros * static_cast<double>(kernels.size()));
   if (!plan->repeatable) forget(executor);

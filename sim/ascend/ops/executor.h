@@ -47,7 +47,7 @@ using Compute = std::function<void(const Operands&)>;
 // Whether the kernel walks the strides of an operand itself or wants it packed, at the price of a copy.
 enum class Walk : uint8_t { Packed, Strides };
 enum class Role : uint8_t { Input, Output, Ref };
-enum class Since : uint8_t { Cann81, Later };
+enum class Since : uint8_t { Cann81, Cann85 };
 
 struct Operand {
   std::string name;
@@ -69,6 +69,7 @@ struct Plan {
   std::string once;  // why it cannot be repeated, if so
   bool repeatable = false;
   bool only_bound = false;  // of a ...GetMaxWorkspaceSize
+  bool varies = false;      // the workspace depends on more than shapes
 };
 
 class Operator {
@@ -102,6 +103,9 @@ class Operator {
   bool valid(bool holds, const std::string& text) { return expect(holds, kInvalid, text); }
   bool tiled(bool holds, const std::string& text) { return expect(holds, kTiling, text); }
   bool present(bool holds, const std::string& text) { return expect(holds, kMissing, text); }
+  // The same by a rule of the table, where it holds for the simulated version.
+  bool obeys(Rule rule, bool kept, const std::string& found);
+  bool rules(Rule rule) const { return holds(rule, machine().cann); }
   bool absent(const char* name, const void* handle);  // an operand that is not modelled must be null
   bool dtype(Slot slot, std::initializer_list<aclDataType> allowed);
   bool same_dtype(Slot slot, Slot as);
@@ -115,9 +119,12 @@ class Operator {
   double bytes_of_all() const;
   const std::string& name() const { return plan_.name; }
 
+  // Where a kernel of the vector cores runs: on the AI CPU instead if those have none for its data types.
+  Unit vector_or(bool on_core) const { return on_core || !rules(Rule::GroupAiCpu) ? Unit::Vector : Unit::AiCpu; }
   void once(std::string why) { plan_.once = std::move(why); }
   void reach(Slot slot, int64_t elements) { plan_.operands[slot.index].view.reach = elements; }
   void only_bound() { plan_.only_bound = true; }
+  void varies() { plan_.varies = true; }
   // Makes the executor. Without a count of bytes, every element of every operand moves once.
   int finish(Unit unit, double operations, Compute compute, double bytes = -1, uint64_t scratch = 0);
 

@@ -112,15 +112,13 @@ void check_types(Operator& op, const Grouped& g, bool fifth) {
   op.dtype(g.tokens, {kFloat});
   op.dtype(g.bias, {kInt32});
   op.valid(op.given(g.scale), "INT8 operands need scaleOptional");
-  // A FLOAT scale makes a BF16 result only where the weight is fractal, by the table of the fourth version.
-  const bool plain = !op[g.weight].fractal() && !fifth;
-  if (op[g.out].dtype == kHalf) {
-    op.dtype(g.scale, {kFloat});
-  } else if (plain) {
-    op.dtype(g.scale, {kBf16});
-  } else {
-    op.dtype(g.scale, {kBf16, kFloat});
-  }
+  op.dtype(g.scale, {kBf16, kFloat});
+  if (!op.ok()) return;
+  const bool halves = op[g.out].dtype == kHalf, wide = op[g.scale].dtype == kFloat;
+  const std::string pair = "scales of " + name_of(op[g.scale].dtype) + " and a result of " + name_of(op[g.out].dtype);
+  op.obeys(Rule::GroupedScale, halves == wide, pair);
+  // Before: a FLOAT scale made a BF16 result only where the weight was fractal, by the table of the fourth version.
+  op.valid(halves == wide || (!halves && (op[g.weight].fractal() || fifth)), pair);
   const int64_t a = g.activation;
   op.tiled(a == 0 || a == 1 || a == 2 || a == 4 || a == 5,
            "actType is " + std::to_string(a) + "; it may be 0, 1, 2, 4 or 5");
@@ -175,9 +173,17 @@ int grouped_product(Operator& op, const Lists& l, bool fifth) {
   if (!op.ok()) return op.status();
   const int64_t rows = op[g.x].dim(0), depth = op[g.x].dim(1), experts = op[g.weight].dim(0),
                 columns = op[g.weight].dim(2);
+  const bool whole_type = op[g.x].dtype == kInt8;
   op.valid(op[g.weight].dim(1) == depth,
            "x " + text_of(op[g.x].shape) + " and weight " + text_of(op[g.weight].shape) + " do not fit");
-  op.tiled(depth < 65536 && columns < 65536, "rows of x and weight must be shorter than 65536");
+  op.obeys(Rule::GroupedRows, depth <= 65535 && columns <= 65535,
+           std::to_string(depth) + " x " + std::to_string(columns));
+  if (op[g.weight].fractal()) {
+    const int64_t lane = whole_type ? 32 : 16;
+    const bool turned = !op[g.weight].packed() && whole_type;
+    op.obeys(Rule::GroupedFractalAlign, depth % (turned ? lane : 16) == 0 && columns % (turned ? 16 : lane) == 0,
+             "K is " + std::to_string(depth) + ", N " + std::to_string(columns));
+  }
   op.shape(g.out, {rows, columns});
   for (const Slot slot : {g.bias, g.scale}) op.shape(slot, {experts, columns});
   op.shape(g.tokens, {rows});
@@ -190,6 +196,91 @@ int grouped_product(Operator& op, const Lists& l, bool fifth) {
       whole ? Unit::CubeInt8 : Unit::Cube, operations,
       [=](const Operands& v) { whole ? compute_groups<int32_t>(v, g, name) : compute_groups<float>(v, g, name); },
       op.bytes_of_all() - idle);
+}
+
+struct GatedProduct {
+  Tensor x, weight, bias, offset, weight_scale, x_scale, groups;
+  TensorRef out, out_scale, out_offset;
+};
+
+// The stack [E, K, N] of a view [E, N / 32, K / 16, 16, 32].
+View of_blocks(const View& blocks) {
+  View stack = blocks;
+  stack.shape = {blocks.dim(0), blocks.dim(2) * 16, blocks.dim(1) * 32};
+  stack.strides = packed_strides(stack.shape);
+  return stack;
+}
+
+// With `logical` the weight is seen as [E, K, N].
+int gated_product(Operator& op, const GatedProduct& a, bool logical) {
+  const Slot in = op.in("x", a.x), w = op.in("weight", a.weight, matrix_walk(a.weight));
+  op.absent("bias", a.bias);
+  op.absent("offset", a.offset);
+  const Slot scale = op.in("weightScale", a.weight_scale), tokens = op.in("xScale", a.x_scale),
+             list = op.in("groupList", a.groups);
+  const Slot out = op.out("output", a.out), out_scale = op.out("outputScale", a.out_scale);
+  op.absent("outputOffset", a.out_offset);
+  if (!op.ok()) return op.status();
+  for (const Slot slot : {in, w, out}) op.dtype(slot, {kInt8});
+  for (const Slot slot : {tokens, out_scale}) op.dtype(slot, {kFloat});
+  op.dtype(scale, {kFloat, kBf16});
+  op.dtype(list, {kInt64});
+  op.rank(in, 2, 2);
+  op.valid(op[w].fractal(), "weight must be FRACTAL_NZ (29), not format " + std::to_string(op[w].format));
+  op.valid(op[w].packed(), "weight must not be transposed");
+  if (!op.ok()) return op.status();
+  const bool blocks = op[w].rank() == 5 && !logical;
+  op.obeys(Rule::GatedProductView, blocks || logical, "its view is " + text_of(op[w].shape));
+  if (!blocks) op.rank(w, 3, 3);
+  if (!blocks) check_fractal(op, w, "weight");
+  if (!op.ok()) return op.status();
+  const View stack = blocks ? of_blocks(op[w]) : op[w];
+  op.valid(!blocks || op[w].storage == op[w].shape, "view and storage of the weight differ");
+  op.valid(!blocks || (op[w].dim(3) == 16 && op[w].dim(4) == 32), "its blocks are " + text_of(op[w].shape));
+  const int64_t rows = op[in].dim(0), depth = op[in].dim(1), experts = stack.dim(0), columns = stack.dim(2),
+                half = columns / 2;
+  op.obeys(Rule::GroupedFractalAlign, depth % 16 == 0 && columns % 32 == 0,
+           "K is " + std::to_string(depth) + ", N " + std::to_string(columns));
+  op.obeys(Rule::GroupedRows, depth <= 65535, std::to_string(depth));
+  op.valid(stack.dim(1) == depth, "x " + text_of(op[in].shape) + " and weight " + text_of(stack.shape) + " do not fit");
+  op.tiled(columns <= 10240 && columns % 2 == 0,
+           "weight has " + std::to_string(columns) + " columns; an even number up to 10240 may be");
+  op.shape(scale, {experts, columns});
+  op.shape(tokens, {rows});
+  op.shape(list, {experts});
+  op.shape(out, {rows, half});
+  op.shape(out_scale, {rows});
+  const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(columns);
+  const std::string name = op.name();
+  return op.finish(
+      Unit::CubeInt8, operations,
+      [=](const Operands& v) {
+        const View weights = blocks ? of_blocks(v[w]) : v[w];
+        const std::vector<float> scales = read(v[scale]), factors = read(v[tokens]);
+        std::vector<int32_t> sums;
+        std::vector<float> gated(static_cast<size_t>(half));
+        std::vector<int8_t> bytes(gated.size());
+        const auto groups = groups_of(read<int64_t>(v[list]), 0, rows, experts, name);
+        for (const Group& group : groups) {
+          sums.resize(static_cast<size_t>((group.to - group.from) * columns));
+          if (sums.empty()) continue;
+          multiply(rows_of(v[in], group), weight_of(weights, group.expert), sums.data());
+          for (int64_t row = group.from; row < group.to; ++row) {
+            const auto value = [&](int64_t n) {
+              return static_cast<float>(sums[static_cast<size_t>((row - group.from) * columns + n)]) *
+                     scales[static_cast<size_t>(group.expert * columns + n)] * factors[static_cast<size_t>(row)];
+            };
+            for (int64_t i = 0; i < half; ++i) {
+              const float gate = value(i);
+              gated[static_cast<size_t>(i)] = gate / (1 + std::exp(-gate)) * value(half + i);
+            }
+            const float s = quantise_row(gated.data(), half, bytes.data());
+            write_row(v[out], row, half, bytes.data());
+            write_row(v[out_scale], row, 1, &s);
+          }
+        }
+      },
+      op.bytes_of_all() - idle_bytes(stack, rows));
 }
 
 }  // namespace
@@ -224,7 +315,7 @@ aclnnStatus aclnnGroupedMatmulV5GetWorkspaceSize(
     Tensors activationQuantOffsetOptional, int64_t splitItem, int64_t groupType, int64_t groupListType, int64_t actType,
     aclIntArray* tuningConfigOptional, aclTensorList* out, aclTensorList* activationFeatureOutOptional,
     aclTensorList* dynQuantScaleOutOptional, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnGroupedMatmulV5", workspaceSize, executor, Since::Later);
+  Operator op("aclnnGroupedMatmulV5", workspaceSize, executor, Since::Cann85);
   op.ints("tuningConfigOptional", tuningConfigOptional, false);
   return grouped_product(op,
                          {x, weight, biasOptional, scaleOptional, offsetOptional, antiquantScaleOptional,
@@ -241,64 +332,20 @@ aclnnStatus aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(Tensor x, Tensor weigh
                                                           TensorRef outputOffset, uint64_t* workspaceSize,
                                                           aclOpExecutor** executor) {
   Operator op("aclnnGroupedMatmulSwigluQuant", workspaceSize, executor);
-  const Slot in = op.in("x", x), w = op.in("weight", weight, matrix_walk(weight));
-  op.absent("bias", bias);
-  op.absent("offset", offset);
-  const Slot scale = op.in("weightScale", weightScale), tokens = op.in("xScale", xScale),
-             list = op.in("groupList", groupList);
-  const Slot out = op.out("output", output), out_scale = op.out("outputScale", outputScale);
-  op.absent("outputOffset", outputOffset);
-  if (!op.ok()) return op.status();
-  for (const Slot slot : {in, w, out}) op.dtype(slot, {kInt8});
-  for (const Slot slot : {tokens, out_scale}) op.dtype(slot, {kFloat});
-  op.dtype(scale, {kFloat, kBf16});
-  op.dtype(list, {kInt64});
-  op.rank(in, 2, 2);
-  op.rank(w, 3, 3);
-  op.valid(op[w].fractal(), "weight must be FRACTAL_NZ (29), not format " + std::to_string(op[w].format));
-  op.valid(op[w].packed(), "weight must not be transposed");
-  check_fractal(op, w, "weight");
-  if (!op.ok()) return op.status();
-  const int64_t rows = op[in].dim(0), depth = op[in].dim(1), experts = op[w].dim(0), columns = op[w].dim(2),
-                half = columns / 2;
-  op.valid(op[w].dim(1) == depth, "x " + text_of(op[in].shape) + " and weight " + text_of(op[w].shape) + " do not fit");
-  op.tiled(columns <= 10240 && columns % 2 == 0,
-           "weight has " + std::to_string(columns) + " columns; an even number up to 10240 may be");
-  op.shape(scale, {experts, columns});
-  op.shape(tokens, {rows});
-  op.shape(list, {experts});
-  op.shape(out, {rows, half});
-  op.shape(out_scale, {rows});
-  const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(columns);
-  return op.finish(
-      Unit::CubeInt8, operations,
-      [=](const Operands& v) {
-        const std::vector<float> scales = read(v[scale]), factors = read(v[tokens]);
-        std::vector<int32_t> sums;
-        std::vector<float> gated(static_cast<size_t>(half));
-        std::vector<int8_t> bytes(gated.size());
-        const auto groups = groups_of(read<int64_t>(v[list]), 0, rows, experts, "aclnnGroupedMatmulSwigluQuant");
-        for (const Group& group : groups) {
-          sums.resize(static_cast<size_t>((group.to - group.from) * columns));
-          if (sums.empty()) continue;
-          multiply(rows_of(v[in], group), weight_of(v[w], group.expert), sums.data());
-          for (int64_t row = group.from; row < group.to; ++row) {
-            const auto value = [&](int64_t n) {
-              return static_cast<float>(sums[static_cast<size_t>((row - group.from) * columns + n)]) *
-                     scales[static_cast<size_t>(group.expert * columns + n)] * factors[static_cast<size_t>(row)];
-            };
-            for (int64_t i = 0; i < half; ++i) {
-              const float gate = value(i);
-              gated[static_cast<size_t>(i)] = gate / (1 + std::exp(-gate)) * value(half + i);
-            }
-            const float s = quantise_row(gated.data(), half, bytes.data());
-            write_row(v[out], row, half, bytes.data());
-            write_row(v[out_scale], row, 1, &s);
-          }
-        }
-      },
-      op.bytes_of_all() - idle_bytes(op[w], rows));
+  return gated_product(op, {x, weight, bias, offset, weightScale, xScale, groupList, output, outputScale, outputOffset},
+                       false);
 }
 ACLNN_PHASE2(aclnnGroupedMatmulSwigluQuant);
+
+aclnnStatus aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(Tensor x, Tensor weight, Tensor bias, Tensor offset,
+                                                                  Tensor weightScale, Tensor xScale, Tensor groupList,
+                                                                  TensorRef output, TensorRef outputScale,
+                                                                  TensorRef outputOffset, uint64_t* workspaceSize,
+                                                                  aclOpExecutor** executor) {
+  Operator op("aclnnGroupedMatmulSwigluQuantWeightNZ", workspaceSize, executor, Since::Cann85);
+  return gated_product(op, {x, weight, bias, offset, weightScale, xScale, groupList, output, outputScale, outputOffset},
+                       true);
+}
+ACLNN_PHASE2(aclnnGroupedMatmulSwigluQuantWeightNZ);
 
 }  // extern "C"

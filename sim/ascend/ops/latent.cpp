@@ -100,7 +100,7 @@ aclnnStatus aclnnKvRmsNormRopeCacheGetWorkspaceSize(Tensor kv, Tensor gamma, Ten
                                                     double epsilon, char* cacheModeOptional, bool isOutputKv,
                                                     Tensor kRopeOut, Tensor cKvOut, uint64_t* workspaceSize,
                                                     aclOpExecutor** executor) {
-  Operator op("aclnnKvRmsNormRopeCache", workspaceSize, executor, Since::Later);
+  Operator op("aclnnKvRmsNormRopeCache", workspaceSize, executor, Since::Cann85);
   LatentRows r;
   r.kv = op.in("kv", kv), r.gamma = op.in("gamma", gamma), r.cos = op.in("cos", cos), r.sin = op.in("sin", sin);
   r.index = op.in("index", index);
@@ -151,7 +151,7 @@ aclnnStatus aclnnTransposeBatchMatMulGetWorkspaceSize(Tensor x1, Tensor x2, Tens
                                                       Ints permX2, Ints permY, int8_t cubeMathType,
                                                       const int32_t batchSplitFactor, TensorRef out,
                                                       uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnTransposeBatchMatMul", workspaceSize, executor, Since::Later);
+  Operator op("aclnnTransposeBatchMatMul", workspaceSize, executor, Since::Cann85);
   const Slot a = op.in("x1", x1), b = op.in("x2", x2);
   op.absent("bias", bias);
   op.absent("scale", scale);

@@ -65,11 +65,11 @@ void check_product(Operator& op, Slot self, Slot mat2, Slot out, int8_t cube_mat
   if (!op.ok()) return;
   op.dtype(self, {kFloat, kHalf, kBf16});
   op.same_dtype(mat2, self);
-  op.valid(
-      cube_math_type >= 0 && cube_math_type <= (machine().post_8_1 ? 4 : 3),
-      "cubeMathType is " + std::to_string(cube_math_type) + "; it may be 0 to " + (machine().post_8_1 ? "4" : "3"));
+  op.valid(cube_math_type >= 0 && cube_math_type <= (machine().cann != Cann::V8_1 ? 4 : 3),
+           "cubeMathType is " + std::to_string(cube_math_type) + "; it may be 0 to " +
+               (machine().cann != Cann::V8_1 ? "4" : "3"));
   // A wider result than its operands is a promise of newer versions only.
-  op.valid(op[out].dtype == op[self].dtype || (op[out].dtype == kFloat && machine().post_8_1),
+  op.valid(op[out].dtype == op[self].dtype || (op[out].dtype == kFloat && machine().cann != Cann::V8_1),
            "out is " + name_of(op[out].dtype) + " but self is " + name_of(op[self].dtype));
   op.rank(self, 1, 6);
   op.rank(mat2, 1, 6);
@@ -93,7 +93,7 @@ double operations(const View& self, const View& out) {
 
 int product_phase1(const char* name, Tensor self, Tensor mat2, TensorRef out, int8_t cube_math_type, int64_t rank,
                    bool fractal, uint64_t* size, aclOpExecutor** executor) {
-  Operator op(name, size, executor, fractal ? Since::Later : Since::Cann81);
+  Operator op(name, size, executor, fractal ? Since::Cann85 : Since::Cann81);
   const Slot a = op.in("self", self, matrix_walk(self)), b = op.in("mat2", mat2, matrix_walk(mat2));
   const Slot y = op.out("out", out);
   op.attributes({cube_math_type});

@@ -148,7 +148,7 @@ aclnnStatus aclnnMoeGatingTopKGetWorkspaceSize(Tensor x, Tensor biasOptional, in
                                                int64_t normType, bool outFlag, double routedScalingFactor, double eps,
                                                Tensor yOut, Tensor expertIdxOut, Tensor normOut,
                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnMoeGatingTopK", workspaceSize, executor, Since::Later);
+  Operator op("aclnnMoeGatingTopK", workspaceSize, executor, Since::Cann85);
   GroupedGating g;
   g.x = op.in("x", x), g.bias = op.maybe_in("biasOptional", biasOptional);
   g.y = op.out("yOut", yOut), g.index = op.out("expertIdxOut", expertIdxOut);
@@ -172,8 +172,7 @@ aclnnStatus aclnnMoeGatingTopKGetWorkspaceSize(Tensor x, Tensor biasOptional, in
   op.tiled(groupCount > 0 && kGroup > 0 && kGroup <= groupCount && experts % groupCount == 0,
            std::to_string(kGroup) + " of " + std::to_string(groupCount) + " groups do not divide " +
                std::to_string(experts) + " experts");
-  // Up to CANN 8.5 (ops-transformer @ c29bc106, 2025-11-15, moe_gating_top_k_tiling.cpp:200).
-  op.tiled(renorm == 0, "renorm is: " + std::to_string(renorm) + ", but currently only support 0");
+  op.obeys(Rule::GateRenorm, renorm == 0, "renorm is " + std::to_string(renorm));
   if (!op.ok()) return op.status();
   const int64_t size = experts / groupCount;
   op.tiled((size + 31) / 32 * 32 * groupCount <= 2048,

@@ -207,7 +207,7 @@ aclnnStatus aclnnMoeInitRoutingV3GetWorkspaceSize(
     int64_t expertNum, int64_t dropPadMode, int64_t expertTokensNumType, bool expertTokensNumFlag, int64_t quantMode,
     Ints activeExpertRangeOptional, int64_t rowIdxType, Tensor expandedXOut, Tensor expandedRowIdxOut,
     Tensor expertTokensCountOrCumsumOut, Tensor expandedScaleOut, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnMoeInitRoutingV3", workspaceSize, executor, Since::Later);
+  Operator op("aclnnMoeInitRoutingV3", workspaceSize, executor, Since::Cann85);
   Routing r;
   r.x = op.in("x", x), r.experts = op.in("expertIdx", expertIdx);
   r.scale = op.maybe_in("scaleOptional", scaleOptional), r.offset = op.maybe_in("offsetOptional", offsetOptional);

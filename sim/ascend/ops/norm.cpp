@@ -117,7 +117,7 @@ aclnnStatus aclnnAddRmsNormGetWorkspaceSize(Tensor x1, Tensor x2, Tensor gamma, 
   Sum s;
   s.x1 = op.in("x1", x1), s.x2 = op.in("x2", x2), s.gamma = op.in("gamma", gamma);
   const View& scale = op[s.gamma];
-  const bool may_lack = machine().post_8_1 && scale.given && scale.rank() == 2 && scale.dim(0) == 1;
+  const bool may_lack = machine().cann != Cann::V8_1 && scale.given && scale.rank() == 2 && scale.dim(0) == 1;
   s.y = op.out("yOut", yOut);
   s.rstd = may_lack ? op.maybe_out("rstdOut", rstdOut) : op.out("rstdOut", rstdOut);
   s.sum = may_lack ? op.maybe_out("xOut", xOut) : op.out("xOut", xOut);
@@ -131,7 +131,7 @@ ACLNN_PHASE2(aclnnAddRmsNorm);
 // x1 becomes the norm and x2 the sum.
 aclnnStatus aclnnInplaceAddRmsNormGetWorkspaceSize(TensorRef x1Ref, TensorRef x2Ref, Tensor gamma, double epsilon,
                                                    Tensor rstdOut, uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnInplaceAddRmsNorm", workspaceSize, executor, Since::Later);
+  Operator op("aclnnInplaceAddRmsNorm", workspaceSize, executor, Since::Cann85);
   Sum s;
   s.x1 = s.y = op.ref("x1Ref", x1Ref), s.x2 = s.sum = op.ref("x2Ref", x2Ref);
   s.gamma = op.in("gamma", gamma), s.rstd = op.out("rstdOut", rstdOut);

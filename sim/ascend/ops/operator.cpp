@@ -1,4 +1,5 @@
 // Phase 1: noting and checking operands, and the executor at its end.
+#include <atomic>
 #include <cstdlib>
 #include <unordered_set>
 #include <utility>
@@ -28,7 +29,14 @@ size_t cache_limit() {
   return limit < 0 ? 0 : static_cast<size_t>(limit);
 }
 
+std::atomic<int64_t>& calls_to_refuse() {
+  static std::atomic<int64_t> calls = 0;
+  return calls;
+}
+
 }  // namespace
+
+void restart_refusals() { calls_to_refuse() = 0; }
 
 void forget_phase1() { known().clear(); }
 
@@ -39,7 +47,16 @@ Operator::Operator(const char* name, uint64_t* workspace, aclOpExecutor** execut
   key_.push_back('\0');
   if (workspace == nullptr || executor == nullptr)
     expect(false, kNullPointer, "workspaceSize and executor must be given");
-  if (since == Since::Later) present(machine().post_8_1, "is younger than the CANN 8.1 that is simulated");
+  if (since == Since::Cann85) obeys(Rule::SymbolOf85, false, plan_.name);
+  // 561112: no kernel in the installed packages.
+  expect(machine().has_kernels, 561112, "no kernel of this operator is installed (ASCEND_SIM_FAULT=no_kernels)");
+  if (machine().refuses == name && ++calls_to_refuse() == machine().refuses_at)
+    tiled(false, "fault on demand (ASCEND_SIM_FAULT)");
+}
+
+bool Operator::obeys(Rule rule, bool kept, const std::string& found) {
+  if (kept || !rules(rule) || code_ != 0) return code_ == 0;
+  return expect(false, text_of(rule).code, refusal(rule, found));
 }
 
 bool Operator::expect(bool holds, int code, const std::string& text) {

@@ -196,7 +196,7 @@ aclnnStatus aclnnQuantMatmulV5GetWorkspaceSize(Tensor x1, Tensor x2, Tensor x1Sc
                                                Tensor x1Offset, Tensor x2Offset, Tensor yOffset, Tensor bias,
                                                bool transposeX1, bool transposeX2, int64_t groupSize, TensorRef out,
                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnQuantMatmulV5", workspaceSize, executor, Since::Later);
+  Operator op("aclnnQuantMatmulV5", workspaceSize, executor, Since::Cann85);
   return named_product(
       op,
       {x1, x2, x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias, transposeX1, transposeX2, groupSize, out},

@@ -142,7 +142,7 @@ ACLNN_PHASE2(aclnnApplyRotaryPosEmb);
 
 aclnnStatus aclnnRotaryPositionEmbeddingGetWorkspaceSize(Tensor x, Tensor cos, Tensor sin, int64_t mode, TensorRef out,
                                                          uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnRotaryPositionEmbedding", workspaceSize, executor, Since::Later);
+  Operator op("aclnnRotaryPositionEmbedding", workspaceSize, executor, Since::Cann85);
   const Slot in = op.in("x", x), c = op.in("cos", cos), s = op.in("sin", sin), y = op.out("out", out);
   op.attributes({mode});
   if (!op.ok()) return op.status();
@@ -168,7 +168,7 @@ ACLNN_PHASE2(aclnnRotaryPositionEmbedding);
 
 aclnnStatus aclnnInterleaveRopeGetWorkspaceSize(Tensor x, Tensor cos, Tensor sin, TensorRef out,
                                                 uint64_t* workspaceSize, aclOpExecutor** executor) {
-  Operator op("aclnnInterleaveRope", workspaceSize, executor, Since::Later);
+  Operator op("aclnnInterleaveRope", workspaceSize, executor, Since::Cann85);
   const Slot in = op.in("x", x), c = op.in("cos", cos), s = op.in("sin", sin), y = op.out("out", out);
   if (!op.ok()) return op.status();
   op.dtype(in, {kHalf, kBf16});

@@ -219,7 +219,10 @@ int capture_task(World& world, Stream& stream, Task task) {
     return invalidate(capture, kTaskGroupInterrupted, "a task group is open on another stream of the capture");
   }
   if (capture.group && !task.is_kernel()) {
-    return invalidate(capture, kTaskType, "a task group takes kernels only; this is: " + task.name());
+    return invalidate(capture, kTaskType, refusal(Rule::GroupKernelsOnly, task.name()));
+  }
+  if (capture.group && std::get<KernelTask>(task.what).kernel->unit == Unit::AiCpu) {
+    return invalidate(capture, kTaskType, refusal(Rule::GroupAiCpu, task.name()));
   }
   GraphLane& lane = capture.graph->lanes[stream.capture_lane];
   ASCEND_SIM_TRY(make_room(world, capture, lane, 1));

@@ -3,10 +3,14 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "ascend/loaded/loaded.h"
+
 namespace ascend_sim {
 namespace {
 
-constexpr const char* kFaultForms = "malloc:N, stream:N, kernel:NAME:N, event:N, update:N, capture_end:N, devices:N";
+constexpr const char* kFaultForms =
+    "malloc:N, stream:N, kernel:NAME:N, event:N, update:N, capture_end:N, devices:N, refuse:NAME:N, free:BYTES, "
+    "value_wait, old_driver, old_firmware, no_kernels, wrong_chip, no_permission";
 
 std::string env(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -30,6 +34,17 @@ std::string choose(const char* name, const char* otherwise, const char* yes, con
   return *chosen || value == no ? "" : wrong(name, value, std::string(no) + ", " + yes);
 }
 
+std::string choose_cann(Cann* cann) {
+  const std::string value = env("ASCEND_SIM_CANN", kOnlyVersion ? kOnlyVersion : name_of(kNewest));
+  if (kOnlyVersion && value != kOnlyVersion)
+    return wrong("ASCEND_SIM_CANN", value, std::string(kOnlyVersion) + ", as this library lacks the symbols of others");
+  for (const Cann one : {Cann::V8_1, Cann::V8_5, Cann::V9_1}) {
+    *cann = one;
+    if (value == name_of(one)) return "";
+  }
+  return wrong("ASCEND_SIM_CANN", value, "8.1, 8.5, 9.1");
+}
+
 template <typename T>
 std::string number(const char* name, T least, T* value) {
   const std::string text = env(name, "");
@@ -43,22 +58,41 @@ std::string factor(const char* name, double* value) {
   return parse(text, value) && *value >= 0.01 && *value <= 1000 ? "" : wrong(name, text, "a number from 0.01 to 1000");
 }
 
+bool add_state(const std::string& item, Faults* faults) {
+  const std::pair<const char*, bool*> states[] = {
+      {"value_wait", &faults->value_wait},     {"old_driver", &faults->old_driver},
+      {"old_firmware", &faults->old_firmware}, {"no_kernels", &faults->no_kernels},
+      {"wrong_chip", &faults->wrong_chip},     {"no_permission", &faults->no_permission}};
+  for (const auto& [name, state] : states)
+    if (item == name) return *state = true;
+  return false;
+}
+
 bool add_fault(const std::string& item, Faults* faults) {
+  if (add_state(item, faults)) return true;
   const size_t first = item.find(':');
   const size_t last = item.rfind(':');
   if (first == std::string::npos) return false;
   const std::string kind = item.substr(0, first);
   int64_t at = 0;
   if (!parse(item.substr(last + 1), &at) || at < 0) return false;
-  if (kind == "kernel") {
+  if (kind == "kernel" || kind == "refuse") {
     if (last <= first + 1 || at < 1) return false;
-    faults->kernels.push_back({item.substr(first + 1, last - first - 1), at});
+    const Faults::Kernel one{item.substr(first + 1, last - first - 1), at};
+    if (kind == "refuse")
+      faults->refused = one;
+    else
+      faults->kernels.push_back(one);
     return true;
   }
   if (first != last) return false;
   if (kind == "devices") {
     if (at > 16) return false;
     faults->devices = static_cast<int>(at);
+    return true;
+  }
+  if (kind == "free") {
+    faults->free_bytes = static_cast<size_t>(at);
     return true;
   }
   if (at < 1) return false;
@@ -103,8 +137,7 @@ std::string read_config(Config* config) {
   const auto ok = [&](std::string answer) { return (problem = std::move(answer)).empty(); };
   if (ok(choose("ASCEND_SIM_STACK", "old", "new", "old", &config->new_stack)) &&
       ok(choose("ASCEND_SIM_COMPUTE", "1", "1", "0", &config->computes)) &&
-      ok(choose("ASCEND_SIM_RACES", "0", "1", "0", &config->races)) &&
-      ok(choose("ASCEND_SIM_CANN", "8.5", "8.5", "8.1", &config->post_8_1)) &&
+      ok(choose("ASCEND_SIM_RACES", "0", "1", "0", &config->races)) && ok(choose_cann(&config->cann)) &&
       ok(number("ASCEND_SIM_HBM_BYTES", size_t{1} << 20, &config->hbm_bytes)) &&
       ok(number("ASCEND_SIM_HANG_MS", 1, &config->hang_ms)) &&
       ok(number("ASCEND_SIM_DESTROY_MS", 1, &config->destroy_ms)) &&

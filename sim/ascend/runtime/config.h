@@ -22,7 +22,15 @@ struct Faults {
   int64_t update_at = 0;        // 107040 at the end of the update
   int64_t capture_end_at = 0;   // 507903
   std::vector<Kernel> kernels;  // 507015 at the next synchronisation
+  Kernel refused;               // phase 1 of this operator answers 561002
   std::optional<int> devices;
+  std::optional<size_t> free_bytes;  // of device memory; the rest belongs to another process
+  bool value_wait = false;           // aclrtValueWait answers 207000
+  bool old_driver = false;           // the driver's version is 24.1.RC2
+  bool old_firmware = false;         // task updates take kernels of mixed type only: 207019
+  bool no_kernels = false;           // phase 1 of every operator answers 561112
+  bool wrong_chip = false;           // aclrtGetSocName answers Ascend310P3
+  bool no_permission = false;        // aclrtSetDevice answers 507899
 };
 
 struct Config {
@@ -30,7 +38,7 @@ struct Config {
   bool new_stack = false;          // ASCEND_SIM_STACK: queues of graphs are bound when they execute
   size_t hbm_bytes = 0;            // ASCEND_SIM_HBM_BYTES
   bool computes = true;            // ASCEND_SIM_COMPUTE
-  bool post_8_1 = true;            // ASCEND_SIM_CANN
+  Cann cann = kNewest;             // ASCEND_SIM_CANN
   std::optional<uint64_t> jitter;  // ASCEND_SIM_JITTER: seed of random delays between streams
   bool races = false;              // ASCEND_SIM_RACES: unordered work on the same memory is a fault
   int hang_ms = 20000;             // ASCEND_SIM_HANG_MS: nothing moves for so long: 507046

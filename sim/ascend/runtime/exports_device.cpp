@@ -18,7 +18,15 @@ int null_argument(const char* which) { return refuse(kParamInvalid, std::string(
 
 void copy_text(const std::string& text, char* to, size_t room) { std::snprintf(to, room, "%s", text.c_str()); }
 
-const char* cann_version(const World& world) { return world.config.post_8_1 ? "8.5.0" : "8.1.RC1"; }
+struct Version {
+  const char *text, *major, *minor, *release;
+};
+
+const Version& cann_version(const World& world) {
+  static constexpr Version kVersions[] = {
+      {"8.1.RC1", "8", "1", "RC1"}, {"8.5.0", "8", "5", "0"}, {"9.1.0", "9", "1", "0"}};
+  return kVersions[static_cast<size_t>(world.config.cann)];
+}
 
 int synchronise_device(World& world, Lock& lock, int timeout_ms) {
   if (timeout_ms == 0 || timeout_ms < -1) return refuse(kParamInvalid, "the timeout is -1 (for ever) or above 0");
@@ -47,6 +55,9 @@ aclError aclInit(const char* configPath) {
   Config config;
   const std::string problem = read_config(&config);
   if (!problem.empty()) return refuse(kInvalidParam, problem);
+  const bool both = all.libraries[0] > 0 && all.libraries[1] > 0;
+  if (both && holds(Rule::OneOperatorLibrary, config.cann))
+    return refuse(text_of(Rule::OneOperatorLibrary).code, refusal(Rule::OneOperatorLibrary, "both are loaded"));
   ++all.epoch;
   all.config = config;
   all.machine.soc = config.soc->name;
@@ -54,7 +65,11 @@ aclError aclInit(const char* configPath) {
   all.machine.cube_cores = config.soc->cube_cores;
   all.machine.vector_cores = config.soc->vector_cores;
   all.machine.computes = config.computes;
-  all.machine.post_8_1 = config.post_8_1;
+  all.machine.cann = config.cann;
+  all.machine.refuses = config.faults.refused.name;
+  all.machine.refuses_at = config.faults.refused.at;
+  all.machine.has_kernels = !config.faults.no_kernels;
+  restart_refusals();
   all.assumptions = assumptions(*config.soc, config.computes, config.launch_factor);
   all.initialised = true;
   return 0;
@@ -97,13 +112,18 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion* ve
     }
     *version = {};
     if (name == ACL_PKG_NAME_DRIVER) {
-      copy_text(world.config.new_stack ? "25.5.0" : "25.0.RC1", version->version, sizeof version->version);
+      const bool old = world.config.faults.old_driver;
+      copy_text(old                      ? "24.1.RC2"
+                : world.config.new_stack ? "25.5.0"
+                                         : "25.0.RC1",
+                version->version, sizeof version->version);
       return 0;
     }
-    copy_text(cann_version(world), version->version, sizeof version->version);
-    copy_text("8", version->majorVersion, sizeof version->majorVersion);
-    copy_text(world.config.post_8_1 ? "5" : "1", version->minorVersion, sizeof version->minorVersion);
-    copy_text(world.config.post_8_1 ? "0" : "RC1", version->releaseVersion, sizeof version->releaseVersion);
+    const Version& cann = cann_version(world);
+    copy_text(cann.text, version->version, sizeof version->version);
+    copy_text(cann.major, version->majorVersion, sizeof version->majorVersion);
+    copy_text(cann.minor, version->minorVersion, sizeof version->minorVersion);
+    copy_text(cann.release, version->releaseVersion, sizeof version->releaseVersion);
     return 0;
   });
 }
@@ -113,7 +133,7 @@ aclError aclsysGetVersionStr(char* pkgName, char* versionStr) {
     ASCEND_SIM_TRY(check_post_8_1(world));
     if (pkgName == nullptr) return null_argument("pkgName");
     if (versionStr == nullptr) return null_argument("versionStr");
-    copy_text(cann_version(world), versionStr, 128);
+    copy_text(cann_version(world).text, versionStr, 128);
     return 0;
   });
 }
@@ -121,6 +141,8 @@ aclError aclsysGetVersionStr(char* pkgName, char* versionStr) {
 aclError aclrtSetDevice(int32_t deviceId) {
   return api("aclrtSetDevice", kMake, [&](World& world, Lock&) {
     ASCEND_SIM_TRY(check_device(world, deviceId));
+    if (world.config.faults.no_permission)
+      return refuse(kDriverInternal, "the device files cannot be opened (ASCEND_SIM_FAULT=no_permission)");
     Device& device = world.devices[deviceId];
     if (!device.primary) ASCEND_SIM_TRY(make_context(world, deviceId, true, &device.primary));
     ++device.references;
@@ -177,7 +199,7 @@ aclError aclrtGetRunMode(aclrtRunMode* runMode) {
 const char* aclrtGetSocName() {
   const char* name = nullptr;
   api("aclrtGetSocName", kAsk, [&](World& world, Lock&) {
-    name = world.config.soc->name;
+    name = world.config.faults.wrong_chip ? "Ascend310P3" : world.config.soc->name;
     return 0;
   });
   return name;
@@ -274,7 +296,7 @@ int set_option(const char* name, aclSysParamOpt option, int64_t value, bool need
     if (option < ACL_OPT_DETERMINISTIC || option > ACL_OPT_STRONG_CONSISTENCY) {
       return refuse(kParamInvalid, "the option is " + std::to_string(option) + "; allowed: 0, 1, 2");
     }
-    const int64_t most = option == ACL_OPT_DETERMINISTIC && world.config.post_8_1 ? 3 : 1;
+    const int64_t most = option == ACL_OPT_DETERMINISTIC && world.config.cann != Cann::V8_1 ? 3 : 1;
     if (value >= 0 && value <= most) return 0;
     return refuse(kParamInvalid, "the value is " + std::to_string(value) + "; allowed: 0 to " + std::to_string(most));
   });

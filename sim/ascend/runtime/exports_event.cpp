@@ -267,6 +267,7 @@ aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStre
 aclError aclrtValueWait(void* devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
   return api("aclrtValueWait", kQueue, [&](World& world, Lock& lock) {
     ASCEND_SIM_TRY(check_value(world, devAddr, flag, ACL_STREAM_WAIT_VALUE_NOR));
+    if (world.config.faults.value_wait) return refuse(kNotSupported, "fault on demand (ASCEND_SIM_FAULT=value_wait)");
     std::shared_ptr<Stream> found;
     ASCEND_SIM_TRY(find_stream(world, stream, &found));
     return submit(world, lock, found, Task{ValueWaitTask{devAddr, value, flag}, 0});

@@ -246,7 +246,7 @@ aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t cou
     Task task;
     task.what = CopyTask{dst, src, count};
     if (to != Place::Pageable && from != Place::Pageable) return submit(world, lock, found, std::move(task));
-    if (found->capture) return refuse(kParamInvalid, "pageable host memory in a copy of a capturing stream");
+    if (found->capture) return refuse(text_of(Rule::PageableInCapture).code, refusal(Rule::PageableInCapture, ""));
     if (found->update) return submit(world, lock, found, std::move(task));
     if (!unsafe_call_allowed(world, *found->context)) {
       return refuse(kCaptureBlockAsync, "a copy of pageable memory waits for its stream, which a capture forbids now");

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ascend/loaded/loaded.h"
 #include "ascend/runtime/world.h"
 
 using namespace ascend_sim;
@@ -41,6 +42,8 @@ std::string stats_json(const World& world) {
 }
 
 }  // namespace
+
+void ascendSimLoaded(int32_t parts, int32_t by) { world().libraries[parts != 0] += by; }
 
 double ascendSimHostMicros() { return thread_state().clock; }
 

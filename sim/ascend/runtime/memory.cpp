@@ -16,7 +16,8 @@ constexpr int kDeviceShift = 40;
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kRedZone = 4096;
-constexpr size_t kPoisonLimit = size_t{64} << 20;
+// Above it are caches and workspaces of attention, whose filling would take longer than the test.
+constexpr size_t kPoisonLimit = size_t{8} << 20;
 constexpr size_t kQuarantine = size_t{256} << 20;
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -226,6 +227,11 @@ bool Memory::alive(const void* address, size_t bytes) const {
 void* Memory::host(const void* address, size_t bytes) const {
   std::lock_guard lock(mutex_);
   return alive_locked(offset(address), bytes) ? base_ + offset(address) : nullptr;
+}
+
+void Memory::leave(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_ = hbm_ - std::min(bytes, hbm_);
 }
 
 size_t Memory::available() const {

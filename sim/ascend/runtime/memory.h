@@ -19,7 +19,7 @@ int device_of_address(const void* address);
 
 class Memory {
  public:
-  // With poison, new and freed blocks up to 64 MiB are filled with 0xFF (a NaN in bf16); others read as zero.
+  // With poison, new and freed blocks up to 8 MiB are filled with 0xFF (a NaN in bf16); others read as zero.
   Memory(int device, size_t hbm_bytes, bool poison);
   ~Memory();
   Memory(const Memory&) = delete;
@@ -44,6 +44,9 @@ class Memory {
   bool alive(const void* address, size_t bytes) const;
   // Where the bytes are on the host; null where they are not alive.
   void* host(const void* address, size_t bytes) const;
+
+  // All but so many bytes belong to another process.
+  void leave(size_t bytes);
 
   size_t total() const { return hbm_; }
   size_t available() const;

@@ -80,10 +80,11 @@ const char* word(Known known) {
   return "";
 }
 
-bool is_matrix(Unit unit) { return unit != Unit::Vector; }
+bool is_matrix(Unit unit) { return unit != Unit::Vector && unit != Unit::AiCpu; }
 
 double peak(const Soc& soc, Unit unit) {
   switch (unit) {
+    case Unit::AiCpu:  // not told apart in time
     case Unit::Vector: return soc.vector;
     case Unit::CubeInt8: return soc.int8;
     case Unit::Cube:

@@ -39,24 +39,28 @@ int end_update(World& world, const std::shared_ptr<Stream>& stream) {
     return refuse(kModelUpdateFailed, "fault on demand (ASCEND_SIM_FAULT)");
   }
   if (done == all) return 0;
-  return refuse(kInternal, "the task group contains unupdated tasks: " + std::to_string(done) + " of " +
-                               std::to_string(all) + " were launched again");
+  return refuse(kInternal,
+                refusal(Rule::UpdateAllTasks, "the task group contains unupdated tasks: " + std::to_string(done) +
+                                                  " of " + std::to_string(all) + " were launched again"));
 }
 
 int redirect(Stream& stream, const Task& task, RewriteTask* rewrite) {
   const auto* kernel = std::get_if<KernelTask>(&task.what);
-  if (kernel == nullptr) return refuse(kTaskType, "a task update takes kernels only; this is: " + task.name());
+  if (kernel == nullptr) return refuse(kTaskType, refusal(Rule::GroupKernelsOnly, task.name()));
   Update& update = *stream.update;
   const auto& tasks = update.group->tasks;
   if (update.group->graph.expired()) return refuse(kInvalidHandle, "the graph of the task group was destroyed");
   if (update.next >= tasks.size()) {
-    return refuse(kInternal,
-                  task.name() + ": more launches than the " + std::to_string(tasks.size()) + " tasks of the group");
+    return refuse(kInternal, refusal(Rule::UpdateAllTasks, task.name() + ": more launches than the " +
+                                                               std::to_string(tasks.size()) + " tasks of the group"));
   }
   const Kernel& recorded = *std::get<KernelTask>(tasks[update.next]->what).kernel;
   if (recorded.unit != kernel->kernel->unit) {
-    return refuse(kInternal, task.name() + ": not of the kernel class of the recorded " + recorded.name);
+    return refuse(kInternal, refusal(Rule::UpdateSameClass,
+                                     task.name() + ": not of the kernel class of the recorded " + recorded.name));
   }
+  if (recorded.unit != Unit::Mixed && world().config.faults.old_firmware)
+    return refuse(text_of(Rule::UpdateMixedOnly).code, refusal(Rule::UpdateMixedOnly, task.name()));
   *rewrite = {tasks[update.next++], kernel->kernel};
   return 0;
 }

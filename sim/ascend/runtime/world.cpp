@@ -35,7 +35,10 @@ void* World::new_handle() {
 
 Memory& World::memory(int device) {
   auto& memory = memories[device];
-  if (!memory) memory = std::make_unique<Memory>(device, config.hbm_bytes, config.computes);
+  if (!memory) {
+    memory = std::make_unique<Memory>(device, config.hbm_bytes, config.computes);
+    if (config.faults.free_bytes) memory->leave(*config.faults.free_bytes);
+  }
   return *memory;
 }
 
@@ -178,7 +181,7 @@ int check_not_in_callback() {
 }
 
 int check_post_8_1(const World& world) {
-  if (world.config.post_8_1) return 0;
+  if (world.config.cann != Cann::V8_1) return 0;
   return refuse(kNotSupported, "this symbol is younger than CANN 8.1.RC1 (ASCEND_SIM_CANN=8.1)");
 }
 

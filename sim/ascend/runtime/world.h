@@ -63,6 +63,7 @@ enum Code : int {
   kCoreException = 507015,
   kStreamSyncTimeout = 507046,
   kEventSyncTimeout = 507047,
+  kDriverInternal = 507899,
   kCaptureInvalidated = 507903,
 };
 
@@ -112,6 +113,7 @@ struct World {
   std::condition_variable changed;  // anything
   bool initialised = false;
   std::atomic<uint64_t> epoch{0};
+  std::array<std::atomic<int>, 2> libraries{};  // loaded ones of operators: whole, in parts
   Config config;
   Machine machine;
   std::string assumptions;

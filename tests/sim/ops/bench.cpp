@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -124,8 +125,11 @@ aclnnStatus run(const Phase1& phase1, Phase2 phase2) {
   aclOpExecutor* executor = nullptr;
   bench().error.clear();
   if (const aclnnStatus status = phase1(&size, &executor)) return status;
-  std::vector<char> memory(size + 64, '\xFF');
-  auto start = (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64;
+  // Large ones are touched lazily: those of attention have tens of megabytes.
+  constexpr size_t kPoisoned = size_t{1} << 20;
+  const std::unique_ptr<char, decltype(&std::free)> memory(static_cast<char*>(std::calloc(1, size + 64)), &std::free);
+  if (size <= kPoisoned) std::memset(memory.get(), 0xFF, size + 64);
+  auto start = (reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64;
   own(reinterpret_cast<void*>(start), size);
   const aclnnStatus status = phase2(size ? tagged(reinterpret_cast<void*>(start)) : nullptr, size, executor, nullptr);
   disown(reinterpret_cast<void*>(start));

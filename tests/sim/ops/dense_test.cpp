@@ -99,7 +99,7 @@ TEST_F(Dense, NormsOverTwoDimensionsAndOverHeads) {
   Array a(kBf16, {2, 4}, numbers(8, 1)), row(kBf16, {1, 4}, numbers(4, 2)), out(kBf16, {2, 4}), flat(kBf16, {4});
   EXPECT_EQ(REFUSED(aclnnAddRmsNorm, a, a, row, 1e-5, out, nullptr, nullptr), 0);
   EXPECT_EQ(REFUSED(aclnnAddRmsNorm, a, a, flat, 1e-5, out, nullptr, nullptr), kNull);
-  bench().machine.post_8_1 = false;
+  bench().machine.cann = ascend_sim::Cann::V8_1;
   EXPECT_EQ(REFUSED(aclnnAddRmsNorm, a, a, row, 1e-5, out, nullptr, nullptr), kNull);
 }
 
@@ -286,7 +286,7 @@ TEST_F(Dense, CacheWriteLimits) {
               0);
     EXPECT_NE(bench().error.find("slot"), std::string::npos);
   }
-  bench().machine.post_8_1 = false;
+  bench().machine.cann = ascend_sim::Cann::V8_1;
   EXPECT_EQ(write(key, cache, slots, nullptr, nullptr, nullptr, nullptr), 561003);
 }
 

@@ -202,7 +202,7 @@ TEST_F(Executors, HostTimeDependsOnWhatTheThreadKnows) {
 }
 
 TEST_F(Executors, YoungSymbolsAreAbsentFromOldVersions) {
-  bench().machine.post_8_1 = false;
+  bench().machine.cann = ascend_sim::Cann::V8_1;
   Array x(kBf16, {1, 1, 1, 64}), cos(kBf16, {1, 1, 1, 64}), sin(kBf16, {1, 1, 1, 64}), y(kBf16, {1, 1, 1, 64});
   EXPECT_EQ(REFUSED(aclnnInterleaveRope, x, cos, sin, y), kAbsent);
   EXPECT_EQ(REFUSED(aclnnRotaryPositionEmbedding, x, cos, sin, 0, y), kAbsent);

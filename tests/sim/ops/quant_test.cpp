@@ -271,7 +271,7 @@ TEST_F(Quants, ProductLimits) {
   EXPECT_EQ(v4(floats, x2, scale, nullptr, tokens, nullptr, false, out), kBad);
   EXPECT_EQ(v4(x1, three, scale, nullptr, tokens, nullptr, false, out), kBad);
   EXPECT_EQ(v4(x1, x2, scale, nullptr, tokens, nullptr, false, wrong), kBad);
-  bench().machine.post_8_1 = false;
+  bench().machine.cann = ascend_sim::Cann::V8_1;
   EXPECT_EQ(REFUSED(aclnnQuantMatmulV5, x1, x2, tokens, scale, nullptr, nullptr, nullptr, nullptr, nullptr, false,
                     false, 0, out),
             kAbsent);

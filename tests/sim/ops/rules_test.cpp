@@ -1,0 +1,338 @@
+// Each rule of the operators: what it refuses, in which versions, and what it lets pass beside that.
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "ascend/ops/tensor.h"
+#include "sim/ops/attention_cases.h"
+#include "sim/rule_watch.h"
+
+namespace sim_test {
+namespace {
+
+using ascend_sim::Cann;
+using ascend_sim::Rule;
+
+const bool watched = watch_rules("sim_ops");
+
+class Rules : public OpsTest {
+ protected:
+  // The call must be refused in just the versions that the rule holds for, by that rule.
+  static void in_its_versions(Rule rule, const std::function<aclnnStatus()>& call,
+                              std::initializer_list<Cann> versions = {Cann::V8_1, Cann::V8_5, Cann::V9_1}) {
+    const ascend_sim::RuleText& text = text_of(rule);
+    for (const Cann version : versions) {
+      bench().machine.cann = version;
+      EXPECT_EQ(call(), holds(rule, version) ? text.code : 0) << name_of(version) << ": " << bench().error;
+      if (!holds(rule, version)) continue;
+      EXPECT_NE(bench().error.find("rule " + std::string(text.id) + ": "), std::string::npos) << bench().error;
+    }
+    bench().machine.cann = ascend_sim::kNewest;
+  }
+};
+
+constexpr auto kSince85 = {Cann::V8_5, Cann::V9_1};
+
+// Requests over pages, checked by phase 1 only.
+struct Asked {
+  aclDataType dtype = kBf16;
+  const char* layout = "TND";
+  Dims lengths{2}, kv_lengths{300};
+  int64_t heads = 4, kv_heads = 1, width = 128, value_width = 128, rope = 0, page = 128, blocks = 4;
+  bool causal = false, fractal = false, paged = true;
+};
+
+aclnnStatus attend(const Asked& a) {
+  const bool joined = std::string(a.layout) == "TND";
+  const int64_t requests = static_cast<int64_t>(a.lengths.size());
+  const int64_t total = joined ? ends(a.lengths).back() : requests, rows = joined ? 1 : a.lengths[0];
+  const auto of_query = [&](int64_t width) {
+    return joined ? Dims{total, a.heads, width} : Dims{requests, rows, a.heads, width};
+  };
+  const auto of_pool = [&](int64_t width) {
+    return !a.paged    ? Dims{ends(a.kv_lengths).back(), a.kv_heads, width}
+           : a.fractal ? Dims{a.blocks, a.kv_heads, width / 16, a.page, 16}
+                       : Dims{a.blocks, a.page, a.kv_heads * width};
+  };
+  const auto mask = a.causal ? shared_mask() : nullptr;
+  Array query(a.dtype, of_query(a.width)), out(a.dtype, of_query(a.value_width)), key(a.dtype, of_pool(a.width)),
+      value(a.dtype, of_pool(a.value_width)), table(kInt32, {requests, a.blocks}), q_rope(a.dtype, of_query(a.rope)),
+      k_rope(a.dtype, of_pool(a.rope));
+  Problem p;
+  p.heads = a.heads, p.kv_heads = a.kv_heads, p.width = a.width;
+  Call c{};
+  c.query = &query, c.key = &key, c.value = &value, c.out = &out, c.layout = a.layout;
+  if (a.paged) c.table = &table, c.page = a.page;
+  if (a.rope > 0) c.q_rope = &q_rope, c.k_rope = &k_rope;
+  if (a.causal) c.mask = mask.get(), c.sparse = 3;
+  if (joined) c.lengths = ends(a.lengths);
+  c.kv_lengths = a.paged ? a.kv_lengths : ends(a.kv_lengths);
+  return fused(p, c, true);
+}
+
+TEST_F(Rules, EachNamesItsTest) { expect_rules_name_tests("sim_ops"); }
+
+TEST_F(Rules, ThePageShowsTheTable) {
+  std::ifstream file(REPRISE_SOURCE_DIR "/docs/ascend-simulator.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const std::string table = ascend_sim::rules_page();
+  EXPECT_NE(page.str().find(table), std::string::npos) << "docs/ascend-simulator.md needs this table:\n" << table;
+  std::istringstream lines(page.str());
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+}
+
+TEST_F(Rules, YoungOperatorsAreAbsent) {
+  Array x(kFloat, {1, 8}), y(kFloat, {1, 2}), index(kInt32, {1, 2});
+  in_its_versions(Rule::SymbolOf85, [&] {
+    return REFUSED(aclnnMoeGatingTopK, x, nullptr, 2, 1, 1, 0, 0, 0, false, 1.0, 0.0, y, index, nullptr);
+  });
+}
+
+TEST_F(Rules, JoinedTokensHadNoPages) {
+  in_its_versions(Rule::AttentionJoinedPages, [] { return attend({}); });
+  Asked unpaged;
+  unpaged.paged = false;
+  bench().machine.cann = Cann::V8_1;
+  EXPECT_EQ(attend(unpaged), 0) << bench().error;
+}
+
+TEST_F(Rules, JoinedTokensWereBf16) {
+  Asked half;
+  half.dtype = kHalf, half.paged = false;
+  in_its_versions(Rule::AttentionJoinedBf16, [&] { return attend(half); });
+  Asked latent;
+  latent.dtype = kHalf, latent.heads = 32, latent.width = latent.value_width = 512, latent.rope = 64;
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(latent), 0) << bench().error;
+}
+
+TEST_F(Rules, JoinedTokensHadThreeWidths) {
+  for (const int64_t width : {80, 96, 256}) {
+    Asked a;
+    a.width = a.value_width = width;
+    in_its_versions(
+        Rule::AttentionJoinedWidth, [&] { return attend(a); }, kSince85);
+  }
+  bench().machine.cann = Cann::V8_5;
+  Asked a;
+  a.width = a.value_width = 64;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  a.width = 192, a.value_width = 128;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  Asked step;
+  step.layout = "BSND", step.width = step.value_width = 80, step.lengths = {1};
+  EXPECT_EQ(attend(step), 0) << "steps have other limits: " << bench().error;
+}
+
+TEST_F(Rules, JoinedTokensEndAtAMillion) {
+  Asked a;
+  a.heads = 1, a.width = a.value_width = 1, a.lengths = {1048577};
+  in_its_versions(Rule::AttentionJoinedTokens, [&] { return attend(a); }, {Cann::V9_1});
+  a.lengths = {1048576};
+  EXPECT_EQ(attend(a), 0) << bench().error;
+}
+
+TEST_F(Rules, SixtyFourHeadsShareOne) {
+  Asked a;
+  a.layout = "BSND", a.heads = 65, a.lengths = {1};
+  in_its_versions(Rule::AttentionRatio, [&] { return attend(a); });
+  a.heads = 64;
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+}
+
+TEST_F(Rules, CausalNeedsAsManyKeys) {
+  Asked a;
+  a.layout = "BSND", a.causal = true, a.lengths = {4}, a.kv_lengths = {3};
+  in_its_versions(Rule::AttentionCausalLength, [&] { return attend(a); });
+  a.kv_lengths = {4};
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  a.layout = "TND", a.kv_lengths = {3};
+  EXPECT_EQ(attend(a), 0) << "9.1 does not look at joined tokens: " << bench().error;
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(a), kLimit);
+}
+
+Asked latent(const char* layout, int64_t heads, int64_t page) {
+  Asked a;
+  a.layout = layout, a.heads = heads, a.width = a.value_width = 512, a.rope = 64, a.page = page;
+  a.kv_lengths = {2 * page};
+  if (std::string(layout) == "BSND") a.lengths = {1};
+  return a;
+}
+
+TEST_F(Rules, AbsorbedHeadsOfJoinedTokens) {
+  in_its_versions(Rule::LatentHeads, [] { return attend(latent("TND", 16, 128)); });
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(latent("TND", 64, 128)), 0) << bench().error;
+  EXPECT_EQ(attend(latent("BSND", 16, 128)), 0) << bench().error;
+}
+
+TEST_F(Rules, PagesOfAbsorbedHeads) {
+  in_its_versions(Rule::LatentPages, [] { return attend(latent("BSND", 16, 64)); });
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(latent("BSND", 16, 16)), 0) << bench().error;
+  Asked fractal = latent("BSND", 16, 16);
+  fractal.fractal = true;
+  EXPECT_EQ(attend(fractal), kLimit);
+}
+
+TEST_F(Rules, RowsOfAbsorbedHeads) {
+  Asked a = latent("TND", 32, 128);
+  a.lengths = {17}, a.causal = true;
+  in_its_versions(Rule::LatentRows, [&] { return attend(a); });
+  a.lengths = {16};
+  EXPECT_EQ(attend(a), 0) << bench().error;
+}
+
+// One grouped product of two experts, fractal where asked.
+struct Grouped {
+  aclDataType dtype = kInt8, out = kBf16, scale = kBf16;
+  bool fractal = false, turned = false, bias = false;
+  int64_t depth = 32, columns = 64;
+};
+
+std::unique_ptr<Array> stack(aclDataType dtype, int64_t depth, int64_t columns, bool turned) {
+  const int64_t lane = dtype == kInt8 ? 32 : 16, experts = 2;
+  const auto parts = [](int64_t value, int64_t by) { return (value + by - 1) / by; };
+  const Dims storage = turned ? Dims{experts, parts(depth, lane), parts(columns, 16), 16, lane}
+                              : Dims{experts, parts(columns, lane), parts(depth, 16), 16, lane};
+  auto w = std::make_unique<Array>(dtype, Dims{ascend_sim::product(storage)});
+  w->describe({experts, depth, columns}, turned ? Dims{depth * columns, 1, depth} : Dims{depth * columns, columns, 1},
+              29, storage);
+  return w;
+}
+
+aclnnStatus product(const Grouped& g) {
+  const int64_t experts = 2, rows = 2;
+  Array x(g.dtype, {rows, g.depth}), out(g.out, {rows, g.columns}), scale(g.scale, {experts, g.columns}),
+      tokens(kFloat, {rows}), ends(kInt64, {experts}, {1, 2}), bias(kInt32, {experts, g.columns});
+  auto weight = g.fractal ? stack(g.dtype, g.depth, g.columns, g.turned)
+                          : std::make_unique<Array>(g.dtype, Dims{experts, g.depth, g.columns});
+  const bool whole = g.dtype == kInt8;
+  const List xs({&x}), weights({weight.get()}), scales({&scale}), steps({&tokens}), outs({&out}), biases({&bias});
+  return REFUSED(aclnnGroupedMatmulV4, xs, weights, g.bias ? static_cast<aclTensorList*>(biases) : nullptr,
+                 whole ? static_cast<aclTensorList*>(scales) : nullptr, nullptr, nullptr, nullptr,
+                 whole ? static_cast<aclTensorList*>(steps) : nullptr, ends, nullptr, nullptr, nullptr, 2, 0, 0, 0,
+                 outs, nullptr, nullptr);
+}
+
+TEST_F(Rules, GroupedScalesFitTheResult) {
+  in_its_versions(Rule::GroupedScale, [] { return product({.out = kBf16, .scale = kFloat, .fractal = true}); });
+  EXPECT_EQ(product({.out = kHalf, .scale = kBf16}), kBad);
+  EXPECT_EQ(product({.out = kHalf, .scale = kFloat}), 0) << bench().error;
+  EXPECT_EQ(product({.out = kBf16, .scale = kBf16, .fractal = true, .bias = true}), 0) << bench().error;
+  EXPECT_EQ(product({.out = kBf16, .scale = kFloat, .fractal = true, .bias = true}), kBad);
+}
+
+TEST_F(Rules, FractalStacksAreWhole) {
+  in_its_versions(Rule::GroupedFractalAlign, [] { return product({.fractal = true, .columns = 80}); });
+  in_its_versions(Rule::GroupedFractalAlign, [] { return product({.fractal = true, .depth = 40}); });
+  in_its_versions(Rule::GroupedFractalAlign, [] { return product({.fractal = true, .turned = true, .depth = 48}); });
+  EXPECT_EQ(product({.fractal = true, .turned = true, .columns = 48}), 0) << bench().error;
+  EXPECT_EQ(product({.dtype = kBf16, .fractal = true, .columns = 48}), 0) << bench().error;
+  EXPECT_EQ(product({.dtype = kBf16, .fractal = true, .columns = 40}), kBad);
+  EXPECT_EQ(product({.depth = 37, .columns = 41}), 0) << "rows may be any: " << bench().error;
+}
+
+TEST_F(Rules, RowsOfGroupedProducts) {
+  in_its_versions(Rule::GroupedRows, [] { return product({.depth = 1, .columns = 65536}); });
+  in_its_versions(Rule::GroupedRows, [] { return product({.depth = 65536, .columns = 1}); });
+  EXPECT_EQ(product({.depth = 1, .columns = 65535}), 0) << bench().error;
+}
+
+TEST_F(Rules, TheViewOfTheGatedProduct) {
+  Array x(kInt8, {2, 32}), scale(kFloat, {2, 64}), tokens(kFloat, {2}), ends(kInt64, {2}, {1, 2}), out(kInt8, {2, 32}),
+      steps(kFloat, {2});
+  const auto logical = stack(kInt8, 32, 64, false), blocks = stack(kInt8, 32, 64, false);
+  const Dims shape{2, 2, 2, 16, 32};
+  blocks->describe(shape, ascend_sim::packed_strides(shape), 29, shape);
+  const auto gated = [&](const Array& w) {
+    return REFUSED(aclnnGroupedMatmulSwigluQuant, x, w, nullptr, nullptr, scale, tokens, ends, out, steps, nullptr);
+  };
+  in_its_versions(Rule::GatedProductView, [&] { return gated(*logical); });
+  EXPECT_EQ(gated(*blocks), 0) << bench().error;
+  // Both ways see the same numbers.
+  for (auto* w : {logical.get(), blocks.get()})
+    for (size_t i = 0; i < w->memory().size(); ++i) w->memory()[i] = static_cast<char>(i * 7 % 11);
+  x.set(numbers(64, 1, -9, 9)), scale.set(numbers(128, 2)), tokens.set({0.5, 2});
+  ASSERT_EQ(
+      RUN_OP(aclnnGroupedMatmulSwigluQuant, x, *blocks, nullptr, nullptr, scale, tokens, ends, out, steps, nullptr), 0);
+  const auto seen = out.get_all();
+  ASSERT_EQ(RUN_OP(aclnnGroupedMatmulSwigluQuantWeightNZ, x, *logical, nullptr, nullptr, scale, tokens, ends, out,
+                   steps, nullptr),
+            0);
+  EXPECT_EQ(out.get_all(), seen);
+  const auto named = [&](const Array& w) {
+    return REFUSED(aclnnGroupedMatmulSwigluQuantWeightNZ, x, w, nullptr, nullptr, scale, tokens, ends, out, steps,
+                   nullptr);
+  };
+  EXPECT_EQ(named(*logical), 0) << bench().error;
+  EXPECT_EQ(named(*blocks), kBad);
+  bench().machine.cann = Cann::V8_1;
+  EXPECT_EQ(named(*logical), kAbsent);
+}
+
+TEST_F(Rules, GatesWereNotRenormalised) {
+  Array x(kFloat, {1, 8}), y(kFloat, {1, 2}), index(kInt32, {1, 2});
+  in_its_versions(
+      Rule::GateRenorm,
+      [&] { return REFUSED(aclnnMoeGatingTopK, x, nullptr, 2, 1, 1, 0, 1, 1, false, 1.0, 0.0, y, index, nullptr); },
+      kSince85);
+}
+
+TEST_F(Rules, RowsOfSwigluFitTheBuffer) {
+  const auto gate = [](aclDataType dtype, int64_t width) {
+    Array x(dtype, {2, width}), out(kInt8, {2, width / 2}), scale(kFloat, {2}), weights(kFloat, {width});
+    char mode[] = "dynamic";
+    return REFUSED(aclnnDequantSwigluQuant, x, dtype == kInt32 ? weights.get() : nullptr, nullptr, nullptr, nullptr,
+                   nullptr, nullptr, true, mode, out, scale);
+  };
+  in_its_versions(Rule::SwigluBuffer, [&] { return gate(kBf16, 9832); });
+  EXPECT_EQ(gate(kBf16, 9828), 0) << bench().error;
+  EXPECT_EQ(gate(kInt32, 4470), kLimit) << "weights of 4 bytes count once, rows ten times";
+  EXPECT_EQ(gate(kInt32, 4466), 0) << bench().error;
+}
+
+TEST_F(Rules, NullValuesOfTheCache) {
+  Array rows(kBf16, {2, 1, 16}), cache(kBf16, {2, 4, 1, 16}), slots(kInt32, {2}, {0, 1}), none(kBf16, {0}),
+      empty(kBf16, {0});
+  char mode[] = "Norm";
+  const auto scatter = [&](aclTensor* value, aclTensor* value_cache) {
+    return REFUSED(aclnnScatterPaKvCache, rows, cache, slots, value, value_cache, nullptr, nullptr, nullptr, mode,
+                   nullptr, nullptr, nullptr);
+  };
+  in_its_versions(
+      Rule::CacheValueNull, [&] { return scatter(nullptr, nullptr); }, kSince85);
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(scatter(none, empty), 0) << bench().error;
+}
+
+TEST_F(Rules, NoSlotTwice) {
+  Array rows(kBf16, {2, 1, 16}, numbers(32, 1)), cache(kBf16, {2, 4, 1, 16}), twice(kInt32, {2}, {3, 3}),
+      once(kInt32, {2}, {3, 4});
+  char mode[] = "Norm";
+  const auto scatter = [&](const Array& slots) {
+    return RUN_OP(aclnnScatterPaKvCache, rows, cache, slots, rows, cache, nullptr, nullptr, nullptr, mode, nullptr,
+                  nullptr, nullptr);
+  };
+  EXPECT_EQ(scatter(twice), 361001);
+  EXPECT_NE(bench().error.find("slot 3"), std::string::npos) << bench().error;
+  EXPECT_EQ(scatter(once), 0) << bench().error;
+}
+
+TEST_F(Rules, PhaseOneRefusesOnDemand) {
+  Array x(kFloat, {2}, {1, 2}), y(kFloat, {2});
+  ascend_sim::restart_refusals();
+  bench().machine.refuses = "aclnnSin", bench().machine.refuses_at = 2;
+  EXPECT_EQ(REFUSED(aclnnSin, x, y), 0);
+  EXPECT_EQ(REFUSED(aclnnCos, x, y), 0);
+  EXPECT_EQ(REFUSED(aclnnSin, x, y), kLimit);
+  EXPECT_EQ(REFUSED(aclnnSin, x, y), 0);
+  bench().machine.has_kernels = false;
+  EXPECT_EQ(REFUSED(aclnnCos, x, y), 561112);
+}
+
+}  // namespace
+}  // namespace sim_test
