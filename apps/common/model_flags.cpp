@@ -220,7 +220,8 @@ std::vector<std::string> ModelFlags::plain_notices() const {
 
 StepLimits ModelFlags::limits() const {
   // What the device decides is not known yet; the engine leaves out sizes that turn out too large.
-  const bool cpu = device == "cpu";
+  const auto kind = device_options(device, ascend_runtime, ::getenv);
+  const bool cpu = kind.is_ok() && kind->kind == DeviceKind::Cpu;
   return {max_running_requests ? max_running_requests
           : cpu                ? 64
                                : 4096,

@@ -71,7 +71,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--stop ''", "allowed: one character or more"},
       {"--dtype int4", "allowed: auto, float32, float16, half, bfloat16"},
       {"--kv-cache-dtype fp8", "allowed: auto"},
-      {"--device tpu", "allowed: cpu"},
+      {"--device tpu", "allowed: auto, cpu"},
       {"--load-format pickle", "allowed: auto, safetensors, gguf, dummy"},
       {"--quantization awq", "allowed: auto, none, w8a8_int8, modelslim, compressed-tensors, gguf"},
       {"--isa sse9", "allowed here: auto, baseline"},

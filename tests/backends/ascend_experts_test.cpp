@@ -18,6 +18,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all{{1, 1, 16, 32, {0, 1}},
                                      {5, 3, 50, 70, {0, 2, 2, 5}},
                                      {9, 4, 84, 17, {0, 0, 8, 9, 9}},
+                                     {6, 3, 64, 48, {0, 2, 2, 6}},
                                      {17, 2, 96, 64, {0, 3, 17}}};
   return all;
 }
@@ -36,6 +37,7 @@ class AscendExperts : public AscendEntryTest {
     for (size_t i = 0; i < out.size(); ++i) out[i] = first + step * static_cast<float>(i % 97);
     return out;
   }
+  static bool fills_blocks(const Case& c) { return c.n % 32 == 0 && c.k % 16 == 0; }
   static TensorType stack_type(const Case& c) { return {DType::I8, {Dim(c.e), Dim(c.n), Dim(c.k)}}; }
 
   std::vector<int8_t> packed(const TensorType& type, int64_t rows_at_once) const {
@@ -98,16 +100,18 @@ TEST_F(AscendExperts, ProductsAreThoseOfRowsAndOfTheFormula) {
         SCOPED_TRACE(name + fmt::format(" {} to {}", c.s, dtype_name(out)));
         const std::vector<int8_t> plain = matrix(c.e * c.n, c.k), blocks = packed(stack_type(c), c.e * c.n);
         const auto of_rows = run(name, is_static ? fixed(c, plain) : dynamic(c, plain), attrs(out));
-        const auto of_blocks = run(name + ".nz", is_static ? fixed(c, blocks) : dynamic(c, blocks), attrs(out));
         ASSERT_EQ(of_rows.size(), 1u);
-        EXPECT_EQ(of_rows, of_blocks);
+        if (fills_blocks(c)) {
+          EXPECT_EQ(of_rows, run(name + ".nz", is_static ? fixed(c, blocks) : dynamic(c, blocks), attrs(out)));
+        }
         const auto bits = numbers_of<uint16_t>(of_rows[0]);
         for (int64_t s = 0; s < c.s; ++s)
           for (int64_t n = 0; n < c.n; ++n) {
             const double want = product(c, s, n, is_static);
             const uint16_t b = bits[static_cast<size_t>(s * c.n + n)];
             const float got = out == DType::BF16 ? bf16_to_float(b) : half_to_float(b);
-            ASSERT_NEAR(static_cast<double>(got), want, std::fabs(want) * (out == DType::BF16 ? 4e-3 : 5e-4) + 1e-6)
+            // A product of bf16 takes scales of bf16, so it is rounded twice.
+            ASSERT_NEAR(static_cast<double>(got), want, std::fabs(want) * (out == DType::BF16 ? 8e-3 : 5e-4) + 1e-6)
                 << s << " " << n;
           }
       }
@@ -116,6 +120,7 @@ TEST_F(AscendExperts, ProductsAreThoseOfRowsAndOfTheFormula) {
 TEST_F(AscendExperts, TheFusedGateIsNotFartherFromItsFormulaThanItsParts) {
   double off[2] = {0, 0};
   for (const Case& c : cases()) {
+    if (!fills_blocks(c)) continue;
     const std::vector<int8_t> blocks = packed(stack_type(c), c.e * c.n);
     const auto fused = run("ascend.grouped_silu_mul_quant.nz", dynamic(c, blocks), attrs(DType::BF16));
     const auto product_bits = run("ascend.grouped_linear_w8a8_dynamic.nz", dynamic(c, blocks), attrs(DType::BF16));
@@ -186,9 +191,14 @@ TEST_F(AscendExperts, WhatTheVendorRefusesRunsAsItCan) {
   auto usual = chosen("grouped_linear_w8a8_dynamic", types(64), attrs(DType::BF16));
   ASSERT_TRUE(usual.is_ok()) << usual.status().message();
   EXPECT_EQ((*usual)->name, "ascend.grouped_linear_w8a8_dynamic.nz");
-  const auto wide = chosen("grouped_silu_mul_quant", types(10242), attrs(DType::BF16));
+  const auto wide = chosen("grouped_silu_mul_quant", types(10272), attrs(DType::BF16));
   ASSERT_FALSE(wide.is_ok());
   EXPECT_NE(wide.status().message().find("10240"), std::string::npos) << wide.status().message();
+  const auto gated = chosen("grouped_silu_mul_quant", types(64), attrs(DType::BF16));
+  ASSERT_TRUE(gated.is_ok()) << gated.status().message();
+  const auto padded = chosen("grouped_silu_mul_quant", types(42), attrs(DType::BF16));
+  ASSERT_FALSE(padded.is_ok());
+  EXPECT_NE(padded.status().message().find("do not fill blocks of 32"), std::string::npos);
   const auto floats = chosen("grouped_linear_w8a8_dynamic", types(64), attrs(DType::F32));
   ASSERT_FALSE(floats.is_ok());
   EXPECT_NE(floats.status().message().find("BF16"), std::string::npos) << floats.status().message();

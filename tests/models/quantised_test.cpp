@@ -198,7 +198,8 @@ TEST(QuantisedExpertsOnAscend, OldRuntimesGiveTheSame) {
   unsetenv("ASCEND_SIM_CANN");
 }
 
-// Every layer of dynamic experts has the fused gate, of static ones their own numbers.
+// Static experts have numbers of their own. The fused gate takes experts that fill blocks alone, which those of 21 rows
+// do not (tests/backends/ascend_experts_test.cpp has some that do).
 TEST(QuantisedExpertsOnAscend, AreFusedInEveryLayer) {
   for (const std::string name : {"modelslim_moe_dynamic", "modelslim_moe_static"}) {
     auto e = open(folder_of(name), {.dtype = DType::BF16, .device = DeviceKind::Ascend});
@@ -206,8 +207,8 @@ TEST(QuantisedExpertsOnAscend, AreFusedInEveryLayer) {
     const bool dynamic = name.ends_with("dynamic");
     const std::string text((*e)->graph_text());
     const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
-    EXPECT_EQ(occurrences(text, "= grouped_silu_mul_quant("), dynamic ? layers : 0) << text;
-    EXPECT_EQ(occurrences(text, "= grouped_linear_w8a8_dynamic("), dynamic ? layers : 0) << text;
+    EXPECT_EQ(occurrences(text, "= grouped_silu_mul_quant("), 0u) << text;
+    EXPECT_EQ(occurrences(text, "= grouped_linear_w8a8_dynamic("), dynamic ? 2 * layers : 0) << text;
     EXPECT_EQ(occurrences(text, "= grouped_linear_w8a8_static("), dynamic ? 0 : 2 * layers) << text;
     EXPECT_EQ(occurrences(text, "= quantize_groups("), dynamic ? 0 : 2 * layers) << text;
     // Norms behind attention are read by a router as well.

@@ -203,13 +203,14 @@ Status short_query(Bench& b) {
   LaunchArgs large = args;
   large.dim[0] = Dim(512);
   large.dim[5] = Dim(16);
-  ASSIGN_OR_RETURN(const size_t bytes, b.planned(Launch::Probe::Bounds, [&](Launch& l) {
-    return fused_attention_rows(large, LiveSizes{}, l);
-  }));
+  const Result<size_t> bytes =
+      b.planned(Launch::Probe::Bounds, [&](Launch& l) { return fused_attention_rows(large, LiveSizes{}, l); });
+  if (!bytes.is_ok())
+    return error(Code::Unsupported, "the operator before it runs prompts here: {}", bytes.status().message());
   const std::array<int32_t, 1> lens{length};
   const std::array<int32_t, 2> starts{0, tokens};
   args.host = {lens.data(), starts.data()};
-  RETURN_IF_ERROR(b.once(bytes, [&](Launch& l) { return fused_attention_rows(args, LiveSizes{}, l); }));
+  RETURN_IF_ERROR(b.once(*bytes, [&](Launch& l) { return fused_attention_rows(args, LiveSizes{}, l); }));
   ASSIGN_OR_RETURN(const auto got, b.content<uint16_t>(out, tokens * heads * size));
   for (size_t i = 0; i < got.size(); ++i)
     if (bf16_to_float(got[i]) != 1) return error(Code::Device, "element {} is {}, not 1", i, bf16_to_float(got[i]));

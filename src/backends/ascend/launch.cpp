@@ -109,7 +109,8 @@ Status Launch::room(const char* name, size_t bytes, aclOpExecutor* executor) {
     operators_bytes_ = std::max(operators_bytes_, round_up(bytes));
     return Status::ok();
   }
-  if (spare_) {
+  // Pieces were handed out already; only an operator's own workspace can lie elsewhere.
+  if (spare_ && scratch_ <= bytes_) {
     Result<void*> spared = spare_->at_least(round_up(bytes), name);
     if (spared.is_ok()) {
       spared_ = *spared;

@@ -31,10 +31,22 @@ std::string folder_of(const void* address) {
 // Where the libraries may be: full folders, or "" for the loader's own search path.
 std::vector<std::string> folders(const std::string& runtime) {
   if (runtime == "sim") {
-    if (const char* folder = std::getenv("REPRISE_ASCEND_SIM_DIR")) return {folder};
-    std::error_code none;
-    const auto binary = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-    return {(binary / "../lib/ascend-sim").lexically_normal(), (binary / "lib/ascend-sim").lexically_normal()};
+    std::vector<std::filesystem::path> bases;
+    if (const char* folder = std::getenv("REPRISE_ASCEND_SIM_DIR")) {
+      bases = {folder};
+    } else {
+      std::error_code none;
+      const auto binary = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+      bases = {binary / "../lib/ascend-sim", binary / "lib/ascend-sim"};
+    }
+    // An old CANN that lacks functions has a library of its own.
+    std::vector<std::string> out;
+    if (const char* version = std::getenv("ASCEND_SIM_CANN"))
+      for (const auto& base : bases)
+        if (std::error_code none; *version && std::filesystem::is_directory(base / version, none))
+          out.push_back((base / version).lexically_normal());
+    for (const auto& base : bases) out.push_back(base.lexically_normal());
+    return out;
   }
   std::vector<std::string> out{""};
   for (const char* name : {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"})

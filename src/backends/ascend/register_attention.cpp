@@ -87,7 +87,7 @@ Status probe_fused(const Attention& s, bool prompts, const LaunchArgs& a, Launch
   const int64_t context = s.columns * kPageTokens, both = std::min(s.tokens, s.sequences);
   if (prompts) RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(s.tokens, s.sequences, context, false), a, l));
   RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(both, both, context, true), a, l));
-  if (!l.at_bounds() || l.ops().fused_attention.most) return Status::ok();
+  if (!l.at_bounds()) return Status::ok();
   for (const AttentionPlan& plan : AttentionPlan::cut_over_cores(s.tokens, s.sequences, context))
     if (prompts || plan.one_row_each) RETURN_IF_ERROR(fused_of(s, plan, a, l));
   return Status::ok();

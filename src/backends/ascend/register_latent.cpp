@@ -117,7 +117,7 @@ Status latent_attention(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   if (l.probing() && !(lens && starts)) {
     const int64_t both = std::min(s.tokens, s.sequences);
     RETURN_IF_ERROR(attend(s, AttentionPlan::longest(both, both, context, true), a.ptr[4], a, l));
-    if (l.at_bounds() && !l.ops().fused_attention.most)
+    if (l.at_bounds())
       for (const AttentionPlan& plan : AttentionPlan::cut_over_cores(s.tokens, s.sequences, context))
         if (Most > 1 || plan.one_row_each) RETURN_IF_ERROR(attend(s, plan, a.ptr[4], a, l));
     return stand_in(s, false, Most, a, l);
