@@ -35,6 +35,39 @@ TEST(AscendDoctor, AnOldRuntimeIsNamedPieceByPiece) {
   EXPECT_FALSE(holds(o.out, "FAIL")) << o.out;
 }
 
+// A refusal is known before anything is answered, and the log has its words and what runs instead.
+TEST(AscendGenerate, WhatAnOldCannRefusesIsToldAtTheStart) {
+  const std::string run =
+      "generate --prompt-ids 5,6,7,8 --max-new-tokens 8 --ignore-eos --max-total-tokens 128 "
+      "--max-running-requests 2 --dtype float16 --model-path " +
+      model_folder("llama_mha_untied") + kSim;
+  const Outcome now = run_binary(run), old = run_binary(run, "ASCEND_SIM_CANN=8.5");
+  EXPECT_EQ(now.exit_code, 0) << now.err;
+  EXPECT_EQ(old.exit_code, 0) << old.err;
+  EXPECT_EQ(now.out, old.out);
+  EXPECT_FALSE(holds(now.err, "runs instead of")) << now.err;
+  EXPECT_TRUE(holds(old.err,
+                    "notice: ascend.paged_attention_rows.prompts_one_by_one runs instead of "
+                    "ascend.paged_attention_rows: "))
+      << old.err;
+  EXPECT_TRUE(holds(old.err, "attention-joined-")) << old.err;
+}
+
+// A named runtime of Ascend's asks for that device; elsewhere REPRISE_DEVICE says what auto means.
+TEST(DeviceAuto, FollowsTheRuntimeAndTheEnvironment) {
+  const std::string run =
+      "generate --prompt-ids 5,6 --max-new-tokens 2 --ignore-eos --max-total-tokens 128 "
+      "--max-running-requests 2 --model-path " +
+      model_folder("llama_mha_untied");
+  EXPECT_TRUE(holds(run_binary(run).err, "llama_mha_untied: cpu,")) << run_binary(run).err;
+  const Outcome simulated = run_binary(run + " --ascend-runtime sim");
+  EXPECT_TRUE(holds(simulated.err, "llama_mha_untied: ascend, bf16")) << simulated.err;
+  const Outcome wrong = run_binary(run, "REPRISE_DEVICE=tpu");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(holds(wrong.err, "REPRISE_DEVICE")) << wrong.err;
+  EXPECT_TRUE(holds(wrong.err, "cpu")) << wrong.err;
+}
+
 TEST(AscendDoctor, AFailureIsALineAndTheExitCode) {
   const Outcome o = run_binary("doctor --threads 1" + kSim, "ASCEND_SIM_FAULT=kernel:aclnnAdd:1");
   EXPECT_EQ(o.exit_code, 1);

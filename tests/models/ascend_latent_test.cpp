@@ -119,6 +119,25 @@ TEST(AscendLatents, LongPromptsInPiecesAreTheirTokens) {
   }
 }
 
+// CANN 8.5 takes prompts of 32, 64 or 128 heads; those of other models go row by row.
+TEST(AscendLatents, PromptsThatAnOldCannRefusesGoRowByRow) {
+  const WideLatents wide("deepseek_v2_lite", 2);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 131; ++i) tokens.push_back((i * 37 + 5) % 279);
+  std::vector<float> expected;
+  {
+    auto e = open(wide, {});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    expected = last_logits(**e, tokens, 128);
+  }
+  const Setting old("ASCEND_SIM_CANN", "8.5");
+  for (const GraphMode prefill : {GraphMode::Eager, GraphMode::Piecewise}) {
+    auto e = open(wide, {.prefill = prefill});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    for (const int64_t chunk : {128, 17, 1}) EXPECT_TRUE(same_bits(expected, last_logits(**e, tokens, chunk))) << chunk;
+  }
+}
+
 constexpr int kSteps = 20;  // past the end of a page of 128
 
 TEST(AscendLatents, LengthsChangeEveryStepInEveryMode) {

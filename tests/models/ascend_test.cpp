@@ -94,6 +94,27 @@ TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
       << refused.status().message();
 }
 
+// What the fused operator of an older CANN refuses in prompts is run by the one before it; steps stay fused where they
+// can.
+TEST(AscendAttention, PromptsThatAnOldCannRefusesRunByTheOlderOperator) {
+  for (const DType dtype : {DType::BF16, DType::F16}) {
+    std::vector<float> expected;
+    {
+      auto e = open("llama_gqa3_tied", {.dtype = dtype});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      expected = decode_traffic(**e, kSteps);
+    }
+    for (const char* cann : {"8.1", "8.5"}) {
+      SCOPED_TRACE(fmt::format("{} {}", cann, dtype_name(dtype)));
+      const Setting old("ASCEND_SIM_CANN", cann);
+      auto e = open("llama_gqa3_tied", {.dtype = dtype});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
+      EXPECT_GT((*e)->decode_runner()->stats().replays, 0u);
+    }
+  }
+}
+
 // Its workspace is enough for the longest prompt that a step takes, alone or among others.
 TEST(AscendAttention, TheOlderPairHasRoomForTheLongestPrompt) {
   std::vector<int32_t> prompt(128);

@@ -39,11 +39,16 @@ AttentionPlan AttentionPlan::of(int64_t tokens, int64_t sequences, int64_t conte
 AttentionPlan AttentionPlan::longest(int64_t tokens, int64_t sequences, int64_t context, bool each) {
   AttentionPlan p;
   p.one_row_each = each;
-  p.tokens = tokens;
   p.sequences = std::min(sequences, tokens);
+  p.tokens = std::min(tokens, p.sequences * context);
   p.lengths.assign(static_cast<size_t>(p.sequences), context);
-  if (!p.one_row_each)
-    for (int64_t r = 0; r < p.sequences; ++r) p.query_end.push_back(r + 1 < p.sequences ? r + 1 : tokens);
+  if (p.one_row_each) return p;
+  // The last ones have as many rows as they have keys, the others one.
+  p.query_end.assign(static_cast<size_t>(p.sequences), p.tokens);
+  for (int64_t r = p.sequences - 1, end = p.tokens; r >= 0; --r) {
+    p.query_end[static_cast<size_t>(r)] = end;
+    end = std::max(end - context, r);
+  }
   return p;
 }
 
