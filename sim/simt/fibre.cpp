@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include "base/sanitizer.h"
+
+#if REPRISE_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if !defined(__x86_64__)
@@ -114,12 +116,12 @@ Fibre::Fibre(char* stack, std::function<void()> body)
 Fibre::~Fibre() = default;
 
 void Fibre::start(Fibre* self) {
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &self->switch_->callers_stack, &self->switch_->callers_size);
 #endif
   self->body_();
   self->ended_ = true;
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_start_switch_fiber(nullptr, self->switch_->callers_stack, self->switch_->callers_size);
 #endif
   self->switch_->out();
@@ -127,21 +129,21 @@ void Fibre::start(Fibre* self) {
 }
 
 void Fibre::resume() {
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_start_switch_fiber(&switch_->callers_fake, stack_, FibreStacks::kBytes);
 #endif
   switch_->in();
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_finish_switch_fiber(switch_->callers_fake, nullptr, nullptr);
 #endif
 }
 
 void Fibre::yield() {
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_start_switch_fiber(&switch_->fake, switch_->callers_stack, switch_->callers_size);
 #endif
   switch_->out();
-#if defined(__SANITIZE_ADDRESS__)
+#if REPRISE_ASAN
   __sanitizer_finish_switch_fiber(switch_->fake, &switch_->callers_stack, &switch_->callers_size);
 #endif
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/serving.h"
+#include "base/sanitizer.h"
 #include "support/http_client.h"
 
 namespace reprise::apps::serve_faults_test {
@@ -14,7 +15,7 @@ using testing_support::HttpAnswer;
 using testing_support::HttpClient;
 
 // What freed memory may still count as the process's: sanitizers keep it to see late accesses.
-#ifdef __SANITIZE_ADDRESS__
+#if REPRISE_ASAN
 constexpr int64_t kKeptMib = 600;
 #else
 constexpr int64_t kKeptMib = 0;

@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/sanitizer.h"
 #include "support/tiny_models.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if REPRISE_ASAN || REPRISE_TSAN
 #define REPRISE_COUNTS_ALLOCATIONS 0
 #else
 #define REPRISE_COUNTS_ALLOCATIONS 1

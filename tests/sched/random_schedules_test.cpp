@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/sanitizer.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
 
@@ -160,7 +161,7 @@ class RandomSchedule {
 };
 
 // Under a sanitizer a schedule takes ten times as long.
-#ifdef __SANITIZE_ADDRESS__
+#if REPRISE_ASAN
 constexpr uint32_t kSchedules = 100;
 #else
 constexpr uint32_t kSchedules = 1000;

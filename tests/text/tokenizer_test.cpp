@@ -120,18 +120,18 @@ TEST(Tokenizer, SpecialTokensInText) {
 
 TEST(Tokenizer, AddedTokenFlags) {
   Json json = base();
-  json["added_tokens"] = {added(20, "<x>")};
+  json["added_tokens"] = Json::array({added(20, "<x>")});
   json["added_tokens"][0]["lstrip"] = true;
   json["added_tokens"][0]["rstrip"] = true;
   EXPECT_EQ(encode(make(json), "a  <x> \nb"), (Ids{1, 20, 2}));
 
-  json["added_tokens"] = {added(20, "cab")};
+  json["added_tokens"] = Json::array({added(20, "cab")});
   json["added_tokens"][0]["single_word"] = true;
   EXPECT_EQ(encode(make(json), "cab"), (Ids{20}));
   EXPECT_EQ(encode(make(json), "cabc"), (Ids{3, 1, 7}));
   EXPECT_EQ(encode(make(json), "a cab"), (Ids{1, 4, 20}));
 
-  json["added_tokens"] = {added(20, "AB")};
+  json["added_tokens"] = Json::array({added(20, "AB")});
   json["added_tokens"][0]["normalized"] = true;
   json["normalizer"] = {{"type", "Lowercase"}};
   EXPECT_EQ(encode(make(json), "Ab"), (Ids{20}));
@@ -173,7 +173,7 @@ TEST(Tokenizer, PreTokenizers) {
   Json json = base();
   json["pre_tokenizer"] =
       Json::parse(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true})");
-  json["added_tokens"] = {added(20, "<s>")};
+  json["added_tokens"] = Json::array({added(20, "<s>")});
   EXPECT_EQ(encode(make(json), "a a<s>a"), (Ids{11, 11, 20, 1}));
   json["pre_tokenizer"]["prepend_scheme"] = "always";
   EXPECT_EQ(encode(make(json), "a<s>a"), (Ids{11, 20, 11}));
