@@ -124,5 +124,21 @@ TEST_F(Executors, FailedLaunchesAreNotKept) {
   EXPECT_EQ(read(out_, 4), (std::vector<float>{0, 9, 18, 27}));
 }
 
+// Memory beside the plan grows, and what was handed out stays: queued work names it.
+TEST_F(Executors, SpareWorkspaceGrowsAndKeepsWhatItGave) {
+  auto library = ascend::Library::open("sim");
+  ASSERT_TRUE(library.is_ok()) << library.status().message();
+  ascend::SpareWorkspace spare(**library);
+  auto first = spare.at_least(1000, "one"), again = spare.at_least(1000, "one"), larger = spare.at_least(1001, "two");
+  ASSERT_TRUE(first.is_ok() && again.is_ok() && larger.is_ok());
+  EXPECT_EQ(*first, *again);
+  EXPECT_NE(*first, *larger);
+  EXPECT_EQ(*spare.at_least(2000, "two"), *larger) << "it doubles";
+  const auto refused = spare.at_least(size_t{1} << 50, "three");
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), Code::OutOfMemory) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("three"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace reprise::ascend_executors_test

@@ -59,21 +59,11 @@ aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, in
 
 aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
   if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
-  CHECK(sizes.size() == 2 || sizes.size() == 3, "matrices of {} dimensions", sizes.size());
-  std::array<int64_t, 3> strides{1, 1, 1};
+  std::array<int64_t, 5> strides{1, 1, 1, 1, 1};
+  CHECK(sizes.size() >= 2 && sizes.size() <= strides.size(), "matrices of {} dimensions", sizes.size());
   for (size_t i = sizes.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * sizes.begin()[i + 1];
   objects_.tensors.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
                                                       ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
-  return objects_.tensors.back();
-}
-
-aclTensor* Launch::blocks_as_view(void* data, DType type, Sizes storage) {
-  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
-  CHECK(storage.size() == 5, "blocks of {} dimensions", storage.size());
-  std::array<int64_t, 5> strides{1, 1, 1, 1, 1};
-  for (size_t i = strides.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * storage.begin()[i + 1];
-  objects_.tensors.push_back(library_.aclCreateTensor(storage.begin(), storage.size(), acl_type(type), strides.data(),
-                                                      0, ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
   return objects_.tensors.back();
 }
 

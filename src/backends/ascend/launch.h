@@ -117,10 +117,9 @@ class Launch {
   aclTensor* view(void* data, DType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
     return make(data, acl_type(type), sizes, strides, offset, storage);
   }
-  // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ).
+  // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ). Some operators want the blocks
+  // as the view, too: then `sizes` are those of `storage`.
   aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
-  // The same stack for operators that want its blocks as the view.
-  aclTensor* blocks_as_view(void* data, DType type, Sizes storage);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);
   aclIntArray* integers(std::span<const int64_t> values);

@@ -120,9 +120,8 @@ Status linear_silu_mul_quant(const LaunchArgs& a, const LiveSizes& live, Launch&
   if (l.ops().grouped_swiglu_quant_nz)
     return gated(l.ops().grouped_swiglu_quant_nz, stack_in_blocks(a.ptr[3], e, n, k, l));
   // The older entry wants the blocks themselves as the view (aclnn_grouped_matmul_swiglu_quant.cpp:127-132, 195).
-  return gated(l.ops().grouped_swiglu_quant,
-               l.blocks_as_view(a.ptr[3], DType::I8,
-                                {e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns}));
+  const Launch::Sizes view{e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns};
+  return gated(l.ops().grouped_swiglu_quant, l.fractal(a.ptr[3], DType::I8, view, view));
 }
 
 // What is padded in blocks has no place in the vendor's sizes (TransWeightToNzCheckAlign of the same file).
