@@ -113,6 +113,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["step_ms_p50"] = r.step_ms_p50;
   j["step_ms_p99"] = r.step_ms_p99;
   j["host_us"] = r.host_us;
+  j["gap_us"] = r.gap_us;
   j["weight_bytes"] = static_cast<int64_t>(weight_bytes);
   j["kv_bytes"] = static_cast<int64_t>(kv_bytes);
   j["achieved_GBps"] = gbps;
@@ -155,13 +156,13 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
 std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
 
 void print_table(const OrderedJson& report) {
-  fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input", "output",
-             "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "GB/s", "%", "GFLOP/s", "%");
+  fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>7} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input",
+             "output", "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "gap us", "GB/s", "%", "GFLOP/s", "%");
   for (const auto& r : report["rows"]) {
-    fmt::print("{:>5} {:>6} {:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6} {:>9.1f} {:>6}\n",
+    fmt::print("{:>5} {:>6} {:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>9.2f} {:>7.1f} {:>9.2f} {:>6} {:>9.1f} {:>6}\n",
                r["batch_size"].get<int64_t>(), r["input_len"].get<int64_t>(), r["output_len"].get<int64_t>(),
                r["prefill_tok_s"].get<double>(), r["decode_tok_s"].get<double>(), r["step_ms_p50"].get<double>(),
-               r["step_ms_p99"].get<double>(), r["achieved_GBps"].get<double>(), percent(r["pct_bandwidth"]),
+               r["step_ms_p99"].get<double>(), r["gap_us"].get<double>(), r["achieved_GBps"].get<double>(), percent(r["pct_bandwidth"]),
                r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
   }
   if (report.contains("time")) {
@@ -244,7 +245,7 @@ Command add_bench_one_batch(CLI::App& bench) {
   c.app->footer(
       "Works without a tokenizer, and with --load-format dummy from config.json alone. decode tok/s is summed over "
       "the\n"
-      "batch. GB/s: weights and KV bytes that a decode step must read, over its time; %: of the read bandwidth "
+      "batch. gap us: median time that the device had nothing to do between two decode steps. GB/s: weights and KV bytes that a decode step must read, over its time; %: of the read bandwidth "
       "measured in\n"
       "this run. Experts count as far as a batch reaches them by chance. GFLOP/s: multiplications and additions of "
       "the\n"

@@ -29,7 +29,7 @@ struct ServeFlags {
   std::string allowed_hosts, cors_origins, key_file;
 
   bool log_requests = false;
-  bool priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
+  bool no_overlap = false, priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
   std::optional<int64_t> preemption_threshold, default_priority, prefill_requests;
 
   Status check();
@@ -124,6 +124,7 @@ Status ServeFlags::check() {
   o.scheduler.max_queued = max_queued;
   o.scheduler.max_queued_tokens = max_queued_tokens;
   o.scheduler.prefix_cache = !o.model.disable_radix_cache;
+  o.scheduler.overlap = !no_overlap;
   o.scheduler.mixed_prefill_tokens = o.model.mixed_prefill_tokens.value_or(0);
   o.scheduler.max_prefill_tokens = o.model.max_prefill_tokens.value_or(0);
   o.scheduler.prefill_requests = prefill_requests.value_or(0);
@@ -200,6 +201,8 @@ Command add_serve(CLI::App& program) {
   add_real(*c.app, "--soft-watchdog-timeout", o.soft_watchdog_timeout_s, {0, HUGE_VAL},
            "seconds that a step may take before it is reported; 0: any time");
   add_integer(*c.app, "--prefill-max-requests", flags->prefill_requests, {1, kMany}, "most prompts of a step");
+  add_switch(*c.app, "--disable-overlap-schedule", flags->no_overlap,
+             "form a batch only when the one before is done, also on devices that compute asynchronously");
   add_switch(*c.app, "--enable-priority-scheduling", flags->priorities,
              "larger values of the field `priority` preempt running requests");
   add_switch(*c.app, "--disable-priority-preemption", flags->no_preemption, "priorities order waiting requests alone");

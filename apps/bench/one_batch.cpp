@@ -59,17 +59,43 @@ class Batch {
     }
     return Status::ok();
   }
-  Status decode() {
-    std::vector<StepItem> items;
-    std::vector<size_t> who;
-    for (size_t i = 0; i < sequences_.size(); ++i) {
-      items.push_back({sequences_[i].get(), 1, true});
-      who.push_back(i);
+  // `steps` times one token of each sequence. Where the engine overlaps steps, the next one is submitted before the
+  // current one is waited for, as the scheduler does.
+  struct Decoded {
+    std::vector<double> step_s, gap_us;
+  };
+  Status decode(int64_t steps, Decoded& out) {
+    const int64_t most = engine_.overlaps() ? 2 : 1;
+    std::vector<engine::Ticket> flights;
+    double begin = now_us(engine_.device());
+    for (int64_t submitted = 0, done = 0; done < steps;) {
+      while (submitted < steps && static_cast<int64_t>(flights.size()) < most) {
+        ASSIGN_OR_RETURN(const engine::Ticket ticket, submit(!flights.empty()));
+        flights.push_back(ticket);
+        ++submitted;
+      }
+      ASSIGN_OR_RETURN(const engine::StepResult result, engine_.wait(flights.front()));
+      flights.erase(flights.begin());
+      ++done;
+      const double now = now_us(engine_.device());
+      out.step_s.push_back((now - begin) * 1e-6);
+      begin = now;
+      if (result.gap_us) out.gap_us.push_back(*result.gap_us);
+      for (size_t i = 0; i < sequences_.size(); ++i)
+        if (sequences_[i]->uncached() == 0) sequences_[i]->append(result.tokens[i]);
     }
-    return step(items, who);
+    return Status::ok();
   }
 
  private:
+  Result<engine::Ticket> submit(bool token_to_come) {
+    std::vector<StepItem> items;
+    for (auto& s : sequences_) {
+      if (token_to_come) s->append_pending();
+      items.push_back({s.get(), 1, true});
+    }
+    return engine_.submit(items, engine::StepOutput::NextTokens);
+  }
   Status step(const std::vector<StepItem>& items, const std::vector<size_t>& who) {
     ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items));
     size_t row = 0;
@@ -86,30 +112,31 @@ class Batch {
 }  // namespace
 
 Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int64_t batch_size, Progress& bar) {
-  std::vector<double> prefill, decode, steps, host;
+  std::vector<double> prefill, decode, steps, host, gaps;
   for (int64_t r = 0; r < plan.repeat; ++r) {
     Batch batch(engine, batch_size, plan.input_len, plan.seed + static_cast<uint64_t>(r));
     RETURN_IF_ERROR(batch.reserve(plan.input_len + plan.output_len - 1));
     double begin = now_us(engine.device());
     RETURN_IF_ERROR(batch.prefill());
     prefill.push_back(device_seconds_since(begin, engine.device()));
-    double sum = 0;
     const auto before = engine.counters();
-    for (int64_t i = 1; i < plan.output_len; ++i) {
-      begin = now_us(engine.device());
-      RETURN_IF_ERROR(batch.decode());
-      const double s = device_seconds_since(begin, engine.device());
-      sum += s;
-      steps.push_back(s * 1e3);
+    Batch::Decoded decoded;
+    RETURN_IF_ERROR(batch.decode(plan.output_len - 1, decoded));
+    double sum = 0;
+    for (const double step_s : decoded.step_s) {
+      sum += step_s;
+      steps.push_back(step_s * 1e3);
     }
+    // The first gap is the one after the prefill.
+    if (decoded.gap_us.size() > 1) gaps.insert(gaps.end(), decoded.gap_us.begin() + 1, decoded.gap_us.end());
     decode.push_back(sum);
     const auto after = engine.counters();
     if (after.steps > before.steps)
       host.push_back((after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6);
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
-  return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
-                     quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5)};
+  return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5), quantile(steps, 0.5),
+                     quantile(steps, 0.99), quantile(host, 0.5),    quantile(gaps, 0.5)};
 }
 
 }  // namespace reprise::apps

@@ -22,6 +22,7 @@ struct OneBatchRow {
   double prefill_s = 0, decode_s = 0;  // medians of the repeats; of all decode steps together
   double step_ms_p50 = 0, step_ms_p99 = 0;
   double host_us = 0;  // of a decode step, outside the device; always this machine's time
+  double gap_us = 0;   // median of decode steps: the device had nothing to do before the step
 };
 
 // Advances `bar` by one per repeat.

@@ -60,8 +60,6 @@ const std::vector<Row>& rows() {
       {"--moe-runner-backend", Kind::Text, "each device has one kernel for experts; effective: auto"},
       {"--disable-shared-experts-fusion", Kind::Switch, "shared experts are not fused with routed ones"},
       // Scheduling
-      {"--disable-overlap-schedule", Kind::Switch,
-       "new requests are admitted during a step where the device runs asynchronously; the answers are the same"},
       {"--enable-mixed-chunk", Kind::Switch, "always on; --mixed-prefill-tokens bounds the prompts' part"},
       {"--schedule-conservativeness", Kind::Real, "pages are given as they are needed; see --max-running-requests"},
       {"--radix-eviction-policy", Kind::Choice, "the only one here", {}, {"lru"}},

@@ -12,6 +12,12 @@ struct Access {
   bool write = false;
 };
 
+// Arguments name the host's values in slot 0 of the staging.
+void move_host_operands(LaunchArgs& args, size_t offset) {
+  for (const void*& p : args.host)
+    if (p) p = static_cast<const uint8_t*>(p) + offset;
+}
+
 bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
 
 }  // namespace
@@ -273,46 +279,78 @@ Status CompiledModel::check(const LiveSizes& live) const {
   return Status::ok();
 }
 
-Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaunch& after) {
+Status CompiledModel::begin(const LiveSizes& live, Stream& stream) {
   RETURN_IF_ERROR(check(live));
   live_ = live;
   last_epoch_ = ++*arena_epoch_;
   stream.set_live_sizes(live);
-  RETURN_IF_ERROR(staging_->upload(stream));
+  return staging_->upload(stream);
+}
+
+Status CompiledModel::launch(const Thunk& t, Stream& stream) const {
+  const size_t offset = staging_->host_offset();
+  if (offset == 0 || !reads_on_host(t)) return stream.launch(t);
+  Thunk moved = t;
+  move_host_operands(moved.args, offset);
+  return stream.launch(moved);
+}
+
+Status CompiledModel::launch(const LiveSizes& live, Stream& stream) {
+  RETURN_IF_ERROR(begin(live, stream));
+  for (Piece& p : pieces_) {
+    for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
+    counters_.launches += p.thunks.size();
+  }
+  return Status::ok();
+}
+
+Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaunch& after) {
+  if (!after) {
+    RETURN_IF_ERROR(launch(live, stream));
+    return stream.synchronize();
+  }
+  RETURN_IF_ERROR(begin(live, stream));
   for (Piece& p : pieces_) {
     for (const Thunk& t : p.thunks) {
-      RETURN_IF_ERROR(stream.launch(t));
-      if (!after) continue;
+      RETURN_IF_ERROR(launch(t, stream));
       RETURN_IF_ERROR(stream.synchronize());
       after(t, *nodes_[t.node]);
     }
     counters_.launches += p.thunks.size();
   }
-  return stream.synchronize();
+  return Status::ok();
+}
+
+std::span<const Patch> CompiledModel::patches_to_send(Patches& known, bool moved) const {
+  const size_t sent = moved ? known.all.size() : known.always, offset = staging_->host_offset();
+  if (offset == 0 || known.always == 0) return {known.all.data(), sent};
+  known.shifted_args.resize(known.always);
+  known.shifted = known.all;
+  for (size_t i = 0; i < known.always; ++i) {
+    known.shifted_args[i] = *known.all[i].args;
+    move_host_operands(known.shifted_args[i], offset);
+    known.shifted[i].args = &known.shifted_args[i];
+  }
+  return {known.shifted.data(), sent};
 }
 
 Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream) {
-  RETURN_IF_ERROR(check(live));
   auto* capture = const_cast<Capture*>(find(size));
   if (!capture) return error(Code::Internal, "size {} of {} is not captured", size, graph_.name());
-  live_ = live;
-  last_epoch_ = ++*arena_epoch_;
-  stream.set_live_sizes(live);
-  RETURN_IF_ERROR(staging_->upload(stream));
+  RETURN_IF_ERROR(begin(live, stream));
   size_t next = 0;
   for (Piece& p : pieces_) {
     if (p.captured) {
-      const Patches& known = capture->patches[next];
-      const std::span<const Patch> sent(known.all.data(), capture->moved ? known.all.size() : known.always);
+      const auto sent = patches_to_send(capture->patches[next], capture->moved);
       RETURN_IF_ERROR(capture->graphs[next++]->replay(stream, sent));
       ++counters_.replays;
       continue;
     }
-    for (const Thunk& t : p.thunks) RETURN_IF_ERROR(stream.launch(t));
+    for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
     counters_.launches += p.thunks.size();
   }
   capture->moved = false;
-  return stream.synchronize();
+  return Status::ok();
 }
 
 Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& external) {

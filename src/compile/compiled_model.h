@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -86,11 +87,13 @@ class CompiledModel {
   bool has_capture(int64_t size) const { return find(size) != nullptr; }
   void drop_capture(int64_t size);
 
-  // Launches node by node. `after` is called after each launch, with the device idle; for checks.
+  // Launches node by node, without waiting: what is launched has failed or succeeded once the stream is synchronized.
+  Status launch(const LiveSizes& live, Stream& stream);
+  // The same, as captured for `size`; uncaptured pieces run at the live sizes. Same bits in every row of the batch.
+  Status replay(int64_t size, const LiveSizes& live, Stream& stream);
+  // launch(), and waits. `after` is called after each launch, with the device idle; for checks.
   using AfterLaunch = std::function<void(const Thunk& thunk, const Node& node)>;
   Status run(const LiveSizes& live, Stream& stream, const AfterLaunch& after = {});
-  // As captured for `size`; uncaptured pieces run at the live sizes. Same bits as run() in every row of the batch.
-  Status replay(int64_t size, const LiveSizes& live, Stream& stream);
   // External inputs have moved: launches read the new addresses from now on, recorded ones through patches, or
   // recorded anew where the device has none.
   Status rebind(const std::unordered_map<std::string, void*>& external);
@@ -105,6 +108,9 @@ class CompiledModel {
   struct Patches {
     std::vector<Patch> all;
     size_t always = 0;
+    // What is sent while the host's values lie in another slot of the staging than the first.
+    std::vector<LaunchArgs> shifted_args;
+    std::vector<Patch> shifted;
   };
   // The graphs of one size, one per captured piece.
   struct Capture {
@@ -124,6 +130,9 @@ class CompiledModel {
   bool external(const Thunk& thunk) const;
   bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
+  Status begin(const LiveSizes& live, Stream& stream);
+  Status launch(const Thunk& thunk, Stream& stream) const;
+  std::span<const Patch> patches_to_send(Patches& patches, bool moved) const;
   const Capture* find(int64_t size) const;
 
   Graph graph_;

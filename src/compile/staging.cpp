@@ -40,21 +40,44 @@ Status Staging::allocate(Device& device) {
     total += (e.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
   ASSIGN_OR_RETURN(buffer_, device.pool().allocate(total, "staging"));
-  if (!device.info().host_visible) {
-    ASSIGN_OR_RETURN(host_, device.host_pool().allocate(total, "staging"));
+  slots_ = device.info().asynchronous ? 2 : 1;
+  slot_bytes_ = total;
+  if (!device.info().host_visible || slots_ > 1) {
+    ASSIGN_OR_RETURN(host_, device.host_pool().allocate(static_cast<size_t>(slots_) * total, "staging"));
   }
   for (auto& [name, e] : entries_) e.view.data = (host_ ? host_ : buffer_).as<uint8_t>() + e.offset;
   return Status::ok();
 }
 
 Status Staging::upload(Stream& stream) const {
-  return host_ ? stream.copy(buffer_.data(), host_.data(), buffer_.size(), Copy::HostToDevice) : Status::ok();
+  if (host_)
+    RETURN_IF_ERROR(
+        stream.copy(buffer_.data(), host_.as<uint8_t>() + host_offset(), buffer_.size(), Copy::HostToDevice));
+  for (const Feed& f : feeds_) RETURN_IF_ERROR(stream.copy(f.to, f.source, f.bytes, Copy::DeviceToDevice));
+  return Status::ok();
 }
 
-Result<TensorView> Staging::input(std::string_view name) const {
+void Staging::select(int slot) {
+  CHECK(slot >= 0 && slot < slots_, "slot {} of {}", slot, slots_);
+  selected_ = slot;
+  feeds_.clear();
+}
+
+void Staging::feed(std::string_view name, int64_t at, const void* source, int64_t count) {
+  const auto it = entries_.find(std::string(name));
+  CHECK(it != entries_.end(), "input {} is not staged", name);
+  const size_t unit = size_of(it->second.view.dtype);
+  CHECK(static_cast<size_t>(at + count) * unit <= it->second.bytes, "elements {} to {} of {}", at, at + count, name);
+  feeds_.push_back({buffer_.as<uint8_t>() + it->second.offset + static_cast<size_t>(at) * unit, source,
+                    static_cast<size_t>(count) * unit});
+}
+
+Result<TensorView> Staging::input(std::string_view name, int slot) const {
   auto it = entries_.find(std::string(name));
   if (it == entries_.end()) return error(Code::NotFound, "the model has no staged input \"{}\"", name);
-  return it->second.view;
+  TensorView view = it->second.view;
+  view.data = static_cast<uint8_t*>(view.data) + static_cast<size_t>(slot) * slot_bytes_;
+  return view;
 }
 
 void* Staging::address(const std::string& name) const {

@@ -1,8 +1,9 @@
 // Staging: the fixed buffers of a model's inputs, shared by every program compiled from it.
 //
-// Each input has one address for good, sized for the largest bound it occurs with; the engine writes there before a
-// step and replays read from there. Where the host cannot write device memory it writes a copy of its own, and upload()
-// sends all of it in one piece. Declared first, then allocated once. One thread at a time.
+// Each input has one address on the device for good, sized for the largest bound it occurs with; replays read from
+// there. Where the host cannot write device memory, or work runs behind its back, the host writes slots of its own and
+// upload() sends one of them in one piece. An asynchronous device has two slots: the host fills one while the device
+// may still read the other. Declared first, then allocated once. One thread at a time.
 #pragma once
 
 #include <string>
@@ -22,12 +23,22 @@ class Staging {
   void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
   Status allocate(Device& device);
 
+  int slots() const { return slots_; }
+  // The slot that upload() sends from now on; forgets what was fed.
+  void select(int slot);
+  int selected() const { return selected_; }
+  // Elements [at, at + count) of an input come from `source`, memory of the device, instead of from the slot; the copy
+  // follows the upload. `source` holds until that is done.
+  void feed(std::string_view name, int64_t at, const void* source, int64_t count);
+
   // What the host writes, at its bound.
-  Result<TensorView> input(std::string_view name) const;
+  Result<TensorView> input(std::string_view name, int slot = 0) const;
   // Where the device reads it; CHECKs that it exists.
   void* address(const std::string& name) const;
-  // Where the host writes and reads it; CHECKs likewise.
+  // Where the host writes and reads it in slot 0; CHECKs likewise.
   const void* host_address(const std::string& name) const;
+  // From an address in slot 0 to the same in the selected slot, in bytes.
+  size_t host_offset() const { return static_cast<size_t>(selected_) * slot_bytes_; }
   // Sends what the host wrote, where that is not what the device reads; part of every run.
   Status upload(Stream& stream) const;
   size_t bytes() const { return buffer_.size(); }
@@ -38,9 +49,17 @@ class Staging {
     size_t bytes = 0;
     size_t offset = 0;
   };
+  struct Feed {
+    void* to = nullptr;
+    const void* source = nullptr;
+    size_t bytes = 0;
+  };
   std::unordered_map<std::string, Entry> entries_;
   Buffer buffer_;
-  Buffer host_;  // empty where the host writes buffer_
+  Buffer host_;  // all slots; empty where the host writes buffer_
+  int slots_ = 1, selected_ = 0;
+  size_t slot_bytes_ = 0;
+  std::vector<Feed> feeds_;
 };
 
 // A dense view of `data` with the type's shape at these sizes.

@@ -6,7 +6,7 @@
 // read them from the live sizes of the stream that replays, so one graph serves every size up to its bounds; elsewhere
 // they are frozen at those of the stream that captured, and every size needs a graph of its own. Values that the host
 // reads at a launch (LaunchArgs::host) are read at capture, and again by every replay that patches the launch, be it
-// with the same arguments: they are in place when replay() is called and stay until the stream has been synchronized.
+// with the same arguments: they are in place when replay() is called and stay until the replay is known to be done.
 // A graph must not outlive its device or the memory it was bound to; it replays on any stream of its device, one thread
 // at a time.
 #pragma once

@@ -5,8 +5,14 @@
 
 namespace reprise {
 
+namespace {
+
+bool in_place(const Device& device) { return device.info().host_visible && !device.info().asynchronous; }
+
+}  // namespace
+
 Result<void*> HostCopy::ask(Device& device, Stream& stream, void* data, size_t bytes) {
-  if (device.info().host_visible) return data;
+  if (in_place(device)) return data;
   if (buffer_.size() < bytes) {
     ASSIGN_OR_RETURN(buffer_, device.host_pool().allocate(bytes, "results"));
   }
@@ -21,7 +27,7 @@ Result<void*> HostCopy::fetch(Device& device, Stream& stream, void* data, size_t
 }
 
 Status HostCopy::put_back(Device& device, Stream& stream, void* data, size_t bytes) {
-  if (device.info().host_visible) return Status::ok();
+  if (in_place(device)) return Status::ok();
   CHECK(bytes <= buffer_.size(), "{} bytes go back, {} came", bytes, buffer_.size());
   RETURN_IF_ERROR(stream.copy(data, buffer_.data(), bytes, Copy::HostToDevice));
   return stream.synchronize();

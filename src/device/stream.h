@@ -1,7 +1,7 @@
 // Stream: an ordered queue of work on one device; Event: a point in such a queue.
 //
 // Launches, copies and replays on a stream run in order, and on an asynchronous device behind the host's back: memory
-// they use stays untouched until synchronize(). A call's own status tells what can be seen at once (an argument out of
+// they use stays untouched until a synchronize() has passed it. A call's own status tells what can be seen at once (an argument out of
 // range, a device that is gone); an error of the work itself surfaces in synchronize(). A stream is driven by one
 // thread at a time; its destructor waits for its work.
 #pragma once
@@ -57,6 +57,9 @@ class Stream {
   virtual Status wait(const Event& event) = 0;
   // Returns when everything asked so far is done.
   virtual Status synchronize() = 0;
+  // Returns when everything before the event's mark on this stream is done, with the first failure that is known by
+  // then; work behind the mark goes on. At once for an event that was never recorded.
+  virtual Status synchronize(const Event& event) = 0;
   virtual StreamStats stats() const = 0;
   // From now on launches and replays are timed into `trace` (device/trace.h); null ends that. Costs nothing while off.
   virtual Status set_trace(Trace* trace) {

@@ -262,6 +262,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
 }
 
 ModelEngine::~ModelEngine() {
+  if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
   if (learned_file_.empty() || !decode_ || !prefill_) return;
   if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
@@ -371,9 +372,12 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   bindings.arena = arena_.data();
   bindings.arena_epoch = &arena_epoch_;
-  RETURN_IF_ERROR(stage_.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
-                                platform_.device->info()));
-  RETURN_IF_ERROR(stage_.clear(pool_.total_pages()));
+  for (int slot = 0; slot < staging_.slots(); ++slot) {
+    StepStage& stage = stages_[static_cast<size_t>(slot)];
+    RETURN_IF_ERROR(stage.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
+                                 platform_.device->info(), slot));
+    RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
+  }
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
   if (scarce) {

@@ -70,7 +70,7 @@ struct LoadTimes {
 // What steps did besides computing.
 struct EngineCounters {
   uint64_t steps = 0;
-  double host_s = 0;             // inside step() but outside the device: staging, choosing, slicing
+  double host_s = 0;             // in submit(), outside the device: staging, choosing, launching
   uint64_t captures = 0;         // device graphs recorded; the same at the end as when the engine was ready
   uint64_t checked = 0;          // replays run again by --verify-replay
   uint64_t differences = 0;      // of those, how many differed

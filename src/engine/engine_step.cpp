@@ -27,48 +27,7 @@ Status flip_bit(Device& device, Stream& stream, const TensorView& v) {
   return element.put_back(device, stream, v.data, size_of(v.dtype));
 }
 
-bool all_finite(const TensorView& v) {
-  const int64_t n = v.elements();
-  switch (v.dtype) {
-    case DType::F32: {
-      const auto* f = static_cast<const float*>(v.data);
-      float sum = 0;
-      for (int64_t i = 0; i < n; ++i) sum += f[i] * 0.0f;  // NaN when anything is not finite
-      return sum == 0;
-    }
-    case DType::BF16:
-    case DType::F16: {
-      const auto* h = static_cast<const uint16_t*>(v.data);
-      const uint16_t exponent = v.dtype == DType::BF16 ? 0x7f80 : 0x7c00;
-      bool finite = true;
-      for (int64_t i = 0; i < n; ++i) finite &= (h[i] & exponent) != exponent;
-      return finite;
-    }
-    default: return true;
-  }
-}
-
 }  // namespace
-
-Result<std::span<float>> ModelEngine::step(std::span<const StepItem> items) {
-  RETURN_IF_ERROR(run(items, StepOutput::Logits));
-  ASSIGN_OR_RETURN(const TensorView logits, ask("logits"));
-  while_running();
-  RETURN_IF_ERROR(arrived());
-  return std::span<float>(static_cast<float*>(logits.data), static_cast<size_t>(logits.elements()));
-}
-
-Result<std::span<const int32_t>> ModelEngine::step_greedy(std::span<const StepItem> items) {
-  RETURN_IF_ERROR(run(items, StepOutput::NextTokens));
-  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
-  ASSIGN_OR_RETURN(const TensorView hidden, ask("hidden"));
-  ASSIGN_OR_RETURN(const TensorView next, ask("next_tokens"));
-  while_running();
-  RETURN_IF_ERROR(arrived());
-  if (!all_finite(hidden))
-    return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
-  return std::span<const int32_t>(static_cast<const int32_t*>(next.data), static_cast<size_t>(next.elements()));
-}
 
 Result<TensorView> ModelEngine::hidden_states() const { return result("hidden"); }
 
@@ -93,12 +52,9 @@ Result<TensorView> ModelEngine::result(std::string_view name) const {
   return v;
 }
 
-void ModelEngine::while_running() const {
-  if (while_running_ && !platform_.device->info().host_visible) while_running_();
-}
-
 Status ModelEngine::arrived() const {
-  return platform_.device->info().host_visible ? Status::ok() : stream_->synchronize();
+  const DeviceInfo& device = platform_.device->info();
+  return device.host_visible && !device.asynchronous ? Status::ok() : stream_->synchronize();
 }
 
 Result<TensorView> ModelEngine::ask(std::string_view name) const {
@@ -115,7 +71,6 @@ Result<TensorView> ModelEngine::ask(std::string_view name) const {
 
 Result<TensorView> ModelEngine::latest(std::string_view name) const {
   ASSIGN_OR_RETURN(TensorView v, last_->output(name));
-  if (platform_.device->info().host_visible) return v;
   auto it = copies_.find(name);
   if (it == copies_.end()) it = copies_.emplace(name, HostCopy()).first;
   const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);
@@ -137,21 +92,21 @@ Status ModelEngine::collect(StepOutput output) {
   return Status::ok();
 }
 
+StepRunner& ModelEngine::runner_of(const LiveSizes& live) {
+  return live.value[models::kTokens] == live.value[models::kSequences] ? *decode_ : *prefill_;
+}
+
+// Staged, chosen, checked and computed when it returns.
 Status ModelEngine::run(std::span<const StepItem> items, StepOutput output) {
-  const auto begin = Clock::now();
   device_s_ = 0;
+  gap_us_.reset();
   if (!collected_.empty()) collected_.clear();
   collecting_ = false;
   RETURN_IF_ERROR(rebind_if_moved());
-  ASSIGN_OR_RETURN(const LiveSizes live, stage_.fill(items, pool_.total_pages()));
-  const int64_t tokens = live.value[models::kTokens];
-  const bool decode = tokens == live.value[models::kSequences];
-  ASSIGN_OR_RETURN(const StepPlan plan, (decode ? *decode_ : *prefill_).plan(tokens));
-  RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(items, plan.first, output)
-                                                     : run_captured(plan, items, live, output));
-  ++counters_.steps;
-  counters_.host_s += seconds_since(begin) - device_s_;
-  return Status::ok();
+  ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_.total_pages()));
+  ASSIGN_OR_RETURN(const StepPlan plan, runner_of(live).plan(live.value[models::kTokens]));
+  return plan.kind == StepPlan::Kind::Split ? run_split(items, plan.first, output)
+                                            : run_captured(plan, items, live, output);
 }
 
 // The first `first` tokens of the batch, then the rest, each as a step of its own.
@@ -169,10 +124,8 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
     if (tail.count > 0) rest.push_back(tail);
   }
   for (const auto& half : {part, rest}) {
-    ASSIGN_OR_RETURN(const LiveSizes live, stage_.fill(half, pool_.total_pages()));
-    const int64_t tokens = live.value[models::kTokens];
-    const bool decode = tokens == live.value[models::kSequences];
-    ASSIGN_OR_RETURN(const StepPlan plan, (decode ? *decode_ : *prefill_).plan(tokens));
+    ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(half, pool_.total_pages()));
+    ASSIGN_OR_RETURN(const StepPlan plan, runner_of(live).plan(live.value[models::kTokens]));
     RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(half, plan.first, output)
                                                        : run_captured(plan, half, live, output));
   }
@@ -184,21 +137,21 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
                                  StepOutput output) {
   const bool decode = live.value[models::kTokens] == live.value[models::kSequences];
   const int64_t tokens = live.value[models::kTokens];
-  StepRunner& runner = decode ? *decode_ : *prefill_;
+  StepRunner& runner = runner_of(live);
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
   if (checked) {
-    RETURN_IF_ERROR(check_->begin(runner.model(output, plan.size), output, decode, items, pool_, stage_, *stream_));
+    RETURN_IF_ERROR(check_->begin(runner.model(output, plan.size), output, decode, items, pool_, stage(), *stream_));
     ++counters_.checked;
   }
   std::optional<Fault> fault;
   if (faults_.any() && replay) {
     const auto number = static_cast<int64_t>(counters_.steps) + 1;
-    faults_.spoil(number, items, stage_, live);
+    faults_.spoil(number, items, stage(), live);
     fault = faults_.take_launch_fault(number);
   }
   if (hook_)
-    hook_({stage_,
+    hook_({stage(),
            items,
            live,
            decode,
@@ -210,6 +163,8 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
            }});
 
   const auto begin = Clock::now();
+  const Device& device = *platform_.device;
+  if (!gap_us_ && finished_us_ > 0) gap_us_ = now_us(device) - finished_us_;
   if (fault) {
     RETURN_IF_ERROR(run_with_fault(*fault, runner, live, output));
   } else {
@@ -217,7 +172,8 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
     last_ = runner.last_program();
   }
   device_s_ += seconds_since(begin);
-  if (faults_.any()) faults_.remember(stage_, live);
+  finished_us_ = now_us(device);
+  if (faults_.any()) faults_.remember(stage(), live);
   if (checked) {
     ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_, *stream_));
     if (difference) {
@@ -235,7 +191,8 @@ Status ModelEngine::count_experts() {
   if (starts.empty())
     for (const GraphOutput& o : last_->graph().outputs())
       if (o.name.starts_with(kExpertStarts)) starts.push_back(&o);
-  const bool visible = platform_.device->info().host_visible;
+  const DeviceInfo& device = platform_.device->info();
+  const bool visible = device.host_visible && !device.asynchronous;
   for (size_t layer = 0; layer < std::min(starts.size(), expert_use_.layers()); ++layer) {
     TensorView v = last_->view(starts[layer]->value);
     if (!visible) {
@@ -303,14 +260,14 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   CompiledModel& prefill = unfused ? check_->shadow(StepOutput::Logits, false) : prefill_->model(StepOutput::Logits);
   CompiledModel& right = unfused ? check_->shadow(output, decode) : runner.model(output, plan.size);
   const auto recover = [&] {
-    return ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage_, *stream_);
+    return ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage(), *stream_);
   };
   RETURN_IF_ERROR(recover());
   last_ = &right;
   bool fusion = d.fusion;
   if (check_->bound().exact()) {
     CompiledModel& replayed = runner.model(output, plan.size);
-    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, items, pool_, stage_, *stream_));
+    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, items, pool_, stage(), *stream_));
     if (fusion)
       RETURN_IF_ERROR(recover());
     else
@@ -353,14 +310,15 @@ Status ModelEngine::rebind_if_moved() {
 }
 
 Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
-  RETURN_IF_ERROR(pool_.copy_page(from, to, [&](void* dst, const void* src, size_t n) {
+  return pool_.copy_page(from, to, [&](void* dst, const void* src, size_t n) {
     return stream_->copy(dst, src, n, Copy::DeviceToDevice);
-  }));
-  return stream_->synchronize();
+  });
 }
 
 Status ModelEngine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
+  for (Flight& f : flights_)
+    if (f.ticket != 0) finish(f);
   RETURN_IF_ERROR(pool_.resize(
       platform_.device->pool(), kv::pages_for(tokens),
       [&](void* to, const void* from, size_t n) { return stream_->copy(to, from, n, Copy::DeviceToDevice); }));

@@ -1,11 +1,14 @@
 // Executor: what whoever schedules sequences needs of an engine: its bounds, its KV pages, and steps.
 //
+// A step is submitted and waited for apart. Where the device computes by itself (overlaps()) submit() returns as soon
+// as the step is in the device's queue, and a second step may be submitted before the first is waited for: it may name
+// tokens that the first has yet to give (Sequence::pending), which reach it on the device. Elsewhere submit() computes.
 // Engine is the real one; tests of scheduling use one that computes tokens from what it finds in the pages. One thread
 // drives it at a time.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
 
 #include "base/status.h"
@@ -13,6 +16,16 @@
 #include "kv/kv_pool.h"
 
 namespace reprise::engine {
+
+using Ticket = uint64_t;  // of a submitted step; never 0
+
+// What a step gave, one row per wanted logits row, in the order of the items. Good until the next submit().
+struct StepResult {
+  std::span<float> logits;          // StepOutput::Logits: [rows, vocab] fp32, writable
+  std::span<const int32_t> tokens;  // StepOutput::NextTokens: the argmax of each row, the smallest id on a tie
+  // How long the device had nothing to do between the step before and this one, on its own clock.
+  std::optional<double> gap_us;
+};
 
 class Executor {
  public:
@@ -23,22 +36,24 @@ class Executor {
   virtual int64_t max_step_tokens() const = 0;
   virtual int64_t max_step_rows() const = 0;  // sequences, and rows with logits, of one step
 
-  // Where the pages of sequences come from. Whoever takes pages gives them back.
+  // Where the pages of sequences come from. Whoever takes pages gives them back; steps that were submitted before may
+  // still write to them, and those submitted later come after that.
   virtual kv::KvPool& kv_pool() = 0;
-  // The keys and values of a whole page, in all layers. Done when it returns.
+  // The keys and values of a whole page, in all layers, for the steps that are submitted from now on.
   virtual Status copy_page(kv::PageId from, kv::PageId to) = 0;
 
-  // Runs one step. The returned rows are one per wanted logits row, in the order of the items: [rows, vocab] fp32,
-  // valid (and writable) until the next step. Advances each sequence's cached().
-  virtual Result<std::span<float>> step(std::span<const StepItem> items) = 0;
-  virtual bool has_greedy_steps() const { return false; }
-  // The same with the argmax of each row, taken on the device; the smallest id on a tie.
-  virtual Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items);
+  virtual bool has_greedy_steps() const { return false; }  // StepOutput::NextTokens
+  virtual bool overlaps() const { return false; }
+  // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
+  // flight.
+  virtual Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) = 0;
+  // Each step once, in the order of submission. An error is of the whole step; what was submitted after it is computed
+  // none the less.
+  virtual Result<StepResult> wait(Ticket ticket) = 0;
 
-  // `what` is called inside every step of a device that runs by itself, between the launch and the wait for what it
-  // gives, on the thread that called the step. The step's sequences count their tokens as cached by then; their pages
-  // must stay. Pages may be taken, and copied (which waits for the step). Ignored where the calling thread computes.
-  virtual void set_while_running(std::function<void()>) {}
+  // submit() and wait().
+  Result<std::span<float>> step(std::span<const StepItem> items);
+  Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items);
 };
 
 }  // namespace reprise::engine

@@ -1,7 +1,8 @@
-// ModelEngine: the one implementation of Engine. Internal to this folder: engine.cpp opens it, engine_step.cpp runs it.
-// One thread drives it at a time.
+// ModelEngine: the one implementation of Engine. Internal to this folder: engine.cpp opens it, engine_step.cpp runs a
+// step, engine_flight.cpp keeps two of them going. One thread drives it at a time.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "device/host_copy.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
+#include "engine/flight.h"
 #include "engine/programs.h"
 #include "engine/replay_check.h"
 #include "engine/step_stage.h"
@@ -61,10 +63,10 @@ class ModelEngine final : public Engine {
   int64_t free_pages() const override { return pool_.free_pages(); }
   kv::KvPool& kv_pool() override { return pool_; }
   Status copy_page(kv::PageId from, kv::PageId to) override;
-  Result<std::span<float>> step(std::span<const StepItem> items) override;
-  Result<std::span<const int32_t>> step_greedy(std::span<const StepItem> items) override;
   bool has_greedy_steps() const override { return true; }
-  void set_while_running(std::function<void()> what) override { while_running_ = std::move(what); }
+  bool overlaps() const override;
+  Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
+  Result<StepResult> wait(Ticket ticket) override;
   Result<TensorView> hidden_states() const override;
   std::vector<std::string> output_names() const override;
   Result<TensorView> output(std::string_view name) const override { return result(name); }
@@ -90,7 +92,19 @@ class ModelEngine final : public Engine {
   void learn_sizes_from(const std::string& file);
   std::unordered_map<std::string, void*> caches() const;
 
-  // Stepping, in engine_step.cpp.
+  // Steps in flight, in engine_flight.cpp.
+  Flight* step_before(const Flight& f);
+  Status run_alone(Flight& f);
+  Status launch_beside(Flight& f);
+  Status feed_tokens(Flight& f);
+  Status ask_for_result(Flight& f);
+  Status accept_result(const Flight& f);
+  void finish(Flight& f);
+  Status compute_again(Flight& f, const Status& failed);
+
+  // A step from its staging to its end, in engine_step.cpp.
+  StepRunner& runner_of(const LiveSizes& live);
+  StepStage& stage() { return stages_[static_cast<size_t>(staging_.selected())]; }
   Status run(std::span<const StepItem> items, StepOutput output);
   Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
   Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
@@ -105,7 +119,6 @@ class ModelEngine final : public Engine {
   Result<TensorView> ask(std::string_view name) const;
   Result<TensorView> latest(std::string_view name) const;  // of the last program alone
   Status arrived() const;
-  void while_running() const;
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
@@ -124,9 +137,13 @@ class ModelEngine final : public Engine {
   FaultInjector faults_{{}};
   PipelineReport decode_passes_, prefill_passes_;
   std::unique_ptr<Stream> stream_;
-  StepStage stage_;
+  std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
+  std::array<Flight, 2> flights_;
+  std::array<StepMarks, 4> marks_;  // by ticket: those of a step outlive the two after it
+  Ticket tickets_ = 0;              // the last one given out
+  double finished_us_ = 0;          // when the last step was known to be done
+  std::optional<double> gap_us_;    // of the current step
   StepHook hook_;
-  std::function<void()> while_running_;
   const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
   // Outputs of a batch that ran as several parts, by name.
   struct Collected {

@@ -1,8 +1,9 @@
 // Sequence: one stream of tokens and the KV pages that hold its past.
 //
-// tokens() is prompt and output together; the first cached() of them are in the cache. The pages belong to the engine's
-// pool, which takes them back through Engine::release; the scheduler (or generate loop) owns the Sequence. One thread
-// at a time.
+// tokens() is prompt and output together; the first cached() of them are in the cache. The last token may be pending: a
+// step that is in flight will give it, and the engine hands it to the next step on the device. The pages belong to the
+// engine's pool, which takes them back through Engine::release; the scheduler (or generate loop) owns the Sequence. One
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,12 @@ class Sequence {
   const std::vector<int32_t>& tokens() const { return tokens_; }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   void append(int32_t token) { tokens_.push_back(token); }
+  // A place for the token that the step in flight will give; one at a time. resolve() puts it there.
+  static constexpr int32_t kPending = -1;
+  void append_pending() { tokens_.push_back(kPending); }
+  bool pending() const { return !tokens_.empty() && tokens_.back() == kPending; }
+  void resolve(int32_t token) { tokens_.back() = token; }
+  void drop_pending() { tokens_.pop_back(); }
   int64_t cached() const { return cached_; }
   int64_t uncached() const { return size() - cached_; }
 

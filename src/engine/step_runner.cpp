@@ -121,32 +121,44 @@ void StepRunner::count_fallback(std::string_view reason) {
   ++it->second;
 }
 
-Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
+Status StepRunner::launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
   // What a size was captured from decides; an eager step goes by its own rows.
   CompiledModel& m = model(output, plan.kind == StepPlan::Kind::Replay ? plan.size : n);
   last_ = &m;
   ++stats_.steps;
   traffic_.add(n);
-  const double begin = now_us(m.device());
-  auto elapsed_us = [&] { return now_us(m.device()) - begin; };
-  if (plan.kind == StepPlan::Kind::Replay) {
-    const Status replayed = m.replay(capture_key(plan.size), live, stream);
-    if (replayed.is_ok()) {
-      ++stats_.replays;
-      ++stats_.replays_by_size[plan.size];
-      stats_.padded_rows += static_cast<uint64_t>(plan.size - n);
-      costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, elapsed_us());
-      return Status::ok();
-    }
-    if (replayed.code() == Code::DeviceLost) return replayed;
-    quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, replayed.message()));
-    if (parts_.policy == GraphPolicy::Required) return replayed;
-    count_fallback(quarantined_[plan.size]);
-    return m.run(live, stream);
-  }
+  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(plan.size), live, stream);
   count_fallback(plan.reason);
-  RETURN_IF_ERROR(m.run(live, stream));
-  costs_.record(StepKind::Eager, n, elapsed_us());
+  return m.launch(live, stream);
+}
+
+void StepRunner::finished(const StepPlan& plan, int64_t n, double us) {
+  if (plan.kind != StepPlan::Kind::Replay) return costs_.record(StepKind::Eager, n, us);
+  ++stats_.replays;
+  ++stats_.replays_by_size[plan.size];
+  stats_.padded_rows += static_cast<uint64_t>(plan.size - n);
+  costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, us);
+}
+
+Status StepRunner::fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
+                             const Status& failed) {
+  if (plan.kind != StepPlan::Kind::Replay || failed.code() == Code::DeviceLost) return failed;
+  quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, failed.message()));
+  if (parts_.policy == GraphPolicy::Required) return failed;
+  count_fallback(quarantined_[plan.size]);
+  CompiledModel& m = model(output, plan.size);
+  last_ = &m;
+  return m.run(live, stream);
+}
+
+Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
+  const Device& device = model().device();
+  const double begin = now_us(device);
+  Status done = launch(plan, n, live, stream, output);
+  // Whatever was launched before the failure ends before anything else begins.
+  if (Status synchronized = stream.synchronize(); done.is_ok()) done = std::move(synchronized);
+  if (!done.is_ok()) return fall_back(plan, live, stream, output, done);
+  finished(plan, n, now_us(device) - begin);
   return Status::ok();
 }
 

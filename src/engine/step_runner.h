@@ -18,13 +18,10 @@
 #include "compile/compiled_model.h"
 #include "engine/graph_options.h"
 #include "engine/step_costs.h"
+#include "engine/step_stage.h"
 #include "engine/traffic.h"
 
 namespace reprise::engine {
-
-// What a step returns for its logit rows.
-enum class StepOutput : uint8_t { Logits, NextTokens };
-constexpr size_t kStepOutputs = 2;
 
 struct PhaseStats {
   uint64_t steps = 0;
@@ -73,11 +70,18 @@ class StepRunner {
 
   // How a batch of `n` tokens (prefill) or sequences (decode) would run. Not allowed to run uncaptured: an error.
   Result<StepPlan> plan(int64_t n) const;
-  // Runs it so. A replay that the device refuses takes its size out of service and runs eagerly.
+  // Launches it so, without waiting.
+  Status launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
+  // The launched step of this plan is done; it took so long.
+  void finished(const StepPlan& plan, int64_t n, double us);
+  // The launched step failed, at once or later, and the stream is idle. A replay that the device refused takes its size
+  // out of service and runs eagerly, to its end; any other failure is returned.
+  Status fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output, const Status& failed);
+  // All of this in one call.
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // Of the last run.
   Result<TensorView> output(std::string_view name) const;
-  const CompiledModel* last_program() const { return last_; }  // null before the first run
+  const CompiledModel* last_program() const { return last_; }  // that was launched; null before the first
 
   // No replay of this size from now on.
   void quarantine(int64_t size, std::string reason);

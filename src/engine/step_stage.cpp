@@ -6,9 +6,9 @@
 
 namespace reprise::engine {
 
-Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device) {
+Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot) {
   auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
-    ASSIGN_OR_RETURN(TensorView v, staging.input(name));
+    ASSIGN_OR_RETURN(TensorView v, staging.input(name, slot));
     return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
   };
   buffers_.columns = columns;
@@ -32,7 +32,8 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
     const Sequence& s = *item.sequence;
     if (item.count < 1 || item.count > s.uncached())
       return invalid("{} tokens of a sequence with {} uncached ones", item.count, s.uncached());
-    for (int64_t t = s.cached(); t < s.cached() + item.count; ++t)
+    const bool to_come = s.pending() && s.cached() + item.count == s.size();
+    for (int64_t t = s.cached(); t < s.cached() + item.count - to_come; ++t)
       if (s.tokens()[t] < 0 || s.tokens()[t] >= vocab_)
         return invalid("token id {} is outside the vocabulary of {}", s.tokens()[t], vocab_);
     parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
@@ -44,6 +45,8 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
   }
   std::fill(last_rows_.begin() + wanted, last_rows_.end(), 0);
   ASSIGN_OR_RETURN(const kv::StepCounts n, kv::fill(parts_, buffers_));
+  for (int32_t& token : buffers_.tokens.first(static_cast<size_t>(row)))
+    if (token == Sequence::kPending) token = 0;
   LiveSizes live;
   live.value[models::kTokens] = n.tokens;
   live.value[models::kSequences] = n.sequences;
@@ -51,6 +54,11 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
   live.value[models::kLogitRows] = wanted;
   live.value[models::kPoolPages] = pool_pages + 1;  // the scratch page
   return live;
+}
+
+void StepStage::drop_row(int64_t row) {
+  buffers_.tokens[row] = 0;
+  buffers_.slots[row] = kv::slot_of_nobody(row, buffers_);
 }
 
 }  // namespace reprise::engine

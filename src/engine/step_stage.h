@@ -24,13 +24,19 @@ struct StepItem {
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
 
+// What a step returns for its logit rows.
+enum class StepOutput : uint8_t { Logits, NextTokens };
+constexpr size_t kStepOutputs = 2;
+
 class StepStage {
  public:
   // `columns` page-table columns; token ids must be below `vocab`. What padding rows are given is the device's choice.
-  Status attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device);
+  Status attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot = 0);
 
-  // The sizes of the step. Errors name what does not fit.
+  // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
   Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);
+  // Row `row` of the staged step belongs to nobody any more: nothing is written for it.
+  void drop_row(int64_t row);
   // Neutral everywhere, as for a batch of nobody.
   Status clear(int64_t pool_pages) { return fill({}, pool_pages).status(); }
 

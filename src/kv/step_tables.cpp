@@ -19,6 +19,10 @@ Status check_part(const SequencePart& p, size_t index, const StepBuffers& out) {
 
 }  // namespace
 
+int32_t slot_of_nobody(int64_t row, const StepBuffers& out) {
+  return out.skips_negative_slots ? -1 : static_cast<int32_t>(kScratchPage * kPageTokens + row % kPageTokens);
+}
+
 Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& out) {
   StepCounts n;
   if (parts.size() > out.context_lens.size())
@@ -53,8 +57,7 @@ Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& 
   std::fill(out.tokens.begin() + row, out.tokens.end(), 0);
   std::fill(out.positions.begin() + row, out.positions.end(), 0);
   const auto bound = static_cast<int64_t>(out.slots.size());
-  for (int64_t t = row; t < bound; ++t)
-    out.slots[t] = out.skips_negative_slots ? -1 : static_cast<int32_t>(kScratchPage * kPageTokens + t % kPageTokens);
+  for (int64_t t = row; t < bound; ++t) out.slots[t] = slot_of_nobody(t, out);
   return n;
 }
 

@@ -36,6 +36,9 @@ struct StepCounts {
   int64_t sequences = 0;
 };
 
+// The cache slot of a row that belongs to no sequence.
+int32_t slot_of_nobody(int64_t row, const StepBuffers& out);
+
 // Errors: more tokens, sequences or pages than the buffers hold; pages that do not cover the tokens.
 Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& out);
 

@@ -49,6 +49,7 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
   std::vector<Share> prompts;
   std::unordered_map<uint64_t, int64_t> turns;
   for (const LivePtr& r : running) {
+    if (r->sequence.uncached() == 0) continue;  // its next token is being computed
     if (!r->decodes()) {
       prompts.push_back({r.get(), r->sequence.uncached(), turns[r->call()]++});
     } else if (rows > 0 && batch.decode_tokens < limits.tokens) {

@@ -23,7 +23,8 @@ struct StepRecord {
   int64_t decode_tokens = 0, prefill_tokens = 0;
   int64_t sequences = 0;
   double forming_s = 0;             // of it, before the engine was called
-  double beside_s = 0;              // of it, spent on the next step while the device ran this one
+  double overlap_s = 0;             // of it, spent on forming and submitting the next step
+  std::optional<double> gap_s;      // the device had nothing to do before it, although there was work
   std::span<const StepPart> parts;  // valid during the call
 };
 

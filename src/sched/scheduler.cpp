@@ -12,9 +12,6 @@
 namespace reprise::sched {
 namespace {
 
-// What one step counts for beside the next one, in the recent rate.
-constexpr double kFading = 0.95;
-
 struct PolicyName {
   Policy policy;
   std::string_view name;
@@ -58,12 +55,12 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
   if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
-  executor_.set_while_running([this] { prepare_next(); });
   publish();
 }
 
 Scheduler::~Scheduler() {
-  executor_.set_while_running(nullptr);
+  for (Submitted& s : flights_) (void)executor_.wait(s.ticket);
+  flights_.clear();
   take_mail();
   for (auto* list : {&running_, &waiting_})
     for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the server is stopping"));
@@ -152,27 +149,6 @@ void Scheduler::enqueue(LivePtr r) {
   waiting_.insert(at, std::move(r));
 }
 
-// The new requests of the mail, up to what is not one: nothing overtakes.
-void Scheduler::take_requests() {
-  std::vector<Mail> mail;
-  {
-    std::lock_guard lock(mutex_);
-    const auto end = std::find_if(mail_.begin(), mail_.end(), [](const Mail& m) { return !m.request; });
-    mail.assign(std::make_move_iterator(mail_.begin()), std::make_move_iterator(end));
-    mail_.erase(mail_.begin(), end);
-  }
-  for (Mail& m : mail) enqueue(std::move(m.request));
-}
-
-// A step is on the device. Whoever takes part in it keeps its pages until it is through, so cancellations, deadlines
-// and preemption wait; who comes new takes only what nobody uses.
-void Scheduler::prepare_next() {
-  const auto begin = Clock::now();
-  take_requests();
-  admit(false);
-  beside_s_ = seconds_of(Clock::now() - begin);
-}
-
 bool Scheduler::take_mail() {
   std::vector<Mail> mail;
   {
@@ -188,6 +164,7 @@ bool Scheduler::take_mail() {
           if (m.id == 0 || r->id == m.id)
             finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the request was cancelled"));
     } else {
+      complete_all();  // it may look at the executor, or change it
       m.what();
     }
   }
@@ -228,9 +205,18 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
   r.request.sink->finished(r.result);
 }
 
+// Requests of a step that still runs stay until it is done.
 void Scheduler::forget_finished() {
-  for (auto* list : {&running_, &waiting_})
-    std::erase_if(*list, [](const LivePtr& r) { return r->result.finish != FinishReason::None; });
+  const auto ended = [&](LivePtr& r) {
+    if (r->result.finish == FinishReason::None) return false;
+    const auto takes_part = [&](const Submitted& s) {
+      return std::find(s.batch.owners.begin(), s.batch.owners.end(), r.get()) != s.batch.owners.end();
+    };
+    const auto last = std::find_if(flights_.rbegin(), flights_.rend(), takes_part);
+    if (last != flights_.rend()) last->parted.push_back(std::move(r));
+    return true;
+  };
+  for (auto* list : {&running_, &waiting_}) std::erase_if(*list, ended);
 }
 
 void Scheduler::preempt(LiveRequest& victim) {
@@ -254,50 +240,21 @@ bool Scheduler::step() {
   }
   const bool mail = take_mail();
   drop_late();
-  admit(true);
-  const bool enough = provide_pages();
-  Batch batch =
-      form_batch(running_, {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
-                            options_.max_prefill_tokens, options_.prefill_requests});
-  if (batch.items.empty()) {
-    CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
-          running_.size());
-    {
-      std::lock_guard lock(mutex_);
-      stats_.step_since.reset();
-    }
-    publish();
-    return mail || !waiting_.empty();
+  bool worked = true;
+  if (flights_.empty()) {
+    worked = submit_next(begin);
+    if (!options_.overlap || !executor_.overlaps()) complete_all();
+  } else {
+    if (may_submit_ahead()) submit_ahead();
+    if (!flights_.empty()) complete_first();
   }
-  StepRecord record;
-  record.begin = begin;
-  record.decode_tokens = batch.decode_tokens;
-  record.prefill_tokens = batch.prefill_tokens;
-  record.sequences = static_cast<int64_t>(batch.items.size());
-  parts_.clear();
-  for (size_t i = 0; observer_ && i < batch.items.size(); ++i) {
-    const LiveRequest& r = *batch.owners[i];
-    parts_.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
-  }
-  record.parts = parts_;
-  record.forming_s = seconds_of(Clock::now() - begin);
-  beside_s_ = 0;
-  run_batch(batch);
-  record.beside_s = beside_s_;
-  forget_finished();
-  record.end = Clock::now();
-  {
+  if (flights_.empty()) {
     std::lock_guard lock(mutex_);
     stats_.step_since.reset();
-    ++stats_.steps;
-    stats_.busy_s += seconds_of(record.end - begin);
-    recent_tokens_ = kFading * recent_tokens_ + static_cast<double>(batch.decode_tokens + batch.prefill_tokens);
-    recent_s_ = kFading * recent_s_ + seconds_of(record.end - begin);
-    stats_.tokens_per_s = recent_s_ > 0 ? recent_tokens_ / recent_s_ : 0;
   }
-  if (observer_) observer_->stepped(record);
+  rested_ = !worked;
   publish();
-  return true;
+  return worked || mail || !waiting_.empty();
 }
 
 void Scheduler::run() {

@@ -5,8 +5,12 @@
 // A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
 // parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what no request
 // uses; then a request is preempted: it starts over later from what it had ("recompute"; the same bits). A failed step
-// ends the requests that took part in it, a lost device ends all. Where the device runs by itself, new requests are
-// admitted, and get their pages, while it computes the step before.
+// ends the requests that took part in it, a lost device ends all.
+//
+// Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs, and
+// the tokens of the current one are handed out afterwards. Its greedy rows take part in the next batch before their
+// token is known; a row whose request turns out to have ended was computed for nothing. The next batch waits for the
+// current one where it needs what only the host can do: sampling, preemption, posted work.
 //
 // Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
 // sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So
@@ -15,6 +19,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
@@ -51,6 +56,7 @@ struct SchedulerOptions {
   int64_t max_prefill_tokens = 0;    // see BatchLimits; 0: 16384
   int64_t prefill_requests = 0;      // see BatchLimits
   bool prefix_cache = true;
+  bool overlap = true;  // form the next batch while the current one runs, where the executor can
   bool small_priorities_first = false;
   // A waiting request whose priority is larger by more than this preempts running ones; none: priorities order the
   // queue alone.
@@ -81,7 +87,7 @@ class Scheduler {
   // accepted any more. Else ok.
   Status lost() const;
 
-  // The scheduler's thread. False when there was nothing to do.
+  // The scheduler's thread. False when there was nothing to do. With overlap a step may still run when it returns.
   bool step();
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
@@ -100,11 +106,22 @@ class Scheduler {
     bool cancel = false;         // or the end of `id`; of all when 0
   };
 
+  // A batch that the executor has.
+  struct Submitted {
+    Batch batch;
+    engine::Ticket ticket = 0;
+    engine::StepOutput output = engine::StepOutput::Logits;
+    std::vector<int64_t> ends;     // of each item: its sequence's cached tokens once the step is done
+    std::vector<StepPart> parts;   // for the observer
+    std::vector<LivePtr> parted;   // of its requests, those that have ended meanwhile
+    Clock::time_point begin;
+    double forming_s = 0, overlap_s = 0;
+    bool rested = false;  // there was nothing to do before it
+  };
+
   Status check(const Request& request) const;
   bool take_mail();
-  void take_requests();
   void enqueue(LivePtr r);
-  void prepare_next();
   void drop_late();
   void admit(bool may_preempt);
   bool admit_one(LiveRequest& r);
@@ -117,14 +134,22 @@ class Scheduler {
   int64_t pages_to_keep() const;
   int64_t pages_short(const LiveRequest& r);
   bool make_room(const LiveRequest& r);
+  bool would_preempt();
   LiveRequest* victim_for(const LiveRequest& r, const std::vector<LiveRequest*>& chosen) const;
-  bool provide_pages();
+  bool provide_pages(bool may_preempt);
   void preempt(LiveRequest& victim);
-  bool run_batch(Batch& batch);
+  BatchLimits limits() const;
+  bool submit_next(Clock::time_point begin);
+  bool may_submit_ahead() const;
+  void submit_ahead();
+  bool submit(Batch batch, Clock::time_point begin);
+  void complete_first();
+  void complete_all();
+  void fail(const Batch& batch, const Status& why);
   void lose(const Status& why);
-  void take_rows(const Batch& batch, std::span<float> logits, std::span<const int32_t> next);
+  void take_rows(const Submitted& step, const engine::StepResult& result);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
-  void accept(LiveRequest& r, SampledToken token);
+  void accept(LiveRequest& r, SampledToken token, int64_t end);
   void share_prompt(LiveRequest& r);
   void give_back_pages(LiveRequest& r);
   void finish(LiveRequest& r, FinishReason reason, Status status = {});
@@ -140,8 +165,9 @@ class Scheduler {
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
   std::unordered_map<uint64_t, int64_t> running_by_call_;
-  std::vector<StepPart> parts_;              // of the step, for the observer
-  double beside_s_ = 0;                      // of the step, spent in prepare_next()
+  std::deque<Submitted> flights_;            // in the order of submission; at most two
+  bool rested_ = true;                       // nothing was done since the last step
+  Clock::time_point last_end_;               // of a step
   double recent_tokens_ = 0, recent_s_ = 0;  // of the last steps, each counting less than the next
   uint64_t draws_ = 0;                       // of Policy::Random
 

@@ -238,8 +238,17 @@ bool Scheduler::admit_one(LiveRequest& r) {
   return true;
 }
 
-// Who decodes gets the page that its next token begins, if it begins one. False: somebody was preempted for it.
-bool Scheduler::provide_pages() {
+// A waiting request would have somebody preempted, if no step were running.
+bool Scheduler::would_preempt() {
+  if (waiting_.empty()) return false;
+  count_running();
+  const auto next = next_waiting();
+  return next != waiting_.end() && victim_for(**next, {}) != nullptr;
+}
+
+// Who decodes gets the page that its next token begins, if it begins one. False: somebody was preempted for it, or must
+// be.
+bool Scheduler::provide_pages(bool may_preempt) {
   kv::KvPool& pool = executor_.kv_pool();
   bool all = true;
   for (size_t i = 0; i < running_.size(); ++i) {
@@ -247,6 +256,7 @@ bool Scheduler::provide_pages() {
     auto& pages = r.sequence.pages();
     if (kv::pages_for(r.sequence.size()) <= static_cast<int64_t>(pages.size())) continue;
     if (pool.free_pages() == 0 && cache_.evict(1) == 0) {
+      if (!may_preempt) return false;
       // The least important, then of the call that runs the most, then whoever came last; perhaps this one.
       count_running();
       const auto key = [&](const LivePtr& v) {
@@ -271,12 +281,12 @@ bool Scheduler::provide_pages() {
 // Others may begin with the same prompt while this one is still answering.
 void Scheduler::share_prompt(LiveRequest& r) {
   r.prompt_cached = true;
-  const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.sequence.cached()));
+  const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.checked));
   auto in = cache_.insert(r.request.cache_salt, cached, r.sequence.pages(), r.shared_pages, false);
   r.shared_pages = in.pages;
   r.lease = std::move(in.lease);
   kv::KvPool& pool = executor_.kv_pool();
-  if (!r.request.several || r.sequence.cached() % kv::kPageTokens == 0 || pool.free_pages() == 0) return;
+  if (!r.request.several || r.checked % kv::kPageTokens == 0 || pool.free_pages() == 0) return;
   // The rest of the prompt lies in a page that this request goes on writing: the others get a copy.
   auto copy = pool.allocate(1);
   CHECK(copy.is_ok());

@@ -7,37 +7,133 @@
 
 namespace reprise::sched {
 
-bool Scheduler::run_batch(Batch& batch) {
+namespace {
+
+// What one step counts for beside the next one, in the recent rate.
+constexpr double kFading = 0.95;
+
+}  // namespace
+
+BatchLimits Scheduler::limits() const {
+  return {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
+          options_.max_prefill_tokens, options_.prefill_requests};
+}
+
+bool Scheduler::submit_next(Clock::time_point begin) {
+  admit(true);
+  const bool enough = provide_pages(true);
+  Batch batch = form_batch(running_, limits());
+  if (batch.items.empty()) {
+    CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
+          running_.size());
+    return false;
+  }
+  submit(std::move(batch), begin);
+  return true;
+}
+
+// The rows of the current step are known to go on, but for what their token may end.
+bool Scheduler::may_submit_ahead() const {
+  if (!options_.overlap || !executor_.overlaps() || flights_.size() != 1) return false;
+  const Submitted& now = flights_.front();
+  return now.output == engine::StepOutput::NextTokens ||
+         std::all_of(now.batch.items.begin(), now.batch.items.end(), [](auto& item) { return item.logit_rows() == 0; });
+}
+
+// Who decodes takes part with a token to come, unless that one is its last.
+void Scheduler::submit_ahead() {
+  const auto begin = Clock::now();
+  admit(false);
+  if (would_preempt()) return;
+  const Submitted& now = flights_.front();
+  std::vector<LiveRequest*> to_come;
+  for (size_t i = 0; i < now.batch.items.size(); ++i) {
+    LiveRequest& r = *now.batch.owners[i];
+    if (!now.batch.items[i].wants_logits || r.result.finish != FinishReason::None) continue;
+    if (r.result.completion_tokens + 1 >= r.most_new_tokens) continue;
+    r.sequence.append_pending();
+    to_come.push_back(&r);
+  }
+  Batch batch;
+  if (provide_pages(false)) batch = form_batch(running_, limits());
+  const auto takes_part = [&](const LiveRequest* r) {
+    return std::find(batch.owners.begin(), batch.owners.end(), r) != batch.owners.end();
+  };
+  for (LiveRequest* r : to_come)
+    if (!takes_part(r)) r->sequence.drop_pending();
+  if (!batch.items.empty()) submit(std::move(batch), begin);
+  if (!flights_.empty()) flights_.front().overlap_s = seconds_of(Clock::now() - begin);
+}
+
+bool Scheduler::submit(Batch batch, Clock::time_point begin) {
+  Submitted s;
+  s.begin = begin;
+  s.rested = rested_;
   bool argmax = executor_.has_greedy_steps();
   for (size_t i = 0; i < batch.items.size(); ++i) {
+    const LiveRequest& r = *batch.owners[i];
+    if (observer_) s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
     if (batch.items[i].logit_rows() == 0) continue;
-    argmax &= !batch.items[i].wants_all_logits && batch.owners[i]->sampler.takes_argmax();
+    argmax &= !batch.items[i].wants_all_logits && r.sampler.takes_argmax();
   }
-  Status failed;
-  if (argmax) {
-    auto next = executor_.step_greedy(batch.items);
-    if (next)
-      take_rows(batch, {}, *next);
-    else
-      failed = next.status();
-  } else {
-    auto logits = executor_.step(batch.items);
-    if (logits)
-      take_rows(batch, *logits, {});
-    else
-      failed = logits.status();
+  s.output = argmax ? engine::StepOutput::NextTokens : engine::StepOutput::Logits;
+  s.forming_s = seconds_of(Clock::now() - begin);
+  auto ticket = executor_.submit(batch.items, s.output);
+  if (!ticket) {
+    fail(batch, ticket.status());
+    forget_finished();
+    return false;
   }
-  if (failed.is_ok()) return true;
-  log::error("a step of {} sequences failed: {}", batch.items.size(), failed.message());
+  s.ticket = *ticket;
+  for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached());
+  s.batch = std::move(batch);
+  flights_.push_back(std::move(s));
+  return true;
+}
+
+void Scheduler::complete_all() {
+  while (!flights_.empty()) complete_first();
+}
+
+void Scheduler::complete_first() {
+  Submitted s = std::move(flights_.front());
+  flights_.pop_front();
+  const auto result = executor_.wait(s.ticket);
+  if (result)
+    take_rows(s, *result);
+  else
+    fail(s.batch, result.status());
+  forget_finished();
+  StepRecord record;
+  record.begin = std::max(s.begin, last_end_);
+  record.end = last_end_ = Clock::now();
+  record.decode_tokens = s.batch.decode_tokens;
+  record.prefill_tokens = s.batch.prefill_tokens;
+  record.sequences = static_cast<int64_t>(s.batch.items.size());
+  record.parts = s.parts;
+  record.forming_s = s.begin < record.begin ? 0 : s.forming_s;
+  record.overlap_s = s.overlap_s;
+  if (result && result->gap_us && !s.rested) record.gap_s = *result->gap_us * 1e-6;
+  const double took = seconds_of(record.end - record.begin);
+  {
+    std::lock_guard lock(mutex_);
+    ++stats_.steps;
+    stats_.busy_s += took;
+    recent_tokens_ = kFading * recent_tokens_ + static_cast<double>(s.batch.decode_tokens + s.batch.prefill_tokens);
+    recent_s_ = kFading * recent_s_ + took;
+    stats_.tokens_per_s = recent_s_ > 0 ? recent_tokens_ / recent_s_ : 0;
+  }
+  if (observer_) observer_->stepped(record);
+}
+
+void Scheduler::fail(const Batch& batch, const Status& why) {
+  log::error("a step of {} sequences failed: {}", batch.items.size(), why.message());
   {
     std::lock_guard lock(mutex_);
     ++stats_.failed_steps;
   }
-  if (failed.code() == Code::DeviceLost)
-    lose(failed);
-  else
-    for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, failed);
-  return false;
+  if (why.code() == Code::DeviceLost) return lose(why);
+  for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, why);
 }
 
 // Whoever runs, waits or is still in the mail hears of it at once.
@@ -49,41 +145,44 @@ void Scheduler::lose(const Status& why) {
     closed_ = stopped_ = true;
   }
   if (observer_) observer_->lost_device(lost);
+  // Their requests hear of it below, and stay until then.
+  const std::deque<Submitted> dropped = std::exchange(flights_, {});
+  for (const Submitted& s : dropped) (void)executor_.wait(s.ticket);
   take_mail();
   for (auto* list : {&running_, &waiting_})
     for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, lost);
 }
 
-void Scheduler::take_rows(const Batch& batch, std::span<float> logits, std::span<const int32_t> next) {
+void Scheduler::take_rows(const Submitted& step, const engine::StepResult& result) {
   const auto vocab = static_cast<size_t>(executor_.vocab_size());
   size_t row = 0;
-  for (size_t i = 0; i < batch.items.size(); ++i) {
-    const engine::StepItem& item = batch.items[i];
-    LiveRequest& r = *batch.owners[i];
+  for (size_t i = 0; i < step.batch.items.size(); ++i) {
+    const engine::StepItem& item = step.batch.items[i];
+    LiveRequest& r = *step.batch.owners[i];
     const auto rows = static_cast<size_t>(item.logit_rows());
-    if (rows == 0) continue;
     const size_t first = row;
     row += rows;
-    if (logits.empty()) {
-      CHECK(row <= next.size(), "a step returned {} tokens", next.size());
-      r.sampler.took(next[first]);
-      accept(r, {next[first], {}, {}});
+    if (rows == 0 || r.result.finish != FinishReason::None) continue;
+    if (step.output == engine::StepOutput::NextTokens) {
+      CHECK(row <= result.tokens.size(), "a step returned {} tokens", result.tokens.size());
+      r.sampler.took(result.tokens[first]);
+      accept(r, {result.tokens[first], {}, {}}, step.ends[i]);
       continue;
     }
-    CHECK(row * vocab <= logits.size(), "a step returned {} floats for row {}", logits.size(), row);
-    const auto mine = logits.subspan(first * vocab, rows * vocab);
+    CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
+    const auto mine = result.logits.subspan(first * vocab, rows * vocab);
     if (item.wants_all_logits) {
-      const Status taken = take_prompt_rows(r, r.sequence.cached() - item.count, item.count, mine);
+      const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count, mine);
       if (!taken.is_ok()) {
         finish(r, FinishReason::Cancelled, taken);
         continue;
       }
-      r.checked = r.sequence.cached();
+      r.checked = step.ends[i];
     }
     if (!item.wants_logits) continue;
     auto sampled = r.sampler.sample(mine.last(vocab));
     if (sampled)
-      accept(r, std::move(sampled).value());
+      accept(r, std::move(sampled).value(), step.ends[i]);
     else
       finish(r, FinishReason::Cancelled, sampled.status());
   }
@@ -108,12 +207,16 @@ Status Scheduler::take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count,
   return Status::ok();
 }
 
-void Scheduler::accept(LiveRequest& r, SampledToken token) {
+// `end`: the sequence's tokens that the step had cached when it was done; the token comes behind them.
+void Scheduler::accept(LiveRequest& r, SampledToken token, int64_t end) {
   RequestResult& result = r.result;
-  r.checked = r.sequence.cached();
+  r.checked = end;
   if (!result.first_token) result.first_token = Clock::now();
   ++result.completion_tokens;
-  r.sequence.append(token.token);
+  if (r.sequence.size() == end)
+    r.sequence.append(token.token);
+  else if (r.sequence.pending())
+    r.sequence.resolve(token.token);
   {
     std::lock_guard lock(mutex_);
     ++stats_.generated_tokens;

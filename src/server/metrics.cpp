@@ -60,7 +60,9 @@ void Metrics::stepped(const sched::StepRecord& step) {
   iteration_tokens_.add(static_cast<double>(step.decode_tokens + step.prefill_tokens));
   step_s_.add(took);
   if (step.decode_tokens > 0) itl_.add(took, static_cast<uint64_t>(step.decode_tokens));
-  if (now.steps > numbers_.steps)
+  if (step.gap_s)
+    host_gap_.add(*step.gap_s);
+  else if (now.steps > numbers_.steps)
     host_gap_.add(step.forming_s + (now.host_s - numbers_.host_s) / static_cast<double>(now.steps - numbers_.steps));
   numbers_ = std::move(now);
   rate_tokens_ += static_cast<uint64_t>(step.decode_tokens);

@@ -161,7 +161,7 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.single("reprise:kv_pages_cached", "gauge", d(s.cached_pages), "KV pages that the prefix cache holds.");
   r.single("reprise:kv_pages_evicted_total", "counter", d(s.evicted_pages), "KV pages that the prefix cache gave up.");
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");
-  r.histogram("reprise:host_gap_seconds", host_gap_, "Work of a step outside the device.");
+  r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
   if (experts_) {
     r.family("reprise:expert_rows_total", "counter", "Rows that went to each expert of each layer.");

@@ -133,7 +133,7 @@ void SpanTrace::stepped(const sched::StepRecord& step) {
     std::lock_guard lock(mutex_);
     if (!recording()) return;
     Span span{step.begin,     step.end,      0, step.decode_tokens, step.prefill_tokens, step.sequences,
-              step.forming_s, step.beside_s, 0};
+              step.forming_s, step.overlap_s, 0};
     // Of the first step it is not known what was before it.
     if (before_) span.graph = name_of_graphs(*before_, now);
     before_ = std::move(now);
@@ -199,7 +199,7 @@ std::string SpanTrace::take() {
                         {"decode_tokens", s.decode_tokens},
                         {"prefill_tokens", s.prefill_tokens},
                         {"forming_us", s.forming_s * 1e6}};
-    if (s.beside_s > 0) args["next_step_us"] = s.beside_s * 1e6;
+    if (s.overlap_s > 0) args["overlap_us"] = s.overlap_s * 1e6;
     if (s.graph != 0) args["graphs"] = graphs[s.graph];
     out.span(kSteps, 1, "step", s.begin, s.end, args);
     out.span(kSteps, 1, "forming", s.begin, s.forming_s * 1e6, OrderedJson::object());

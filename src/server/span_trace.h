@@ -44,7 +44,7 @@ class SpanTrace final : public sched::Observer {
     Time begin, end;
     sched::RequestId request = 0;  // 0: the step itself
     int64_t decode_tokens = 0, prefill_tokens = 0, sequences = 0;
-    double forming_s = 0, beside_s = 0;
+    double forming_s = 0, overlap_s = 0;
     uint32_t graph = 0;  // in graphs_
   };
   struct Ended {

@@ -121,18 +121,14 @@ TEST(Verify, WrongFusionsAreFoundWhileGeneratingAndNoLongerUsed) {
   EXPECT_EQ(o.out, right.out);
 }
 
-// REPRISE_TEST_QUESTIONS=200 asks as many (two minutes).
+// With REPRISE_TEST_QUESTIONS, a file of questions in the form of GSM8K, the first 200 of it are asked (two minutes).
 TEST(SmolLM2Modes, TokensOfFortyQuestionsAreEqual) {
   REPRISE_NEEDS_SMOLLM2(path);
-  const char* given = std::getenv("REPRISE_TEST_DATA");
-  const std::string data = given ? given : std::string(REPRISE_SOURCE_DIR) + "/../shared/data";
-  std::ifstream questions(data + "/gsm8k_test.jsonl");
-  if (!questions) {
-    if (testing_support::in_ci()) FAIL() << data << " holds no gsm8k_test.jsonl";
-    GTEST_SKIP() << data << " holds no gsm8k_test.jsonl ($REPRISE_TEST_DATA)";
-  }
-  const char* more = std::getenv("REPRISE_TEST_QUESTIONS");
-  const size_t all = more ? std::stoul(more) : 40, some = all / 4;
+  const char* given = std::getenv("REPRISE_TEST_QUESTIONS");
+  std::ifstream questions(given ? std::string(given)
+                                : std::string(REPRISE_SOURCE_DIR) + "/tests/data/tasks/gsm8k_test_head.jsonl");
+  ASSERT_TRUE(questions) << given;
+  const size_t all = given ? 200 : 40, some = all / 4;
   const Folder folder;
   std::string line, all_lines, some_lines;
   for (size_t i = 0; i < all && std::getline(questions, line); ++i) {

@@ -48,34 +48,6 @@ TEST_F(SchedulerTest, WhoComesLaterJoinsThoseWhoDecode) {
   EXPECT_EQ(second->tokens, expected(count_up(40, 3), 5, true));
 }
 
-// On a device of its own, that is; elsewhere the thread that would do it computes.
-TEST_F(SchedulerTest, WhoComesDuringAStepHasItsPagesWhenItEnds) {
-  for (bool beside : {false, true}) {
-    make({4, 64, 40, 1000});
-    executor->runs_beside = beside;
-    auto first = add(forever(count_up(5), 30));
-    step();
-    const RequestId first_id = last_id;
-    const int64_t free = executor->kv_pool().free_pages();
-    std::shared_ptr<Answer> second, third;
-    executor->during_step = [&] {
-      second = add(forever(count_up(140, 3), 5));
-      scheduler->cancel(first_id);
-      third = add(forever(count_up(10, 4), 5));  // behind the cancellation
-    };
-    step();
-    executor->during_step = nullptr;
-    EXPECT_EQ(first->tokens.size(), 2u) << "the step ran to its end";
-    EXPECT_FALSE(first->result.has_value()) << "cancelled between steps";
-    EXPECT_EQ(scheduler->stats().running, beside ? 2 : 1);
-    EXPECT_EQ(executor->kv_pool().free_pages(), beside ? free - 2 : free);
-    run_out();
-    EXPECT_EQ(first->result->finish, FinishReason::Cancelled);
-    EXPECT_EQ(second->tokens, expected(count_up(140, 3), 5, true));
-    EXPECT_EQ(third->tokens, expected(count_up(10, 4), 5, true));
-  }
-}
-
 TEST_F(SchedulerTest, ALongPromptNeitherStopsDecodersNorShortPrompts) {
   SchedulerOptions options;
   options.mixed_prefill_tokens = 32;

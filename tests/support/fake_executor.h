@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,35 +49,42 @@ class FakeExecutor final : public engine::Executor {
   kv::KvPool& kv_pool() override { return pool_; }
   Status copy_page(kv::PageId from, kv::PageId to) override {
     ++copies;
-    finish_launched();  // as on a stream
+    compute_all();  // as on a stream
     return pool_.copy_page(from, to, [](void* dst, const void* src, size_t n) {
       std::memcpy(dst, src, n);
       return Status::ok();
     });
   }
   bool has_greedy_steps() const override { return greedy_steps; }
-  void set_while_running(std::function<void()> what) override { while_running_ = std::move(what); }
+  bool overlaps() const override { return runs_beside; }
 
-  Result<std::span<float>> step(std::span<const engine::StepItem> items) override {
-    RETURN_IF_ERROR(run(items));
-    return std::span<float>(logits_);
+  Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
+    if (flights_.size() >= 2) return error(Code::Internal, "two steps are in flight");
+    RETURN_IF_ERROR(launch(items, output));
+    most_in_flight = std::max(most_in_flight, static_cast<int64_t>(flights_.size()));
+    if (!runs_beside) compute(flights_.back());
+    return flights_.back().ticket;
   }
-  Result<std::span<const int32_t>> step_greedy(std::span<const engine::StepItem> items) override {
-    RETURN_IF_ERROR(run(items));
-    next_.clear();
-    for (float v : logits_)
-      if (std::isnan(v)) return error(Code::Internal, "a hidden state is not a finite number");
-    for (size_t at = 0; at < logits_.size(); at += kVocab) {
-      const auto row = logits_.begin() + static_cast<ptrdiff_t>(at);
-      next_.push_back(static_cast<int32_t>(std::max_element(row, row + kVocab) - row));
-    }
-    return std::span<const int32_t>(next_);
+  Result<engine::StepResult> wait(engine::Ticket ticket) override {
+    if (flights_.empty() || flights_.front().ticket != ticket)
+      return error(Code::Internal, "step {} is not the next in flight", ticket);
+    compute(flights_.front());
+    done_ = std::move(flights_.front());
+    flights_.pop_front();
+    RETURN_IF_ERROR(done_.status);
+    engine::StepResult result;
+    if (done_.output == engine::StepOutput::Logits)
+      result.logits = done_.logits;
+    else
+      result.tokens = done_.next;
+    return result;
   }
 
   bool greedy_steps = true;
-  bool runs_beside = false;  // as a device of its own: a step computes after everything else that its call does
+  bool runs_beside = false;  // as a device of its own: a step computes when it is waited for
   std::function<void()> during_step;
-  int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0;
+  int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0, most_in_flight = 0;
+  int64_t in_flight() const { return static_cast<int64_t>(flights_.size()); }
   std::optional<int64_t> fail_at;  // number of the step
   // Number of the step whose keys and values are not numbers: whoever reads them later gets logits that are none.
   std::optional<int64_t> spoil_at;
@@ -84,16 +92,30 @@ class FakeExecutor final : public engine::Executor {
   std::vector<std::vector<int64_t>> counts;  // of the items of each step
 
  private:
-  int32_t& slot(const engine::Sequence& s, int64_t t) {
-    const kv::PageId page = s.pages()[static_cast<size_t>(t / kv::kPageTokens)];
-    EXPECT_TRUE(pool_.in_use(page));
-    return reinterpret_cast<int32_t*>(pool_.page(0, page))[t % kv::kPageTokens];
-  }
+  // What a step computes of one sequence: tokens [begin, end). The first comes from row `fed` of the step before, if
+  // that is not negative.
+  struct Part {
+    const engine::Sequence* sequence;
+    std::vector<kv::PageId> pages;
+    std::vector<int32_t> tokens;
+    int64_t begin, logit_rows, fed;
+  };
+  struct Flight {
+    engine::Ticket ticket = 0;
+    int64_t number = 0;
+    engine::StepOutput output = engine::StepOutput::Logits;
+    std::vector<Part> parts;
+    std::vector<float> logits;
+    std::vector<int32_t> next;
+    bool computed = false;
+    Status status;
+  };
 
-  Status run(std::span<const engine::StepItem> items) {
-    if (fail_at && ++steps == *fail_at) return error(fail_code, "the device has failed");
-    if (!fail_at) ++steps;
-    logits_.clear();
+  Status launch(std::span<const engine::StepItem> items, engine::StepOutput output) {
+    Flight f;
+    f.ticket = ++tickets_;
+    f.number = ++steps;
+    f.output = output;
     counts.emplace_back();
     int64_t tokens = 0, rows = 0;
     for (const engine::StepItem& item : items) {
@@ -101,55 +123,90 @@ class FakeExecutor final : public engine::Executor {
       const int64_t end = s.cached() + item.count;
       if (item.count < 1 || end > s.size()) return invalid("{} tokens of {}", item.count, s.uncached());
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
-      launched_.push_back({&s, s.cached(), end, item.logit_rows()});
+      for (int64_t t = s.cached(); t < end; ++t)
+        EXPECT_TRUE(pool_.in_use(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]));
+      Part p{&s, s.pages(), {s.tokens().begin() + s.cached(), s.tokens().begin() + end}, s.cached(), item.logit_rows(),
+             -1};
+      if (s.pending() && end == s.size()) {
+        EXPECT_EQ(item.count, 1);
+        p.fed = row_of(s);
+        if (p.fed < 0) return invalid("nobody gives the token that is pending");
+      }
+      f.parts.push_back(std::move(p));
       s.set_cached(end);
       tokens += item.count;
       rows += item.logit_rows();
       counts.back().push_back(item.count);
     }
-    if (during_step) during_step();
-    if (runs_beside && while_running_) while_running_();
-    finish_launched();
     const auto n = static_cast<int64_t>(items.size());
     if (n > limits_.rows || rows > limits_.rows || tokens > limits_.tokens || n == 0)
       return invalid("a step of {} sequences, {} rows and {} tokens", n, rows, tokens);
+    flights_.push_back(std::move(f));
     computed += tokens;
     most_sequences = std::max(most_sequences, n);
     most_tokens = std::max(most_tokens, tokens);
     return Status::ok();
   }
 
-  void finish_launched() {
-    for (const Launched& l : std::exchange(launched_, {})) {
-      const engine::Sequence& s = *l.sequence;
-      for (int64_t t = l.begin; t < l.end; ++t)
-        slot(s, t) = spoil_at == steps ? kSpoiled : s.tokens()[static_cast<size_t>(t)];
+  // The row that the step in flight gives for this sequence.
+  int64_t row_of(const engine::Sequence& s) const {
+    if (flights_.empty() || flights_.back().output != engine::StepOutput::NextTokens) return -1;
+    int64_t row = 0;
+    for (const Part& p : flights_.back().parts) {
+      row += p.logit_rows;
+      if (p.sequence == &s) return p.logit_rows > 0 ? row - 1 : -1;
+    }
+    return -1;
+  }
+
+  void compute_all() {
+    for (Flight& f : flights_) compute(f);
+  }
+
+  void compute(Flight& f) {
+    if (std::exchange(f.computed, true)) return;
+    if (during_step) during_step();
+    if (fail_at && f.number == *fail_at) {
+      f.status = error(fail_code, "the device has failed");
+      return;
+    }
+    const Flight& before = &f == &flights_.front() ? done_ : flights_.front();
+    for (Part& p : f.parts) {
+      if (p.fed >= 0) p.tokens.back() = before.status.is_ok() ? before.next[static_cast<size_t>(p.fed)] : 0;
+      for (size_t i = 0; i < p.tokens.size(); ++i)
+        slot(p, p.begin + static_cast<int64_t>(i)) = spoil_at == f.number ? kSpoiled : p.tokens[i];
+      const int64_t end = p.begin + static_cast<int64_t>(p.tokens.size());
       std::vector<int32_t> history;
       bool good = true;
-      for (int64_t t = 0; t < l.end; ++t) {
-        history.push_back(slot(s, t));
+      for (int64_t t = 0; t < end; ++t) {
+        history.push_back(slot(p, t));
         good &= history.back() != kSpoiled;
-        if (t < l.end - l.logit_rows) continue;
+        if (t < end - p.logit_rows) continue;
         auto row = logits_of(history);
         if (!good) std::fill(row.begin(), row.end(), NAN);
-        logits_.insert(logits_.end(), row.begin(), row.end());
+        f.logits.insert(f.logits.end(), row.begin(), row.end());
       }
+    }
+    if (f.output == engine::StepOutput::Logits) return;
+    for (float v : f.logits)
+      if (std::isnan(v)) f.status = error(Code::Internal, "a hidden state is not a finite number");
+    for (size_t at = 0; at < f.logits.size(); at += kVocab) {
+      const auto row = f.logits.begin() + static_cast<ptrdiff_t>(at);
+      f.next.push_back(static_cast<int32_t>(std::max_element(row, row + kVocab) - row));
     }
   }
 
-  // What a step computes of one sequence: tokens [begin, end).
-  struct Launched {
-    const engine::Sequence* sequence;
-    int64_t begin, end, logit_rows;
-  };
+  // Pages of a request that has ended may already be another's: the stream's order keeps them apart.
+  int32_t& slot(const Part& p, int64_t t) {
+    return reinterpret_cast<int32_t*>(pool_.page(0, p.pages[static_cast<size_t>(t / kv::kPageTokens)]))[t % kv::kPageTokens];
+  }
 
   std::unique_ptr<Device> device_ = null::make_null_device();
   Limits limits_;
   kv::KvPool pool_;
-  std::vector<float> logits_;
-  std::vector<int32_t> next_;
-  std::vector<Launched> launched_;
-  std::function<void()> while_running_;
+  std::deque<Flight> flights_;  // in the order of submission
+  Flight done_;                 // the last one that was waited for
+  engine::Ticket tickets_ = 0;
 };
 
 }  // namespace reprise::sched

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -17,6 +16,7 @@ struct Taken {
   int recorded = 0;  // launches with host operands
   size_t patches = 0;
   size_t graphs = 0;  // alive
+  std::vector<uint32_t>* launched = nullptr;  // where launches are noted as they run
 };
 
 struct TakingOptions {
@@ -37,15 +37,9 @@ class TakingGraph final : public DeviceGraph {
   Thunk take(Thunk t) {
     if (!t.args.host[0]) return t;
     ++counts_.recorded;
-    for (const void*& p : t.args.host) {
-      if (!p) continue;
-      values_.push_back(std::make_unique<HostValues>());
-      std::memcpy(values_.back().get(), p, sizeof(HostValues));
-      p = values_.back().get();
-    }
+    for (const void*& p : t.args.host) p = p ? keep(p) : p;
     return t;
   }
-  void patchable(PatchId id, const Thunk& t) { of_launch_[id] = t.args.host; }
 
   Status replay(Stream& stream, std::span<const Patch> patches) override {
     counts_.patches += patches.size();
@@ -53,12 +47,8 @@ class TakingGraph final : public DeviceGraph {
     std::vector<Patch> mine;
     for (size_t i = 0; i < patches.size(); ++i) {
       args[i] = *patches[i].args;
-      const auto& kept = of_launch_.at(patches[i].id);
-      for (size_t k = 0; k < kept.size(); ++k) {
-        if (!args[i].host[k]) continue;
-        std::memcpy(const_cast<void*>(kept[k]), args[i].host[k], sizeof(HostValues));
-        args[i].host[k] = kept[k];
-      }
+      // Values of its own: the replay before this one may not have run yet.
+      for (const void*& p : args[i].host) p = p ? keep(p) : p;
       mine.push_back({patches[i].id, &args[i]});
     }
     return inner->replay(stream, mine);
@@ -68,9 +58,14 @@ class TakingGraph final : public DeviceGraph {
   std::unique_ptr<DeviceGraph> inner;
 
  private:
+  const void* keep(const void* values) {
+    values_.push_back(std::make_unique<HostValues>());
+    std::memcpy(values_.back().get(), values, sizeof(HostValues));
+    return values_.back().get();
+  }
+
   Taken& counts_;
   std::vector<std::unique_ptr<HostValues>> values_;
-  std::map<PatchId, std::array<const void*, LaunchArgs::kMaxHostOperands>> of_launch_;
 };
 
 class TakingRecorder final : public Recorder {
@@ -78,10 +73,7 @@ class TakingRecorder final : public Recorder {
   TakingRecorder(Recorder& inner, TakingGraph& graph) : inner_(inner), graph_(graph) {}
   Status launch(const Thunk& thunk) override { return inner_.launch(graph_.take(thunk)); }
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
-    const Thunk mine = graph_.take(thunk);
-    ASSIGN_OR_RETURN(const PatchId id, inner_.launch_patchable(mine));
-    graph_.patchable(id, mine);
-    return id;
+    return inner_.launch_patchable(graph_.take(thunk));
   }
 
  private:
@@ -95,6 +87,7 @@ class TakingDevice final : public Device {
     null::NullDeviceOptions strict;
     strict.host_visible = false;
     strict.deferred = true;
+    strict.launched = counts.launched;
     inner_ = null::make_null_device(strict);
     info_ = inner_->info();
     info_.patches = options.patches;

@@ -1,6 +1,5 @@
 // Where tests of the tokenizer find vocabularies and what HF tokenizers made of them (tests/data/tokenizer/README.md).
-// The published vocabularies are too large for the repository; without them a test skips and says why, except under
-// CI=true.
+// Without the file of the default model a test skips and says why.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,6 @@ namespace reprise::text {
 // The bytes of a gzip file.
 Result<std::string> read_gzip(const std::string& path);
 
-// $REPRISE_TEST_DATA, or ../shared/data beside the repository.
-std::string test_data_folder();
 std::string golden_folder();
 
 // "qwen3", "deepseek_v3": the published tokenizer.json. "smollm2": the GGUF file of the default model, in
@@ -25,8 +22,7 @@ std::string golden_folder();
 // "spm_llama", "spm_mistral": in the repository. "spm_gguf": the first of these as GGUF metadata.
 Result<Tokenizer> load_tokenizer(const std::string& name);
 
-// The same; where the file is missing, nothing, and the test is marked as skipped (under CI=true as failed, except for
-// smollm2, which the demo fetches).
+// The same; where the default model is missing, nothing, and the test is marked as skipped: the demo fetches it.
 std::optional<Tokenizer> tokenizer_or_skip(const std::string& name);
 
 struct Golden {

@@ -15,11 +15,6 @@ SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
-def shared_data():
-    """The folder with the published tokenizers (REPRISE_TEST_DATA, default ../shared/data)."""
-    return pathlib.Path(os.environ.get("REPRISE_TEST_DATA", ROOT.parent / "shared" / "data"))
-
-
 def fnv1a64(data: bytes) -> int:
     """FNV-1a, 64 bit."""
     h = 0xCBF29CE484222325

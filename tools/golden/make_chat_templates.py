@@ -15,7 +15,7 @@ import sys
 import tempfile
 import zipfile
 
-from common import DATA, fnv1a64, shared_data, write_json
+from common import DATA, fnv1a64, write_json
 from smollm2 import SmolLM2
 
 import jinja2
@@ -93,7 +93,7 @@ def refresh():
                 elif source == "gguf":
                     text = SmolLM2().chat_template()
                 elif source == "shared":
-                    text = json.loads((shared_data() / "tokenizers" / f"{name}.tokenizer_config.json").read_text())["chat_template"]
+                    text = json.loads((DATA / "tokenizer" / "published" / f"{name}.tokenizer_config.json").read_text())["chat_template"]
                 else:
                     continue
                 (OUT / "templates" / f"{name}.jinja").write_bytes(text.encode())

@@ -10,7 +10,7 @@ import struct
 import sys
 import unicodedata
 
-from common import DATA, fnv1a64, shared_data, write_json
+from common import DATA, fnv1a64, write_json
 from smollm2 import SmolLM2
 from strings import strings
 
@@ -27,7 +27,7 @@ def write_gz(path, data):
 
 
 def published(name):
-    with gzip.open(shared_data() / "tokenizers" / f"{name}.tokenizer.json.gz", "rt", encoding="utf-8") as f:
+    with gzip.open(DATA / "tokenizer" / "published" / f"{name}.tokenizer.json.gz", "rt", encoding="utf-8") as f:
         return Tokenizer.from_str(f.read())
 
 

@@ -55,6 +55,7 @@ constexpr int32_t ACL_MEMCPY_DEVICE_TO_DEVICE = 3;
 constexpr uint32_t ACL_STREAM_FAST_LAUNCH = 1;
 constexpr uint32_t ACL_STREAM_FAST_SYNC = 2;
 constexpr uint32_t ACL_EVENT_SYNC = 1;
+constexpr uint32_t ACL_EVENT_TIME_LINE = 8;
 constexpr int32_t ACL_HBM_MEM = 1;
 constexpr int32_t ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL = 1;
 constexpr int32_t ACL_MODEL_RI_CAPTURE_MODE_RELAXED = 2;

@@ -59,8 +59,14 @@ class AscendDevice final : public Device {
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> make_event() override {
-    ASSIGN_OR_RETURN(auto event, AscendEvent::make(context_));
+    ASSIGN_OR_RETURN(auto event, AscendEvent::make(context_, true));
     return std::unique_ptr<Event>(std::move(event));
+  }
+  std::optional<double> between_us(const Event& from, const Event& to) const override {
+    float ms = 0;
+    const int code = context_->library().aclrtEventElapsedTime(&ms, static_cast<const AscendEvent&>(from).native(),
+                                                               static_cast<const AscendEvent&>(to).native());
+    return code == ACL_SUCCESS ? std::optional(static_cast<double>(ms) * 1e3) : std::nullopt;
   }
   std::optional<double> clock_us() const override {
     const Library& acl = context_->library();

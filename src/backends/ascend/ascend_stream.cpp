@@ -17,11 +17,12 @@ int32_t direction(Copy kind) {
 
 }  // namespace
 
-Result<std::unique_ptr<AscendEvent>> AscendEvent::make(std::shared_ptr<Context> context) {
+Result<std::unique_ptr<AscendEvent>> AscendEvent::make(std::shared_ptr<Context> context, bool timed) {
   RETURN_IF_ERROR(context->attach());
   const Library& acl = context->library();
   aclrtEvent event = nullptr;
-  RETURN_IF_ERROR(acl.check(acl.aclrtCreateEventExWithFlag(&event, ACL_EVENT_SYNC), "make an event"));
+  const uint32_t flags = ACL_EVENT_SYNC | (timed ? ACL_EVENT_TIME_LINE : 0);
+  RETURN_IF_ERROR(acl.check(acl.aclrtCreateEventExWithFlag(&event, flags), "make an event"));
   return std::unique_ptr<AscendEvent>(new AscendEvent(std::move(context), event));
 }
 
@@ -90,7 +91,17 @@ Status AscendStream::wait(const Event& event) {
 Status AscendStream::synchronize() {
   RETURN_IF_ERROR(ready());
   const Library& acl = context_->library();
-  const Status done = check(acl.aclrtSynchronizeStreamWithTimeout(stream_, kStuckMs), "synchronize");
+  return or_failed(check(acl.aclrtSynchronizeStreamWithTimeout(stream_, kStuckMs), "synchronize"));
+}
+
+Status AscendStream::synchronize(const Event& event) {
+  RETURN_IF_ERROR(ready());
+  const Library& acl = context_->library();
+  const aclrtEvent mark = static_cast<const AscendEvent&>(event).native();
+  return or_failed(check(acl.aclrtSynchronizeEventWithTimeout(mark, kStuckMs), "synchronize"));
+}
+
+Status AscendStream::or_failed(Status done) {
   std::lock_guard lock(mutex_);
   Status failed = std::exchange(failed_, Status::ok());
   return failed.is_ok() || done.code() == Code::DeviceLost ? done : noted(std::move(failed));

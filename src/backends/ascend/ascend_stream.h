@@ -12,10 +12,10 @@
 
 namespace reprise::ascend {
 
-// Orders device work only; re-recording moves the mark.
+// Re-recording moves the mark. Timed ones can be compared by aclrtEventElapsedTime.
 class AscendEvent final : public Event {
  public:
-  static Result<std::unique_ptr<AscendEvent>> make(std::shared_ptr<Context> context);
+  static Result<std::unique_ptr<AscendEvent>> make(std::shared_ptr<Context> context, bool timed = false);
   ~AscendEvent() override;
   aclrtEvent native() const { return event_; }
 
@@ -39,6 +39,7 @@ class AscendStream final : public Stream {
   // Also where an update that failed beside a replay is told. An error that loses the device is the answer to
   // everything that follows.
   Status synchronize() override;
+  Status synchronize(const Event& event) override;
   StreamStats stats() const override { return stats_; }
 
   const LiveSizes& live_sizes() const { return live_; }
@@ -57,6 +58,7 @@ class AscendStream final : public Stream {
   // Ok when the device is there to be called.
   Status ready() const;
   Status noted(Status status);  // the same; a lost device is remembered
+  Status or_failed(Status done);  // or else what failed on another thread
 
   std::shared_ptr<Context> context_;
   aclrtStream stream_;

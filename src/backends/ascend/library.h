@@ -38,6 +38,8 @@ namespace reprise::ascend {
   REQUIRED(aclrtDestroyEvent, aclError, (aclrtEvent))                                                              \
   REQUIRED(aclrtRecordEvent, aclError, (aclrtEvent, aclrtStream))                                                  \
   REQUIRED(aclrtStreamWaitEvent, aclError, (aclrtStream, aclrtEvent))                                              \
+  REQUIRED(aclrtSynchronizeEventWithTimeout, aclError, (aclrtEvent, int32_t))                                      \
+  REQUIRED(aclrtEventElapsedTime, aclError, (float*, aclrtEvent, aclrtEvent))                                      \
   REQUIRED(aclrtMalloc, aclError, (void**, size_t, int32_t))                                                       \
   REQUIRED(aclrtFree, aclError, (void*))                                                                           \
   REQUIRED(aclrtMallocHost, aclError, (void**, size_t))                                                            \

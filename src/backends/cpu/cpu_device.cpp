@@ -120,6 +120,7 @@ class CpuStream final : public Stream {
   Status record(Event&) override { return Status::ok(); }
   Status wait(const Event&) override { return Status::ok(); }
   Status synchronize() override { return Status::ok(); }
+  Status synchronize(const Event&) override { return Status::ok(); }
   StreamStats stats() const override { return stats_; }
   void count_replay() { ++stats_.replays; }
   Status set_trace(Trace* trace) override {

@@ -66,8 +66,16 @@ class CudaDevice final : public Device {
   }
   Result<std::unique_ptr<Event>> make_event() override {
     cudaEvent_t event = nullptr;
-    RETURN_IF_ERROR(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event"));
+    RETURN_IF_ERROR(check(cudaEventCreate(&event), "make an event"));
     return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event));
+  }
+  std::optional<double> between_us(const Event& from, const Event& to) const override {
+    float ms = 0;
+    const cudaError_t result = cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(from).native(),
+                                                    static_cast<const CudaEvent&>(to).native());
+    if (result == cudaSuccess) return static_cast<double>(ms) * 1e3;
+    (void)cudaGetLastError();
+    return std::nullopt;
   }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return capture_graph(static_cast<CudaStream&>(stream), body);
@@ -176,6 +184,11 @@ Status CudaStream::wait(const Event& event) {
 Status CudaStream::synchronize() {
   RETURN_IF_ERROR(check(cudaStreamSynchronize(stream_), "synchronize"));
   return trace_ ? tell_trace() : Status::ok();
+}
+
+Status CudaStream::synchronize(const Event& event) {
+  if (trace_) return synchronize();  // its events lie behind the mark, too
+  return check(cudaEventSynchronize(static_cast<const CudaEvent&>(event).native()), "synchronize");
 }
 
 int cuda_device_count() {

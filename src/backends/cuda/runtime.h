@@ -62,6 +62,7 @@ class CudaStream final : public Stream {
   Status record(Event& event) override;
   Status wait(const Event& event) override;
   Status synchronize() override;
+  Status synchronize(const Event& event) override;
   StreamStats stats() const override { return stats_; }
   // While a trace is attached every launch stands between two events, and a replay runs launch by launch.
   Status set_trace(Trace* trace) override;

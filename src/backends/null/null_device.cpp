@@ -109,6 +109,11 @@ class NullStream final : public Stream {
     queue_->run_until(queue_->asked());
     return std::exchange(failed_, Status::ok());
   }
+  Status synchronize(const Event& event) override {
+    auto& e = static_cast<const NullEvent&>(event);
+    if (e.queue) e.queue->run_until(e.mark);
+    return std::exchange(failed_, Status::ok());
+  }
   StreamStats stats() const override { return stats_; }
 
   void replay(const std::vector<Thunk>& thunks, const LiveSizes& live) {

@@ -1,0 +1,262 @@
+// Steps in flight: submitting, waiting, and what happens when one of them fails.
+#include <algorithm>
+
+#include "base/elapsed.h"
+#include "base/log.h"
+#include "engine/model_engine.h"
+
+namespace reprise::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool all_finite(const TensorView& v) {
+  const int64_t n = v.elements();
+  switch (v.dtype) {
+    case DType::F32: {
+      const auto* f = static_cast<const float*>(v.data);
+      float sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += f[i] * 0.0f;  // NaN when anything is not finite
+      return sum == 0;
+    }
+    case DType::BF16:
+    case DType::F16: {
+      const auto* h = static_cast<const uint16_t*>(v.data);
+      const uint16_t exponent = v.dtype == DType::BF16 ? 0x7f80 : 0x7c00;
+      bool finite = true;
+      for (int64_t i = 0; i < n; ++i) finite &= (h[i] & exponent) != exponent;
+      return finite;
+    }
+    default: return true;
+  }
+}
+
+// The row of the step's result that follows the item's last token.
+int64_t result_row(std::span<const StepItem> items, const Sequence* sequence) {
+  int64_t row = 0;
+  for (const StepItem& item : items) {
+    row += item.logit_rows();
+    if (item.sequence == sequence) return item.logit_rows() > 0 ? row - 1 : -1;
+  }
+  return -1;
+}
+
+bool awaits_token(const StepItem& item) {
+  return item.sequence->pending() && item.sequence->cached() + item.count == item.sequence->size();
+}
+
+}  // namespace
+
+// Checks, faults and counts look at a step before the next one may change anything.
+bool ModelEngine::overlaps() const {
+  return platform_.device->info().asynchronous && !check_ && !faults_.any() && !hook_ && expert_use_.layers() == 0;
+}
+
+Result<Ticket> ModelEngine::submit(std::span<const StepItem> items, StepOutput output) {
+  const auto begin = Clock::now();
+  Flight& f = flights_[tickets_ % flights_.size()];
+  if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
+  f.items.assign(items.begin(), items.end());
+  f.output = output;
+  f.fed.clear();
+  f.again = f.done = false;
+  f.status = Status::ok();
+  f.gap_us.reset();
+  if (overlaps()) {
+    RETURN_IF_ERROR(launch_beside(f));
+    counters_.host_s += seconds_since(begin);
+  } else {
+    RETURN_IF_ERROR(run_alone(f));
+    counters_.host_s += seconds_since(begin) - device_s_;
+  }
+  ++counters_.steps;
+  return f.ticket = ++tickets_;
+}
+
+Result<StepResult> ModelEngine::wait(Ticket ticket) {
+  Flight& f = flights_[(ticket - 1) % flights_.size()];
+  if (ticket == 0 || f.ticket != ticket) return error(Code::Internal, "step {} is not in flight", ticket);
+  finish(f);
+  f.ticket = 0;
+  RETURN_IF_ERROR(f.status);
+  StepResult result;
+  const auto rows = static_cast<size_t>(f.rows.elements());
+  if (f.output == StepOutput::Logits)
+    result.logits = {static_cast<float*>(f.rows.data), rows};
+  else
+    result.tokens = {static_cast<const int32_t*>(f.rows.data), rows};
+  result.gap_us = f.gap_us;
+  return result;
+}
+
+Flight* ModelEngine::step_before(const Flight& f) {
+  Flight& other = flights_[&f == &flights_[0] ? 1 : 0];
+  return other.ticket != 0 && (f.ticket == 0 || other.ticket < f.ticket) ? &other : nullptr;
+}
+
+// Computed when it returns.
+Status ModelEngine::run_alone(Flight& f) {
+  for (Flight& other : flights_)
+    if (other.ticket != 0) finish(other);
+  staging_.select(0);
+  RETURN_IF_ERROR(run(f.items, f.output));
+  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
+  if (f.output == StepOutput::NextTokens) {
+    ASSIGN_OR_RETURN(f.hidden, ask("hidden"));
+  }
+  ASSIGN_OR_RETURN(f.rows, ask(f.output == StepOutput::Logits ? "logits" : "next_tokens"));
+  RETURN_IF_ERROR(arrived());
+  if (platform_.device->info().asynchronous) {
+    // The next step may be submitted before this one's result is looked at.
+    const auto* bytes = static_cast<const uint8_t*>(f.rows.data);
+    f.kept.assign(bytes, bytes + static_cast<size_t>(f.rows.elements()) * size_of(f.rows.dtype));
+    f.rows.data = f.kept.data();
+  }
+  RETURN_IF_ERROR(accept_result(f));
+  f.gap_us = gap_us_;
+  f.done = true;
+  return Status::ok();
+}
+
+// In the device's queue when it returns.
+Status ModelEngine::launch_beside(Flight& f) {
+  if (pool_.generation() != bound_generation_) {
+    for (Flight& other : flights_)
+      if (other.ticket != 0) finish(other);
+    RETURN_IF_ERROR(rebind_if_moved());
+  }
+  const auto slot = static_cast<int>(tickets_ % flights_.size());
+  staging_.select(slot);
+  ASSIGN_OR_RETURN(f.live, stages_[static_cast<size_t>(slot)].fill(f.items, pool_.total_pages()));
+  const int64_t tokens = f.live.value[models::kTokens];
+  StepRunner& runner = runner_of(f.live);
+  ASSIGN_OR_RETURN(f.plan, runner.plan(tokens));
+  if (f.plan.kind == StepPlan::Kind::Split) return run_alone(f);
+  if (!collected_.empty()) collected_.clear();
+  RETURN_IF_ERROR(feed_tokens(f));
+
+  StepMarks& marks = marks_[(tickets_ + 1) % marks_.size()];
+  for (auto* mark : {&marks.begin, &marks.end})
+    if (!*mark) {
+      ASSIGN_OR_RETURN(*mark, platform_.device->make_event());
+    }
+  f.begun_us = now_us(*platform_.device);
+  RETURN_IF_ERROR(stream_->record(*marks.begin));
+  f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
+  last_ = runner.last_program();
+  if (f.status.is_ok()) f.status = ask_for_result(f);
+  if (f.status.is_ok()) f.status = stream_->record(*marks.end);
+  marks.ticket = tickets_ + 1;
+  for (const StepItem& item : f.items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  return Status::ok();
+}
+
+// Tokens that the step before has yet to give go from its result to this step's input on the device; rows that stay in
+// their order are one copy.
+Status ModelEngine::feed_tokens(Flight& f) {
+  const Flight* before = step_before(f);
+  int64_t end = 0;
+  struct Run {
+    int64_t from = 0, to = 0, count = 0;
+  } run;
+  const auto flush = [&] {
+    if (run.count > 0)
+      staging_.feed("tokens", run.to, static_cast<const int32_t*>(before->next_tokens) + run.from, run.count);
+    run = {};
+  };
+  for (const StepItem& item : f.items) {
+    end += item.count;
+    if (!awaits_token(item)) continue;
+    const int64_t from = before && before->output == StepOutput::NextTokens ? result_row(before->items, item.sequence)
+                                                                            : -1;
+    if (from < 0 || before->done) return error(Code::Internal, "a token is pending that no step in flight gives");
+    f.fed.push_back({item.sequence, end - 1, item.sequence->size() - 1});
+    if (run.count == 0 || run.from + run.count != from || run.to + run.count != end - 1) {
+      flush();
+      run = {from, end - 1, 0};
+    }
+    ++run.count;
+  }
+  flush();
+  return Status::ok();
+}
+
+Status ModelEngine::ask_for_result(Flight& f) {
+  const auto ask_for = [&](std::string_view name, HostCopy& copy) -> Result<TensorView> {
+    ASSIGN_OR_RETURN(TensorView v, last_->output(name));
+    if (name == "next_tokens") f.next_tokens = v.data;
+    const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);
+    ASSIGN_OR_RETURN(v.data, copy.ask(*platform_.device, *stream_, v.data, bytes));
+    return v;
+  };
+  if (f.output == StepOutput::NextTokens) {
+    ASSIGN_OR_RETURN(f.hidden, ask_for("hidden", f.hidden_copy));
+  }
+  ASSIGN_OR_RETURN(f.rows, ask_for(f.output == StepOutput::Logits ? "logits" : "next_tokens", f.rows_copy));
+  return Status::ok();
+}
+
+// What the step gave is there; a token that somebody waits for gets its place.
+Status ModelEngine::accept_result(const Flight& f) {
+  if (f.output == StepOutput::Logits) return Status::ok();
+  if (!all_finite(f.hidden))
+    return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
+  int64_t row = 0;
+  for (const StepItem& item : f.items) {
+    row += item.logit_rows();
+    if (item.logit_rows() > 0 && item.sequence->pending())
+      item.sequence->resolve(static_cast<const int32_t*>(f.rows.data)[row - 1]);
+  }
+  return Status::ok();
+}
+
+// Steps end in the order of their submission.
+void ModelEngine::finish(Flight& f) {
+  if (f.done) return;
+  if (Flight* before = step_before(f)) finish(*before);
+  const StepMarks& marks = marks_[f.ticket % marks_.size()];
+  Status done = f.status;
+  if (done.is_ok() && !f.again) done = stream_->synchronize(*marks.end);
+  if (!done.is_ok() || f.again) {
+    done = compute_again(f, done);
+  } else {
+    const Device& device = *platform_.device;
+    const double now = now_us(device);
+    runner_of(f.live).finished(f.plan, f.live.value[models::kTokens], now - std::max(f.begun_us, finished_us_));
+    const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
+    if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);
+  }
+  finished_us_ = now_us(*platform_.device);
+  if (done.is_ok()) done = accept_result(f);
+  f.status = std::move(done);
+  f.done = true;
+}
+
+// The step failed, or what it read of the step before was wrong. Its inputs are still in its slot; writing keys and
+// values twice does no harm.
+Status ModelEngine::compute_again(Flight& f, const Status& failed) {
+  (void)stream_->synchronize();  // what is behind it has ended, and is computed again for itself
+  for (Flight& other : flights_)
+    if (other.ticket > f.ticket) other.again = true;
+  if (failed.code() == Code::DeviceLost) return failed;
+  const auto slot = static_cast<int>((f.ticket - 1) % flights_.size());
+  staging_.select(slot);
+  StepStage& stage = stages_[static_cast<size_t>(slot)];
+  for (const Flight::FedRow& fed : f.fed)
+    stage.buffers().tokens[static_cast<size_t>(fed.row)] =
+        std::max(0, fed.sequence->tokens()[static_cast<size_t>(fed.position)]);
+  // Whose request has ended meanwhile has given its pages back, perhaps to somebody else.
+  int64_t row = 0;
+  for (const StepItem& item : f.items)
+    for (int64_t i = 0; i < item.count; ++i, ++row)
+      if (item.sequence->pages().empty()) stage.drop_row(row);
+  StepRunner& runner = runner_of(f.live);
+  RETURN_IF_ERROR(failed.is_ok()
+                      ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
+                      : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
+  last_ = runner.last_program();
+  RETURN_IF_ERROR(ask_for_result(f));
+  return stream_->synchronize();
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,51 @@
+// Flight: a step between submit() and wait(), with what is needed to compute it once more.
+//
+// ModelEngine owns two, one per slot of the staging; they take turns. The host's results of a step lie in its flight,
+// so that those of one step stay while the next one runs. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/host_copy.h"
+#include "engine/executor.h"
+#include "engine/step_runner.h"
+
+namespace reprise::engine {
+
+struct Flight {
+  // A row whose token the step before gives.
+  struct FedRow {
+    const Sequence* sequence = nullptr;
+    int64_t row = 0;
+    int64_t position = 0;  // of the token in its sequence
+  };
+
+  Ticket ticket = 0;  // 0: nothing was submitted here, or it was waited for
+  std::vector<StepItem> items;
+  StepOutput output = StepOutput::Logits;
+  StepPlan plan;
+  LiveSizes live;
+  std::vector<FedRow> fed;
+  const void* next_tokens = nullptr;  // where the device writes them
+  // The step before has failed, or was computed once more: what this one read of it was wrong.
+  bool again = false;
+  bool done = false;
+  Status status;  // of the launch, then of the step
+  double begun_us = 0;
+  std::optional<double> gap_us;
+
+  TensorView hidden, rows;  // rows: logits or next tokens. In memory of the host, there once the step is done.
+  HostCopy hidden_copy, rows_copy;
+  std::vector<uint8_t> kept;  // rows of a step that ran as several parts
+};
+
+// The marks around a step on its stream.
+struct StepMarks {
+  std::unique_ptr<Event> begin, end;
+  Ticket ticket = 0;  // of the step that they were recorded for last
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,286 @@
+// The next batch is formed, staged and submitted while the current one runs; its tokens are those of the steps taken one
+// by one. On the fake executor, on a device that does all work as late as it may, and on Ascend's simulator, whose clock
+// shows what is gained.
+#include <gtest/gtest.h>
+
+#include "sched/scheduler_fixture.h"
+#include "support/computing_platforms.h"
+#include "support/tiny_models.h"
+
+namespace reprise::sched::overlap_test {
+namespace {
+
+using engine::Engine;
+using engine::StepItem;
+using engine::StepOutput;
+using testing_support::ComputingPlatform;
+
+struct Overlap : SchedulerTest {
+  void make_beside(FakeExecutor::Limits limits, SchedulerOptions options = {}) {
+    make(limits, options);
+    executor->runs_beside = true;
+  }
+};
+
+TEST_F(Overlap, TwoStepsAreInFlightAndTheTokensAreThoseOfOne) {
+  for (const bool overlap : {true, false}) {
+    make_beside({4, 64, 40, 1000}, {.overlap = overlap});
+    auto a = add(forever(count_up(5), 9));
+    auto b = add(forever(count_up(150, 3), 12));  // three chunks
+    auto c = add(forever(count_up(126, 4), 7));   // over the border of a page
+    run_out();
+    EXPECT_EQ(executor->most_in_flight, overlap ? 2 : 1);
+    EXPECT_EQ(a->tokens, expected(count_up(5), 9, true));
+    EXPECT_EQ(b->tokens, expected(count_up(150, 3), 12, true));
+    EXPECT_EQ(c->tokens, expected(count_up(126, 4), 7, true));
+  }
+}
+
+TEST_F(Overlap, ALastTokenByLengthIsNotFollowedByARow) {
+  make_beside({4, 64, 40, 1000});
+  auto a = add(forever(count_up(5), 6));
+  run_out();
+  EXPECT_EQ(a->tokens.size(), 6u);
+  EXPECT_EQ(executor->steps, 6);
+}
+
+// Whether the token ends the answer is known a step late; the row that was computed meanwhile is nobody's.
+TEST_F(Overlap, AnAnswerThatEndsByItselfCostsOneRowAndLeavesNoTrace) {
+  for (const bool by_sink : {true, false}) {
+    make_beside({4, 64, 6, 1000});
+    Tokens prompt = count_up(5);
+    Tokens alone = expected(prompt, 40, by_sink);
+    for (int32_t start = 0; !by_sink && alone.size() >= 40; ++start) alone = expected(prompt = count_up(5, start), 40, false);
+    Asked asked = by_sink ? forever(prompt, 40) : ask(prompt, 40);
+    asked.answer->stop_after = by_sink ? 4 : -1;
+    auto a = add(std::move(asked));
+    auto b = add(forever(count_up(9, 2), 50));
+    run_out();
+    const size_t n = by_sink ? 4 : alone.size();
+    EXPECT_EQ(a->tokens, Tokens(alone.begin(), alone.begin() + static_cast<ptrdiff_t>(n)));
+    EXPECT_EQ(a->result->finish, FinishReason::Stop);
+    EXPECT_EQ(b->tokens, expected(count_up(9, 2), 50, true));
+    // What it left in the cache is right: whoever continues it gets the same tokens.
+    Tokens longer = prompt;
+    longer.insert(longer.end(), a->tokens.begin(), a->tokens.end());
+    longer.push_back(3);
+    auto next = add(forever(longer, 5));
+    run_out();
+    EXPECT_EQ(next->tokens, expected(longer, 5, true));
+    scheduler->flush_cache();
+    EXPECT_EQ(executor->kv_pool().free_pages(), 6);
+  }
+}
+
+// The host draws its token, so the step after it waits.
+TEST_F(Overlap, SampledRowsAreDrawnBeforeTheNextBatch) {
+  make_beside({4, 64, 40, 1000});
+  Asked drawn = forever(count_up(5), 9);
+  drawn.request.sampling.temperature = 0.8;
+  drawn.request.sampling.seed = 7;
+  auto a = add(std::move(drawn));
+  run_out();
+  EXPECT_EQ(executor->most_in_flight, 1);
+  make({4, 64, 40, 1000});
+  Asked again = forever(count_up(5), 9);
+  again.request.sampling.temperature = 0.8;
+  again.request.sampling.seed = 7;
+  auto b = add(std::move(again));
+  run_out();
+  EXPECT_EQ(a->tokens, b->tokens);
+}
+
+TEST_F(Overlap, CancelledWhileItsNextRowRuns) {
+  make_beside({4, 64, 6, 1000});
+  auto a = add(forever(count_up(5), 100));
+  const RequestId id = last_id;
+  auto b = add(forever(count_up(9, 2), 30));
+  for (int i = 0; i < 5; ++i) step();
+  scheduler->cancel(id);
+  step();
+  ASSERT_TRUE(a->result.has_value());
+  EXPECT_EQ(a->result->finish, FinishReason::Cancelled);
+  auto c = add(forever(count_up(130, 1), 9));  // takes its pages at once
+  run_out();
+  EXPECT_EQ(b->tokens, expected(count_up(9, 2), 30, true));
+  EXPECT_EQ(c->tokens, expected(count_up(130, 1), 9, true));
+}
+
+TEST_F(Overlap, AFailedStepEndsItsRequestsAlone) {
+  make_beside({4, 64, 20, 1000});
+  executor->fail_at = 4;
+  auto a = add(forever(count_up(10), 20));
+  for (int i = 0; i < 4; ++i) step();
+  auto b = add(forever(count_up(30, 3), 20));  // is first in the step after the one that fails
+  run_out();
+  EXPECT_EQ(a->result->status.code(), Code::Device);
+  EXPECT_EQ(b->tokens, expected(count_up(30, 3), 20, true));
+  EXPECT_EQ(scheduler->stats().failed_steps, 1u);
+}
+
+TEST_F(Overlap, ALostDeviceEndsAll) {
+  make_beside({4, 64, 20, 1000});
+  executor->fail_at = 5;
+  executor->fail_code = Code::DeviceLost;
+  auto a = add(forever(count_up(10), 20));
+  auto b = add(forever(count_up(30, 3), 20));
+  scheduler->run();  // returns by itself
+  for (const auto& one : {a, b}) {
+    ASSERT_TRUE(one->result.has_value());
+    EXPECT_EQ(one->times_finished, 1);
+    EXPECT_EQ(one->result->status.code(), Code::DeviceLost);
+  }
+  EXPECT_TRUE(scheduler->check_integrity().is_ok());
+}
+
+TEST_F(Overlap, PostedWorkFindsTheExecutorIdle) {
+  make_beside({4, 64, 20, 1000});
+  auto a = add(forever(count_up(10), 20));
+  for (int i = 0; i < 3; ++i) step();
+  int64_t in_flight = -1;
+  scheduler->post([&] { in_flight = executor->in_flight(); });
+  step();
+  EXPECT_EQ(in_flight, 0);
+  run_out();
+  EXPECT_EQ(a->tokens, expected(count_up(10), 20, true));
+}
+
+// Hands everything on, and notes what was in flight when a step was submitted.
+class Watched final : public engine::Executor {
+ public:
+  Watched(Engine& inner, const std::vector<uint32_t>& launched) : inner_(inner), launched_(launched) {}
+  int64_t context_length() const override { return inner_.context_length(); }
+  int64_t vocab_size() const override { return inner_.vocab_size(); }
+  int64_t max_step_tokens() const override { return inner_.max_step_tokens(); }
+  int64_t max_step_rows() const override { return inner_.max_step_rows(); }
+  kv::KvPool& kv_pool() override { return inner_.kv_pool(); }
+  Status copy_page(kv::PageId from, kv::PageId to) override { return inner_.copy_page(from, to); }
+  bool has_greedy_steps() const override { return inner_.has_greedy_steps(); }
+  bool overlaps() const override { return inner_.overlaps(); }
+  Result<engine::Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
+    const size_t before = launched_.size();
+    auto ticket = inner_.submit(items, output);
+    if (launched_.size() == before) ++idle_submits;
+    ++submits;
+    ahead += in_flight++ > 0;
+    return ticket;
+  }
+  Result<engine::StepResult> wait(engine::Ticket ticket) override {
+    --in_flight;
+    auto result = inner_.wait(ticket);
+    if (result && result->gap_us) gaps.push_back(*result->gap_us);
+    return result;
+  }
+
+  int64_t submits = 0, ahead = 0, in_flight = 0;
+  int64_t idle_submits = 0;  // during which the device launched nothing
+  std::vector<double> gaps;
+
+ private:
+  Engine& inner_;
+  const std::vector<uint32_t>& launched_;
+};
+
+struct Mode {
+  engine::GraphPolicy policy;
+  GraphMode decode;
+};
+
+class OverlapOnDevice : public testing::TestWithParam<ComputingPlatform> {
+ protected:
+  Result<std::unique_ptr<Engine>> open(const Mode& mode, const std::string& model) {
+    engine::EngineOptions o;
+    o.model_path = testing_support::tiny_model_path(model);
+    o.dtype = testing_support::dtype_of(GetParam());
+    o.context_length = 256;
+    o.max_running_requests = 4;
+    o.chunked_prefill_size = 64;
+    o.max_total_tokens = 10 * 128;
+    o.graph.decode_sizes = {2, 4};
+    o.graph.prefill_sizes = {32, 64};
+    o.graph.policy = mode.policy;
+    o.graph.decode = mode.decode;
+    o.graph.choose_by_cost = false;
+    taken_.launched = &launched_;
+    ASSIGN_OR_RETURN(Platform p, testing_support::make_computing_platform(GetParam(), taken_));
+    return Engine::create(o, std::move(p));
+  }
+
+  static constexpr int64_t kRequests = 6;
+  struct Outcome {
+    std::vector<Tokens> tokens;
+    double clock_us = 0;
+  };
+  // Requests that come one by one; some begin alike, one is sampled in the middle.
+  Outcome serve(Engine& e, Watched& watched, bool overlap, bool sampled) {
+    Outcome out;
+    Scheduler scheduler(watched, {.overlap = overlap});
+    std::vector<std::shared_ptr<Answer>> answers;
+    const double begin = e.device().clock_us().value_or(0);
+    while (answers.size() < kRequests || !scheduler.idle()) {
+      if (answers.size() < kRequests) {
+        const auto i = static_cast<int64_t>(answers.size());
+        Asked a = forever(count_up(3 + i * 29 % 150, static_cast<int32_t>(i % 3)), 12);
+        if (sampled && i == 3) {
+          a.request.sampling.temperature = 0.7;
+          a.request.sampling.seed = 11;
+        }
+        answers.push_back(a.answer);
+        EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+      }
+      scheduler.step();
+      const Status whole = scheduler.check_integrity();
+      EXPECT_TRUE(whole.is_ok()) << whole.message();
+    }
+    out.clock_us = e.device().clock_us().value_or(0) - begin;
+    for (auto& a : answers) {
+      EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
+      out.tokens.push_back(a->tokens);
+    }
+    return out;
+  }
+
+  testing_support::Taken taken_;
+  std::vector<uint32_t> launched_;
+};
+
+TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
+  const bool overlaps = GetParam() != ComputingPlatform::Cpu;
+  for (const char* model : {"qwen3_tied", "qwen3_moe_norm"}) {
+    if (GetParam() == ComputingPlatform::Remote && std::string(model) != "qwen3_tied") continue;  // plain kernels
+    std::vector<Tokens> first[2];
+    for (const Mode mode : {Mode{engine::GraphPolicy::Off, GraphMode::Eager},
+                            Mode{engine::GraphPolicy::Auto, GraphMode::Whole},
+                            Mode{engine::GraphPolicy::Auto, GraphMode::Piecewise}}) {
+      SCOPED_TRACE(fmt::format("{} {}", model, graph_mode_name(mode.decode)));
+      auto e = open(mode, model);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      ASSERT_EQ((*e)->overlaps(), overlaps);
+      for (const bool sampled : {false, true}) {
+        Watched one_by_one(**e, launched_), ahead(**e, launched_);
+        const Outcome expected = serve(**e, one_by_one, false, sampled);
+        const Outcome got = serve(**e, ahead, true, sampled);
+        EXPECT_EQ(got.tokens, expected.tokens);
+        if (first[sampled].empty()) first[sampled] = expected.tokens;
+        EXPECT_EQ(expected.tokens, first[sampled]);
+        EXPECT_EQ(one_by_one.ahead, 0);
+        if (!overlaps) {
+          EXPECT_EQ(ahead.ahead, 0);
+          continue;
+        }
+        EXPECT_GT(ahead.ahead, ahead.submits / (sampled ? 3 : 2)) << "of " << ahead.submits;
+        if (GetParam() == ComputingPlatform::Remote) {
+          EXPECT_EQ(ahead.idle_submits, ahead.submits) << "a batch is staged before anything of it, or before it, runs";
+        } else if (!sampled) {
+          EXPECT_LT(got.clock_us, 0.95 * expected.clock_us);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, OverlapOnDevice, testing_support::kComputingPlatforms,
+                         testing_support::computing_platform_name);
+
+}  // namespace
+}  // namespace reprise::sched::overlap_test
