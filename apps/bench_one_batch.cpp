@@ -156,14 +156,14 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
 std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
 
 void print_table(const OrderedJson& report) {
-  fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>7} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input",
-             "output", "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "gap us", "GB/s", "%", "GFLOP/s", "%");
+  fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>7} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input", "output",
+             "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "gap us", "GB/s", "%", "GFLOP/s", "%");
   for (const auto& r : report["rows"]) {
     fmt::print("{:>5} {:>6} {:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>9.2f} {:>7.1f} {:>9.2f} {:>6} {:>9.1f} {:>6}\n",
                r["batch_size"].get<int64_t>(), r["input_len"].get<int64_t>(), r["output_len"].get<int64_t>(),
                r["prefill_tok_s"].get<double>(), r["decode_tok_s"].get<double>(), r["step_ms_p50"].get<double>(),
-               r["step_ms_p99"].get<double>(), r["gap_us"].get<double>(), r["achieved_GBps"].get<double>(), percent(r["pct_bandwidth"]),
-               r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
+               r["step_ms_p99"].get<double>(), r["gap_us"].get<double>(), r["achieved_GBps"].get<double>(),
+               percent(r["pct_bandwidth"]), r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
   }
   if (report.contains("time")) {
     fmt::print("{}:\n", report["time"].get<std::string>());
@@ -245,9 +245,9 @@ Command add_bench_one_batch(CLI::App& bench) {
   c.app->footer(
       "Works without a tokenizer, and with --load-format dummy from config.json alone. decode tok/s is summed over "
       "the\n"
-      "batch. gap us: median time that the device had nothing to do between two decode steps. GB/s: weights and KV bytes that a decode step must read, over its time; %: of the read bandwidth "
-      "measured in\n"
-      "this run. Experts count as far as a batch reaches them by chance. GFLOP/s: multiplications and additions of "
+      "batch. gap us: median time between two decode steps in which the device was idle. GB/s: weights and KV bytes\n"
+      "that a decode step must read, over its time; %: of the read bandwidth measured in this run. Experts count as "
+      "far as a batch reaches them by chance. GFLOP/s: multiplications and additions of "
       "the\n"
       "linear layers in prefill, over its time; %: of the peak for\n"
       "the dtype (bf16: the faster of the bf16 dot product and fp32; int8 linears: that of int8).");

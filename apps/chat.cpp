@@ -38,12 +38,13 @@ Status run_chat(const ChatFlags& f) {
   say_quiet_start(f.model, *engine, person ? "; /help lists the commands" : "");
   if (person && log::level() < log::Level::Notice)
     fmt::print("{}\n", coloured(Colour::Dim, "/help lists the commands", stdout));
+  const bool prefix_cache = !f.model.disable_radix_cache;
   if (!person) {
     PlainInput lines(nullptr);
-    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr).run(lines);
+    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr, prefix_cache).run(lines);
   }
   TerminalSession terminal;
-  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal);
+  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal, prefix_cache);
   History history(history_path(f.history));
   if (const Status read = history.load(); !read.is_ok())
     log::warning("{}; the history ends with this session", read.message());

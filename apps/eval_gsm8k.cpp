@@ -86,15 +86,15 @@ struct Said {
 Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
-  std::vector<engine::GenerationRequest> requests;
+  std::vector<sched::GenerationRequest> requests;
   for (const Gsm8kTask& task : tasks) {
-    engine::GenerationRequest r;
+    sched::GenerationRequest r;
     ASSIGN_OR_RETURN(r.prompt, text.encode(task.prompt));
     r.sampling.max_new_tokens = f.max_new_tokens;
     r.sampling.stop = gsm8k_stops();
     requests.push_back(std::move(r));
   }
-  TextGenerator generator(*engine, text.tokenizer());
+  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache);
   std::vector<TextResult> results;
   const auto begin = std::chrono::steady_clock::now();
   {

@@ -118,10 +118,10 @@ Status run_generate(const GenerateFlags& f) {
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
   ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, texts, text));
   say_quiet_start(f.model, *engine);
-  std::vector<engine::GenerationRequest> requests;
+  std::vector<sched::GenerationRequest> requests;
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
 
-  TextGenerator generator(*engine, text.tokenizer());
+  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache);
   const bool streaming = !f.json && requests.size() == 1 && text.tokenizer();
   const bool person = is_terminal(stdout);
   std::vector<TextResult> results;

@@ -135,8 +135,9 @@ Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int6
       host.push_back((after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6);
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
-  return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5), quantile(steps, 0.5),
-                     quantile(steps, 0.99), quantile(host, 0.5),    quantile(gaps, 0.5)};
+  return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
+                     quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5),
+                     quantile(gaps, 0.5)};
 }
 
 }  // namespace reprise::apps

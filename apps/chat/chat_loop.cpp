@@ -7,7 +7,7 @@
 namespace reprise::apps {
 namespace {
 
-std::string speed_of(const engine::GenerationTimes& times) {
+std::string speed_of(const sched::GenerationTimes& times) {
   if (times.decode_tokens == 0 || times.decode_s <= 0) return {};
   return fmt::format(", {:.1f} tokens/s", static_cast<double>(times.decode_tokens) / times.decode_s);
 }
@@ -79,14 +79,13 @@ Status ChatLoop::obey(const CommandLine& line) {
 // The answer streams and joins the conversation. One that was stopped stays as far as it came.
 Status ChatLoop::answer() {
   ASSIGN_OR_RETURN(auto prompt, text_.encode_chat(conversation_.messages()));
-  const std::vector<engine::GenerationRequest> request{{std::move(prompt), params()}};
+  const std::vector<sched::GenerationRequest> request{{std::move(prompt), params()}};
   if (terminal_) {
     terminal_->hide_keys();
     terminal_->forget_interrupt();
   }
-  TextGenerator generator(engine_, text_.tokenizer());
   const bool person = is_terminal(stdout);
-  auto results = generator.run(request, [&](size_t, std::string_view piece) {
+  auto results = generator_.run(request, [&](size_t, std::string_view piece) {
     if (!piece.empty()) write_now(person ? visible(piece) : std::string(piece), stdout);
     return !terminal_ || !terminal_->interrupted();
   });
@@ -94,11 +93,11 @@ Status ChatLoop::answer() {
   write_now("\n", stdout);
   RETURN_IF_ERROR(results.status());
   conversation_.answer(results->front().text.value_or(""));
-  note(results->front(), generator.times());
+  note(results->front(), generator_.times());
   return Status::ok();
 }
 
-void ChatLoop::note(const TextResult& result, const engine::GenerationTimes& times) {
+void ChatLoop::note(const TextResult& result, const sched::GenerationTimes& times) {
   ++answers_;
   tokens_ += static_cast<int64_t>(result.token_ids.size());
   times_.decode_tokens += times.decode_tokens;
@@ -111,7 +110,7 @@ void ChatLoop::note(const TextResult& result, const engine::GenerationTimes& tim
   std::string line = fmt::format("{}{}, first token after {:.2f} s", counted(result.token_ids.size(), "token"),
                                  speed_of(times), result.ttft_s);
   if (!cut.empty()) line += "; cut at " + cut;
-  if (result.finish == engine::FinishReason::Cancelled) line += "; stopped";
+  if (result.finish == sched::FinishReason::Cancelled) line += "; stopped";
   tell(coloured(Colour::Dim, line, stdout) + "\n");
 }
 

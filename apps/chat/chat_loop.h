@@ -17,9 +17,10 @@ class ChatLoop {
  public:
   // `terminal` may be null. `random_seed` draws where the flags say no seed.
   ChatLoop(engine::Engine& engine, const TextModel& text, const SamplingFlags& sampling, int64_t random_seed,
-           std::optional<std::string> system, TerminalSession* terminal)
+           std::optional<std::string> system, TerminalSession* terminal, bool prefix_cache = true)
       : engine_(engine),
         text_(text),
+        generator_(engine, text.tokenizer(), prefix_cache),
         sampling_(sampling),
         random_seed_(random_seed),
         terminal_(terminal),
@@ -35,12 +36,13 @@ class ChatLoop {
   Status load(const std::string& path);
   void show_system(const std::string& wanted);
   void show_stats();
-  void note(const TextResult& result, const engine::GenerationTimes& times);
+  void note(const TextResult& result, const sched::GenerationTimes& times);
   void tell(std::string_view text) const;  // what is not an answer
   engine::SamplingParams params() const;
 
   engine::Engine& engine_;
   const TextModel& text_;
+  TextGenerator generator_;  // one for all answers: each prompt begins with the conversation so far
   const SamplingFlags& sampling_;
   const int64_t random_seed_;
   TerminalSession* const terminal_;
@@ -48,7 +50,7 @@ class ChatLoop {
   bool ended_ = false;
   uint64_t draw_ = 0;  // of the last message's answer; each has its own seed
   int64_t answers_ = 0, tokens_ = 0;
-  engine::GenerationTimes times_;  // of all answers
+  sched::GenerationTimes times_;  // of all answers
 };
 
 }  // namespace reprise::apps

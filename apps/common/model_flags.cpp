@@ -110,7 +110,6 @@ std::vector<std::string> notices(const ModelFlags& f, engine::Engine& e) {
   if (f.schedule_policy)
     out.push_back(fmt::format("--schedule-policy {}: this command runs its requests in order; effective: fcfs",
                               *f.schedule_policy));
-  if (f.disable_radix_cache) out.push_back("--disable-radix-cache: this command keeps no prefix cache anyway");
   if (f.watchdog_timeout) out.push_back("--watchdog-timeout: this command has no watchdog; effective: off");
   return out;
 }
@@ -189,7 +188,7 @@ void ModelFlags::add_to(CLI::App& app) {
              "serve: order of waiting requests, as in SGLang: fcfs (default), lpm (longest cached prefix first), "
              "dfs-weight (heaviest branch of the prefix tree first), random, lof (longest output first)");
   add_switch(app, "--disable-radix-cache,--no-enable-prefix-caching", disable_radix_cache,
-             "serve: keep no prefixes of earlier requests");
+             "keep no prefixes of earlier requests");
   add_real(app, "--watchdog-timeout", watchdog_timeout, {0, HUGE_VAL},
            "serve: seconds that a step may take before the process ends with status 1; 0: any time (default 300)");
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");

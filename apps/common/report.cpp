@@ -20,7 +20,7 @@ OrderedJson output_json(const TextResult& r) {
   OrderedJson j;
   j["text"] = r.text ? OrderedJson(*r.text) : OrderedJson(nullptr);
   j["token_ids"] = r.token_ids;
-  j["finish_reason"] = engine::finish_reason_name(r.finish);
+  j["finish_reason"] = sched::finish_reason_name(r.finish);
   if (r.sampled.empty()) return j;
   j["logprobs"] = OrderedJson::array();
   for (const auto& s : r.sampled) {
@@ -38,8 +38,8 @@ std::string megabytes(size_t bytes) { return fmt::format("{:.0f} MB", static_cas
 
 }  // namespace
 
-OrderedJson generate_json(const std::string& model, engine::Engine& engine, const engine::GenerationTimes& times,
-                          std::span<const engine::GenerationRequest> requests, const std::vector<TextResult>& results,
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const sched::GenerationTimes& times,
+                          std::span<const sched::GenerationRequest> requests, const std::vector<TextResult>& results,
                           bool as_list) {
   OrderedJson j;
   j["model"] = model;
@@ -65,7 +65,7 @@ OrderedJson generate_json(const std::string& model, engine::Engine& engine, cons
   return j;
 }
 
-void print_summary(engine::Engine& engine, const engine::GenerationTimes& times,
+void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
                    const std::vector<TextResult>& results) {
   int64_t generated = 0;
   for (const auto& r : results) generated += static_cast<int64_t>(r.token_ids.size());

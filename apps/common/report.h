@@ -12,12 +12,11 @@
 namespace reprise::apps {
 
 // With `as_list` the outputs stand in "results", else the only one stands at the top.
-OrderedJson generate_json(const std::string& model, engine::Engine& engine, const engine::GenerationTimes& times,
-                          std::span<const engine::GenerationRequest> requests, const std::vector<TextResult>& results,
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const sched::GenerationTimes& times,
+                          std::span<const sched::GenerationRequest> requests, const std::vector<TextResult>& results,
                           bool as_list);
 
 // To standard error.
-void print_summary(engine::Engine& engine, const engine::GenerationTimes& times,
-                   const std::vector<TextResult>& results);
+void print_summary(engine::Engine& engine, const sched::GenerationTimes& times, const std::vector<TextResult>& results);
 
 }  // namespace reprise::apps

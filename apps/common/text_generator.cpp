@@ -1,38 +1,36 @@
 #include "common/text_generator.h"
 
-#include "text/detokenizer.h"
-#include "text/stop_strings.h"
+#include "text/text_stream.h"
 
 namespace reprise::apps {
 namespace {
 
-using engine::FinishReason;
+using sched::FinishReason;
 
 // The text of one request so far.
 struct Stream {
-  Stream(const text::Tokenizer& tokenizer, const engine::GenerationRequest& request)
-      : detokenizer(tokenizer), stops(request.sampling.stop) {}
+  text::TextStream tokens;
+  std::string text;
 
   // Returns what became certain.
-  Result<std::string> push(const engine::TokenEvent& event) {
-    std::string piece;
-    if (event.finish != FinishReason::Stop) {  // an end token has no text
-      ASSIGN_OR_RETURN(piece, detokenizer.push(event.token.token));
-    }
-    std::string certain = stops.push(piece);
-    if (event.finish != FinishReason::None && !stops.hit()) {
-      ASSIGN_OR_RETURN(std::string rest, detokenizer.finish());
-      certain += stops.push(rest);
-      certain += stops.finish();
-    }
+  Result<std::string> push(const sched::TokenEvent& event) {
+    using End = text::TextStream::End;
+    const End end = event.finish == FinishReason::None   ? End::None
+                    : event.finish == FinishReason::Stop ? End::EndToken
+                                                         : End::Cut;
+    ASSIGN_OR_RETURN(std::string certain, tokens.push(event.token.token, end));
     text += certain;
     return certain;
   }
-
-  text::IncrementalDetokenizer detokenizer;
-  text::StopStrings stops;
-  std::string text;
 };
+
+sched::GeneratorOptions options_of(const engine::Engine& engine, bool prefix_cache) {
+  sched::GeneratorOptions o;
+  // With expanded latents the cut of a prompt may change bits, and a prefix that is known changes the cut.
+  o.prefix_cache = prefix_cache && !engine.options().graph.pipeline.expand_latents;
+  for (const int64_t id : engine.config().eos_token_ids) o.eos_tokens.push_back(static_cast<int32_t>(id));
+  return o;
+}
 
 }  // namespace
 
@@ -43,14 +41,17 @@ std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t con
   return fmt::format("the end of the context, {} tokens; see --context-length", context_length);
 }
 
-Result<std::vector<TextResult>> TextGenerator::run(std::span<const engine::GenerationRequest> requests,
+TextGenerator::TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache)
+    : generator_(engine, options_of(engine, prefix_cache)), tokenizer_(tokenizer) {}
+
+Result<std::vector<TextResult>> TextGenerator::run(std::span<const sched::GenerationRequest> requests,
                                                    const PieceSink& sink) {
   std::vector<Stream> streams;
   if (tokenizer_)
-    for (const auto& r : requests) streams.emplace_back(*tokenizer_, r);
+    for (const auto& r : requests) streams.push_back({text::TextStream(tokenizer_, {r.sampling.stop}), {}});
   std::vector<bool> cancelled(requests.size(), false), stopped(requests.size(), false);
   Status problem;
-  const auto on_token = [&](const engine::TokenEvent& event) {
+  const auto on_token = [&](const sched::TokenEvent& event) {
     if (!problem.is_ok()) return false;
     std::string piece;
     if (tokenizer_) {
@@ -61,7 +62,7 @@ Result<std::vector<TextResult>> TextGenerator::run(std::span<const engine::Gener
         return false;
       }
       piece = std::move(certain).value();
-      stopped[event.request] = stream.stops.hit();
+      stopped[event.request] = stream.tokens.stopped();
     }
     if (sink && !sink(event.request, piece)) cancelled[event.request] = true;
     return !cancelled[event.request] && !stopped[event.request];

@@ -1,5 +1,5 @@
-// TextGenerator: requests in, text out while it arrives: joins the Generator with a detokenizer and the stop strings of
-// each request. One thread at a time.
+// TextGenerator: requests in, text out while it arrives: joins the Generator with the text of each answer. Lists that
+// are run one after the other share the prefix cache. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/generator.h"
+#include "engine/engine.h"
+#include "sched/generator.h"
 #include "text/tokenizer.h"
 
 namespace reprise::apps {
@@ -18,7 +19,7 @@ struct TextResult {
   std::optional<std::string> text;            // without end token and stop string; nullopt without a tokenizer
   std::vector<int32_t> token_ids;             // everything that was generated
   std::vector<engine::SampledToken> sampled;  // when logprobs are asked for
-  engine::FinishReason finish = engine::FinishReason::None;
+  sched::FinishReason finish = sched::FinishReason::None;
   double ttft_s = 0;
 };
 
@@ -32,13 +33,13 @@ using PieceSink = std::function<bool(size_t request, std::string_view piece)>;
 class TextGenerator {
  public:
   // `tokenizer` may be null: then there is no text.
-  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer) : generator_(engine), tokenizer_(tokenizer) {}
+  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache = true);
 
-  Result<std::vector<TextResult>> run(std::span<const engine::GenerationRequest> requests, const PieceSink& sink = {});
-  const engine::GenerationTimes& times() const { return generator_.times(); }
+  Result<std::vector<TextResult>> run(std::span<const sched::GenerationRequest> requests, const PieceSink& sink = {});
+  const sched::GenerationTimes& times() const { return generator_.times(); }
 
  private:
-  engine::Generator generator_;
+  sched::Generator generator_;
   const text::Tokenizer* tokenizer_;
 };
 

@@ -1,9 +1,9 @@
 // Stream: an ordered queue of work on one device; Event: a point in such a queue.
 //
 // Launches, copies and replays on a stream run in order, and on an asynchronous device behind the host's back: memory
-// they use stays untouched until a synchronize() has passed it. A call's own status tells what can be seen at once (an argument out of
-// range, a device that is gone); an error of the work itself surfaces in synchronize(). A stream is driven by one
-// thread at a time; its destructor waits for its work.
+// they use stays untouched until a synchronize() has passed it. A call's own status tells what can be seen at once (an
+// argument out of range, a device that is gone); an error of the work itself surfaces in synchronize(). A stream is
+// driven by one thread at a time; its destructor waits for its work.
 #pragma once
 
 #include <cstddef>

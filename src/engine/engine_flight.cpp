@@ -167,8 +167,8 @@ Status ModelEngine::feed_tokens(Flight& f) {
   for (const StepItem& item : f.items) {
     end += item.count;
     if (!awaits_token(item)) continue;
-    const int64_t from = before && before->output == StepOutput::NextTokens ? result_row(before->items, item.sequence)
-                                                                            : -1;
+    const int64_t from =
+        before && before->output == StepOutput::NextTokens ? result_row(before->items, item.sequence) : -1;
     if (from < 0 || before->done) return error(Code::Internal, "a token is pending that no step in flight gives");
     f.fed.push_back({item.sequence, end - 1, item.sequence->size() - 1});
     if (run.count == 0 || run.from + run.count != from || run.to + run.count != end - 1) {
@@ -251,9 +251,8 @@ Status ModelEngine::compute_again(Flight& f, const Status& failed) {
     for (int64_t i = 0; i < item.count; ++i, ++row)
       if (item.sequence->pages().empty()) stage.drop_row(row);
   StepRunner& runner = runner_of(f.live);
-  RETURN_IF_ERROR(failed.is_ok()
-                      ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
-                      : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
+  RETURN_IF_ERROR(failed.is_ok() ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
+                                 : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
   last_ = runner.last_program();
   RETURN_IF_ERROR(ask_for_result(f));
   return stream_->synchronize();

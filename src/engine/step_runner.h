@@ -76,7 +76,8 @@ class StepRunner {
   void finished(const StepPlan& plan, int64_t n, double us);
   // The launched step failed, at once or later, and the stream is idle. A replay that the device refused takes its size
   // out of service and runs eagerly, to its end; any other failure is returned.
-  Status fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output, const Status& failed);
+  Status fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
+                   const Status& failed);
   // All of this in one call.
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // Of the last run.

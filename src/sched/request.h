@@ -10,10 +10,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
-#include "engine/generator.h"
 #include "engine/sampling.h"
 #include "engine/token_constraint.h"
 
@@ -21,8 +21,10 @@ namespace reprise::sched {
 
 using Clock = std::chrono::steady_clock;
 using RequestId = uint64_t;
-using engine::FinishReason;
 using engine::SampledToken;
+
+enum class FinishReason : uint8_t { None, Stop, Length, Cancelled };
+std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled"
 
 // What became of a request; times are points of the steady clock, absent where it did not get that far.
 struct RequestResult {

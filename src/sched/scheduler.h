@@ -7,8 +7,8 @@
 // uses; then a request is preempted: it starts over later from what it had ("recompute"; the same bits). A failed step
 // ends the requests that took part in it, a lost device ends all.
 //
-// Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs, and
-// the tokens of the current one are handed out afterwards. Its greedy rows take part in the next batch before their
+// Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs,
+// and the tokens of the current one are handed out afterwards. Its greedy rows take part in the next batch before their
 // token is known; a row whose request turns out to have ended was computed for nothing. The next batch waits for the
 // current one where it needs what only the host can do: sampling, preemption, posted work.
 //
@@ -72,6 +72,8 @@ class Scheduler {
   // Ends what is left with Cancelled. Not while another thread is in run().
   ~Scheduler();
 
+  // Any thread. Whether add() would take it, but for the queue's length.
+  Status check(const Request& request) const;
   // Any thread. Refused: Invalid (the request cannot be served, and why), Busy (the queue is full, or draining).
   Result<RequestId> add(Request request);
   // Any thread. The request ends with Cancelled at the next step, unless it ends before that. Unknown ids are ignored.
@@ -89,6 +91,8 @@ class Scheduler {
 
   // The scheduler's thread. False when there was nothing to do. With overlap a step may still run when it returns.
   bool step();
+  // Waits for the steps that still run, and hands out what they gave.
+  void settle() { complete_all(); }
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
   void stop();  // any thread
@@ -111,15 +115,14 @@ class Scheduler {
     Batch batch;
     engine::Ticket ticket = 0;
     engine::StepOutput output = engine::StepOutput::Logits;
-    std::vector<int64_t> ends;     // of each item: its sequence's cached tokens once the step is done
-    std::vector<StepPart> parts;   // for the observer
-    std::vector<LivePtr> parted;   // of its requests, those that have ended meanwhile
+    std::vector<int64_t> ends;    // of each item: its sequence's cached tokens once the step is done
+    std::vector<StepPart> parts;  // for the observer
+    std::vector<LivePtr> parted;  // of its requests, those that have ended meanwhile
     Clock::time_point begin;
     double forming_s = 0, overlap_s = 0;
     bool rested = false;  // there was nothing to do before it
   };
 
-  Status check(const Request& request) const;
   bool take_mail();
   void enqueue(LivePtr r);
   void drop_late();

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/elapsed.h"
-#include "server/token_text.h"
+#include "text/text_stream.h"
 
 namespace reprise::server {
 
@@ -40,7 +40,10 @@ using sched::RequestResult;
 class Job::Sink final : public sched::RequestSink {
  public:
   Sink(std::shared_ptr<Job> job, size_t index)
-      : job_(std::move(job)), index_(index), text_(job_->context_.model, job_->call_) {}
+      : job_(std::move(job)),
+        index_(index),
+        text_(job_->context_.model.tokenizer ? &*job_->context_.model.tokenizer : nullptr,
+              {job_->call_.sampling.stop, job_->call_.include_stop, job_->call_.skip_special_tokens}) {}
   // The job and what it holds end on the HTTP thread.
   ~Sink() override {
     HttpServer& http = job_->context_.http;
@@ -66,7 +69,10 @@ class Job::Sink final : public sched::RequestSink {
     if (job_->call_.no_answer) return true;
     AnswerPart part;
     part.index = index_;
-    auto text = text_.push(token, finish);
+    using End = text::TextStream::End;
+    auto text = text_.push(token.token, finish == FinishReason::None   ? End::None
+                                        : finish == FinishReason::Stop ? End::EndToken
+                                                                       : End::Cut);
     if (!text) {
       problem_ = text.status();
       return false;
@@ -105,7 +111,7 @@ class Job::Sink final : public sched::RequestSink {
 
   std::shared_ptr<Job> job_;
   size_t index_;
-  TokenText text_;
+  text::TextStream text_;
   Status problem_;
 };
 

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "engine/generator.h"
 #include "engine/learned.h"
 #include "models/model.h"
 #include "support/tiny_models.h"

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "engine/generator.h"
+#include "sched/generator.h"
 #include "support/goldens.h"
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
@@ -75,16 +75,16 @@ TEST(SmolLM2, GreedyTextOfAllPromptsInOneBatchIsTheReferences) {
   REPRISE_NEEDS_SMOLLM2(path);
   auto e = open(path, DType::F32);
   ASSERT_TRUE(e);
-  std::vector<engine::GenerationRequest> requests;
+  std::vector<sched::GenerationRequest> requests;
   const Json g = golden();
   for (auto& prompt : g["prompts"]) {
-    engine::GenerationRequest r;
+    sched::GenerationRequest r;
     r.prompt = prompt["prompt_ids"].get<std::vector<int32_t>>();
     r.sampling.max_new_tokens = 48;
     r.sampling.ignore_eos = true;
     requests.push_back(std::move(r));
   }
-  engine::Generator generator(*e);
+  sched::Generator generator(*e, {{}, false});
   auto results = generator.run(requests);
   ASSERT_TRUE(results.is_ok()) << results.status().message();
   for (size_t i = 0; i < results->size(); ++i)

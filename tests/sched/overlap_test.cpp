@@ -1,6 +1,6 @@
-// The next batch is formed, staged and submitted while the current one runs; its tokens are those of the steps taken one
-// by one. On the fake executor, on a device that does all work as late as it may, and on Ascend's simulator, whose clock
-// shows what is gained.
+// The next batch is formed, staged and submitted while the current one runs; its tokens are those of the steps taken
+// one by one. On the fake executor, on a device that does all work as late as it may, and on Ascend's simulator, whose
+// clock shows what is gained.
 #include <gtest/gtest.h>
 
 #include "sched/scheduler_fixture.h"
@@ -50,7 +50,8 @@ TEST_F(Overlap, AnAnswerThatEndsByItselfCostsOneRowAndLeavesNoTrace) {
     make_beside({4, 64, 6, 1000});
     Tokens prompt = count_up(5);
     Tokens alone = expected(prompt, 40, by_sink);
-    for (int32_t start = 0; !by_sink && alone.size() >= 40; ++start) alone = expected(prompt = count_up(5, start), 40, false);
+    for (int32_t start = 0; !by_sink && alone.size() >= 40; ++start)
+      alone = expected(prompt = count_up(5, start), 40, false);
     Asked asked = by_sink ? forever(prompt, 40) : ask(prompt, 40);
     asked.answer->stop_after = by_sink ? 4 : -1;
     auto a = add(std::move(asked));
@@ -249,9 +250,9 @@ TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
   for (const char* model : {"qwen3_tied", "qwen3_moe_norm"}) {
     if (GetParam() == ComputingPlatform::Remote && std::string(model) != "qwen3_tied") continue;  // plain kernels
     std::vector<Tokens> first[2];
-    for (const Mode mode : {Mode{engine::GraphPolicy::Off, GraphMode::Eager},
-                            Mode{engine::GraphPolicy::Auto, GraphMode::Whole},
-                            Mode{engine::GraphPolicy::Auto, GraphMode::Piecewise}}) {
+    for (const Mode mode :
+         {Mode{engine::GraphPolicy::Off, GraphMode::Eager}, Mode{engine::GraphPolicy::Auto, GraphMode::Whole},
+          Mode{engine::GraphPolicy::Auto, GraphMode::Piecewise}}) {
       SCOPED_TRACE(fmt::format("{} {}", model, graph_mode_name(mode.decode)));
       auto e = open(mode, model);
       ASSERT_TRUE(e.is_ok()) << e.status().message();

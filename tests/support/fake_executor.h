@@ -125,8 +125,8 @@ class FakeExecutor final : public engine::Executor {
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
       for (int64_t t = s.cached(); t < end; ++t)
         EXPECT_TRUE(pool_.in_use(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]));
-      Part p{&s, s.pages(), {s.tokens().begin() + s.cached(), s.tokens().begin() + end}, s.cached(), item.logit_rows(),
-             -1};
+      Part p{&s,         s.pages(),         {s.tokens().begin() + s.cached(), s.tokens().begin() + end},
+             s.cached(), item.logit_rows(), -1};
       if (s.pending() && end == s.size()) {
         EXPECT_EQ(item.count, 1);
         p.fed = row_of(s);
@@ -198,7 +198,8 @@ class FakeExecutor final : public engine::Executor {
 
   // Pages of a request that has ended may already be another's: the stream's order keeps them apart.
   int32_t& slot(const Part& p, int64_t t) {
-    return reinterpret_cast<int32_t*>(pool_.page(0, p.pages[static_cast<size_t>(t / kv::kPageTokens)]))[t % kv::kPageTokens];
+    return reinterpret_cast<int32_t*>(
+        pool_.page(0, p.pages[static_cast<size_t>(t / kv::kPageTokens)]))[t % kv::kPageTokens];
   }
 
   std::unique_ptr<Device> device_ = null::make_null_device();

@@ -15,7 +15,7 @@ namespace reprise::testing_support {
 struct Taken {
   int recorded = 0;  // launches with host operands
   size_t patches = 0;
-  size_t graphs = 0;  // alive
+  size_t graphs = 0;                          // alive
   std::vector<uint32_t>* launched = nullptr;  // where launches are noted as they run
 };
 
@@ -72,9 +72,7 @@ class TakingRecorder final : public Recorder {
  public:
   TakingRecorder(Recorder& inner, TakingGraph& graph) : inner_(inner), graph_(graph) {}
   Status launch(const Thunk& thunk) override { return inner_.launch(graph_.take(thunk)); }
-  Result<PatchId> launch_patchable(const Thunk& thunk) override {
-    return inner_.launch_patchable(graph_.take(thunk));
-  }
+  Result<PatchId> launch_patchable(const Thunk& thunk) override { return inner_.launch_patchable(graph_.take(thunk)); }
 
  private:
   Recorder& inner_;

@@ -57,7 +57,7 @@ class AscendStream final : public Stream {
 
   // Ok when the device is there to be called.
   Status ready() const;
-  Status noted(Status status);  // the same; a lost device is remembered
+  Status noted(Status status);    // the same; a lost device is remembered
   Status or_failed(Status done);  // or else what failed on another thread
 
   std::shared_ptr<Context> context_;
