@@ -2,8 +2,9 @@
 //
 // Launches, copies and replays on a stream run in order, and on an asynchronous device behind the host's back: memory
 // they use stays untouched until a synchronize() has passed it. A call's own status tells what can be seen at once (an
-// argument out of range, a device that is gone); an error of the work itself surfaces in synchronize(). A stream is
-// driven by one thread at a time; its destructor waits for its work.
+// argument out of range, a device that is gone); an error of the work itself surfaces in synchronize(). What was asked
+// for behind a failure and before it was told may have run or not. A stream is driven by one thread at a time; its
+// destructor waits for its work.
 #pragma once
 
 #include <cstddef>

@@ -59,6 +59,7 @@ Result<Ticket> ModelEngine::submit(std::span<const StepItem> items, StepOutput o
   f.items.assign(items.begin(), items.end());
   f.output = output;
   f.fed.clear();
+  f.copies = std::exchange(page_copies_, {});
   f.again = f.done = false;
   f.status = Status::ok();
   f.gap_us.reset();
@@ -120,6 +121,8 @@ Status ModelEngine::run_alone(Flight& f) {
 
 // In the device's queue when it returns.
 Status ModelEngine::launch_beside(Flight& f) {
+  // What a step that must be computed again left on the device is nobody's token.
+  if (Flight* before = step_before(f); before && before->again) finish(*before);
   if (pool_.generation() != bound_generation_) {
     for (Flight& other : flights_)
       if (other.ticket != 0) finish(other);
@@ -250,6 +253,8 @@ Status ModelEngine::compute_again(Flight& f, const Status& failed) {
   for (const StepItem& item : f.items)
     for (int64_t i = 0; i < item.count; ++i, ++row)
       if (item.sequence->pages().empty()) stage.drop_row(row);
+  if (f.again)
+    for (const auto& [from, to] : f.copies) RETURN_IF_ERROR(enqueue_copy(from, to));
   StepRunner& runner = runner_of(f.live);
   RETURN_IF_ERROR(failed.is_ok() ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
                                  : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));

@@ -309,9 +309,15 @@ Status ModelEngine::rebind_if_moved() {
   return Status::ok();
 }
 
+Status ModelEngine::enqueue_copy(kv::PageId from, kv::PageId to) {
+  return pool_.copy_page(from, to, [&](void* dst, const void* src, size_t n) {
+    return stream_->copy(dst, src, n, Copy::DeviceToDevice);
+  });
+}
+
 Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
-  return pool_.copy_page(
-      from, to, [&](void* dst, const void* src, size_t n) { return stream_->copy(dst, src, n, Copy::DeviceToDevice); });
+  if (overlaps()) page_copies_.emplace_back(from, to);
+  return enqueue_copy(from, to);
 }
 
 Status ModelEngine::resize_kv(int64_t tokens) {

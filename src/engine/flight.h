@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/tensor_view.h"
@@ -29,7 +30,8 @@ struct Flight {
   StepPlan plan;
   LiveSizes live;
   std::vector<FedRow> fed;
-  const void* next_tokens = nullptr;  // where the device writes them
+  std::vector<std::pair<kv::PageId, kv::PageId>> copies;  // of pages, asked for since the step before
+  const void* next_tokens = nullptr;                      // where the device writes them
   // The step before has failed, or was computed once more: what this one read of it was wrong.
   bool again = false;
   bool done = false;

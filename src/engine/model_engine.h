@@ -100,6 +100,7 @@ class ModelEngine final : public Engine {
   Status ask_for_result(Flight& f);
   Status accept_result(const Flight& f);
   void finish(Flight& f);
+  Status enqueue_copy(kv::PageId from, kv::PageId to);
   Status compute_again(Flight& f, const Status& failed);
 
   // A step from its staging to its end, in engine_step.cpp.
@@ -139,10 +140,11 @@ class ModelEngine final : public Engine {
   std::unique_ptr<Stream> stream_;
   std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
   std::array<Flight, 2> flights_;
-  std::array<StepMarks, 4> marks_;  // by ticket: those of a step outlive the two after it
-  Ticket tickets_ = 0;              // the last one given out
-  double finished_us_ = 0;          // when the last step was known to be done
-  std::optional<double> gap_us_;    // of the current step
+  std::array<StepMarks, 4> marks_;                              // by ticket: those of a step outlive the two after it
+  Ticket tickets_ = 0;                                          // the last one given out
+  std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
+  double finished_us_ = 0;                                      // when the last step was known to be done
+  std::optional<double> gap_us_;                                // of the current step
   StepHook hook_;
   const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
   // Outputs of a batch that ran as several parts, by name.

@@ -15,6 +15,7 @@ SchedulerOptions options_of(const engine::Executor& executor, const GeneratorOpt
   o.max_queued = std::numeric_limits<int64_t>::max() / 2;
   o.mixed_prefill_tokens = o.max_prefill_tokens = executor.max_step_tokens();
   o.prefix_cache = given.prefix_cache;
+  o.log_failures = false;
   o.eos_tokens = given.eos_tokens;
   return o;
 }
@@ -43,8 +44,10 @@ class CollectingSink final : public RequestSink {
     GenerationResult& r = all_.results[index_];
     r.finish = result.finish;
     r.cached_tokens = result.cached_tokens;
-    if (!result.status.is_ok() && all_.failed.is_ok())
-      all_.failed = result.status.at(fmt::format("request {}, token {}", index_, r.tokens.size()));
+    if (result.status.is_ok() || !all_.failed.is_ok()) return;
+    all_.failed = all_.results.size() == 1
+                      ? result.status
+                      : result.status.at(fmt::format("request {}, token {}", index_, r.tokens.size()));
   }
 
  private:

@@ -61,7 +61,8 @@ struct SchedulerOptions {
   // A waiting request whose priority is larger by more than this preempts running ones; none: priorities order the
   // queue alone.
   std::optional<int64_t> preemption_threshold = {};
-  uint64_t seed = 0;  // of Policy::Random
+  bool log_failures = true;  // a failed step is an error in the log; its requests hear of it anyway
+  uint64_t seed = 0;         // of Policy::Random
   std::vector<int32_t> eos_tokens = {};
 };
 
@@ -118,6 +119,8 @@ class Scheduler {
     std::vector<int64_t> ends;    // of each item: its sequence's cached tokens once the step is done
     std::vector<StepPart> parts;  // for the observer
     std::vector<LivePtr> parted;  // of its requests, those that have ended meanwhile
+    // Pages that were copied for it stay as they are: a step that fails may have its copies made once more.
+    std::vector<kv::RadixCache::Lease> copied;
     Clock::time_point begin;
     double forming_s = 0, overlap_s = 0;
     bool rested = false;  // there was nothing to do before it
@@ -168,11 +171,12 @@ class Scheduler {
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
   std::unordered_map<uint64_t, int64_t> running_by_call_;
-  std::deque<Submitted> flights_;            // in the order of submission; at most two
-  bool rested_ = true;                       // nothing was done since the last step
-  Clock::time_point last_end_;               // of a step
-  double recent_tokens_ = 0, recent_s_ = 0;  // of the last steps, each counting less than the next
-  uint64_t draws_ = 0;                       // of Policy::Random
+  std::deque<Submitted> flights_;              // in the order of submission; at most two
+  std::vector<kv::RadixCache::Lease> copied_;  // since the last step was submitted
+  bool rested_ = true;                         // nothing was done since the last step
+  Clock::time_point last_end_;                 // of a step
+  double recent_tokens_ = 0, recent_s_ = 0;    // of the last steps, each counting less than the next
+  uint64_t draws_ = 0;                         // of Policy::Random
 
   // Shared.
   mutable std::mutex mutex_;

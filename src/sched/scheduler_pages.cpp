@@ -213,6 +213,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   if (match.partial_lease) {
     copied = executor_.copy_page(match.partial_page, fresh->front());
     cached += match.partial_tokens;
+    if (executor_.overlaps()) copied_.push_back(std::move(match.partial_lease));
   }
   auto& pages = r.sequence.pages();
   pages = std::move(match.pages);
@@ -317,6 +318,10 @@ void Scheduler::give_back_pages(LiveRequest& r) {
   r.sequence.set_cached(0);
 }
 
-int64_t Scheduler::flush_cache() { return cache_.clear(); }
+int64_t Scheduler::flush_cache() {
+  complete_all();
+  copied_.clear();
+  return cache_.clear();
+}
 
 }  // namespace reprise::sched

@@ -85,6 +85,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
     return false;
   }
   s.ticket = *ticket;
+  s.copied = std::exchange(copied_, {});
   for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached());
   s.batch = std::move(batch);
   flights_.push_back(std::move(s));
@@ -127,7 +128,7 @@ void Scheduler::complete_first() {
 }
 
 void Scheduler::fail(const Batch& batch, const Status& why) {
-  log::error("a step of {} sequences failed: {}", batch.items.size(), why.message());
+  if (options_.log_failures) log::error("a step of {} sequences failed: {}", batch.items.size(), why.message());
   {
     std::lock_guard lock(mutex_);
     ++stats_.failed_steps;

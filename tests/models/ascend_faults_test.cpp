@@ -132,16 +132,16 @@ TEST_F(AscendFaults, AnEventThatNeverComesIsFoundOut) {
     const Setting fault("ASCEND_SIM_FAULT", fmt::format("event:{}", n));
     auto e = open();
     if (!e.is_ok()) {
-      expect_one_line(e.status(), {"507046"});
+      expect_one_line(e.status(), {"50704"});  // of a stream or of an event
       continue;
     }
     OneSequence run(**e);
     const Status failed = run.steps(8);
     if (failed.is_ok()) continue;
     ++stuck;
-    expect_one_line(failed, {"507046", "the device is stuck", "start the engine anew"});
+    expect_one_line(failed, {"50704", "the device is stuck", "start the engine anew"});
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < 20; ++i) expect_one_line(run.steps(1), {"in an earlier step", "507046"});
+    for (int i = 0; i < 20; ++i) expect_one_line(run.steps(1), {"in an earlier step", "50704"});
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(7)) << "each waited anew";
   }
   EXPECT_GT(stuck, 2);

@@ -280,6 +280,35 @@ TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
   }
 }
 
+class OverlapOnFailingDevice : public OverlapOnDevice {};
+
+// The step after it was to read its tokens. Both are computed again, and nothing shows but the size that is taken out
+// of service.
+TEST_P(OverlapOnFailingDevice, AFailedReplayIsComputedAgainAndSoIsTheStepBehindIt) {
+  const Mode whole{engine::GraphPolicy::Auto, GraphMode::Whole};
+  auto good = open(whole, "qwen3_tied");
+  ASSERT_TRUE(good.is_ok()) << good.status().message();
+  Watched watched(**good, launched_);
+  const int64_t opened = taken_.ran;
+  const Outcome expected = serve(**good, watched, true, false);
+  const int64_t all = taken_.ran - opened;
+  int64_t recovered = 0;
+  for (int64_t at = all / 4; at < all; at += all / 7) {
+    SCOPED_TRACE(at);
+    auto e = open(whole, "qwen3_tied");
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    Watched ahead(**e, launched_);
+    taken_.fail_at = taken_.ran + at;
+    const Outcome got = serve(**e, ahead, true, false);
+    EXPECT_EQ(got.tokens, expected.tokens);
+    recovered += static_cast<int64_t>((*e)->decode_runner()->quarantined().size() +
+                                      (*e)->prefill_runner()->quarantined().size());
+  }
+  EXPECT_GT(recovered, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(, OverlapOnFailingDevice, testing::Values(ComputingPlatform::Remote),
+                         testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, OverlapOnDevice, testing_support::kComputingPlatforms,
                          testing_support::computing_platform_name);
 

@@ -17,6 +17,7 @@ struct Taken {
   size_t patches = 0;
   size_t graphs = 0;                          // alive
   std::vector<uint32_t>* launched = nullptr;  // where launches are noted as they run
+  int64_t ran = 0, fail_at = -1;              // launches that ran; the number of the one that fails
 };
 
 struct TakingOptions {
@@ -86,6 +87,11 @@ class TakingDevice final : public Device {
     strict.host_visible = false;
     strict.deferred = true;
     strict.launched = counts.launched;
+    strict.call = [&counts](OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live) -> Status {
+      if (++counts.ran == counts.fail_at) return error(Code::Device, "launch {} has failed", counts.ran);
+      reinterpret_cast<null::NullKernel>(phase)(args, live);
+      return Status::ok();
+    };
     inner_ = null::make_null_device(strict);
     info_ = inner_->info();
     info_.patches = options.patches;

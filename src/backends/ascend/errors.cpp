@@ -64,7 +64,7 @@ constexpr Words kWords[] = {
     {507034, "a vector kernel hangs", "start the engine anew"},
     {507035, "a vector kernel failed", "start the engine anew"},
     {507046, "the stream did not finish in time", "the device is stuck; start the engine anew"},
-    {507047, "the event did not come in time", ""},
+    {507047, "the event did not come in time", "the device is stuck; start the engine anew"},
     {507053, "the device's memory failed", "see `npu-smi info` for its health"},
     {507054, "the device's memory has errors that cannot be corrected", "see `npu-smi info` for its health"},
     {507903, "the capture was broken by an earlier error", ""},
@@ -87,7 +87,7 @@ std::string error_text(int code) {
 }
 
 bool loses_device(int code) {
-  constexpr int kCodes[] = {107022, 107023, 507014, 507015, 507018, 507034, 507035, 507046, 507053, 507054};
+  constexpr int kCodes[] = {107022, 107023, 507014, 507015, 507018, 507034, 507035, 507046, 507047, 507053, 507054};
   return std::find(std::begin(kCodes), std::end(kCodes), code) != std::end(kCodes);
 }
 

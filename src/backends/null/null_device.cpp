@@ -52,6 +52,10 @@ class Queue {
     ++asked_;
   }
   uint64_t asked() const { return asked_; }
+  void drop_all() {
+    tasks_.clear();
+    started_ = asked_;
+  }
   void run_until(uint64_t mark) {
     while (started_ < mark) {
       ++started_;
@@ -107,12 +111,12 @@ class NullStream final : public Stream {
   }
   Status synchronize() override {
     queue_->run_until(queue_->asked());
-    return std::exchange(failed_, Status::ok());
+    return take_failure();
   }
   Status synchronize(const Event& event) override {
     auto& e = static_cast<const NullEvent&>(event);
     if (e.queue) e.queue->run_until(e.mark);
-    return std::exchange(failed_, Status::ok());
+    return take_failure();
   }
   StreamStats stats() const override { return stats_; }
 
@@ -128,7 +132,14 @@ class NullStream final : public Stream {
     queue_->push(std::move(task));
     if (!options_.deferred) queue_->run_until(queue_->asked());
   }
+  // What follows a failed launch would compute with its garbage: nothing runs until the failure was told, and what was
+  // asked for by then never does.
+  Status take_failure() {
+    if (!failed_.is_ok()) queue_->drop_all();
+    return std::exchange(failed_, Status::ok());
+  }
   void call(const Thunk& thunk, const LiveSizes& live) {
+    if (!failed_.is_ok()) return;
     if (options_.launched) options_.launched->push_back(thunk.node);
     LaunchArgs args = thunk.args;
     for (void*& p : args.ptr) p = local(p);
