@@ -23,7 +23,7 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
   ASSERT_EQ(fine.exit_code, 0) << fine.err;
   const std::vector<Case> cases{{"malloc:6", {"207001", "out of device memory"}},
                                 {"kernel:aclnnSwiGlu:60", {"507015", "aclnnSwiGlu", "start the engine anew"}},
-                                {"event:8", {"507046", "the device is stuck"}},
+                                {"event:8", {"50704", "the device is stuck"}},
                                 {"stream:1", {"207008", "no stream is free"}}};
   for (const Case& c : cases) {
     const Outcome o = run_binary(command, quick + "ASCEND_SIM_FAULT=" + c.fault);
@@ -43,7 +43,7 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
       "--max-running-requests 2 --cuda-graph-bs 1 2 --context-length 256 --max-total-tokens 512";
   // Long enough that a busy machine is not taken for a device that hangs.
   const std::string quick = "ASCEND_SIM_HANG_MS=3000 ASCEND_SIM_DESTROY_MS=200 ";
-  const std::vector<Case> cases{{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, {"event:20", {"507046"}}};
+  const std::vector<Case> cases{{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, {"event:20", {"50704"}}};
   for (const Case& c : cases) {
     Server server(model, flags, quick + "ASCEND_SIM_FAULT=" + c.fault);
     ASSERT_NE(server.port(), 0) << server.said();
