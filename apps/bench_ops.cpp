@@ -308,7 +308,7 @@ Command add_bench_ops(CLI::App& bench) {
              "five models");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_device_flags(*c.app, flags->device, flags->ascend_runtime);
-  add_text(*c.app, "--isa", flags->isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
+  add_text(*c.app, "--isa", flags->isa, "CPU instruction set: " + cpu::isa_choices(), "NAME");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 10000}, "samples of each side; medians are shown");
   add_integer(*c.app, "--calls", flags->calls, {0, 1 << 20},
               "replay each op exactly so many times and measure nothing (for instruction counters)");

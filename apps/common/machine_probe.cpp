@@ -1,7 +1,6 @@
 #include "common/machine_probe.h"
 
 #include <fmt/format.h>
-#include <immintrin.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 
 #include "backends/cpu/isa.h"
 #include "base/elapsed.h"
+#include "base/spin.h"
 #include "common/peak_loops.h"
 #include "common/pinned_team.h"
 
@@ -53,12 +53,21 @@ size_t available_memory() {
   return 0;
 }
 
+// The x86-64 kernel names the model; the aarch64 kernel has numbers of the maker and of the part.
 std::string cpu_name() {
   std::istringstream in(text_of("/proc/cpuinfo"));
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
-  return "unknown";
+  std::string maker, part;
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.rfind("model name", 0) == 0) return value;
+    if (line.rfind("CPU implementer", 0) == 0) maker = value;
+    if (line.rfind("CPU part", 0) == 0) part = value;
+  }
+  if (part.empty()) return "unknown";
+  if (maker == "0x48" && part == "0xd01") return "Kunpeng 920";
+  return fmt::format("aarch64, implementer {}, part {}", maker, part);
 }
 
 // Two counters on lines of their own: the cheapest meeting of two threads.
@@ -90,7 +99,7 @@ double barrier_ns() {
                     [&](int t) {
                       for (int64_t k = 1; k <= kMeetings; ++k) {
                         flag[t].value.store(k, std::memory_order_release);
-                        while (flag[1 - t].value.load(std::memory_order_acquire) < k) _mm_pause();
+                        while (flag[1 - t].value.load(std::memory_order_acquire) < k) spin_pause();
                       }
                     }) /
            kMeetings * 1e9;
@@ -204,7 +213,8 @@ Machine describe_machine() {
     m.warnings.push_back(fmt::format("only {:.1f} GB of memory are available", static_cast<double>(memory) / 1e9));
   if (text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").rfind("powersave", 0) == 0)
     m.warnings.push_back("the frequency governor is powersave; performance gives steadier figures");
-  if (m.isa.size() == 1) m.warnings.push_back("no AVX2: the baseline kernels are many times slower");
+  if (m.isa.size() == 1 && cpu::built_isas().back() == cpu::Isa::Avx512)
+    m.warnings.push_back("no AVX2: the baseline kernels are many times slower");
   const double load = std::strtod(text_of("/proc/loadavg").c_str(), nullptr);
   if (load > 0.5)
     m.warnings.push_back(fmt::format("other programs are running (load average {:.1f}): figures may be low", load));

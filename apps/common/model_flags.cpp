@@ -170,7 +170,7 @@ void ModelFlags::add_to(CLI::App& app) {
   add_device_flags(app, device, ascend_runtime);
   add_integer(app, "-t,--threads", threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_texts(app, "--extension", extensions, "a library with ops, kernels and rewrites of its own; repeatable", "FILE");
-  add_text(app, "--isa", isa, "CPU instruction set: auto, baseline, avx2, avx512", "NAME");
+  add_text(app, "--isa", isa, "CPU instruction set: " + cpu::isa_choices(), "NAME");
   add_integer(app, "--max-running-requests,--max-num-seqs,--parallel", max_running_requests, {1, 4096},
               "sequences that run together; default: 64, or by the device's memory");
   add_integer(app, "--max-total-tokens", max_total_tokens, {0, int64_t{1} << 32},

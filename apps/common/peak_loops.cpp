@@ -1,8 +1,17 @@
 #include "common/peak_loops.h"
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace reprise::apps {
+
+#if defined(__x86_64__)
+
 namespace {
 
 // Eight accumulators fit every instruction set; the wide sets use sixteen.
@@ -101,5 +110,49 @@ uint64_t read_all(const char* data, uint64_t size) {
   if (have_256()) return read_256(data, size);
   return read_128(data, size);
 }
+
+#elif defined(__aarch64__)
+
+namespace {
+
+// Twenty accumulators of four lanes: more than any core has of its multiply-adds under way.
+#define EACH(I) \
+  I(0) I(1) I(2) I(3) I(4) I(5) I(6) I(7) I(8) I(9) I(10) I(11) I(12) I(13) I(14) I(15) I(16) I(17) I(18) I(19)
+#define REGISTERS                                                                                                     \
+  "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", \
+      "v18", "v19", "v30", "v31"
+#define ZERO(k) "movi v" #k ".4s, #0\n"
+#define FMA(k) "fmla v" #k ".4s, v30.4s, v31.4s\n"
+#define BF16_DOT(k) "bfdot v" #k ".4s, v30.8h, v31.8h\n"
+#define INT8_DOT(k) "sdot v" #k ".4s, v30.16b, v31.16b\n"
+
+#define LOOP(name, arch, instruction)                                                  \
+  __attribute__((target(arch))) void name(int64_t rounds) {                            \
+    asm volatile(EACH(ZERO) ZERO(30) ZERO(31)::: REGISTERS);                           \
+    for (int64_t i = 0; i < rounds; ++i) asm volatile(EACH(instruction)::: REGISTERS); \
+  }
+LOOP(fma_128, "arch=armv8-a", FMA)
+LOOP(bf16_128, "arch=armv8.2-a+bf16", BF16_DOT)
+LOOP(int8_128, "arch=armv8.2-a+dotprod", INT8_DOT)
+
+}  // namespace
+
+PeakLoop fp32_loop() { return {fma_128, 20 * 4 * 2}; }
+bool have_bf16_dot() { return ::getauxval(AT_HWCAP2) & HWCAP2_BF16; }
+PeakLoop bf16_dot_loop() { return {bf16_128, 20 * 8 * 2}; }
+bool have_int8_dot() { return ::getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+PeakLoop int8_dot_loop() { return {int8_128, 20 * 16 * 2}; }
+
+uint64_t read_all(const char* data, uint64_t size) {
+  uint64x2_t a[8] = {};
+  for (uint64_t i = 0; i < size; i += 128)
+    for (int k = 0; k < 8; ++k)
+      a[k] = vaddq_u64(a[k], vreinterpretq_u64_u8(vld1q_u8(reinterpret_cast<const uint8_t*>(data + i + 16 * k))));
+  uint64x2_t sum = a[0];
+  for (int k = 1; k < 8; ++k) sum = vaddq_u64(sum, a[k]);
+  return vgetq_lane_u64(sum, 0) ^ vgetq_lane_u64(sum, 1);
+}
+
+#endif
 
 }  // namespace reprise::apps

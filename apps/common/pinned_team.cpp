@@ -1,6 +1,5 @@
 #include "common/pinned_team.h"
 
-#include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "base/elapsed.h"
+#include "base/spin.h"
 
 namespace reprise::apps {
 std::vector<int> allowed_processors() {
@@ -35,7 +35,7 @@ double together(int threads, const std::function<void(int)>& f) {
       CPU_SET(processors[static_cast<size_t>(t) % processors.size()], &one);
       ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
       arrived.fetch_add(1);
-      while (arrived.load() < threads) _mm_pause();
+      while (arrived.load() < threads) spin_pause();
       begin[static_cast<size_t>(t)] = steady_seconds();
       f(t);
       end[static_cast<size_t>(t)] = steady_seconds();

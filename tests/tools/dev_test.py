@@ -108,6 +108,8 @@ class Dev(unittest.TestCase):
             (["bisect", "--"], "exit status decides"),
             (["bisect", "a", "b"], "one test"),
             (["test", "a", "b"], "one filter"),
+            (["arm64"], "arm64 build [TARGET]"),
+            (["arm64", "libraries", "a"], "arm64 build [TARGET]"),
             (["test", "clients", "nonsense"], 'no client "nonsense"; there are: '),
         ):
             with self.subTest(arguments=arguments):

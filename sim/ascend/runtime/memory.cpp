@@ -10,8 +10,9 @@
 namespace ascend_sim {
 namespace {
 
-// Bit 62 makes the address one that no x86-64 or AArch64 host can follow; the rest looks like the device's own range.
-constexpr uint64_t kTag = uint64_t{1} << 62;
+// Bit 54 makes the address one that no x86-64 or AArch64 host can follow (AArch64 ignores the eight bits above); the
+// rest looks like the device's own range.
+constexpr uint64_t kTag = uint64_t{1} << 54;
 constexpr int kDeviceShift = 40;
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;

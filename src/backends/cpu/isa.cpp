@@ -1,16 +1,30 @@
 #include "backends/cpu/isa.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace reprise::cpu {
 namespace {
 
+constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::DotProd};
+
+#if defined(__x86_64__)
 // What some compilers know no name for: MOVBE, F16C (clang 14) and LZCNT.
 bool has_movbe_f16c_and_lzcnt() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kMovbe = 1u << 22, kF16c = 1u << 29, kLzcnt = 1u << 5;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kMovbe) || !(c & kF16c)) return false;
   return __get_cpuid(0x80000001u, &a, &b, &c, &d) && (c & kLzcnt);
+}
+#endif
+
+std::string join(std::string text, const std::vector<Isa>& isas) {
+  for (const Isa isa : isas) text += fmt::format(", {}", isa_name(isa));
+  return text;
 }
 
 }  // namespace
@@ -20,14 +34,24 @@ std::string_view isa_name(Isa isa) {
     case Isa::Baseline: return "baseline";
     case Isa::Avx2: return "avx2";
     case Isa::Avx512: return "avx512";
+    case Isa::DotProd: return "dotprod";
   }
   return "?";
+}
+
+std::vector<Isa> built_isas() {
+#if defined(__x86_64__)
+  return {Isa::Baseline, Isa::Avx2, Isa::Avx512};
+#elif defined(__aarch64__)
+  return {Isa::Baseline, Isa::DotProd};
+#endif
 }
 
 // Everything that src/backends/CMakeLists.txt compiles the kernels with (tests/tools/isa_test.py compares the two), but
 // what every processor with AVX2 has.
 std::vector<Isa> supported_isas() {
   std::vector<Isa> out{Isa::Baseline};
+#if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
       __builtin_cpu_supports("bmi2") && has_movbe_f16c_and_lzcnt())
@@ -37,26 +61,35 @@ std::vector<Isa> supported_isas() {
       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
       __builtin_cpu_supports("avx512vbmi"))
     out.push_back(Isa::Avx512);
+#elif defined(__aarch64__)
+  // The compiler takes SDOT with all of ARMv8.2 alone.
+  constexpr unsigned long kDotProd = HWCAP_ASIMDDP | HWCAP_ASIMDRDM | HWCAP_ATOMICS | HWCAP_CRC32;
+  if ((::getauxval(AT_HWCAP) & kDotProd) == kDotProd) out.push_back(Isa::DotProd);
+#endif
   return out;
 }
+
+std::string isa_choices() { return join("auto", built_isas()); }
 
 Result<Isa> parse_isa(std::string_view name) {
   const auto supported = supported_isas();
   if (name == "auto") return supported.back();
-  std::string allowed = "auto";
-  for (Isa isa : supported) {
+  for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
-    allowed += fmt::format(", {}", isa_name(isa));
-  }
-  for (Isa isa : {Isa::Baseline, Isa::Avx2, Isa::Avx512})
+  const std::string allowed = join("auto", supported);
+  for (Isa isa : kAllIsas)
     if (name == isa_name(isa))
       return error(Code::Unsupported, "isa \"{}\" is not supported by this processor; allowed here: {}", name, allowed);
   return invalid("isa \"{}\" is not known; allowed here: {}", name, allowed);
 }
 
 bool bf16_dot_is_fast() {
+#if defined(__x86_64__)
   __builtin_cpu_init();
   return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
 }
 
 }  // namespace reprise::cpu

@@ -1,7 +1,7 @@
 // Isa: which instruction set the CPU kernels use. One device uses one set for everything, so that its bits are one.
 //
 // Kernel sources are compiled once per set (backends/cpu/kernels, see the CMake file) into namespaces of the same name;
-// register_cpu() adds the entries of the chosen set only.
+// register_cpu() adds the entries of the chosen set only. A program has the sets of the architecture it was built for.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,16 @@
 namespace reprise::cpu {
 
 enum class Isa : uint8_t {
-  Baseline,  // x86-64 (SSE2), no FMA: products and sums are rounded separately
+  Baseline,  // x86-64 (SSE2), no FMA: products and sums are rounded separately. aarch64: ARMv8.0 with Advanced SIMD
   Avx2,      // AVX2 + FMA + F16C
   Avx512,    // AVX-512 F, BW, DQ, VL, VNNI, BF16
+  DotProd,   // aarch64 with SDOT, four products of bytes at a time: ARMv8.2, Kunpeng 920
 };
 
 std::string_view isa_name(Isa isa);
-std::vector<Isa> supported_isas();             // by this processor, ascending
+std::vector<Isa> built_isas();                 // those of this program, ascending
+std::vector<Isa> supported_isas();             // by this processor too, ascending
+std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
 
 // Whether vdpbf16ps beats two fp32 FMA: Zen runs it at twice the speed of fp32 FMA, Intel cores at half of it. Both

@@ -1,16 +1,20 @@
 #include "backends/cpu/kernels/table.h"
+#include "base/check.h"
 
 namespace reprise::cpu {
 
-#define REPRISE_BASELINE(name) baseline::name,
-#define REPRISE_AVX2(name) avx2::name,
-#define REPRISE_AVX512(name) avx512::name,
+#define REPRISE_NAME(name) name,
+#define REPRISE_TABLE(isa, set)                                       \
+  namespace set {                                                     \
+  static const KernelTable kTable{REPRISE_CPU_KERNELS(REPRISE_NAME)}; \
+  }
+REPRISE_CPU_ISAS(REPRISE_TABLE)
 
 const KernelTable& kernel_table(Isa isa) {
-  static const KernelTable tables[] = {{REPRISE_CPU_KERNELS(REPRISE_BASELINE)},
-                                       {REPRISE_CPU_KERNELS(REPRISE_AVX2)},
-                                       {REPRISE_CPU_KERNELS(REPRISE_AVX512)}};
-  return tables[static_cast<int>(isa)];
+#define REPRISE_CHOOSE(choice, set) \
+  if (isa == Isa::choice) return set::kTable;
+  REPRISE_CPU_ISAS(REPRISE_CHOOSE)
+  check_failed("isa", __FILE__, __LINE__, fmt::format("no kernels for isa {}", isa_name(isa)));
 }
 
 }  // namespace reprise::cpu

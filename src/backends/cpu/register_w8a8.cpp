@@ -47,7 +47,13 @@ Status accepts_rows(const OpCall& c) {
 }
 
 // Words of a prepared row of x per group of four k: w8a8_tiles.h.
-int x_words(Isa isa) { return isa == Isa::Avx512 ? 1 : 2; }
+int x_words(Isa isa) {
+#if defined(__x86_64__)
+  return isa == Isa::Avx512 ? 1 : 2;
+#else
+  return 1;
+#endif
+}
 
 size_t workspace_w8a8(const OpCall& c, const LiveSizes& bound, int ranks, int words) {
   return static_cast<size_t>(ranks) * w8a8_rank_bytes(c.in[0].shape[0].value(bound), c.in[0].shape[1].factor, words);

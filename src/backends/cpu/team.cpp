@@ -1,6 +1,5 @@
 #include "backends/cpu/team.h"
 
-#include <immintrin.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,6 +9,8 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+
+#include "base/spin.h"
 
 namespace reprise::cpu {
 namespace {
@@ -73,7 +74,7 @@ void Team::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   const int spins = crowded ? std::min(spins_, kSpinsCrowded) : spins_;
   for (int i = 0; i < spins; ++i) {
     if (flag.load(std::memory_order_acquire) >= at_least) return;
-    _mm_pause();
+    spin_pause();
   }
   wait_long(flag, at_least);
 }
@@ -148,7 +149,7 @@ void Team::worker(int rank) {
     while (epoch_.value.load(std::memory_order_acquire) == finished) {
       ++idle;
       if (idle < spins_) {
-        _mm_pause();
+        spin_pause();
       } else if (idle < spins_ + kYieldsBeforeSleep) {
         sched_yield();
       } else {

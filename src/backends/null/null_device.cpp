@@ -11,7 +11,7 @@ namespace reprise::null {
 namespace {
 
 // Set in addresses of memory that the host may not touch: no processor maps them.
-constexpr uintptr_t kRemote = uintptr_t{1} << 62;
+constexpr uintptr_t kRemote = uintptr_t{1} << 54;
 
 bool is_remote(const void* p) { return (reinterpret_cast<uintptr_t>(p) & kRemote) != 0; }
 void* remote(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) | kRemote); }

@@ -13,7 +13,7 @@ namespace sim_test {
 namespace {
 
 // Device addresses differ from host addresses by this bit: touching one by mistake crashes.
-constexpr uintptr_t kTag = uintptr_t{1} << 62;
+constexpr uintptr_t kTag = uintptr_t{1} << 54;
 
 std::map<uintptr_t, size_t>& blocks() {
   static std::map<uintptr_t, size_t> all;

@@ -23,9 +23,9 @@ inline Best best_of(const typename E::Type* x, int64_t first, int64_t last) {
   int64_t i = first;
   for (; i + 16 <= last; i += 16, here += 16) {
     const F32x16 v = E::load(x + i);
-    const I32x16 larger = v > top;
-    top = select(larger, v, top);
-    at = larger ? here : at;
+    const I32x16 better = greater(v, top);
+    top = select(better, v, top);
+    at = select(better, here, at);
   }
   Best best{kLowest, kNoIndex};
   for (int j = 0; j < 16; ++j) take_better(best, {top[j], at[j]});

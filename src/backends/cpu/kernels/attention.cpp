@@ -57,7 +57,7 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) co
     const T* from = q + this->index(item, row) * z.size;
     // A group's rows of a token are neighbours, those of the next token far away.
     for (int64_t b = 0; row.token + 4 < item.tokens && b < z.size; b += 64 / static_cast<int64_t>(sizeof(T)))
-      _mm_prefetch(reinterpret_cast<const char*>(from + 4 * z.heads * z.size + b), _MM_HINT_T0);
+      fetch_first_level(from + 4 * z.heads * z.size + b);
     tile.set_row(r, from, low, high);
   }
   Partial state{scratch + Tile<E, P>::scratch_floats(AttentionSizes::kTileRows, z.size, z.size), nullptr, nullptr};

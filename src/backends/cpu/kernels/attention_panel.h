@@ -10,81 +10,14 @@
 #include <type_traits>
 
 #include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/float_mode.h"
 #include "backends/cpu/kernels/kv_layout.h"
+#include "backends/cpu/kernels/vector_register.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
-// The widest vectors the processor has, for loops whose lanes are independent.
-#if defined(__AVX512F__)
-using Vec = __m512;
-constexpr int kVecLanes = 16;
-inline Vec vec_zero() { return _mm512_setzero_ps(); }
-inline Vec vec_set(float x) { return _mm512_set1_ps(x); }
-inline Vec vec_load(const float* p) { return _mm512_loadu_ps(p); }
-inline void vec_store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vec vec_load_f16(const uint16_t* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
-inline Vec vec_load_i8(const int8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
-  return _mm512_castsi512_ps(
-      _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(mask & ~0xffffu))));
-}
-inline Vec vec_low_halves(const uint32_t* p) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
-}
-#elif defined(__AVX2__)
-using Vec = __m256;
-constexpr int kVecLanes = 8;
-inline Vec vec_zero() { return _mm256_setzero_ps(); }
-inline Vec vec_set(float x) { return _mm256_set1_ps(x); }
-inline Vec vec_load(const float* p) { return _mm256_loadu_ps(p); }
-inline void vec_store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
-inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-inline Vec vec_load_f16(const uint16_t* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-inline Vec vec_load_i8(const int8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
-inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
-  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(mask & ~0xffffu))));
-}
-inline Vec vec_low_halves(const uint32_t* p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), 16));
-}
-#else
-using Vec = __m128;
-constexpr int kVecLanes = 4;
-inline Vec vec_zero() { return _mm_setzero_ps(); }
-inline Vec vec_set(float x) { return _mm_set1_ps(x); }
-inline Vec vec_load(const float* p) { return _mm_loadu_ps(p); }
-inline void vec_store(float* p, Vec v) { _mm_storeu_ps(p, v); }
-inline Vec vec_fma(Vec a, Vec b, Vec c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
-inline Vec vec_load_f16(const uint16_t* p) {
-  return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
-}
-inline Vec vec_load_i8(const int8_t* p) {
-  int32_t four;
-  std::memcpy(&four, p, 4);
-  const __m128i bytes = _mm_cvtsi32_si128(four), words = _mm_unpacklo_epi8(bytes, bytes);
-  return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(words, words), 24));
-}
-inline Vec vec_high_halves(const uint32_t* p, uint32_t mask) {
-  const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm_castsi128_ps(_mm_and_si128(pairs, _mm_set1_epi32(static_cast<int>(mask & ~0xffffu))));
-}
-inline Vec vec_low_halves(const uint32_t* p) {
-  return _mm_castsi128_ps(_mm_slli_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), 16));
-}
-#endif
-
 // Cell: what a panel holds per column. Factor: what the left side holds, kFactors of them per cell.
-// kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kVecLanes
+// kStep: numbers along the summed dimension in a cell. kParts: multiply-adds that a cell takes; load gives kLanes
 // cells ready for one of them, of which the bits of `mask` count. kWiden: for many rows, cells are made floats
 // beforehand. kScaled: a scale per token lies behind the cells of a block; products are made of the numbers without it.
 struct PanelF32 {
@@ -93,14 +26,14 @@ struct PanelF32 {
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
   static constexpr bool kWiden = false, kScaled = false;
   template <int kPart>
-  static Vec load(const Cell* p, uint32_t) {
-    return vec_load(p);
+  static Reg load(const Cell* p, uint32_t) {
+    return reg_load(p);
   }
   template <int kPart>
-  static Vec broadcast(const Factor* a) {
-    return vec_set(*a);
+  static Reg broadcast(const Factor* a) {
+    return reg_splat(*a);
   }
-  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+  static Reg multiply_add(Reg a, Reg b, Reg sum) { return reg_fma(a, b, sum); }
 };
 
 struct PanelF16 {
@@ -109,14 +42,14 @@ struct PanelF16 {
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
   static constexpr bool kWiden = true, kScaled = false;
   template <int kPart>
-  static Vec load(const Cell* p, uint32_t) {
-    return vec_load_f16(p);
+  static Reg load(const Cell* p, uint32_t) {
+    return reg_f16(p);
   }
   template <int kPart>
-  static Vec broadcast(const Factor* a) {
-    return vec_set(*a);
+  static Reg broadcast(const Factor* a) {
+    return reg_splat(*a);
   }
-  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+  static Reg multiply_add(Reg a, Reg b, Reg sum) { return reg_fma(a, b, sum); }
 };
 
 struct PanelI8 {
@@ -125,14 +58,14 @@ struct PanelI8 {
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
   static constexpr bool kWiden = true, kScaled = true;
   template <int kPart>
-  static Vec load(const Cell* p, uint32_t) {
-    return vec_load_i8(p);
+  static Reg load(const Cell* p, uint32_t) {
+    return reg_i8(p);
   }
   template <int kPart>
-  static Vec broadcast(const Factor* a) {
-    return vec_set(*a);
+  static Reg broadcast(const Factor* a) {
+    return reg_splat(*a);
   }
-  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+  static Reg multiply_add(Reg a, Reg b, Reg sum) { return reg_fma(a, b, sum); }
 };
 
 // The odd number of a pair is added before the even one: that is what vdpbf16ps does, so that with subnormals flushed
@@ -144,23 +77,19 @@ struct PanelBf16 {
   static constexpr int kStep = 2, kFactors = 2, kParts = 2;
   static constexpr bool kWiden = true, kScaled = false;
   template <int kPart>
-  static Vec load(const Cell* p, uint32_t mask) {
-    if (kPart == 0) return vec_high_halves(p, mask);
-    return mask & 0xffffu ? vec_low_halves(p) : vec_zero();
+  static Reg load(const Cell* p, uint32_t mask) {
+    if (kPart == 0) return reg_words_and(p, mask & 0xffff0000u);
+    return mask & 0xffffu ? reg_even_bf16(p) : reg_zero();
   }
   template <int kPart>
-  static Vec broadcast(const Factor* a) {
-    return vec_set(a[kPart]);
+  static Reg broadcast(const Factor* a) {
+    return reg_splat(a[kPart]);
   }
-  static Vec multiply_add(Vec a, Vec b, Vec sum) { return vec_fma(a, b, sum); }
+  static Reg multiply_add(Reg a, Reg b, Reg sum) { return reg_fma(a, b, sum); }
 };
 
 // What widen_panel leaves: floats in the order of use. A mask drops the first of the last two steps, the odd number.
 struct PanelWide : PanelF32 {};
-
-inline F32x16 swap_pairs(F32x16 v) {
-  return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-}
 
 #if defined(__AVX512BF16__)
 constexpr bool kDotBits = true;  // whether bf16 products are those of vdpbf16ps
@@ -170,16 +99,16 @@ struct PanelBf16Dot {
   static constexpr int kStep = 2, kFactors = 1, kParts = 1;
   static constexpr bool kWiden = false, kScaled = false;
   template <int kPart>
-  static Vec load(const Cell* p, uint32_t mask) {
+  static Reg load(const Cell* p, uint32_t mask) {
     const __m512i cells = _mm512_loadu_si512(p);
     if (mask == 0xffffffffu) return _mm512_castsi512_ps(cells);
     return _mm512_castsi512_ps(_mm512_and_si512(cells, _mm512_set1_epi32(static_cast<int>(mask))));
   }
   template <int kPart>
-  static Vec broadcast(const Factor* a) {
+  static Reg broadcast(const Factor* a) {
     return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*a)));
   }
-  static Vec multiply_add(Vec a, Vec b, Vec sum) {
+  static Reg multiply_add(Reg a, Reg b, Reg sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
 };
@@ -192,13 +121,13 @@ constexpr bool kDotBits = false;
 template <typename P>
 class Flush {
  public:
-  Flush() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | (kDotBits && P::kStep == 2 ? 0x8040u : 0x8000u)); }
-  ~Flush() { _mm_setcsr(saved_); }
+  Flush() : saved_(float_mode()) { set_float_mode(saved_ | (kDotBits && P::kStep == 2 ? kFlushAll : kFlushResults)); }
+  ~Flush() { set_float_mode(saved_); }
   Flush(const Flush&) = delete;
   Flush& operator=(const Flush&) = delete;
 
  private:
-  unsigned saved_;
+  FloatMode saved_;
 };
 
 // Left rows, panel and result of one product.
@@ -224,30 +153,30 @@ enum class Columns { Together, Runs };
 template <Columns kColumns, typename Cell>
 inline const Cell* cells_of(const Cell* cells, int64_t run, int v) {
   constexpr int kRun = static_cast<int>(kKeyRun);
-  return kColumns == Columns::Runs ? cells + v * kVecLanes / kRun * run + v * kVecLanes % kRun : cells + v * kVecLanes;
+  return kColumns == Columns::Runs ? cells + v * kLanes / kRun * run + v * kLanes % kRun : cells + v * kLanes;
 }
 
 // One step of a block. With fewer rows than vectors the left side stays in registers, else the cells do.
 template <typename P, int kRows, int kVecs, int kPart, Columns kColumns>
-inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells, int64_t run,
+inline void product_step(Reg (&sum)[kRows][kVecs], const typename P::Cell* cells, int64_t run,
                          const typename P::Factor* left, int64_t stride, uint32_t mask) {
   if constexpr (kRows < kVecs) {
-    Vec a[kRows];
+    Reg a[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) a[r] = P::template broadcast<kPart>(left + r * stride);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
-      const Vec wide = P::template load<kPart>(cells_of<kColumns>(cells, run, v), mask);
+      const Reg wide = P::template load<kPart>(cells_of<kColumns>(cells, run, v), mask);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) sum[r][v] = P::multiply_add(a[r], wide, sum[r][v]);
     }
   } else {
-    Vec wide[kVecs];
+    Reg wide[kVecs];
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) wide[v] = P::template load<kPart>(cells_of<kColumns>(cells, run, v), mask);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Vec a = P::template broadcast<kPart>(left + r * stride);
+      const Reg a = P::template broadcast<kPart>(left + r * stride);
 #pragma GCC unroll 8
       for (int v = 0; v < kVecs; ++v) sum[r][v] = P::multiply_add(a, wide[v], sum[r][v]);
     }
@@ -259,11 +188,11 @@ inline void product_step(Vec (&sum)[kRows][kVecs], const typename P::Cell* cells
 template <typename P, int kRows, int kVecs, bool kAhead, Columns kColumns>
 __attribute__((noinline)) void product_block(const Product<P>& p) {
   // Loops over the accumulators must be unrolled early, or GCC 12 keeps them in memory.
-  Vec sum[kRows][kVecs];
+  Reg sum[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) sum[r][v] = vec_zero();
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = reg_zero();
   const typename P::Cell* cells = p.panel;
   const typename P::Factor* left = p.left;
   const int64_t stride = p.left_stride;
@@ -274,10 +203,10 @@ __attribute__((noinline)) void product_block(const Product<P>& p) {
   constexpr int kMasked = std::is_same_v<P, PanelWide> ? 2 : 1;
   for (int64_t k = p.steps - (masked ? kMasked : 0); k > 0; --k, cells += p.panel_stride, left += P::kFactors) {
     if constexpr (kAhead) {
-      constexpr int kBytes = kVecs * kVecLanes * static_cast<int>(sizeof(typename P::Cell));
+      constexpr int kBytes = kVecs * kLanes * static_cast<int>(sizeof(typename P::Cell));
       if (ahead < p.ahead_end) {
 #pragma GCC unroll 8
-        for (int b = 0; b < kBytes; b += 64) _mm_prefetch(ahead + b, _MM_HINT_T1);
+        for (int b = 0; b < kBytes; b += 64) fetch_second_level(ahead + b);
         ahead += kBytes;
       }
     }
@@ -293,15 +222,15 @@ __attribute__((noinline)) void product_block(const Product<P>& p) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) vec_store(p.out + r * p.out_stride + v * kVecLanes, sum[r][v]);
+    for (int v = 0; v < kVecs; ++v) reg_store(p.out + r * p.out_stride + v * kLanes, sum[r][v]);
 }
 
-// One row times `columns` <= kVecLanes columns; reads no cell beyond them, and heeds both masks. For edges: not fast.
+// One row times `columns` <= kLanes columns; reads no cell beyond them, and heeds both masks. For edges: not fast.
 template <typename P>
 inline void product_tail(const Product<P>& p, int64_t columns) {
-  Vec sum = vec_zero();
+  Reg sum = reg_zero();
   for (int64_t k = 0; k < p.steps; ++k) {
-    typename P::Cell cells[kVecLanes] = {};
+    typename P::Cell cells[kLanes] = {};
     for (int64_t c = 0; c < columns; ++c) cells[c] = p.panel[k * p.panel_stride + c];
     const uint32_t mask = (k == 0 ? p.first_mask : 0xffffffffu) & (k + 1 == p.steps ? p.last_mask : 0xffffffffu);
     const typename P::Factor* left = p.left + k * P::kFactors;
@@ -309,13 +238,13 @@ inline void product_tail(const Product<P>& p, int64_t columns) {
     if constexpr (P::kParts == 2)
       sum = P::multiply_add(P::template broadcast<1>(left), P::template load<1>(cells, mask), sum);
   }
-  float out[kVecLanes];
-  vec_store(out, sum);
+  float out[kLanes];
+  reg_store(out, sum);
   for (int64_t c = 0; c < columns; ++c) p.out[c] = out[c];
 }
 
 // Rows and vectors of the largest block that stays in registers.
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kPanelRows = 6, kBlockVecs = 4;
 constexpr int kFlatRows = 3, kFlatVecs = 8;  // few rows: wider blocks read a page in longer stretches
 #else
@@ -326,13 +255,13 @@ constexpr int kFlatRows = 3, kFlatVecs = 4;
 // `steps` rows of cells, kBlockVecs vectors wide, as floats one row behind the other.
 template <typename P, Columns kColumns>
 inline void widen_panel(const typename P::Cell* cells, int64_t stride, int64_t steps, float* out) {
-  constexpr int kWidth = kBlockVecs * kVecLanes;
+  constexpr int kWidth = kBlockVecs * kLanes;
   const int64_t run = steps * kKeyRun;
   for (int64_t s = 0; s < steps; ++s, cells += stride, out += P::kParts * kWidth)
     for (int v = 0; v < kBlockVecs; ++v) {
       const typename P::Cell* from = cells_of<kColumns>(cells, run, v);
-      vec_store(out + v * kVecLanes, P::template load<0>(from, 0xffffffffu));
-      if constexpr (P::kParts == 2) vec_store(out + kWidth + v * kVecLanes, P::template load<1>(from, 0xffffffffu));
+      reg_store(out + v * kLanes, P::template load<0>(from, 0xffffffffu));
+      if constexpr (P::kParts == 2) reg_store(out + kWidth + v * kLanes, P::template load<1>(from, 0xffffffffu));
     }
 }
 

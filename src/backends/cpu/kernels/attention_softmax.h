@@ -20,7 +20,7 @@ inline void merge_rows(const Partial& state, const Partial& page, int64_t rows, 
   for (int64_t first = 0; first < rows; first += 16) {
     const int64_t count = rows - first < 16 ? rows - first : 16;
     const F32x16 old_m = load_n<F32>(state.m + first, count), m = load_n<F32>(page.m + first, count);
-    const F32x16 top = select(m > old_m, m, old_m);
+    const F32x16 top = select(greater(m, old_m), m, old_m);
     const F32x16 old_l = load_n<F32>(state.l + first, count), l = load_n<F32>(page.l + first, count);
     float old_factor[16], new_factor[16], tops[16], sums[16];
     const F32x16 old_factors = exp(old_m - top), new_factors = exp(m - top);
@@ -160,9 +160,7 @@ class RowScores {
       for (int64_t j = 0; j < kKvTokens; j += 16) body(j);
     }
   }
-  I32x16 visible(int64_t j) const {
-    return reinterpret_cast<I32x16>(place_ + static_cast<uint32_t>(j) < U32x16{} + count_);
-  }
+  I32x16 visible(int64_t j) const { return below(place_ + static_cast<uint32_t>(j), U32x16{} + count_); }
 
   float* scores_;
   PageScales scales_;

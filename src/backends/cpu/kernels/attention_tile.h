@@ -93,7 +93,7 @@ class Tile {
   void merge_page(const Partial& state) { merge_rows(state, page_, rows_, size_); }
 
  private:
-  static constexpr int64_t kBlock = kBlockVecs * kVecLanes;
+  static constexpr int64_t kBlock = kBlockVecs * kLanes;
   static_assert(kBlock <= AttentionSizes::kWideColumns);
 
   static int64_t clamp(int64_t x) { return x < 0 ? 0 : x > kKvTokens ? kKvTokens : x; }
@@ -144,11 +144,11 @@ class Tile {
     const Span seen = span_of_all();
     const int64_t end = (seen.high + kKeyRun - 1) / kKeyRun * kKeyRun;
     for (int64_t c = seen.low / kKeyRun * kKeyRun; c < end;) {
-      const int64_t left = (end - c) / kVecLanes;
+      const int64_t left = (end - c) / kLanes;
       const int vecs = left >= kFlatVecs ? kFlatVecs : left >= 4 ? 4 : left >= 2 ? 2 : 1;
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
-        if (all.low >= all.high || all.high <= c || all.low >= c + vecs * kVecLanes) continue;
+        if (all.low >= all.high || all.high <= c || all.low >= c + vecs * kLanes) continue;
         Product<P> p = key_product(keys, g, c);
         if (g > 0) {
           flat_rows<false>(p, vecs, group_end(g) - g);
@@ -158,13 +158,13 @@ class Tile {
         p.ahead_end = reinterpret_cast<const char*>(values + (seen.high + 1) / P::kStep * size_);
         flat_rows<true>(p, vecs, group_end(g) - g);
       }
-      c += vecs * kVecLanes;
+      c += vecs * kLanes;
     }
   }
 
   template <bool kAhead>
   static void flat_rows(const Product<P>& p, int vecs, int64_t rows) {
-    constexpr int kRunVecs = static_cast<int>(kKeyRun) / kVecLanes;
+    constexpr int kRunVecs = static_cast<int>(kKeyRun) / kLanes;
     if (vecs == kFlatVecs) return product_rows<P, kFlatVecs, Columns::Runs, kAhead>(p, rows);
     if constexpr (kFlatVecs > 4)
       if (vecs == 4) return product_rows<P, 4, Columns::Runs, kAhead>(p, rows);
@@ -272,10 +272,10 @@ class Tile {
         continue;
       }
       const int64_t left = size_ - c;
-      const int64_t width = flat_ && left >= kFlatVecs * kVecLanes ? kFlatVecs * kVecLanes
-                            : left >= kBlockVecs * kVecLanes       ? kBlockVecs * kVecLanes
-                            : left >= kVecLanes                    ? kVecLanes
-                                                                   : left;
+      const int64_t width = flat_ && left >= kFlatVecs * kLanes ? kFlatVecs * kLanes
+                            : left >= kBlockVecs * kLanes       ? kBlockVecs * kLanes
+                            : left >= kLanes                    ? kLanes
+                                                                : left;
       for (int64_t g = 0; g < rows_; g += group_rows_) {
         const Span all = spans_[g / group_rows_];
         if (all.low >= all.high) continue;
@@ -283,15 +283,15 @@ class Tile {
         Product<P> p = value_product(values, g, all, c, o);
         p.ahead = reinterpret_cast<const char*>(ahead + c * p.steps);
         p.ahead_end = reinterpret_cast<const char*>(ahead + ahead_tokens * size_ / P::kStep);
-        if (flat_ && g == 0 && ahead && width == kFlatVecs * kVecLanes)
+        if (flat_ && g == 0 && ahead && width == kFlatVecs * kLanes)
           product_rows<P, kFlatVecs, Columns::Together, true>(p, rows);
-        else if (flat_ && g == 0 && ahead && width == kBlockVecs * kVecLanes)
+        else if (flat_ && g == 0 && ahead && width == kBlockVecs * kLanes)
           product_rows<P, kBlockVecs, Columns::Together, true>(p, rows);
-        else if (flat_ && width == kFlatVecs * kVecLanes)
+        else if (flat_ && width == kFlatVecs * kLanes)
           product_rows<P, kFlatVecs>(p, rows);
-        else if (width == kBlockVecs * kVecLanes)
+        else if (width == kBlockVecs * kLanes)
           product_rows<P, kBlockVecs>(p, rows);
-        else if (width == kVecLanes)
+        else if (width == kLanes)
           product_rows<P, 1>(p, rows);
         else
           for (int64_t r = 0; r < rows; ++r) product_tail<P>(value_product(values, g + r, all, c, o), width);
@@ -312,8 +312,8 @@ class Tile {
       F32x16 bad = zero();  // stays zero but for NaN, and infinities, which may be computed again too
       for (int64_t d = 0; d < size_; d += 16) bad += load_n<F32>(o + d, size_ - d) * 0.0f;
       if (reduce_add(bad) == 0.0f) continue;
-      for (int64_t c = 0; c < size_; c += kVecLanes)
-        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kVecLanes ? size_ - c : kVecLanes);
+      for (int64_t c = 0; c < size_; c += kLanes)
+        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
     }
   }
 

@@ -14,7 +14,7 @@ inline F32x16 silu(F32x16 x) {
   const F32x16 e = exp_bounded(reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(x) | 0x80000000u));
   // -inf * 0 would be NaN; below -200 the result is -0 anyway.
   const F32x16 bounded = larger(x, splat(-200.0f));
-  return select(x < zero(), bounded * e, x) / (e + 1.0f);
+  return select(greater(zero(), x), bounded * e, x) / (e + 1.0f);
 }
 
 // silu(gate) * up of the first n of sixteen, not yet rounded; the gate's silu is.

@@ -7,15 +7,12 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
-// mask ? a : b, where mask is all ones or all zeros per lane.
-inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) { return mask ? a : b; }
-
 // a where it is larger, else b: also where one is NaN.
 inline F32x16 larger(F32x16 a, F32x16 b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<F32x16>(_mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
 #else
-  return select(a > b, a, b);
+  return select(greater(a, b), a, b);
 #endif
 }
 
@@ -30,7 +27,7 @@ inline F32x16 exp_bounded(F32x16 x) {
   const F32x16 n = reinterpret_cast<F32x16>(
       _mm512_roundscale_ps(reinterpret_cast<__m512>(x * log2e), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
-  x = select(x < splat(-104.0f), splat(-104.0f), x);
+  x = select(greater(splat(-104.0f), x), splat(-104.0f), x);
   const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
   const F32x16 n = (x * log2e + magic) - magic;
 #endif
@@ -47,7 +44,7 @@ inline F32x16 exp_bounded(F32x16 x) {
   return reinterpret_cast<F32x16>(_mm512_scalef_ps(reinterpret_cast<__m512>(p), reinterpret_cast<__m512>(n)));
 #else
   // Two factors, because 2^n alone may not be a normal number. The first product is exact.
-  const I32x16 k = __builtin_convertvector(n, I32x16);
+  const I32x16 k = to_int(n);
   const I32x16 first = k >> 1, second = k - first;
   return p * reinterpret_cast<F32x16>((first + 127) << 23) * reinterpret_cast<F32x16>((second + 127) << 23);
 #endif
@@ -58,7 +55,7 @@ inline F32x16 exp(F32x16 x) {
 #if defined(__AVX512F__)
   x = reinterpret_cast<F32x16>(_mm512_min_ps(_mm512_set1_ps(89.0f), reinterpret_cast<__m512>(x)));
 #else
-  x = select(x > splat(89.0f), splat(89.0f), x);
+  x = select(greater(x, splat(89.0f)), splat(89.0f), x);
 #endif
   return exp_bounded(x);
 }

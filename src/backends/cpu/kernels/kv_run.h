@@ -2,6 +2,8 @@
 // plain and the fused kernels.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/kv_layout.h"
@@ -23,18 +25,31 @@ struct KvRun {
   int64_t size;
 };
 
-template <typename Cell>
-inline __m128i low_halves(__m128i a, __m128i b) {
-  if constexpr (sizeof(Cell) == 1) return _mm_unpacklo_epi8(a, b);
-  if constexpr (sizeof(Cell) == 2) return _mm_unpacklo_epi16(a, b);
-  return _mm_unpacklo_epi32(a, b);
-}
+typedef uint8_t U8x16 __attribute__((vector_size(16)));
+typedef uint16_t U16x8 __attribute__((vector_size(16)));
+typedef uint32_t U32x4 __attribute__((vector_size(16)));
 
+// The low or the high halves of two registers, interleaved.
+inline U8x16 low_halves(U8x16 a, U8x16 b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+inline U8x16 high_halves(U8x16 a, U8x16 b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+inline U16x8 low_halves(U16x8 a, U16x8 b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+inline U16x8 high_halves(U16x8 a, U16x8 b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+inline U32x4 low_halves(U32x4 a, U32x4 b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+inline U32x4 high_halves(U32x4 a, U32x4 b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+
+// Sixteen bytes of cells that are `Cell` wide.
 template <typename Cell>
-inline __m128i high_halves(__m128i a, __m128i b) {
-  if constexpr (sizeof(Cell) == 1) return _mm_unpackhi_epi8(a, b);
-  if constexpr (sizeof(Cell) == 2) return _mm_unpackhi_epi16(a, b);
-  return _mm_unpackhi_epi32(a, b);
+using Cells = std::conditional_t<sizeof(Cell) == 1, U8x16, std::conditional_t<sizeof(Cell) == 2, U16x8, U32x4>>;
+
+template <typename Vector>
+inline Vector load_cells(const void* p) {
+  Vector v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
 }
 
 // A square of cells, sixteen bytes wide: rows `from` apart become rows `to` apart, in bytes. Every round deals the rows
@@ -42,21 +57,21 @@ inline __m128i high_halves(__m128i a, __m128i b) {
 template <typename Cell>
 inline void transpose(const char* in, int64_t from, char* out, int64_t to) {
   constexpr int kSide = 16 / static_cast<int>(sizeof(Cell));
-  __m128i a[kSide], b[kSide];
+  Cells<Cell> a[kSide], b[kSide];
 #pragma GCC unroll 16
-  for (int i = 0; i < kSide; ++i) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i * from));
+  for (int i = 0; i < kSide; ++i) a[i] = load_cells<Cells<Cell>>(in + i * from);
 #pragma GCC unroll 4
   for (int bit = 1; bit < kSide; bit *= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < kSide / 2; ++i) {
-      b[2 * i] = low_halves<Cell>(a[i], a[i + kSide / 2]);
-      b[2 * i + 1] = high_halves<Cell>(a[i], a[i + kSide / 2]);
+      b[2 * i] = low_halves(a[i], a[i + kSide / 2]);
+      b[2 * i + 1] = high_halves(a[i], a[i + kSide / 2]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kSide; ++i) a[i] = b[i];
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < kSide; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * to), a[i]);
+  for (int i = 0; i < kSide; ++i) std::memcpy(out + i * to, &a[i], 16);
 }
 
 // `count` rows of `cells` cells become columns of a run of keys, from token `place` of the page on. Strides are in
@@ -81,10 +96,9 @@ inline void put_keys(const void* rows, int64_t stride, int64_t cells, int64_t pl
 inline void put_value_pair(const uint16_t* even, const uint16_t* odd, int64_t size, uint16_t* out) {
   int64_t d = 0;
   for (; d + 8 <= size; d += 8) {
-    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(even + d));
-    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(odd + d));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * d), _mm_unpacklo_epi16(a, b));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * d + 8), _mm_unpackhi_epi16(a, b));
+    const U16x8 a = load_cells<U16x8>(even + d), b = load_cells<U16x8>(odd + d);
+    const U16x8 pairs[2] = {low_halves(a, b), high_halves(a, b)};
+    std::memcpy(out + 2 * d, pairs, 32);
   }
   for (; d < size; ++d) {
     out[2 * d] = even[d];

@@ -20,7 +20,7 @@ class LatentPage {
  public:
   static constexpr bool kPairs = P::kStep == 2, kDot = kPairs && P::kFactors == 1;
   static constexpr int kSwap = kPairs && !kDot ? 1 : 0;
-  static constexpr int64_t kColumns = kBlockVecs * kVecLanes;
+  static constexpr int64_t kColumns = kBlockVecs * kLanes;
 #if defined(__AVX512BF16__)
   using Words = std::conditional_t<kDot, PairWords, FloatWords>;
 #else
@@ -112,7 +112,7 @@ class LatentPage {
     void some() {
       for (int i = 0; i < 2; ++i) {
         const int64_t now = (lines[i] + steps - 1) / steps;
-        for (int64_t l = 0; l < now; ++l) _mm_prefetch(at[i] + 64 * l, _MM_HINT_T1);
+        for (int64_t l = 0; l < now; ++l) fetch_second_level(at[i] + 64 * l);
         at[i] += 64 * now;
         lines[i] -= now;
       }

@@ -45,12 +45,22 @@ constexpr int kScoreKeys = 4;
 // The sums of four vectors, side by side. The order is that of a tree over a vector's lanes: 0 and 1 (and 2 and 3)
 // first, fours last.
 inline void sums_of_four(F32x16 a, F32x16 b, F32x16 c, F32x16 d, float* out) {
+#if defined(__aarch64__)
+  const auto pairs = [](auto x, auto y) { return vaddq_f32(vtrn1q_f32(x, y), vtrn2q_f32(x, y)); };
+  const F32x16 ab = by_register<F32x16, float32x4_t>(pairs, a, b), cd = by_register<F32x16, float32x4_t>(pairs, c, d);
+  const F32x16 fours = by_register<F32x16, float64x2_t>(
+      [](auto x, auto y) {
+        return vaddq_f32(vreinterpretq_f32_f64(vtrn1q_f64(x, y)), vreinterpretq_f32_f64(vtrn2q_f64(x, y)));
+      },
+      ab, cd);
+#else
   const F32x16 ab = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
                     __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
   const F32x16 cd = __builtin_shufflevector(c, d, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
                     __builtin_shufflevector(c, d, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
   const F32x16 fours = __builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
                        __builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+#endif
   typedef float F32x4 __attribute__((vector_size(16), aligned(4), may_alias));
   F32x4 part[4];
   std::memcpy(part, &fours, 64);

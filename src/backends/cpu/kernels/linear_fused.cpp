@@ -11,13 +11,13 @@ namespace {
 // Subnormals count again while it lives: the sum of a bf16 product flushes them, the addition after it does not.
 class KeepSubnormals {
  public:
-  KeepSubnormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~0x8040u); }
-  ~KeepSubnormals() { _mm_setcsr(saved_); }
+  KeepSubnormals() : saved_(float_mode()) { set_float_mode(saved_ & ~kFlushAll); }
+  ~KeepSubnormals() { set_float_mode(saved_); }
   KeepSubnormals(const KeepSubnormals&) = delete;
   KeepSubnormals& operator=(const KeepSubnormals&) = delete;
 
  private:
-  unsigned saved_;
+  FloatMode saved_;
 };
 
 // sums = round(sums + bias), as the op `linear` leaves them.

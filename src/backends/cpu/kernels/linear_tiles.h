@@ -47,8 +47,7 @@ void widen_row(const typename In::Type* x, int64_t k, float* out) {
       from = padded;
     }
     F32x16 v = In::load(from);
-    if constexpr (WeightOf<In>::kParts == 2)
-      v = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    if constexpr (WeightOf<In>::kParts == 2) v = swap_pairs(v);
     store(out + i, v);
   }
 }

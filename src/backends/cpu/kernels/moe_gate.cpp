@@ -16,7 +16,7 @@ void softmax(const float* logits, int64_t n, float* scores) {
   each_sixteen(n, [&](int64_t i, int64_t rest) {
     F32x16 v = load_n<F32>(logits + i, rest);
     for (int64_t j = rest; j < 16; ++j) v[j] = kLowest;
-    top = select(v > top, v, top);
+    top = select(greater(v, top), v, top);
   });
   const F32x16 max = splat(reduce_max(top));
   F32x16 sum = zero();

@@ -17,13 +17,9 @@ constexpr int64_t kBlockK = 32;         // k of a block
 constexpr int64_t kGroupK = 8;          // k that lie side by side in a group
 constexpr int64_t kPackedAhead = 4096;  // how far ahead a single pass over the weights fetches
 
+// Nibble kPart of each word, minus kMinus.
 #if defined(__AVX512F__)
-inline Reg reg_mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
-inline Reg reg_i8(const uint8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-// Nibble kPart of each word, minus kMinus. The permutation looks at the low 4 bits of a lane only, so nothing need be
-// masked.
+// The permutation looks at the low 4 bits of a lane only, so nothing need be masked.
 template <int kPart, int kMinus>
 inline Reg reg_nibble(const uint8_t* words) {
   const __m512 table = _mm512_setr_ps(0 - kMinus, 1 - kMinus, 2 - kMinus, 3 - kMinus, 4 - kMinus, 5 - kMinus,
@@ -32,27 +28,22 @@ inline Reg reg_nibble(const uint8_t* words) {
   return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), 4 * kPart), table);
 }
 #elif defined(__AVX2__)
-inline Reg reg_mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
-inline Reg reg_i8(const uint8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
 template <int kPart, int kMinus>
 inline Reg reg_nibble(const uint8_t* words) {
-  const __m256i w = _mm256_srli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(words)), 4 * kPart);
+  const __m256i w = _mm256_srli_epi32(reg_words(words), 4 * kPart);
   return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_and_si256(w, _mm256_set1_epi32(15)), _mm256_set1_epi32(kMinus)));
 }
-#else
-inline Reg reg_mul(Reg a, Reg b) { return _mm_mul_ps(a, b); }
-inline Reg reg_i8(const uint8_t* p) {
-  int32_t bytes;
-  std::memcpy(&bytes, p, 4);
-  const __m128i b = _mm_cvtsi32_si128(bytes), w = _mm_unpacklo_epi8(b, b);
-  return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(w, w), 24));
-}
+#elif defined(__x86_64__)
 template <int kPart, int kMinus>
 inline Reg reg_nibble(const uint8_t* words) {
-  const __m128i w = _mm_srli_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)), 4 * kPart);
+  const __m128i w = _mm_srli_epi32(reg_words(words), 4 * kPart);
   return _mm_cvtepi32_ps(_mm_sub_epi32(_mm_and_si128(w, _mm_set1_epi32(15)), _mm_set1_epi32(kMinus)));
+}
+#elif defined(__aarch64__)
+template <int kPart, int kMinus>
+inline Reg reg_nibble(const uint8_t* words) {
+  const int32x4_t w = vreinterpretq_s32_u32(vandq_u32(reg_words(words) >> (4 * kPart), vdupq_n_u32(15)));
+  return vcvtq_f32_s32(vsubq_s32(w, vdupq_n_s32(kMinus)));
 }
 #endif
 
@@ -132,7 +123,7 @@ void packed_tile(const float* x, int64_t ldx, const uint8_t* block, int64_t bloc
     for (int g = 0; g < kBlockK / kGroupK; ++g, group += kGroupBytes<P>) {
       if (ahead)
         for (int64_t line = 0; line < P::kBlockBytes / 4; line += 64)
-          _mm_prefetch(reinterpret_cast<const char*>(group) + kPackedAhead + line, _MM_HINT_T0);
+          fetch_first_level(reinterpret_cast<const char*>(group) + kPackedAhead + line);
       packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, group, column, f);
     }
   }

@@ -15,12 +15,19 @@ inline void store_i8(int8_t* p, F32x16 v) {
   const __m512i q = _mm512_maskz_cvt_roundps_epi32(number, _mm512_min_ps(x, _mm512_set1_ps(127.0f)),
                                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(q));
+#elif defined(__aarch64__)
+  // The conversion makes 0 of NaN, and it and both narrowing steps saturate.
+  float32x4_t part[4];
+  std::memcpy(part, &v, 64);
+  const int16x8_t low = vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(part[0])), vcvtnq_s32_f32(part[1]));
+  const int16x8_t high = vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(part[2])), vcvtnq_s32_f32(part[3]));
+  vst1q_s8(p, vqmovn_high_s16(vqmovn_s16(low), high));
 #else
-  v = select(v == v, v, zero());
-  v = select(v > splat(127.0f), splat(127.0f), v);
-  v = select(v < splat(-128.0f), splat(-128.0f), v);
+  v = select(is_number(v), v, zero());
+  v = select(greater(v, splat(127.0f)), splat(127.0f), v);
+  v = select(greater(splat(-128.0f), v), splat(-128.0f), v);
   const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
-  const I32x16 q = __builtin_convertvector((v + magic) - magic, I32x16);
+  const I32x16 q = to_int((v + magic) - magic);
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(q[i]);
 #endif
 }
@@ -61,7 +68,7 @@ inline F32x16 larger_magnitude(F32x16 top, F32x16 v) {
   // The second operand where one is NaN.
   return reinterpret_cast<F32x16>(_mm512_max_ps(reinterpret_cast<__m512>(magnitude), reinterpret_cast<__m512>(top)));
 #else
-  return select(magnitude > top, magnitude, top);
+  return select(greater(magnitude, top), magnitude, top);
 #endif
 }
 
@@ -96,11 +103,6 @@ class ByScale {
     q = fma(fma(-q, s, v), r, q);
     return fma(fma(-q, s, v), r, q);
   }
-#if defined(__FMA__)
-  static constexpr bool kFma = true;
-#else
-  static constexpr bool kFma = false;
-#endif
   float scale_, reciprocal_;
   bool usual_;
 };

@@ -34,7 +34,7 @@ inline void rope_neighbours(const typename E::Type* x, const float* table, typen
     const F32x16 c = load_n<F32>(table + i, pairs), s = load_n<F32>(table + half + i, pairs);
     const F32x16 cosines = __builtin_shufflevector(c, c, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     const F32x16 sines = __builtin_shufflevector(-s, s, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const F32x16 other = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    const F32x16 other = swap_pairs(v);
     store_n<E>(out + 2 * i, fma(other, sines, v * cosines), 2 * pairs);
   }
   for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];

@@ -1,11 +1,17 @@
 // Vectors for kernel sources that are compiled once per instruction set.
 //
-// F32x16 is sixteen floats on every set (one zmm, two ymm or four xmm registers): code and reduction order are the same
-// everywhere; only FMA differs on `baseline`, which has none. Include this in kernels/*.cpp only; REPRISE_ISA names the
-// namespace and is set by CMake.
+// F32x16 is sixteen floats on every set (one zmm, two ymm, four xmm or four q registers): code and reduction order are
+// the same everywhere; only FMA differs on `baseline` of x86-64, which has none. Include this in kernels/*.cpp only;
+// REPRISE_ISA names the namespace and is set by CMake.
 #pragma once
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#else
+#error "no vector instructions are known for this processor"
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -23,6 +29,10 @@ typedef int32_t I32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t U32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t U16x16 __attribute__((vector_size(32), aligned(2), may_alias));
 
+// Fetches a cache line that will be read.
+inline void fetch_first_level(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline void fetch_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 inline F32x16 splat(float x) { return F32x16{} + x; }
 inline F32x16 zero() { return F32x16{}; }
 
@@ -32,6 +42,98 @@ inline F32x16 load(const float* p) {
   return v;
 }
 inline void store(float* p, F32x16 v) { std::memcpy(p, &v, 64); }
+
+#if defined(__aarch64__)
+// f of each of the four registers of sixteen lanes. What a wider vector has no instruction for (comparisons,
+// selections, shuffles, other widths) GCC 12 takes lane by lane.
+template <typename To, typename Part, typename F, typename... From>
+inline To by_register(const F& f, const From&... from) {
+  To out;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto part = [i](const auto& whole) {
+      Part p;
+      std::memcpy(&p, reinterpret_cast<const char*>(&whole) + sizeof p * static_cast<size_t>(i), sizeof p);
+      return p;
+    };
+    const auto result = f(part(from)...);
+    static_assert(4 * sizeof result == sizeof out);
+    std::memcpy(reinterpret_cast<char*>(&out) + sizeof result * static_cast<size_t>(i), &result, sizeof result);
+  }
+  return out;
+}
+#endif
+
+// Lane by lane: all ones where it is so, else zeros. A NaN is never greater, nor is anything greater than it.
+inline I32x16 greater(F32x16 a, F32x16 b) {
+#if defined(__aarch64__)
+  return by_register<I32x16, float32x4_t>([](auto x, auto y) { return vcgtq_f32(x, y); }, a, b);
+#else
+  return a > b;
+#endif
+}
+inline I32x16 is_number(F32x16 v) {
+#if defined(__aarch64__)
+  return by_register<I32x16, float32x4_t>([](auto x) { return vceqq_f32(x, x); }, v);
+#else
+  return v == v;
+#endif
+}
+inline I32x16 below(U32x16 a, U32x16 b) {
+#if defined(__aarch64__)
+  return by_register<I32x16, uint32x4_t>([](auto x, auto y) { return vcltq_u32(x, y); }, a, b);
+#else
+  return reinterpret_cast<I32x16>(a < b);
+#endif
+}
+
+// mask ? a : b, where mask is all ones or all zeros per lane.
+inline I32x16 select(I32x16 mask, I32x16 a, I32x16 b) {
+#if defined(__aarch64__)
+  return (mask & a) | (~mask & b);
+#else
+  return mask ? a : b;
+#endif
+}
+inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) {
+#if defined(__aarch64__)
+  return reinterpret_cast<F32x16>(select(mask, reinterpret_cast<I32x16>(a), reinterpret_cast<I32x16>(b)));
+#else
+  return mask ? a : b;
+#endif
+}
+
+// Towards zero.
+inline I32x16 to_int(F32x16 v) {
+#if defined(__aarch64__)
+  return by_register<I32x16, float32x4_t>([](auto x) { return vcvtq_s32_f32(x); }, v);
+#else
+  return __builtin_convertvector(v, I32x16);
+#endif
+}
+inline F32x16 to_float(I32x16 v) {
+#if defined(__aarch64__)
+  return by_register<F32x16, int32x4_t>([](auto x) { return vcvtq_f32_s32(x); }, v);
+#else
+  return __builtin_convertvector(v, F32x16);
+#endif
+}
+
+// The lanes of each pair swapped.
+inline F32x16 swap_pairs(F32x16 v) {
+#if defined(__aarch64__)
+  return by_register<F32x16, float32x4_t>([](auto x) { return vrev64q_f32(x); }, v);
+#else
+  return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#endif
+}
+
+// Whether a product and a sum can have one rounding; without, fma() has two.
+#if defined(__FMA__) || defined(__aarch64__)
+constexpr bool kFma = true;
+#else
+constexpr bool kFma = false;
+#endif
 
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 #if defined(__AVX512F__)
@@ -46,6 +148,8 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   cv[1] = _mm256_fmadd_ps(av[1], bv[1], cv[1]);
   std::memcpy(&c, cv, 64);
   return c;
+#elif defined(__aarch64__)
+  return by_register<F32x16, float32x4_t>([](auto x, auto y, auto z) { return vfmaq_f32(z, x, y); }, a, b, c);
 #else
   return a * b + c;
 #endif
@@ -62,6 +166,8 @@ inline void store_16bit(uint16_t* p, U16x16 v) { std::memcpy(p, &v, 32); }
 inline F32x16 widen_bf16(U16x16 v) {
 #if defined(__AVX512F__)
   return reinterpret_cast<F32x16>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(v)), 16));
+#elif defined(__aarch64__)
+  return by_register<F32x16, uint16x4_t>([](auto x) { return vshll_n_u16(x, 16); }, v);
 #else
   return reinterpret_cast<F32x16>(__builtin_convertvector(v, U32x16) << 16);
 #endif
@@ -72,7 +178,7 @@ inline U32x16 bf16_bits(F32x16 v) {
   const U32x16 u = reinterpret_cast<U32x16>(v);
   const U32x16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U32x16 nan = (u >> 16) | 0x40u;
-  const U32x16 is_nan = reinterpret_cast<U32x16>((u & 0x7fffffffu) > 0x7f800000u);
+  const U32x16 is_nan = reinterpret_cast<U32x16>(below(U32x16{} + 0x7f800000u, u & 0x7fffffffu));
   return (is_nan & nan) | (~is_nan & rounded);
 }
 
@@ -86,6 +192,8 @@ inline U16x16 narrow_bf16(F32x16 v) {
   if (__builtin_expect(subnormals(v) != 0, 0))
     return reinterpret_cast<U16x16>(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bf16_bits(v))));
   return reinterpret_cast<U16x16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+#elif defined(__aarch64__)
+  return by_register<U16x16, uint32x4_t>([](auto x) { return vmovn_u32(x); }, bf16_bits(v));
 #else
   return __builtin_convertvector(bf16_bits(v), U16x16);
 #endif
@@ -123,6 +231,8 @@ inline F32x16 widen_f16(U16x16 v) {
   F32x16 w;
   std::memcpy(&w, wide, 64);
   return w;
+#elif defined(__aarch64__)
+  return by_register<F32x16, float16x4_t>([](auto x) { return vcvt_f32_f16(x); }, v);
 #else
   F32x16 w;
   for (int i = 0; i < 16; ++i) w[i] = half_to_float(v[i]);
@@ -142,6 +252,8 @@ inline U16x16 narrow_f16(F32x16 v) {
   U16x16 h;
   std::memcpy(&h, half, 32);
   return h;
+#elif defined(__aarch64__)
+  return by_register<U16x16, float32x4_t>([](auto x) { return vcvt_f16_f32(x); }, v);
 #else
   U16x16 h;
   for (int i = 0; i < 16; ++i) h[i] = float_to_half(v[i]);
@@ -156,9 +268,15 @@ typedef float F32x4 __attribute__((vector_size(16)));
 // because rows are short and every one of them waits for this.
 template <typename F>
 inline float reduce_tree(F32x16 v, F f) {
+#if defined(__aarch64__)
+  F32x4 part[4];
+  std::memcpy(part, &v, 64);
+  const F32x4 b = f(f(part[0], part[2]), f(part[1], part[3]));
+#else
   const F32x8 a = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
   const F32x4 b = f(__builtin_shufflevector(a, a, 0, 1, 2, 3), __builtin_shufflevector(a, a, 4, 5, 6, 7));
+#endif
   const F32x4 c = f(b, __builtin_shufflevector(b, b, 2, 3, 2, 3));
   return f(c, __builtin_shufflevector(c, c, 1, 1, 1, 1))[0];
 }

@@ -44,7 +44,7 @@ void round_sums(const float* c, int64_t rows, int columns, const typename In::Ty
     F32x16 top = splat(best[m].value);
     for (int j = 0; j < columns; j += 16) {
       const F32x16 v = load(row + j);
-      top = select(v > top, v, top);
+      top = select(greater(v, top), v, top);
     }
     const float value = reduce_max(top);
     if (!(value > best[m].value)) continue;

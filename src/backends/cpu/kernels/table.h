@@ -173,16 +173,20 @@ namespace reprise::cpu {
   REPRISE_CPU_FUSED_KERNELS(X)     \
   REPRISE_CPU_EXPERT_KERNELS(X)
 
+// The sets of this program, as built_isas() and the CMake file have them: X(Isa's name, namespace).
+#if defined(__x86_64__)
+#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(Avx2, avx2) X(Avx512, avx512)
+#elif defined(__aarch64__)
+#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(DotProd, dotprod)
+#endif
+
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks);
-namespace baseline {
-REPRISE_CPU_KERNELS(REPRISE_DECLARE)
-}
-namespace avx2 {
-REPRISE_CPU_KERNELS(REPRISE_DECLARE)
-}
-namespace avx512 {
-REPRISE_CPU_KERNELS(REPRISE_DECLARE)
-}
+#define REPRISE_DECLARE_SET(isa, set)  \
+  namespace set {                      \
+  REPRISE_CPU_KERNELS(REPRISE_DECLARE) \
+  }
+REPRISE_CPU_ISAS(REPRISE_DECLARE_SET)
+#undef REPRISE_DECLARE_SET
 #undef REPRISE_DECLARE
 
 struct KernelTable {

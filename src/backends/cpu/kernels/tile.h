@@ -9,79 +9,19 @@
 // instruction and its emulation give the same bits, and the faster one may be taken on each processor.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
 #include <cstring>
 
+#include "backends/cpu/kernels/float_mode.h"
 #include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/vector_register.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
 constexpr int kPanelColumns = 64;
 constexpr int kTileRows = 6;  // 6 x 4 accumulators leave 8 of 32 registers; 6 x 2 leave 4 of 16
 
-// One vector register of the set.
-#if defined(__AVX512F__)
-using Reg = __m512;
-constexpr int kLanes = 16;
-constexpr int kStripRows = 12;
-inline Reg reg_zero() { return _mm512_setzero_ps(); }
-inline Reg reg_load(const float* p) { return _mm512_loadu_ps(p); }
-inline void reg_store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
-inline Reg reg_splat(float x) { return _mm512_set1_ps(x); }
-inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
-inline Reg reg_f16(const uint16_t* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
-inline Reg reg_even_bf16(const uint16_t* pairs) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(pairs), 16));
-}
-inline Reg reg_odd_bf16(const uint16_t* pairs) {
-  return _mm512_castsi512_ps(
-      _mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-}
-#elif defined(__AVX2__)
-using Reg = __m256;
-constexpr int kLanes = 8;
-constexpr int kStripRows = 6;
-inline Reg reg_zero() { return _mm256_setzero_ps(); }
-inline Reg reg_load(const float* p) { return _mm256_loadu_ps(p); }
-inline void reg_store(float* p, Reg v) { _mm256_storeu_ps(p, v); }
-inline Reg reg_splat(float x) { return _mm256_set1_ps(x); }
-inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
-inline Reg reg_f16(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-inline __m256i reg_pairs(const uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(reg_pairs(pairs), 16)); }
-inline Reg reg_odd_bf16(const uint16_t* pairs) {
-  return _mm256_castsi256_ps(_mm256_and_si256(reg_pairs(pairs), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-}
-#else
-using Reg = __m128;
-constexpr int kLanes = 4;
-constexpr int kStripRows = 6;
-inline Reg reg_zero() { return _mm_setzero_ps(); }
-inline Reg reg_load(const float* p) { return _mm_loadu_ps(p); }
-inline void reg_store(float* p, Reg v) { _mm_storeu_ps(p, v); }
-inline Reg reg_splat(float x) { return _mm_set1_ps(x); }
-inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
-inline Reg reg_f16(const uint16_t* p) {
-  // Exponent and mantissa move into place; the product with 2^112 corrects the bias and normalises subnormals exactly.
-  const __m128i h = _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128());
-  const __m128i sign = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x8000)), 16);
-  const __m128i rest = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x7fff)), 13);
-  const __m128i special = _mm_cmpgt_epi32(rest, _mm_set1_epi32(0x0f7fffff));  // infinity or NaN
-  const __m128i scaled =
-      _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(rest), _mm_castsi128_ps(_mm_set1_epi32(0x77800000))));
-  const __m128i value = _mm_or_si128(scaled, _mm_and_si128(special, _mm_set1_epi32(0x7f800000)));
-  return _mm_castsi128_ps(_mm_or_si128(sign, value));
-}
-inline __m128i reg_pairs(const uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
-inline Reg reg_even_bf16(const uint16_t* pairs) { return _mm_castsi128_ps(_mm_slli_epi32(reg_pairs(pairs), 16)); }
-inline Reg reg_odd_bf16(const uint16_t* pairs) {
-  return _mm_castsi128_ps(_mm_and_si128(reg_pairs(pairs), _mm_set1_epi32(static_cast<int>(0xffff0000u))));
-}
-#endif
+constexpr int kStripRows = kRegisters == 32 ? 12 : 6;
 
 // Weight storages. A step takes kDepth values of k in kParts multiply-adds; `Elem` is what a panel holds, `X` what one
 // row of x holds per part.
@@ -220,9 +160,9 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
   RowsOfThree<typename W::X, MR> rows(x, ldx);
   for (int64_t s = 0; s < steps; ++s) {
     if constexpr (kStrip)
-      _mm_prefetch(ahead.next, _MM_HINT_T1);
+      fetch_second_level(ahead.next);
     else
-      for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
+      for (int i = 0; i < ahead.lines; ++i) fetch_second_level(ahead.next + 64 * i);
     ahead.next += ahead.stride;
     tile_part<W, MR, NV, 0, kKeep>(acc, rows, w, keep);
     if constexpr (W::kParts == 2) tile_part<W, MR, NV, 1, kKeep>(acc, rows, w, keep + kStripColumns);
@@ -238,7 +178,10 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
 
 // Registers across for MR rows: enough independent chains to hide the latency of an FMA, few enough to stay in
 // registers.
-constexpr int tile_registers(int rows) { return kLanes == 16 ? 4 : rows == 1 ? 8 : rows == 2 ? 4 : 2; }
+constexpr int tile_registers(int rows) {
+  if (rows == 1 && kLanes < 16) return 8;
+  return kRegisters == 32 || rows == 2 ? 4 : 2;
+}
 
 // The same for `columns` columns, a multiple of 16.
 template <class W, int MR, int NV = tile_registers(MR)>
@@ -287,13 +230,13 @@ inline void strip_rows(int rows, const typename W::X* x, int64_t ldx, const type
 // Subnormals count as zeros while it lives, as vdpbf16ps has it.
 class FlushSubnormals {
  public:
-  FlushSubnormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }
-  ~FlushSubnormals() { _mm_setcsr(saved_); }
+  FlushSubnormals() : saved_(float_mode()) { set_float_mode(saved_ | kFlushAll); }
+  ~FlushSubnormals() { set_float_mode(saved_); }
   FlushSubnormals(const FlushSubnormals&) = delete;
   FlushSubnormals& operator=(const FlushSubnormals&) = delete;
 
  private:
-  unsigned saved_;
+  FloatMode saved_;
 };
 
 }  // namespace reprise::cpu::REPRISE_ISA

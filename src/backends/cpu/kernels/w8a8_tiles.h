@@ -6,8 +6,9 @@
 // panel is used by all row tiles of the block while the next one is fetched.
 //
 // avx512 has an instruction for four products of bytes without a sign (x) and with one (weights). It gets x + 128, and
-// the sums start at the panel's header (backends/cpu/layout.h), which takes the difference away. The other sets widen
-// both sides to 16 bits: the instruction of theirs that takes bytes saturates.
+// the sums start at the panel's header (backends/cpu/layout.h), which takes the difference away. avx2 and baseline of
+// x86-64 widen both sides to 16 bits: the instruction of theirs that takes bytes saturates. The sets of aarch64
+// multiply bytes with a sign.
 //
 // Everything here has internal linkage, as in a source file of its own.
 #pragma once
@@ -39,6 +40,7 @@ constexpr int kXWords = 1;  // of a prepared row per group of four k
 using IReg = __m512i;
 inline IReg ireg_load(const void* p) { return _mm512_loadu_si512(p); }
 inline void ireg_store(int32_t* p, IReg v) { _mm512_storeu_si512(p, v); }
+inline IReg ireg_splat(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
 // Assembly, because GCC 12 keeps accumulators of the intrinsic in memory.
 inline void dot(IReg& sum, IReg x, IReg w) { asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w)); }
 #elif defined(__AVX2__)
@@ -51,7 +53,7 @@ inline IReg ireg_splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x
 inline IReg even_bytes(IReg w) { return _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8); }
 inline IReg odd_bytes(IReg w) { return _mm256_srai_epi16(w, 8); }
 inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w)); }
-#else
+#elif defined(__x86_64__)
 constexpr int kXWords = 2;
 using IReg = __m128i;
 inline IReg ireg_load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -61,11 +63,30 @@ inline IReg ireg_splat(uint32_t x) { return _mm_set1_epi32(static_cast<int>(x));
 inline IReg even_bytes(IReg w) { return _mm_srai_epi16(_mm_slli_epi16(w, 8), 8); }
 inline IReg odd_bytes(IReg w) { return _mm_srai_epi16(w, 8); }
 inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm_add_epi32(sum, _mm_madd_epi16(x, w)); }
+#elif defined(__aarch64__)
+constexpr int kXWords = 1;
+using IReg = int32x4_t;
+inline IReg ireg_load(const void* p) { return vreinterpretq_s32_s8(vld1q_s8(static_cast<const int8_t*>(p))); }
+inline void ireg_store(int32_t* p, IReg v) { vst1q_s32(p, v); }
+inline IReg ireg_zero() { return vdupq_n_s32(0); }
+inline IReg ireg_splat(uint32_t x) { return vdupq_n_s32(static_cast<int32_t>(x)); }
+// Four products of bytes in each lane. Without the instruction a sum of two products in 16 bits would overflow for
+// -128 * -128 twice, so that they are widened before they are added.
+inline void dot(IReg& sum, IReg x, IReg w) {
+  const int8x16_t a = vreinterpretq_s8_s32(x), b = vreinterpretq_s8_s32(w);
+#if defined(__ARM_FEATURE_DOTPROD)
+  sum = vdotq_s32(sum, a, b);
+#else
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+  const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
+  sum = vaddq_s32(sum, vpaddq_s32(low, high));
+#endif
+}
 #endif
 
-// One row of x as the tiles want it. avx512: x + 128 as bytes, four to a word. Others: of four neighbours the first and
-// third in one word, the second and fourth in the next, 16 bits each. What fills the last group up meets weights of
-// zero.
+// One row of x as the tiles want it. avx512: x + 128 as bytes, four to a word. aarch64: bytes, four to a word. Others:
+// of four neighbours the first and third in one word, the second and fourth in the next, 16 bits each. What fills the
+// last group up meets weights of zero.
 inline void prepare_row(const int8_t* x, int64_t k, uint32_t* out) {
   for (int64_t i = 0; i < k; i += 64) {
     int8_t padded[64] = {};
@@ -77,6 +98,8 @@ inline void prepare_row(const int8_t* x, int64_t k, uint32_t* out) {
     uint32_t* to = out + i / 4 * kXWords;
 #if defined(__AVX512VNNI__)
     _mm512_storeu_si512(to, _mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8(-128)));
+#elif defined(__aarch64__)
+    std::memcpy(to, from, static_cast<size_t>(k - i < 64 ? (k - i + 3) / 4 * 4 : 64));
 #else
     const int64_t groups = (k - i < 64 ? k - i + 3 : 64) / 4;
     for (int64_t g = 0; g < groups; ++g)
@@ -109,15 +132,15 @@ void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, 
 #endif
     }
   for (int64_t g = 0; g < groups; ++g) {
-    for (int i = 0; i < ahead.lines; ++i) _mm_prefetch(ahead.next + 64 * i, _MM_HINT_T1);
+    for (int i = 0; i < ahead.lines; ++i) fetch_second_level(ahead.next + 64 * i);
     ahead.next += ahead.stride;
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) || defined(__aarch64__)
     IReg b[NV];
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) b[j] = ireg_load(w + j * 64);
+    for (int j = 0; j < NV; ++j) b[j] = ireg_load(w + j * 4 * kLanes);
 #pragma GCC unroll 8
     for (int m = 0; m < MR; ++m) {
-      const IReg a = _mm512_set1_epi32(static_cast<int>(x[m * ldx]));
+      const IReg a = ireg_splat(x[m * ldx]);
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j) dot(acc[m][j], a, b[j]);
     }
@@ -186,7 +209,6 @@ inline I32x16 load_i32_n(const int32_t* p, int n) {
 inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
   return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(a) + reinterpret_cast<U32x16>(b));
 }
-inline F32x16 to_float(I32x16 v) { return __builtin_convertvector(v, F32x16); }
 
 // Columns [first, last) of one panel times a block of prepared rows: finish(sums, first row, rows) gets those of one
 // tile after the other, kPanelColumns apart.
