@@ -44,6 +44,7 @@ struct Config {
   int hang_ms = 20000;             // ASCEND_SIM_HANG_MS: nothing moves for so long: 507046
   int destroy_ms = 10000;          // ASCEND_SIM_DESTROY_MS: how long destroying a running graph waits: 107037
   double launch_factor = 1;        // ASCEND_SIM_LAUNCH_FACTOR: host time of operators' phases, times this
+  Rates rates = Rates::Model;      // ASCEND_SIM_RATES
   Faults faults;                   // ASCEND_SIM_FAULT
 };
 
