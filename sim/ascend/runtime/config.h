@@ -26,7 +26,7 @@ struct Faults {
   std::optional<int> devices;
   std::optional<size_t> free_bytes;  // of device memory; the rest belongs to another process
   bool value_wait = false;           // aclrtValueWait answers 207000
-  bool old_driver = false;           // the driver's version is 24.1.RC2
+  bool old_driver = false;           // the driver's version is 24.1.RC2, task updates answer 207000
   bool old_firmware = false;         // task updates take kernels of mixed type only: 207019
   bool no_kernels = false;           // phase 1 of every operator answers 561112
   bool wrong_chip = false;           // aclrtGetSocName answers Ascend310P3

@@ -171,8 +171,8 @@ Status Library::load(const std::string& runtime) {
   };
   version_ = version_of(ACL_PKG_NAME_CANN);
   report_.push_back(fmt::format("CANN: {}", version_));
-  const std::string driver = version_of(ACL_PKG_NAME_DRIVER);
-  report_.push_back(fmt::format("driver: {}{}", driver, driver == "unknown" ? "; see `npu-smi info`" : ""));
+  driver_ = version_of(ACL_PKG_NAME_DRIVER);
+  report_.push_back(fmt::format("driver: {}{}", driver_, driver_ == "unknown" ? "; see `npu-smi info`" : ""));
   collectives_.find(*this);
   for (std::string& line : collectives_.report(version_of(ACL_PKG_NAME_HCCL))) report_.push_back(std::move(line));
   if (absent.empty()) report_.emplace_back("optional functions not there: none");
