@@ -1,32 +1,38 @@
 #!/usr/bin/env python3
 """Times that the Ascend simulator's clock predicts for real model shapes, as Markdown tables.
 
-  tools/predict_ascend.py --keep results.json               every table of docs/ascend-predictions.md, in its order;
-                                                            what is in the file is not run again
-  tools/predict_ascend.py --only modes --soc Ascend910B2
+  tools/predict_ascend.py --keep results.json --into docs/ascend-predictions.md
+      every table of that page, in its place; what is in results.json is not run again
+  tools/predict_ascend.py --only modes --soc Ascend910B2     one table, printed
 
 No NPU is involved and nothing is measured: kernels take time by a model (operations, bytes, start-up; host calls take
-theirs) and compute nothing. Layers are alike, so two depths are run, and the whole model follows from them; `proof` runs
-the whole model beside that. "published" in a heading is the second reading of the model (ASCEND_SIM_RATES): constants
-that public measurements contradict are replaced by those measurements. No constant is fitted to a figure shown here.
+theirs) and compute nothing. Layers are alike, so two depths are run, and the whole model follows from them; `proof`
+runs the whole model beside that. "published" is the second reading of the model (ASCEND_SIM_RATES): constants that public
+measurements contradict are replaced by those measurements. No constant is fitted to a figure shown here.
 
-  summary    published figures beside the model's, each with the deviation
-  kernels    measured means of single kernels, and measured task updates, beside the model
-  steps      measured steps of other engines (xLLM, xlite, aclgraph, SGLang) beside the model
-  original   the original's own cases: Qwen3-32B W8A8 static with its two passes, Llama-3.1-8B end to end
-  mla        DeepSeek-V2-Lite in every mode
-  modes      eager, piecewise and whole steps of real shapes
-  readings   whole decode steps in both readings of the model
-  proof      a model of full depth beside what two depths say of it
-  prefill    piecewise prefill over prompt lengths, where launches cost the host more
-  decode     fused decode in whole graphs, where launches cost the host more
-  ops        fused kernels beside their parts, and the original system's
-  experts    experts in bf16 and int8
-  fia        prompts by FusedInferAttentionScore and by the pair before it
-  queues     queues that graphs hold, by layers, on older and newer drivers
-  constants  every constant of the model with its source, those first that are assumed
+  summary     published figures beside the model's, each with the deviation
+  kernels     measured means of single kernels beside the model
+  updates     measured task updates beside the model
+  steps       measured steps of other engines beside the model, in both readings
+  first       their first token
+  passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
+  speeds      its absolute times, and what its own kernel times would save
+  end-to-end  Llama-3.1-8B with 128 requests at a time, decode included
+  mla         DeepSeek-V2-Lite in every mode
+  modes       eager, piecewise and whole steps of real shapes
+  modes-a3    the same with the constants of a 910B2, which are those of a die of an A3
+  readings    whole decode steps in both readings
+  proof       a model of full depth beside what two depths say of it
+  prefill     piecewise prefill over prompt lengths, where launches cost the host more
+  decode      fused decode in whole graphs, where launches cost the host more
+  ops         fused kernels beside their parts, and the original system's
+  experts     experts in bf16 and int8
+  fia         prompts by FusedInferAttentionScore and by the pair before it
+  queues      queues that graphs hold, by layers, on older and newer drivers
+  constants   every constant of the model with its source, those first that are assumed
 """
 import argparse
+import copy
 import json
 import os
 import pathlib
@@ -185,6 +191,13 @@ def part_modes(model):
     return lines
 
 
+def part_modes_a3(model):
+    die = copy.copy(model)
+    die.args = copy.copy(model.args)
+    die.args.soc = "Ascend910B2"
+    return part_modes(die)
+
+
 def part_proof(model):
     name, folder, quantisation = SHAPES[0]
     batches, length = [16], 512
@@ -198,9 +211,7 @@ def part_proof(model):
 
 
 def part_fia(model):
-    lines = ["Steps of one row are left out: the model cannot tell the two operators apart there, and no public figures of "
-             "both kernels at the same contexts were found. What differs in prompts is launches and copies alone.", "",
-             "| context | prefill ms: FIA | pair | pair / FIA |", "|---|---|---|---|"]
+    lines = ["| context | prefill ms: FIA | pair | pair / FIA |", "|---|---|---|---|"]
     for context in (128, 512, 2048, 8192, 32768, 65536):
         prompt, pair = (
             model.all_layers("llama-3.1-8b", "none", [1], context, "--graph", "required", *sizes_for([1], context),
@@ -278,7 +289,7 @@ def part_ops(model):
              "|---|---|---|---|---|---|---|---|---|"]
     for name, n, fused, parts, eager, eager_parts, original in op_rows(model):
         lines.append(f"| {name} | {n} | {fused:.2f} | {parts:.2f} | {fused / parts:.3f} | {eager:.2f} | {eager_parts:.2f} | "
-                     f"{eager / eager_parts:.3f} | {f'{original:.3f}' if original else ''} |")
+                     f"{eager / eager_parts:.3f} | {f'{original:.3f} ' if original else ''}|")
     return lines
 
 
@@ -318,8 +329,8 @@ PROFILE = [
 ]
 # Host time of one update of captured attention, us: system, chip, published.
 UPDATES = [
-    ("vLLM Ascend #15579, paged attention of ATB, 28 layers: before a change", "910B", (86, 105)),
-    ("the same, after it", "910B", (59,)),
+    ("vLLM Ascend #15579, paged attention of ATB, 28 layers", "910B", (86, 105)),
+    ("the same after a change", "910B", (59,)),
     ("vLLM Ascend #13058, FusedInferAttentionScore, 20 layers", "910B3", (184,)),
 ]
 
@@ -340,11 +351,15 @@ def part_kernels(model):
         off = [deviation(us, measured) for us in each]
         lines.append(f"| {name} | {measured:g} | {sigma:g} | {spread(each, '{:.1f}')} | "
                      f"{off[0] if off[0] == off[1] else ' to '.join(off)} |")
+    return lines
+
+
+def part_updates(model):
     phases = next(n for n in model.constants() if n.startswith("host: phase 1"))
     retiled, launch = (float(re.search(pattern, phases).group(1)) for pattern in (r"([0-9.]+) us with new ones in",
                                                                                  r"phase 2: ([0-9.]+)"))
     own = retiled + launch + model.constant("host: a task update")
-    lines += ["", "| system | chip | us per layer | the model, us | deviation |", "|---|---|---|---|---|"]
+    lines = ["| system | chip | us per layer | the model, us | deviation |", "|---|---|---|---|---|"]
     for system, chip, published in UPDATES:
         off = " to ".join(deviation(own, us) for us in published)
         lines.append(f"| {system} | {chip} | {spread(published, '{:g}')} | {own:g} | {off} |")
@@ -357,34 +372,34 @@ def readings(model, *args, **kwargs):
             for rates in READINGS]
 
 
-# Published steps: name, figure in ms, shape, quantisation, batch, context of the middle of the run, what it contains.
+# Published steps: name, figures in ms, shape, quantisation, batch, context in the middle of the run, over ranks.
 COLLECTIVES = 129  # of a step over ranks: two in each of 64 layers, one behind the head
+COLLECTIVE_US = 10  # of each (assumed: what the vendor's performance model has for a start; no bytes)
 STEPS = [
-    ("xLLM #2053, Qwen3-8B", (14.74, 14.81), "qwen3-8b", "none", 1, 2560, ""),
-    ("xLLM #2053, Qwen3-1.7B", (5.60, 5.11), "qwen3-1.7b", "none", 1, 2560, ""),
-    ("vLLM Ascend #4526, Qwen3-32B, aclgraph, 8 ranks", (16.75,), "qwen3-32b-tp8", "none", 1, 1024, "ranks"),
-    ("vLLM Ascend #4526, Qwen3-32B, xlite, 8 ranks", (12.78,), "qwen3-32b-tp8", "none", 1, 1024, "ranks"),
-    ("SGLang's best practice, Qwen3-8B W8A8, 64 requests", (37,), "qwen3-8b", "w8a8_int8", 64, 4250, "speculation"),
+    ("xLLM, Qwen3-8B bf16", (14.74, 14.81), "qwen3-8b", "none", 1, 2560, False),
+    ("xLLM, Qwen3-1.7B bf16", (5.60, 5.11), "qwen3-1.7b", "none", 1, 2560, False),
+    ("aclgraph, Qwen3-32B bf16, 8 ranks", (16.75,), "qwen3-32b-tp8", "none", 1, 1024, True),
+    ("xlite, Qwen3-32B bf16, 8 ranks", (12.78,), "qwen3-32b-tp8", "none", 1, 1024, True),
+    ("SGLang, Qwen3-8B W8A8, 64 requests", (37,), "qwen3-8b", "w8a8_int8", 64, 4250, False),
 ]
 
 
 def part_steps(model):
-    collective = 10e-3 * COLLECTIVES
-    lines = ["| published | ms a token | the model, ms | deviation | published reading, ms | deviation | not the same |",
-             "|---|---|---|---|---|---|---|"]
-    remarks = {"": "chip and dtype not named there; bf16 here",
-               "ranks": f"one rank's share here, and {COLLECTIVES} collectives of 10 us (assumed)",
-               "speculation": "a draft model there, none here"}
-    for name, published, folder, quantisation, batch, context, kind in STEPS:
+    lines = ["| | published, ms | model, ms | deviation | reading published, ms | deviation |", "|---|---|---|---|---|---|"]
+    for name, published, folder, quantisation, batch, context, ranks in STEPS:
         both = readings(model, folder, quantisation, [batch], context, "--graph", "required", "--graph-prefill",
                         "piecewise", *sizes_for([batch], context))
-        times = [r[batch][0] + (collective if kind == "ranks" else 0) for r in both]
-        cells = [f"{ms:.2f} | {' to '.join(sorted({deviation(ms, p) for p in published}))}" for ms in times]
-        lines.append(f"| {name} | {', '.join(f'{p:g}' for p in published)} | {' | '.join(cells)} | {remarks[kind]} |")
-    lines += ["", "| published | first token, ms | the model, ms | deviation |", "|---|---|---|---|"]
+        times = [r[batch][0] + (COLLECTIVES * COLLECTIVE_US / 1e3 if ranks else 0) for r in both]
+        cells = [f"{ms:.2f} | {' to '.join(dict.fromkeys(deviation(ms, p) for p in published))}" for ms in times]
+        lines.append(f"| {name} | {', '.join(f'{p:g}' for p in published)} | {' | '.join(cells)} |")
+    return lines
+
+
+def part_first(model):
+    lines = ["| | published, ms | the model, ms | deviation |", "|---|---|---|---|"]
     first = model.whole_model("qwen3-8b", "none", [1], 2048, "--graph", "required", "--graph-prefill", "piecewise",
                               *sizes_for([1], 2048))[1][1]
-    lines.append(f"| xLLM #2053, Qwen3-8B, prompt of 2,048 | 134.8, 126 | {first:.0f} | "
+    lines.append(f"| xLLM, Qwen3-8B bf16, a prompt of 2,048 | 134.8, 126 | {first:.0f} | "
                  f"{deviation(first, 134.8)} to {deviation(first, 126)} |")
     return lines
 
@@ -418,30 +433,35 @@ def rotation_saving(model, rates, batch):
     return model.layers("qwen3-32b-static") * sum(each) / 1e3
 
 
-def part_original(model):
-    lines = ["Qwen3-32B, W8A8 static (ModelSlim), whole decode graphs, contexts of about 900 tokens. The second pass (two "
-             "norms and the rotation in one kernel) has no kernel here: its column takes the norms of the queries "
-             "and keys away from every layer of the step. \"Its kernels\": the gain if the original's own kernel times, two norms with "
-             "quantisation and one rotation a layer, were saved from its time a token.", "",
-             "| reading | batch | decode ms: parts | norm with quantisation | gain | both passes | gain | the original: ms a "
-             "token | deviation | gain, end to end | its kernels |", "|---|---|---|---|---|---|---|---|---|---|---|"]
-    layers = model.layers("qwen3-32b-static")
-    saved = layers * (2 * (NORM_US[0] - NORM_US[1]) + ROTATION_US[0] - ROTATION_US[1]) / 1e3
+def part_passes(model):
+    lines = ["| reading | batch | decode ms: parts | norm with quantisation | gain | both passes | gain | the original |",
+             "|---|---|---|---|---|---|---|---|"]
     for rates in READINGS:
         parts, fused = (static_steps(model, rates, on) for on in (False, True))
         for batch, before, after, _ in ORIGINAL_DECODE:
             both = fused[batch][0] - rotation_saving(model, rates, batch)
-            token = batch / before * 1e3
             lines.append(f"| {rates} | {batch} | {parts[batch][0]:.2f} | {fused[batch][0]:.2f} | "
                          f"{parts[batch][0] / fused[batch][0]:.3f} | {both:.2f} | {parts[batch][0] / both:.3f} | "
-                         f"{token:.1f} | {deviation(parts[batch][0], token)} | {after / before:.3f} | "
-                         f"{token / (token - saved):.3f} |")
-    lines += ["", "Llama-3.1-8B end to end: 1,319 questions, 128 at a time, answers as long as the original's (90 tokens). "
-              "Time = answers' tokens / 128 x a decode step of 128 rows, and one prefill for each question. Decode runs "
-              "in whole graphs on both sides. With a prefix cache a question brings about 128 new tokens, without one "
-              "about 900.", "",
-              "| launches | new tokens | decode s | prefill s: eager | piecewise | whole run s: eager | piecewise | ratio |",
-              "|---|---|---|---|---|---|---|---|"]
+                         f"{after / before:.3f} |")
+    return lines
+
+
+def part_speeds(model):
+    lines = ["| batch | the original: ms a token | model: decode step, ms | deviation | reading published, ms | deviation | "
+             "its kernels |", "|---|---|---|---|---|---|---|"]
+    saved = model.layers("qwen3-32b-static") * (
+        2 * (NORM_US[0] - NORM_US[1]) + ROTATION_US[0] - ROTATION_US[1]) / 1e3
+    steps = [static_steps(model, rates, False) for rates in READINGS]
+    for batch, before, *_ in ORIGINAL_DECODE:
+        token = batch / before * 1e3
+        cells = " | ".join(f"{s[batch][0]:.1f} | {deviation(s[batch][0], token)}" for s in steps)
+        lines.append(f"| {batch} | {token:.1f} | {cells} | {token / (token - saved):.3f} |")
+    return lines
+
+
+def part_end_to_end(model):
+    lines = ["| launches | new tokens | decode s | prefill s: eager | piecewise | whole run s: eager | piecewise | ratio |",
+             "|---|---|---|---|---|---|---|---|"]
     (seconds, speed), (seconds_after, speed_after) = ORIGINAL_PREFILL
     answers = (seconds * speed + seconds_after * speed_after) / 2
     for n in FACTORS:
@@ -455,15 +475,12 @@ def part_original(model):
                 for flags in (["--graph", "off"], ["--graph", "required", *sizes_for([1], new)]))
             lines.append(f"| x{n} | {new} | {decode:.1f} | {eager:.1f} | {pieces:.1f} | {decode + eager:.1f} | "
                          f"{decode + pieces:.1f} | {(decode + eager) / (decode + pieces):.3f} |")
-    lines.append(f"| the original, Python | not given | | | | {seconds:.1f} | {seconds_after:.1f} | "
-                 f"{speed_after / speed:.3f} |")
+    lines.append(f"| the original | not given | | | | {seconds:.1f} | {seconds_after:.1f} | {speed_after / speed:.3f} |")
     return lines
 
 
 def part_mla(model):
-    lines = ["The model knows the absorbed form alone: the expanded one has no kernels on Ascend. The original gives no "
-             "numbers.", "",
-             "| DeepSeek-V2-Lite | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | "
+    lines = ["| DeepSeek-V2-Lite | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | "
              "piecewise | ratio |", "|---|---|---|---|---|---|---|---|---|"]
     batches, length = model.args.batches, 512
     for name, quantisation in (("bf16", "none"), ("W8A8", "w8a8_int8")):
@@ -532,7 +549,7 @@ def part_summary(model):
         ratios, original = [r for r, _ in rows], rows[0][1]
         lines.append(f"| {what} | {original:.3f} | {spread(ratios)} | "
                      f"{' to '.join(dict.fromkeys(deviation(r, original) for r in (min(ratios), max(ratios))))} |")
-    return lines + ["", "Steps of other engines: see steps. Kernels and task updates: see kernels."]
+    return lines
 
 
 def part_constants(model):
@@ -545,10 +562,22 @@ def part_constants(model):
     return lines
 
 
-PARTS = {"summary": part_summary, "kernels": part_kernels, "steps": part_steps, "original": part_original,
-         "mla": part_mla, "modes": part_modes, "readings": part_readings, "proof": part_proof, "prefill": part_prefill,
-         "decode": part_decode, "ops": part_ops, "experts": part_experts, "fia": part_fia, "queues": part_queues,
-         "constants": part_constants}
+PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
+         "first": part_first, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
+         "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
+         "fia": part_fia, "queues": part_queues, "constants": part_constants}
+
+
+def put(page, name, lines):
+    """Replaces what stands between the part's two comments."""
+    text = page.read_text()
+    begin, end = f"<!-- predicted: {name} -->\n", "<!-- end of what tools/predict_ascend.py makes -->"
+    if begin not in text:
+        return False
+    at = text.index(begin) + len(begin)
+    page.write_text(text[:at] + "\n" + "\n".join(lines) + "\n\n" + text[text.index(end, at):])
+    return True
 
 
 def main():
@@ -561,14 +590,18 @@ def main():
     parser.add_argument("--batches", type=lambda s: [int(n) for n in s.split(",")], default=[1, 16, 64])
     parser.add_argument("--input-len", type=int, default=1024)
     parser.add_argument("--keep", type=pathlib.Path, help="a file that results are read from and added to")
+    parser.add_argument("--into", type=pathlib.Path, help="a page whose tables are replaced instead of printed")
     args = parser.parse_args()
     for part in args.only.split(","):
         if part not in PARTS:
             parser.error(f'--only "{part}"; allowed: {", ".join(PARTS)}')
     model = Model(args)
     for part in args.only.split(","):
+        lines = PARTS[part](model)
+        if args.into and put(args.into, part, lines):
+            continue
         print(f"### {part}, {args.soc}: predicted by a model of time, not measured\n")
-        print("\n".join(PARTS[part](model)), "\n", flush=True)
+        print("\n".join(lines), "\n", flush=True)
 
 
 if __name__ == "__main__":

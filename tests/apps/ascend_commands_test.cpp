@@ -53,8 +53,8 @@ TEST(AscendGenerate, WhatAnOldCannRefusesIsToldAtTheStart) {
   EXPECT_TRUE(holds(old.err, "attention-joined-")) << old.err;
 }
 
-// The operators of November 2025 let at most 64 heads share one of keys, in the fused operator and in the pair before it
-// alike (the check stands in the tilings of the pair). It is asked before anything is served, in the vendor's words.
+// The operators of November 2025 let at most 64 heads share one of keys, in the fused operator and in the pair before
+// it alike (the check stands in the tilings of the pair). It is asked before anything is served, in the vendor's words.
 TEST(AscendGenerate, HeadsThatShareOneOfKeys) {
   const auto run = [](int heads, const char* cann) {
     return run_binary(

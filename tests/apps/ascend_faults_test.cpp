@@ -42,7 +42,8 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
 // What runs all the same, but not as it should, is said at the start.
 TEST(AscendFaultsOfTheProgram, DegradedModesAreNotices) {
   const std::string command =
-      "generate --device ascend --ascend-runtime sim --dtype bfloat16 --prompt-ids 1,2,3 --max-new-tokens 6 --ignore-eos "
+      "generate --device ascend --ascend-runtime sim --dtype bfloat16 --prompt-ids 1,2,3 --max-new-tokens 6 "
+      "--ignore-eos "
       "--max-running-requests 2 --cuda-graph-bs 1 2 --graph-prefill off --context-length 128 --max-total-tokens 256 "
       "--model-path " +
       model_folder("qwen3_tied");

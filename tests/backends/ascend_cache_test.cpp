@@ -5,8 +5,8 @@
 namespace reprise::ascend_cache_test {
 namespace {
 
-// The operator for caches wants tensors without dimensions where there are no values: null, which it took for that once,
-// is refused by the documents of all its versions. ScatterNdUpdate stands in on CANN 8.1 alone.
+// The operator for caches wants tensors without dimensions where there are no values: null, which it took for that
+// once, is refused by the documents of all its versions. ScatterNdUpdate stands in on CANN 8.1 alone.
 TEST(AscendCaches, RowsAreWrittenByTheOperatorForThem) {
   constexpr int64_t kPages = 3, kWidth = 32, kRows = 5;
   const std::vector<int32_t> slots{0, 127, 128, 300, 383};  // both ends of pages

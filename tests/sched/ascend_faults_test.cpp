@@ -17,12 +17,13 @@ constexpr int64_t kRequests = 7;
 
 Result<std::unique_ptr<engine::Engine>> open(std::optional<engine::GraphPolicy> policy = {}) {
   setenv("ASCEND_SIM_RACES", "1", 0);
-  return testing_support::open_engine(testing_support::tiny_model_path("llama_gqa3_tied"), {.dtype = DType::BF16,
-                                                                                            .device = DeviceKind::Ascend,
-                                                                                            .rows = 4,
-                                                                                            .context = 256,
-                                                                                            .total_tokens = 8 * 128,
-                                                                                            .policy = policy});
+  return testing_support::open_engine(testing_support::tiny_model_path("llama_gqa3_tied"),
+                                      {.dtype = DType::BF16,
+                                       .device = DeviceKind::Ascend,
+                                       .rows = 4,
+                                       .context = 256,
+                                       .total_tokens = 8 * 128,
+                                       .policy = policy});
 }
 
 Asked asked(int64_t i, int64_t most) {
@@ -101,11 +102,16 @@ TEST(AscendFaultsUnderLoad, EveryUpdateMayFail) {
     const auto& fallbacks = (*engine)->decode_runner()->stats().fallbacks;
     met += !fallbacks.empty();
     for (const auto& [why, steps] : fallbacks) EXPECT_NE(why.find("107040"), std::string::npos) << why;
-    EXPECT_EQ(look_at(serve(**engine, 3), [&] {
-      std::vector<Tokens> begins;
-      for (const Tokens& t : want) begins.emplace_back(t.begin(), t.begin() + 3);
-      return begins;
-    }(), {}).failed, 0) << "afterwards";
+    EXPECT_EQ(look_at(serve(**engine, 3),
+                      [&] {
+                        std::vector<Tokens> begins;
+                        for (const Tokens& t : want) begins.emplace_back(t.begin(), t.begin() + 3);
+                        return begins;
+                      }(),
+                      {})
+                  .failed,
+              0)
+        << "afterwards";
   }
   EXPECT_GE(met, 10) << "faults that came in the load";
 }

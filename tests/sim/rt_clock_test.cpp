@@ -127,8 +127,8 @@ TEST_F(RtClock, PublishedMeansAreTheLeastOfTheirKernels) {
     for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
       const std::string line = text.substr(at, end - at);
       const bool number = line.find(" us (") != std::string::npos || line.find("/s (") != std::string::npos;
-      EXPECT_TRUE(!number || line.find("assumed") != std::string::npos || line.find("documented") != std::string::npos ||
-                  line.find("measured by others") != std::string::npos)
+      EXPECT_TRUE(!number || line.find("assumed") != std::string::npos ||
+                  line.find("documented") != std::string::npos || line.find("measured by others") != std::string::npos)
           << line;
     }
     aclFinalize();

@@ -211,8 +211,8 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   const auto plan = find(executor, "aclSetAclOpExecutorRepeatable", code);
   if (!plan) return code;
   if (plan->unkept || !plan->once.empty()) {
-    return fail(kInvalid, "aclSetAclOpExecutorRepeatable: " + plan->name + " cannot be repeated: " +
-                              (plan->unkept ? refusal(*plan->unkept, "") : plan->once));
+    return fail(kInvalid, "aclSetAclOpExecutorRepeatable: " + plan->name +
+                              " cannot be repeated: " + (plan->unkept ? refusal(*plan->unkept, "") : plan->once));
   }
   plan->repeatable = true;
   return 0;

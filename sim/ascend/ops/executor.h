@@ -67,7 +67,7 @@ struct Plan {
   Unit unit = Unit::Vector;
   Work work;
   Compute compute;
-  std::string once;  // why it cannot be repeated, if so
+  std::string once;            // why it cannot be repeated, if so
   std::optional<Rule> unkept;  // likewise; nor does phase 1 remember it
   bool repeatable = false;
   bool only_bound = false;  // of a ...GetMaxWorkspaceSize

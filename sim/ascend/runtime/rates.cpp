@@ -72,10 +72,11 @@ constexpr std::array<Constant, static_cast<size_t>(Rate::Count)> kRates = {{
      "vendor's start value, to be calibrated"},
 }};
 
-// Means of one public profile of a card: vLLM in eager mode, Qwen3-32B tensor parallel over 16 dies of an A3, batches of
-// 1 to 32 and prefill up to 4,096 tokens (fork Horacehxw/msModeling of Ascend/msmodeling, docs/perf_database/reports/
-// profiling_analysis_eager/qwen332b_compute_ops.csv). Matrix products and attention are not among them: their times
-// follow from sizes that the profile does not give. Forms that quantise behind a norm stand for the plain one.
+// Means of one public profile of a card: vLLM in eager mode, Qwen3-32B tensor parallel over 16 dies of an A3, batches
+// of 1 to 32 and prefill up to 4,096 tokens (fork Horacehxw/msModeling of Ascend/msmodeling,
+// docs/perf_database/reports/ profiling_analysis_eager/qwen332b_compute_ops.csv). Matrix products and attention are not
+// among them: their times follow from sizes that the profile does not give. Forms that quantise behind a norm stand for
+// the plain one.
 struct Mean {
   const char* kernel;  // the beginning of its name
   double micros;
@@ -164,7 +165,8 @@ double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel) {
 }
 
 double update_micros(Rates rates) {
-  return rates == Rates::Published ? kPublishedUpdate - PhaseCosts::kRetiled - PhaseCosts::kLaunch : rate(Rate::HostUpdatePerKernel);
+  return rates == Rates::Published ? kPublishedUpdate - PhaseCosts::kRetiled - PhaseCosts::kLaunch
+                                   : rate(Rate::HostUpdatePerKernel);
 }
 
 double device_copy_micros(const Soc& soc, size_t bytes) {
@@ -185,15 +187,17 @@ std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rat
     text += line("%s: %.6g %s (%s; %s)", constant.what, constant.value, constant.unit, word(constant.known),
                  constant.source);
   }
-  text += line("host: phase 1 of an operator: %.6g us with new operands, %.6g us with known ones, %.6g us with new ones in "
-               "a task update; phase 2: %.6g us for each kernel (assumed; derived from published eager step times)",
-               PhaseCosts::kCold, PhaseCosts::kCached, PhaseCosts::kRetiled, PhaseCosts::kLaunch);
+  text += line(
+      "host: phase 1 of an operator: %.6g us with new operands, %.6g us with known ones, %.6g us with new ones in "
+      "a task update; phase 2: %.6g us for each kernel (assumed; derived from published eager step times)",
+      PhaseCosts::kCold, PhaseCosts::kCached, PhaseCosts::kRetiled, PhaseCosts::kLaunch);
   if (rates == Rates::Published) {
     text += line("published rates: a task update costs the host at least %.3g us (%s; vllm-ascend #15579, from Python)",
                  kPublishedUpdate, word(Known::Measured));
-    text += line("published rates: no kernel is faster than the mean of its kind in a profile of an A3, %.3g us to make "
-                 "an operand contiguous (%s; Horacehxw/msModeling, qwen332b_compute_ops.csv)",
-                 kSliceMean, word(Known::Measured));
+    text += line(
+        "published rates: no kernel is faster than the mean of its kind in a profile of an A3, %.3g us to make "
+        "an operand contiguous (%s; Horacehxw/msModeling, qwen332b_compute_ops.csv)",
+        kSliceMean, word(Known::Measured));
     for (const Mean& mean : kMeans)
       text += line("published rates: %s: at least %.3g us (%s; the same profile)", mean.kernel, mean.micros,
                    word(Known::Measured));

@@ -39,8 +39,8 @@ std::vector<std::string> folders(const std::string& runtime) {
       const auto binary = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
       bases = {binary / "../lib/ascend-sim", binary / "lib/ascend-sim"};
     }
-    // An old CANN that lacks functions has a folder of its own. What is not in it is not there: a library from beside it
-    // (CANN 8.1 has no libhcomm) would bring the absent functions back.
+    // An old CANN that lacks functions has a folder of its own. What is not in it is not there: a library from beside
+    // it (CANN 8.1 has no libhcomm) would bring the absent functions back.
     std::vector<std::string> out;
     if (const char* version = std::getenv("ASCEND_SIM_CANN"))
       for (const auto& base : bases)
