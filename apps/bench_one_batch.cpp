@@ -168,6 +168,7 @@ void print_table(const OrderedJson& report) {
   if (report.contains("time")) {
     fmt::print("{}:\n", report["time"].get<std::string>());
     for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
+    return;
   }
   const auto& l = report["limits"];
   if (l["fp32_gflops"].get<double>() > 0)
@@ -190,10 +191,13 @@ Status run_bench(BenchFlags f) {
       f.model.threads > 0 ? std::min(machine.threads, static_cast<int>(f.model.threads)) : machine.threads;
   // The limits of another device are known once it is open; nothing else runs on it before.
   ASSIGN_OR_RETURN(const DeviceOptions device, device_options(f.model.device, f.model.ascend_runtime, ::getenv));
-  const bool on_processor = device.kind != DeviceKind::Cuda;
+  const bool on_processor = device.kind != DeviceKind::Cuda && device.ascend_runtime != "sim";
   const MachineSpeed first = on_processor ? measure_machine(threads) : MachineSpeed{};
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
-  const MachineSpeed before = on_processor ? first : measure_speed_of(engine->device().info(), threads);
+  // Where time is modelled it is another machine's: the limits of this one say nothing about it.
+  const bool modelled = engine->device().clock_us().has_value();
+  const auto of_device = [&] { return modelled ? MachineSpeed{} : measure_speed_of(engine->device().info(), threads); };
+  const MachineSpeed before = on_processor ? first : of_device();
   if (f.input_len + f.output_len > engine->context_length())
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
                    f.input_len + f.output_len, engine->context_length());
@@ -212,7 +216,7 @@ Status run_bench(BenchFlags f) {
       rows.push_back(row);
     }
   }
-  const MachineSpeed after = measure_speed_of(engine->device().info(), threads);
+  const MachineSpeed after = of_device();
   OrderedJson report;
   report["limits"] = limits_json(machine, before, after);
   if (engine->device().clock_us()) {

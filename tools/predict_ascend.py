@@ -1,28 +1,45 @@
 #!/usr/bin/env python3
 """Times that the Ascend simulator's clock predicts for real model shapes, as Markdown tables.
 
-  tools/predict_ascend.py                                   every table
-  tools/predict_ascend.py --only modes --soc Ascend910B2
-  tools/predict_ascend.py --keep results.json               what was run before is not run again
+  tools/predict_ascend.py --keep results.json --into docs/ascend-predictions.md
+      every table of that page, in its place; what is in results.json is not run again
+  tools/predict_ascend.py --only modes --soc Ascend910B2     one table, printed
 
 No NPU is involved and nothing is measured: kernels take time by a model (operations, bytes, start-up; host calls take
-theirs) and compute nothing. Layers are alike, so two depths are run, and the whole model follows from them; `proof` runs
-the whole model beside that.
+theirs) and compute nothing. Layers are alike, so two depths are run, and the whole model follows from them; `proof`
+runs the whole model beside that. "published" is the second reading of the model (ASCEND_SIM_RATES): constants that public
+measurements contradict are replaced by those measurements. No constant is fitted to a figure shown here.
 
-  modes    eager, piecewise and whole steps of real shapes
-  proof    a model of full depth beside what two depths say of it
-  fia      FusedInferAttentionScore beside the pair before it, over contexts
-  prefill  piecewise prefill over prompt lengths, where launches cost the host more
-  decode   fused decode in whole graphs, where launches cost the host more
-  ops      fused kernels beside their parts, and the original system's
-  queues   queues that graphs hold, by layers, on older and newer drivers
+  summary     published figures beside the model's, each with the deviation
+  kernels     measured means of single kernels beside the model
+  updates     measured task updates beside the model
+  steps       measured steps of other engines beside the model, in both readings
+  first       their first token
+  passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
+  speeds      its absolute times, and what its own kernel times would save
+  end-to-end  Llama-3.1-8B with 128 requests at a time, decode included
+  mla         DeepSeek-V2-Lite in every mode
+  modes       eager, piecewise and whole steps of real shapes
+  modes-a3    the same with the constants of a 910B2, which are those of a die of an A3
+  readings    whole decode steps in both readings
+  proof       a model of full depth beside what two depths say of it
+  prefill     piecewise prefill over prompt lengths, where launches cost the host more
+  decode      fused decode in whole graphs, where launches cost the host more
+  ops         fused kernels beside their parts, and the original system's
+  experts     experts in bf16 and int8
+  fia         prompts by FusedInferAttentionScore and by the pair before it
+  queues      queues that graphs hold, by layers, on older and newer drivers
+  constants   every constant of the model with its source, those first that are assumed
 """
 import argparse
+import copy
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 DEPTHS = (2, 4)  # layers that stand for all
@@ -39,15 +56,48 @@ MODES = [
 ]
 CHUNK = 8192  # three repeats, whose median knows its operators: a first prefill of a size plans each anew
 FACTORS = (1, 2, 5)
+READINGS = ("model", "published")
+
+# Shapes that are no folder of the test data: another one's config.json with these fields.
+MADE = {
+    "qwen3-8b": ("qwen3-32b", {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+                               "num_attention_heads": 32}),
+    "qwen3-1.7b": ("qwen3-32b", {"hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+                                 "num_attention_heads": 16, "tie_word_embeddings": True}),
+    # What one of eight ranks holds in tensor parallelism.
+    "qwen3-32b-tp8": ("qwen3-32b", {"intermediate_size": 3200, "num_attention_heads": 8, "num_key_value_heads": 1,
+                                    "vocab_size": 18992}),
+    "qwen3-32b-static": ("qwen3-32b", {}),
+}
+
+
+# The description of a W8A8 checkpoint whose activations all have one scale, known beforehand (ModelSlim).
+def static_description(layers):
+    parts = [f"self_attn.{part}_proj" for part in "qkvo"] + [f"mlp.{part}_proj" for part in ("gate", "up", "down")]
+    names = [f"model.layers.{n}.{part}.weight" for n in range(layers) for part in parts]
+    return {**dict.fromkeys(names, "W8A8"), "lm_head.weight": "FLOAT"}
+
+
+def deviation(model, measured):
+    return f"{(model / measured - 1) * 100:+.0f} %"
+
+
+def spread(values, form="{:.2f}"):
+    """"2.0 to 3.2", or one number where both are it."""
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 class Model:
     def __init__(self, args):
         self.args = args
         self.known = json.loads(args.keep.read_text()) if args.keep and args.keep.is_file() else {}
+        self.made = tempfile.TemporaryDirectory()
+        self.notes = None
 
     def run(self, words, env):
         key = " ".join([f"{name}={value}" for name, value in sorted(env.items())] + words)
+        key = key.replace(self.made.name, "made").replace(str(self.args.data), "data")
         if key not in self.known:
             done = subprocess.run([str(self.args.binary), *words], capture_output=True, text=True,
                                   env={**os.environ, **env})
@@ -60,10 +110,38 @@ class Model:
         return self.known[key]
 
     def path(self, folder):
-        return str(self.args.data / "shapes" / folder)
+        if folder not in MADE:
+            return str(self.args.data / "shapes" / folder)
+        to = pathlib.Path(self.made.name) / folder
+        if not to.is_dir():
+            base, fields = MADE[folder]
+            config = {**json.loads((self.args.data / "shapes" / base / "config.json").read_text()), **fields}
+            to.mkdir()
+            (to / "config.json").write_text(json.dumps(config))
+            if folder.endswith("-static"):
+                (to / "quant_model_description.json").write_text(
+                    json.dumps(static_description(config["num_hidden_layers"])))
+        return str(to)
 
     def layers(self, folder):
         return json.loads((pathlib.Path(self.path(folder)) / "config.json").read_text())["num_hidden_layers"]
+
+    def constants(self, rates="model"):
+        """Lines of the model's constants; one short run tells them."""
+        words = ["bench", "ops", "--json", "--device", "ascend", "--ascend-runtime", "sim", "--dtype", "bfloat16",
+                 "--model", "B", "--tokens", "1", "--filter", "rms_norm"]
+        env = {"ASCEND_SIM_COMPUTE": "0", "ASCEND_SIM_SOC": self.args.soc}
+        return self.run(words, env if rates == "model" else {**env, "ASCEND_SIM_RATES": rates})["clock_note"]
+
+    def constant(self, what, rates="model"):
+        """The number of a constant by the beginning of its line."""
+        line = next(line for line in self.constants(rates) if line.startswith(what))
+        return float(re.search(r": (?:at least )?([0-9][0-9.e+]*)", line[len(what) - 1:]).group(1))
+
+    def bandwidth(self):
+        """Bytes per microsecond."""
+        line = next(line for line in self.constants() if " GB/s" in line)
+        return float(re.search(r"([0-9.]+) GB/s", line).group(1)) * 1e3
 
     def bench(self, folder, quantisation, batches, input_len, *flags, layers=None, env=None):
         """{batch: (decode step ms, prefill ms)}"""
@@ -83,7 +161,6 @@ class Model:
         few, more = (self.bench(folder, *args, layers=n, **kwargs) for n in DEPTHS)
         scale = (self.layers(folder) - DEPTHS[0]) / (DEPTHS[1] - DEPTHS[0])
         return {b: tuple(x + (y - x) * scale for x, y in zip(few[b], more[b])) for b in few}
-
 
     def all_layers(self, folder, *args, **kwargs):
         """Likewise, of the layers alone: what one costs, times their number."""
@@ -114,6 +191,13 @@ def part_modes(model):
     return lines
 
 
+def part_modes_a3(model):
+    die = copy.copy(model)
+    die.args = copy.copy(model.args)
+    die.args.soc = "Ascend910B2"
+    return part_modes(die)
+
+
 def part_proof(model):
     name, folder, quantisation = SHAPES[0]
     batches, length = [16], 512
@@ -127,14 +211,12 @@ def part_proof(model):
 
 
 def part_fia(model):
-    lines = ["| context | decode ms: FIA | pair | pair / FIA | prefill ms: FIA | pair | pair / FIA |",
-             "|---|---|---|---|---|---|---|"]
+    lines = ["| context | prefill ms: FIA | pair | pair / FIA |", "|---|---|---|---|"]
     for context in (128, 512, 2048, 8192, 32768, 65536):
-        (step, prompt), (pair_step, pair_prompt) = (
+        prompt, pair = (
             model.all_layers("llama-3.1-8b", "none", [1], context, "--graph", "required", *sizes_for([1], context),
-                             env={"ASCEND_USE_FIA": fia})[1] for fia in ("true", "false"))
-        lines.append(f"| {context} | {step:.2f} | {pair_step:.2f} | {pair_step / step:.2f} | {prompt:.1f} | "
-                     f"{pair_prompt:.1f} | {pair_prompt / prompt:.2f} |")
+                             env={"ASCEND_USE_FIA": fia})[1][1] for fia in ("true", "false"))
+        lines.append(f"| {context} | {prompt:.1f} | {pair:.1f} | {pair / prompt:.2f} |")
     return lines
 
 
@@ -174,9 +256,8 @@ def part_decode(model):
     return lines
 
 
-def part_ops(model):
-    lines = ["| kernel | tokens | graph us: fused | parts | ratio | eager us: fused | parts | ratio | original |",
-             "|---|---|---|---|---|---|---|---|---|"]
+def op_rows(model):
+    """Name, tokens, graph us of the fused kernel and its parts, the same launched one by one, the original's ratio."""
     tokens = [1, 16, 64]
 
     def rows(op):
@@ -185,26 +266,30 @@ def part_ops(model):
                            {"ASCEND_SIM_COMPUTE": "0", "ASCEND_SIM_SOC": model.args.soc})
         return {r["tokens"]: r for r in report["rows"]}
 
-    def line(name, n, fused, parts, eager, eager_parts, original):
-        lines.append(f"| {name} | {n} | {fused:.2f} | {parts:.2f} | {fused / parts:.3f} | {eager:.2f} | {eager_parts:.2f} | "
-                     f"{eager / eager_parts:.3f} | {original} |")
-
+    out = []
     for op in ("add_rms_norm", "silu_mul", "silu_mul_quant", "add_rms_norm_quant_dynamic"):
-        for n, r in rows(op).items():
-            line(f"`{op}`", n, r["fused_us"], r["unfused_us"], r["eager_fused_us"], r["eager_unfused_us"], "")
+        out += [(f"`{op}`", n, r["fused_us"], r["unfused_us"], r["eager_fused_us"], r["eager_unfused_us"], None)
+                for n, r in rows(op).items()]
     # "From two": the original started from the fused sum and norm, and the quantising op.
     norm = rows("add_rms_norm")
     for op, quant in (("add_rms_norm_quant_dynamic", "quantize_dynamic"),
                       ("add_rms_norm_quant_divided", "quantize_static")):
         whole, alone = rows(op), rows(quant)
-        for n in tokens:
-            line(f"`{op}`, from two", n, whole[n]["fused_us"],
-                 norm[n]["fused_us"] + alone[n]["fused_us"], whole[n]["eager_fused_us"],
-                 norm[n]["eager_fused_us"] + alone[n]["eager_fused_us"], "0.655")
+        out += [(f"`{op}`, from two", n, whole[n]["fused_us"], norm[n]["fused_us"] + alone[n]["fused_us"],
+                 whole[n]["eager_fused_us"], norm[n]["eager_fused_us"] + alone[n]["eager_fused_us"], NORM_RATIO)
+                for n in tokens]
     # Two norms and a rotation in one kernel: no operator of the vendor does that. A launch of the norm stands for each.
-    for n, r in rows("rms_norm").items():
-        line("two norms and a rotation (no such kernel)", n, r["fused_us"], 3 * r["fused_us"],
-             r["eager_fused_us"], 3 * r["eager_fused_us"], "0.403")
+    out += [("two norms and a rotation (no such kernel)", n, r["fused_us"], 3 * r["fused_us"], r["eager_fused_us"],
+             3 * r["eager_fused_us"], ROTATION_RATIO) for n, r in rows("rms_norm").items()]
+    return out
+
+
+def part_ops(model):
+    lines = ["| kernel | tokens | graph us: fused | parts | ratio | eager us: fused | parts | ratio | original |",
+             "|---|---|---|---|---|---|---|---|---|"]
+    for name, n, fused, parts, eager, eager_parts, original in op_rows(model):
+        lines.append(f"| {name} | {n} | {fused:.2f} | {parts:.2f} | {fused / parts:.3f} | {eager:.2f} | {eager_parts:.2f} | "
+                     f"{eager / eager_parts:.3f} | {f'{original:.3f} ' if original else ''}|")
     return lines
 
 
@@ -228,8 +313,271 @@ def part_queues(model):
     return lines
 
 
-PARTS = {"modes": part_modes, "proof": part_proof, "fia": part_fia, "prefill": part_prefill, "decode": part_decode,
-         "ops": part_ops, "queues": part_queues}
+# Kernels of a public profile: vLLM in eager mode, Qwen3-32B over 16 dies of an A3, batches of 1 to 32 and prefill up to
+# 4,096 tokens (Horacehxw/msModeling, qwen332b_compute_ops.csv). Name, mean and standard deviation in us, bytes that the
+# decode shapes of that run move with `rows` rows; a rank has 4 heads of 128, 1 of keys, 1,600 of the inner size.
+HIDDEN, INNER, HEAD, VOCABULARY = 5120, 1600, 128, 151936
+PRODUCTS = 4 * [(HIDDEN, 6 * HEAD), (4 * HEAD, HIDDEN), (HIDDEN, 2 * INNER), (INNER, HIDDEN)]
+PROFILE = [
+    ("AddRmsNorm (with bias)", 6.1, 4.2, lambda rows: 4 * rows * HIDDEN * 2 + HIDDEN * 2),
+    ("SwiGlu", 5.6, 3.7, lambda rows: rows * 3 * INNER * 2),
+    ("rotation (a Triton kernel)", 5.5, 6.7, lambda rows: rows * (2 * 5 + 1) * HEAD * 2),
+    ("cache write", 3.9, 3.4, lambda rows: 2 * rows * HEAD * 2),
+    ("Slice", 2.6, 0.6, lambda rows: 2 * rows * HEAD * 2),
+    ("Cast", 2.4, 2.8, lambda rows: 3 * rows * HEAD * 2),
+    ("ArgMax over the vocabulary", 88, 54, lambda rows: rows * VOCABULARY * 4),
+]
+# Host time of one update of captured attention, us: system, chip, published.
+UPDATES = [
+    ("vLLM Ascend #15579, paged attention of ATB, 28 layers", "910B", (86, 105)),
+    ("the same after a change", "910B", (59,)),
+    ("vLLM Ascend #13058, FusedInferAttentionScore, 20 layers", "910B3", (184,)),
+]
+
+
+def part_kernels(model):
+    bandwidth = model.bandwidth()
+    vector = model.constant("device: start of a vector kernel"), model.constant("share of the bandwidth that other")
+    matrix = model.constant("device: start of a matrix kernel"), model.constant("share of the bandwidth that matrix")
+    lines = ["| kernel | measured mean, us | standard deviation | the model, us | deviation |", "|---|---|---|---|---|"]
+    # Weights only: the rows of a step add next to nothing.
+    head = (HIDDEN, VOCABULARY // 16)
+    products = 64 * PRODUCTS[:4] + [head]
+    mean = matrix[0] + sum(2 * n * k for n, k in products) / len(products) / (bandwidth * matrix[1])
+    lines.append(f"| MatMul (decode) | 18.9 | 13.8 | {mean:.1f} | {deviation(mean, 18.9)} |")
+    lines.append("| FusedInferAttentionScore | 25.2 | 15.9 | depends on contexts that are not given | |")
+    for name, measured, sigma, moved in PROFILE:
+        each = [vector[0] + moved(rows) / (bandwidth * vector[1]) for rows in (1, 32)]
+        off = [deviation(us, measured) for us in each]
+        lines.append(f"| {name} | {measured:g} | {sigma:g} | {spread(each, '{:.1f}')} | "
+                     f"{off[0] if off[0] == off[1] else ' to '.join(off)} |")
+    return lines
+
+
+def part_updates(model):
+    phases = next(n for n in model.constants() if n.startswith("host: phase 1"))
+    retiled, launch = (float(re.search(pattern, phases).group(1)) for pattern in (r"([0-9.]+) us with new ones in",
+                                                                                 r"phase 2: ([0-9.]+)"))
+    own = retiled + launch + model.constant("host: a task update")
+    lines = ["| system | chip | us per layer | the model, us | deviation |", "|---|---|---|---|---|"]
+    for system, chip, published in UPDATES:
+        off = " to ".join(deviation(own, us) for us in published)
+        lines.append(f"| {system} | {chip} | {spread(published, '{:g}')} | {own:g} | {off} |")
+    return lines
+
+
+def readings(model, *args, **kwargs):
+    """whole_model() in both readings."""
+    return [model.whole_model(*args, env={} if rates == "model" else {"ASCEND_SIM_RATES": rates}, **kwargs)
+            for rates in READINGS]
+
+
+# Published steps: name, figures in ms, shape, quantisation, batch, context in the middle of the run, over ranks.
+COLLECTIVES = 129  # of a step over ranks: two in each of 64 layers, one behind the head
+COLLECTIVE_US = 10  # of each (assumed: what the vendor's performance model has for a start; no bytes)
+STEPS = [
+    ("xLLM, Qwen3-8B bf16", (14.74, 14.81), "qwen3-8b", "none", 1, 2560, False),
+    ("xLLM, Qwen3-1.7B bf16", (5.60, 5.11), "qwen3-1.7b", "none", 1, 2560, False),
+    ("aclgraph, Qwen3-32B bf16, 8 ranks", (16.75,), "qwen3-32b-tp8", "none", 1, 1024, True),
+    ("xlite, Qwen3-32B bf16, 8 ranks", (12.78,), "qwen3-32b-tp8", "none", 1, 1024, True),
+    ("SGLang, Qwen3-8B W8A8, 64 requests", (37,), "qwen3-8b", "w8a8_int8", 64, 4250, False),
+]
+
+
+def part_steps(model):
+    lines = ["| | published, ms | model, ms | deviation | reading published, ms | deviation |", "|---|---|---|---|---|---|"]
+    for name, published, folder, quantisation, batch, context, ranks in STEPS:
+        both = readings(model, folder, quantisation, [batch], context, "--graph", "required", "--graph-prefill",
+                        "piecewise", *sizes_for([batch], context))
+        times = [r[batch][0] + (COLLECTIVES * COLLECTIVE_US / 1e3 if ranks else 0) for r in both]
+        cells = [f"{ms:.2f} | {' to '.join(dict.fromkeys(deviation(ms, p) for p in published))}" for ms in times]
+        lines.append(f"| {name} | {', '.join(f'{p:g}' for p in published)} | {' | '.join(cells)} |")
+    return lines
+
+
+def part_first(model):
+    lines = ["| | published, ms | the model, ms | deviation |", "|---|---|---|---|"]
+    first = model.whole_model("qwen3-8b", "none", [1], 2048, "--graph", "required", "--graph-prefill", "piecewise",
+                              *sizes_for([1], 2048))[1][1]
+    lines.append(f"| xLLM, Qwen3-8B bf16, a prompt of 2,048 | 134.8, 126 | {first:.0f} | "
+                 f"{deviation(first, 134.8)} to {deviation(first, 126)} |")
+    return lines
+
+
+# Kernels of the original before and after its passes, us: norm with quantisation, two norms with the rotation.
+NORM_US, ROTATION_US = (29, 19), (62, 25)
+NORM_RATIO, ROTATION_RATIO = (after / before for before, after in (NORM_US, ROTATION_US))
+# The original's run of Qwen3-32B W8A8 (#15332): batch, output tokens per second before and after its two passes, and the
+# seconds that it took before. GSM8K has 1,319 questions.
+QUESTIONS = 1319
+ORIGINAL_DECODE = [(16, 454.471, 480.432, 826.420), (32, 684.102, 720.576, 536.163), (64, 944.312, 969.680, 378.931)]
+NORM_QUANT = "add_rms_norm_quant_static"
+SHOTS = 900  # tokens of five solved questions and a sixth, about
+# Of Llama-3.1-8B with 128 requests at a time (#12287): seconds and output tokens per second, eager and piecewise.
+ORIGINAL_PREFILL = ((67.817, 1769.183), (56.924, 2079.687))
+
+
+def static_steps(model, rates, fused):
+    batches = [b for b, *_ in ORIGINAL_DECODE]
+    return model.whole_model("qwen3-32b-static", "modelslim", batches, SHOTS, "--graph", "required", "--graph-prefill",
+                             "piecewise", *sizes_for(batches, SHOTS), *([] if fused else ["--disable-pass", NORM_QUANT]),
+                             env={} if rates == "model" else {"ASCEND_SIM_RATES": rates})
+
+
+def rotation_saving(model, rates, batch):
+    """Milliseconds that two norms of all heads take in every layer of a step of the 64 layers, with their gaps."""
+    bandwidth, share = model.bandwidth(), model.constant("share of the bandwidth that other")
+    start, gap = model.constant("device: start of a vector kernel"), model.constant("device: gap between kernels of a")
+    least = model.constant("published rates: aclnnRmsNorm", rates) if rates == "published" else 0
+    each = [max(start + 2 * batch * heads * HEAD * 2 / (bandwidth * share), least) + gap for heads in (64, 8)]
+    return model.layers("qwen3-32b-static") * sum(each) / 1e3
+
+
+def part_passes(model):
+    lines = ["| reading | batch | decode ms: parts | norm with quantisation | gain | both passes | gain | the original |",
+             "|---|---|---|---|---|---|---|---|"]
+    for rates in READINGS:
+        parts, fused = (static_steps(model, rates, on) for on in (False, True))
+        for batch, before, after, _ in ORIGINAL_DECODE:
+            both = fused[batch][0] - rotation_saving(model, rates, batch)
+            lines.append(f"| {rates} | {batch} | {parts[batch][0]:.2f} | {fused[batch][0]:.2f} | "
+                         f"{parts[batch][0] / fused[batch][0]:.3f} | {both:.2f} | {parts[batch][0] / both:.3f} | "
+                         f"{after / before:.3f} |")
+    return lines
+
+
+def part_speeds(model):
+    lines = ["| batch | the original: ms a token | model: decode step, ms | deviation | reading published, ms | deviation | "
+             "its kernels |", "|---|---|---|---|---|---|---|"]
+    saved = model.layers("qwen3-32b-static") * (
+        2 * (NORM_US[0] - NORM_US[1]) + ROTATION_US[0] - ROTATION_US[1]) / 1e3
+    steps = [static_steps(model, rates, False) for rates in READINGS]
+    for batch, before, *_ in ORIGINAL_DECODE:
+        token = batch / before * 1e3
+        cells = " | ".join(f"{s[batch][0]:.1f} | {deviation(s[batch][0], token)}" for s in steps)
+        lines.append(f"| {batch} | {token:.1f} | {cells} | {token / (token - saved):.3f} |")
+    return lines
+
+
+def part_end_to_end(model):
+    lines = ["| launches | new tokens | decode s | prefill s: eager | piecewise | whole run s: eager | piecewise | ratio |",
+             "|---|---|---|---|---|---|---|---|"]
+    (seconds, speed), (seconds_after, speed_after) = ORIGINAL_PREFILL
+    answers = (seconds * speed + seconds_after * speed_after) / 2
+    for n in FACTORS:
+        env = {"ASCEND_SIM_LAUNCH_FACTOR": str(n)}
+        step = model.whole_model("llama-3.1-8b", "none", [128], SHOTS, "--graph-prefill", "off", "--graph-decode-sizes",
+                                 "128", env=env)[128][0]
+        decode = answers / 128 * step / 1e3
+        for new in (128, SHOTS):
+            eager, pieces = (
+                QUESTIONS * model.whole_model("llama-3.1-8b", "none", [1], new, *flags, env=env)[1][1] / 1e3
+                for flags in (["--graph", "off"], ["--graph", "required", *sizes_for([1], new)]))
+            lines.append(f"| x{n} | {new} | {decode:.1f} | {eager:.1f} | {pieces:.1f} | {decode + eager:.1f} | "
+                         f"{decode + pieces:.1f} | {(decode + eager) / (decode + pieces):.3f} |")
+    lines.append(f"| the original | not given | | | | {seconds:.1f} | {seconds_after:.1f} | {speed_after / speed:.3f} |")
+    return lines
+
+
+def part_mla(model):
+    lines = ["| DeepSeek-V2-Lite | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | "
+             "piecewise | ratio |", "|---|---|---|---|---|---|---|---|---|"]
+    batches, length = model.args.batches, 512
+    for name, quantisation in (("bf16", "none"), ("W8A8", "w8a8_int8")):
+        got = {mode: model.whole_model("deepseek-v2-lite", quantisation, batches, length, *flags,
+                                       *([] if mode == "eager" else sizes_for(batches, length)))
+               for mode, flags in MODES}
+        for b in batches:
+            (eager, prompt), (pieces, prompt_pieces), (whole, _) = (got[mode][b] for mode, _ in MODES)
+            lines.append(f"| {name} | {b} | {eager:.2f} | {pieces:.2f} | {whole:.2f} | {eager / whole:.2f} | "
+                         f"{prompt:.1f} | {prompt_pieces:.1f} | {prompt / prompt_pieces:.3f} |")
+    return lines
+
+
+def part_readings(model):
+    lines = ["| model | batch | whole decode ms: model | published | published / model |", "|---|---|---|---|---|"]
+    batches, length = model.args.batches, model.args.input_len
+    for name, folder, quantisation in SHAPES + [("Qwen3-0.6B bf16", "qwen3-0.6b", "none")]:
+        both = readings(model, folder, quantisation, batches, length, *MODES[2][1], *sizes_for(batches, length))
+        for b in batches:
+            own, published = (r[b][0] for r in both)
+            lines.append(f"| {name} | {b} | {own:.2f} | {published:.2f} | {published / own:.2f} |")
+    return lines
+
+
+def part_experts(model):
+    lines = ["| batch | decode ms: bf16 | W8A8 parts | W8A8 | bf16 / W8A8 | prefill tok/s: bf16 | W8A8 parts | W8A8 | "
+             "W8A8 / bf16 |", "|---|---|---|---|---|---|---|---|---|"]
+    batches, length = model.args.batches, 512
+    flags = ["--graph", "required", "--graph-prefill", "piecewise", *sizes_for(batches, length)]
+    got = [model.bench("qwen3-30b-a3b", quantisation, batches, length, *flags, *more, layers=4)
+           for quantisation, more in (("none", []), ("w8a8_int8", ["--disable-pass", "grouped_silu_mul_quant"]),
+                                      ("w8a8_int8", []))]
+    for b in batches:
+        steps, speeds = zip(*((g[b][0], b * length / g[b][1] * 1e3) for g in got))
+        lines.append(f"| {b} | {steps[0]:.3f} | {steps[1]:.3f} | {steps[2]:.3f} | {steps[0] / steps[2]:.2f} | "
+                     f"{speeds[0]:,.0f} | {speeds[1]:,.0f} | {speeds[2]:,.0f} | {speeds[2] / speeds[0]:.2f} |")
+    return lines
+
+
+def part_summary(model):
+    lines = ["| | published | the model | deviation |", "|---|---|---|---|"]
+    (_, speed), (_, speed_after) = ORIGINAL_PREFILL
+    ratio = speed_after / speed
+
+    def prefill(n, batch):
+        eager, pieces = (short_prompts(model, graphs, True, n)[batch][1] for graphs in (False, True))
+        return eager / pieces
+
+    short, long = prefill(1, 1), prefill(1, SHORT_BATCHES[-1])
+    lines.append(f"| piecewise prefill, the original | {ratio:.3f} x | {short:.2f} x at 64 tokens, {long:.2f} x at 4,096 | "
+                 f"{deviation(short, ratio)} at 64 tokens |")
+    short, middle = prefill(5, 1), prefill(5, 4)
+    lines.append(f"| the same with launches five times as expensive | {ratio:.3f} x | {short:.2f} x at 64, {middle:.2f} x "
+                 f"at 256 | {deviation(short, ratio)} at 64 tokens |")
+    for rates in READINGS:
+        parts, fused = (static_steps(model, rates, on) for on in (False, True))
+        gains = [parts[b][0] / (fused[b][0] - rotation_saving(model, rates, b)) for b, *_ in ORIGINAL_DECODE]
+        theirs = [after / before for _, before, after, _ in ORIGINAL_DECODE]
+        off = [deviation(g, t) for g, t in zip(gains, theirs)]
+        lines.append(f"| both passes, Qwen3-32B W8A8 static, reading {rates} | {spread(theirs, '{:.3f}')} x | "
+                     f"{spread(gains, '{:.3f}')} x | {', '.join(off)} |")
+    for name, what in (("`add_rms_norm_quant_divided`, from two", "norm with static quantisation in one kernel"),
+                       ("`add_rms_norm_quant_dynamic`, from two", "the same, dynamic form"),
+                       ("two norms and a rotation (no such kernel)", "two norms and the rotation in one, no such kernel")):
+        rows = [(fused / parts, original) for op, _, fused, parts, *_, original in op_rows(model) if op == name]
+        ratios, original = [r for r, _ in rows], rows[0][1]
+        lines.append(f"| {what} | {original:.3f} | {spread(ratios)} | "
+                     f"{' to '.join(dict.fromkeys(deviation(r, original) for r in (min(ratios), max(ratios))))} |")
+    return lines
+
+
+def part_constants(model):
+    lines = []
+    for rates in READINGS:
+        notes = [n for n in model.constants(rates) if rates == "model" or n.startswith("published rates")]
+        assumed = [n for n in notes if "assumed" in n]
+        lines += [f"Reading {rates}, {len(assumed)} assumed:", ""] if rates == "model" else ["", "Reading published:", ""]
+        lines += [f"- {note}" for note in assumed + [n for n in notes if n not in assumed]]
+    return lines
+
+
+PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
+         "first": part_first, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
+         "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
+         "fia": part_fia, "queues": part_queues, "constants": part_constants}
+
+
+def put(page, name, lines):
+    """Replaces what stands between the part's two comments."""
+    text = page.read_text()
+    begin, end = f"<!-- predicted: {name} -->\n", "<!-- end of what tools/predict_ascend.py makes -->"
+    if begin not in text:
+        return False
+    at = text.index(begin) + len(begin)
+    page.write_text(text[:at] + "\n" + "\n".join(lines) + "\n\n" + text[text.index(end, at):])
+    return True
 
 
 def main():
@@ -242,14 +590,18 @@ def main():
     parser.add_argument("--batches", type=lambda s: [int(n) for n in s.split(",")], default=[1, 16, 64])
     parser.add_argument("--input-len", type=int, default=1024)
     parser.add_argument("--keep", type=pathlib.Path, help="a file that results are read from and added to")
+    parser.add_argument("--into", type=pathlib.Path, help="a page whose tables are replaced instead of printed")
     args = parser.parse_args()
     for part in args.only.split(","):
         if part not in PARTS:
             parser.error(f'--only "{part}"; allowed: {", ".join(PARTS)}')
     model = Model(args)
     for part in args.only.split(","):
+        lines = PARTS[part](model)
+        if args.into and put(args.into, part, lines):
+            continue
         print(f"### {part}, {args.soc}: predicted by a model of time, not measured\n")
-        print("\n".join(PARTS[part](model)), "\n", flush=True)
+        print("\n".join(lines), "\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ enum class Rule : uint8_t {
   GateRenorm,
   SwigluBuffer,
   CacheValueNull,
+  CacheNotRepeated,
   CacheSlotTwice,
   PageableInCapture,
   GroupKernelsOnly,

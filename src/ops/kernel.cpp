@@ -38,11 +38,17 @@ Result<const KernelEntry*> KernelRegistry::choose(DeviceKind device, const OpCal
                                                   std::span<const KernelEntry* const> refused) const {
   const KernelEntry* best = nullptr;
   const KernelEntry* tie = nullptr;
+  // What was said now: a refusal may be of this moment only, and asking anew would not tell it.
+  std::string refusals;
   if (auto it = by_op_.find(call.op->name); it != by_op_.end()) {
     for (const KernelEntry* e : it->second) {
-      if (e->device != device || std::find(refused.begin(), refused.end(), e) != refused.end() ||
-          !verdict(*e, call).is_ok())
+      if (e->device != device) continue;
+      const bool before = std::find(refused.begin(), refused.end(), e) != refused.end();
+      if (const Status s = before ? error(Code::Unsupported, "refused at its largest sizes") : verdict(*e, call);
+          !s.is_ok()) {
+        refusals += fmt::format("  {}: {}\n", e->name, s.message());
         continue;
+      }
       if (!best || e->score > best->score) {
         best = e;
         tie = nullptr;
@@ -53,7 +59,7 @@ Result<const KernelEntry*> KernelRegistry::choose(DeviceKind device, const OpCal
   }
   if (!best)
     return error(Code::Unsupported, "no {} kernel for {}:\n{}", device_kind_name(device), describe(call),
-                 explain(device, call));
+                 refusals.empty() ? explain(device, call) : refusals);
   if (tie)
     return error(Code::Internal, "kernels {} and {} accept {} with the same score {}", best->name, tie->name,
                  describe(call), best->score);

@@ -53,6 +53,28 @@ TEST(AscendGenerate, WhatAnOldCannRefusesIsToldAtTheStart) {
   EXPECT_TRUE(holds(old.err, "attention-joined-")) << old.err;
 }
 
+// The operators of November 2025 let at most 64 heads share one of keys, in the fused operator and in the pair before
+// it alike (the check stands in the tilings of the pair). It is asked before anything is served, in the vendor's words.
+TEST(AscendGenerate, HeadsThatShareOneOfKeys) {
+  const auto run = [](int heads, const char* cann) {
+    return run_binary(
+        fmt::format("generate --prompt-ids 5,6,7 --max-new-tokens 4 --ignore-eos --max-total-tokens 128 "
+                    "--max-running-requests 1 --graph off --dtype bfloat16 --load-format dummy "
+                    "--override num_attention_heads={} --override num_key_value_heads=1 --override head_dim=16 "
+                    "--model-path {}{}",
+                    heads, model_folder("llama_mha_untied"), kSim),
+        fmt::format("ASCEND_SIM_CANN={}", cann));
+  };
+  EXPECT_EQ(run(64, "8.5").exit_code, 0) << run(64, "8.5").err;
+  EXPECT_EQ(run(65, "9.1").exit_code, 0) << run(65, "9.1").err;
+  const Outcome refused = run(65, "8.5");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.out, "");
+  for (const char* part : {"attention-ratio", "At most 64 query heads share a key head", "65 heads over 1",
+                           "ascend.paged_attention_rows.pair"})
+    EXPECT_TRUE(holds(refused.err, part)) << part << "\n" << refused.err;
+}
+
 // A named runtime of Ascend's asks for that device; elsewhere REPRISE_DEVICE says what auto means.
 TEST(DeviceAuto, FollowsTheRuntimeAndTheEnvironment) {
   const std::string run =

@@ -21,7 +21,11 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
   const std::string quick = "ASCEND_SIM_HANG_MS=3000 ASCEND_SIM_DESTROY_MS=200 ";
   const Outcome fine = run_binary(command, quick);
   ASSERT_EQ(fine.exit_code, 0) << fine.err;
-  const std::vector<Case> cases{{"malloc:6", {"207001", "out of device memory"}},
+  const std::vector<Case> cases{{"no_kernels", {"561112", "no kernels for Ascend910B3"}},
+                                {"wrong_chip", {"Ascend310P3", "Ascend910B or Ascend910_93"}},
+                                {"no_permission", {"507899", "/dev/davinci"}},
+                                {"free:4194304", {"4.0 of 65536 MB", "other processes"}},
+                                {"malloc:6", {"207001", "out of device memory"}},
                                 {"kernel:aclnnSwiGlu:60", {"507015", "aclnnSwiGlu", "start the engine anew"}},
                                 {"event:8", {"50704", "the device is stuck"}},
                                 {"stream:1", {"207008", "no stream is free"}}};
@@ -32,6 +36,30 @@ TEST(AscendFaultsOfTheProgram, EndWithStatusOneAndALine) {
     const size_t last = o.err.rfind("error: ");
     ASSERT_NE(last, std::string::npos) << c.fault << ": " << o.err;
     EXPECT_EQ(o.err.find('\n', last), o.err.size() - 1) << c.fault << ": " << o.err;
+  }
+}
+
+// What runs all the same, but not as it should, is said at the start.
+TEST(AscendFaultsOfTheProgram, DegradedModesAreNotices) {
+  const std::string command =
+      "generate --device ascend --ascend-runtime sim --dtype bfloat16 --prompt-ids 1,2,3 --max-new-tokens 6 "
+      "--ignore-eos "
+      "--max-running-requests 2 --cuda-graph-bs 1 2 --graph-prefill off --context-length 128 --max-total-tokens 256 "
+      "--model-path " +
+      model_folder("qwen3_tied");
+  const Outcome fine = run_binary(command);
+  ASSERT_EQ(fine.exit_code, 0) << fine.err;
+  const std::vector<Case> cases{
+      {"old_driver", {"notice: driver 24.1.RC2 is older than 25.0.RC1", "runs eagerly", "207000"}},
+      {"free:8589934592", {"notice: 57344 of 65536 MB of the device's memory are taken already"}}};
+  for (const Case& c : cases) {
+    const Outcome o = run_binary(command, std::string("ASCEND_SIM_FAULT=") + c.fault);
+    EXPECT_EQ(o.exit_code, 0) << c.fault << ": " << o.err;
+    EXPECT_EQ(o.out, fine.out) << c.fault;
+    for (const char* word : c.words) {
+      EXPECT_NE(o.err.find(word), std::string::npos) << c.fault << ": " << o.err;
+      EXPECT_EQ(fine.err.find(word), std::string::npos) << fine.err;
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "backends/ascend/ascend_graph.h"
+#include "backends/ascend/start_checks.h"
+#include "support/setting.h"
 
 namespace reprise::ascend::ascend_library_test {
 namespace {
@@ -79,6 +81,34 @@ TEST(AscendCollectives, OneRankHasWhatItSent) {
   for (void* p : {from, to}) EXPECT_EQ(acl.aclrtFree(p), 0);
   EXPECT_EQ(acl.aclrtFreeHost(host), 0);
   EXPECT_EQ(acl.aclrtDestroyStreamForce(stream), 0);
+}
+
+// The folder of an old CANN holds all its libraries; one from beside it would bring back what is absent there.
+TEST(AscendLibrary, AnOldCannHasNothingOfAYoungerOne) {
+  const auto young = [](const Library& library) {
+    std::vector<std::string> found;
+    for (const char* name :
+         {"aclnnGroupedMatmulSwigluQuantWeightNZ", "aclnnScatterPaKvCache", "aclnnMatmulWeightNz", "aclrtValueWait"})
+      if (library.symbol(name)) found.emplace_back(name);
+    return found;
+  };
+  {
+    const testing_support::Setting version("ASCEND_SIM_CANN", "8.1");
+    const auto old = Library::open("sim");
+    ASSERT_TRUE(old.is_ok()) << old.status().message();
+    EXPECT_EQ((*old)->version(), "8.1.RC1");
+    EXPECT_EQ(young(**old), std::vector<std::string>{});
+    EXPECT_NE((*old)->symbol("aclnnGroupedMatmulSwigluQuant"), nullptr);
+  }
+  const auto now = Library::open("sim");
+  ASSERT_TRUE(now.is_ok()) << now.status().message();
+  EXPECT_EQ(young(**now).size(), 4u);
+}
+
+TEST(AscendStart, DriversBeforeTaskUpdatesAreKnownByTheirVersion) {
+  for (const char* old : {"24.1.RC2", "23.0.7", "24.1.0.3"}) EXPECT_TRUE(lacks_task_updates(old)) << old;
+  for (const char* other : {"25.0.RC1", "25.5.0", "26.0.RC1", "unknown", "", "24", "x.1"})
+    EXPECT_FALSE(lacks_task_updates(other)) << other;
 }
 
 TEST(AscendQueues, AGraphTakesOneAndAFurtherOneAfterSoManyTasks) {

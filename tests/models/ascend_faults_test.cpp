@@ -1,6 +1,7 @@
-// Faults on demand below an engine on Ascend: out of memory, a failed kernel inside a replay, an event that never
-// comes, no stream left. Each ends in one line that says what happened, nothing hangs, and an engine opened afterwards
-// in the same process works.
+// Faults on demand below an engine on Ascend: a card that cannot serve, an old driver, old firmware, out of memory, a
+// failed kernel inside a replay, an event that never comes, no stream left. Each ends in one line that says what
+// happened or in a degraded mode with its reason, nothing hangs, and an engine opened afterwards in the same process
+// works.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -72,6 +73,82 @@ TEST_F(AscendFaults, MemoryThatIsNotThereIsNamed) {
   auto e = open();
   ASSERT_FALSE(e.is_ok());
   EXPECT_EQ(e.status().code(), Code::OutOfMemory) << e.status().message();
+}
+
+// Machines on which no engine can start: what is wrong and what to do about it, before anything is loaded.
+TEST_F(AscendFaults, ACardThatCannotServeIsNamedInOneLine) {
+  const struct {
+    const char* fault;
+    Code code;
+    std::vector<std::string> words;
+  } cases[] = {
+      {"no_kernels", Code::Unsupported, {"no kernels for Ascend910B3", "561112", "install CANN's kernels package"}},
+      {"wrong_chip", Code::Unsupported, {"Ascend310P3", "Atlas A2 or A3", "npu-smi info"}},
+      {"no_permission", Code::Device, {"507899", "/dev/davinci", "HwHiAiUser"}},
+      {"devices:0", Code::Unsupported, {"no Ascend device", "npu-smi info"}},
+      {"free:4194304", Code::OutOfMemory, {"4.0 of 65536 MB", "other processes"}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.fault);
+    const Setting fault("ASCEND_SIM_FAULT", c.fault);
+    auto e = open();
+    ASSERT_FALSE(e.is_ok());
+    EXPECT_EQ(e.status().code(), c.code);
+    expect_one_line(e.status(), c.words);
+  }
+}
+
+// Such a driver captures and replays, but changes nothing that was captured: each size runs eagerly from its first
+// replay on, for the reason that the runtime gave.
+TEST_F(AscendFaults, AnOldDriverRunsStepsEagerly) {
+  const Setting fault("ASCEND_SIM_FAULT", "old_driver");
+  auto e = open();
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
+  const engine::StepRunner& runner = *(*e)->decode_runner();
+  ASSERT_FALSE(runner.quarantined().empty());
+  for (const auto& [size, why] : runner.quarantined()) EXPECT_NE(why.find("207000"), std::string::npos) << why;
+}
+
+// Attention is of mixed type, in one operator and in the pair before it, and nothing else is updated.
+TEST_F(AscendFaults, OldFirmwareUpdatesAttention) {
+  const Setting fault("ASCEND_SIM_FAULT", "old_firmware");
+  for (const bool fia : {true, false}) {
+    auto e = testing_support::open_ascend(testing_support::tiny_model_path("qwen3_tied"),
+                                          {.prefill = GraphMode::Eager, .fia = fia, .decode_sizes = {1, 4}});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
+    EXPECT_EQ((*e)->decode_runner()->stats().replays, static_cast<uint64_t>(kSteps));
+    EXPECT_TRUE((*e)->decode_runner()->quarantined().empty());
+  }
+}
+
+// Another process on the card, or a card that is too small for the largest size: an engine that does not fit says so,
+// one that fits computes what it should, and between the two there is nothing else.
+TEST_F(AscendFaults, HoweverMuchMemoryIsFree) {
+  const std::pair<const char*, std::vector<int64_t>> rooms[] = {
+      {"ASCEND_SIM_FAULT", {17, 40, 80, 88, 89, 90, 91, 92, 94, 96, 100, 120, 160, 400}},
+      {"ASCEND_SIM_HBM_BYTES", {100, 1000, 3000, 5000, 9000}}};
+  for (const auto& [variable, sizes] : rooms) {
+    const bool taken = std::string_view(variable) == "ASCEND_SIM_FAULT";
+    int refused = 0, opened = 0;
+    for (const int64_t mb : sizes) {
+      SCOPED_TRACE(fmt::format("{} {} MB", variable, mb));
+      const Setting room(variable, fmt::format("{}{}", taken ? "free:" : "", mb << 20));
+      auto e = open();
+      if (!e.is_ok()) {
+        ++refused;
+        EXPECT_EQ(e.status().code(), Code::OutOfMemory) << e.status().message();
+        expect_one_line(e.status(), {taken ? "memory" : "MB"});
+        EXPECT_EQ(opened, 0) << "it fits into less";
+        continue;
+      }
+      ++opened;
+      EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
+    }
+    EXPECT_GE(refused, 1) << variable;
+    EXPECT_GE(opened, 1) << variable;
+  }
 }
 
 // Whichever allocation fails: the engine does not open and says why, or does without and computes what it should.

@@ -86,6 +86,54 @@ TEST_P(PrefixHit, GivesWhatThePromptAloneGives) {
   }
 }
 
+// n = 4: the answers share the pages of their prompt, inside the last page and at its end, and write behind it side by
+// side. The first of them may find an older prompt's pages.
+TEST_P(PrefixHit, FourAnswersShareTheirPrompt) {
+  const Tokens first = count_up(300);
+  const auto asked = [&](int64_t length, int answer) {
+    Asked a = ask({first.begin(), first.begin() + length}, 6);
+    a.request.sampling.ignore_eos = true;
+    a.request.sampling.temperature = 60;  // the tiny model is very sure of its tokens
+    a.request.sampling.seed = static_cast<uint64_t>(17 + answer);
+    a.request.several = true;
+    a.request.call = 5;
+    return a;
+  };
+  constexpr int kAnswers = 4;
+  for (const int64_t length : {9, 127, 128, 129, 136, 255, 256, 257, 300}) {
+    std::vector<Tokens> alone;
+    for (int i = 0; i < kAnswers; ++i) {
+      Scheduler without(*engine_, {.prefix_cache = false});
+      Asked a = asked(length, i);
+      ASSERT_TRUE(without.add(std::move(a.request)).is_ok());
+      while (!without.idle()) without.step();
+      alone.push_back(a.answer->tokens);
+    }
+    EXPECT_NE(alone[0], alone[1]) << "seeds tell the answers apart";
+    for (const bool older : {false, true}) {
+      Scheduler with(*engine_, {});
+      if (older) (void)serve(with, {first.begin(), first.begin() + std::max<int64_t>(1, length - 1)});
+      std::vector<std::shared_ptr<Answer>> answers;
+      for (int i = 0; i < kAnswers; ++i) {
+        Asked a = asked(length, i);
+        answers.push_back(a.answer);
+        ASSERT_TRUE(with.add(std::move(a.request)).is_ok());
+      }
+      while (!with.idle()) with.step();
+      EXPECT_TRUE(with.check_integrity().is_ok());
+      int64_t cached = 0;
+      for (int i = 0; i < kAnswers; ++i) {
+        EXPECT_EQ(answers[static_cast<size_t>(i)]->tokens, alone[static_cast<size_t>(i)])
+            << length << " tokens, answer " << i << (older ? ", behind an older prompt" : "");
+        cached += answers[static_cast<size_t>(i)]->result->cached_tokens;
+      }
+      if (length > 128) {
+        EXPECT_GE(cached, 3 * 128) << length;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, PrefixHit, testing_support::kComputingPlatforms, testing_support::computing_platform_name);
 
 }  // namespace

@@ -95,6 +95,47 @@ TEST_F(RtClock, KernelsTakeTheLongerOfComputeAndMemory) {
   EXPECT_NEAR(micros(streaming(1.6 * 1099511627776.0 * 0.6, Unit::Vector)), 1e6 + 2, 1);
 }
 
+// The published reading takes means of a card's profile for the least of small kernels, by name and for nothing else,
+// and prints each with its source.
+TEST_F(RtClock, PublishedMeansAreTheLeastOfTheirKernels) {
+  const auto micros = [&](const char* name, double bytes, Unit unit) {
+    Kernel kernel = streaming(bytes, unit);
+    kernel.name = name;
+    // Of two launches, the second takes the time of a kernel and of a gap longer.
+    const auto launched = [&](int times) {
+      return elapsed([&] {
+        for (int i = 0; i < times; ++i) EXPECT_EQ(ascend_sim::launch(stream_, {kernel}), 0);
+        EXPECT_EQ(aclrtSynchronizeStream(stream_), 0);
+      });
+    };
+    return launched(3) - launched(2) - 1.75;
+  };
+  const double second = 1.6 * 1099511627776.0 * 0.6;
+  for (const bool published : {false, true}) {
+    start({{"COMPUTE", "0"}, {"RATES", published ? "published" : "model"}});
+    ASSERT_EQ(ascend_sim::launch(stream_, {streaming(0)}), 0);
+    ASSERT_EQ(aclrtSynchronizeStream(stream_), 0);
+    EXPECT_NEAR(micros("aclnnAddRmsNorm", 0, Unit::Vector), published ? 6.1 : 2, 1e-6);
+    EXPECT_NEAR(micros("aclnnAddRmsNorm", second, Unit::Vector), 1e6 + 2, 1) << "never less than by the model";
+    EXPECT_NEAR(micros("aclnnMul/contiguous", 0, Unit::Vector), published ? 2.6 : 2, 1e-6);
+    EXPECT_NEAR(micros("aclnnMul", 0, Unit::Vector), 2, 1e-6) << "nothing was published of it";
+    EXPECT_NEAR(micros("aclnnMatmul", 0, Unit::Cube), 5, 1e-6) << "its time follows from its sizes";
+    const std::string text = ascendSimAssumptions();
+    EXPECT_EQ(text.find("aclnnArgMax: at least 88 us (measured by others") != std::string::npos, published) << text;
+    EXPECT_NE(text.find("host: phase 1 of an operator: 60 us"), std::string::npos) << text;
+    // Every constant says what is known of it.
+    for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+      const std::string line = text.substr(at, end - at);
+      const bool number = line.find(" us (") != std::string::npos || line.find("/s (") != std::string::npos;
+      EXPECT_TRUE(!number || line.find("assumed") != std::string::npos ||
+                  line.find("documented") != std::string::npos || line.find("measured by others") != std::string::npos)
+          << line;
+    }
+    aclFinalize();
+    clear_environment();
+  }
+}
+
 TEST_F(RtClock, TheHostRunsAheadUntilItSynchronises) {
   start({{"COMPUTE", "0"}});
   const double launches = elapsed([&] {

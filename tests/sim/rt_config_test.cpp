@@ -43,6 +43,7 @@ TEST_F(RtConfig, WrongValuesNameTheAllowed) {
       {"ASCEND_SIM_JITTER", "x", "a whole number from 0"},
       {"ASCEND_SIM_LAUNCH_FACTOR", "twice", "a number from 0.01 to 1000"},
       {"ASCEND_SIM_LAUNCH_FACTOR", "0", "a number from 0.01 to 1000"},
+      {"ASCEND_SIM_RATES", "measured", "model, published"},
       {"ASCEND_SIM_FAULT", "malloc", "malloc:N, stream:N, kernel:NAME:N"},
       {"ASCEND_SIM_FAULT", "malloc:0", "N from 1"},
       {"ASCEND_SIM_FAULT", "kernel:5", "kernel:NAME:N"},

@@ -245,6 +245,10 @@ TEST_F(RtRules, AnOldDriverTellsItsVersion) {
   aclCANNPackageVersion version;
   EXPECT_EQ(aclsysGetCANNVersion(ACL_PKG_NAME_DRIVER, &version), 0);
   EXPECT_STREQ(version.version, "24.1.RC2");
+  aclrtTaskGrp group = nullptr;
+  record_group(stream_, values_, ascend_sim::Unit::Mixed, 1, &group);
+  EXPECT_EQ(aclmdlRICaptureTaskUpdateBegin(stream2_, group), 207000);
+  EXPECT_NE(last_text().find("old_driver"), std::string::npos);
 }
 
 TEST_F(RtRules, AnotherChip) {

@@ -21,7 +21,7 @@ using Env = std::vector<std::pair<std::string, std::string>>;
 
 inline void clear_environment() {
   for (const char* name : {"SOC", "STACK", "HBM_BYTES", "COMPUTE", "CANN", "JITTER", "RACES", "FAULT", "HANG_MS",
-                           "DESTROY_MS", "LAUNCH_FACTOR"}) {
+                           "DESTROY_MS", "LAUNCH_FACTOR", "RATES"}) {
     unsetenv((std::string("ASCEND_SIM_") + name).c_str());
   }
 }

@@ -86,10 +86,13 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
   Operator op("aclnnScatterPaKvCache", workspaceSize, executor, Since::Cann85);
   const Slot k = op.in("key", key), k_cache = op.ref("keyCacheRef", keyCacheRef),
              slots = op.in("slotMapping", slotMapping);
-  const auto empty = [](Tensor tensor) { return tensor == nullptr || (live(tensor) && tensor->view.count() == 0); };
-  const bool values = !empty(value) || !empty(valueCacheRef);
+  // The tiling takes a value cache that is stored without dimensions for none; it reads that of a null as well.
+  const auto none = [](Tensor tensor) { return tensor != nullptr && live(tensor) && tensor->view.rank() == 0; };
   op.obeys(Rule::CacheValueNull, value != nullptr && valueCacheRef != nullptr,
            value == nullptr ? "value is null" : "valueCacheRef is null");
+  op.obeys(Rule::CacheValueNull, !none(valueCacheRef) || valueCacheRef->view.storage.empty(),
+           "valueCacheRef has no dimensions, its storage has some");
+  const bool values = !none(valueCacheRef);
   const Slot v_in = values ? op.in("value", value) : op.maybe_in("value", nullptr);
   const Slot v_cache = values ? op.ref("valueCacheRef", valueCacheRef) : op.maybe_in("valueCacheRef", nullptr);
   op.absent("compressLensOptional", compressLensOptional);
@@ -110,6 +113,8 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
   if (!op.ok()) return op.status();
   op.tiled(op[k].rank() == 3, "key has shape " + text_of(op[k].shape) + "; it needs [tokens, heads, head size]");
   op.tiled(op[slots].shape == Dims{op[k].dim(0)}, "slotMapping needs one slot per token");
+  op.tiled(values || (mode != "PA_NZ" && scatter != "NHSD"),
+           "without values cacheMode may be Norm and scatterMode None or Nct");
   const Pool pool = mode == "PA_NZ" ? Pool::Fractal : scatter == "NHSD" ? Pool::HeadMajor : Pool::Rows;
   check_cache(op, k, k_cache, pool, "keyCacheRef");
   if (values) {
@@ -120,6 +125,7 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
     check_cache(op, v_in, v_cache, pool, "valueCacheRef");
   }
   const double bytes = 2 * (op[k].bytes() + (values ? op[v_in].bytes() : 0)) + op[slots].bytes();
+  op.never_kept(Rule::CacheNotRepeated);
   return op.finish(
       Unit::Vector, 0,
       [=](const Operands& v) {

@@ -13,7 +13,6 @@ namespace ascend_sim {
 
 namespace {
 
-constexpr double kLaunchMicros = 5;  // host time of phase 2 per kernel (assumed)
 constexpr uint64_t kCopyAlignment = 512;
 
 struct Executors {
@@ -195,7 +194,7 @@ aclnnStatus enqueue(const char* name, void* workspace, uint64_t size, aclOpExecu
         return fail(kInvalid, plan->name + ": " +
                                   refusal(Rule::TensorsOutliveExecutor, operand.name + " was destroyed meanwhile"));
   std::vector<Kernel> kernels = kernels_of(*plan, workspace);
-  spend_host(kLaunchMicros * static_cast<double>(kernels.size()));
+  spend_host(PhaseCosts::kLaunch * static_cast<double>(kernels.size()));
   if (!plan->repeatable) forget(executor);
   // The runtime has noted its own code and text; an operator of the real library answers just this one.
   return launch(stream, std::move(kernels)) == 0 ? 0 : kRuntimeError;
@@ -211,8 +210,9 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   int code = 0;
   const auto plan = find(executor, "aclSetAclOpExecutorRepeatable", code);
   if (!plan) return code;
-  if (!plan->once.empty()) {
-    return fail(kInvalid, "aclSetAclOpExecutorRepeatable: " + plan->name + " cannot be repeated: " + plan->once);
+  if (plan->unkept || !plan->once.empty()) {
+    return fail(kInvalid, "aclSetAclOpExecutorRepeatable: " + plan->name +
+                              " cannot be repeated: " + (plan->unkept ? refusal(*plan->unkept, "") : plan->once));
   }
   plan->repeatable = true;
   return 0;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct Plan {
   Unit unit = Unit::Vector;
   Work work;
   Compute compute;
-  std::string once;  // why it cannot be repeated, if so
+  std::string once;            // why it cannot be repeated, if so
+  std::optional<Rule> unkept;  // likewise; nor does phase 1 remember it
   bool repeatable = false;
   bool only_bound = false;  // of a ...GetMaxWorkspaceSize
   bool varies = false;      // the workspace depends on more than shapes
@@ -122,6 +124,10 @@ class Operator {
   // Where a kernel of the vector cores runs: on the AI CPU instead if those have none for its data types.
   Unit vector_or(bool on_core) const { return on_core || !rules(Rule::GroupAiCpu) ? Unit::Vector : Unit::AiCpu; }
   void once(std::string why) { plan_.once = std::move(why); }
+  // Where the rule holds: the executor cannot be repeated, and phase 1 is as long every time.
+  void never_kept(Rule rule) {
+    if (rules(rule)) plan_.unkept = rule;
+  }
   void reach(Slot slot, int64_t elements) { plan_.operands[slot.index].view.reach = elements; }
   void only_bound() { plan_.only_bound = true; }
   void varies() { plan_.varies = true; }

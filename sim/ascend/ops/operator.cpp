@@ -11,8 +11,6 @@ namespace ascend_sim {
 
 namespace {
 
-// Host time of phase 1 (assumed figures: no source states them).
-constexpr double kColdMicros = 60, kCachedMicros = 8, kRetiledMicros = 20;
 constexpr uint64_t kCopyAlignment = 512;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment; }
@@ -194,7 +192,7 @@ double Operator::bytes_of_all() const {
 
 int Operator::finish(Unit unit, double operations, Compute compute, double bytes, uint64_t scratch) {
   if (!ok()) {
-    spend_host(kCachedMicros);
+    spend_host(PhaseCosts::kCached);
     return code_;
   }
   for (const Operand& operand : plan_.operands) {
@@ -209,8 +207,8 @@ int Operator::finish(Unit unit, double operations, Compute compute, double bytes
   plan_.compute = std::move(compute);
   const uint64_t workspace = plan_.copies + plan_.scratch;
   if (known().size() >= cache_limit()) known().clear();
-  const bool cold = known().insert(key_).second;
-  spend_host(!cold ? kCachedMicros : updating() ? kRetiledMicros : kColdMicros);
+  const bool cold = plan_.unkept || known().insert(key_).second;
+  spend_host(!cold ? PhaseCosts::kCached : updating() ? PhaseCosts::kRetiled : PhaseCosts::kCold);
   *workspace_ = workspace;
   *executor_ = keep(std::move(plan_));
   return 0;

@@ -133,17 +133,20 @@ std::string read_config(Config* config) {
   if (config->soc == nullptr) return wrong("ASCEND_SIM_SOC", soc, soc_names());
   config->hbm_bytes = config->soc->hbm_bytes;
   uint64_t seed = 0;
+  bool published = false;
   std::string problem;
   const auto ok = [&](std::string answer) { return (problem = std::move(answer)).empty(); };
   if (ok(choose("ASCEND_SIM_STACK", "old", "new", "old", &config->new_stack)) &&
       ok(choose("ASCEND_SIM_COMPUTE", "1", "1", "0", &config->computes)) &&
-      ok(choose("ASCEND_SIM_RACES", "0", "1", "0", &config->races)) && ok(choose_cann(&config->cann)) &&
+      ok(choose("ASCEND_SIM_RACES", "0", "1", "0", &config->races)) &&
+      ok(choose("ASCEND_SIM_RATES", "model", "published", "model", &published)) && ok(choose_cann(&config->cann)) &&
       ok(number("ASCEND_SIM_HBM_BYTES", size_t{1} << 20, &config->hbm_bytes)) &&
       ok(number("ASCEND_SIM_HANG_MS", 1, &config->hang_ms)) &&
       ok(number("ASCEND_SIM_DESTROY_MS", 1, &config->destroy_ms)) &&
       ok(factor("ASCEND_SIM_LAUNCH_FACTOR", &config->launch_factor)) &&
       ok(number("ASCEND_SIM_JITTER", uint64_t{0}, &seed)) && ok(read_faults(&config->faults))) {
     if (!env("ASCEND_SIM_JITTER", "").empty()) config->jitter = seed;
+    if (published) config->rates = Rates::Published;
   }
   return problem;
 }

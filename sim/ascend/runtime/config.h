@@ -26,7 +26,7 @@ struct Faults {
   std::optional<int> devices;
   std::optional<size_t> free_bytes;  // of device memory; the rest belongs to another process
   bool value_wait = false;           // aclrtValueWait answers 207000
-  bool old_driver = false;           // the driver's version is 24.1.RC2
+  bool old_driver = false;           // the driver's version is 24.1.RC2, task updates answer 207000
   bool old_firmware = false;         // task updates take kernels of mixed type only: 207019
   bool no_kernels = false;           // phase 1 of every operator answers 561112
   bool wrong_chip = false;           // aclrtGetSocName answers Ascend310P3
@@ -44,6 +44,7 @@ struct Config {
   int hang_ms = 20000;             // ASCEND_SIM_HANG_MS: nothing moves for so long: 507046
   int destroy_ms = 10000;          // ASCEND_SIM_DESTROY_MS: how long destroying a running graph waits: 107037
   double launch_factor = 1;        // ASCEND_SIM_LAUNCH_FACTOR: host time of operators' phases, times this
+  Rates rates = Rates::Model;      // ASCEND_SIM_RATES
   Faults faults;                   // ASCEND_SIM_FAULT
 };
 

@@ -93,7 +93,7 @@ struct Runner {
   void operator()(const KernelTask& what) {
     const std::shared_ptr<const Kernel> kernel = what.kernel;  // an update may replace it meanwhile
     begin(true);
-    const double micros = kernel_micros(soc(world), kernel->unit, kernel->work);
+    const double micros = kernel_micros(soc(world), world.config.rates, *kernel);
     device_time(micros);
     auto& stats = world.stats.kernels[kernel->name];
     ++stats.count;

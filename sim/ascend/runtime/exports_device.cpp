@@ -70,7 +70,7 @@ aclError aclInit(const char* configPath) {
   all.machine.refuses_at = config.faults.refused.at;
   all.machine.has_kernels = !config.faults.no_kernels;
   restart_refusals();
-  all.assumptions = assumptions(*config.soc, config.computes, config.launch_factor);
+  all.assumptions = assumptions(*config.soc, config.computes, config.launch_factor, config.rates);
   all.initialised = true;
   return 0;
 }

@@ -120,6 +120,9 @@ aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle)
     if (handle == nullptr) return refuse(kParamInvalid, "handle is null");
     std::shared_ptr<Stream> found;
     ASCEND_SIM_TRY(find_stream(world, stream, &found));
+    // RT docs/zh/api_ref/15_model_running_instance__management.md:423-426: A2 and A3 need a driver of 25.0.RC1.
+    if (world.config.faults.old_driver)
+      return refuse(kNotSupported, "the driver changes no captured tasks (ASCEND_SIM_FAULT=old_driver)");
     return begin_update(world, found, handle);
   });
 }

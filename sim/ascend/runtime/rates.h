@@ -53,12 +53,23 @@ enum class Rate {
 };
 double rate(Rate which);
 
+// Two readings of the same model. `Published` replaces what public measurements of a card contradict: a small kernel is
+// no faster than the published mean of its kind, and a task update costs the host what another engine published.
+// Nothing in it was fitted to a time of a whole step.
+enum class Rates : uint8_t { Model, Published };
+
+// Microseconds below which the published reading has no kernel of this name; 0 where none was published. A copy that
+// makes an operand contiguous ("NAME/contiguous") counts as a slice.
+double published_mean(const std::string& kernel);
+
 // Device time of one kernel without the gap before it.
-double kernel_micros(const Soc& soc, Unit unit, const Work& work);
+double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel);
+// Host time of a task update, for one kernel, beside both phases of its operator.
+double update_micros(Rates rates);
 double device_copy_micros(const Soc& soc, size_t bytes);  // within the device
 double link_copy_micros(size_t bytes);                    // between host and device
 
 // Every constant above in words, one line each.
-std::string assumptions(const Soc& soc, bool computes, double launch_factor);
+std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rates rates);
 
 }  // namespace ascend_sim

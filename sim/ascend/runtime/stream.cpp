@@ -139,7 +139,7 @@ int submit(World& world, Lock& lock, const std::shared_ptr<Stream>& stream, Task
   if (!stream->update) return enqueue(world, lock, stream, std::move(task));
   RewriteTask rewrite;
   ASCEND_SIM_TRY(redirect(*stream, task, &rewrite));
-  charge_host(rate(Rate::HostUpdatePerKernel));
+  charge_host(update_micros(world.config.rates));
   return enqueue(world, lock, stream, Task{std::move(rewrite), 0});
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/ascend/ascend_graph.h"
 #include "backends/ascend/card_checks.h"
+#include "backends/ascend/start_checks.h"
 #include "device/aligned_pool.h"
 
 namespace reprise::ascend {
@@ -117,6 +118,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   RETURN_IF_ERROR(parts.context->attach());
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));
+  RETURN_IF_ERROR(check_start(*parts.context, free, total));
   DeviceInfo info;
   info.kind = DeviceKind::Ascend;
   info.isa = parts.context->soc();

@@ -67,6 +67,8 @@ constexpr Words kWords[] = {
     {507047, "the event did not come in time", "the device is stuck; start the engine anew"},
     {507053, "the device's memory failed", "see `npu-smi info` for its health"},
     {507054, "the device's memory has errors that cannot be corrected", "see `npu-smi info` for its health"},
+    {507899, "the driver refused the call",
+     "see that the process may open /dev/davinci* (the user's group HwHiAiUser), and `npu-smi info`"},
     {507903, "the capture was broken by an earlier error", ""},
     {561000, "internal error of the operator", ""},
     {561001, "the operator does not take these shapes", ""},

@@ -67,6 +67,13 @@ aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
   return objects_.tensors.back();
 }
 
+aclTensor* Launch::none(void* data, DType type) {
+  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+  objects_.tensors.push_back(
+      library_.aclCreateTensor(nullptr, 0, acl_type(type), nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data));
+  return objects_.tensors.back();
+}
+
 aclTensorList* Launch::list(aclTensor* only) {
   aclTensorList* l = library_.aclCreateTensorList(&only, 1);
   std::erase(objects_.tensors, only);

@@ -120,6 +120,9 @@ class Launch {
   // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ). Some operators want the blocks
   // as the view, too: then `sizes` are those of `storage`.
   aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
+  // Without dimensions, in view and storage: how some operators are told that an operand is not there. Its address must
+  // be one all the same.
+  aclTensor* none(void* data, DType type);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);
   aclIntArray* integers(std::span<const int64_t> values);

@@ -39,13 +39,15 @@ std::vector<std::string> folders(const std::string& runtime) {
       const auto binary = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
       bases = {binary / "../lib/ascend-sim", binary / "lib/ascend-sim"};
     }
-    // An old CANN that lacks functions has a library of its own.
+    // An old CANN that lacks functions has a folder of its own. What is not in it is not there: a library from beside
+    // it (CANN 8.1 has no libhcomm) would bring the absent functions back.
     std::vector<std::string> out;
     if (const char* version = std::getenv("ASCEND_SIM_CANN"))
       for (const auto& base : bases)
         if (std::error_code none; *version && std::filesystem::is_directory(base / version, none))
           out.push_back((base / version).lexically_normal());
-    for (const auto& base : bases) out.push_back(base.lexically_normal());
+    if (out.empty())
+      for (const auto& base : bases) out.push_back(base.lexically_normal());
     return out;
   }
   std::vector<std::string> out{""};
@@ -169,8 +171,8 @@ Status Library::load(const std::string& runtime) {
   };
   version_ = version_of(ACL_PKG_NAME_CANN);
   report_.push_back(fmt::format("CANN: {}", version_));
-  const std::string driver = version_of(ACL_PKG_NAME_DRIVER);
-  report_.push_back(fmt::format("driver: {}{}", driver, driver == "unknown" ? "; see `npu-smi info`" : ""));
+  driver_ = version_of(ACL_PKG_NAME_DRIVER);
+  report_.push_back(fmt::format("driver: {}{}", driver_, driver_ == "unknown" ? "; see `npu-smi info`" : ""));
   collectives_.find(*this);
   for (std::string& line : collectives_.report(version_of(ACL_PKG_NAME_HCCL))) report_.push_back(std::move(line));
   if (absent.empty()) report_.emplace_back("optional functions not there: none");

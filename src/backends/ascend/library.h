@@ -96,6 +96,7 @@ class Library {
   bool simulated() const { return ascendSimHostMicros != nullptr; }
   bool computes() const { return !ascendSimComputes || ascendSimComputes() != 0; }  // a simulator may be asked not to
   const std::string& version() const { return version_; }  // of CANN, "unknown" where it does not tell
+  const std::string& driver() const { return driver_; }    // its version, likewise
   const Collectives& collectives() const { return collectives_; }
   // Versions, paths and missing optional functions, a line each.
   const std::vector<std::string>& report() const { return report_; }
@@ -110,7 +111,7 @@ class Library {
   std::vector<void*> handles_;
   Collectives collectives_;
   std::vector<std::string> report_;
-  std::string version_ = "unknown";
+  std::string version_ = "unknown", driver_ = "unknown";
   bool initialised_ = false;
 };
 

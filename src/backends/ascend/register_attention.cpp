@@ -18,13 +18,16 @@ int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
   return args.dim[static_cast<size_t>(i)].value(live);
 }
 
-// rows [T, N] to slots of the cache [P, 128, N].
+// rows [T, N] to slots of the cache [P, 128, N]. Keys and values are written one after the other, so there is no value:
+// tensors without dimensions, as null is refused or read (aclnnScatterPaKvCache.md:367 and
+// scatter_pa_kv_cache_tiling.cpp:532 of ops-transformer 57781440; the same in its commit e05d98c2 of December 2025).
 Status row_write(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const int64_t pages = size(a, 0, live), width = size(a, 1, live), t = size(a, 2, live);
   const DType type = type_of(a, 0);
   return l.run(l.ops().scatter_kv, l.tensor(a.ptr[1], type, {t, 1, width}),
                l.tensor(a.ptr[0], type, {pages, kPageTokens, 1, width}), l.tensor(a.ptr[2], type_of(a, 2), {t}),
-               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+               l.none(a.ptr[1], type), l.none(a.ptr[0], type), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+               nullptr);
 }
 
 // The same for CANN 8.1, which has no operator for caches.

@@ -235,10 +235,16 @@ TEST_F(Dense, WritesPagesInEveryLayout) {
     ASSERT_EQ(RUN_OP(aclnnScatterPaKvCache, key, major, slots, value, value_major, nullptr, nullptr, nullptr, norm,
                      nhsd, nullptr, nullptr),
               0);
-    Array fractal(kBf16, {blocks, heads * width / 16, size, 16});
-    ASSERT_EQ(RUN_OP(aclnnScatterPaKvCache, key, fractal, slots, nullptr, nullptr, nullptr, nullptr, nullptr, nz, none,
-                     nullptr, nullptr),
+    Array fractal(kBf16, {blocks, heads * width / 16, size, 16}), value_fractal(kBf16, {blocks, heads, size, 16});
+    ASSERT_EQ(RUN_OP(aclnnScatterPaKvCache, key, fractal, slots, value, value_fractal, nullptr, nullptr, nullptr, nz,
+                     none, nullptr, nullptr),
               0);
+    Array alone(kBf16, {blocks, size, heads, width}), no_value(kBf16, {}), no_cache(kBf16, {});
+    for (Array* array : {&no_value, &no_cache}) array->describe({}, {}, ascend_sim::kNd, {});
+    ASSERT_EQ(RUN_OP(aclnnScatterPaKvCache, key, alone, slots, no_value, no_cache, nullptr, nullptr, nullptr, nullptr,
+                     nullptr, nullptr, nullptr),
+              0);
+    EXPECT_EQ(alone.raw(), rows.raw());
     const auto in_rows = rows.get_all(), in_major = major.get_all(), in_fractal = fractal.get_all();
     for (int64_t t = 0; t < tokens; ++t) {
       const auto slot = static_cast<int64_t>(where[t]), page = slot / size, at = slot % size;
@@ -262,10 +268,12 @@ TEST_F(Dense, WritesPagesInEveryLayout) {
 TEST_F(Dense, CacheWriteLimits) {
   Array key(kBf16, {2, 1, 16}, numbers(32, 1)), cache(kBf16, {2, 4, 1, 16}), slots(kInt32, {2}, {0, 8}),
       flat(kBf16, {8, 16});
+  Array no_value(kBf16, {}), no_cache(kBf16, {});
+  for (Array* array : {&no_value, &no_cache}) array->describe({}, {}, ascend_sim::kNd, {});
   Array wide(kBf16, {2, 4, 1, 32}), floats(kFloat, {2, 1, 16}), float_cache(kFloat, {2, 4, 1, 16}), three(kInt32, {3});
-  const auto write = [](aclTensor* k, aclTensor* c, aclTensor* s, const char* mode, const char* scatter,
-                        aclTensor* lens, const aclIntArray* strides) {
-    return REFUSED(aclnnScatterPaKvCache, k, c, s, nullptr, nullptr, lens, nullptr, nullptr, const_cast<char*>(mode),
+  const auto write = [&](aclTensor* k, aclTensor* c, aclTensor* s, const char* mode, const char* scatter,
+                         aclTensor* lens, const aclIntArray* strides) {
+    return REFUSED(aclnnScatterPaKvCache, k, c, s, no_value, no_cache, lens, nullptr, nullptr, const_cast<char*>(mode),
                    const_cast<char*>(scatter), strides, nullptr);
   };
   EXPECT_EQ(write(key, cache, slots, nullptr, nullptr, nullptr, nullptr), 0);
@@ -281,7 +289,7 @@ TEST_F(Dense, CacheWriteLimits) {
   EXPECT_EQ(write(key, cache, slots, nullptr, nullptr, nullptr, two), kLimit);
   for (const double slot : {8.0, -1.0}) {
     slots.set({0, slot});
-    EXPECT_NE(RUN_OP(aclnnScatterPaKvCache, key, cache, slots, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+    EXPECT_NE(RUN_OP(aclnnScatterPaKvCache, key, cache, slots, no_value, no_cache, nullptr, nullptr, nullptr, nullptr,
                      nullptr, nullptr, nullptr),
               0);
     EXPECT_NE(bench().error.find("slot"), std::string::npos);

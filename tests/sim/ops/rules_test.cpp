@@ -296,17 +296,41 @@ TEST_F(Rules, RowsOfSwigluFitTheBuffer) {
 }
 
 TEST_F(Rules, NullValuesOfTheCache) {
-  Array rows(kBf16, {2, 1, 16}), cache(kBf16, {2, 4, 1, 16}), slots(kInt32, {2}, {0, 1}), none(kBf16, {0}),
-      empty(kBf16, {0});
-  char mode[] = "Norm";
+  Array rows(kBf16, {2, 1, 16}), cache(kBf16, {2, 4, 1, 16}), slots(kInt32, {2}, {0, 1}), none(kBf16, {}),
+      none_cache(kBf16, {}), stored(kBf16, {}), empty(kBf16, {0});
+  for (Array* array : {&none, &none_cache}) array->describe({}, {}, ascend_sim::kNd, {});
+  char mode[] = "Norm", blocks[] = "PA_NZ";
   const auto scatter = [&](aclTensor* value, aclTensor* value_cache) {
     return REFUSED(aclnnScatterPaKvCache, rows, cache, slots, value, value_cache, nullptr, nullptr, nullptr, mode,
                    nullptr, nullptr, nullptr);
   };
   in_its_versions(
       Rule::CacheValueNull, [&] { return scatter(nullptr, nullptr); }, kSince85);
-  bench().machine.cann = Cann::V8_5;
-  EXPECT_EQ(scatter(none, empty), 0) << bench().error;
+  in_its_versions(
+      Rule::CacheValueNull, [&] { return scatter(none, stored); }, kSince85);
+  for (const Cann version : kSince85) {
+    bench().machine.cann = version;
+    EXPECT_EQ(scatter(none, none_cache), 0) << bench().error;
+    EXPECT_EQ(scatter(empty, empty), kLimit) << "one dimension of no elements is not none";
+    EXPECT_EQ(REFUSED(aclnnScatterPaKvCache, rows, cache, slots, none, none_cache, nullptr, nullptr, nullptr, blocks,
+                      nullptr, nullptr, nullptr),
+              kLimit);
+  }
+}
+
+TEST_F(Rules, CacheWritersAreNotRepeated) {
+  Array rows(kBf16, {2, 1, 16}), cache(kBf16, {2, 4, 1, 16}), slots(kInt32, {2}, {0, 1});
+  const auto repeat = [&] {
+    uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    EXPECT_EQ(aclnnScatterPaKvCacheGetWorkspaceSize(rows, cache, slots, rows, cache, nullptr, nullptr, nullptr, nullptr,
+                                                    nullptr, nullptr, nullptr, &size, &executor),
+              0);
+    const aclnnStatus status = aclSetAclOpExecutorRepeatable(executor);
+    EXPECT_EQ(aclDestroyAclOpExecutor(executor), 0);
+    return status;
+  };
+  in_its_versions(Rule::CacheNotRepeated, repeat, kSince85);
 }
 
 TEST_F(Rules, NoSlotTwice) {
