@@ -39,6 +39,8 @@ enum class Rule : uint8_t {
   SwigluBuffer,
   CacheValueNull,
   CacheSlotTwice,
+  CacheStrides,
+  RopeStrides,
   PageableInCapture,
   GroupKernelsOnly,
   GroupAiCpu,
