@@ -264,8 +264,9 @@ COUNTED = [  # name, folder, changes to its configuration, quantisation
 # whose operand has gaps are launches of their own.
 def kernels_of_decode(model, folder, changes, quantisation, layers, flags):
     config = json.loads((pathlib.Path(model.path(folder)) / "config.json").read_text()) | changes
+    config |= {"num_hidden_layers": layers, "vocab_size": 2048}  # a head is no layer
     with tempfile.TemporaryDirectory() as made:
-        (pathlib.Path(made) / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
+        (pathlib.Path(made) / "config.json").write_text(json.dumps(config))
         graphs = pathlib.Path(made) / "graphs"
         model.run_fresh(["graph", "explain", "--json", "--log-level", "error", "--load-format", "dummy", "--dtype",
                          "bfloat16", "--graph-warmups", "0", "--max-running-requests", "1", "--graph-prefill", "off",
@@ -289,6 +290,7 @@ def part_launches(model):
             kernels = kernels or layer
         text = ", ".join(f"{k.removeprefix('aclnn')}{f' x{n}' if n > 1 else ''}" for k, n in sorted(kernels.items()))
         lines.append(f"| {name} | {counts[0]} | {counts[1]} | {text} |")
+        print(f"done: {lines[-1]}", file=sys.stderr, flush=True)
     return lines
 
 
