@@ -28,6 +28,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   ops         fused kernels beside their parts, and the original system's
   experts     experts in bf16 and int8
   fia         prompts by FusedInferAttentionScore and by the pair before it
+  launches    launches of a layer in a whole decode graph
   queues      queues that graphs hold, by layers, on older and newer drivers
   constants   every constant of the model with its source, those first that are assumed
 """
@@ -108,6 +109,12 @@ class Model:
             if self.args.keep:
                 self.args.keep.write_text(json.dumps(self.known))
         return self.known[key]
+
+    def run_fresh(self, words, env):
+        done = subprocess.run([str(self.args.binary), *words], capture_output=True, text=True,
+                              env={**os.environ, **env})
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
 
     def path(self, folder):
         if folder not in MADE:
@@ -562,11 +569,71 @@ def part_constants(model):
     return lines
 
 
+# Launches of a layer. What a checkpoint of DeepSeek-V3 says of itself, with fewer and narrower experts: the number of
+# launches depends on neither, and memory for the real ones is no single device's.
+DEEPSEEK_V3 = {
+    "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 7168,
+    "intermediate_size": 18432, "moe_intermediate_size": 256, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "q_lora_rank": 1536, "n_routed_experts": 32, "n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 8,
+    "topk_group": 4, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
+}
+STATIC = {"quantization_config": {
+    "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],
+    "config_groups": {"group_0": {
+        "targets": ["Linear"],
+        "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"},
+        "input_activations": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor",
+                              "dynamic": False}}}}}
+COUNTED = [  # name, folder, changes to its configuration, quantisation
+    ("Llama-3.1-8B bf16", "llama-3.1-8b", {}, "none"),
+    ("Qwen3-32B bf16", "qwen3-32b", {}, "none"),
+    ("Qwen3-32B W8A8 dynamic", "qwen3-32b", {}, "w8a8_int8"),
+    ("Qwen3-32B W8A8 static", "qwen3-32b", STATIC, "compressed-tensors"),
+    ("DeepSeek-V3 bf16, expert layer", "deepseek-v2-lite", DEEPSEEK_V3, "none"),
+    ("DeepSeek-V3 W8A8 dynamic, expert layer", "deepseek-v2-lite", DEEPSEEK_V3, "w8a8_int8"),
+]
+
+
+# Kernels that the simulator's whole decode graph of one sequence launches, by name. The inner copies of an operator
+# whose operand has gaps are launches of their own.
+def kernels_of_decode(model, folder, changes, quantisation, layers, flags):
+    config = json.loads((pathlib.Path(model.path(folder)) / "config.json").read_text()) | changes
+    config |= {"num_hidden_layers": layers, "vocab_size": 2048}  # a head is no layer
+    with tempfile.TemporaryDirectory() as made:
+        (pathlib.Path(made) / "config.json").write_text(json.dumps(config))
+        graphs = pathlib.Path(made) / "graphs"
+        model.run_fresh(["graph", "explain", "--json", "--log-level", "error", "--load-format", "dummy", "--dtype",
+                         "bfloat16", "--graph-warmups", "0", "--max-running-requests", "1", "--graph-prefill", "off",
+                         "--chunked-prefill-size", "16", "--max-total-tokens", "1024", "--device", "ascend",
+                         "--ascend-runtime", "sim", "--model-path", made, "--quantization", quantisation, *flags],
+                        {"ASCEND_SIM_COMPUTE": "0", "ASCEND_SIM_SOC": model.args.soc,
+                         "ASCEND_SIM_GRAPHS": str(graphs)})
+        # The greedy program and the one with logits; the layers are the same.
+        return json.loads(graphs.read_text().splitlines()[0])
+
+
+def part_launches(model):
+    lines = ["| model | launches of a layer | without fusions | kernels of a layer |", "|---|---|---|---|"]
+    for name, folder, changes, quantisation in COUNTED:
+        counts, kernels = [], {}
+        for flags in ([], ["--passes", "none"]):
+            few, more = (kernels_of_decode(model, folder, changes, quantisation, n, flags)
+                         for n in (DEPTHS[0], DEPTHS[0] + 1))
+            layer = {k: n - few.get(k, 0) for k, n in more.items() if n != few.get(k, 0)}
+            counts.append(sum(layer.values()))
+            kernels = kernels or layer
+        text = ", ".join(f"{k.removeprefix('aclnn')}{f' x{n}' if n > 1 else ''}" for k, n in sorted(kernels.items()))
+        lines.append(f"| {name} | {counts[0]} | {counts[1]} | {text} |")
+        print(f"done: {lines[-1]}", file=sys.stderr, flush=True)
+    return lines
+
+
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
          "first": part_first, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
-         "fia": part_fia, "queues": part_queues, "constants": part_constants}
+         "fia": part_fia, "launches": part_launches, "queues": part_queues, "constants": part_constants}
 
 
 def put(page, name, lines):

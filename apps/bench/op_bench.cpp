@@ -11,6 +11,7 @@
 #include "bench/expert_cases.h"
 #include "bench/op_instructions.h"
 #include "ops/core.h"
+#include "ops/mutation.h"
 #include "passes/inline.h"
 #include "see/node_cost.h"
 
@@ -64,7 +65,8 @@ Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* p
   std::vector<Value*> out;
   for (int64_t k = 0; k < copies; ++k) {
     ASSIGN_OR_RETURN(out, inline_graph(g, body, in, "copy", nullptr));
-    if (op.mutated_operand() >= 0) in[static_cast<size_t>(op.mutated_operand())] = out[0];
+    const std::vector<size_t> written = mutated_operands(op);
+    for (size_t i = 0; i < written.size(); ++i) in[written[i]] = out[i];
   }
   for (size_t i = 0; i < out.size(); ++i) RETURN_IF_ERROR(g.add_output(std::to_string(i), out[i]));
   RETURN_IF_ERROR(verify(g).at(c.op));

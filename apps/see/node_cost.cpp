@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/mutation.h"
+
 namespace reprise::apps {
 namespace {
 
@@ -99,9 +101,10 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   c.flops += expansion_flops(n, sizes);
   const LiveSizes& live = sizes.live;
   const bool lookup = reads_named_rows(*n.op);
-  const int mutated = n.op->mutated_operand();
-  const bool writes_cache = mutated >= 0 && is_cache(n, static_cast<size_t>(mutated));
-  for (size_t i = writes_cache ? 1 : 0; i < n.out.size(); ++i) c.activation_bytes += bytes_of(n.out[i]->type, live);
+  for (size_t i = 0; i < n.out.size(); ++i) {
+    const int mutated = continued_operand(*n.op, i);
+    if (mutated < 0 || !is_cache(n, static_cast<size_t>(mutated))) c.activation_bytes += bytes_of(n.out[i]->type, live);
+  }
   bool scored = false;
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value& v = *n.in[i];

@@ -40,6 +40,8 @@ enum class Rule : uint8_t {
   CacheValueNull,
   CacheNotRepeated,
   CacheSlotTwice,
+  CacheStrides,
+  RopeStrides,
   PageableInCapture,
   GroupKernelsOnly,
   GroupAiCpu,

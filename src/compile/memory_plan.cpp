@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/mutation.h"
+
 namespace reprise {
 namespace {
 
@@ -40,7 +42,7 @@ const Value* storage_root(const Value* v) {
     const Node* n = v->def;
     if (n->op->has(op_flag::kView)) {
       v = n->in[0];
-    } else if (const int m = n->op->mutated_operand(); m >= 0 && v->result == 0) {
+    } else if (const int m = continued_operand(*n->op, v->result); m >= 0) {
       v = n->in[static_cast<size_t>(m)];
     } else {
       return v;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ops/kernel.h"
+#include "ops/mutation.h"
 
 namespace reprise {
 
@@ -208,7 +209,7 @@ const Value* storage(const Value* v) {
     const Node* n = v->def;
     if (n->op->has(op_flag::kView))
       v = n->in[0];
-    else if (int m = n->op->mutated_operand(); m >= 0 && v->result == 0)
+    else if (int m = continued_operand(*n->op, v->result); m >= 0)
       v = n->in[static_cast<size_t>(m)];
     else
       return v;
@@ -262,7 +263,8 @@ Status verify(const Graph& g) {
           return bad(*n, invalid("reads %{}, which %{} has overwritten since", v->id, it->second->id));
       }
     }
-    if (n->op->mutated_operand() >= 0) newest[storage(n->result())] = n->result();
+    for (size_t r = 0; r < n->out.size() && continued_operand(*n->op, r) >= 0; ++r)
+      newest[storage(n->result(r))] = n->result(r);
     uses += n->in.size();
     for (auto& v : n->out) {
       if (v->def != n) return bad(*n, invalid("%{} names another node as its definition", v->id));

@@ -33,6 +33,8 @@ struct FusedOp {
   std::string doc;
   Meaning meaning;
   std::vector<FusedExample> examples;  // one per variant of the trace: with and without optional operands, ...
+  // It works on keys and values in caches of their own, so it is looked for once the joined ones are split.
+  bool split_caches = false;
 
   std::string_view name() const { return std::string_view(decl).substr(0, decl.find('(')); }
 };

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "ops/mutation.h"
+
 namespace reprise {
 namespace {
 
@@ -37,25 +39,33 @@ class DeclParser {
     }
     RETURN_IF_ERROR(expect("->"));
     s.results = 0;
+    int continued = 0;
     const bool list = accept("(");
     do {
       RETURN_IF_ERROR(expect("Tensor"));
-      if (accept("(")) RETURN_IF_ERROR(expect("a)"));
+      if (accept("(")) {
+        RETURN_IF_ERROR(expect(std::string{letter(continued), ')'}));
+        if (continued++ != s.results) return fail("results that continue operands first");
+      }
       ++s.results;
     } while (list && accept(","));
     if (list) RETURN_IF_ERROR(expect(")"));
+    if (continued != written_) return fail("one result for each operand that is written");
     skip();
     if (at_ != text_.size()) return fail("nothing more");
     return s;
   }
 
  private:
+  // (a!), (b!), ... in order, as the results (a), (b), ...
+  static char letter(int i) { return static_cast<char>('a' + i); }
+
   Result<OperandSchema> parse_operand() {
     OperandSchema o;
     o.index = accept("Index");
     if (!o.index) RETURN_IF_ERROR(expect("Tensor"));
     if (!o.index && accept("(")) {
-      RETURN_IF_ERROR(expect("a!)"));
+      RETURN_IF_ERROR(expect(std::string{letter(written_++), '!', ')'}));
       o.mutated = true;
     }
     o.optional = accept("?");
@@ -128,6 +138,7 @@ class DeclParser {
 
   std::string_view text_;
   size_t at_ = 0;
+  int written_ = 0;
 };
 
 std::string_view kind_name(AttrSchema::Kind kind) {
@@ -149,6 +160,19 @@ int OpSchema::min_operands() const {
 int OpSchema::mutated_operand() const {
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i].mutated) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<size_t> mutated_operands(const OpSchema& op) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    if (op.operands[i].mutated) out.push_back(i);
+  return out;
+}
+
+int continued_operand(const OpSchema& op, size_t result) {
+  for (size_t i = 0; i < op.operands.size(); ++i)
+    if (op.operands[i].mutated && result-- == 0) return static_cast<int>(i);
   return -1;
 }
 

@@ -13,8 +13,8 @@ namespace reprise {
 const Value* alias_root(const Value* v);
 // Roots of everything the node reads or writes.
 std::vector<const Value*> touched_roots(const Node& node);
-// Root of what the node writes in place; null when it writes nothing but its results.
-const Value* written_root(const Node& node);
+// Roots of what the node writes in place; none when it writes nothing but its results.
+std::vector<const Value*> written_roots(const Node& node);
 // Roots that some node of the graph writes in place.
 std::unordered_set<const Value*> written_roots(const Graph& graph);
 

@@ -19,9 +19,9 @@ const Node* first_of(const Node* n) {
 // Without the copy two names share bytes, so neither may be written in place.
 Status nobody_writes(const Match& m, const PassContext&) {
   for (const Node* n = first_of(m.nodes[0]); n; n = n->next) {
-    const Value* root = written_root(*n);
-    if (root && (root == alias_root(m.in[0]) || root == m.out[0]))
-      return invalid("%{} ({}) writes %{} in place", n->result()->id, n->op->name, root->id);
+    for (const Value* root : written_roots(*n))
+      if (root == alias_root(m.in[0]) || root == m.out[0])
+        return invalid("%{} ({}) writes %{} in place", n->result()->id, n->op->name, root->id);
   }
   return Status::ok();
 }

@@ -27,10 +27,11 @@ Status check_inner_values(const Match& match, const Nodes& matched) {
 // Two nodes may change order unless one writes bytes that the other touches.
 bool order_matters(const Node& a, const Node& b) {
   auto writes_into = [](const Node& writer, const Node& other) {
-    const Value* root = written_root(writer);
-    if (!root) return false;
     const auto touched = touched_roots(other);
-    return std::find(touched.begin(), touched.end(), root) != touched.end();
+    const auto written = written_roots(writer);
+    return std::any_of(written.begin(), written.end(), [&](const Value* root) {
+      return std::find(touched.begin(), touched.end(), root) != touched.end();
+    });
   };
   return writes_into(a, b) || writes_into(b, a);
 }
@@ -47,7 +48,7 @@ Result<Placement> place_match(const Match& match, const std::unordered_map<const
   Roots touched, written;
   for (const Node* n : match.nodes) {
     for (const Value* r : touched_roots(*n)) touched.insert(r);
-    if (const Value* r = written_root(*n)) written.insert(r);
+    for (const Value* r : written_roots(*n)) written.insert(r);
   }
   Nodes dependent;  // outside nodes that read, directly or not, an output of the match
   for (Node* n = first; n != p.last->next; n = n->next) {
@@ -58,9 +59,10 @@ Result<Placement> place_match(const Match& match, const std::unordered_map<const
                          v->def->result()->id, v->def->op->name);
       continue;
     }
-    if (const Value* r = written_root(*n); r && touched.contains(r))
-      return invalid("%{} ({}) between the matched nodes writes %{}, which they use", n->result()->id, n->op->name,
-                     r->id);
+    for (const Value* r : written_roots(*n))
+      if (touched.contains(r))
+        return invalid("%{} ({}) between the matched nodes writes %{}, which they use", n->result()->id, n->op->name,
+                       r->id);
     for (const Value* r : touched_roots(*n))
       if (written.contains(r))
         return invalid("%{} ({}) between the matched nodes uses %{}, which they write", n->result()->id, n->op->name,

@@ -41,10 +41,16 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
     for (const Rewrite& r : e->rewrites()) RETURN_IF_ERROR(m.add(pass_from(r, ops)).at(e->path()));
   }
   // Largest first, as in fused_ops(): a smaller fusion would take nodes away from a larger one.
-  for (const nn::FusedOp& op : fused.all()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
+  const auto fuse = [&](bool split_caches) -> Status {
+    for (const nn::FusedOp& op : fused.all())
+      if (op.split_caches == split_caches) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)));
+    return Status::ok();
+  };
+  RETURN_IF_ERROR(fuse(false));
   RETURN_IF_ERROR(m.add(load_quant_divisors()));
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
+  RETURN_IF_ERROR(fuse(true));
   RETURN_IF_ERROR(m.add(dead_code()));
   return m;
 }

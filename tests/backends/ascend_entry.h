@@ -13,6 +13,7 @@
 #include "backends/all.h"
 #include "nn/fused.h"
 #include "ops/core.h"
+#include "ops/mutation.h"
 
 namespace reprise {
 
@@ -69,7 +70,8 @@ class AscendEntryTest : public testing::Test {
     return platform_.kernels->choose(DeviceKind::Ascend, {schema, in, out, &attrs, {}});
   }
 
-  // The results' bytes; results begin as zeros. An operand may be stored in a layout of its own.
+  // The results' bytes; results begin as zeros, or as the operand that they continue. An operand may be stored in a
+  // layout of its own.
   std::vector<std::vector<uint8_t>> run(const std::string& name, const std::vector<AscendOperand>& in, Attrs attrs,
                                         std::string_view layout = {}) {
     const KernelEntry* entry = platform_.kernels->find(name);
@@ -100,7 +102,11 @@ class AscendEntryTest : public testing::Test {
     for (size_t i = 0; i < out->size(); ++i) {
       const TensorType& type = (*out)[i];
       results.emplace_back(static_cast<size_t>(type.shape.elements(live)) * size_of(type.dtype));
-      place(op->operands.size() + i, results.back());
+      const int continued = continued_operand(*op, i);
+      if (continued < 0)
+        place(op->operands.size() + i, results.back());
+      else
+        thunk.args.ptr[op->operands.size() + i] = thunk.args.ptr[static_cast<size_t>(continued)];
     }
     buffers.push_back(on_device(std::vector<uint8_t>(workspace + 64).data(), workspace + 64));
     thunk.args.workspace = buffers.back().data();

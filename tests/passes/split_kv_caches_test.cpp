@@ -99,7 +99,10 @@ TEST(SplitKvCaches, KeysAndValuesGetCachesOfTheirOwn) {
 
 // A fused op that writes into a joined cache is taken apart first.
 TEST(SplitKvCaches, FusedWritesAreSplitToo) {
-  const Platform all = test::null_platform(), bare = without(kOnJoined);
+  const Platform all = test::null_platform();
+  std::set<std::string> parts_only = kOnJoined;
+  parts_only.insert("split_qk_norm_rope_rows");
+  const Platform bare = without(parts_only);
   Graph g = test::trace_tiny({"Qwen3ForCausalLM", 2}, *all.ops);
   ASSERT_TRUE(run(g, all).is_ok());
   ASSERT_EQ(calls(g, "split_qk_norm_rope_kv").size(), 2u);
@@ -196,6 +199,52 @@ TEST(SplitKvCaches, AttentionOverRowsChecksItsShapes) {
     ASSERT_FALSE(types.is_ok()) << message;
     EXPECT_NE(types.status().message().find(message), std::string::npos) << types.status().message();
   }
+}
+
+// What works on two caches at once is looked for behind the split, and replaces both writes.
+TEST(SplitKvCaches, HeadsAreWrittenToBothCachesAtOnce) {
+  Platform platform = without({"kv_write", "paged_attention", "split_qk_norm_rope_kv", "split_qk_norm_rope"});
+  for (const char* family : {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"}) {
+    Graph g = test::trace_tiny({family, 3}, *platform.ops);
+    auto report = run(g, platform);
+    ASSERT_TRUE(report.is_ok()) << family << ": " << report.status().message();
+    ASSERT_EQ(calls(g, "split_qk_norm_rope_rows").size(), 3u) << family << print(g);
+    for (const char* part : {"row_write", "slice", "rope", "kv_write"})
+      EXPECT_TRUE(calls(g, part).empty()) << family << " " << part << print(g);
+    // The second cache is the second result: attention reads both behind the write.
+    for (const Node* n : calls(g, "paged_attention_rows")) {
+      const Node* write = n->in[0]->def;
+      ASSERT_EQ(write->op->name, "split_qk_norm_rope_rows");
+      for (size_t i : {0, 1}) EXPECT_EQ(n->in[i + 1], write->result(i));
+    }
+    EXPECT_EQ(print(test::copy_of(g, *platform.ops)), print(g));
+  }
+}
+
+// The name of a cache before its write may not be read behind it, whichever of the two it is.
+TEST(SplitKvCaches, BothCachesAreWrittenInPlace) {
+  const Platform platform = without(kOnJoined);
+  const auto text = [](const char* read) {
+    return fmt::format(R"(graph "g" {{
+  symbol T <= 8
+  symbol P <= 4
+  %0: bf16[P, 128, 64] = input(name="keys")
+  %1: bf16[P, 128, 64] = input(name="values")
+  %2: bf16[T, 256] = input(name="qkv")
+  %3: f32[T, 64] = input(name="table")
+  %4: i32[T] = input(name="slots")
+  %5: bf16[P, 128, 64], %6: bf16[P, 128, 64], %7: bf16[T, 2, 64] =
+    split_qk_norm_rope_rows(%0, %1, %2, %3, %4, heads=2, kv_heads=1)
+  %8: bf16[P, 128, 64] = copy({})
+  return keys=%5, values=%6, q=%7, copied=%8
+}})",
+                       read);
+  };
+  auto good = parse_graph(text("%6"), *platform.ops);
+  EXPECT_TRUE(good.is_ok()) << good.status().message();
+  auto stale = parse_graph(text("%1"), *platform.ops);
+  ASSERT_FALSE(stale.is_ok());
+  EXPECT_NE(stale.status().message().find("%6 has overwritten"), std::string::npos) << stale.status().message();
 }
 
 }  // namespace

@@ -426,6 +426,24 @@ TEST_F(RtCapture, GraphsCanBePrinted) {
   EXPECT_NE(json.find("\"bytes\": 16"), std::string::npos) << json;
 }
 
+TEST_F(RtCapture, KernelsOfEveryGraphAreNoted) {
+  const std::string path = testing::TempDir() + "rt_capture_kernels.jsonl";
+  std::remove(path.c_str());
+  start({{"GRAPHS", path}});
+  for (const int moves : {1, 3})
+    capture([&] {
+      EXPECT_EQ(launch_writer(stream_, 0, 1), 0);
+      for (int i = 0; i < moves; ++i) EXPECT_EQ(launch_mover(stream_, 0, 1), 0);
+    });
+  std::ifstream file(path);
+  std::string line;
+  for (const char* moves : {"1", "3"}) {
+    ASSERT_TRUE(std::getline(file, line));
+    EXPECT_EQ(line, std::string("{\"mover\": ") + moves + ", \"writer\": 1}");
+  }
+  EXPECT_FALSE(std::getline(file, line));
+}
+
 TEST_F(RtCapture, FaultAtTheEnd) {
   start({{"FAULT", "capture_end:2"}});
   aclmdlRI graph = nullptr;

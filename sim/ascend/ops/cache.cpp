@@ -29,13 +29,21 @@ void check_slots(const std::vector<int64_t>& slots) {
     throw DeviceFault("aclnnScatterPaKvCache: " + refusal(Rule::CacheSlotTwice, "slot " + std::to_string(*twice)));
 }
 
-void scatter_rows(const View& rows, const View& cache, Pool pool, const std::vector<int64_t>& slots) {
+// Where the rows of keys or values begin, in elements from the first of their tensor.
+struct Rows {
+  int64_t stride = 0, offset = 0;
+  int64_t reach(const View& rows) const { return offset + (rows.dim(0) - 1) * stride + rows.dim(1) * rows.dim(2); }
+};
+
+void scatter_rows(const View& rows, Rows lie, const View& cache, Pool pool, const std::vector<int64_t>& slots) {
   const int64_t heads = rows.dim(1), width = rows.dim(2), element = rows.element();
   const int64_t run = pool == Pool::Fractal ? cache.dim(3) : width;
   const int64_t all = cache.dim(0) * cache.dim(pool == Pool::Rows ? 1 : 2);
-  const char* from = at<const char>(rows);
+  const char* first = at<const char>(rows) + lie.offset * element;
   char* to = at<char>(cache);
-  for (const int64_t slot : slots) {
+  for (size_t token = 0; token < slots.size(); ++token) {
+    const int64_t slot = slots[token];
+    const char* from = first + static_cast<int64_t>(token) * lie.stride * element;
     if (slot < 0 || slot >= all) {
       throw DeviceFault("aclnnScatterPaKvCache: slot " + std::to_string(slot) + " is none of the " +
                         std::to_string(all) + " of the cache");
@@ -103,10 +111,11 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
   const Dims offsets = op.ints("offsetsOptional", offsetsOptional, false);
   if (!op.ok()) return op.status();
   op.tiled(mode.empty() || mode == "Norm" || mode == "PA_NZ", "cacheMode \"" + mode + "\" may be Norm or PA_NZ");
-  op.tiled(scatter.empty() || scatter == "None" || (scatter == "NHSD" && mode == "Norm"),
-           "scatterMode \"" + scatter + "\" may be None, or NHSD where cacheMode is Norm");
-  op.tiled(strides.empty() || strides == Dims{1, 1}, "strides other than {1, 1} are not simulated");
-  op.tiled(offsets.empty() || offsets == Dims{0, 0}, "offsets other than {0, 0} are not simulated");
+  const bool apart = scatter == "Nct";
+  op.tiled(scatter.empty() || scatter == "None" || (scatter == "NHSD" && mode == "Norm") || (apart && mode != "PA_NZ"),
+           "scatterMode \"" + scatter + "\" may be None, or NHSD or Nct where cacheMode is Norm");
+  op.obeys(Rule::CacheStrides, !apart || (strides.size() >= 2 && offsets.size() >= 2),
+           text_of(strides) + " and " + text_of(offsets));
   op.dtype(k, {kHalf, kBf16, kInt8});
   op.same_dtype(k_cache, k);
   op.dtype(slots, {kInt32, kInt64});
@@ -124,6 +133,14 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
              "value has shape " + text_of(op[v_in].shape) + "; only its head size may differ from key's");
     check_cache(op, v_in, v_cache, pool, "valueCacheRef");
   }
+  // In every other mode the numbers are not looked at.
+  const auto rows_of = [&](Slot rows, size_t i) {
+    return apart ? Rows{strides[i], offsets[i]} : Rows{op[rows].dim(1) * op[rows].dim(2), 0};
+  };
+  if (!op.ok()) return op.status();
+  const Rows keys_lie = rows_of(k, 0), values_lie = values ? rows_of(v_in, 1) : Rows{};
+  op.reach(k, keys_lie.reach(op[k]));
+  if (values) op.reach(v_in, values_lie.reach(op[v_in]));
   const double bytes = 2 * (op[k].bytes() + (values ? op[v_in].bytes() : 0)) + op[slots].bytes();
   op.never_kept(Rule::CacheNotRepeated);
   return op.finish(
@@ -131,8 +148,8 @@ aclnnStatus aclnnScatterPaKvCacheGetWorkspaceSize(Tensor key, TensorRef keyCache
       [=](const Operands& v) {
         const std::vector<int64_t> where = read<int64_t>(v[slots]);
         check_slots(where);
-        scatter_rows(v[k], v[k_cache], pool, where);
-        if (values) scatter_rows(v[v_in], v[v_cache], pool, where);
+        scatter_rows(v[k], keys_lie, v[k_cache], pool, where);
+        if (values) scatter_rows(v[v_in], values_lie, v[v_cache], pool, where);
       },
       bytes);
 }

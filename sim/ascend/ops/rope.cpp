@@ -92,7 +92,7 @@ void rotate_from_cache(const Operands& v, const CacheRope& r) {
       const View &from = v[key ? r.key : r.query], &to = v[key ? r.key_out : r.query_out];
       const int64_t width = from.dim(-1);
       std::vector<float> in(static_cast<size_t>(width));
-      read_row(from, token, width, in.data());
+      read_run(from.dtype, at<char>(from) + token * from.strides[0] * from.element(), 1, width, in.data());
       std::vector<float> out = in;
       for (int64_t at = 0; at < width; at += r.head) {
         (r.neox ? rotate_half : rotate_pairs)(&in[at], cos.data(), sin.data(), rotary, &out[at]);
@@ -198,7 +198,10 @@ aclnnStatus aclnnRopeWithSinCosCacheGetWorkspaceSize(Tensor positions, Tensor qu
   Operator op("aclnnRopeWithSinCosCache", workspaceSize, executor);
   CacheRope r;
   r.positions = op.in("positions", positions);
-  r.query = op.in("queryIn", queryIn), r.key = op.in("keyIn", keyIn), r.cache = op.in("cosSinCache", cosSinCache);
+  // The kernel gets the strides of rows as attributes (OT-2608 aclnn_rope_with_sin_cos_cache.cpp:255-260; OT-2511
+  // ditto :183-188); the others are made contiguous before it.
+  r.query = op.in("queryIn", queryIn, Walk::Strides), r.key = op.in("keyIn", keyIn, Walk::Strides);
+  r.cache = op.in("cosSinCache", cosSinCache);
   r.sections = op.ints("mropeSection", mropeSection, false);
   r.query_out = op.out("queryOut", queryOut), r.key_out = op.out("keyOut", keyOut);
   r.head = headSize, r.neox = isNeoxStyle;
@@ -218,6 +221,14 @@ aclnnStatus aclnnRopeWithSinCosCacheGetWorkspaceSize(Tensor positions, Tensor qu
                ", and the width at most headSize");
   if (!op.ok()) return op.status();
   op.tiled(op[r.query].dim(1) % headSize == 0 && op[r.key].dim(1) % headSize == 0, "rows must be whole heads");
+  for (const Slot slot : {r.query, r.key}) {
+    const View& rows = op[slot];
+    op.obeys(Rule::RopeStrides,
+             rows.strides[1] == 1 && rows.strides[0] >= rows.dim(1) && rows.strides[0] * rows.element() % 32 == 0 &&
+                 rows.offset * rows.element() % 32 == 0,
+             "strides " + text_of(rows.strides) + " of rows of " + std::to_string(rows.dim(1)) + ", offset " +
+                 std::to_string(rows.offset));
+  }
   const bool sections = !r.sections.empty();
   const Dims s = r.sections;
   op.tiled(

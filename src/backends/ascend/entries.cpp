@@ -84,6 +84,7 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
 void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   register_dense(kernels, context);
   register_rotation(kernels, context);
+  register_heads(kernels, context);
   register_attention(kernels, context);
   register_latent(kernels, context);
   register_experts(kernels, context);

@@ -40,6 +40,7 @@ Status fused_attention_rows(const LaunchArgs& args, const LiveSizes& live, Launc
 
 void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_heads(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);

@@ -2,6 +2,8 @@
 //
 // Groups' borders stay on the device, so a captured graph needs no update. Negative slots do not occur on this device:
 // padding rows go to experts like others, and nobody reads what comes of them.
+#include <numeric>
+
 #include "backends/ascend/entries.h"
 
 namespace reprise::ascend {
@@ -66,13 +68,12 @@ Status route(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   const int64_t t = size(a, 0, live), k = size(a, 1, live), count = size(a, 2, live);
   if (t > Context::kRows)
     return error(Code::Unsupported, "moe_route: {} rows in one step, at most {}", t, Context::kRows);
-  aclTensor* numbers = l.tensor(l.scratch(static_cast<size_t>(t) * sizeof(float)), DType::F32, {t, 1});
   aclTensor* sorted = l.tensor(l.scratch(static_cast<size_t>(t * k) * sizeof(float)), DType::F32, {t * k, 1});
   aclTensor* ends = l.tensor(l.scratch(static_cast<size_t>(count) * sizeof(int32_t)), DType::I32, {count});
   aclTensor* unused = l.tensor(l.scratch(static_cast<size_t>(count) * sizeof(int32_t)), DType::I32, {count});
-  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.ptr[4], DType::I64, {t, 1}), ACL_FLOAT, numbers));
-  RETURN_IF_ERROR(l.run(l.ops().init_routing, numbers, l.tensor(a.ptr[0], DType::I32, {t, k}), 0, 0, count, 0, 1, false,
-                        sorted, l.tensor(a.ptr[2], DType::I32, {t * k}), ends, unused));
+  RETURN_IF_ERROR(l.run(l.ops().init_routing, l.tensor(a.ptr[4], DType::F32, {t, 1}),
+                        l.tensor(a.ptr[0], DType::I32, {t, k}), 0, 0, count, 0, 1, false, sorted,
+                        l.tensor(a.ptr[2], DType::I32, {t * k}), ends, unused));
   RETURN_IF_ERROR(l.run(l.ops().cast, sorted, ACL_INT32, l.tensor(a.ptr[1], DType::I32, {t * k, 1})));
   RETURN_IF_ERROR(l.run(l.ops().zero, l.view(a.ptr[3], DType::I32, {1}, {1}, 0, count + 1)));
   return l.run(l.ops().copy, l.view(a.ptr[3], DType::I32, {count}, {1}, 1, count + 1), ends);
@@ -158,7 +159,9 @@ void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& c
       {"moe_route", route,
        [context](const OpCall& c, LaunchArgs& args) {
          bind_route(c, args);
-         args.ptr[4] = context->row_numbers();
+         args.ptr[4] = context->constant("row numbers in f32", Context::kRows * sizeof(float), [](void* to) {
+           std::iota(static_cast<float*>(to), static_cast<float*>(to) + Context::kRows, 0.0F);
+         });
        },
        accepts_route});
   add(kernels, context, {"grouped_linear", grouped_linear, bind_grouped_linear, want_constant_rows});

@@ -26,18 +26,23 @@ std::vector<Tensor> split_qk_norm_rope(Tensor qkv, Tensor table, Tensor q_weight
 constexpr int64_t kHeads = 26, kKvHeads = 13, kSize = 22, kPartial = 10;
 constexpr double kEps = 0.0123;
 
+enum class Cache : uint8_t { None, Joined, Split };
+
 // With and without norms, the whole head or a part of it rotated.
-std::vector<FusedExample> examples(bool cache) {
+std::vector<FusedExample> examples(Cache cache) {
   const DType dtype = DType::BF16;
   std::vector<FusedExample> out;
   for (int64_t rotated : {kSize, kPartial})
     for (bool norm : {true, false}) {
       FusedExample e;
       e.symbols = example_symbols();
-      if (cache) e.in.push_back({dtype, {example_pages(), Dim(2), Dim(kKvHeads), Dim(kPageTokens), Dim(kSize)}});
+      if (cache == Cache::Joined)
+        e.in.push_back({dtype, {example_pages(), Dim(2), Dim(kKvHeads), Dim(kPageTokens), Dim(kSize)}});
+      for (int i = 0; cache == Cache::Split && i < 2; ++i)
+        e.in.push_back({dtype, {example_pages(), Dim(kPageTokens), Dim(kKvHeads * kSize)}});
       e.in.push_back({dtype, {example_tokens(), Dim((kHeads + 2 * kKvHeads) * kSize)}});
       e.in.push_back({DType::F32, {example_tokens(), Dim(rotated)}});
-      if (cache) e.in.push_back({DType::I32, {example_tokens()}});
+      if (cache != Cache::None) e.in.push_back({DType::I32, {example_tokens()}});
       for (int i = 0; norm && i < 2; ++i) e.in.push_back({dtype, {Dim(kSize)}});
       e.attrs = {{"heads", kHeads}, {"kv_heads", kKvHeads}, {"eps", norm ? kEps : 0.0}};
       out.push_back(std::move(e));
@@ -60,7 +65,7 @@ void add_attention_ops(FusedOps& ops) {
          const auto t = split_qk_norm_rope(in[1], in[2], in[4], in[5], at);
          return {kv_write(in[0], t[1], t[2], in[3]), t[0]};
        },
-       examples(true)});
+       examples(Cache::Joined)});
   ops.add(
       {"split_qk_norm_rope(Tensor qkv, Tensor table, Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, "
        "float eps = 0) -> (Tensor, Tensor, Tensor)",
@@ -69,7 +74,21 @@ void add_attention_ops(FusedOps& ops) {
        "query "
        "and key heads, rotation",
        [](std::span<const Tensor> in, const Attrs& at) { return split_qk_norm_rope(in[0], in[1], in[2], in[3], at); },
-       examples(false)});
+       examples(Cache::None)});
+  ops.add({.decl = "split_qk_norm_rope_rows(Tensor(a!) keys, Tensor(b!) values, Tensor qkv, Tensor table, Index slots, "
+                   "Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, float eps = 0) -> (Tensor(a), "
+                   "Tensor(b), Tensor)",
+           .flags = op_flag::kNone,
+           .doc =
+               "[P, 128, G D], [P, 128, G D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the caches with "
+               "keys and values written, queries [T, H, D]: split_qk_norm_rope_kv where keys and values have caches of "
+               "their own",
+           .meaning = [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+             const auto t = split_qk_norm_rope(in[2], in[3], in[5], in[6], at);
+             return {row_write(in[0], flatten(t[1]), in[4]), row_write(in[1], flatten(t[2]), in[4]), t[0]};
+           },
+           .examples = examples(Cache::Split),
+           .split_caches = true});
 }
 
 }  // namespace reprise::nn

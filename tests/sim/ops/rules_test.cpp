@@ -346,6 +346,57 @@ TEST_F(Rules, NoSlotTwice) {
   EXPECT_EQ(scatter(once), 0) << bench().error;
 }
 
+// Keys and values of one product: the operator reads their rows where they lie.
+TEST_F(Rules, StridesOfTheCache) {
+  const Dims page{2, 4, 1, 16};
+  Array product(kBf16, {3, 1, 16}, {16, 16, 1}, 0, 3 * 48), slots(kInt32, {3}, {6, 1, 3});
+  std::vector<double> all;
+  for (int i = 0; i < 3 * 48; ++i) all.push_back(i);
+  product.describe({3, 48}, {48, 1}, ascend_sim::kNd, {3 * 48});
+  product.set(all);
+  product.describe({3, 1, 16}, {16, 16, 1}, ascend_sim::kNd, {3 * 48});
+  Array keys(kBf16, page, std::vector<double>(128, -1)), values(kBf16, page, std::vector<double>(128, -1));
+  char mode[] = "Norm", apart[] = "Nct";
+  const auto scatter = [&](const Dims& strides, const Dims& offsets) {
+    const Ints by(strides), from(offsets);
+    return RUN_OP(aclnnScatterPaKvCache, product, keys, slots, product, values, nullptr, nullptr, nullptr, mode, apart,
+                  by, from);
+  };
+  in_its_versions(
+      Rule::CacheStrides,
+      [&] {
+        return scatter({48}, {16, 32});
+      },
+      kSince85);
+  ASSERT_EQ(scatter({48, 48}, {16, 32}), 0) << bench().error;
+  EXPECT_EQ(bench().kernels.size(), 1u);
+  const std::vector<double> k = keys.get_all(), v = values.get_all();
+  const int64_t slot[] = {6, 1, 3};
+  for (int64_t t = 0; t < 3; ++t)
+    for (int64_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(k[static_cast<size_t>(slot[t] * 16 + i)], static_cast<double>(t * 48 + 16 + i));
+      EXPECT_EQ(v[static_cast<size_t>(slot[t] * 16 + i)], static_cast<double>(t * 48 + 32 + i));
+    }
+  EXPECT_EQ(k[0], -1);
+}
+
+TEST_F(Rules, StridesOfRotatedRows) {
+  Array at(kInt64, {2}, {0, 1}), table(kBf16, {2, 32}, numbers(64, 1)), out(kBf16, {2, 32}), k_out(kBf16, {2, 32});
+  const auto rotate = [&](const Dims& strides, int64_t offset) {
+    Array rows(kBf16, {2, 32}, strides, offset, 256);
+    rows.set(numbers(64, 2));
+    return RUN_OP(aclnnRopeWithSinCosCache, at, rows, rows, table, nullptr, 32, true, out, k_out);
+  };
+  in_its_versions(Rule::RopeStrides, [&] { return rotate({100, 1}, 0); });
+  EXPECT_EQ(rotate({96, 1}, 8), kLimit) << "rows begin at multiples of 32 bytes";
+  EXPECT_EQ(rotate({96, 2}, 0), kLimit) << "rows have no gaps";
+  ASSERT_EQ(rotate({32, 1}, 0), 0) << bench().error;
+  const std::vector<double> packed = out.get_all();
+  ASSERT_EQ(rotate({96, 1}, 64), 0) << bench().error;
+  EXPECT_EQ(bench().kernels.size(), 1u) << "nothing is copied";
+  EXPECT_EQ(out.get_all(), packed);
+}
+
 TEST_F(Rules, PhaseOneRefusesOnDemand) {
   Array x(kFloat, {2}, {1, 2}), y(kFloat, {2});
   ascend_sim::restart_refusals();
