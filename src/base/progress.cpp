@@ -23,8 +23,8 @@ std::string duration(double seconds) {
 Progress::Progress(std::string title, uint64_t total, bool enabled, std::chrono::milliseconds between)
     : title_(std::move(title)),
       total_(total),
-      enabled_(enabled),
-      terminal_(enabled && ::isatty(STDERR_FILENO) && log::form() != log::Form::Json),
+      enabled_(enabled && log::level() <= log::Level::Notice),
+      terminal_(enabled_ && ::isatty(STDERR_FILENO) && log::form() != log::Form::Json),
       between_(between),
       begin_(Clock::now()),
       last_(begin_) {

@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "base/log.h"
+
 namespace reprise::progress_test {
 namespace {
 
@@ -46,6 +48,20 @@ TEST(Progress, ShortOrUnwantedWorkPrintsNothing) {
     Progress off("off", 3, false, milliseconds(0));
     for (int i = 0; i < 3; ++i) off.advance(1);
   }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// "--log-level error" leaves standard error empty unless something fails, however long it takes.
+TEST(Progress, QuietLogsHaveNoProgress) {
+  const log::Level before = log::level();
+  log::set_level(log::Level::Error);
+  testing::internal::CaptureStderr();
+  {
+    Progress p("working", 10, true, milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(5));
+    p.advance(5);
+  }
+  log::set_level(before);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
