@@ -121,8 +121,8 @@ Status ModelEngine::run_alone(Flight& f) {
 
 // In the device's queue when it returns.
 Status ModelEngine::launch_beside(Flight& f) {
-  // What a step that must be computed again left on the device is nobody's token.
-  if (Flight* before = step_before(f); before && before->again) finish(*before);
+  // What a step that failed, or must be computed again, left on the device is nobody's token.
+  if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   if (pool_.generation() != bound_generation_) {
     for (Flight& other : flights_)
       if (other.ticket != 0) finish(other);
@@ -239,8 +239,17 @@ void ModelEngine::finish(Flight& f) {
 // values twice does no harm.
 Status ModelEngine::compute_again(Flight& f, const Status& failed) {
   (void)stream_->synchronize();  // what is behind it has ended, and is computed again for itself
-  for (Flight& other : flights_)
-    if (other.ticket > f.ticket) other.again = true;
+  bool own = !failed.is_ok();
+  for (Flight& other : flights_) {
+    if (other.ticket <= f.ticket) continue;
+    other.again = true;
+    // Launches have told their failure, and nothing else is done for them on the host: it was the replay behind.
+    if (own && failed.code() != Code::DeviceLost && f.status.is_ok() && f.plan.kind != StepPlan::Kind::Replay &&
+        other.plan.kind == StepPlan::Kind::Replay && other.status.is_ok()) {
+      other.status = failed;
+      own = false;
+    }
+  }
   if (failed.code() == Code::DeviceLost) return failed;
   const auto slot = static_cast<int>((f.ticket - 1) % flights_.size());
   staging_.select(slot);
@@ -256,8 +265,8 @@ Status ModelEngine::compute_again(Flight& f, const Status& failed) {
   if (f.again)
     for (const auto& [from, to] : f.copies) RETURN_IF_ERROR(enqueue_copy(from, to));
   StepRunner& runner = runner_of(f.live);
-  RETURN_IF_ERROR(failed.is_ok() ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
-                                 : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
+  RETURN_IF_ERROR(!own ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
+                       : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
   last_ = runner.last_program();
   RETURN_IF_ERROR(ask_for_result(f));
   return stream_->synchronize();

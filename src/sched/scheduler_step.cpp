@@ -61,7 +61,9 @@ void Scheduler::submit_ahead() {
   };
   for (LiveRequest* r : to_come)
     if (!takes_part(r)) r->sequence.drop_pending();
-  if (!batch.items.empty()) submit(std::move(batch), begin);
+  if (!batch.items.empty() && !submit(std::move(batch), begin))
+    for (LiveRequest* r : to_come)
+      if (r->sequence.pending()) r->sequence.drop_pending();
   if (!flights_.empty()) flights_.front().overlap_s = seconds_of(Clock::now() - begin);
 }
 
@@ -78,7 +80,14 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   }
   s.output = argmax ? engine::StepOutput::NextTokens : engine::StepOutput::Logits;
   s.forming_s = seconds_of(Clock::now() - begin);
+  int64_t cached = 0;
+  for (const engine::StepItem& item : batch.items) cached += item.sequence->cached();
   auto ticket = executor_.submit(batch.items, s.output);
+  if (!ticket && !flights_.empty()) {
+    // It may have failed with the step before it, which tells why. What took no part in that is tried again.
+    for (const engine::StepItem& item : batch.items) cached -= item.sequence->cached();
+    if (cached == 0) return false;
+  }
   if (!ticket) {
     fail(batch, ticket.status());
     forget_finished();
