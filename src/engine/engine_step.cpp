@@ -310,9 +310,8 @@ Status ModelEngine::rebind_if_moved() {
 }
 
 Status ModelEngine::enqueue_copy(kv::PageId from, kv::PageId to) {
-  return pool_.copy_page(from, to, [&](void* dst, const void* src, size_t n) {
-    return stream_->copy(dst, src, n, Copy::DeviceToDevice);
-  });
+  return pool_.copy_page(
+      from, to, [&](void* dst, const void* src, size_t n) { return stream_->copy(dst, src, n, Copy::DeviceToDevice); });
 }
 
 Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
