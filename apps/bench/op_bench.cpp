@@ -297,7 +297,7 @@ Status OpBench::check(int64_t tokens) {
   for (int i = 0; i < 2; ++i) {
     if (op_->mutated_operand() >= 0) fill();
     RETURN_IF_ERROR(sides[i]->model->capture(tokens, live));
-    RETURN_IF_ERROR(sides[i]->model->replay(tokens, live, *stream_));
+    RETURN_IF_ERROR(replay_once(*sides[i]->model, tokens, live));
     ASSIGN_OR_RETURN(seen[i], sides[i]->outputs(*stream_));
   }
   for (size_t o = 0; o < seen[0].size(); ++o) {
@@ -311,6 +311,11 @@ Status OpBench::check(int64_t tokens) {
   return Status::ok();
 }
 
+Status OpBench::replay_once(CompiledModel& model, int64_t tokens, const LiveSizes& live) {
+  RETURN_IF_ERROR(model.replay(tokens, live, *stream_));
+  return stream_->synchronize();
+}
+
 Status OpBench::replay(int64_t tokens, int64_t times) {
   route(tokens);
   RETURN_IF_ERROR(fused_->model->capture(tokens, case_.live(tokens)));
@@ -320,7 +325,7 @@ Status OpBench::replay(int64_t tokens, int64_t times) {
 Result<double> OpBench::sample(Side& side, int64_t tokens, int64_t replays) {
   const LiveSizes live = case_.live(tokens);
   const auto begin = Clock::now();
-  for (int64_t i = 0; i < replays; ++i) RETURN_IF_ERROR(side.model->replay(tokens, live, *stream_));
+  for (int64_t i = 0; i < replays; ++i) RETURN_IF_ERROR(replay_once(*side.model, tokens, live));
   return seconds_since(begin) / static_cast<double>(replays);
 }
 
@@ -332,7 +337,7 @@ Result<double> OpBench::modelled_us(Side& once, Side& twice, int64_t tokens, boo
     if (captured) RETURN_IF_ERROR(m.capture(tokens, live));
     for (int run = 0; run < 2; ++run) {  // the first makes the operators known to this thread
       const double begin = now_us(*device_);
-      RETURN_IF_ERROR(captured ? m.replay(tokens, live, *stream_) : m.run(live, *stream_));
+      RETURN_IF_ERROR(captured ? replay_once(m, tokens, live) : m.run(live, *stream_));
       us[i] = now_us(*device_) - begin;
     }
   }

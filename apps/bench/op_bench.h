@@ -58,6 +58,8 @@ class OpBench {
   void fill();
   // Where tokens go to experts, as many as run: the tokens of a step decide which experts are read.
   void route(int64_t tokens);
+  // To its end.
+  Status replay_once(CompiledModel& model, int64_t tokens, const LiveSizes& live);
   Result<double> sample(Side& side, int64_t tokens, int64_t replays);
   Result<double> modelled_us(Side& once, Side& twice, int64_t tokens, bool captured);
   Result<OpTimes> modelled(int64_t tokens);
