@@ -75,19 +75,6 @@ TEST(AscendGenerate, HeadsThatShareOneOfKeys) {
     EXPECT_TRUE(holds(refused.err, part)) << part << "\n" << refused.err;
 }
 
-// A replay returns before the device is done; what is timed is its end. No kernel starts in less than 2 us here.
-TEST(AscendBenchOps, ReplaysAreTimedToTheirEnd) {
-  const Outcome o =
-      run_binary("bench ops --json --filter add_rms_norm --dtype bfloat16 --tokens 4 --model A" + std::string(kSim));
-  ASSERT_EQ(o.exit_code, 0) << o.err;
-  int rows = 0;
-  for (const auto& row : OrderedJson::parse(o.out)["rows"]) {
-    ++rows;
-    EXPECT_GT(row["fused_us"], 2) << row;
-  }
-  EXPECT_GT(rows, 0);
-}
-
 // A named runtime of Ascend's asks for that device; elsewhere REPRISE_DEVICE says what auto means.
 TEST(DeviceAuto, FollowsTheRuntimeAndTheEnvironment) {
   const std::string run =
@@ -128,7 +115,7 @@ TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
     for (const auto& r : j["rows"]) {
       ++rows;
       EXPECT_EQ(r["op"], op);
-      EXPECT_GT(r["fused_us"], 0);
+      EXPECT_GT(r["fused_us"], 2) << "a replay is timed to its end, and no kernel starts in less";
       EXPECT_LT(r["ratio"], 1) << r;
       EXPECT_LT(r["eager_ratio"], 1) << r;
       EXPECT_GT(r["eager_fused_us"], r["fused_us"]) << "a launch costs the host more than the device";
