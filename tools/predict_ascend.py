@@ -191,11 +191,10 @@ def sizes_for(batches, input_len):
             "--graph-prefill-sizes", ",".join(map(str, sorted(tokens)))]
 
 
-def part_modes(model):
-    batches, length = model.args.batches, model.args.input_len
-    lines = ["| model | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | piecewise | "
-             "ratio |", "|---|---|---|---|---|---|---|---|---|"]
-    for name, folder, quantisation in SHAPES:
+def mode_rows(model, shapes, length):
+    """A line for each shape and batch: decode and prefill in every mode."""
+    batches, lines = model.args.batches, []
+    for name, folder, quantisation in shapes:
         got = {mode: model.whole_model(folder, quantisation, batches, length, *flags,
                                        *([] if mode == "eager" else sizes_for(batches, length)))
                for mode, flags in MODES}
@@ -204,6 +203,12 @@ def part_modes(model):
             lines.append(f"| {name} | {b} | {eager:.2f} | {pieces:.2f} | {whole:.2f} | {eager / whole:.2f} | "
                          f"{prompt:.1f} | {prompt_pieces:.1f} | {prompt / prompt_pieces:.3f} |")
     return lines
+
+
+def part_modes(model):
+    lines = ["| model | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | piecewise | "
+             "ratio |", "|---|---|---|---|---|---|---|---|---|"]
+    return lines + mode_rows(model, SHAPES, model.args.input_len)
 
 
 def die_of_a3(model):
@@ -503,16 +508,8 @@ def part_end_to_end(model):
 def part_mla(model):
     lines = ["| dtype | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | "
              "piecewise | ratio |", "|---|---|---|---|---|---|---|---|---|"]
-    batches, length = model.args.batches, 512
-    for name, quantisation in (("bf16", "none"), ("W8A8", "w8a8_int8")):
-        got = {mode: model.whole_model("deepseek-v2-lite", quantisation, batches, length, *flags,
-                                       *([] if mode == "eager" else sizes_for(batches, length)))
-               for mode, flags in MODES}
-        for b in batches:
-            (eager, prompt), (pieces, prompt_pieces), (whole, _) = (got[mode][b] for mode, _ in MODES)
-            lines.append(f"| {name} | {b} | {eager:.2f} | {pieces:.2f} | {whole:.2f} | {eager / whole:.2f} | "
-                         f"{prompt:.1f} | {prompt_pieces:.1f} | {prompt / prompt_pieces:.3f} |")
-    return lines
+    shapes = [(name, "deepseek-v2-lite", q) for name, q in (("bf16", "none"), ("W8A8", "w8a8_int8"))]
+    return lines + mode_rows(model, shapes, 512)
 
 
 def part_readings(model):
