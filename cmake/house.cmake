@@ -45,6 +45,13 @@ function(house_unity target)
   endforeach()
 endfunction()
 
+# house_hot(FILES...): sources whose loops run over every number of a checkpoint or of a row of logits; -O3 in a release.
+set(REPRISE_KERNEL_OPTIMISATION -O3 CACHE STRING "Optimisation of kernels and hot loops; less is for builds that are not run")
+function(house_hot)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${REPRISE_KERNEL_OPTIMISATION}>"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # house_library(NAME DEPS a b LIBS pkg::lib): all .cpp files of the current folder, recursively, except those listed
 # in EXCLUDE; public include root is src/. Every header must compile alone (`./dev check`), except those in EXCLUDE.
 # APART as for house_unity.
