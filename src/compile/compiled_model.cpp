@@ -118,7 +118,7 @@ void CompiledModel::find_heads() {
       if (auto it = of_output.find(v.get()); it != of_output.end()) heads |= it->second;
       for (const Use& u : v->uses) heads |= of_node.at(u.user);
     }
-    of_node[*n] = heads;
+    of_node[*n] = heads != 0 ? heads : kAllHeads;  // what leads nowhere runs, too
   }
   for (const Node* n : nodes_) heads_of_.push_back(of_node.at(n));
 }

@@ -173,8 +173,8 @@ TEST_P(AscendQueues, AreCountedBeforeTheyAreTaken) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, AscendQueues,
-                         testing::Values(Queues{36, "old", 2, 72, 36, 24}, Queues{61, "old", 4, 122, 36, 13},
-                                         Queues{94, "old", 4, 188, 36, 8}, Queues{36, "new", 2, 72, 36, 58}),
+                         testing::Values(Queues{36, "old", 1, 36, 36, 49}, Queues{61, "old", 2, 61, 36, 28},
+                                         Queues{94, "old", 2, 94, 36, 18}, Queues{36, "new", 1, 36, 36, 58}),
                          [](const auto& info) { return fmt::format("{}_{}", info.param.layers, info.param.stack); });
 
 }  // namespace
