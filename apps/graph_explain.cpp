@@ -81,8 +81,8 @@ void print_refusals(const PassReport& p) {
 void explain_text(engine::Engine& e, const PhaseView& v) {
   const CompiledModel& m = v.model();
   fmt::print("{} {}: {}, {} launches a step in {} pieces, {} sizes, {:.1f} MB planned\n", v.phase,
-             coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), m.launches(), m.pieces().size(),
-             v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
+             coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), launches_of_step(m),
+             m.pieces().size(), v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
   fmt::print("\n{}\n", decision_table(decisions(e)));
   if (const auto queues = queue_table(e)) fmt::print("\n{}\n", queue_text(*queues));
   fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
@@ -96,6 +96,7 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
   constexpr size_t kShown = 8;
   for (size_t i = 0; i < std::min(kShown, m.pieces().size()); ++i) {
     std::string ops = ops_of(m, m.pieces()[i]);
+    if (const std::string heads = heads_of(m, m.pieces()[i]); !heads.empty()) ops += fmt::format(" (for {})", heads);
     if (ops.size() > 110) ops = ops.substr(0, 107) + "...";
     fmt::print("{:<8}{:<10}{:>9}  {}\n", i, m.pieces()[i].captured ? "captured" : "launched",
                m.pieces()[i].thunks.size(), ops);

@@ -16,6 +16,7 @@ std::string pieces_in_words(const CompiledModel& m) {
   size_t captured = 0;
   std::set<std::string> uncaptured;
   for (const Piece& p : m.pieces()) {
+    if (p.heads != kAllHeads) continue;
     captured += p.captured ? 1 : 0;
     for (const Thunk& t : p.thunks)
       if (!p.captured) uncaptured.insert(m.node(t.node)->op->name);
@@ -26,8 +27,13 @@ std::string pieces_in_words(const CompiledModel& m) {
   return out;
 }
 
+bool has_heads(const CompiledModel& m) {
+  return std::any_of(m.pieces().begin(), m.pieces().end(), [](const Piece& p) { return p.heads != kAllHeads; });
+}
+
 std::string how(const engine::StepRunner& r, const CompiledModel& m, bool padding, bool live_sizes) {
   std::string out = m.mode() == GraphMode::Piecewise ? pieces_in_words(m) : "one graph";
+  if (!live_sizes && has_heads(m)) out += "; heads are launched behind it";
   if (live_sizes && padding)
     out += "; serves every size, padding rows are skipped";
   else if (padding)
@@ -52,7 +58,7 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Ste
     if (unfused && !two) break;
     const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
     if (from > to) continue;
-    const CompiledModel& m = r.model(engine::StepOutput::Logits, from);
+    const CompiledModel& m = r.model(from);
     std::string reason = how(r, m, padding, live_sizes);
     if (unfused) reason += fmt::format("; the unfused plan, as sizes above {} are to have", fused);
     rows.push_back({range(phase, from, to, unit), std::string(graph_mode_name(m.mode())), reason});

@@ -35,7 +35,7 @@ std::string cards(const HtmlReport& r) {
                : card("-", "of the machine's limit: it was busy while that was measured");
   }
   out += card(phase_mode(r.view.runner), "mode");
-  out += card(fmt::format("{}", m.launches()), "launches a step");
+  out += card(fmt::format("{}", launches_of_step(m)), "launches a step");
   out += card(fmt::format("{}", barriers), "barriers between them");
   out += card(fmt::format("{} / {}", captured, m.pieces().size()), "pieces captured");
   out += card(fmt::format("{}", r.view.runner->sizes().size()), "sizes");
@@ -55,10 +55,13 @@ std::string piece_table(const CompiledModel& m) {
   // Pieces that repeat in twos (a stretch, then a split op) are shown once.
   std::vector<std::string> rows;
   for (const Piece& p : m.pieces())
-    rows.push_back(fmt::format(
-        "<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"mono\">{}</td></tr>\n",
-        p.captured ? "captured" : "launched", p.thunks.size(),
-        m.graph_of(p) ? fmt::format("{}", m.graph_of(p)->stats().barriers) : "", escape_html(ops_of(m, p))));
+    rows.push_back(
+        fmt::format("<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"mono\">{}</td></tr>\n",
+                    escape_html(p.heads == kAllHeads
+                                    ? std::string(p.captured ? "captured" : "launched")
+                                    : fmt::format("{}, for {}", p.captured ? "captured" : "launched", heads_of(m, p))),
+                    p.thunks.size(), m.graph_of(p) ? fmt::format("{}", m.graph_of(p)->stats().barriers) : "",
+                    escape_html(ops_of(m, p))));
   for (size_t i = 0; i < rows.size(); ++i) {
     size_t again = 0;
     while (i >= 2 && i + again + 1 < rows.size() && rows[i + again] == rows[i + again - 2] &&

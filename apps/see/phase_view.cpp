@@ -159,11 +159,22 @@ OrderedJson passes_json(const PipelineReport& report) {
   return out;
 }
 
+std::string heads_of(const CompiledModel& m, const Piece& piece) {
+  if (piece.heads == kAllHeads) return "";
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < m.heads().size(); ++i)
+    if ((piece.heads & (HeadMask{1} << i)) != 0) names.push_back(m.heads()[i]);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+size_t launches_of_step(const CompiledModel& m) { return m.launches(engine::head_of(engine::StepOutput::Logits)); }
+
 OrderedJson pieces_json(const CompiledModel& m) {
   OrderedJson out = OrderedJson::array();
   for (size_t i = 0; i < m.pieces().size(); ++i) {
     const Piece& p = m.pieces()[i];
     OrderedJson row{{"index", i}, {"captured", p.captured}, {"ops", ops_of(m, p)}, {"kernels", p.thunks.size()}};
+    if (p.heads != kAllHeads) row["head"] = heads_of(m, p);
     if (const DeviceGraph* graph = m.graph_of(p)) row["barriers"] = graph->stats().barriers;
     out.push_back(std::move(row));
   }
@@ -183,7 +194,7 @@ OrderedJson dump_json(engine::Engine& e, const PhaseView& v) {
   j["mode"] = phase_mode(v.runner);
   j["size"] = v.runner->largest();
   j["sizes"] = v.runner->sizes();
-  j["launches"] = m.launches();
+  j["launches"] = launches_of_step(m);
   j["symbols"] = OrderedJson::array();
   for (const Symbol& s : m.graph().symbols()) j["symbols"].push_back({{"name", s.name}, {"bound", s.bound}});
   const auto doc = doc_of(m);

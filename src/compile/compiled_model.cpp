@@ -1,6 +1,7 @@
 #include "compile/compiled_model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace reprise {
 namespace {
@@ -101,13 +102,37 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
   return thunks;
 }
 
+HeadMask CompiledModel::heads_of_output(std::string_view name) const {
+  const auto it = std::find(heads_.begin(), heads_.end(), name);
+  return it == heads_.end() ? kAllHeads : HeadMask{1} << (it - heads_.begin());
+}
+
+// A node belongs to the heads whose outputs it leads to. What is written in place stays behind a run: part of the body.
+void CompiledModel::find_heads() {
+  std::unordered_map<const Value*, HeadMask> of_output;
+  for (const GraphOutput& o : graph_.outputs()) of_output[o.value] |= heads_of_output(o.name);
+  std::unordered_map<const Node*, HeadMask> of_node;
+  for (auto n = nodes_.rbegin(); n != nodes_.rend(); ++n) {
+    HeadMask heads = (*n)->op->pure() ? 0 : kAllHeads;
+    for (auto& v : (*n)->out) {
+      if (auto it = of_output.find(v.get()); it != of_output.end()) heads |= it->second;
+      for (const Use& u : v->uses) heads |= of_node.at(u.user);
+    }
+    of_node[*n] = heads;
+  }
+  for (const Node* n : nodes_) heads_of_.push_back(of_node.at(n));
+}
+
 // A launch depends on those before it when it touches bytes that one of them writes, or writes bytes that one of them
 // touches. Only launches since the last dependency matter: everything before that has been waited for.
 void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
   const LiveSizes bounds = graph_.bounds();
   std::vector<Access> open;
+  HeadMask heads = kAllHeads;
   for (Thunk& t : thunks) {
     const Node* n = nodes_[t.node];
+    // What ran before the first launch of a head is not the same in every run.
+    const bool first = std::exchange(heads, heads_of_[t.node]) != heads_of_[t.node];
     std::vector<Access> mine;
     auto add = [&](const Value* v, bool write) {
       const Value* root = storage_root(v);
@@ -124,9 +149,9 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
       const auto* begin = static_cast<const uint8_t*>(t.args.workspace);
       mine.push_back({begin, begin + plan_.storages[w->second].bytes, true});
     }
-    t.depends = std::any_of(mine.begin(), mine.end(), [&](const Access& a) {
-      return std::any_of(open.begin(), open.end(), [&](const Access& b) { return conflict(a, b); });
-    });
+    t.depends = first || std::any_of(mine.begin(), mine.end(), [&](const Access& a) {
+                  return std::any_of(open.begin(), open.end(), [&](const Access& b) { return conflict(a, b); });
+                });
     if (t.depends) open.clear();
     open.insert(open.end(), mine.begin(), mine.end());
   }
@@ -170,8 +195,11 @@ void CompiledModel::cut(GraphMode mode) {
   for (const Thunk& t : thunks) {
     // What the host reads at a launch would stay as it was at capture.
     const bool fixed = reads_on_host(t) && !device_->info().patches;
-    const bool captured = !fixed && (mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t)));
-    if (pieces_.empty() || pieces_.back().captured != captured) pieces_.push_back({{}, captured});
+    const HeadMask heads = heads_of_[t.node];
+    const bool head = heads != kAllHeads && !device_->info().live_sizes;
+    const bool captured = !fixed && !head && (mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t)));
+    if (pieces_.empty() || pieces_.back().captured != captured || pieces_.back().heads != heads)
+      pieces_.push_back({{}, captured, heads});
     pieces_.back().thunks.push_back(t);
   }
 }
@@ -232,7 +260,9 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   model->external_ = request.external;
   model->staging_ = request.staging;
   model->arena_epoch_ = request.arena_epoch ? request.arena_epoch : &model->own_epoch_;
+  model->heads_ = request.heads;
   model->place(request);
+  model->find_heads();
   ASSIGN_OR_RETURN(auto thunks, model->bind(selection, request));
   model->mark_dependencies(thunks);
   model->pieces_.push_back({std::move(thunks), false});
@@ -240,9 +270,9 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   return model;
 }
 
-size_t CompiledModel::launches() const {
+size_t CompiledModel::launches(HeadMask heads) const {
   size_t n = 0;
-  for (auto& p : pieces_) n += p.thunks.size();
+  for (auto& p : pieces_) n += (p.heads & heads) != 0 ? p.thunks.size() : 0;
   return n;
 }
 
@@ -279,9 +309,10 @@ Status CompiledModel::check(const LiveSizes& live) const {
   return Status::ok();
 }
 
-Status CompiledModel::begin(const LiveSizes& live, Stream& stream) {
+Status CompiledModel::begin(const LiveSizes& live, Stream& stream, HeadMask heads) {
   RETURN_IF_ERROR(check(live));
   live_ = live;
+  last_heads_ = heads;
   last_epoch_ = ++*arena_epoch_;
   stream.set_live_sizes(live);
   return staging_->upload(stream);
@@ -295,22 +326,24 @@ Status CompiledModel::launch(const Thunk& t, Stream& stream) const {
   return stream.launch(moved);
 }
 
-Status CompiledModel::launch(const LiveSizes& live, Stream& stream) {
-  RETURN_IF_ERROR(begin(live, stream));
+Status CompiledModel::launch(const LiveSizes& live, Stream& stream, HeadMask heads) {
+  RETURN_IF_ERROR(begin(live, stream, heads));
   for (Piece& p : pieces_) {
+    if ((p.heads & heads) == 0) continue;
     for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
     counters_.launches += p.thunks.size();
   }
   return Status::ok();
 }
 
-Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaunch& after) {
+Status CompiledModel::run(const LiveSizes& live, Stream& stream, HeadMask heads, const AfterLaunch& after) {
   if (!after) {
-    RETURN_IF_ERROR(launch(live, stream));
+    RETURN_IF_ERROR(launch(live, stream, heads));
     return stream.synchronize();
   }
-  RETURN_IF_ERROR(begin(live, stream));
+  RETURN_IF_ERROR(begin(live, stream, heads));
   for (Piece& p : pieces_) {
+    if ((p.heads & heads) == 0) continue;
     for (const Thunk& t : p.thunks) {
       RETURN_IF_ERROR(launch(t, stream));
       RETURN_IF_ERROR(stream.synchronize());
@@ -321,8 +354,8 @@ Status CompiledModel::run(const LiveSizes& live, Stream& stream, const AfterLaun
   return Status::ok();
 }
 
-std::span<const Patch> CompiledModel::patches_to_send(Patches& known, bool moved) const {
-  const size_t sent = moved ? known.all.size() : known.always, offset = staging_->host_offset();
+std::span<const Patch> CompiledModel::patches_to_send(Patches& known) const {
+  const size_t sent = known.moved ? known.all.size() : known.always, offset = staging_->host_offset();
   if (offset == 0 || known.always == 0) return {known.all.data(), sent};
   known.shifted_args.resize(known.always);
   known.shifted = known.all;
@@ -334,22 +367,25 @@ std::span<const Patch> CompiledModel::patches_to_send(Patches& known, bool moved
   return {known.shifted.data(), sent};
 }
 
-Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream) {
+Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream, HeadMask heads) {
   auto* capture = const_cast<Capture*>(find(size));
   if (!capture) return error(Code::Internal, "size {} of {} is not captured", size, graph_.name());
-  RETURN_IF_ERROR(begin(live, stream));
+  RETURN_IF_ERROR(begin(live, stream, heads));
   size_t next = 0;
   for (Piece& p : pieces_) {
+    const size_t graph = next;
+    next += p.captured ? 1 : 0;
+    if ((p.heads & heads) == 0) continue;
     if (p.captured) {
-      const auto sent = patches_to_send(capture->patches[next], capture->moved);
-      RETURN_IF_ERROR(capture->graphs[next++]->replay(stream, sent));
+      Patches& patches = capture->patches[graph];
+      RETURN_IF_ERROR(capture->graphs[graph]->replay(stream, patches_to_send(patches)));
+      patches.moved = false;
       ++counters_.replays;
       continue;
     }
     for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
     counters_.launches += p.thunks.size();
   }
-  capture->moved = false;
   return Status::ok();
 }
 
@@ -369,7 +405,8 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
         t.args.ptr[n->op->operands.size() + i] = address_.at(storage_root(n->result(i)));
     }
   }
-  for (Capture& c : captures_) c.moved = true;
+  for (Capture& c : captures_)
+    for (Patches& patches : c.patches) patches.moved = true;
   if (device_->info().patches && device_->info().free_patches) return Status::ok();
   std::vector<std::pair<int64_t, LiveSizes>> again;
   for (const Capture& c : captures_) again.emplace_back(c.size, c.live);
@@ -382,6 +419,7 @@ Result<TensorView> CompiledModel::output(std::string_view name) const {
     return error(Code::Internal, "the outputs of {} are gone: something else has run on its arena", graph_.name());
   for (auto& o : graph_.outputs()) {
     if (o.name != name) continue;
+    if (!computed(name)) return error(Code::NotFound, "the last run of {} did not compute \"{}\"", graph_.name(), name);
     TensorView v = view_of(o.value->type, live_, address_.at(storage_root(o.value)));
     v.generation = last_epoch_;
     return v;

@@ -5,9 +5,11 @@
 // those ops themselves; eager captures nothing (the answer key). Kernels that read operands on the host are patched at
 // every replay, or launched themselves in every mode where the device has no patches. capture() then records the pieces
 // once per size; on a device whose graphs read live sizes one capture serves all of them. Launched or replayed, the
-// thunks are the same, so they give the same bits. Inputs are fixed buffers that the caller fills before a run; outputs
-// are views into the arena, good until the next run on it. Nothing is allocated in a run. One thread at a time;
-// parameters, arena, staging and caches must outlive it.
+// thunks are the same, so they give the same bits. A program may have several heads (logits, the next tokens): what
+// only they need is captured apart from the body and runs when asked for, so that the body is captured once; where
+// sizes are frozen at capture, heads are launched, at the live rows instead of padded ones. Inputs are fixed buffers
+// that the caller fills before a run; outputs are views into the arena, good until the next run on it. Nothing is
+// allocated in a run. One thread at a time; parameters, arena, staging and caches must outlive it.
 #pragma once
 
 #include <functional>
@@ -26,6 +28,10 @@
 #include "device/device.h"
 
 namespace reprise {
+
+// Which heads of a program a run computes: bit i for entry i of CompileRequest::heads.
+using HeadMask = uint32_t;
+constexpr HeadMask kAllHeads = ~HeadMask{0};
 
 enum class GraphMode : uint8_t { Eager, Whole, Piecewise };
 std::string_view graph_mode_name(GraphMode mode);  // "eager", "whole", "piecewise"
@@ -46,12 +52,16 @@ struct CompileRequest {
   // Symbols that a captured size fixes (a decode size fixes tokens and sequences, a prefill size only tokens). Where
   // sizes are frozen at capture, piecewise graphs launch what depends on any other symbol.
   std::vector<SymbolId> size_symbols;
+  // Outputs that are only computed when a run asks for them, by name. What no other output needs is a head: pieces of
+  // its own behind the body. A head that the graph does not have is never asked for.
+  std::vector<std::string> heads;
 };
 
 // One stretch of launches; captured ones replay as a unit.
 struct Piece {
   std::vector<Thunk> thunks;
   bool captured = false;
+  HeadMask heads = kAllHeads;  // runs when one of these is asked for; the body always does
 };
 
 struct RunCounters {
@@ -72,7 +82,10 @@ class CompiledModel {
   const MemoryPlan& plan() const { return plan_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   const RunCounters& counters() const { return counters_; }
-  size_t launches() const;  // thunks per step
+  size_t launches(HeadMask heads = kAllHeads) const;  // thunks per step
+  // Of a launch: the heads that want it; kAllHeads in the body.
+  HeadMask heads_of(uint32_t number) const { return heads_of_[number]; }
+  const std::vector<std::string>& heads() const { return heads_; }
   // A piece's graph in the first capture, the largest; null where there is none.
   const DeviceGraph* graph_of(const Piece& piece) const;
   GraphStats graph_stats() const;  // of all captures together
@@ -88,18 +101,21 @@ class CompiledModel {
   void drop_capture(int64_t size);
 
   // Launches node by node, without waiting: what is launched has failed or succeeded once the stream is synchronized.
-  Status launch(const LiveSizes& live, Stream& stream);
+  Status launch(const LiveSizes& live, Stream& stream, HeadMask heads = kAllHeads);
   // The same, as captured for `size`; uncaptured pieces run at the live sizes. Same bits in every row of the batch.
-  Status replay(int64_t size, const LiveSizes& live, Stream& stream);
+  Status replay(int64_t size, const LiveSizes& live, Stream& stream, HeadMask heads = kAllHeads);
   // launch(), and waits. `after` is called after each launch, with the device idle; for checks.
   using AfterLaunch = std::function<void(const Thunk& thunk, const Node& node)>;
-  Status run(const LiveSizes& live, Stream& stream, const AfterLaunch& after = {});
+  Status run(const LiveSizes& live, Stream& stream, HeadMask heads = kAllHeads, const AfterLaunch& after = {});
   // External inputs have moved: launches read the new addresses from now on, recorded ones through patches, or
   // recorded anew where the device has none.
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
-  // The output at the sizes of the last run. An error once something else has run on the arena.
+  // The output at the sizes of the last run. An error once something else has run on the arena, and for a head that the
+  // last run left out.
   Result<TensorView> output(std::string_view name) const;
+  HeadMask heads_of_output(std::string_view name) const;  // kAllHeads: every run gives it
+  bool computed(std::string_view output) const { return (heads_of_output(output) & last_heads_) != 0; }
   // A value's bytes at the live sizes of the last run; empty for values without storage.
   TensorView view(const Value* value) const;
 
@@ -108,6 +124,7 @@ class CompiledModel {
   struct Patches {
     std::vector<Patch> all;
     size_t always = 0;
+    bool moved = false;  // external inputs have moved since the last replay
     // What is sent while the host's values lie in another slot of the staging than the first.
     std::vector<LaunchArgs> shifted_args;
     std::vector<Patch> shifted;
@@ -118,21 +135,21 @@ class CompiledModel {
     LiveSizes live;
     std::vector<std::unique_ptr<DeviceGraph>> graphs;
     std::vector<Patches> patches;  // per graph
-    bool moved = false;            // external inputs have moved since the last replay
   };
 
   explicit CompiledModel(Graph graph) : graph_(std::move(graph)) {}
   void place(const CompileRequest& request);
   Status bind_host_operands(const Node& node, const KernelEntry& entry, LaunchArgs& args) const;
   Result<std::vector<Thunk>> bind(const KernelSelection& selection, const CompileRequest& request);
+  void find_heads();
   void mark_dependencies(std::vector<Thunk>& thunks) const;
   bool splits(const Thunk& thunk) const;
   bool external(const Thunk& thunk) const;
   bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
-  Status begin(const LiveSizes& live, Stream& stream);
+  Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
-  std::span<const Patch> patches_to_send(Patches& patches, bool moved) const;
+  std::span<const Patch> patches_to_send(Patches& patches) const;
   const Capture* find(int64_t size) const;
 
   Graph graph_;
@@ -147,12 +164,15 @@ class CompiledModel {
   std::unordered_map<std::string, void*> external_;
   std::vector<const Node*> nodes_;           // by number
   std::vector<const KernelEntry*> kernels_;  // likewise; they belong to the platform
+  std::vector<HeadMask> heads_of_;           // likewise
+  std::vector<std::string> heads_;
   const Staging* staging_ = nullptr;
   RunCounters counters_;
   LiveSizes live_;
   uint32_t* arena_epoch_ = nullptr;
   uint32_t own_epoch_ = 0;   // where arena_epoch_ points without a shared arena
   uint32_t last_epoch_ = 0;  // of the last run
+  HeadMask last_heads_ = kAllHeads;
 };
 
 }  // namespace reprise

@@ -388,11 +388,8 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
     ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
   }
   if (options_.graph.verify_replay > 0) {
-    ReplayCheck::Models decode, prefill;
-    for (const StepOutput o : {StepOutput::Logits, StepOutput::NextTokens}) {
-      ASSIGN_OR_RETURN(decode[static_cast<size_t>(o)], builder.build_shadow(Phase::Decode, o, bindings));
-      ASSIGN_OR_RETURN(prefill[static_cast<size_t>(o)], builder.build_shadow(Phase::Prefill, o, bindings));
-    }
+    ASSIGN_OR_RETURN(auto decode, builder.build_shadow(Phase::Decode, bindings));
+    ASSIGN_OR_RETURN(auto prefill, builder.build_shadow(Phase::Prefill, bindings));
     std::vector<const CompiledModel*> plans = decode_->models();
     for (const CompiledModel* m : prefill_->models()) plans.push_back(m);
     check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill),

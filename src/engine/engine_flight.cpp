@@ -105,7 +105,7 @@ Status ModelEngine::run_alone(Flight& f) {
   if (f.output == StepOutput::NextTokens) {
     ASSIGN_OR_RETURN(f.hidden, ask("hidden"));
   }
-  ASSIGN_OR_RETURN(f.rows, ask(f.output == StepOutput::Logits ? "logits" : "next_tokens"));
+  ASSIGN_OR_RETURN(f.rows, ask(output_name(f.output)));
   RETURN_IF_ERROR(arrived());
   if (platform_.device->info().asynchronous) {
     // The next step may be submitted before this one's result is looked at.
@@ -195,7 +195,7 @@ Status ModelEngine::ask_for_result(Flight& f) {
   if (f.output == StepOutput::NextTokens) {
     ASSIGN_OR_RETURN(f.hidden, ask_for("hidden", f.hidden_copy));
   }
-  ASSIGN_OR_RETURN(f.rows, ask_for(f.output == StepOutput::Logits ? "logits" : "next_tokens", f.rows_copy));
+  ASSIGN_OR_RETURN(f.rows, ask_for(output_name(f.output), f.rows_copy));
   return Status::ok();
 }
 

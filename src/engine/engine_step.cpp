@@ -36,7 +36,8 @@ std::vector<std::string> ModelEngine::output_names() const {
   if (!collected_.empty())
     for (const auto& entry : collected_) names.push_back(entry.first);
   else if (last_)
-    for (const GraphOutput& o : last_->graph().outputs()) names.push_back(o.name);
+    for (const GraphOutput& o : last_->graph().outputs())
+      if (last_->computed(o.name)) names.push_back(o.name);
   return names;
 }
 
@@ -79,10 +80,10 @@ Result<TensorView> ModelEngine::latest(std::string_view name) const {
 }
 
 Status ModelEngine::collect(StepOutput output) {
-  for (const char* name : {"hidden", output == StepOutput::Logits ? "logits" : "next_tokens"}) {
+  for (const std::string_view name : {std::string_view("hidden"), output_name(output)}) {
     ASSIGN_OR_RETURN(const TensorView part, latest(name));
     RETURN_IF_ERROR(arrived());
-    Collected& all = collected_[name];
+    Collected& all = collected_[std::string(name)];
     const int64_t before = all.bytes.empty() ? 0 : all.view.size[0];
     all.view = part;
     all.view.size[0] += before;
@@ -141,7 +142,7 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
   if (checked) {
-    RETURN_IF_ERROR(check_->begin(runner.model(output, plan.size), output, decode, items, pool_, stage(), *stream_));
+    RETURN_IF_ERROR(check_->begin(runner.model(plan.size), output, decode, items, pool_, stage(), *stream_));
     ++counters_.checked;
   }
   std::optional<Fault> fault;
@@ -216,15 +217,15 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
     last_ = runner.last_program();
     return Status::ok();
   }
-  CompiledModel& m = runner.model(output, size);
+  CompiledModel& m = runner.model(size);
   last_ = &m;
   uint32_t last = 0;
   for (auto& p : m.pieces())
-    for (auto& t : p.thunks) last = t.node;
+    if ((p.heads & head_of(output)) != 0) last = p.thunks.back().node;
   const uint32_t node = fault.node.value_or(last);
   bool hit = false;
   Status flipped;
-  RETURN_IF_ERROR(m.run(live, *stream_, [&](const Thunk& t, const Node& n) {
+  RETURN_IF_ERROR(m.run(live, *stream_, head_of(output), [&](const Thunk& t, const Node& n) {
     if (t.node != node) return;
     hit = true;
     flipped = flip_bit(*platform_.device, *stream_, m.view(n.result()));
@@ -257,17 +258,17 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   report["sequences"] = items_json(items);
   // Where the unfused run is only near, what was right before the step was right by the fused one's bits.
   const bool unfused = check_->bound().exact() || d.fusion;
-  CompiledModel& prefill = unfused ? check_->shadow(StepOutput::Logits, false) : prefill_->model(StepOutput::Logits);
-  CompiledModel& right = unfused ? check_->shadow(output, decode) : runner.model(output, plan.size);
+  CompiledModel& prefill = unfused ? check_->shadow(false) : prefill_->model();
+  CompiledModel& right = unfused ? check_->shadow(decode) : runner.model(plan.size);
   const auto recover = [&] {
-    return ReplayCheck::recover(prefill, right, items, pool_, max_step_tokens(), stage(), *stream_);
+    return ReplayCheck::recover(prefill, right, output, items, pool_, max_step_tokens(), stage(), *stream_);
   };
   RETURN_IF_ERROR(recover());
   last_ = &right;
   bool fusion = d.fusion;
   if (check_->bound().exact()) {
-    CompiledModel& replayed = runner.model(output, plan.size);
-    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, items, pool_, stage(), *stream_));
+    CompiledModel& replayed = runner.model(plan.size);
+    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, output, items, pool_, stage(), *stream_));
     if (fusion)
       RETURN_IF_ERROR(recover());
     else
@@ -279,8 +280,8 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   const std::string reason = fmt::format(
       "{} in step {}: {}", fusion ? "fusions differed" : "replay differed from eager", counters_.steps + 1, d.what);
   if (fusion) {
-    decode_->replace(check_->shadows(true), reason);
-    prefill_->replace(check_->shadows(false), reason);
+    decode_->replace(check_->shadow(true), reason);
+    prefill_->replace(check_->shadow(false), reason);
     log::warning(
         "{}; every step runs eagerly and unfused from now on; earlier answers may be wrong, and so may what is cached "
         "of them: restart with --passes none, or without the pass at fault (docs/debugging.md finds it)",

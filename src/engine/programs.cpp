@@ -14,25 +14,20 @@
 namespace reprise::engine {
 namespace {
 
-constexpr StepOutput kOutputs[kStepOutputs] = {StepOutput::Logits, StepOutput::NextTokens};
-
 const GraphMode& mode_of(Phase phase, const GraphOptions& o) { return phase == Phase::Decode ? o.decode : o.prefill; }
 
 // The models that a capture of this size is made of. A size that serves all is captured in every model.
 std::vector<CompiledModel*> models_of(int64_t size, const StepRunnerParts& parts) {
   std::vector<CompiledModel*> out;
   const bool plain = parts.fused_max > 0 && size > parts.fused_max;
-  for (size_t i = 0; i < kStepOutputs; ++i) {
-    if (!plain || parts.live_sizes) out.push_back(parts.models[i].get());
-    if (plain) out.push_back(parts.plain[i].get());
-  }
+  if (!plain || parts.live_sizes) out.push_back(parts.model.get());
+  if (plain) out.push_back(parts.plain.get());
   return out;
 }
 
 void cut_all(GraphMode mode, const StepRunnerParts& parts) {
-  for (const auto* models : {&parts.models, &parts.plain})
-    for (auto& m : *models)
-      if (m) m->cut(mode);
+  for (const auto* m : {&parts.model, &parts.plain})
+    if (*m) (*m)->cut(mode);
 }
 
 // The device has room for `room` sizes. Small steps gain most, so it is not given to the largest alone: what is
@@ -102,11 +97,11 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
   return Status::ok();
 }
 
-Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineReport* report) {
+Status ProgramBuilder::add(Phase phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
   PipelineOptions pipeline = pipeline_for(phase, kind);
-  pipeline.greedy = output == StepOutput::NextTokens;
+  pipeline.greedy = true;
   pipeline.expand_latents &= phase == Phase::Prefill;  // a single token never is
   // What the passes show is shown once per phase.
   if (!report) {
@@ -117,7 +112,7 @@ Status ProgramBuilder::add(Phase phase, StepOutput output, Kind kind, PipelineRe
   ASSIGN_OR_RETURN(Program p, make_program(spec_, config_, trace, pipeline, platform_, plans_));
   RETURN_IF_ERROR(join_params(p, kind, phase));
   if (report) *report = p.report;
-  prepared_.push_back({phase, output, kind, std::move(p.graph), std::move(p.selection), std::move(p.plan)});
+  prepared_.push_back({phase, kind, std::move(p.graph), std::move(p.selection), std::move(p.plan)});
   return Status::ok();
 }
 
@@ -152,19 +147,15 @@ Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
 }
 
 Status ProgramBuilder::prepare_all() {
-  RETURN_IF_ERROR(add(Phase::Decode, StepOutput::Logits, Kind::Fused, &decode_report_));
-  RETURN_IF_ERROR(add(Phase::Decode, StepOutput::NextTokens, Kind::Fused, nullptr));
-  RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::Logits, Kind::Fused, &prefill_report_));
-  RETURN_IF_ERROR(add(Phase::Prefill, StepOutput::NextTokens, Kind::Fused, nullptr));
-  if (has_plain())
-    for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(Phase::Decode, output, Kind::Plain, nullptr));
+  RETURN_IF_ERROR(add(Phase::Decode, Kind::Fused, &decode_report_));
+  RETURN_IF_ERROR(add(Phase::Prefill, Kind::Fused, &prefill_report_));
+  if (has_plain()) RETURN_IF_ERROR(add(Phase::Decode, Kind::Plain, nullptr));
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }
 
 Status ProgramBuilder::prepare_shadows() {
-  for (const Phase phase : {Phase::Decode, Phase::Prefill})
-    for (const StepOutput output : kOutputs) RETURN_IF_ERROR(add(phase, output, Kind::Shadow, nullptr));
+  for (const Phase phase : {Phase::Decode, Phase::Prefill}) RETURN_IF_ERROR(add(phase, Kind::Shadow, nullptr));
   return Status::ok();
 }
 
@@ -238,10 +229,9 @@ LiveSizes ProgramBuilder::frozen(Phase phase, int64_t size, int64_t pool_pages) 
   return live;
 }
 
-Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, StepOutput output, Kind kind,
-                                                               const Bindings& b) {
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Kind kind, const Bindings& b) {
   auto it = std::find_if(prepared_.begin(), prepared_.end(),
-                         [&](const Prepared& p) { return p.phase == phase && p.output == output && p.kind == kind; });
+                         [&](const Prepared& p) { return p.phase == phase && p.kind == kind; });
   CHECK(it != prepared_.end(), "the {} program was not prepared", phase_name(phase));
   CompileRequest request;
   request.platform = &platform_;
@@ -251,14 +241,15 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Step
   request.arena = b.arena;
   request.split_ops = options_.split_ops;
   request.arena_epoch = b.arena_epoch;
+  request.heads = {std::begin(kStepHeads), std::end(kStepHeads)};
   request.size_symbols = {models::kTokens};
   if (phase == Phase::Decode)
     request.size_symbols = {models::kTokens, models::kSequences, models::kQueryBorders, models::kLogitRows};
   return CompiledModel::compile(std::move(it->graph), it->selection, std::move(it->plan), request);
 }
 
-Result<std::unique_ptr<CompiledModel>> ProgramBuilder::build_shadow(Phase phase, StepOutput output, const Bindings& b) {
-  return compile(phase, output, Kind::Shadow, b);
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::build_shadow(Phase phase, const Bindings& b) {
+  return compile(phase, Kind::Shadow, b);
 }
 
 Status ProgramBuilder::capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& b) const {
@@ -276,7 +267,7 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
   std::vector<int64_t> wanted = parts.live_sizes ? std::vector<int64_t>{parts.largest} : parts.sizes;
   std::reverse(wanted.begin(), wanted.end());
   Progress progress(fmt::format("capturing {}", phase_name(phase)), wanted.size(), b.progress);
-  const std::string_view mode = graph_mode_name(parts.models[0]->mode());
+  const std::string_view mode = graph_mode_name(parts.model->mode());
   bool thinned = false;
   size_t done = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -287,10 +278,9 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
     if (captured.is_ok()) {
       ++done;
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-      log::debug(
-          "captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", phase_name(phase), size,
-          parts.live_sizes ? fmt::format(" (serves {} sizes)", parts.sizes.size()) : "", mode, ms,
-          static_cast<double>(parts.models[0]->graph_stats().bytes + parts.models[1]->graph_stats().bytes) / 1e6);
+      log::debug("captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", phase_name(phase), size,
+                 parts.live_sizes ? fmt::format(" (serves {} sizes)", parts.sizes.size()) : "", mode, ms,
+                 static_cast<double>(parts.model->graph_stats().bytes) / 1e6);
       continue;
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
@@ -326,12 +316,10 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
   parts.choose_by_cost = options_.choose_by_cost;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);
-  for (const StepOutput output : kOutputs) {
-    ASSIGN_OR_RETURN(parts.models[static_cast<size_t>(output)], compile(phase, output, Kind::Fused, b));
-    if (phase == Phase::Decode && has_plain()) {
-      ASSIGN_OR_RETURN(parts.plain[static_cast<size_t>(output)], compile(phase, output, Kind::Plain, b));
-      parts.fused_max = options_.fused_decode_max;
-    }
+  ASSIGN_OR_RETURN(parts.model, compile(phase, Kind::Fused, b));
+  if (phase == Phase::Decode && has_plain()) {
+    ASSIGN_OR_RETURN(parts.plain, compile(phase, Kind::Plain, b));
+    parts.fused_max = options_.fused_decode_max;
   }
   GraphMode mode = mode_of(phase, options_);
   if (mode == GraphMode::Eager) parts.reason = fmt::format("--graph-{} off", phase_name(phase));

@@ -1,6 +1,6 @@
 // ProgramBuilder: from a traced model to the step runners of both phases.
 //
-// It traces the model at each phase's bounds, once per output, runs the passes, selects kernels and plans memory; then,
+// It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then,
 // once parameters and caches exist, binds everything into one shared arena and captures, largest size first. What
 // cannot be captured degrades (sizes are dropped, then whole becomes piecewise, then eager) and keeps the reason,
 // unless capturing is required. Used once, at start-up.
@@ -69,7 +69,7 @@ class ProgramBuilder {
   // Call once per phase, after the parameters exist and the staged inputs are neutral.
   Result<std::unique_ptr<StepRunner>> build(Phase phase, const Bindings& bindings);
   // The unfused, eager model of prepare_shadows().
-  Result<std::unique_ptr<CompiledModel>> build_shadow(Phase phase, StepOutput output, const Bindings& bindings);
+  Result<std::unique_ptr<CompiledModel>> build_shadow(Phase phase, const Bindings& bindings);
 
  private:
   // Fused: as the options say. Plain: the same without the fusions, for sizes above fused_decode_max. Shadow: nothing
@@ -77,7 +77,6 @@ class ProgramBuilder {
   enum class Kind : uint8_t { Fused, Plain, Shadow };
   struct Prepared {
     Phase phase;
-    StepOutput output;
     Kind kind;
     Graph graph;
     KernelSelection selection;
@@ -86,17 +85,17 @@ class ProgramBuilder {
   Status prepare_all();
   PipelineOptions pipeline_for(Phase phase, Kind kind) const;
   Status check_split_ops() const;
-  Status add(Phase phase, StepOutput output, Kind kind, PipelineReport* report);
+  Status add(Phase phase, Kind kind, PipelineReport* report);
   // All programs read one set of parameters. The unfused one may want vectors besides, which fusions have made others
   // of.
   Status join_params(const Program& program, Kind kind, Phase phase);
-  Result<std::unique_ptr<CompiledModel>> compile(Phase phase, StepOutput output, Kind kind, const Bindings& bindings);
+  Result<std::unique_ptr<CompiledModel>> compile(Phase phase, Kind kind, const Bindings& bindings);
   bool has_plain() const { return options_.fused_decode_max > 0 && options_.fused_decode_max < trace_.max_sequences; }
   std::vector<int64_t> sizes_of(Phase phase) const;
   // What a capture of `size` fixes.
   LiveSizes frozen(Phase phase, int64_t size, int64_t pool_pages) const;
   int64_t bound(Phase phase) const { return phase == Phase::Decode ? trace_.max_sequences : trace_.max_tokens; }
-  // Captures every size for every output; those that fail are left out and remarked.
+  // Captures every size; those that fail are left out and remarked.
   Status capture_all(Phase phase, StepRunnerParts& parts, const Bindings& bindings) const;
   Status capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
 

@@ -76,9 +76,11 @@ Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> item
   return out;
 }
 
-Result<std::vector<ReplayCheck::Expected>> ReplayCheck::outputs_of(const CompiledModel& model, Stream& stream) {
+Result<std::vector<ReplayCheck::Expected>> ReplayCheck::outputs_of(const CompiledModel& model, StepOutput output,
+                                                                   Stream& stream) {
   std::vector<Expected> out;
   for (auto& o : model.graph().outputs()) {
+    if ((model.heads_of_output(o.name) & head_of(output)) == 0) continue;
     ASSIGN_OR_RETURN(const TensorView v, model.output(o.name));
     ASSIGN_OR_RETURN(void* data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
     const auto* begin = static_cast<const uint8_t*>(data);
@@ -92,17 +94,17 @@ Status ReplayCheck::begin(CompiledModel& replayed, StepOutput output, bool decod
   ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
   unfused_.clear();
   if (!bound().exact()) {
-    RETURN_IF_ERROR(shadow(output, decode).run(live, stream));
-    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(output, decode), stream));
+    RETURN_IF_ERROR(shadow(decode).run(live, stream, head_of(output)));
+    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(decode), output, stream));
   }
-  CompiledModel& eager = bound().exact() ? shadow(output, decode) : replayed;
-  RETURN_IF_ERROR(eager.run(live, stream));
-  ASSIGN_OR_RETURN(outputs_, outputs_of(eager, stream));
+  CompiledModel& eager = bound().exact() ? shadow(decode) : replayed;
+  RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
+  ASSIGN_OR_RETURN(outputs_, outputs_of(eager, output, stream));
   ASSIGN_OR_RETURN(pages_, digest(items, pool, stream));
   // Other tokens, so that what this step must write is wrong until the replay has written it.
   for (int32_t& token : stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens])))
     token = token > 0 ? token - 1 : 1;
-  RETURN_IF_ERROR(eager.run(live, stream));
+  RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
   return stage.fill(items, pool.total_pages()).status();
 }
 
@@ -130,10 +132,10 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
   return std::optional<ReplayDifference>(std::move(d));
 }
 
-Result<bool> ReplayCheck::are_passes_wrong(CompiledModel& replayed, std::span<const StepItem> items,
+Result<bool> ReplayCheck::are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
                                            const kv::KvPool& pool, StepStage& stage, Stream& stream) {
   ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
-  RETURN_IF_ERROR(replayed.run(live, stream));
+  RETURN_IF_ERROR(replayed.run(live, stream, head_of(output)));
   ASSIGN_OR_RETURN(const auto difference, compare(replayed, items, pool, stream));
   return difference.has_value();
 }
@@ -158,8 +160,9 @@ std::string ReplayCheck::judge_fusions() {
   return fine ? std::string() : fusions_.words();
 }
 
-Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, std::span<const StepItem> items,
-                            const kv::KvPool& pool, int64_t chunk, StepStage& stage, Stream& stream) {
+Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
+                            std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk, StepStage& stage,
+                            Stream& stream) {
   for (const StepItem& item : items) {
     Sequence& s = *item.sequence;
     const int64_t cached = s.cached();
@@ -168,20 +171,19 @@ Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, std::s
       s.set_cached(done);
       const StepItem part{&s, count, false, false};
       auto live = stage.fill({&part, 1}, pool.total_pages());
-      const Status ran = live.is_ok() ? prefill.run(*live, stream) : live.status();
+      const Status ran = live.is_ok() ? prefill.run(*live, stream, head_of(output)) : live.status();
       s.set_cached(cached);
       RETURN_IF_ERROR(ran);
       done += count;
     }
   }
   ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
-  return model.run(live, stream);
+  return model.run(live, stream, head_of(output));
 }
 
 Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {
-  for (Models* models : {&decode_, &prefill_})
-    for (auto& m : *models) RETURN_IF_ERROR(m->rebind(external));
-  return Status::ok();
+  RETURN_IF_ERROR(decode_->rebind(external));
+  return prefill_->rebind(external);
 }
 
 Result<std::string> write_replay_report(const std::string& folder, int64_t step, const OrderedJson& report) {

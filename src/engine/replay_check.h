@@ -10,7 +10,6 @@
 // one thread at a time. Allocates when a check is due, never otherwise.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,9 +35,9 @@ struct ReplayDifference {
 
 class ReplayCheck {
  public:
-  using Models = std::array<std::unique_ptr<CompiledModel>, kStepOutputs>;
   // The unfused models of both phases, and how far the fused ones may be from them. `every` >= 1.
-  ReplayCheck(int64_t every, Models decode, Models prefill, FusionBound bound)
+  ReplayCheck(int64_t every, std::unique_ptr<CompiledModel> decode, std::unique_ptr<CompiledModel> prefill,
+              FusionBound bound)
       : every_(every), decode_(std::move(decode)), prefill_(std::move(prefill)), fusions_(std::move(bound)) {}
 
   // Counts a replay; true for every N-th.
@@ -52,19 +51,15 @@ class ReplayCheck {
                                                   const kv::KvPool& pool, Stream& stream);
   // After a difference and recover(): whether `replayed` launched one by one is wrong as well, so that the fault lies
   // in what the passes made of the model. Leaves the caches to be recovered again where it is. Exact fusions only.
-  Result<bool> are_passes_wrong(CompiledModel& replayed, std::span<const StepItem> items, const kv::KvPool& pool,
-                                StepStage& stage, Stream& stream);
+  Result<bool> are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
+                                const kv::KvPool& pool, StepStage& stage, Stream& stream);
   // After a difference: the caches of all sequences of the step by `prefill`, and the step itself by `model`, from
   // their tokens, launched one by one.
-  static Status recover(CompiledModel& prefill, CompiledModel& model, std::span<const StepItem> items,
-                        const kv::KvPool& pool, int64_t chunk, StepStage& stage, Stream& stream);
+  static Status recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
+                        std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk, StepStage& stage,
+                        Stream& stream);
   const FusionBound& bound() const { return fusions_.bound(); }
-  StepRunner::Programs shadows(bool decode) {
-    return {&shadow(StepOutput::Logits, decode), &shadow(StepOutput::NextTokens, decode)};
-  }
-  CompiledModel& shadow(StepOutput output, bool decode) {
-    return *(decode ? decode_ : prefill_)[static_cast<size_t>(output)];
-  }
+  CompiledModel& shadow(bool decode) { return *(decode ? decode_ : prefill_); }
 
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
@@ -74,15 +69,15 @@ class ReplayCheck {
     TensorView view;
     std::vector<uint8_t> bytes;
   };
-  Result<std::vector<Expected>> outputs_of(const CompiledModel& model, Stream& stream);
+  Result<std::vector<Expected>> outputs_of(const CompiledModel& model, StepOutput output, Stream& stream);
   // What the rows that were asked for say about the fusions; empty when they keep to the bound.
   std::string judge_fusions();
   // Of every page of the step's sequences, per layer.
   Result<std::vector<uint64_t>> digest(std::span<const StepItem> items, const kv::KvPool& pool, Stream& stream);
-  Device& device() const { return prefill_.front()->device(); }
+  Device& device() const { return prefill_->device(); }
 
   int64_t every_;
-  Models decode_, prefill_;
+  std::unique_ptr<CompiledModel> decode_, prefill_;
   int64_t replays_ = 0;
   std::vector<Expected> outputs_, unfused_;  // unfused_: where that is another run
   FusionTally fusions_;

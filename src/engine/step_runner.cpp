@@ -23,24 +23,20 @@ Result<GraphMode> parse_phase_mode(std::string_view flag, std::string_view name)
 
 StepRunner::StepRunner(StepRunnerParts parts)
     : parts_(std::move(parts)), costs_(parts_.largest), traffic_(parts_.largest) {
-  CHECK(parts_.models[0] || parts_.models[1], "{} has no program", parts_.phase);
+  CHECK(parts_.model, "{} has no program", parts_.phase);
   stats_.warmups = parts_.warmups;
   for (const int64_t size : parts_.sizes) stats_.replays_by_size[size] = 0;  // nothing is allocated in a step
   too_large_ = fmt::format("larger than the largest captured size {}", parts_.sizes.empty() ? 0 : parts_.sizes.back());
 }
 
-const CompiledModel& StepRunner::model() const { return parts_.models[0] ? *parts_.models[0] : *parts_.models[1]; }
-
-CompiledModel& StepRunner::model(StepOutput output, int64_t rows) {
-  if (replaced_) return *(*replaced_)[static_cast<size_t>(output)];
-  return *(plain(rows) ? parts_.plain : parts_.models)[static_cast<size_t>(output)];
+CompiledModel& StepRunner::model(int64_t rows) {
+  return replaced_ ? *replaced_ : *(plain(rows) ? parts_.plain : parts_.model);
 }
 
 std::vector<const CompiledModel*> StepRunner::models() const {
   std::vector<const CompiledModel*> out;
-  for (const auto* models : {&parts_.models, &parts_.plain})
-    for (auto& m : *models)
-      if (m) out.push_back(m.get());
+  for (const auto* m : {&parts_.model, &parts_.plain})
+    if (*m) out.push_back(m->get());
   return out;
 }
 
@@ -123,13 +119,13 @@ void StepRunner::count_fallback(std::string_view reason) {
 
 Status StepRunner::launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
   // What a size was captured from decides; an eager step goes by its own rows.
-  CompiledModel& m = model(output, plan.kind == StepPlan::Kind::Replay ? plan.size : n);
+  CompiledModel& m = model(plan.kind == StepPlan::Kind::Replay ? plan.size : n);
   last_ = &m;
   ++stats_.steps;
   traffic_.add(n);
-  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(plan.size), live, stream);
+  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(plan.size), live, stream, head_of(output));
   count_fallback(plan.reason);
-  return m.launch(live, stream);
+  return m.launch(live, stream, head_of(output));
 }
 
 void StepRunner::finished(const StepPlan& plan, int64_t n, double us) {
@@ -146,9 +142,9 @@ Status StepRunner::fall_back(const StepPlan& plan, const LiveSizes& live, Stream
   quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, failed.message()));
   if (parts_.policy == GraphPolicy::Required) return failed;
   count_fallback(quarantined_[plan.size]);
-  CompiledModel& m = model(output, plan.size);
+  CompiledModel& m = model(plan.size);
   last_ = &m;
-  return m.run(live, stream);
+  return m.run(live, stream, head_of(output));
 }
 
 Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
@@ -167,15 +163,14 @@ void StepRunner::quarantine(int64_t size, std::string reason) {
   quarantined_[size] = std::move(reason);
 }
 
-void StepRunner::replace(const Programs& programs, std::string reason) {
-  replaced_ = programs;
+void StepRunner::replace(CompiledModel& program, std::string reason) {
+  replaced_ = &program;
   replaced_reason_ = std::move(reason);
 }
 
 Status StepRunner::rebind(const std::unordered_map<std::string, void*>& external) {
-  for (auto* models : {&parts_.models, &parts_.plain})
-    for (auto& m : *models)
-      if (m) RETURN_IF_ERROR(m->rebind(external));
+  for (const auto* m : {&parts_.model, &parts_.plain})
+    if (*m) RETURN_IF_ERROR((*m)->rebind(external));
   return Status::ok();
 }
 

@@ -1,13 +1,12 @@
 // StepRunner: runs the steps of one phase (decode or prefill) through captured graphs where a size fits, and eagerly
 // where none does, counting which and why.
 //
-// It owns the phase's compiled models, one per output (logits, or greedy tokens), all in one arena. A size bounds a
-// batch; rows between the batch and its size are padding. Where graphs read live sizes (CPU) one capture at the bound
+// It owns the phase's compiled model, whose heads are what a step may return (logits, or greedy tokens). A size bounds
+// a batch; rows between the batch and its size are padding. Where graphs read live sizes (CPU) one capture at the bound
 // serves every size; elsewhere every size has its own. Once step times are known, the cheapest of {next size, two
 // sizes, eager} is taken wherever padding rows are computed or no size is large enough. One thread at a time.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -54,11 +53,10 @@ struct StepRunnerParts {
   bool live_sizes = true;
   int64_t largest = 0;         // bound of a step
   std::vector<int64_t> sizes;  // those that batches are rounded up to, captured all
-  using Models = std::array<std::unique_ptr<CompiledModel>, kStepOutputs>;  // by output; both or one
-  Models models;
-  // Batches above `fused_max` run these, which nothing is fused in; 0: all run `models`.
+  std::unique_ptr<CompiledModel> model;
+  // Batches above `fused_max` run this one, which nothing is fused in; 0: all run `model`.
   int64_t fused_max = 0;
-  Models plain;
+  std::unique_ptr<CompiledModel> plain;
   std::string reason;               // why nothing is captured; empty when something is
   std::vector<SizeRemark> dropped;  // sizes whose capture failed
   uint64_t warmups = 0;
@@ -87,10 +85,9 @@ class StepRunner {
   // No replay of this size from now on.
   void quarantine(int64_t size, std::string reason);
   const std::map<int64_t, std::string>& quarantined() const { return quarantined_; }
-  // Every step runs these programs eagerly from now on; they outlive the runner or its last step. For a runner whose
-  // own programs compute something else than the model.
-  using Programs = std::array<CompiledModel*, kStepOutputs>;
-  void replace(const Programs& programs, std::string reason);
+  // Every step runs this program eagerly from now on; it outlives the runner or its last step. For a runner whose own
+  // programs compute something else than the model.
+  void replace(CompiledModel& program, std::string reason);
   // External inputs have moved.
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
@@ -100,19 +97,15 @@ class StepRunner {
   const std::vector<SizeRemark>& dropped() const { return parts_.dropped; }
   const PhaseStats& stats() const { return stats_; }
   const std::string& uncaptured_reason() const { return parts_.reason; }
-  bool has(StepOutput output) const { return parts_.models[static_cast<size_t>(output)] != nullptr; }
-  // The one for logits, unless there is none.
-  const CompiledModel& model() const;
-  CompiledModel& model(StepOutput output, int64_t rows = 1);
-  const CompiledModel& model(StepOutput output, int64_t rows = 1) const {
-    return const_cast<StepRunner*>(this)->model(output, rows);
-  }
+  // What a batch of so many rows runs.
+  CompiledModel& model(int64_t rows = 1);
+  const CompiledModel& model(int64_t rows = 1) const { return const_cast<StepRunner*>(this)->model(rows); }
   // All of them.
   std::vector<const CompiledModel*> models() const;
   // Device graphs recorded since start-up; constant while serving.
   uint64_t captures() const;
   size_t graph_bytes() const;
-  size_t planned_bytes() const;  // activations, largest of the models
+  size_t planned_bytes() const;  // activations, the larger of the models
 
   StepCosts& costs() { return costs_; }
   const StepCosts& costs() const { return costs_; }
@@ -130,7 +123,7 @@ class StepRunner {
   StepRunnerParts parts_;
   std::string too_large_;
   std::map<int64_t, std::string> quarantined_;
-  std::optional<Programs> replaced_;
+  CompiledModel* replaced_ = nullptr;
   std::string replaced_reason_;
   PhaseStats stats_;
   StepCosts costs_;

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "compile/compiled_model.h"
 #include "compile/staging.h"
 #include "engine/sequence.h"
 #include "kv/step_tables.h"
@@ -24,9 +26,11 @@ struct StepItem {
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
 
-// What a step returns for its logit rows.
+// What a step returns for its logit rows: the head of the program that runs behind its body.
 enum class StepOutput : uint8_t { Logits, NextTokens };
-constexpr size_t kStepOutputs = 2;
+constexpr std::string_view kStepHeads[] = {"logits", "next_tokens"};  // by StepOutput: the head, and its output
+constexpr HeadMask head_of(StepOutput output) { return HeadMask{1} << static_cast<int>(output); }
+constexpr std::string_view output_name(StepOutput output) { return kStepHeads[static_cast<size_t>(output)]; }
 
 class StepStage {
  public:

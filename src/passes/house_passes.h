@@ -43,8 +43,10 @@ constexpr std::string_view kExpertStarts = "expert_starts:";
 // sequence of a step goes through the one that is fewer operations. Results round differently.
 Pass expand_latents();
 
-// The logits output becomes "next_tokens", their argmax.
+// The graph returns "next_tokens", the argmax of the logits, as well. It has a call of its own that makes the logits,
+// so that the two may become one kernel; share_head() drops that call where they have not. Both are required.
 Pass greedy_head();
+Pass share_head();
 
 // Where a device quantises a norm by vectors that it divides by, add_rms_norm_quant_static gets them from the loader,
 // not from conversions in every launch.

@@ -27,20 +27,48 @@ Status expand_unsupported(Graph& g, PassContext& c) {
   return Status::ok();
 }
 
-Status take_argmax(Graph& g, PassContext& c) {
+Value* output_of(const Graph& g, std::string_view name) {
+  for (auto& o : g.outputs())
+    if (o.name == name) return o.value;
+  return nullptr;
+}
+
+// The call that makes the logits is made once more for the argmax alone, which a fusion may then make one kernel of.
+Status add_argmax(Graph& g, PassContext& c) {
   c.count_tried();
-  for (auto& o : g.outputs()) {
-    if (o.name != "logits") continue;
-    (void)c.may_apply(*o.value->def);
-    ASSIGN_OR_RETURN(Node * next, g.add(*c.ops().find("argmax"), {o.value}, {}, "greedy_head"));
-    return g.replace_output("logits", next->result(), "next_tokens");
+  Value* logits = output_of(g, "logits");
+  if (!logits) return invalid("the graph has no output \"logits\"");
+  const Node& head = *logits->def;
+  (void)c.may_apply(head);
+  Value* own = logits;
+  if (head.op->pure() && !head.op->has(op_flag::kSource)) {
+    ASSIGN_OR_RETURN(Node * again, g.add(*head.op, head.in, head.attrs, "greedy_head"));
+    own = again->result(logits->result);
   }
-  return invalid("the graph has no output \"logits\"");
+  ASSIGN_OR_RETURN(Node * next, g.add(*c.ops().find("argmax"), {own}, {}, "greedy_head"));
+  return g.add_output("next_tokens", next->result());
+}
+
+// Where no fusion took it, the second call computes what the first one has.
+Status drop_second_logits(Graph& g, PassContext& c) {
+  const Value *logits = output_of(g, "logits"), *next = output_of(g, "next_tokens");
+  if (!logits || !next || next->def->in.empty()) return Status::ok();
+  c.count_tried();
+  Value* own = next->def->in.front();
+  Node *first = logits->def, *second = own->def;
+  if (first == second || first->op != second->op || first->in != second->in || !(first->attrs == second->attrs))
+    return Status::ok();
+  (void)c.may_apply(*second);
+  c.applied(*second, fmt::format("{}: the same as %{}", second->op->name, logits->id));
+  g.replace_all_uses(own, first->result(own->result));
+  g.erase(second);
+  return Status::ok();
 }
 
 }  // namespace
 
 Pass legalise() { return {"legalise", true, expand_unsupported}; }
-Pass greedy_head() { return {"greedy_head", true, take_argmax}; }
+Pass greedy_head() { return {"greedy_head", true, add_argmax}; }
+Pass share_head() { return {"share_head", true, drop_second_logits}; }
 
 }  // namespace reprise

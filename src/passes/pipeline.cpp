@@ -21,7 +21,6 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   const nn::FusedOps fused = nn::fused_ops();
   if (options.observe_linears) RETURN_IF_ERROR(m.add(observe_linears()));
   if (options.observe_experts) RETURN_IF_ERROR(m.add(observe_experts()));
-  if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
   if (options.expand_latents) RETURN_IF_ERROR(m.add(expand_latents()));
   RETURN_IF_ERROR(m.add(canonicalise()));
   RETURN_IF_ERROR(m.add(common_subexpressions()));
@@ -30,6 +29,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
     RETURN_IF_ERROR(m.add(add_norm_biases(options.quantisation)));
   RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
+  if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
   if (!options.pass_file.empty()) {
     ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
     auto rewrites = parse_rewrites(text, ops);
@@ -51,6 +51,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
   RETURN_IF_ERROR(fuse(true));
+  if (options.greedy) RETURN_IF_ERROR(m.add(share_head()));
   RETURN_IF_ERROR(m.add(dead_code()));
   return m;
 }

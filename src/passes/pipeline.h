@@ -18,7 +18,7 @@ struct PipelineOptions {
   bool observe_linears = false;  // every linear's input becomes an output "observed:<weight>", for calibration
   bool observe_experts = false;  // the borders of experts' rows become outputs "expert_starts:<layer>", to be counted
   bool expand_latents = false;   // prompts' attention over latents with keys and values expanded where that is cheaper
-  bool greedy = false;           // return "next_tokens", the argmax of the logits, instead of the logits
+  bool greedy = false;           // return "next_tokens", the argmax of the logits, besides the logits
   std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
 };
 

@@ -59,7 +59,7 @@ TEST(OneBatch, ModelledTimeIsTheDevicesOwn) {
   const engine::StepRunner& decode = *(*e)->decode_runner();
   const engine::StepRunner& prefill = *(*e)->prefill_runner();
   const auto of = [](const engine::StepRunner& r) {
-    return kLaunchUs * static_cast<double>(r.model(engine::StepOutput::NextTokens).launches());
+    return kLaunchUs * static_cast<double>(r.model().launches(engine::head_of(engine::StepOutput::NextTokens)));
   };
   EXPECT_GT(of(decode), 0);
   EXPECT_NEAR(row->step_ms_p50, of(decode) * 1e-3, 1e-9);

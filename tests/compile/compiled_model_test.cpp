@@ -25,6 +25,7 @@ struct CompiledModelTest : testing::Test {
 
   Staging staging;
   Buffer arena;
+  std::vector<std::string> heads;
 
   Result<std::unique_ptr<CompiledModel>> compile(Graph g, const KernelSelection& selection, const ParamStore& params,
                                                  GraphMode mode) {
@@ -38,6 +39,7 @@ struct CompiledModelTest : testing::Test {
     request.staging = &staging;
     request.arena = arena.data();
     request.mode = mode;
+    request.heads = heads;
     return CompiledModel::compile(std::move(g), selection, std::move(plan), request);
   }
 
@@ -81,6 +83,52 @@ TEST_F(CompiledModelTest, LiveSizesBeyondTheBoundAreAnError) {
   live.value[1] = 10;
   const Status s = (*model)->run(live, **stream);
   EXPECT_NE(s.message().find("T = 10"), std::string::npos) << s.message();
+}
+
+// A body of two calls, the head "a" of one, "b" of two, and one that both need.
+TEST_F(CompiledModelTest, HeadsRunWhenTheyAreAskedFor) {
+  heads = {"a", "b", "absent"};
+  Tracer t("g", *platform.ops);
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 9), Dim(8)}});
+  Tensor hidden = nn::silu(nn::add(x, x));
+  t.output("hidden", hidden);
+  Tensor both = nn::add(hidden, x);
+  t.output("a", nn::silu(both));
+  t.output("b", nn::add(nn::mul(both, x), x));
+  Graph g = std::move(*t.finish());
+  auto selection = select_kernels(g, platform);
+  ASSERT_TRUE(selection.is_ok()) << selection.status().message();
+  const ParamStore params;
+  auto model = compile(std::move(g), *selection, params, GraphMode::Whole);
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  // This device freezes sizes, so heads are launched at the live ones and the body alone is recorded.
+  std::vector<std::string> found;
+  for (const Piece& p : (*model)->pieces()) {
+    found.push_back(fmt::format("{} {} {}", p.thunks.size(), p.captured, p.heads == kAllHeads ? 0 : p.heads));
+    EXPECT_TRUE(p.thunks.front().depends || &p == &(*model)->pieces().front());
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"2 true 0", "1 false 3", "1 false 1", "2 false 2"}));
+  EXPECT_EQ((*model)->launches(), 6u);
+  EXPECT_EQ((*model)->launches(1), 4u);
+  EXPECT_EQ((*model)->launches(2), 5u);
+  LiveSizes live;
+  live.value[1] = 5;
+  ASSERT_TRUE((*model)->capture(5, live).is_ok());
+  EXPECT_EQ((*model)->counters().captures, 1u);
+  auto stream = platform.device->make_stream();
+  for (const bool replay : {false, true}) {
+    for (const HeadMask asked : {1u, 2u, 3u, 4u}) {
+      launched.clear();
+      const Status ran = replay ? (*model)->replay(5, live, **stream, asked) : (*model)->launch(live, **stream, asked);
+      ASSERT_TRUE(ran.is_ok()) << ran.message();
+      ASSERT_TRUE((*stream)->synchronize().is_ok());
+      EXPECT_EQ(launched.size(), (*model)->launches(asked)) << asked;
+      EXPECT_TRUE((*model)->output("hidden").is_ok());
+      EXPECT_EQ((*model)->output("a").is_ok(), (asked & 1) != 0);
+      EXPECT_EQ((*model)->output("b").is_ok(), (asked & 2) != 0);
+    }
+  }
+  EXPECT_NE((*model)->output("a").status().message().find("did not compute \"a\""), std::string::npos);
 }
 
 // Inputs are sent to memory that the host cannot touch, in one copy, and nothing comes back by itself.

@@ -59,17 +59,17 @@ TEST(FusedLimit, SizesUpToItRunFusedAndLargerOnesUnfused) {
     auto all = open(model, {});
     ASSERT_TRUE(all.is_ok());
     const auto& runner = *(*e)->decode_runner();
-    const CompiledModel& fused = runner.model(engine::StepOutput::Logits, 9);
-    const CompiledModel& unfused = runner.model(engine::StepOutput::Logits, 10);
+    const CompiledModel& fused = runner.model(9);
+    const CompiledModel& unfused = runner.model(10);
     EXPECT_GT(count_fused(fused.graph()), 0);
     EXPECT_EQ(count_fused(unfused.graph()), 0);
     EXPECT_GT(unfused.launches(), fused.launches());
     for (int64_t batch = 1; batch <= 20; ++batch) {
       const uint64_t before[] = {fused.counters().replays, unfused.counters().replays};
       EXPECT_TRUE(same_bits(decode_step(**e, batch), decode_step(**all, batch))) << batch;
-      // Two decode steps; the size decides, so a batch of 9 runs at 12.
-      EXPECT_EQ(fused.counters().replays - before[0], batch <= 8 ? 2u : 0u) << batch;
-      EXPECT_EQ(unfused.counters().replays - before[1], batch <= 8 ? 0u : 2u) << batch;
+      // Two decode steps, each of a body and a head; the size decides, so a batch of 9 runs at 12.
+      EXPECT_EQ(fused.counters().replays - before[0], batch <= 8 ? 4u : 0u) << batch;
+      EXPECT_EQ(unfused.counters().replays - before[1], batch <= 8 ? 0u : 4u) << batch;
     }
   }
 }
@@ -80,8 +80,8 @@ TEST(FusedLimit, ALimitAboveTheLargestBatchChangesNothing) {
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
   const auto& runner = *(*e)->decode_runner();
-  EXPECT_EQ(runner.models().size(), engine::kStepOutputs);
-  EXPECT_GT(count_fused(runner.model(engine::StepOutput::Logits, 20).graph()), 0);
+  EXPECT_EQ(runner.models().size(), 1u);
+  EXPECT_GT(count_fused(runner.model(20).graph()), 0);
 }
 
 TEST(FusedLimit, EagerStepsObeyItAsWell) {
@@ -91,8 +91,8 @@ TEST(FusedLimit, EagerStepsObeyItAsWell) {
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
   const auto& runner = *(*e)->decode_runner();
-  const CompiledModel& fused = runner.model(engine::StepOutput::Logits, 4);
-  const CompiledModel& unfused = runner.model(engine::StepOutput::Logits, 5);
+  const CompiledModel& fused = runner.model(4);
+  const CompiledModel& unfused = runner.model(5);
   (void)decode_step(**e, 4);
   EXPECT_GT(fused.counters().launches, 0u);
   EXPECT_EQ(unfused.counters().launches, 0u);
@@ -109,7 +109,7 @@ TEST(Warmups, AreCountedAndChangeNoBits) {
   for (const auto* runner : {(*plain)->decode_runner(), (*plain)->prefill_runner()})
     EXPECT_EQ(runner->stats().warmups, 0u);
   for (const auto* runner : {(*warm)->decode_runner(), (*warm)->prefill_runner()})
-    EXPECT_EQ(runner->stats().warmups, 2u * engine::kStepOutputs);
+    EXPECT_EQ(runner->stats().warmups, 2u);
   for (int64_t batch : {1, 7, 20}) EXPECT_TRUE(same_bits(decode_step(**plain, batch), decode_step(**warm, batch)));
 }
 

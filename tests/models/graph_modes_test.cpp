@@ -113,14 +113,17 @@ TEST(GraphCounters, PiecesAlternateAroundAttention) {
   ASSERT_TRUE(e.is_ok());
   const auto& pieces = (*e)->prefill_runner()->model().pieces();
   const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
-  ASSERT_EQ(pieces.size(), 2 * layers + 1);
+  const size_t heads = std::size(engine::kStepHeads);
+  ASSERT_EQ(pieces.size(), 2 * layers + 1 + heads);
   for (size_t i = 0; i < pieces.size(); ++i) {
-    EXPECT_EQ(pieces[i].captured, i % 2 == 0);
+    EXPECT_EQ(pieces[i].captured, i > 2 * layers || i % 2 == 0);
+    EXPECT_EQ(pieces[i].heads == kAllHeads, i <= 2 * layers);
+    if (i > 2 * layers) continue;
     if (i % 2) {
       EXPECT_EQ(pieces[i].thunks.size(), 1u);
     }
   }
-  EXPECT_EQ((*e)->decode_runner()->model().pieces().size(), 1u);
+  EXPECT_EQ((*e)->decode_runner()->model().pieces().size(), 1 + heads);
 }
 
 TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {

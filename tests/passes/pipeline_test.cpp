@@ -118,12 +118,26 @@ TEST(Pipeline, GreedyTakesTheHeadAndItsArgmax) {
     options.greedy = true;
     auto n = test::counts(run(g, platform, options).passes);
     EXPECT_EQ(n["lm_head_argmax"], 1);
-    ASSERT_EQ(g.outputs().size(), 2u);
+    ASSERT_EQ(g.outputs().size(), 3u);
     EXPECT_EQ(g.outputs()[0].name, "hidden");
-    EXPECT_EQ(g.outputs()[1].name, "next_tokens");
-    EXPECT_EQ(g.outputs()[1].value->type.dtype, DType::I32);
-    EXPECT_EQ(g.outputs()[1].value->def->op->name, "lm_head_argmax");
+    EXPECT_EQ(g.outputs()[1].name, "logits");
+    EXPECT_EQ(g.outputs()[1].value->def->op->name, "linear");
+    EXPECT_EQ(g.outputs()[2].name, "next_tokens");
+    EXPECT_EQ(g.outputs()[2].value->type.dtype, DType::I32);
+    EXPECT_EQ(g.outputs()[2].value->def->op->name, "lm_head_argmax");
   }
+}
+
+TEST(Pipeline, AnArgmaxThatIsNotFusedReadsTheLogits) {
+  const Platform platform = test::null_platform();
+  Graph g = test::trace_tiny({"LlamaForCausalLM"}, *platform.ops);
+  PipelineOptions options;
+  options.greedy = true;
+  options.passes.disable = {"lm_head_argmax"};
+  EXPECT_EQ(test::counts(run(g, platform, options).passes)["share_head"], 1);
+  ASSERT_EQ(g.outputs().size(), 3u);
+  EXPECT_EQ(g.outputs()[2].value->def->op->name, "argmax");
+  EXPECT_EQ(g.outputs()[2].value->def->in[0], g.outputs()[1].value);
 }
 
 TEST(Pipeline, TheQuantisedHeadTakesItsArgmax) {
