@@ -103,7 +103,7 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
 }
 
 HeadMask CompiledModel::heads_of_output(std::string_view name) const {
-  const auto it = std::find(heads_.begin(), heads_.end(), name);
+  const auto it = std::find(heads_.begin(), heads_.end(), name.substr(0, name.find('.')));
   return it == heads_.end() ? kAllHeads : HeadMask{1} << (it - heads_.begin());
 }
 

@@ -52,8 +52,8 @@ struct CompileRequest {
   // Symbols that a captured size fixes (a decode size fixes tokens and sequences, a prefill size only tokens). Where
   // sizes are frozen at capture, piecewise graphs launch what depends on any other symbol.
   std::vector<SymbolId> size_symbols;
-  // Outputs that are only computed when a run asks for them, by name. What no other output needs is a head: pieces of
-  // its own behind the body. A head that the graph does not have is never asked for.
+  // Outputs that are only computed when a run asks for them, by name up to the first '.'. What no other output needs is
+  // a head: pieces of its own behind the body. A head that the graph does not have is never asked for.
   std::vector<std::string> heads;
 };
 

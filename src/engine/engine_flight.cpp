@@ -47,6 +47,27 @@ bool awaits_token(const StepItem& item) {
 
 }  // namespace
 
+std::string_view Flight::wanted(Name name) const {
+  const bool sampled = output == StepOutput::Sampled;
+  const auto any = [&](auto says) { return std::any_of(items.begin(), items.end(), says); };
+  switch (name) {
+    case Hidden: return output == StepOutput::Logits ? "" : "hidden";
+    case Tokens: return output == StepOutput::Logits ? "" : output_name(output);
+    case Logits:
+      return output == StepOutput::Logits ||
+                     (sampled && any([](const StepItem& i) { return i.logit_rows() > (i.draw ? 1 : 0); }))
+                 ? "logits"
+                 : "";
+    case Logprobs:
+    case TopTokens:
+    case TopLogprobs:
+      if (!sampled || !any([](const StepItem& i) { return i.draw && i.draw->logprobs >= 0; })) return "";
+      return name == Logprobs ? "sampled.logprob" : name == TopTokens ? "sampled.top_tokens" : "sampled.top_logprobs";
+    case kNames: break;
+  }
+  return "";
+}
+
 // Checks, faults and counts look at a step before the next one may change anything.
 bool ModelEngine::overlaps() const {
   return platform_.device->info().asynchronous && !check_ && !faults_.any() && !hook_ && expert_use_.layers() == 0;
@@ -81,11 +102,11 @@ Result<StepResult> ModelEngine::wait(Ticket ticket) {
   f.ticket = 0;
   RETURN_IF_ERROR(f.status);
   StepResult result;
-  const auto rows = static_cast<size_t>(f.rows.elements());
-  if (f.output == StepOutput::Logits)
-    result.logits = {static_cast<float*>(f.rows.data), rows};
-  else
-    result.tokens = {static_cast<const int32_t*>(f.rows.data), rows};
+  result.logits = f.answers[Flight::Logits].as<float>();
+  result.tokens = f.answers[Flight::Tokens].as<const int32_t>();
+  result.logprobs = f.answers[Flight::Logprobs].as<const float>();
+  result.top_tokens = f.answers[Flight::TopTokens].as<const int32_t>();
+  result.top_logprobs = f.answers[Flight::TopLogprobs].as<const float>();
   result.gap_us = f.gap_us;
   return result;
 }
@@ -101,18 +122,22 @@ Status ModelEngine::run_alone(Flight& f) {
     if (other.ticket != 0) finish(other);
   staging_.select(0);
   RETURN_IF_ERROR(run(f.items, f.output));
-  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
-  if (f.output == StepOutput::NextTokens) {
-    ASSIGN_OR_RETURN(f.hidden, ask("hidden"));
+  for (int i = 0; i < Flight::kNames; ++i) {
+    Flight::Answer& answer = f.answers[static_cast<size_t>(i)];
+    answer.view = {};
+    if (const std::string_view name = f.wanted(static_cast<Flight::Name>(i)); !name.empty()) {
+      ASSIGN_OR_RETURN(answer.view, ask(name));
+    }
   }
-  ASSIGN_OR_RETURN(f.rows, ask(output_name(f.output)));
   RETURN_IF_ERROR(arrived());
-  if (platform_.device->info().asynchronous) {
+  if (platform_.device->info().asynchronous)
     // The next step may be submitted before this one's result is looked at.
-    const auto* bytes = static_cast<const uint8_t*>(f.rows.data);
-    f.kept.assign(bytes, bytes + static_cast<size_t>(f.rows.elements()) * size_of(f.rows.dtype));
-    f.rows.data = f.kept.data();
-  }
+    for (Flight::Answer& answer : f.answers) {
+      const auto* bytes = static_cast<const uint8_t*>(answer.view.data);
+      if (!bytes) continue;
+      answer.kept.assign(bytes, bytes + static_cast<size_t>(answer.view.elements()) * size_of(answer.view.dtype));
+      answer.view.data = answer.kept.data();
+    }
   RETURN_IF_ERROR(accept_result(f));
   f.gap_us = gap_us_;
   f.done = true;
@@ -170,8 +195,7 @@ Status ModelEngine::feed_tokens(Flight& f) {
   for (const StepItem& item : f.items) {
     end += item.count;
     if (!awaits_token(item)) continue;
-    const int64_t from =
-        before && before->output == StepOutput::NextTokens ? result_row(before->items, item.sequence) : -1;
+    const int64_t from = before && before->output != StepOutput::Logits ? result_row(before->items, item.sequence) : -1;
     if (from < 0 || before->done) return error(Code::Internal, "a token is pending that no step in flight gives");
     f.fed.push_back({item.sequence, end - 1, item.sequence->size() - 1});
     if (run.count == 0 || run.from + run.count != from || run.to + run.count != end - 1) {
@@ -185,30 +209,30 @@ Status ModelEngine::feed_tokens(Flight& f) {
 }
 
 Status ModelEngine::ask_for_result(Flight& f) {
-  const auto ask_for = [&](std::string_view name, HostCopy& copy) -> Result<TensorView> {
-    ASSIGN_OR_RETURN(TensorView v, last_->output(name));
-    if (name == "next_tokens") f.next_tokens = v.data;
-    const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);
-    ASSIGN_OR_RETURN(v.data, copy.ask(*platform_.device, *stream_, v.data, bytes));
-    return v;
-  };
-  if (f.output == StepOutput::NextTokens) {
-    ASSIGN_OR_RETURN(f.hidden, ask_for("hidden", f.hidden_copy));
+  for (int i = 0; i < Flight::kNames; ++i) {
+    Flight::Answer& answer = f.answers[static_cast<size_t>(i)];
+    answer.view = {};
+    const std::string_view name = f.wanted(static_cast<Flight::Name>(i));
+    if (name.empty()) continue;
+    ASSIGN_OR_RETURN(answer.view, last_->output(name));
+    if (i == Flight::Tokens) f.next_tokens = answer.view.data;
+    const size_t bytes = static_cast<size_t>(answer.view.elements()) * size_of(answer.view.dtype);
+    ASSIGN_OR_RETURN(answer.view.data, answer.copy.ask(*platform_.device, *stream_, answer.view.data, bytes));
   }
-  ASSIGN_OR_RETURN(f.rows, ask_for(output_name(f.output), f.rows_copy));
   return Status::ok();
 }
 
 // What the step gave is there; a token that somebody waits for gets its place.
 Status ModelEngine::accept_result(const Flight& f) {
   if (f.output == StepOutput::Logits) return Status::ok();
-  if (!all_finite(f.hidden))
+  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
+  if (!all_finite(f.answers[Flight::Hidden].view))
     return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
   int64_t row = 0;
   for (const StepItem& item : f.items) {
     row += item.logit_rows();
     if (item.logit_rows() > 0 && item.sequence->pending())
-      item.sequence->resolve(static_cast<const int32_t*>(f.rows.data)[row - 1]);
+      item.sequence->resolve(f.answers[Flight::Tokens].as<const int32_t>()[static_cast<size_t>(row - 1)]);
   }
   return Status::ok();
 }

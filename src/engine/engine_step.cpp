@@ -80,10 +80,14 @@ Result<TensorView> ModelEngine::latest(std::string_view name) const {
 }
 
 Status ModelEngine::collect(StepOutput output) {
-  for (const std::string_view name : {std::string_view("hidden"), output_name(output)}) {
+  const HeadMask heads = head_of(output);
+  for (const GraphOutput& o : last_->graph().outputs()) {
+    const std::string& name = o.name;
+    if (name != "hidden" && (last_->heads_of_output(name) == kAllHeads || (last_->heads_of_output(name) & heads) == 0))
+      continue;
     ASSIGN_OR_RETURN(const TensorView part, latest(name));
     RETURN_IF_ERROR(arrived());
-    Collected& all = collected_[std::string(name)];
+    Collected& all = collected_[name];
     const int64_t before = all.bytes.empty() ? 0 : all.view.size[0];
     all.view = part;
     all.view.size[0] += before;
@@ -120,7 +124,7 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
     StepItem head = item, tail = item;
     head.count = take;
     tail.count = item.count - take;
-    if (tail.count > 0) head.wants_logits = false;
+    if (tail.count > 0) head.wants_logits = false, head.draw.reset();
     if (head.count > 0) part.push_back(head);
     if (tail.count > 0) rest.push_back(tail);
   }

@@ -21,8 +21,15 @@ using Ticket = uint64_t;  // of a submitted step; never 0
 
 // What a step gave, one row per wanted logits row, in the order of the items. Good until the next submit().
 struct StepResult {
-  std::span<float> logits;          // StepOutput::Logits: [rows, vocab] fp32, writable
-  std::span<const int32_t> tokens;  // StepOutput::NextTokens: the argmax of each row, the smallest id on a tie
+  // StepOutput::Logits, and Sampled where an item brought no Draw: [rows, vocab] fp32, writable.
+  std::span<float> logits;
+  // NextTokens: the argmax of each row, the smallest id on a tie. Sampled: what was drawn; of no meaning in the rows of
+  // items without a Draw.
+  std::span<const int32_t> tokens;
+  // Sampled, where a Draw asked for log-probabilities: [rows] of the tokens, [rows, kMostTopTokens] of the best ones.
+  std::span<const float> logprobs;
+  std::span<const int32_t> top_tokens;
+  std::span<const float> top_logprobs;
   // How long the device had nothing to do between the step before and this one, on its own clock.
   std::optional<double> gap_us;
 };
@@ -42,7 +49,8 @@ class Executor {
   // The keys and values of a whole page, in all layers, for the steps that are submitted from now on.
   virtual Status copy_page(kv::PageId from, kv::PageId to) = 0;
 
-  virtual bool has_greedy_steps() const { return false; }  // StepOutput::NextTokens
+  virtual bool has_greedy_steps() const { return false; }   // StepOutput::NextTokens
+  virtual bool has_sampled_steps() const { return false; }  // StepOutput::Sampled
   virtual bool overlaps() const { return false; }
   // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
   // flight.

@@ -4,8 +4,11 @@
 // so that those of one step stay while the next one runs. One thread at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,9 +42,22 @@ struct Flight {
   double begun_us = 0;
   std::optional<double> gap_us;
 
-  TensorView hidden, rows;  // rows: logits or next tokens. In memory of the host, there once the step is done.
-  HostCopy hidden_copy, rows_copy;
-  std::vector<uint8_t> kept;  // rows of a step that ran as several parts
+  // An output of the step in memory of the host, there once the step is done.
+  struct Answer {
+    TensorView view;  // empty where it was not asked for
+    HostCopy copy;
+    std::vector<uint8_t> kept;  // of a step that ran as several parts
+
+    template <typename T>
+    std::span<T> as() const {
+      return {static_cast<T*>(view.data), view.data ? static_cast<size_t>(view.elements()) : 0};
+    }
+  };
+  enum Name : uint8_t { Hidden, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, kNames };
+  std::array<Answer, kNames> answers;
+
+  // The output's name in the program; empty where nobody reads it after this step.
+  std::string_view wanted(Name name) const;
 };
 
 // The marks around a step on its stream.

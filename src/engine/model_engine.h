@@ -64,6 +64,7 @@ class ModelEngine final : public Engine {
   kv::KvPool& kv_pool() override { return pool_; }
   Status copy_page(kv::PageId from, kv::PageId to) override;
   bool has_greedy_steps() const override { return true; }
+  bool has_sampled_steps() const override { return sampling_; }
   bool overlaps() const override;
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
@@ -162,6 +163,7 @@ class ModelEngine final : public Engine {
   double device_s_ = 0;  // of the current step
   LoadTimes times_;
   size_t step_bytes_ = 0, expert_bytes_ = 0;
+  bool sampling_ = false;  // the device draws tokens
   std::string graph_text_, learned_file_;
 };
 

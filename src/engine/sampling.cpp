@@ -5,19 +5,21 @@
 #include <limits>
 #include <numeric>
 
-#include "base/split_mix.h"
+#include "ops/draw_rule.h"
 
 namespace reprise::engine {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// A number in [0, 1) that depends on its two arguments alone.
-double uniform(uint64_t seed, int64_t position) {
-  return static_cast<double>(split_mix(split_mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
+static_assert(sizeof(draw::Candidate) == sizeof(uint64_t));
+
+// As Draw has it: rounded once, and no temperature is so small that it overflows.
+float scale_of(double temperature) {
+  return temperature == 0 ? 0.0f : static_cast<float>(std::min(1 / temperature, 1e30));
 }
 
-using Candidate = std::pair<float, int32_t>;  // logit (later weight) and id
+using Candidate = std::pair<float, int32_t>;  // logit and id
 
 // Larger logits first, smaller ids on a tie.
 bool better(const Candidate& a, const Candidate& b) {
@@ -134,70 +136,23 @@ void Sampler::apply_penalties(std::span<float> logits) const {
   }
 }
 
-int32_t Sampler::draw(std::span<float> logits) {
-  const size_t all = logits.size();
-  float top = kMasked;
-  candidates_.clear();
-  candidates_.reserve(all);
-  for (size_t i = 0; i < all; ++i) {
-    if (logits[i] == kMasked) continue;
-    top = std::max(top, logits[i]);
-    candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
-  }
-  // Relative to the largest logit, so that nothing overflows however small the temperature is.
-  const auto weight = [&](float v) { return std::exp((static_cast<double>(v) - top) / params_.temperature); };
-
-  if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < candidates_.size()) {
-    const auto end = candidates_.begin() + params_.top_k;
-    std::nth_element(candidates_.begin(), end - 1, candidates_.end(), better);
-    candidates_.resize(static_cast<size_t>(params_.top_k));
-    // The order of an unsorted selection belongs to the library; draws must not depend on it.
-    std::sort(candidates_.begin(), candidates_.end(), better);
-  }
-  if (params_.top_p < 1) {
-    double total = 0;
-    for (const Candidate& c : candidates_) total += weight(c.first);
-    // The shortest best-first prefix that reaches top_p; sorted in growing pieces, because it is usually short.
-    const double goal = params_.top_p * total;
-    double sum = 0;
-    size_t sorted = 0, kept = 0;
-    for (size_t piece = 64; kept < candidates_.size() && (kept == 0 || sum < goal); ++kept) {
-      if (kept == sorted) {
-        const auto begin = candidates_.begin() + static_cast<ptrdiff_t>(sorted);
-        sorted = std::min(candidates_.size(), sorted + piece);
-        piece *= 4;
-        const auto end = candidates_.begin() + static_cast<ptrdiff_t>(sorted);
-        if (end != candidates_.end()) std::nth_element(begin, end, candidates_.end(), better);
-        std::sort(begin, end, better);
-      }
-      sum += weight(candidates_[kept].first);
-    }
-    candidates_.resize(kept);
-  }
-
-  // From here on a candidate carries its weight; the best one has the weight 1.
-  double total = 0;
-  size_t kept = 0;
-  for (const Candidate& c : candidates_) {
-    const double w = weight(c.first);
-    if (w < params_.min_p) continue;
-    total += static_cast<float>(w);
-    candidates_[kept++] = {static_cast<float>(w), c.second};
-  }
-  double rest = uniform(params_.seed, position_) * total;
-  int32_t last = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    if (candidates_[i].first == 0) continue;
-    last = candidates_[i].second;
-    rest -= candidates_[i].first;
-    if (rest < 0) break;
-  }
-  return last;  // rounding may leave rest at 0 after the last candidate
+bool Sampler::takes_argmax() const {
+  return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && takes_logits_as_they_are();
 }
 
-bool Sampler::takes_argmax() const {
-  return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && !penalises() &&
-         params_.logit_bias.empty() && !constraint_ && generated_ >= params_.min_new_tokens;
+std::optional<Draw> Sampler::device_draw(int64_t ahead) const {
+  if (params_.logprobs > kMostTopTokens || !takes_logits_as_they_are()) return std::nullopt;
+  return draw_at(position_ + ahead);
+}
+
+Draw Sampler::draw_at(int64_t position) const {
+  return {.scale = scale_of(params_.temperature),
+          .top_p = static_cast<float>(params_.top_p),
+          .min_p = static_cast<float>(params_.min_p),
+          .top_k = static_cast<int32_t>(std::clamp<int64_t>(params_.top_k, 0, std::numeric_limits<int32_t>::max())),
+          .seed = params_.seed,
+          .position = position,
+          .logprobs = params_.logprobs};
 }
 
 void Sampler::took(int32_t) {
@@ -224,7 +179,12 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
   if (constraint_ || !params_.logit_bias.empty() || penalties || short_of_minimum) {
     ASSIGN_OR_RETURN(best, largest(logits));
   }
-  const int32_t token = params_.temperature == 0 || params_.top_k == 1 ? best : draw(logits);
+  int32_t token = best;
+  if (params_.temperature != 0 && params_.top_k != 1) {
+    scratch_.resize(logits.size());
+    token = draw::token(logits.data(), static_cast<int64_t>(logits.size()), draw_at(position_),
+                        reinterpret_cast<draw::Candidate*>(scratch_.data()));
+  }
   SampledToken out{token, {}, {}};
   if (params_.logprobs >= 0) {
     ASSIGN_OR_RETURN(out, score_token(unmodified, token, params_.logprobs));

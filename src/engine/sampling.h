@@ -2,8 +2,9 @@
 //
 // Order of the steps (that of vLLM and SGLang): constraint, logit bias, penalties, minimum length, temperature, top-k,
 // top-p, min-p, draw. Temperature 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed,
-// position in the sequence) alone, so a request's text does not depend on the batch it rode in. One Sampler per
-// sequence; one thread at a time.
+// position in the sequence) alone, so a request's text does not depend on the batch it rode in. The host draws by the
+// rule of ops/draw_rule.h, as devices with a kernel for op `sample` do; device_draw() says what they can take over. One
+// Sampler per sequence; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "base/status.h"
 #include "engine/token_constraint.h"
+#include "ops/draw.h"
 
 namespace reprise::engine {
 
@@ -67,6 +69,9 @@ class Sampler {
   // The next token is the largest logit as it stands, and nothing else about the logits is asked: the argmax may then
   // be taken elsewhere, and told to took().
   bool takes_argmax() const;
+  // How a device may draw the token `ahead` places behind the next one, to be told to took(); none where the logits are
+  // changed first, or more log-probabilities are asked for than a device gives.
+  std::optional<Draw> device_draw(int64_t ahead = 0) const;
   void took(int32_t token);
 
   const SamplingParams& params() const { return params_; }
@@ -76,7 +81,11 @@ class Sampler {
     return params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
   }
   void apply_penalties(std::span<float> logits) const;
-  int32_t draw(std::span<float> logits);
+  Draw draw_at(int64_t position) const;
+  // Nothing changes the logits before a token is drawn from them.
+  bool takes_logits_as_they_are() const {
+    return !penalises() && params_.logit_bias.empty() && !constraint_ && generated_ >= params_.min_new_tokens;
+  }
 
   SamplingParams params_;
   std::vector<int32_t> eos_;
@@ -84,7 +93,7 @@ class Sampler {
   std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
   int64_t position_ = 0;  // in the sequence, prompt included
   int64_t generated_ = 0;
-  std::vector<std::pair<float, int32_t>> candidates_;  // kept to avoid allocating per token
+  std::vector<uint64_t> scratch_;  // kept to avoid allocating per token
 };
 
 }  // namespace reprise::engine

@@ -1,6 +1,7 @@
 #include "engine/step_stage.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "models/model.h"
 
@@ -21,12 +22,17 @@ Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab,
   ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
   ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
   ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
+  draws_ = {};
+  if (staging.input("draws", slot).is_ok()) {
+    ASSIGN_OR_RETURN(draws_, ints("draws"));
+  }
   parts_.reserve(buffers_.context_lens.size());
   return Status::ok();
 }
 
 Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_pages) {
   parts_.clear();
+  std::fill(draws_.begin(), draws_.end(), 0);
   int64_t row = 0, wanted = 0;
   for (const StepItem& item : items) {
     const Sequence& s = *item.sequence;
@@ -41,6 +47,11 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
     if (wanted + rows > static_cast<int64_t>(last_rows_.size()))
       return invalid("more than {} rows with logits in one step (--max-running-requests sets this)", last_rows_.size());
     for (int64_t i = item.count - rows; i < item.count; ++i) last_rows_[wanted++] = static_cast<int32_t>(row + i);
+    if (item.draw) {
+      if (draws_.empty()) return error(Code::Internal, "this model draws no tokens");
+      if (rows == 0) return error(Code::Internal, "a token is to be drawn from a row without logits");
+      std::memcpy(&draws_[static_cast<size_t>((wanted - 1) * kDrawWords)], &*item.draw, sizeof(Draw));
+    }
     row += item.count;
   }
   std::fill(last_rows_.begin() + wanted, last_rows_.end(), 0);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "compile/staging.h"
 #include "engine/sequence.h"
 #include "kv/step_tables.h"
+#include "ops/draw.h"
 
 namespace reprise::engine {
 
@@ -22,14 +24,22 @@ struct StepItem {
   int64_t count = 0;              // tokens [sequence->cached(), + count) are computed and cached
   bool wants_logits = false;      // of the last of them
   bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
+  std::optional<Draw> draw = {};  // in a step that samples: how the token behind the last of them is drawn
 
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
 
 // What a step returns for its logit rows: the head of the program that runs behind its body.
-enum class StepOutput : uint8_t { Logits, NextTokens };
-constexpr std::string_view kStepHeads[] = {"logits", "next_tokens"};  // by StepOutput: the head, and its output
-constexpr HeadMask head_of(StepOutput output) { return HeadMask{1} << static_cast<int>(output); }
+enum class StepOutput : uint8_t {
+  Logits,
+  NextTokens,  // the argmax of every row
+  Sampled,     // a token for each item that brings a Draw; the logits of all rows are there besides
+};
+constexpr std::string_view kStepHeads[] = {"logits", "next_tokens", "sampled"};  // by StepOutput: head and output
+constexpr HeadMask head_of(StepOutput output) {
+  const HeadMask own = HeadMask{1} << static_cast<int>(output);
+  return output == StepOutput::Sampled ? own | head_of(StepOutput::Logits) : own;
+}
 constexpr std::string_view output_name(StepOutput output) { return kStepHeads[static_cast<size_t>(output)]; }
 
 class StepStage {
@@ -51,6 +61,7 @@ class StepStage {
  private:
   kv::StepBuffers buffers_;
   std::span<int32_t> last_rows_;
+  std::span<int32_t> draws_;             // empty where the model draws no tokens
   std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
   int64_t vocab_ = 0;
 };

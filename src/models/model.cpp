@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include "ops/core.h"
+#include "ops/draw.h"
 
 namespace reprise::models {
 
@@ -28,6 +29,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   in.context_lens = ids("context_lens", {sequences});
   in.query_starts = ids("query_starts", {borders});
   in.last_rows = ids("last_rows", {logit_rows});
+  if (o.sampling) in.draws = tracer.input("draws", TensorType{DType::I32, {logit_rows, Dim(kDrawWords)}});
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     if (f.latent) {
       const auto rows = [&](std::string_view name, int64_t width) {
@@ -45,6 +47,13 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
   tracer.output("hidden", out.hidden);
   tracer.output("logits", out.logits);
+  if (o.sampling) {
+    const nn::Sampled s = nn::sample(out.logits, in.draws);
+    tracer.output("sampled", s.token);
+    tracer.output("sampled.logprob", s.logprob);
+    tracer.output("sampled.top_tokens", s.top_tokens);
+    tracer.output("sampled.top_logprobs", s.top_logprobs);
+  }
   return tracer.finish();
 }
 

@@ -48,6 +48,7 @@ struct TraceOptions {
   int64_t max_sequences = 64;      // bound of R and L
   int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
   int64_t pool_pages = 4096;       // bound of P
+  bool sampling = false;           // "sampled" and what belongs to it besides the logits
 };
 
 // Names of the symbols, in the order of their ids.
@@ -55,7 +56,8 @@ struct TraceOptions {
 enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
 
 // Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "latents.<layer>" and "ropes.<layer>"; the outputs are
-// "hidden" and "logits".
+// "hidden", "logits" and, with sampling, the results of op sample: "sampled", "sampled.logprob", "sampled.top_tokens",
+// "sampled.top_logprobs".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
                           const OpRegistry& ops);
 

@@ -42,6 +42,11 @@ Tensor slice(Tensor x, int64_t begin, int64_t size) { return one("slice", {x}, {
 Tensor copy(Tensor x) { return one("copy", {x}); }
 Tensor reciprocal(Tensor x) { return one("reciprocal", {x}); }
 Tensor argmax(Tensor x) { return one("argmax", {x}); }
+Sampled sample(Tensor logits, Tensor draws) {
+  std::vector<Tensor> out = logits.tracer()->call("sample", {logits, draws});
+  out.resize(4, logits);  // after an error
+  return {out[0], out[1], out[2], out[3]};
+}
 Tensor quantize_static(Tensor x, Tensor scale, Tensor offset) { return one("quantize_static", {x, scale, offset}); }
 Quantized quantize_dynamic(Tensor x) {
   const std::vector<Tensor> out = x.tracer()->call("quantize_dynamic", {x});

@@ -35,6 +35,13 @@ Tensor copy(Tensor x);
 Tensor reciprocal(Tensor x);
 // [L, V] -> [L] i32, the smallest index on ties
 Tensor argmax(Tensor x);
+// [L, V] fp32 logits and [L, 10] i32 draws (ops/draw.h).
+struct Sampled {
+  Tensor token;                     // [L] i32
+  Tensor logprob;                   // [L] fp32, of the token
+  Tensor top_tokens, top_logprobs;  // [L, 20] i32 and fp32, best first
+};
+Sampled sample(Tensor logits, Tensor draws);
 // [T, N], [N] or [1], [N] or [1] -> [T, N] i8: round(x * scale + offset)
 Tensor quantize_static(Tensor x, Tensor scale, Tensor offset);
 struct Quantized {

@@ -25,6 +25,7 @@ struct StepInputs {
   Tensor context_lens;  // [R] i32, keys of each sequence including this step's
   Tensor query_starts;  // [R + 1] i32, first row of each sequence
   Tensor last_rows;     // [L] i32, rows whose logits are wanted
+  Tensor draws;         // [L, 10] i32, how their tokens are drawn (ops/draw.h); absent where no token is drawn
   std::vector<Tensor> kv;
   std::vector<LatentCache> latents;
 };

@@ -1,6 +1,7 @@
 #include "ops/core.h"
 
 #include "base/block_format.h"
+#include "ops/draw.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
 #include "ops/want.h"
@@ -289,6 +290,21 @@ Result<Types> infer_argmax(const OpCall& c) {
   return Types{{DType::I32, {c.in[0].shape[0]}}};
 }
 
+Result<Types> infer_sample(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of logits"));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(kDrawWords), "what a Draw takes"));
+  const Dim rows = c.in[0].shape[0];
+  return Types{{DType::I32, {rows}},
+               {DType::F32, {rows}},
+               {DType::I32, {rows, Dim(kMostTopTokens)}},
+               {DType::F32, {rows, Dim(kMostTopTokens)}}};
+}
+
 }  // namespace
 
 void register_core_ops(OpRegistry& ops) {
@@ -367,6 +383,11 @@ void register_core_ops(OpRegistry& ops) {
       "(+ add), each step rounded to fp32, then once to `out`");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
+  ops.add(
+      "sample(Tensor logits, Tensor draws) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample, kNone,
+      "[L, V] f32, [L, 10] i32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row a token by its Draw "
+      "(ops/draw.h), -1 where a logit is no number; where the Draw asks for them, the log-probability of that token "
+      "and of the best ones with their ids, else 0 and -1");
   register_latent_ops(ops);
   register_expert_ops(ops);
 }

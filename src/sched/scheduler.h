@@ -8,9 +8,10 @@
 // ends the requests that took part in it, a lost device ends all.
 //
 // Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs,
-// and the tokens of the current one are handed out afterwards. Its greedy rows take part in the next batch before their
-// token is known; a row whose request turns out to have ended was computed for nothing. The next batch waits for the
-// current one where it needs what only the host can do: sampling, preemption, posted work.
+// and the tokens of the current one are handed out afterwards. Rows whose token the device chooses take part in the next
+// batch before it is known; a row whose request turns out to have ended was computed for nothing. The next batch waits
+// for the current one where it needs what only the host can do: tokens under a grammar or penalties, or on a device that
+// does not sample, preemption, posted work.
 //
 // Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
 // sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So
@@ -154,6 +155,7 @@ class Scheduler {
   void fail(const Batch& batch, const Status& why);
   void lose(const Status& why);
   void take_rows(const Submitted& step, const engine::StepResult& result);
+  void take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
   void accept(LiveRequest& r, SampledToken token, int64_t end);
   void share_prompt(LiveRequest& r);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/elapsed.h"
 #include "base/log.h"
 #include "sched/scheduler.h"
 
@@ -36,8 +37,11 @@ bool Scheduler::submit_next(Clock::time_point begin) {
 bool Scheduler::may_submit_ahead() const {
   if (!options_.overlap || !executor_.overlaps() || flights_.size() != 1) return false;
   const Submitted& now = flights_.front();
-  return now.output == engine::StepOutput::NextTokens ||
-         std::all_of(now.batch.items.begin(), now.batch.items.end(), [](auto& item) { return item.logit_rows() == 0; });
+  // Every token is known to the device before it is to the host.
+  return std::all_of(now.batch.items.begin(), now.batch.items.end(), [&](const engine::StepItem& item) {
+    return item.logit_rows() == 0 || now.output == engine::StepOutput::NextTokens ||
+           (now.output == engine::StepOutput::Sampled && item.draw);
+  });
 }
 
 // Who decodes takes part with a token to come, unless that one is its last.
@@ -71,14 +75,19 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   Submitted s;
   s.begin = begin;
   s.rested = rested_;
-  bool argmax = executor_.has_greedy_steps();
+  bool argmax = executor_.has_greedy_steps(), sampled = false;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const LiveRequest& r = *batch.owners[i];
     if (observer_) s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
     if (batch.items[i].logit_rows() == 0) continue;
     argmax &= !batch.items[i].wants_all_logits && r.sampler.takes_argmax();
+    if (!executor_.has_sampled_steps() || !batch.items[i].wants_logits) continue;
+    batch.items[i].draw = r.sampler.device_draw(r.sequence.pending() ? 1 : 0);
+    sampled |= batch.items[i].draw.has_value();
   }
-  s.output = argmax ? engine::StepOutput::NextTokens : engine::StepOutput::Logits;
+  s.output = argmax    ? engine::StepOutput::NextTokens
+             : sampled ? engine::StepOutput::Sampled
+                       : engine::StepOutput::Logits;
   s.forming_s = seconds_of(Clock::now() - begin);
   int64_t cached = 0;
   for (const engine::StepItem& item : batch.items) cached += item.sequence->cached();
@@ -173,10 +182,10 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
     const size_t first = row;
     row += rows;
     if (rows == 0 || r.result.finish != FinishReason::None) continue;
-    if (step.output == engine::StepOutput::NextTokens) {
-      CHECK(row <= result.tokens.size(), "a step returned {} tokens", result.tokens.size());
-      r.sampler.took(result.tokens[first]);
-      accept(r, {result.tokens[first], {}, {}}, step.ends[i]);
+    const bool drawn = step.output == engine::StepOutput::NextTokens ||
+                       (step.output == engine::StepOutput::Sampled && item.draw.has_value());
+    if (drawn && !item.wants_all_logits) {
+      take_token(r, result, row - 1, step.ends[i]);
       continue;
     }
     CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
@@ -190,12 +199,34 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
       r.checked = step.ends[i];
     }
     if (!item.wants_logits) continue;
+    if (drawn) {
+      take_token(r, result, row - 1, step.ends[i]);
+      continue;
+    }
     auto sampled = r.sampler.sample(mine.last(vocab));
     if (sampled)
       accept(r, std::move(sampled).value(), step.ends[i]);
     else
       finish(r, FinishReason::Cancelled, sampled.status());
   }
+}
+
+// The token that the device chose in this row of the result.
+void Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end) {
+  CHECK(row < result.tokens.size(), "a step returned {} tokens", result.tokens.size());
+  SampledToken token{result.tokens[row], {}, {}};
+  if (token.token < 0)
+    return finish(
+        r, FinishReason::Cancelled,
+        error(Code::Internal, "no token can be drawn: a logit is no number; the weights or a kernel are broken"));
+  if (const int wanted = r.request.sampling.logprobs; wanted >= 0) {
+    token.logprob = result.logprobs[row];
+    const auto most = static_cast<size_t>(kMostTopTokens);
+    for (size_t k = row * most; k < row * most + static_cast<size_t>(wanted) && result.top_tokens[k] >= 0; ++k)
+      token.top.push_back({result.top_tokens[k], result.top_logprobs[k]});
+  }
+  r.sampler.took(token.token);
+  accept(r, std::move(token), end);
 }
 
 // Rows [begin, begin + count) of the prompt: each tells how likely the token after it was.

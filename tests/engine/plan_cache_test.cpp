@@ -172,6 +172,7 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
   add("sequences", [](Model& m) { m.trace.max_sequences = 6; });
   add("pages", [](Model& m) { m.trace.max_pages = 3; });
   add("pool", [](Model& m) { m.trace.pool_pages = 65; });
+  add("sampling", [](Model& m) { m.trace.sampling = true; });
   add("dtype", [](Model& m) { m.trace.dtype = DType::F32; });
   add("kv dtype", [](Model& m) { m.trace.kv_dtype = DType::F32; });
   add("passes", [](Model& m) { m.pipeline.passes.enable = {"none"}; });

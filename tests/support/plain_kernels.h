@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "backends/null/null_device.h"
 #include "ops/core.h"
+#include "ops/draw_rule.h"
 
 namespace reprise::testing_support {
 
@@ -157,6 +160,30 @@ inline void paged_attention_rows(const LaunchArgs& a, const LiveSizes& live) {
     }
 }
 
+inline void sample(const LaunchArgs& a, const LiveSizes& live) {
+  const int64_t n = size(a, 1, live), most = kMostTopTokens;
+  std::vector<draw::Candidate> scratch(static_cast<size_t>(n));
+  for (int64_t r = 0; r < size(a, 0, live); ++r) {
+    Draw d;
+    std::memcpy(&d, at<int32_t>(a, 1) + r * kDrawWords, sizeof d);
+    const float* row = at<float>(a, 0) + r * n;
+    const int32_t token = at<int32_t>(a, 2)[r] = draw::token(row, n, d, scratch.data());
+    std::fill_n(at<int32_t>(a, 4) + r * most, most, -1);
+    if (d.logprobs < 0 || token < 0) continue;
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(row[i]));
+    const auto logprob = [&](int64_t i) { return static_cast<float>(row[i] - std::log(sum)); };
+    std::vector<int32_t> ids(static_cast<size_t>(n));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::stable_sort(ids.begin(), ids.end(), [&](int32_t x, int32_t y) { return row[x] > row[y]; });
+    at<float>(a, 3)[r] = logprob(token);
+    for (int64_t i = 0; i < std::min<int64_t>(d.logprobs, most); ++i) {
+      at<int32_t>(a, 4)[r * most + i] = ids[static_cast<size_t>(i)];
+      at<float>(a, 5)[r * most + i] = logprob(ids[static_cast<size_t>(i)]);
+    }
+  }
+}
+
 }  // namespace plain
 
 inline void register_plain_kernels(KernelRegistry& kernels) {
@@ -220,6 +247,10 @@ inline void register_plain_kernels(KernelRegistry& kernels) {
     a.dim[3] = Dim(c.attrs->integer("begin"));
   });
   put("argmax", plain::argmax, [](const OpCall& c, LaunchArgs& a) {
+    a.dim[0] = c.in[0].shape[0];
+    a.dim[1] = c.in[0].shape[1];
+  });
+  put("sample", plain::sample, [](const OpCall& c, LaunchArgs& a) {
     a.dim[0] = c.in[0].shape[0];
     a.dim[1] = c.in[0].shape[1];
   });

@@ -97,6 +97,11 @@ size_t argmax_workspace(const OpCall& c, const LiveSizes& bound, int ranks) {
   return best_bytes(c.in[0].shape[0].value(bound), ranks);
 }
 
+// A rank's scratch memory holds a candidate for every column.
+size_t sample_workspace(const OpCall& c, const LiveSizes&, int ranks) {
+  return static_cast<size_t>(c.in[0].shape[1].factor * ranks) * sizeof(int64_t);
+}
+
 Status accepts_slice(const OpCall&) { return Status::ok(); }  // bytes of any type; its width is constant by itself
 
 void bind_slice(const OpCall& c, LaunchArgs& args) {
@@ -164,6 +169,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   add("argmax", "f32", accepts_float<DType::F32>, bind_elementwise, k.argmax_f32, k.argmax_merge, argmax_workspace);
   add("argmax", "bf16", accepts_float<DType::BF16>, bind_elementwise, k.argmax_bf16, k.argmax_merge, argmax_workspace);
   add("argmax", "f16", accepts_float<DType::F16>, bind_elementwise, k.argmax_f16, k.argmax_merge, argmax_workspace);
+  add("sample", "", accepts_float<DType::F32>, bind_elementwise, k.sample, nullptr, sample_workspace);
   add("slice", "", accepts_slice, bind_slice, k.slice);
   add("copy", "", accepts_copy, bind_copy, k.copy);
   add("rope_table", "", accepts_rope_table, bind_rope_table, k.rope_table);

@@ -107,6 +107,7 @@ namespace reprise::cpu {
   X(argmax_bf16)                      \
   X(argmax_f16)                       \
   X(argmax_merge)                     \
+  X(sample)                           \
   X(slice)                            \
   X(copy)                             \
   X(rows)

@@ -1,0 +1,23 @@
+// Draw: how the token behind one row of logits is to be drawn; as ten i32 a row of the staged input "draws". The rule
+// itself is ops/draw_rule.h. A plain value.
+#pragma once
+
+#include <cstdint>
+
+namespace reprise {
+
+struct Draw {
+  float scale = 0;  // 1 / temperature; 0: the largest logit, the smaller id on a tie
+  float top_p = 1;  // (0, 1]
+  float min_p = 0;  // [0, 1]
+  int32_t top_k = 0;  // 0: all
+  uint64_t seed = 0;
+  int64_t position = 0;   // of the token in its sequence
+  int32_t logprobs = -1;  // -1: none; n: of the drawn token and the n best, at most kMostTopTokens
+  int32_t unused = 0;
+};
+constexpr int64_t kDrawWords = 10;
+constexpr int64_t kMostTopTokens = 20;
+static_assert(sizeof(Draw) == kDrawWords * sizeof(int32_t));
+
+}  // namespace reprise
