@@ -54,7 +54,18 @@ TEST(Jinja, EqualsJinja2OnEveryCase) {
     ASSERT_TRUE(got.is_ok()) << source << "\n" << got.status().message();
     EXPECT_EQ(*got, item["want"].get<std::string>()) << source;
   }
-  EXPECT_GT(checked, 800);
+  EXPECT_GT(checked, 750);
+}
+
+// Of jinja2 on purpose not here (template.h): told by name.
+TEST(Jinja, WhatIsLeftOutIsAnErrorByName) {
+  for (const auto& [source, word] :
+       std::vector<std::pair<const char*, const char*>>{{"{{ 'a' | center(9) }}", "center"},
+                                                        {"{{ [1, 2] | batch(2) | list }}", "batch"},
+                                                        {"{{ '{}'.format(1) }}", "format"},
+                                                        {"{{ '%s' % 1 }}", "%"},
+                                                        {"{{ 'a'.zfill(3) }}", "zfill"}})
+    EXPECT_NE(error_of(source).find(word), std::string::npos) << source << ": " << error_of(source);
 }
 
 TEST(Jinja, ErrorsNameTheLineAndWhatWasExpected) {
@@ -102,13 +113,7 @@ TEST(Jinja, MemoryIsLimited) {
       "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
       "{{ 'a' * 10000000000 }}",
       "{{ [1] * 10000000000 }}",
-      "{{ 'a' | center(9000000000000000000) }}",
-      "{{ 'a'.ljust(9000000000000000000) }}",
-      "{{ '%9999999999d' % 5 }}",
-      "{{ '{:>2000000000}'.format('a') }}",
       "{{ 'a' | indent(9000000000) }}{{ 'a\nb' | indent(9000000000) }}",
-      "{{ [1] | batch(9000000000, 'x') | list }}",
-      "{{ [1] | slice(9000000000) | list }}",
       "{{ (['a' * 1000000] * 1000) | join }}",
       "{{ ['a' * 1000000] * 1000 }}",
       "{{ 'a' * 1000000 | replace('a', 'b' * 100000) }}",

@@ -24,7 +24,7 @@ struct BoundMethod : FunctionObject {
   const std::string method;
 };
 
-// A field of a loop, a group or a macro; false when it has no such field.
+// A field of a loop or a macro; false when it has no such field.
 bool get_field(Runtime& rt, const Value& object, std::string_view name, Value& out) {
   if (object.is(Kind::Loop)) {
     const auto& loop = object.as<LoopObject>();
@@ -60,10 +60,6 @@ bool get_field(Runtime& rt, const Value& object, std::string_view name, Value& o
       return true;
     }
     return false;
-  }
-  if (object.is(Kind::Tuple) && object.list().is_group && (name == "grouper" || name == "list")) {
-    out = object.items()[name == "grouper" ? 0 : 1];
-    return true;
   }
   if (object.is(Kind::Function)) {
     bool found = false;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "text/jinja/access.h"
-#include "text/jinja/format.h"
 
 namespace reprise::text::jinja {
 namespace {
@@ -267,7 +266,7 @@ Value checked_integer(Int value) {
 
 Value arithmetic(Runtime& rt, std::string_view op, const Value& a, const Value& b) {
   require_defined(a);
-  if (op == "%" && a.is_string()) return percent_format(rt, a, b);
+  if (op == "%" && a.is_string()) fail("formatting text by % is not supported; write {{ a ~ b }}");
   require_defined(b);
   if (a.is_numeric() && b.is_numeric()) return numeric(op, a, b);
   if (op == "+") {

@@ -105,30 +105,6 @@ Value round_filter(Runtime& rt, const Value& input, const CallArgs& args) {
   return Value::number((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
 }
 
-Value filesizeformat(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("filesizeformat", args, {"binary"});
-  const bool binary = bound.truth(0, false);
-  double bytes;
-  require_defined(input);
-  if (input.is_numeric())
-    bytes = input.as_double();
-  else if (!input.is_string() || !parse_python_float(input.text(), bytes))
-    fail("filesizeformat needs a number");
-  const double base = binary ? 1024 : 1000;
-  if (bytes == 1) return rt.string("1 Byte");
-  if (bytes < base) return rt.string(fmt::format("{} Bytes", static_cast<int64_t>(bytes)));
-  constexpr std::string_view kPrefixes = "kMGTPEZY";
-  double unit = base;
-  size_t i = 0;
-  while (i + 1 < kPrefixes.size() && bytes >= unit * base) {
-    unit *= base;
-    ++i;
-  }
-  const std::string prefix =
-      binary ? std::string(1, i == 0 ? 'K' : kPrefixes[i]) + "iB" : std::string(1, kPrefixes[i]) + "B";
-  return rt.string(fmt::format("{:.1f} {}", bytes / unit, prefix));
-}
-
 }  // namespace
 
 bool parse_python_int(std::string_view text, int64_t base, Int& out) {
@@ -203,7 +179,6 @@ const std::vector<FilterEntry>& number_filters() {
       {"float", to_float},
       {"abs", absolute},
       {"round", round_filter},
-      {"filesizeformat", filesizeformat},
   };
   return table;
 }

@@ -45,15 +45,6 @@ Value Runtime::sequence(Kind kind, std::vector<Value> items) {
   return Value(kind, std::make_shared<ListObject>(std::move(items), depth, std::move(cost)));
 }
 
-Value Runtime::group(Value grouper, Value items) {
-  std::vector<Value> pair;
-  pair.push_back(std::move(grouper));
-  pair.push_back(std::move(items));
-  Value out = tuple(std::move(pair));
-  out.as<ListObject>().is_group = true;
-  return out;
-}
-
 Value Runtime::dict(Entries entries) {
   auto object = std::make_shared<DictObject>();
   object->charge = charge(kObjectBytes + entries.size() * (2 * sizeof(Value) + 64));

@@ -24,7 +24,6 @@ class Runtime {
   Value string(std::string text);
   Value list(std::vector<Value> items) { return sequence(Kind::List, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(Kind::Tuple, std::move(items)); }
-  Value group(Value grouper, Value items);
   Value dict(Entries entries);  // later values win
   Value view(const Value& dict, ViewKind kind);
   Value iterator(std::vector<Value> items);

@@ -216,71 +216,6 @@ Value reverse(Runtime& rt, const Value& input, const CallArgs& args) {
   return one_shot ? rt.iterator(std::move(items)) : rt.list(std::move(items));
 }
 
-Value batch(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("batch", args, {"linecount", "fill_with"}, 1);
-  const int64_t size = bound.integer(0, 1);
-  std::vector<Value> out;
-  std::vector<Value> row;
-  const auto items = items_of(rt, input);
-  for (const Value& item : items) {
-    if (static_cast<int64_t>(row.size()) == size) out.push_back(rt.list(std::exchange(row, {})));
-    row.push_back(item);
-  }
-  if (!row.empty()) {
-    if (bound.has_value(1) && static_cast<int64_t>(row.size()) < size) {
-      rt.meter.ensure(static_cast<size_t>(size) > SIZE_MAX / sizeof(Value) ? SIZE_MAX
-                                                                           : static_cast<size_t>(size) * sizeof(Value));
-      row.resize(static_cast<size_t>(size), bound[1]);
-    }
-    out.push_back(rt.list(std::move(row)));
-  }
-  return rt.iterator(std::move(out));
-}
-
-Value slice(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("slice", args, {"slices", "fill_with"}, 1);
-  const auto items = items_of(rt, input);
-  const int64_t slices = bound.integer(0, 1);
-  if (slices == 0) fail("slice needs at least one slice");
-  std::vector<Value> out;
-  const auto n = static_cast<int64_t>(items.size());
-  if (slices < 0) return rt.iterator({});
-  const int64_t each = n / slices;
-  const int64_t longer = n % slices;
-  int64_t at = 0;
-  for (int64_t i = 0; i < slices; ++i) {
-    const int64_t count = each + (i < longer ? 1 : 0);
-    std::vector<Value> row(items.begin() + at, items.begin() + at + count);
-    at += count;
-    if (bound.has_value(1) && i >= longer) row.push_back(bound[1]);
-    out.push_back(rt.list(std::move(row)));
-  }
-  return rt.iterator(std::move(out));
-}
-
-Value groupby(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("groupby", args, {"attribute", "default", "case_sensitive"}, 1);
-  const Path path(rt, &bound[0], optional(bound, 1));
-  const bool ignore = !bound.truth(2, false);
-  const auto items = items_of(rt, input);
-  std::vector<Value> keys;
-  for (const Value& item : items) keys.push_back(ignore_case(rt, path.get(rt, item), ignore));
-  const auto order = sorted_order(rt, keys, false);
-  std::vector<Value> out;
-  for (size_t i = 0; i < order.size();) {
-    const Value& key = keys[order[i]];
-    std::vector<Value> members;
-    const Value& front = items[order[i]];
-    size_t end = i;
-    for (; end < order.size() && equal(rt, keys[order[end]], key); ++end) members.push_back(items[order[end]]);
-    // A key that is not even equal to itself (NaN) still makes a group of its own.
-    if (end == i) members.push_back(items[order[end++]]);
-    out.push_back(rt.group(ignore ? path.get(rt, front) : key, rt.list(std::move(members))));
-    i = end;
-  }
-  return rt.list(std::move(out));
-}
-
 Value map(Runtime& rt, const Value& input, const CallArgs& args) {
   std::vector<Value> out;
   if (!truth(input)) return rt.iterator({});
@@ -350,9 +285,6 @@ const std::vector<FilterEntry>& sequence_filters() {
       {"max", max},
       {"sum", sum},
       {"reverse", reverse},
-      {"batch", batch},
-      {"slice", slice},
-      {"groupby", groupby},
       {"map", map},
       {"select", select},
       {"reject", reject},

@@ -5,7 +5,6 @@
 
 #include "text/jinja/access.h"
 #include "text/jinja/compare.h"
-#include "text/jinja/format.h"
 #include "text/jinja/text_form.h"
 #include "text/jinja/unicode.h"
 
@@ -123,12 +122,6 @@ Int find_in(Runtime& rt, const Value& self, const CallArgs& args, std::string_vi
   return static_cast<Int>(start + count_points(part.substr(0, at)));
 }
 
-Value index_in(Runtime& rt, const Value& self, const CallArgs& args, std::string_view name, bool from_right) {
-  const Int at = find_in(rt, self, args, name, from_right);
-  if (at < 0) fail("{}(): substring not found", name);
-  return Value::integer(at);
-}
-
 Value count_method(Runtime& rt, const Value& self, const CallArgs& args) {
   const Bound bound("count", args, {"sub", "start", "end"}, 1);
   pay_for(rt, self);
@@ -159,20 +152,6 @@ Value affix_method(Runtime& rt, const Value& self, const CallArgs& args, bool at
   return Value::boolean(false);
 }
 
-Value partition_method(Runtime& rt, const Value& self, const CallArgs& args, bool from_right) {
-  const Bound bound("partition", args, {"sep"}, 1);
-  pay_for(rt, self);
-  const std::string& separator = bound.text(0);
-  if (separator.empty()) fail("partition() needs a separator that is not empty");
-  const std::string& s = self.text();
-  const size_t at = from_right ? s.rfind(separator) : s.find(separator);
-  if (at == std::string::npos) {
-    if (from_right) return rt.tuple({rt.string(""), rt.string(""), self});
-    return rt.tuple({self, rt.string(""), rt.string("")});
-  }
-  return rt.tuple({rt.string(s.substr(0, at)), bound[0], rt.string(s.substr(at + separator.size()))});
-}
-
 Value join_method(Runtime& rt, const Value& self, const CallArgs& args) {
   const Bound bound("join", args, {"iterable"}, 1);
   Builder out(rt);
@@ -181,50 +160,6 @@ Value join_method(Runtime& rt, const Value& self, const CallArgs& args) {
     if (!first) out << self.text();
     first = false;
     out << require_text(item, "an item of join()");
-  }
-  return out.value();
-}
-
-Value just_method(Runtime& rt, const Value& self, const CallArgs& args, bool left) {
-  const Bound bound("just", args, {"width", "fillchar"}, 1);
-  const std::string fill = bound.has(1) ? bound.text(1) : " ";
-  if (count_points(fill) != 1) fail("the fill must be one character");
-  const int64_t gap = bound.integer(0, 0) - static_cast<int64_t>(self.string().points);
-  Builder out(rt);
-  if (!left && gap > 0) out.repeat(fill, static_cast<size_t>(gap));
-  out << self.text();
-  if (left && gap > 0) out.repeat(fill, static_cast<size_t>(gap));
-  return out.value();
-}
-
-Value zfill_method(Runtime& rt, const Value& self, const CallArgs& args) {
-  const Bound bound("zfill", args, {"width"}, 1);
-  const int64_t gap = bound.integer(0, 0) - static_cast<int64_t>(self.string().points);
-  std::string_view s = self.text();
-  Builder out(rt);
-  if (gap > 0 && !s.empty() && (s[0] == '+' || s[0] == '-')) {
-    out << s[0];
-    s.remove_prefix(1);
-  }
-  if (gap > 0) out.repeat("0", static_cast<size_t>(gap));
-  out << s;
-  return out.value();
-}
-
-Value expandtabs_method(Runtime& rt, const Value& self, const CallArgs& args) {
-  const Bound bound("expandtabs", args, {"tabsize"});
-  const int64_t size = bound.integer(0, 8);
-  Builder out(rt);
-  int64_t column = 0;
-  for (const std::string_view point : split_points(self.text())) {
-    if (point == "\t") {
-      const int64_t gap = size > 0 ? size - column % size : 0;
-      out.repeat(" ", static_cast<size_t>(gap));
-      column += gap;
-    } else {
-      out << point;
-      column = point == "\n" || point == "\r" ? 0 : column + 1;
-    }
   }
   return out.value();
 }
@@ -271,35 +206,9 @@ bool has_only_case(std::string_view s, bool upper) {
   return found;
 }
 
-bool is_title_text(std::string_view s) {
-  bool found = false;
-  bool after_cased = false;
-  for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    i += decode(s, i, c);
-    const bool upper = c < 0x110000 && (is_upper(c) || is_titlecase(c));
-    const bool lower = c < 0x110000 && is_lower(c);
-    if ((upper && after_cased) || (lower && !after_cased)) return false;
-    after_cased = upper || lower;
-    found = found || after_cased;
-  }
-  return found;
-}
-
-bool is_identifier(std::string_view s) {
-  if (s.empty()) return false;
-  char32_t first;
-  decode(s, 0, first);
-  return all_points<is_word>(s) && !is_numeric(first);
-}
-
 bool is_upper_text(std::string_view s) { return has_only_case(s, true); }
 bool is_lower_text(std::string_view s) { return has_only_case(s, false); }
 bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
-bool is_ascii(char32_t c) { return c < 0x80; }
-bool is_ascii_text(std::string_view s) { return s.empty() || all_points<is_ascii>(s); }
-bool is_printable_text(std::string_view s) { return s.empty() || all_points<is_printable>(s); }
-
 template <bool (*Test)(std::string_view)>
 Value test_method(Runtime& rt, const Value& self, const CallArgs& args) {
   const Bound bound("this test", args, {});
@@ -326,55 +235,24 @@ const std::map<std::string_view, MethodBody>& methods() {
        [](Runtime& rt, const Value& s, const CallArgs& a) { return Value::integer(find_in(rt, s, a, "find", false)); }},
       {"rfind",
        [](Runtime& rt, const Value& s, const CallArgs& a) { return Value::integer(find_in(rt, s, a, "rfind", true)); }},
-      {"index", [](Runtime& rt, const Value& s, const CallArgs& a) { return index_in(rt, s, a, "index", false); }},
-      {"rindex", [](Runtime& rt, const Value& s, const CallArgs& a) { return index_in(rt, s, a, "rindex", true); }},
       {"startswith", [](Runtime& rt, const Value& s, const CallArgs& a) { return affix_method(rt, s, a, false); }},
       {"endswith", [](Runtime& rt, const Value& s, const CallArgs& a) { return affix_method(rt, s, a, true); }},
-      {"partition", [](Runtime& rt, const Value& s, const CallArgs& a) { return partition_method(rt, s, a, false); }},
-      {"rpartition", [](Runtime& rt, const Value& s, const CallArgs& a) { return partition_method(rt, s, a, true); }},
-      {"ljust", [](Runtime& rt, const Value& s, const CallArgs& a) { return just_method(rt, s, a, true); }},
-      {"rjust", [](Runtime& rt, const Value& s, const CallArgs& a) { return just_method(rt, s, a, false); }},
       {"removeprefix", [](Runtime& rt, const Value& s, const CallArgs& a) { return remove_affix(rt, s, a, false); }},
       {"removesuffix", [](Runtime& rt, const Value& s, const CallArgs& a) { return remove_affix(rt, s, a, true); }},
-      {"center",
-       [](Runtime& rt, const Value& s, const CallArgs& a) {
-         const Bound bound("center", a, {"width", "fillchar"}, 1);
-         return center_text(rt, s.text(), bound.integer(0, 0), bound.has(1) ? bound.text(1) : " ");
-       }},
-      {"format_map",
-       [](Runtime& rt, const Value& s, const CallArgs& a) {
-         const Bound bound("format_map", a, {"mapping"}, 1);
-         CallArgs inner;
-         if (!bound[0].is(Kind::Dict)) fail("format_map() needs a dict");
-         for (const auto& [key, value] : bound[0].dict().entries)
-           if (key.is_string()) inner.named.emplace_back(key.text(), value);
-         return brace_format(rt, s, inner);
-       }},
-      {"format", brace_format},
       {"count", count_method},
       {"join", join_method},
       {"replace", replace_method},
       {"splitlines", split_lines_method},
-      {"expandtabs", expandtabs_method},
-      {"zfill", zfill_method},
       {"upper", map_method<to_upper>},
       {"lower", map_method<to_lower>},
-      {"casefold", map_method<to_lower>},
       {"title", map_method<to_title>},
       {"capitalize", map_method<to_capitalized>},
-      {"swapcase", map_method<swap_case>},
       {"isalpha", test_method<all_points<is_alpha>>},
       {"isdigit", test_method<all_points<is_digit>>},
-      {"isdecimal", test_method<all_points<is_decimal>>},
-      {"isnumeric", test_method<all_points<is_numeric>>},
       {"isalnum", test_method<all_points<is_alnum>>},
       {"isspace", test_method<all_points<is_space>>},
-      {"isidentifier", test_method<is_identifier>},
-      {"istitle", test_method<is_title_text>},
       {"isupper", test_method<is_upper_text>},
       {"islower", test_method<is_lower_text>},
-      {"isascii", test_method<is_ascii_text>},
-      {"isprintable", test_method<is_printable_text>},
   };
   return table;
 }
@@ -447,17 +325,6 @@ Value replace_text(Runtime& rt, std::string_view s, std::string_view from, std::
     i = at + from.size();
   }
   out << s.substr(i);
-  return out.value();
-}
-
-Value center_text(Runtime& rt, std::string_view s, int64_t width, std::string_view fill) {
-  if (count_points(fill) != 1) fail("the fill must be one character");
-  const int64_t gap = std::max<int64_t>(0, width - static_cast<int64_t>(count_points(s)));
-  const int64_t left = gap / 2 + (gap & width & 1);
-  Builder out(rt);
-  out.repeat(fill, static_cast<size_t>(left));
-  out << s;
-  out.repeat(fill, static_cast<size_t>(gap - left));
   return out.value();
 }
 

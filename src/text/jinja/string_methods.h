@@ -12,6 +12,5 @@ std::string_view strip_set(std::string_view s, std::string_view chars, bool left
 std::vector<std::string_view> split_lines(std::string_view s, bool keep_ends);
 // Replaces at most `count` (all when negative).
 Value replace_text(Runtime& rt, std::string_view s, std::string_view from, std::string_view to, int64_t count);
-Value center_text(Runtime& rt, std::string_view s, int64_t width, std::string_view fill);
 
 }  // namespace reprise::text::jinja

@@ -1,6 +1,12 @@
 // Template: a Jinja template compiled once. Immutable after compile(); render() may run on any number of threads at a
 // time, each render with limits of its own. This is the border of the folder: inside errors are thrown, here they
 // become a Status that names the line of the template.
+//
+// What chat templates use of Jinja2 is here: the union of the published templates in tests/data/chat_templates and the
+// filters and methods that other engines' users rely on. Not here, on purpose, and an error by name: formatting of text
+// (`%`, format, center, ljust, rjust, zfill, expandtabs, truncate, wordcount, urlencode, filesizeformat), the filters
+// batch, slice and groupby, partition, index, swapcase and casefold, the rarer tests of characters, inheritance and
+// includes, autoescaping.
 #pragma once
 
 #include <ctime>

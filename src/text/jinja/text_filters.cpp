@@ -3,7 +3,6 @@
 
 #include "text/jinja/access.h"
 #include "text/jinja/compare.h"
-#include "text/jinja/format.h"
 #include "text/jinja/library.h"
 #include "text/jinja/string_methods.h"
 #include "text/jinja/text_form.h"
@@ -80,11 +79,6 @@ Value escape(Runtime& rt, const Value& input, const CallArgs& args) {
   return out.value();
 }
 
-Value center(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("center", args, {"width"});
-  return center_text(rt, to_text(rt, input), bound.integer(0, 80), " ");
-}
-
 Value indent(Runtime& rt, const Value& input, const CallArgs& args) {
   const Bound bound("indent", args, {"width", "first", "blank"});
   const std::string& text = require_text(input, "the input of indent");
@@ -107,51 +101,6 @@ Value indent(Runtime& rt, const Value& input, const CallArgs& args) {
     out << lines[i];
   }
   return out.value();
-}
-
-Value truncate(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("truncate", args, {"length", "killwords", "end", "leeway"});
-  const int64_t length = bound.integer(0, 255);
-  const std::string end = bound.has(2) ? bound.text(2) : "...";
-  const int64_t leeway = bound.has_value(3) ? bound.integer(3, 5) : 5;
-  const auto end_size = static_cast<int64_t>(count_points(end));
-  if (length < end_size) fail("truncate needs a length of at least {}, got {}", end_size, length);
-  if (leeway < 0) fail("truncate needs a leeway of at least 0, got {}", leeway);
-  // Anything that has a length passes when it is short enough.
-  if (static_cast<int64_t>(length_of(rt, input)) - leeway <= length) return input;
-  const std::string& text = require_text(input, "the input of truncate");
-  std::string_view kept = std::string_view(text).substr(0, byte_offset(text, static_cast<size_t>(length - end_size)));
-  if (!bound.truth(1, false)) {
-    if (const size_t space = kept.rfind(' '); space != std::string_view::npos) kept = kept.substr(0, space);
-  }
-  Builder out(rt);
-  out << kept << end;
-  return out.value();
-}
-
-Value wordcount(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("wordcount", args, {});
-  const std::string text = to_text(rt, input);
-  rt.meter.step(1 + text.size() / 16);
-  Int count = 0;
-  bool inside = false;
-  for (size_t i = 0; i < text.size();) {
-    char32_t c;
-    i += decode(text, i, c);
-    const bool word = c < 0x110000 && is_word(c);
-    count += word && !inside;
-    inside = word;
-  }
-  return Value::integer(count);
-}
-
-Value format(Runtime& rt, const Value& input, const CallArgs& args) {
-  if (!args.positional.empty() && !args.named.empty()) fail("format takes positional or keyword arguments, not both");
-  const Value text = to_string_value(rt, input);
-  if (args.named.empty()) return percent_format(rt, text, rt.tuple(args.positional));
-  Entries entries;
-  for (const auto& [name, value] : args.named) entries.emplace_back(rt.string(name), value);
-  return percent_format(rt, text, rt.dict(std::move(entries)));
 }
 
 Value tojson(Runtime& rt, const Value& input, const CallArgs& args) {
@@ -179,34 +128,6 @@ Value tojson(Runtime& rt, const Value& input, const CallArgs& args) {
   return rt.string(to_json(rt, input, style));
 }
 
-Value urlencode(Runtime& rt, const Value& input, const CallArgs& args) {
-  const Bound bound("urlencode", args, {});
-  const auto quote = [&](const Value& value, bool in_query) {
-    Builder out(rt);
-    for (const char c : to_text(rt, value)) {
-      const bool plain = is_alpha(static_cast<uint8_t>(c) < 0x80 ? c : 0) || (c >= '0' && c <= '9') || c == '_' ||
-                         c == '.' || c == '-' || c == '~' || (c == '/' && !in_query);
-      if (plain)
-        out << c;
-      else if (c == ' ' && in_query)
-        out << '+';
-      else
-        out << fmt::format("%{:02X}", static_cast<uint8_t>(c));
-    }
-    return out.take();
-  };
-  if (input.is_string() || !is_iterable(input)) return rt.string(quote(input, false));
-  const auto pairs = items_of(rt, input.is(Kind::Dict) ? rt.view(input, ViewKind::Items) : input);
-  Builder out(rt);
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const auto pair = items_of(rt, pairs[i]);
-    if (pair.size() != 2) fail("urlencode needs pairs");
-    if (i) out << '&';
-    out << quote(pair[0], true) << '=' << quote(pair[1], true);
-  }
-  return out.value();
-}
-
 }  // namespace
 
 const std::vector<FilterEntry>& text_filters() {
@@ -221,14 +142,8 @@ const std::vector<FilterEntry>& text_filters() {
       {"safe", string},  // nothing is escaped automatically, so nothing needs marking
       {"escape", escape},
       {"e", escape},
-      {"forceescape", escape},
-      {"center", center},
       {"indent", indent},
-      {"truncate", truncate},
-      {"wordcount", wordcount},
-      {"format", format},
       {"tojson", tojson},
-      {"urlencode", urlencode},
   };
   return table;
 }

@@ -226,10 +226,6 @@ std::string to_title(std::string_view s) {
 std::string to_capitalized(std::string_view s) {
   return map_case(s, [](char32_t, bool, bool first) { return first ? Case::Title : Case::Lower; });
 }
-std::string swap_case(std::string_view s) {
-  return map_case(s, [](char32_t c, bool, bool) { return is_upper(c) ? Case::Lower : Case::Upper; });
-}
-
 std::string_view strip_left(std::string_view s) {
   size_t i = 0;
   while (i < s.size()) {

@@ -38,7 +38,6 @@ std::string to_upper(std::string_view s);
 std::string to_lower(std::string_view s);
 std::string to_title(std::string_view s);        // Each Word
 std::string to_capitalized(std::string_view s);  // First letter
-std::string swap_case(std::string_view s);
 
 std::string_view strip_left(std::string_view s);
 std::string_view strip_right(std::string_view s);

@@ -127,8 +127,7 @@ struct ListObject : Object {
   ListObject(std::vector<Value> items, int depth, Charge charge)
       : Object(std::move(charge)), items(std::move(items)), depth(depth) {}
   const std::vector<Value> items;
-  const int depth;        // 1 + the deepest element
-  bool is_group = false;  // a (grouper, list) pair of the groupby filter
+  const int depth;  // 1 + the deepest element
 };
 
 // Keeps the order of insertion. Complete once shared: set() is for its builder alone.
