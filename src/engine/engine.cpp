@@ -35,17 +35,6 @@ std::string_view dtype_flag(DType d) {
   }
 }
 
-// Whether the device has a kernel that draws tokens from rows of this size; elsewhere the host does.
-bool draws_tokens(const Platform& platform, int64_t vocab_size) {
-  const OpSchema* op = platform.ops->find("sample");
-  const TensorType in[] = {{DType::F32, {Dim(1), Dim(vocab_size)}}, {DType::I32, {Dim(1), Dim(kDrawWords)}}};
-  const Attrs attrs;
-  if (!op) return false;
-  const auto out = op->infer(OpCall{op, in, {}, &attrs, {}});
-  return out.is_ok() &&
-         platform.kernels->choose(platform.device->info().kind, OpCall{op, in, *out, &attrs, {}}).is_ok();
-}
-
 }  // namespace
 
 Status ModelEngine::check_options() const {
@@ -322,7 +311,7 @@ Status ModelEngine::open() {
   trace.max_sequences = options_.max_running_requests;
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
-  trace.sampling = sampling_ = draws_tokens(platform_, config_.fields.vocab_size);
+  trace.sampling = true;
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);
   Status prepared = prepare(builder, trace);
@@ -342,6 +331,7 @@ Status ModelEngine::open() {
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();
+  sampling_ = builder.returns(output_name(StepOutput::Sampled));
   decode_passes_ = builder.report(Phase::Decode);
   prefill_passes_ = builder.report(Phase::Prefill);
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), *platform_.device));

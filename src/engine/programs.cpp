@@ -205,6 +205,11 @@ size_t ProgramBuilder::expert_bytes() const {
   return bytes;
 }
 
+bool ProgramBuilder::returns(std::string_view output) const {
+  const auto& outputs = prepared_.front().graph.outputs();
+  return std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.name == output; });
+}
+
 void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const {
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }

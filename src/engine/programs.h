@@ -50,6 +50,8 @@ class ProgramBuilder {
   // Parameters that a decode step reads whole; of a table only a few rows are read.
   size_t bytes_per_step() const;
   size_t expert_bytes() const;  // of those, in stacks of experts
+  // Whether the programs have this output: one that the device has no kernel for was left out.
+  bool returns(std::string_view output) const;
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
   const PlanCache& plans() const { return plans_; }

@@ -128,18 +128,11 @@ Status Graph::add_output(std::string name, Value* value) {
   return Status::ok();
 }
 
-Status Graph::replace_output(std::string_view name, Value* value, std::string new_name) {
-  GraphOutput* found = nullptr;
-  for (auto& o : outputs_) {
-    if (o.name == name)
-      found = &o;
-    else if (o.name == new_name)
-      return invalid("output {} exists already", new_name);
-  }
-  if (!found) return error(Code::NotFound, "the graph has no output \"{}\"", name);
-  std::erase(found->value->outputs, name);
-  value->outputs.push_back(new_name);
-  *found = {std::move(new_name), value};
+Status Graph::remove_output(std::string_view name) {
+  const auto it = std::find_if(outputs_.begin(), outputs_.end(), [&](const GraphOutput& o) { return o.name == name; });
+  if (it == outputs_.end()) return error(Code::NotFound, "the graph has no output \"{}\"", name);
+  std::erase(it->value->outputs, name);
+  outputs_.erase(it);
   return Status::ok();
 }
 

@@ -87,8 +87,7 @@ class Graph {
                              std::vector<uint32_t> ids, std::string made_by);
 
   Status add_output(std::string name, Value* value);
-  // The output `name` becomes `value` under a new name; its place in the list stays.
-  Status replace_output(std::string_view name, Value* value, std::string new_name);
+  Status remove_output(std::string_view name);
   const std::vector<GraphOutput>& outputs() const { return outputs_; }
 
   Node* first() const { return first_; }

@@ -48,6 +48,9 @@ Pass expand_latents();
 Pass greedy_head();
 Pass share_head();
 
+// Required: a device without a kernel for it loses the output "sampled" and what belongs to that.
+Pass sampling_head();
+
 // Where a device quantises a norm by vectors that it divides by, add_rms_norm_quant_static gets them from the loader,
 // not from conversions in every launch.
 Pass load_quant_divisors();

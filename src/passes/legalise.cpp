@@ -65,10 +65,29 @@ Status drop_second_logits(Graph& g, PassContext& c) {
   return Status::ok();
 }
 
+// The op that draws tokens is of use where a device computes it; elsewhere the host draws from the logits.
+Status keep_sampling(Graph& g, PassContext& c) {
+  const Value* token = output_of(g, "sampled");
+  if (!token) return Status::ok();
+  c.count_tried();
+  const Node& n = *token->def;
+  const auto in = n.in_types();
+  const Status why = c.has_kernel(*n.op, in, n.attrs);
+  if (why.is_ok()) return Status::ok();
+  (void)c.may_apply(n);
+  c.applied(n, fmt::format("{}: the host draws tokens: {}", n.op->name, why.message()));
+  std::vector<std::string> gone;
+  for (auto& o : g.outputs())
+    if (o.value->def == &n) gone.push_back(o.name);
+  for (const std::string& name : gone) RETURN_IF_ERROR(g.remove_output(name));
+  return Status::ok();
+}
+
 }  // namespace
 
 Pass legalise() { return {"legalise", true, expand_unsupported}; }
 Pass greedy_head() { return {"greedy_head", true, add_argmax}; }
+Pass sampling_head() { return {"sampling_head", true, keep_sampling}; }
 Pass share_head() { return {"share_head", true, drop_second_logits}; }
 
 }  // namespace reprise

@@ -137,7 +137,9 @@ TEST(AscendFaultsUnderLoad, EveryOperatorMayRefuse) {
         hurt += out.failed > 0;
         unhurt += out.failed == 0;
         EXPECT_LE(out.failed, 4) << "those of one step";
-        EXPECT_EQ(look_at(serve(**engine, kTokens), want, {}).failed, 0) << "afterwards";
+        // Once; a call that late may come in the second round alone.
+        const Outcome again = look_at(serve(**engine, kTokens), want, {"561002", name});
+        EXPECT_LE(out.failed + again.failed, 4) << "afterwards";
       }
   EXPECT_GT(hurt, 2);
   EXPECT_GT(unhurt, 10);
