@@ -126,7 +126,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   staging.declare(graph, {});
   RETURN_IF_ERROR(staging.allocate(*platform.device));
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name != "input") continue;
+    if (!n->is_input()) continue;
     const Bytes& b = bytes.at(n->attrs.text("name"));
     std::memcpy(staging.address(n->attrs.text("name")), b.data(), b.size());
   }

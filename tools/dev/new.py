@@ -70,7 +70,7 @@ def new_op(change, name):
     for source, target in (("op_kernel.cpp", kernel), ("op_test.cpp", test)):
         text = (ROOT / "tools/dev/skeletons" / source).read_text()
         change.create(target, text.replace("skeleton_op", name).replace("SkeletonOp", camel(name)))
-    schema = f'  ops.add("{name}(Tensor x) -> Tensor", infer_same, kNone, "x; write what it computes");\n'
+    schema = f'  ops.add("{name}(Tensor x) -> Tensor", infer_same, "x; write what it computes");\n'
     change.edit("src/ops/core.cpp", r"^}\n\n}  // namespace reprise\n\Z", schema + r"\g<0>")
     end = r"\n}  // namespace reprise::nn\n\Z"
     change.edit("src/nn/functional.h", end, rf"Tensor {name}(Tensor x);\n\g<0>")
