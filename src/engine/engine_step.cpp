@@ -97,9 +97,7 @@ Status ModelEngine::collect(StepOutput output) {
   return Status::ok();
 }
 
-StepRunner& ModelEngine::runner_of(const LiveSizes& live) {
-  return is_decode(live) ? *decode_ : *prefill_;
-}
+StepRunner& ModelEngine::runner_of(const LiveSizes& live) { return is_decode(live) ? *decode_ : *prefill_; }
 
 // Staged, chosen, checked and computed when it returns.
 Status ModelEngine::run(std::span<const StepItem> items, StepOutput output) {
