@@ -69,7 +69,7 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
                   {"shared_expert_intermediate_size", 72},
                   {"tie_word_embeddings", m.tied},
                   {"hidden_act", "silu"}};
-  auto fields = checkpoint::parse_model_config(j, "test");
+  auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
   EXPECT_TRUE(fields.is_ok()) << fields.status().message();
   auto spec = models::find_model(m.architecture);
   EXPECT_TRUE(spec.is_ok());
