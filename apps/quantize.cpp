@@ -216,8 +216,8 @@ Status run_quantize(QuantizeFlags f) {
   }
   ASSIGN_OR_RETURN(auto source, checkpoint::Checkpoint::open(path));
   Result<checkpoint::ModelConfigFields> config = error(Code::Internal, "not read");
-  config = source.gguf() ? checkpoint::read_model_config(*source.gguf(), f.model.overrides)
-                         : checkpoint::read_model_config(path, f.model.overrides);
+  config = source.gguf() ? checkpoint::read_model_config(*source.gguf(), f.model.overrides, models::families(true))
+                         : checkpoint::read_model_config(path, f.model.overrides, models::families(true));
   RETURN_IF_ERROR(config.status());
   checkpoint::fit_to_tensors(*config, source);
   if (!source.aside().empty()) {

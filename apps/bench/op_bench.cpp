@@ -34,16 +34,13 @@ double median(std::vector<double> v) {
 }
 
 bool is_weight(const OpSchema& op, size_t operand) {
-  const std::string& name = op.operands[operand].name;
-  return name == "table" ? op.has(op_flag::kParamLayout)
-                         : name.ends_with("weight") || name == "bias" || name == "scale" || name == "offset";
+  const OperandSchema& o = op.operands[operand];
+  return o.has_own_layout() || o.name.ends_with("weight") || o.name == "bias" || o.name == "scale" ||
+         o.name == "offset";
 }
 
 // A call touches little of a cache.
-bool is_cache(const OpSchema& op, const OpCase& c, size_t operand) {
-  const std::string& name = op.operands[operand].name;
-  return c.in[operand].shape.rank() == 5 || name == "latents" || name == "ropes";
-}
+bool is_cache(const OpSchema& op, size_t operand) { return op.operands[operand].role == OperandRole::Cache; }
 
 // Copies of a call one after another, as the op itself or as its parts. The tracer would drop those whose results
 // nobody reads, so they are put into the graph one by one.
@@ -199,7 +196,7 @@ Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, con
   RETURN_IF_ERROR(check_attrs(*op, b->case_.attrs).at(c.op));
   double bytes = 0;
   for (size_t i = 0; i < b->case_.in.size(); ++i)
-    if (const TensorType& t = b->case_.in[i]; !is_cache(*op, b->case_, i))
+    if (const TensorType& t = b->case_.in[i]; !is_cache(*op, i))
       bytes += static_cast<double>(t.shape.elements(b->case_.live(1))) * static_cast<double>(size_of(t.dtype));
   b->copies_ = std::clamp(static_cast<int64_t>(kCopyBytes / bytes), int64_t{1}, kMostCopies);
   const bool clocked = b->device_->clock_us().has_value();
@@ -407,7 +404,7 @@ OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheS
   const Graph& parts = (parts_ ? parts_ : fused_)->model->graph();
   double compute_us = 0;
   for (const Node* n = parts.first(); n; n = n->next) {
-    if (n->op->has(op_flag::kSource)) continue;
+    if (n->is_source()) continue;
     const NodeCost cost = cost_of(*n, sizes);
     compute_us += cost.flops / peak_gflops(machine, cost.dtype) * 1e-3;
     // The peak counts a multiply-add as two.

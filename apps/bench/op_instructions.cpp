@@ -25,7 +25,7 @@ double rounding(DType t) { return t == DType::BF16 ? 7 : t == DType::F16 ? 1 : 0
 
 // Whether an op before this one has left the value in registers: it need not be widened again.
 bool computed(const Value* v) {
-  while (v->def->op->has(op_flag::kView) || v->def->op->name == "slice") v = v->def->in[0];
+  while (v->def->is_view() || v->def->op->name == "slice") v = v->def->in[0];
   return instructions(v->def->op->name) > 0;
 }
 

@@ -79,12 +79,13 @@ std::string weights_words(const ModelConfigFields& f, const Checkpoint& c, const
 }
 
 Status read_model(ListedModel& m) {
-  const auto known = models::architectures();
+  const checkpoint::Families known = models::families();
   const bool folder = fs::is_directory(m.path);
   // The configuration first: of a model of another kind it is all there is to say.
   if (folder) {
     // What it is called is told even where it is not known.
-    if (const auto any = checkpoint::read_model_config(m.path)) m.architecture = any->architecture;
+    if (const auto any = checkpoint::read_model_config(m.path, {}, models::families(true)))
+      m.architecture = any->architecture;
     RETURN_IF_ERROR(checkpoint::read_model_config(m.path, {}, known).status());
   }
   ASSIGN_OR_RETURN(const Checkpoint c, Checkpoint::open(m.path));

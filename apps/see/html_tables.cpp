@@ -118,8 +118,7 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
       ++b.nodes;
       std::string in;
       for (const Value* v : n.in)
-        in += (in.empty() ? "" : ", ") +
-              (v->def->op->has(op_flag::kSource) ? v->def->attrs.text("name") : fmt::format("%{}", v->id));
+        in += (in.empty() ? "" : ", ") + (v->def->is_source() ? v->def->attrs.text("name") : fmt::format("%{}", v->id));
       b.rows += fmt::format(
           "<tr title=\"made by {}\"><td class=\"n mono\">%{}</td><td class=\"w\">{}{}</td><td class=\"w mono\">{}</td>"
           "<td class=\"mono\">{}</td><td class=\"w mono\">{}</td>",

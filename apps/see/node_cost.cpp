@@ -16,11 +16,7 @@ double bytes_of(const TensorType& t, const LiveSizes& live) {
 bool is_joint_cache(const TensorType& t) { return t.shape.rank() == 5; }
 // Operand i, or the result that is the same bytes: a cache, be it of keys and values together or of rows [pages, 128,
 // row] (keys, values, latents or ropes). A step touches little of those.
-bool is_cache(const Node& n, size_t i) {
-  const std::string& name = n.op->operands[i].name;
-  return is_joint_cache(n.in[i]->type) || name == "cache" || name == "keys" || name == "values" || name == "latents" ||
-         name == "ropes";
-}
+bool is_cache(const Node& n, size_t i) { return n.op->operands[i].role == OperandRole::Cache; }
 double token_bytes(const TensorType& cache) {
   const Shape& s = cache.shape;
   const int64_t elements = is_joint_cache(cache) ? 2 * s[2].factor * s[4].factor : s[2].factor;
@@ -60,7 +56,7 @@ bool takes_what_is_left(const Node& n) {
 // Whether operand 0 is a table of which only the rows that operand 1 names are read: embedding, in floats or in packed
 // blocks, and a selection of rows. A schema with no third operand has nothing else to do with the two.
 bool reads_named_rows(const OpSchema& op) {
-  return op.operands.size() == 2 && !op.operands[0].mutated && !op.operands[0].index && op.operands[1].index;
+  return op.operands.size() == 2 && !op.operands[0].mutated && !op.operands[0].is_index() && op.operands[1].is_index();
 }
 double named_row_bytes(const Node& n, const LiveSizes& live) {
   const Shape& table = n.in[0]->type.shape;
@@ -72,9 +68,7 @@ double named_row_bytes(const Node& n, const LiveSizes& live) {
 // Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
 // much by chance. Other parameters are read whole.
 double share_read(const Node& n, const TensorType& weight, const LiveSizes& live) {
-  const bool in_groups = std::any_of(n.op->operands.begin(), n.op->operands.end(),
-                                     [](const OperandSchema& o) { return o.name == "starts"; });
-  if (!in_groups) return 1;
+  if (!n.op->has(OperandRole::Starts)) return 1;
   const Dim rows = n.result()->type.shape[0];
   const double each = static_cast<double>(rows.factor), matrices = static_cast<double>(weight.shape[0].factor);
   const double tokens = static_cast<double>(rows.value(live)) / each;
@@ -96,7 +90,7 @@ double NodeCost::limit_s(const MachineSpeed& machine) const {
 
 NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   NodeCost c;
-  if (n.op->has(op_flag::kSource) || n.op->has(op_flag::kView)) return c;
+  if (n.is_source() || n.is_view()) return c;
   if (takes_what_is_left(n)) return c;
   c.flops += expansion_flops(n, sizes);
   const LiveSizes& live = sizes.live;
@@ -108,7 +102,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   bool scored = false;
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value& v = *n.in[i];
-    const bool param = v.def->op->name == "param";
+    const bool param = v.def->is_param();
     if (is_cache(n, i)) {
       const bool written = n.op->operands[i].mutated;
       const double tokens = written ? static_cast<double>(live.value[1]) : sizes.cached_tokens;
@@ -121,13 +115,13 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     } else if (lookup && i == 0) {
       (param ? c.param_bytes : c.activation_bytes) += named_row_bytes(n, live);
     } else if (param) {
-      const bool stack = v.type.shape.rank() == 3;
+      const bool stack = v.type.shape.rank() == 3, weight = n.op->operands[i].role == OperandRole::Weight;
       c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);
-      if (stack && n.op->operands[i].name == "weight" && !expands(n)) {  // a row goes through one of the matrices
+      if (stack && weight && !expands(n)) {  // a row goes through one of the matrices
         const double outputs = static_cast<double>(n.result()->type.shape.elements(live));
         c.flops += 2 * outputs * static_cast<double>(v.type.shape[2].factor);
         c.dtype = v.type.dtype;
-      } else if (n.op->operands[i].name == "weight" && v.type.shape.rank() == 2) {
+      } else if (weight && v.type.shape.rank() == 2) {
         const Shape& x = n.in[0]->type.shape;
         const double rows = static_cast<double>(x.elements(live)) / static_cast<double>(x.back().value(live));
         c.flops += 2 * rows * static_cast<double>(v.type.shape[0].factor * v.type.shape[1].factor);

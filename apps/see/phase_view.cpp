@@ -216,17 +216,17 @@ std::string dump_dot(const CompiledModel& m) {
   std::string edges;
   uint32_t number = 0;
   for (const Node* n = g.first(); n; n = n->next, ++number) {
-    if (n->op->name == "param") continue;
+    if (n->is_param()) continue;
     std::string label = n->op->name;
-    if (n->op->name == "input") label += "\\n" + escaped(n->attrs.text("name"));
+    if (n->is_input()) label += "\\n" + escaped(n->attrs.text("name"));
     for (const Value* v : n->in) {
-      if (v->def->op->name == "param")
+      if (v->def->is_param())
         label += "\\n" + escaped(v->def->attrs.text("name"));
       else
         edges += fmt::format("  n{} -> n{} [label=\"{}\"];\n", v->def->result()->id, n->result()->id,
                              escaped(print(g, v->type)));
     }
-    const char* look = n->op->name == "input"                      ? ", shape=ellipse"
+    const char* look = n->is_input()                               ? ", shape=ellipse"
                        : m.kernel(number) && n->made_by != "trace" ? ", style=filled, fillcolor=\"#d9ead3\""
                        : m.kernel(number)                          ? ""
                                                                    : ", style=dashed";

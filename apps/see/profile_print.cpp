@@ -27,7 +27,7 @@ std::string shapes_of(const Graph& g, const Node& n) {
 // The first parameter of a node, which says best which part of the model it is.
 std::string where_of(const Node& n) {
   for (const Value* v : n.in)
-    if (v->def->op->has(op_flag::kSource)) return v->def->attrs.text("name");
+    if (v->def->is_source()) return v->def->attrs.text("name");
   return {};
 }
 

@@ -4,8 +4,6 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "checkpoint/config_experts.h"
-#include "checkpoint/config_families.h"
 #include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/limits.h"
@@ -16,20 +14,12 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 64 << 20;
 
-// Limits far above any real model and low enough that products of a few of them stay inside 63 bits.
-constexpr int64_t kMaxLayers = 1000;
-constexpr int64_t kMaxHidden = 1 << 20;
-constexpr int64_t kMaxIntermediate = 1 << 22;
-constexpr int64_t kMaxHeads = 65536;
-constexpr int64_t kMaxHeadDim = 8192;
-constexpr int64_t kMaxVocab = 10'000'000;
-
 // Which class computes the model is looked at before any of its fields.
-Status read_architecture(const FieldReader& in, std::span<const std::string_view> supported, ModelConfigFields& out) {
+Status read_architecture(const FieldReader& in, const Families& families, ModelConfigFields& out) {
   std::optional<std::string> type;
   RETURN_IF_ERROR(in.string("model_type", type));
   out.model_type = type.value_or("");
-  const FamilyDefaults* by_type = family_of_model_type(out.model_type);
+  const Family* by_type = families.of_model_type(out.model_type);
   if (const Json* list = in.find("architectures")) {
     if (!list->is_array() || list->empty() || !(*list)[0].is_string())
       return in.wrong("architectures", *list, "a list with one name, as [\"LlamaForCausalLM\"]");
@@ -38,38 +28,35 @@ Status read_architecture(const FieldReader& in, std::span<const std::string_view
     out.architecture = by_type->architecture;
   }
   const auto unknown = [&](std::string_view what, std::string_view name) {
-    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}", out.source, what, name,
-                 fmt::join(supported, ", "));
+    std::string known;
+    for (const Family* f : families.list) known += fmt::format("{}{}", known.empty() ? "" : ", ", f->architecture);
+    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}", out.source, what, name, known);
   };
   if (out.architecture.empty()) {
-    if (!out.model_type.empty() && !supported.empty()) return unknown("model_type", out.model_type);
+    if (!out.model_type.empty() && !families.others) return unknown("model_type", out.model_type);
     return in.absent("architectures", "a list with one name, as [\"LlamaForCausalLM\"]");
   }
-  if (!supported.empty() && std::find(supported.begin(), supported.end(), out.architecture) == supported.end())
-    return unknown("architecture", out.architecture);
+  out.family = families.find(out.architecture);
+  const Family* f = out.family;
+  if (!f && !families.others) return unknown("architecture", out.architecture);
   // Hugging Face goes by the type, other engines by the architecture.
-  const FamilyDefaults* d = family_defaults(out.architecture);
-  if (!d || out.model_type.empty() || (by_type && by_type->architecture == out.architecture)) return Status::ok();
+  if (!f || out.model_type.empty() || by_type == f) return Status::ok();
   return in.wrong("model_type", Json(out.model_type),
-                  d->other_model_type.empty()
-                      ? fmt::format("\"{}\" with {}", d->model_type, d->architecture)
-                      : fmt::format("\"{}\", \"{}\" with {}", d->model_type, d->other_model_type, d->architecture));
+                  f->other_model_type.empty()
+                      ? fmt::format("\"{}\" with {}", f->model_type, f->architecture)
+                      : fmt::format("\"{}\", \"{}\" with {}", f->model_type, f->other_model_type, f->architecture));
 }
 
 Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
-  const FamilyDefaults* d = family_defaults(out.architecture);
-  const auto known = [&](int64_t FamilyDefaults::*member) {
-    return d && d->*member ? std::optional<int64_t>(d->*member) : std::nullopt;
-  };
-  RETURN_IF_ERROR(in.integer("hidden_size", 1, kMaxHidden, known(&FamilyDefaults::hidden), out.hidden_size));
-  RETURN_IF_ERROR(in.integer("intermediate_size", 1, kMaxIntermediate, known(&FamilyDefaults::intermediate),
-                             out.intermediate_size));
+  const SizeDefaults sizes = out.family ? out.family->sizes : SizeDefaults{};
+  const auto known = [&](int64_t size) { return size ? std::optional<int64_t>(size) : std::nullopt; };
+  RETURN_IF_ERROR(in.integer("hidden_size", 1, kMaxHidden, known(sizes.hidden), out.hidden_size));
   RETURN_IF_ERROR(
-      in.integer("num_hidden_layers", 1, kMaxLayers, known(&FamilyDefaults::layers), out.num_hidden_layers));
-  RETURN_IF_ERROR(
-      in.integer("num_attention_heads", 1, kMaxHeads, known(&FamilyDefaults::heads), out.num_attention_heads));
+      in.integer("intermediate_size", 1, kMaxIntermediate, known(sizes.intermediate), out.intermediate_size));
+  RETURN_IF_ERROR(in.integer("num_hidden_layers", 1, kMaxLayers, known(sizes.layers), out.num_hidden_layers));
+  RETURN_IF_ERROR(in.integer("num_attention_heads", 1, kMaxHeads, known(sizes.heads), out.num_attention_heads));
   // A key that is present and null means "as many as heads", whatever the default.
-  std::optional<int64_t> kv_default = known(&FamilyDefaults::kv_heads);
+  std::optional<int64_t> kv_default = known(sizes.kv_heads);
   if (!kv_default || out.raw_json.contains("num_key_value_heads")) kv_default = out.num_attention_heads;
   RETURN_IF_ERROR(in.integer("num_key_value_heads", 1, kMaxHeads, kv_default, out.num_key_value_heads));
   if (out.num_attention_heads % out.num_key_value_heads != 0)
@@ -78,7 +65,7 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
 
   std::optional<int64_t> head_dim;
   RETURN_IF_ERROR(in.integer("head_dim", 1, kMaxHeadDim, head_dim));
-  if (!head_dim && !out.raw_json.contains("head_dim")) head_dim = known(&FamilyDefaults::head_dim);
+  if (!head_dim && !out.raw_json.contains("head_dim")) head_dim = known(sizes.head_dim);
   if (!head_dim) {
     if (out.hidden_size % out.num_attention_heads != 0)
       return invalid("{}: hidden_size {} is not a multiple of num_attention_heads {}, and head_dim is not given",
@@ -90,31 +77,11 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
   }
   out.head_dim = *head_dim;
 
-  RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(&FamilyDefaults::vocab), out.vocab_size));
-  RETURN_IF_ERROR(in.integer("max_position_embeddings", 1, kMaxPositions, known(&FamilyDefaults::positions),
-                             out.max_position_embeddings));
-  return in.number("rms_norm_eps", 0.0, 1.0, d ? std::optional<double>(d->eps) : std::nullopt, out.rms_norm_eps);
-}
-
-// Families with latent attention; others have no such fields.
-Status read_latent(const FieldReader& in, ModelConfigFields& out) {
-  const bool v2 = out.architecture == "DeepseekV2ForCausalLM", v3 = out.architecture == "DeepseekV3ForCausalLM";
-  if (!v2 && !v3) return Status::ok();
-  LatentFields l;
-  std::optional<int64_t> rank;
-  RETURN_IF_ERROR(in.integer("q_lora_rank", 1, kMaxHidden, rank));
-  if (!rank && !out.raw_json.contains("q_lora_rank")) rank = 1536;
-  l.q_lora_rank = rank.value_or(0);
-  RETURN_IF_ERROR(in.integer("kv_lora_rank", 1, kMaxHidden, 512, l.kv_lora_rank));
-  RETURN_IF_ERROR(in.integer("qk_nope_head_dim", 1, kMaxHeadDim, 128, l.qk_nope_head_dim));
-  RETURN_IF_ERROR(in.integer("qk_rope_head_dim", 2, kMaxHeadDim, 64, l.qk_rope_head_dim));
-  RETURN_IF_ERROR(in.integer("v_head_dim", 1, kMaxHeadDim, 128, l.v_head_dim));
-  // null is not absence here: transformers tests the value.
-  RETURN_IF_ERROR(in.boolean("rope_interleave", !out.raw_json.contains("rope_interleave"), l.rope_interleave));
-  if (v2) l.rope_interleave = true;  // the family knows no other
-  out.head_dim = l.qk_rope_head_dim;
-  out.latent = l;
-  return Status::ok();
+  RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(sizes.vocab), out.vocab_size));
+  RETURN_IF_ERROR(
+      in.integer("max_position_embeddings", 1, kMaxPositions, known(sizes.positions), out.max_position_embeddings));
+  return in.number("rms_norm_eps", 0.0, 1.0, out.family ? std::optional<double>(sizes.eps) : std::nullopt,
+                   out.rms_norm_eps);
 }
 
 Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
@@ -137,14 +104,13 @@ Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
 // A window that this family does not go by, layers that slide without one, and layer types that say otherwise than the
 // window does are errors: programs differ in what they compute then.
 Status check_window(const FieldReader& in, const ModelConfigFields& out) {
-  if (!family_defaults(out.architecture)) return Status::ok();
+  if (!out.family) return Status::ok();
   const bool typed = !out.layer_types.empty();
-  const bool windows = out.architecture.starts_with("Qwen") || out.architecture.starts_with("Mi");
-  if (!windows && !typed && out.sliding_window && *out.sliding_window < out.max_position_embeddings)
+  if (!out.family->slides && !typed && out.sliding_window && *out.sliding_window < out.max_position_embeddings)
     return in.wrong("sliding_window", Json(*out.sliding_window),
                     fmt::format("null with {}, which has no window", out.architecture));
   for (int64_t l = 0; l < out.num_hidden_layers; ++l) {
-    const bool slides = out.slides(l);
+    const bool slides = out.family->slides && out.family->slides(out, l);
     const std::string_view expected = slides ? "sliding_attention" : "full_attention";
     if (typed && out.layer_types[static_cast<size_t>(l)] != expected)
       return in.wrong(fmt::format("layer_types[{}]", l), Json(out.layer_types[static_cast<size_t>(l)]),
@@ -158,14 +124,29 @@ Status check_window(const FieldReader& in, const ModelConfigFields& out) {
 }
 
 Status read_window(const FieldReader& in, ModelConfigFields& out) {
-  const FamilyDefaults* d = family_defaults(out.architecture);
+  const Family* f = out.family;
   RETURN_IF_ERROR(in.integer("sliding_window", 0, kMaxPositions, out.sliding_window));
-  if (!out.sliding_window && d && d->window && !out.raw_json.contains("sliding_window")) out.sliding_window = d->window;
+  if (!out.sliding_window && f && f->sizes.window && !out.raw_json.contains("sliding_window"))
+    out.sliding_window = f->sizes.window;
   RETURN_IF_ERROR(in.boolean("use_sliding_window", false, out.use_sliding_window));
-  if (out.architecture.starts_with("Qwen") && !out.use_sliding_window) out.sliding_window.reset();
+  if (f && f->window_switch && !out.use_sliding_window) out.sliding_window.reset();
   RETURN_IF_ERROR(in.integer("max_window_layers", 0, kMaxPositions, 28, out.max_window_layers));
   RETURN_IF_ERROR(read_layer_types(in, out));
   return check_window(in, out);
+}
+
+// What the feed-forward layers and the projections are like.
+Status read_parts(const FieldReader& in, ModelConfigFields& out) {
+  RETURN_IF_ERROR(in.boolean("tie_word_embeddings", false, out.tie_word_embeddings));
+  std::optional<std::string> act;
+  RETURN_IF_ERROR(in.string("hidden_act", act));
+  out.hidden_act = act.value_or("silu");
+  if (out.hidden_act == "swish") out.hidden_act = "silu";  // another name of it
+  if (out.hidden_act != "silu")
+    return error(Code::Unsupported, "{}: hidden_act is \"{}\"; allowed: silu", out.source, out.hidden_act);
+  RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
+  RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
+  return in.boolean("qkv_bias", true, out.qkv_bias);
 }
 
 Status read_tokens(const FieldReader& in, ModelConfigFields& out) {
@@ -239,54 +220,28 @@ std::string_view rope_kind_name(RopeKind k) {
   return "unknown";
 }
 
-// Hugging Face's rules: Mistral and Mixtral have one window for all layers, but Mistral goes by layer_types where a
-// file has them; Qwen's window must be switched on.
-bool ModelConfigFields::slides(int64_t layer) const {
-  const auto listed = [&] { return layer_types[static_cast<size_t>(layer)] == "sliding_attention"; };
-  const bool typed = layer >= 0 && layer < static_cast<int64_t>(layer_types.size());
-  if (architecture == "MistralForCausalLM") return typed ? listed() : sliding_window.has_value();
-  if (architecture == "MixtralForCausalLM") return sliding_window.has_value();
-  if (!architecture.starts_with("Qwen")) return false;
-  if (architecture == "Qwen3MoeForCausalLM") return use_sliding_window && sliding_window.has_value();
-  if (typed) return listed();
-  if (!use_sliding_window) return false;
-  // Qwen2-MoE's rule for files without a list is another one: every second layer of the first max_window_layers.
-  if (architecture == "Qwen2MoeForCausalLM") return layer % 2 == 0 && layer < max_window_layers;
-  return sliding_window.has_value() && layer >= max_window_layers;
+std::optional<bool> ModelConfigFields::listed_as_sliding(int64_t layer) const {
+  if (layer < 0 || layer >= static_cast<int64_t>(layer_types.size())) return std::nullopt;
+  return layer_types[static_cast<size_t>(layer)] == "sliding_attention";
 }
 
 int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
-  return slides(layer) ? sliding_window.value_or(0) : 0;
+  return family && family->slides && family->slides(*this, layer) ? sliding_window.value_or(0) : 0;
 }
 
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
-                                             std::span<const std::string> overrides,
-                                             std::span<const std::string_view> supported) {
+                                             std::span<const std::string> overrides, const Families& families) {
   if (!config.is_object()) return invalid("{}: not a JSON object", source);
-  RETURN_IF_ERROR(apply_overrides(config, overrides));
+  RETURN_IF_ERROR(apply_overrides(config, overrides, families));
   ModelConfigFields out;
   out.source = source;
   out.raw_json = std::move(config);
   const FieldReader in(out.raw_json, source);
-  RETURN_IF_ERROR(read_architecture(in, supported, out));
+  RETURN_IF_ERROR(read_architecture(in, families, out));
   RETURN_IF_ERROR(read_sizes(in, out));
-  RETURN_IF_ERROR(read_latent(in, out));
+  RETURN_IF_ERROR(read_parts(in, out));
+  if (out.family && out.family->read) RETURN_IF_ERROR(out.family->read(in, out));
   RETURN_IF_ERROR(read_rope(in, out));
-  RETURN_IF_ERROR(in.boolean("tie_word_embeddings", false, out.tie_word_embeddings));
-  std::optional<std::string> act;
-  RETURN_IF_ERROR(in.string("hidden_act", act));
-  out.hidden_act = act.value_or("silu");
-  if (out.hidden_act == "swish") out.hidden_act = "silu";  // another name of it
-  if (out.hidden_act != "silu")
-    return error(Code::Unsupported, "{}: hidden_act is \"{}\"; allowed: silu", source, out.hidden_act);
-  RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
-  RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
-  if (out.mlp_bias && out.architecture == "DeepseekV3ForCausalLM") {  // transformers: of DeepSeek's families, V2 alone
-    out.notices.push_back(fmt::format("mlp_bias has no effect: {} has none", out.architecture));
-    out.mlp_bias = false;
-  }
-  RETURN_IF_ERROR(in.boolean("qkv_bias", true, out.qkv_bias));
-  RETURN_IF_ERROR(read_experts(in, out));
   std::optional<int64_t> nextn;
   RETURN_IF_ERROR(in.integer_or_alias("num_nextn_predict_layers", "num_mtp_layers", 0, kMaxLayers, nextn));
   out.nextn_layers = nextn.value_or(0);
@@ -302,27 +257,27 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
 }
 
 Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
-                                            std::span<const std::string_view> supported) {
-  ASSIGN_OR_RETURN(Json config, config_json_from_gguf(file));
-  return parse_model_config(std::move(config), file.source(), overrides, supported);
+                                            const Families& families) {
+  ASSIGN_OR_RETURN(Json config, config_json_from_gguf(file, families));
+  return parse_model_config(std::move(config), file.source(), overrides, families);
 }
 
 Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides,
-                                            std::span<const std::string_view> supported) {
+                                            const Families& families) {
   std::error_code ec;
   if (std::filesystem::is_directory(path, ec)) {
     const std::string file = path + "/config.json";
     ASSIGN_OR_RETURN(Json config, read_json_file(file));
-    ASSIGN_OR_RETURN(ModelConfigFields out, parse_model_config(std::move(config), file, overrides, supported));
+    ASSIGN_OR_RETURN(ModelConfigFields out, parse_model_config(std::move(config), file, overrides, families));
     ASSIGN_OR_RETURN(out.modelslim, read_modelslim(path));
     return out;
   }
   if (path.ends_with(".json")) {
     ASSIGN_OR_RETURN(Json config, read_json_file(path));
-    return parse_model_config(std::move(config), path, overrides, supported);
+    return parse_model_config(std::move(config), path, overrides, families);
   }
   ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
-  return read_model_config(file, overrides, supported);
+  return read_model_config(file, overrides, families);
 }
 
 }  // namespace reprise::checkpoint

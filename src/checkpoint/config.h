@@ -13,6 +13,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "checkpoint/family.h"
 #include "checkpoint/gguf.h"
 
 namespace reprise::checkpoint {
@@ -65,9 +66,10 @@ struct ExpertFields {
 };
 
 struct ModelConfigFields {
-  std::string source;        // what the errors name
-  std::string architecture;  // "LlamaForCausalLM"
-  std::string model_type;    // "llama", "" when not given
+  std::string source;              // what the errors name
+  std::string architecture;        // "LlamaForCausalLM"
+  const Family* family = nullptr;  // of that architecture; null where the reader knows none
+  std::string model_type;          // "llama", "" when not given
 
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -101,8 +103,9 @@ struct ModelConfigFields {
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set
   int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
   std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
-  bool slides(int64_t layer) const;
-  // The attention window of a layer by Hugging Face's rules, 0 = the whole context.
+  // Whether layer_types lists the layer as sliding; none where there is no list.
+  std::optional<bool> listed_as_sliding(int64_t layer) const;
+  // The attention window of a layer by the family's rule, 0 = the whole context.
   int64_t window_of_layer(int64_t layer) const;
 
   std::optional<int64_t> bos_token_id;
@@ -121,21 +124,21 @@ struct ModelConfigFields {
   Json raw_json;
 };
 
-// `overrides` are "key=value" (value is JSON, or else a string; "rope_scaling.factor=4" reaches inside). Where there
-// are `supported` architectures, any other is an error that lists them, before anything else is looked at.
+// `overrides` are "key=value" (value is JSON, or else a string; "rope_scaling.factor=4" reaches inside). An
+// architecture that is none of `families` is an error that lists them, before anything else is looked at, unless others
+// may be read.
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
-                                             std::span<const std::string> overrides = {},
-                                             std::span<const std::string_view> supported = {});
+                                             std::span<const std::string> overrides, const Families& families);
 // `path` is a GGUF file, a folder with config.json, or a config.json itself. Tensors need not exist except in GGUF.
-Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides = {},
-                                            std::span<const std::string_view> supported = {});
-Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides = {},
-                                            std::span<const std::string_view> supported = {});
+Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides,
+                                            const Families& families);
+Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
+                                            const Families& families);
 
 // GGUF metadata (and which tensors there are) in config.json's words.
-Result<Json> config_json_from_gguf(const GgufFile& file);
-// Known keys are those of the table in config_keys.cpp and those that `config` already has; any other is an error that
-// lists close names.
-Status apply_overrides(Json& config, std::span<const std::string> overrides);
+Result<Json> config_json_from_gguf(const GgufFile& file, const Families& families);
+// Known keys are those of the table in config_keys.cpp, those of the families and those that `config` already has; any
+// other is an error that lists close names.
+Status apply_overrides(Json& config, std::span<const std::string> overrides, const Families& families);
 
 }  // namespace reprise::checkpoint

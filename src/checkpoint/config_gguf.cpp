@@ -3,29 +3,21 @@
 #include <cmath>
 
 #include "checkpoint/config.h"
-#include "checkpoint/config_gguf_experts.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/gguf_tokenizer.h"
 
 namespace reprise::checkpoint {
 namespace {
 
-struct Family {
-  std::string_view gguf, architecture, model_type;
-};
-constexpr Family kGgufFamilies[] = {
-    {"llama", "LlamaForCausalLM", "llama"},
-    {"mistral", "MistralForCausalLM", "mistral"},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2"},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3"},
-    {"qwen2moe", "Qwen2MoeForCausalLM", "qwen2_moe"},
-    {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
-    {"deepseek2", "DeepseekV2ForCausalLM", "deepseek_v2"},
-};
-
 // Copies metadata keys "<arch>.<key>" into the JSON.
 class Translator {
  public:
-  Translator(const GgufFile& file, std::string arch, Json& out) : file_(file), arch_(std::move(arch)), out_(out) {}
+  Translator(const GgufFile& file, const Families& families, const Family& family, Json& out)
+      : file_(file),
+        families_(families),
+        family_(family.gguf),
+        fields_(file, std::string(family.gguf.name), out),
+        out_(out) {}
 
   Status run() {
     for (const auto& [key, name] :
@@ -40,37 +32,29 @@ class Translator {
     ASSIGN_OR_RETURN(const auto eps, file_.number(key("attention.layer_norm_rms_epsilon")));
     if (!eps) return missing("attention.layer_norm_rms_epsilon");
     out_["rms_norm_eps"] = *eps;
-    if (arch_ != "deepseek2") RETURN_IF_ERROR(head_dim());
+    if (!family_.latent) RETURN_IF_ERROR(head_dim());
     RETURN_IF_ERROR(rope());
-    RETURN_IF_ERROR(add_latent_from_gguf(file_, arch_, out_));
-    RETURN_IF_ERROR(add_experts_from_gguf(file_, arch_, out_));
+    if (family_.latent) RETURN_IF_ERROR(add_latent(fields_));
+    RETURN_IF_ERROR(experts());
+    if (family_.add) RETURN_IF_ERROR(family_.add(fields_));
     RETURN_IF_ERROR(vocabulary());
     ASSIGN_OR_RETURN(const auto window, file_.integer(key("attention.sliding_window")));
-    // llama.cpp has no window for these two, whatever the file says.
-    const bool slides = window.value_or(0) > 0 && arch_ != "llama" && arch_ != "deepseek2";
+    const bool slides = window.value_or(0) > 0 && family_.windows;
     out_["sliding_window"] = slides ? Json(*window) : Json(nullptr);
     out_["use_sliding_window"] = slides;
     // Which tensors there are says the rest.
     out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
     out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
-                             (!arch_.starts_with("qwen2") && file_.find("blk.0.attn_q.bias") != nullptr);
+                             (!family_.qkv_bias && file_.find("blk.0.attn_q.bias") != nullptr);
     out_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
     out_["hidden_act"] = "silu";
     return Status::ok();
   }
 
  private:
-  std::string key(std::string_view name) const { return fmt::format("{}.{}", arch_, name); }
-  Status missing(std::string_view name) const {
-    return invalid("{}: metadata \"{}\" is missing", file_.source(), key(name));
-  }
-
-  Status integer(std::string_view name, const char* to, bool required) {
-    ASSIGN_OR_RETURN(const auto v, file_.integer(key(name)));
-    if (!v && required) return missing(name);
-    if (v) out_[to] = *v;
-    return Status::ok();
-  }
+  std::string key(std::string_view name) const { return fields_.key(name); }
+  Status missing(std::string_view name) const { return fields_.missing(name); }
+  Status integer(std::string_view name, const char* to, bool required) { return fields_.copy(name, to, required); }
 
   // block_count counts layers that predict further tokens, unless the file was written without them.
   Status layers() {
@@ -166,6 +150,22 @@ class Translator {
     return Status::ok();
   }
 
+  Status experts() {
+    ASSIGN_OR_RETURN(const auto count, fields_.get("expert_count"));
+    if (count.value_or(0) <= 0) return family_.experts.empty() ? Status::ok() : missing("expert_count");
+    if (family_.experts.empty()) {
+      std::vector<std::string_view> allowed;
+      for (const Family* f : families_.list)
+        if (!f->gguf.experts.empty() && (allowed.empty() || allowed.back() != f->gguf.name))
+          allowed.push_back(f->gguf.name);
+      return error(Code::Unsupported,
+                   "{}: a mixture of {} experts of architecture \"{}\" cannot be read from GGUF; allowed: {}",
+                   file_.source(), *count, family_.name, fmt::join(allowed, ", "));
+    }
+    out_[std::string(family_.experts)] = *count;
+    return fields_.copy("expert_used_count", "num_experts_per_tok");
+  }
+
   Status vocabulary() {
     // The embedding's rows are the truth; a list of tokens may be shorter than a padded embedding.
     const StoredTensor* embedding = file_.find("token_embd.weight");
@@ -191,30 +191,46 @@ class Translator {
   }
 
   const GgufFile& file_;
-  std::string arch_;
+  const Families& families_;
+  const GgufFamily& family_;
+  GgufFields fields_;
   Json& out_;
 };
 
+// The family of the file: that which holds it, or else the one that asks nothing. Null when the name is unknown.
+Result<const Family*> family_of(const GgufFile& file, const std::string& arch, const Families& families) {
+  const Family* usual = nullptr;
+  for (const Family* f : families.list) {
+    if (f->gguf.name.empty() || f->gguf.name != arch) continue;
+    if (!f->gguf.holds) {
+      usual = f;
+      continue;
+    }
+    Json none;
+    ASSIGN_OR_RETURN(const bool holds, f->gguf.holds(GgufFields(file, arch, none)));
+    if (holds) return f;
+  }
+  return usual;
+}
+
 }  // namespace
 
-Result<Json> config_json_from_gguf(const GgufFile& file) {
+Result<Json> config_json_from_gguf(const GgufFile& file, const Families& families) {
   ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
   if (!arch) return invalid("{}: metadata \"general.architecture\" is missing", file.source());
-  const Family* family = nullptr;
-  std::string known;
-  for (const Family& f : kGgufFamilies) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", f.gguf);
-    if (f.gguf == *arch) family = &f;
+  ASSIGN_OR_RETURN(const Family* family, family_of(file, *arch, families));
+  if (!family) {
+    std::vector<std::string_view> known;
+    for (const Family* f : families.list)
+      if (!f->gguf.name.empty() && std::find(known.begin(), known.end(), f->gguf.name) == known.end())
+        known.push_back(f->gguf.name);
+    return error(Code::Unsupported, "{}: general.architecture is \"{}\"; known: {}", file.source(), *arch,
+                 fmt::join(known, ", "));
   }
-  if (!family)
-    return error(Code::Unsupported, "{}: general.architecture is \"{}\"; known: {}", file.source(), *arch, known);
-  ASSIGN_OR_RETURN(
-      const GgufFamily found,
-      family_with_experts(file, *arch, {std::string(family->architecture), std::string(family->model_type)}));
   Json out = Json::object();
-  out["architectures"] = Json::array({found.architecture});
-  out["model_type"] = found.model_type;
-  RETURN_IF_ERROR(Translator(file, *arch, out).run());
+  out["architectures"] = Json::array({family->architecture});
+  out["model_type"] = family->model_type;
+  RETURN_IF_ERROR(Translator(file, families, *family, out).run());
   return out;
 }
 

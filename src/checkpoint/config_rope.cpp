@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "checkpoint/config_families.h"
 #include "checkpoint/limits.h"
 
 namespace reprise::checkpoint {
@@ -151,7 +150,7 @@ Status settle_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
   const double factor = out.partial_rotary_factor;
   if (in.find("gguf_partial_rotary_factor"))
     return in.number("gguf_partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor);
-  if (!family_defaults(out.architecture)) return Status::ok();
+  if (!out.family) return Status::ok();
   if (static_cast<int64_t>(static_cast<double>(out.head_dim) * factor) == out.head_dim) return Status::ok();
   if (out.rope.kind != RopeKind::None)
     return error(Code::Unsupported, "{}: partial_rotary_factor is {} with rope_type {}; allowed for {}: 1", out.source,
@@ -171,8 +170,8 @@ std::string_view rope_object_in_effect(const Json& config) {
 }
 
 Status read_rope(const FieldReader& in, ModelConfigFields& out) {
-  const FamilyDefaults* d = family_defaults(out.architecture);
-  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, d ? d->theta : 1e4, out.rope_theta));
+  const double theta = out.family ? out.family->sizes.theta : SizeDefaults{}.theta;
+  RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, theta, out.rope_theta));
   RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor));
   for (const std::string_view key : {"rope_scaling", "rope_parameters"})
     if (const Json* object = in.find(key); object && !object->is_object())

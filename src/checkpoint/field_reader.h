@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -87,6 +88,17 @@ class FieldReader {
     if (!v->is_string()) return wrong(key, *v, "a string");
     out = v->get<std::string>();
     return Status::ok();
+  }
+
+  // One of `allowed`, the default where there is none; anything else is an error.
+  Status choice(std::string_view key, std::initializer_list<std::string_view> allowed, std::string_view missing,
+                std::string& out) const {
+    std::optional<std::string> given;
+    RETURN_IF_ERROR(string(key, given));
+    out = given.value_or(std::string(missing));
+    for (const std::string_view a : allowed)
+      if (a == out) return Status::ok();
+    return wrong(key, Json(out), fmt::format("\"{}\"", fmt::join(allowed, "\", \"")));
   }
 
   // The same with a default, or an error when there is none and the key is missing.

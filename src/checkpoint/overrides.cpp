@@ -46,7 +46,8 @@ void redirect(const Json& config, std::string& key, std::string& inner) {
   if (key == "dtype" && !config.contains("dtype") && config.contains("torch_dtype")) key = "torch_dtype";
 }
 
-Status apply(Json& config, const std::string& text) {
+// `known_keys` may be set although the file lacks them.
+Status apply(Json& config, const std::string& text, std::span<const std::string_view> known_keys) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     return invalid("--override: \"{}\" is not of the form key=value", text);
@@ -58,8 +59,7 @@ Status apply(Json& config, const std::string& text) {
     if (inner.empty() || inner.find('.') != std::string::npos)
       return invalid("--override: \"{}\": a key has at most two parts", text);
   }
-  if (!contains(known_config_keys(), key) && !config.contains(key))
-    return unknown("the config", key, config, known_config_keys());
+  if (!contains(known_keys, key) && !config.contains(key)) return unknown("the config", key, config, known_keys);
   redirect(config, key, inner);
 
   Result<Json> parsed = parse_json(value_text, "--override");
@@ -85,9 +85,13 @@ Status apply(Json& config, const std::string& text) {
 
 }  // namespace
 
-Status apply_overrides(Json& config, std::span<const std::string> overrides) {
+Status apply_overrides(Json& config, std::span<const std::string> overrides, const Families& families) {
   if (!config.is_object()) return invalid("--override: the config is not a JSON object");
-  for (const std::string& text : overrides) RETURN_IF_ERROR(apply(config, text));
+  std::vector<std::string_view> keys(known_config_keys().begin(), known_config_keys().end());
+  for (const Family* f : families.list)
+    for (const std::string_view key : f->fields)
+      if (!contains(keys, key)) keys.push_back(key);
+  for (const std::string& text : overrides) RETURN_IF_ERROR(apply(config, text, keys));
   return Status::ok();
 }
 

@@ -28,7 +28,7 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
   for (const Use& u : param.result()->uses) {
     const KernelEntry& e = *s.kernel.at(u.user);
     std::vector<std::string> accepted =
-        has_own_layout(*u.user->op, u.operand) ? accepted_layouts(e) : std::vector<std::string>{"row_major"};
+        u.declared().has_own_layout() ? accepted_layouts(e) : std::vector<std::string>{"row_major"};
     users += fmt::format("\n  {} accepts {}", e.name, join(accepted));
     if (first)
       common = accepted;
@@ -85,16 +85,11 @@ Result<Chosen> choose_at(const LiveSizes& bounds, const OpCall& call, const Plat
 
 }  // namespace
 
-bool has_own_layout(const OpSchema& op, size_t operand) {
-  const std::string& name = op.operands[operand].name;
-  return op.has(op_flag::kParamLayout) && (name == "weight" || name == "table" || name == "value_weight");
-}
-
 Result<KernelSelection> select_kernels(const Graph& graph, const Platform& platform) {
   KernelSelection s;
   const DeviceInfo& device = platform.device->info();
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->has(op_flag::kSource) || n->op->has(op_flag::kView)) continue;
+    if (n->is_source() || n->is_view()) continue;
     const auto in = n->in_types(), out = n->out_types();
     const OpCall call{n->op, in, out, &n->attrs, {}};
     ASSIGN_OR_RETURN(const auto chosen, choose_at(graph.bounds(), call, platform));
@@ -103,7 +98,7 @@ Result<KernelSelection> select_kernels(const Graph& graph, const Platform& platf
     if (chosen.entry->workspace) s.workspace[n] = chosen.workspace;
   }
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name != "param") continue;
+    if (!n->is_param()) continue;
     ASSIGN_OR_RETURN(std::string name, common_layout(*n, s));
     ParamPlan p;
     p.name = n->attrs.text("name");

@@ -27,9 +27,6 @@ struct KernelSelection {
   std::unordered_map<const Node*, size_t> workspace;  // bytes at the bounds
 };
 
-// Whether a device may store this parameter its own way (kParamLayout): a linear's weight, an embedding's table.
-bool has_own_layout(const OpSchema& op, size_t operand);
-
 // Errors: an op without an accepting kernel (with every refusal), a parameter whose users accept no common layout.
 Result<KernelSelection> select_kernels(const Graph& graph, const Platform& platform);
 

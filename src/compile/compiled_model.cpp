@@ -35,8 +35,8 @@ std::string_view graph_mode_name(GraphMode mode) {
 void CompiledModel::place(const CompileRequest& request) {
   for (const Node* n = graph_.first(); n; n = n->next) {
     nodes_.push_back(n);
-    if (n->op->name == "param") address_[n->result()] = request.params->data(n->attrs.text("name"));
-    if (n->op->name != "input") continue;
+    if (n->is_param()) address_[n->result()] = request.params->data(n->attrs.text("name"));
+    if (!n->is_input()) continue;
     const std::string& name = n->attrs.text("name");
     auto it = request.external.find(name);
     address_[n->result()] = it != request.external.end() ? it->second : request.staging->address(name);
@@ -53,7 +53,7 @@ Status CompiledModel::bind_host_operands(const Node& n, const KernelEntry& entry
     const auto i = static_cast<size_t>(entry.host_operands[k]);
     if (i >= n.in.size()) continue;  // an optional operand that is left out
     const Node* root = storage_root(n.in[i])->def;
-    const bool input = root->op->name == "input";
+    const bool input = root->is_input();
     const std::string name = input ? root->attrs.text("name") : std::string();
     if (!input || external_.contains(name))
       return error(
@@ -85,7 +85,7 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
     t.phase = entry.phase;
     for (size_t i = 0; i < n->in.size(); ++i) {
       t.args.ptr[i] = address_.at(storage_root(n->in[i]));
-      if (n->in[i]->def->op->name != "param" || !has_own_layout(*n->op, i)) continue;
+      if (!n->in[i]->def->is_param() || !n->op->operands[i].has_own_layout()) continue;
       const ParamPlan& p = selection.params[selection.param_index.at(n->in[i]->def->attrs.text("name"))];
       call.param_layout = p.layout ? std::string_view(p.layout->name) : std::string_view("row_major");
     }
@@ -136,10 +136,10 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
     std::vector<Access> mine;
     auto add = [&](const Value* v, bool write) {
       const Value* root = storage_root(v);
-      if (root->def->op->name == "param") return;  // nobody writes those
+      if (root->def->is_param()) return;  // nobody writes those
       const auto* begin = static_cast<const uint8_t*>(address_.at(root));
       // Inputs and caches lie apart from each other, so their first byte stands for all.
-      const bool outside = root->def->op->name == "input";
+      const bool outside = root->def->is_input();
       const auto bytes = static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype);
       mine.push_back({begin, begin + (outside ? 1 : bytes), write});
     };
@@ -159,13 +159,13 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
 
 bool CompiledModel::splits(const Thunk& t) const {
   const Node* n = nodes_[t.node];
-  if (n->op->has(op_flag::kSplitPoint) ||
+  if (n->op->has(op_trait::kSplitPoint) ||
       std::find(split_ops_.begin(), split_ops_.end(), n->op->name) != split_ops_.end())
     return true;
   if (device_->info().live_sizes) return false;
   // Sizes freeze at capture: what depends on a size that the capture does not fix must be launched.
   auto foreign = [&](const Value* v) {
-    if (storage_root(v)->def->op->name == "input" && external_.contains(storage_root(v)->def->attrs.text("name")))
+    if (storage_root(v)->def->is_input() && external_.contains(storage_root(v)->def->attrs.text("name")))
       return false;  // a cache's own size does not change from step to step
     const auto dims = v->type.shape.dims();
     return std::any_of(dims.begin(), dims.end(), [&](const Dim& d) {
@@ -180,7 +180,7 @@ bool CompiledModel::external(const Thunk& t) const {
   const Node* n = nodes_[t.node];
   return std::any_of(n->in.begin(), n->in.end(), [&](const Value* v) {
     const Node* root = storage_root(v)->def;
-    return root->op->name == "input" && external_.contains(root->attrs.text("name"));
+    return root->is_input() && external_.contains(root->attrs.text("name"));
   });
 }
 
@@ -394,7 +394,7 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
     if (!external_.contains(name)) return error(Code::Internal, "{} has no external input \"{}\"", graph_.name(), name);
   for (auto& [name, address] : external) external_[name] = address;
   for (const Node* n : nodes_) {
-    if (n->op->name != "input") continue;
+    if (!n->is_input()) continue;
     if (auto it = external.find(n->attrs.text("name")); it != external.end()) address_[n->result()] = it->second;
   }
   for (Piece& p : pieces_) {

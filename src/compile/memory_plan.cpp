@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/mutation.h"
-
 namespace reprise {
 namespace {
 
@@ -37,19 +35,6 @@ void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
 
 }  // namespace
 
-const Value* storage_root(const Value* v) {
-  while (true) {
-    const Node* n = v->def;
-    if (n->op->has(op_flag::kView)) {
-      v = n->in[0];
-    } else if (const int m = continued_operand(*n->op, v->result); m >= 0) {
-      v = n->in[static_cast<size_t>(m)];
-    } else {
-      return v;
-    }
-  }
-}
-
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
   MemoryPlan plan;
   const LiveSizes bounds = graph.bounds();
@@ -59,10 +44,10 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
       auto it = plan.storage_of.find(storage_root(v));
       if (it != plan.storage_of.end()) plan.storages[it->second].last = number;
     }
-    if (n->op->has(op_flag::kSource)) continue;
+    if (n->is_source()) continue;
     for (auto& v : n->out) {
       const Value* root = storage_root(v.get());
-      if (root->def->op->has(op_flag::kSource)) continue;
+      if (root->def->is_source()) continue;
       auto [it, fresh] = plan.storage_of.try_emplace(root, plan.storages.size());
       if (fresh)
         plan.storages.push_back({root, number, number,
@@ -105,7 +90,7 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
   };
   std::vector<Block> blocks;
   for (auto& [root, span] : alive) {
-    if (root->def->op->has(op_flag::kSource)) continue;
+    if (root->def->is_source()) continue;
     auto it = plan.storage_of.find(root);
     if (it == plan.storage_of.end()) return error(Code::Internal, "memory plan: %{} has no place", root->id);
     const PlannedStorage& s = plan.storages[it->second];

@@ -30,9 +30,6 @@ struct MemoryPlan {
   size_t arena_bytes = 0;
 };
 
-// The value whose storage `v` shares: follows views and writes in place back to where the bytes come from.
-const Value* storage_root(const Value* v);
-
 // `workspace` gives scratch bytes per node (missing: none).
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace);
 

@@ -81,7 +81,7 @@ void KeyBuilder::add(const Platform& platform) {
   add("device", fmt::format("{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.ranks));
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));
-  for (const OpSchema* op : platform.ops->all()) add(op->decl, op->flags);
+  for (const OpSchema* op : platform.ops->all()) add("op", op->decl);
   for (auto& e : platform.extensions) add(e->path(), e->text());
   for (const auto& e : platform.kernels->entries())
     add(e->name,

@@ -20,7 +20,7 @@ TensorView view_of(const TensorType& type, const LiveSizes& live, void* data) {
 void Staging::declare(const Graph& graph, const std::unordered_map<std::string, void*>& external) {
   const LiveSizes bounds = graph.bounds();
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name != "input") continue;
+    if (!n->is_input()) continue;
     const std::string& name = n->attrs.text("name");
     if (external.contains(name)) continue;
     const TensorType& type = n->result()->type;

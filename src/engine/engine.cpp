@@ -58,7 +58,7 @@ Status ModelEngine::check_options() const {
 
 // Whether the architecture is known, and whether its fields are, is told before the weights are looked at.
 Status ModelEngine::read_config() {
-  const auto known = models::architectures();
+  const checkpoint::Families known = models::families();
   if (checkpoint_ && checkpoint_->gguf()) {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known));
   } else {

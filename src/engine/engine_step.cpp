@@ -97,9 +97,7 @@ Status ModelEngine::collect(StepOutput output) {
   return Status::ok();
 }
 
-StepRunner& ModelEngine::runner_of(const LiveSizes& live) {
-  return live.value[models::kTokens] == live.value[models::kSequences] ? *decode_ : *prefill_;
-}
+StepRunner& ModelEngine::runner_of(const LiveSizes& live) { return is_decode(live) ? *decode_ : *prefill_; }
 
 // Staged, chosen, checked and computed when it returns.
 Status ModelEngine::run(std::span<const StepItem> items, StepOutput output) {
@@ -140,7 +138,7 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
 // One staged step.
 Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live,
                                  StepOutput output) {
-  const bool decode = live.value[models::kTokens] == live.value[models::kSequences];
+  const bool decode = is_decode(live);
   const int64_t tokens = live.value[models::kTokens];
   StepRunner& runner = runner_of(live);
   const bool replay = plan.kind == StepPlan::Kind::Replay;

@@ -31,7 +31,7 @@ bool parse_number(std::string_view text, T& out) {
 bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveSizes& live) {
   const auto& b = stage.buffers();
   const int64_t tokens = live.value[models::kTokens];
-  const bool decode = tokens == live.value[models::kSequences];
+  const bool decode = is_decode(live);
   const StepItem* victim = nullptr;
   for (const StepItem& item : items)
     if (!victim && item.sequence->cached() > 0) victim = &item;

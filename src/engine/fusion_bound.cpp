@@ -47,7 +47,7 @@ FusionBound fusion_bound(std::span<const CompiledModel* const> plans) {
   FusionBound bound;
   for (const CompiledModel* plan : plans) {
     each_launch(*plan, [&](const Node& n, const KernelEntry& kernel) {
-      bound.routes |= n.op->name == "moe_gate";
+      bound.routes |= n.op->has(op_trait::kRoutes);
       if (!kernel.exact && std::find(bound.ops.begin(), bound.ops.end(), n.op->name) == bound.ops.end())
         bound.ops.push_back(n.op->name);
     });

@@ -25,7 +25,7 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
                             const Platform& platform) {
   KeyBuilder key;
   key.add_build();
-  key.add("architecture", spec.architecture);
+  key.add("architecture", spec.family.architecture);
   const auto& [fields, rope_divisors] = config;
   // The JSON after overrides, of which the typed fields are made; files add to it only what follows.
   key.add("config", fields.raw().dump(-1, ' ', true, Json::error_handler_t::replace));

@@ -167,13 +167,12 @@ size_t ProgramBuilder::arena_bytes() const {
 
 kv::KvShape ProgramBuilder::caches() const {
   kv::KvShape shape;
-  LiveSizes one_page;
-  one_page.value[models::kPoolPages] = 1;
   const Graph& graph = prepared_.front().graph;
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name != "input") continue;
+    if (!n->is_input() || !is_cache(*n->result())) continue;
     const TensorType& type = n->result()->type;
-    if (type.shape.rank() == 0 || type.shape[0].symbol != models::kPoolPages) continue;
+    LiveSizes one_page;
+    one_page.value[type.shape[0].symbol] = 1;
     shape.caches.push_back(
         {n->attrs.text("name"), static_cast<size_t>(type.shape.elements(one_page)) * size_of(type.dtype)});
   }
@@ -184,10 +183,9 @@ size_t ProgramBuilder::bytes_per_step() const {
   const Prepared& decode = prepared_.front();
   size_t bytes = 0;
   for (const ParamPlan& p : decode.selection.params) {
-    const Node* source = decode.graph.find_source("param", p.name);
+    const Node* source = decode.graph.find_param(p.name);
     const auto& uses = source->result()->uses;
-    if (!std::all_of(uses.begin(), uses.end(),
-                     [](const Use& u) { return u.user->op->operands[u.operand].name == "table"; }))
+    if (!std::all_of(uses.begin(), uses.end(), [](const Use& u) { return u.declared().role == OperandRole::Table; }))
       bytes += p.bytes;
   }
   return bytes;
@@ -198,9 +196,8 @@ size_t ProgramBuilder::expert_bytes() const {
   size_t bytes = 0;
   for (const ParamPlan& p : decode.selection.params) {
     if (p.type.shape.rank() != 3) continue;
-    const auto& operands = decode.graph.find_source("param", p.name)->result()->uses.front().user->op->operands;
-    if (std::any_of(operands.begin(), operands.end(), [](const OperandSchema& o) { return o.name == "starts"; }))
-      bytes += p.bytes;
+    const Use& use = decode.graph.find_param(p.name)->result()->uses.front();
+    if (use.user->op->has(OperandRole::Starts)) bytes += p.bytes;
   }
   return bytes;
 }

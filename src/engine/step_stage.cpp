@@ -7,6 +7,8 @@
 
 namespace reprise::engine {
 
+bool is_decode(const LiveSizes& live) { return live.value[models::kTokens] == live.value[models::kSequences]; }
+
 Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot) {
   auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
     ASSIGN_OR_RETURN(TensorView v, staging.input(name, slot));

@@ -42,6 +42,9 @@ constexpr HeadMask head_of(StepOutput output) {
 }
 constexpr std::string_view output_name(StepOutput output) { return kStepHeads[static_cast<size_t>(output)]; }
 
+// Whether a step of these sizes is a decode step: one token of each sequence.
+bool is_decode(const LiveSizes& live);
+
 class StepStage {
  public:
   // `columns` page-table columns; token ids must be below `vocab`. What padding rows are given is the device's choice.

@@ -86,8 +86,8 @@ Result<Node*> Graph::add(const OpSchema& op, std::vector<Value*> in, Attrs attrs
 
 Result<Node*> Graph::add_source(const OpSchema& op, std::string name, TensorType type, std::string made_by,
                                 Node* before) {
-  if (!op.has(op_flag::kSource)) return invalid("{} is not a source", op.name);
-  if (find_source(op.name, name)) return invalid("{} \"{}\" exists already", op.name, name);
+  if (!op.has(op_trait::kSource)) return invalid("{} is not a source", op.name);
+  if (find_source(op.traits, name)) return invalid("{} \"{}\" exists already", op.name, name);
   auto node = std::make_unique<Node>();
   node->op = &op;
   node->attrs.set("name", std::move(name));
@@ -103,7 +103,7 @@ Result<Node*> Graph::add_source(const OpSchema& op, std::string name, TensorType
 Result<Node*> Graph::add_with_ids(const OpSchema& op, std::vector<Value*> in, Attrs attrs,
                                   std::vector<TensorType> types, std::vector<uint32_t> ids, std::string made_by) {
   Node* node = nullptr;
-  if (op.has(op_flag::kSource)) {
+  if (op.has(op_trait::kSource)) {
     RETURN_IF_ERROR(check_attrs(op, attrs));
     if (types.size() != 1 || !in.empty()) return invalid("{} has no operands and one result", op.name);
     ASSIGN_OR_RETURN(node, add_source(op, attrs.text("name"), types[0], std::move(made_by)));
@@ -136,9 +136,9 @@ Status Graph::remove_output(std::string_view name) {
   return Status::ok();
 }
 
-Node* Graph::find_source(std::string_view op, std::string_view name) const {
+Node* Graph::find_source(uint32_t trait, std::string_view name) const {
   for (Node* n = first_; n; n = n->next)
-    if (n->op->name == op && n->attrs.find("name") && n->attrs.text("name") == name) return n;
+    if (n->op->has(trait) && n->attrs.find("name") && n->attrs.text("name") == name) return n;
   return nullptr;
 }
 
@@ -172,7 +172,7 @@ int Graph::remove_dead() {
     Node* prev = n->prev;
     const bool used =
         std::any_of(n->out.begin(), n->out.end(), [](auto& v) { return !v->uses.empty() || !v->outputs.empty(); });
-    if (!used && n->op->pure() && n->op->name != "input") {
+    if (!used && n->op->pure() && !n->is_input()) {
       erase(n);
       ++removed;
     }
@@ -196,19 +196,6 @@ Status bad(const Node& n, const Status& why) {
   return error(Code::Internal, "graph: node %{} = {}: {}", n.out.empty() ? 0 : n.out[0]->id, n.op->name, why.message());
 }
 
-// The value whose storage `v` names: writes in place continue their operand, views share it.
-const Value* storage(const Value* v) {
-  while (true) {
-    const Node* n = v->def;
-    if (n->op->has(op_flag::kView))
-      v = n->in[0];
-    else if (int m = continued_operand(*n->op, v->result); m >= 0)
-      v = n->in[static_cast<size_t>(m)];
-    else
-      return v;
-  }
-}
-
 Status verify_node(const Graph& g, const Node& n, const std::unordered_set<const Value*>& defined) {
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value* v = n.in[i];
@@ -221,7 +208,7 @@ Status verify_node(const Graph& g, const Node& n, const std::unordered_set<const
       if (d.symbol > g.symbols().size()) return invalid("%{} uses symbol {} which is not declared", v->id, d.symbol);
       if (d.factor < 0) return invalid("%{} has a negative size", v->id);
     }
-  if (n.op->has(op_flag::kSource)) return Status::ok();
+  if (n.is_source()) return Status::ok();
   Attrs attrs = n.attrs;
   RETURN_IF_ERROR(check_attrs(*n.op, attrs));
   const auto in = n.in_types();
@@ -236,6 +223,24 @@ Status verify_node(const Graph& g, const Node& n, const std::unordered_set<const
 
 }  // namespace
 
+const Value* storage_root(const Value* v) {
+  while (true) {
+    const Node* n = v->def;
+    if (n->is_view())
+      v = n->in[0];
+    else if (const int m = continued_operand(*n->op, v->result); m >= 0)
+      v = n->in[static_cast<size_t>(m)];
+    else
+      return v;
+  }
+}
+
+bool is_cache(const Value& v) {
+  return v.def->is_input() && std::any_of(v.uses.begin(), v.uses.end(), [](const Use& u) {
+           return u.declared().role == OperandRole::Cache || u.declared().mutated;
+         });
+}
+
 Status verify(const Graph& g) {
   std::unordered_set<const Value*> defined;
   std::unordered_set<std::string> sources;
@@ -245,19 +250,19 @@ Status verify(const Graph& g) {
   for (const Node* n = g.first(); n; prev = n, n = n->next) {
     if (n->prev != prev) return bad(*n, invalid("the node list is broken"));
     if (Status s = verify_node(g, *n, defined); !s.is_ok()) return bad(*n, s);
-    if (n->op->has(op_flag::kSource) && !sources.insert(n->op->name + ":" + n->attrs.text("name")).second)
+    if (n->is_source() && !sources.insert(n->op->name + ":" + n->attrs.text("name")).second)
       return bad(*n, invalid("a second {} is named \"{}\"", n->op->name, n->attrs.text("name")));
     for (const Value* v : n->in) {
-      auto it = newest.find(storage(v));
+      auto it = newest.find(storage_root(v));
       if (it != newest.end()) {
         const Value* x = v;
-        while (x != it->second && x->def->op->has(op_flag::kView)) x = x->def->in[0];
+        while (x != it->second && x->def->is_view()) x = x->def->in[0];
         if (x != it->second)
           return bad(*n, invalid("reads %{}, which %{} has overwritten since", v->id, it->second->id));
       }
     }
     for (size_t r = 0; r < n->out.size() && continued_operand(*n->op, r) >= 0; ++r)
-      newest[storage(n->result(r))] = n->result(r);
+      newest[storage_root(n->result(r))] = n->result(r);
     uses += n->in.size();
     for (auto& v : n->out) {
       if (v->def != n) return bad(*n, invalid("%{} names another node as its definition", v->id));

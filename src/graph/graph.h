@@ -25,6 +25,8 @@ struct Node;
 struct Use {
   Node* user = nullptr;
   uint32_t operand = 0;
+  // What the user's schema says about this operand.
+  const OperandSchema& declared() const;
   bool operator==(const Use&) const = default;
 };
 
@@ -47,9 +49,15 @@ struct Node {
   Node* next = nullptr;
 
   Value* result(size_t i = 0) const { return out[i].get(); }
+  bool is_input() const { return op->has(op_trait::kInput); }
+  bool is_param() const { return op->has(op_trait::kParam); }
+  bool is_source() const { return op->has(op_trait::kSource); }
+  bool is_view() const { return op->has(op_trait::kView); }
   std::vector<TensorType> in_types() const;
   std::vector<TensorType> out_types() const;
 };
+
+inline const OperandSchema& Use::declared() const { return user->op->operands[operand]; }
 
 struct Symbol {
   std::string name;
@@ -93,8 +101,9 @@ class Graph {
   Node* first() const { return first_; }
   Node* last() const { return last_; }
   size_t size() const { return nodes_.size(); }
-  // The input or param of that name; null when absent.
-  Node* find_source(std::string_view op, std::string_view name) const;
+  // Null when absent.
+  Node* find_input(std::string_view name) const { return find_source(op_trait::kInput, name); }
+  Node* find_param(std::string_view name) const { return find_source(op_trait::kParam, name); }
 
   // Every use of `from`, and every output, becomes `to`.
   void replace_all_uses(Value* from, Value* to);
@@ -107,6 +116,7 @@ class Graph {
   void move_before(Node* node, Node* before);
 
  private:
+  Node* find_source(uint32_t trait, std::string_view name) const;
   Node* link(std::unique_ptr<Node> node, Node* before);
   void unlink(Node* node);
 
@@ -118,6 +128,13 @@ class Graph {
   Node* last_ = nullptr;
   uint32_t next_id_ = 0;
 };
+
+// The value whose bytes `v` names: views share them, and a result that continues an operand in place has those of the
+// operand.
+const Value* storage_root(const Value* v);
+
+// Whether the value is an input that lives on from step to step: some op reads it as its Cache, or writes into it.
+bool is_cache(const Value& v);
 
 // Checks every rule of the IR; the error names the node. Rules: values are defined before use; use lists are exact;
 // every type is what the shape function gives; sources have unique names; a value that was written in place is not read

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/kv_page.h"
 #include "base/status.h"
 #include "device/memory.h"
 
@@ -20,7 +21,7 @@ namespace reprise::kv {
 
 using PageId = int32_t;
 constexpr PageId kScratchPage = 0;
-constexpr int64_t kPageTokens = 128;
+using reprise::kPageTokens;
 
 struct KvCache {
   std::string name;  // of the graph's input

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "models/model.h"
+#include "models/list.h"
 
 namespace reprise::models {
 
@@ -15,11 +15,16 @@ struct DecoderTraits {
   bool qk_norm = false;
 };
 
-// What stands behind the second norm of a layer; `p` is the layer's scope.
+// What stands behind the first and the second norm of a layer; `p` is the layer's scope, `rope` the table of angles.
+using LayerAttention = std::function<Tensor(Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& p)>;
 using LayerMlp = std::function<Tensor(Tensor x, int64_t layer, const nn::ParamScope& p)>;
 
-ModelOutputs decoder(const ModelConfig& config, const DecoderTraits& traits, const LayerMlp& mlp, nn::StepInputs& in,
-                     const nn::ParamScope& root);
+// Attention whose query heads share keys and values in groups, with the window of each layer. It refers to its
+// arguments.
+LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits, nn::StepInputs& in);
+
+ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
+                     nn::StepInputs& in, const nn::ParamScope& root);
 // A gated MLP in every layer.
 ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
                            const nn::ParamScope& root);

@@ -136,41 +136,33 @@ constexpr Rule kParts[] = {
     {"rope_percent", Neutral::One},
 };
 
-// Fields that some of our families go by, and the others do not.
-struct FamilyRule {
-  std::string_view name;
-  Neutral neutral;
-  std::string_view families;  // whose architectures begin so, separated by spaces; they go by the field
-};
-constexpr FamilyRule kOfSomeFamilies[] = {
-    {"rope_interleave", Neutral::Off, "Deepseek"},
-    {"kv_lora_rank", Neutral::Off, "Deepseek"},
-    {"q_lora_rank", Neutral::Off, "Deepseek"},
-    {"num_experts", Neutral::OffOrOne, "Mixtral Qwen2Moe Qwen3Moe Deepseek"},
-    {"num_local_experts", Neutral::OffOrOne, "Mixtral Qwen2Moe Qwen3Moe Deepseek"},
-    {"n_routed_experts", Neutral::OffOrOne, "Deepseek"},
+// Fields that some of our families go by, which list them (Family::fields), and the others do not.
+constexpr Rule kOfSomeFamilies[] = {
+    {"rope_interleave", Neutral::Off},
+    {"kv_lora_rank", Neutral::Off},
+    {"q_lora_rank", Neutral::Off},
+    {"num_experts", Neutral::OffOrOne},
+    {"num_local_experts", Neutral::OffOrOne},
+    {"n_routed_experts", Neutral::OffOrOne},
 };
 // The same of models that have experts; without any they mean nothing.
-constexpr FamilyRule kOfSomeExperts[] = {
-    {"norm_topk_prob", Neutral::On, "Qwen2Moe Qwen3Moe Deepseek"},
-    {"n_shared_experts", Neutral::Off, "Deepseek"},
-    {"num_shared_experts", Neutral::Off, ""},
-    {"shared_expert_intermediate_size", Neutral::Off, "Qwen2Moe"},
-    {"routed_scaling_factor", Neutral::One, "Deepseek"},
-    {"scoring_func", Neutral::Softmax, "Deepseek"},
-    {"topk_method", Neutral::Greedy, "Deepseek"},
-    {"n_group", Neutral::OffOrOne, "Deepseek"},
-    {"topk_group", Neutral::OffOrOne, "Deepseek"},
-    {"first_k_dense_replace", Neutral::Off, "Deepseek"},
-    {"moe_layer_freq", Neutral::OffOrOne, "Deepseek"},
-    {"mlp_only_layers", Neutral::Off, "Qwen2Moe Qwen3Moe"},
-    {"decoder_sparse_step", Neutral::OffOrOne, "Qwen2Moe Qwen3Moe"},
+constexpr Rule kOfSomeExperts[] = {
+    {"norm_topk_prob", Neutral::On},
+    {"n_shared_experts", Neutral::Off},
+    {"num_shared_experts", Neutral::Off},
+    {"shared_expert_intermediate_size", Neutral::Off},
+    {"routed_scaling_factor", Neutral::One},
+    {"scoring_func", Neutral::Softmax},
+    {"topk_method", Neutral::Greedy},
+    {"n_group", Neutral::OffOrOne},
+    {"topk_group", Neutral::OffOrOne},
+    {"first_k_dense_replace", Neutral::Off},
+    {"moe_layer_freq", Neutral::OffOrOne},
+    {"mlp_only_layers", Neutral::Off},
+    {"decoder_sparse_step", Neutral::OffOrOne},
 };
 // Biases of projections. Whether there are any is decided by the tensors too, so that the others' value is a notice.
-constexpr FamilyRule kBiases[] = {
-    {"attention_bias", Neutral::Off, "Llama Qwen3 Deepseek"},
-    {"mlp_bias", Neutral::Off, "Llama DeepseekV2"},
-};
+constexpr std::string_view kBiases[] = {"attention_bias", "mlp_bias"};
 
 // What the value of a field says nothing about the maths of one step: training, generation, bookkeeping.
 constexpr std::string_view kHarmless[] = {"transformers_version",
@@ -242,18 +234,16 @@ bool is_off(const Json& v) {
   return v == false || is_number(v, 0) || is_name(v, {""}) || (v.is_structured() && v.empty());
 }
 
-bool normalises_heads(const ModelConfigFields& f) { return f.architecture.starts_with("Qwen3"); }
-
 double score_scale(const ModelConfigFields& f) {
   const int64_t size = f.latent ? f.latent->qk_nope_head_dim + f.latent->qk_rope_head_dim : f.head_dim;
   return 1.0 / std::sqrt(static_cast<double>(size));
 }
 
-bool is_neutral(const Json& v, Neutral neutral, const ModelConfigFields& f) {
+bool is_neutral(const Json& v, Neutral neutral, const ModelSpec& spec, const ModelConfigFields& f) {
   if (v.is_null()) return true;
   if (v.is_array() && !v.empty())  // numbers may be of layers, so that 0 is not nothing
     return std::all_of(v.begin(), v.end(), [&](const Json& e) {
-      return neutral == Neutral::Off ? e.is_null() || e == false : is_neutral(e, neutral, f);
+      return neutral == Neutral::Off ? e.is_null() || e == false : is_neutral(e, neutral, spec, f);
     });
   switch (neutral) {
     case Neutral::Off: return is_off(v);
@@ -265,7 +255,7 @@ bool is_neutral(const Json& v, Neutral neutral, const ModelConfigFields& f) {
     case Neutral::Silu: return is_name(v, {"silu", "swish"});
     case Neutral::Softmax: return is_name(v, {"softmax"});
     case Neutral::Greedy: return is_name(v, {"greedy"});
-    case Neutral::QkNorm: return v.is_boolean() && v.get<bool>() == normalises_heads(f);
+    case Neutral::QkNorm: return v.is_boolean() && v.get<bool>() == spec.qk_norm;
     case Neutral::HeadSize: return is_number(v, static_cast<double>(f.head_dim));
     case Neutral::HiddenSize: return is_number(v, static_cast<double>(f.hidden_size));
     case Neutral::ScoreScale: return is_number(v, score_scale(f));
@@ -273,7 +263,7 @@ bool is_neutral(const Json& v, Neutral neutral, const ModelConfigFields& f) {
   return false;
 }
 
-std::string allowed(Neutral neutral, const ModelConfigFields& f) {
+std::string allowed(Neutral neutral, const ModelSpec& spec, const ModelConfigFields& f) {
   switch (neutral) {
     case Neutral::Off: return "null, false, 0";
     case Neutral::One: return "null, 1";
@@ -284,7 +274,7 @@ std::string allowed(Neutral neutral, const ModelConfigFields& f) {
     case Neutral::Silu: return "null, \"silu\"";
     case Neutral::Softmax: return "null, \"softmax\"";
     case Neutral::Greedy: return "null, \"greedy\"";
-    case Neutral::QkNorm: return normalises_heads(f) ? "null, true" : "null, false";
+    case Neutral::QkNorm: return spec.qk_norm ? "null, true" : "null, false";
     case Neutral::HeadSize: return fmt::format("null, {}", f.head_dim);
     case Neutral::HiddenSize: return fmt::format("null, {}", f.hidden_size);
     case Neutral::ScoreScale: return fmt::format("null, {}", score_scale(f));
@@ -296,42 +286,31 @@ bool contains(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-bool of_family(std::string_view families, std::string_view architecture) {
-  while (!families.empty()) {
-    const std::string_view one = families.substr(0, families.find(' '));
-    if (architecture.starts_with(one)) return true;
-    families.remove_prefix(std::min(families.size(), one.size() + 1));
-  }
-  return false;
-}
-
 bool is_harmless(std::string_view key) {
   return contains(kHarmless, key) || key.starts_with("_") || key.starts_with("gguf_") || key.starts_with("unsloth") ||
          key.find("dropout") != std::string_view::npos || key.ends_with("pdrop");
 }
 
-const FamilyRule* find_rule(std::span<const FamilyRule> rules, std::string_view key) {
-  const auto it = std::find_if(rules.begin(), rules.end(), [&](const FamilyRule& r) { return r.name == key; });
-  return it == rules.end() ? nullptr : &*it;
+std::optional<Neutral> find_rule(std::span<const Rule> rules, std::string_view key) {
+  const auto it = std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.name == key; });
+  return it == rules.end() ? std::nullopt : std::optional(it->neutral);
 }
 
-// What is to be asked of a field; none for those that the family goes by and those without a rule.
+// What is to be asked of a field that the family does not go by; none for those without a rule.
 std::optional<Neutral> rule_of(std::string_view key, const ModelConfigFields& f) {
-  const FamilyRule* of_some = find_rule(kOfSomeFamilies, key);
+  std::optional<Neutral> of_some = find_rule(kOfSomeFamilies, key);
   if (!of_some && f.experts.count > 0) of_some = find_rule(kOfSomeExperts, key);
-  if (of_some) return of_family(of_some->families, f.architecture) ? std::nullopt : std::optional(of_some->neutral);
+  if (of_some) return of_some;
   if (contains(checkpoint::known_config_keys(), key) || is_harmless(key)) return std::nullopt;
-  for (const Rule& r : kNames)
-    if (r.name == key) return r.neutral;
+  if (const auto named = find_rule(kNames, key)) return named;
   for (const Rule& r : kParts)
     if (key.find(r.name) != std::string_view::npos) return r.neutral;
   return std::nullopt;
 }
 
 // Not read by this family, or by anything.
-bool has_no_effect(std::string_view key, const Json& value, const ModelConfigFields& f) {
-  if (const FamilyRule* bias = find_rule(kBiases, key))
-    return value == true && !of_family(bias->families, f.architecture);
+bool has_no_effect(std::string_view key, const Json& value) {
+  if (contains(kBiases, key)) return value == true;
   return !value.is_null() && !contains(checkpoint::known_config_keys(), key) && !is_harmless(key);
 }
 
@@ -340,15 +319,15 @@ bool has_no_effect(std::string_view key, const Json& value, const ModelConfigFie
 Status check_fields(const ModelSpec& spec, ModelConfigFields& fields) {
   std::vector<std::string> unread;
   for (const auto& [key, value] : fields.raw().items()) {
-    if (contains(spec.own_fields, key)) continue;
+    if (contains(spec.family.fields, key)) continue;
     if (const auto rule = rule_of(key, fields)) {
-      if (is_neutral(value, *rule, fields)) continue;
+      if (is_neutral(value, *rule, spec, fields)) continue;
       std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
       if (text.size() > 60) text = text.substr(0, 60) + "...";
       return error(Code::Unsupported, "{}: {} is {}, and {} does not go by it; allowed: {}", fields.source, key, text,
-                   fields.architecture, allowed(*rule, fields));
+                   fields.architecture, allowed(*rule, spec, fields));
     }
-    if (has_no_effect(key, value, fields)) unread.push_back(key);
+    if (has_no_effect(key, value)) unread.push_back(key);
   }
   if (unread.empty()) return Status::ok();
   constexpr size_t kShown = 8;

@@ -10,8 +10,17 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                        in, root);
 }
 
+constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias"};
+
 }  // namespace
 
-const ModelSpec kLlama{"LlamaForCausalLM", forward};
+const ModelSpec kLlama{
+    .family =
+        {.architecture = "LlamaForCausalLM",
+         .model_type = "llama",
+         .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
+         .fields = kFields,
+         .gguf = {.name = "llama"}},
+    .forward = forward};
 
 }  // namespace reprise::models

@@ -14,7 +14,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
     return error(Code::Unsupported,
                  "{}: latent attention keeps its cache in the model's dtype, {}; --kv-cache-dtype asks for {}",
                  f.source, dtype_name(o.dtype), dtype_name(o.kv_dtype));
-  Tracer tracer(std::string(spec.architecture), ops);
+  Tracer tracer(std::string(spec.family.architecture), ops);
   const Dim tokens = tracer.symbol("T", o.max_tokens);
   const Dim sequences = tracer.symbol("R", o.max_sequences);
   const Dim borders = tracer.symbol("Q", o.max_sequences + 1);

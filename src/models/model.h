@@ -1,7 +1,7 @@
-// ModelConfig, ModelSpec and the registry: an architecture's name and its forward function.
+// ModelConfig, ModelSpec and the registry: what a family says about its configuration, and its forward function.
 //
-// A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding an
-// architecture is one file and one line in registry.cpp (docs/add-a-model.md). Everything here is immutable once made.
+// A forward function is traced once and describes the whole model for any batch; it names no hardware. Adding a family
+// is one file and one entry in list.h (docs/add-a-model.md). Everything here is immutable once made.
 #pragma once
 
 #include <span>
@@ -27,16 +27,15 @@ struct ModelOutputs {
 };
 
 struct ModelSpec {
-  std::string_view architecture;  // "Qwen3ForCausalLM"
+  checkpoint::Family family;
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
-  // Fields of config.json that forward() goes by although most families have none such (models/foreign_fields.cpp).
-  std::span<const std::string_view> own_fields = {};
+  bool qk_norm = false;  // RMS norm of every query and key head
 };
 
-extern const ModelSpec kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen2Moe, kQwen3Moe, kDeepseekV2, kDeepseekV3;
-
-std::vector<const ModelSpec*> all_models();
+const std::vector<const ModelSpec*>& all_models();
 std::vector<std::string_view> architectures();  // of all models
+// For the readers of checkpoint/config.h. With `others`, files of families that are not here may be read as well.
+checkpoint::Families families(bool others = false);
 // An unknown architecture is an error that lists the known ones.
 Result<const ModelSpec*> find_model(std::string_view architecture);
 

@@ -1,5 +1,6 @@
 // Qwen2 and Qwen2.5: biases on query, key and value.
 #include "models/decoder.h"
+#include "models/qwen.h"
 
 namespace reprise::models {
 namespace {
@@ -10,6 +11,19 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 
 }  // namespace
 
-const ModelSpec kQwen2{"Qwen2ForCausalLM", forward};
+const ModelSpec kQwen2{.family = {.architecture = "Qwen2ForCausalLM",
+                                  .model_type = "qwen2",
+                                  .sizes = {.vocab = 151936,
+                                            .hidden = 4096,
+                                            .intermediate = 22016,
+                                            .layers = 32,
+                                            .heads = 32,
+                                            .kv_heads = 32,
+                                            .positions = 32768,
+                                            .window = 4096},
+                                  .slides = qwen_slides,
+                                  .window_switch = true,
+                                  .gguf = {.name = "qwen2", .windows = true, .qkv_bias = true}},
+                       .forward = forward};
 
 }  // namespace reprise::models

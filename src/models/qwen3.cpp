@@ -1,5 +1,6 @@
 // Qwen3 dense: RMS norm of every query and key head; biases as the configuration says.
 #include "models/decoder.h"
+#include "models/qwen.h"
 
 namespace reprise::models {
 namespace {
@@ -10,8 +11,26 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                        root);
 }
 
+constexpr std::string_view kFields[] = {"attention_bias"};
+
 }  // namespace
 
-const ModelSpec kQwen3{"Qwen3ForCausalLM", forward};
+const ModelSpec kQwen3{.family = {.architecture = "Qwen3ForCausalLM",
+                                  .model_type = "qwen3",
+                                  .sizes = {.vocab = 151936,
+                                            .hidden = 4096,
+                                            .intermediate = 22016,
+                                            .layers = 32,
+                                            .heads = 32,
+                                            .kv_heads = 32,
+                                            .head_dim = 128,
+                                            .positions = 32768,
+                                            .window = 4096},
+                                  .fields = kFields,
+                                  .slides = qwen_slides,
+                                  .window_switch = true,
+                                  .gguf = {.name = "qwen3", .windows = true}},
+                       .forward = forward,
+                       .qk_norm = true};
 
 }  // namespace reprise::models

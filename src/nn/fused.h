@@ -29,7 +29,6 @@ using Meaning = std::function<std::vector<Tensor>(std::span<const Tensor> in, co
 
 struct FusedOp {
   std::string decl;  // as in ops/schema.h
-  uint32_t flags = 0;
   std::string doc;
   Meaning meaning;
   std::vector<FusedExample> examples;  // one per variant of the trace: with and without optional operands, ...

@@ -308,83 +308,83 @@ Result<Types> infer_sample(const OpCall& c) {
 }  // namespace
 
 void register_core_ops(OpRegistry& ops) {
-  using namespace op_flag;
-  ops.add("input(*, str name) -> Tensor", nullptr, kSource, "a tensor staged by the engine before each step");
-  ops.add("param(*, str name) -> Tensor", nullptr, kSource, "a tensor of the checkpoint, by its name there");
-  ops.add("embedding(Tensor table, Index ids, *, str shard = none) -> Tensor", infer_embedding, kParamLayout,
+  ops.add("input(*, str name) -> Tensor : input", nullptr, "a tensor staged by the engine before each step");
+  ops.add("param(*, str name) -> Tensor : param", nullptr, "a tensor of the checkpoint, by its name there");
+  ops.add("embedding(Table table, Index ids, *, str shard = none) -> Tensor", infer_embedding,
           "[V, N], [T] -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
-  ops.add("linear(Tensor x, Tensor weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor", infer_linear,
-          kParamLayout,
+  ops.add("linear(Rows x, Weight weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor : linear",
+          infer_linear,
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
   ops.add(
-      "linear_packed(Tensor x, Tensor weight, Tensor? bias, *, str format, str out = same, str shard = none) -> Tensor",
-      infer_linear_packed, kParamLayout,
+      "linear_packed(Rows x, Weight weight, Tensor? bias, *, str format, str out = same, str shard = none) -> "
+      "Tensor : linear",
+      infer_linear_packed,
       "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0 or "
       "q4_1), "
       "each number taken as fp32");
-  ops.add("embedding_packed(Tensor table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
-          infer_embedding_packed, kParamLayout,
+  ops.add("embedding_packed(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
+          infer_embedding_packed,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
-  ops.add("rms_norm(Tensor x, Tensor weight, Tensor? bias, *, float eps) -> Tensor", infer_rms_norm, kNone,
+  ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
   ops.add(
       "rope_table(Index positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
       "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
-      infer_rope_table, kNone,
+      infer_rope_table,
       "[T] -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
       "where positions from ntk_window on use inv_freq of their own length");
   ops.add(
-      "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor", infer_rope, kNone,
+      "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor", infer_rope,
       "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2), interleaved (2 i, 2 i + 1), of the first "
       "rot dimensions, fp32, rounded once");
-  ops.add("add(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a + b in fp32, rounded once");
-  ops.add("mul(Tensor a, Tensor b) -> Tensor", infer_same, kCommutes, "a * b in fp32, rounded once");
-  ops.add("silu(Tensor x) -> Tensor", infer_same, kNone, "x / (1 + exp(-x)) in fp32, rounded once");
-  ops.add("heads(Tensor x, *, int size) -> Tensor", infer_heads, kView, "[T, H*D] -> [T, H, D], same bytes");
-  ops.add("flatten(Tensor x) -> Tensor", infer_flatten, kView, "[T, H, D] -> [T, H*D], same bytes");
-  ops.add("kv_write(Tensor(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)", infer_kv_write, kNone,
+  ops.add("add(Rows a, Rows b) -> Tensor : commutes", infer_same, "a + b in fp32, rounded once");
+  ops.add("mul(Rows a, Rows b) -> Tensor : commutes", infer_same, "a * b in fp32, rounded once");
+  ops.add("silu(Rows x) -> Tensor", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
+  ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
+  ops.add("flatten(Tensor x) -> Tensor : view", infer_flatten, "[T, H, D] -> [T, H*D], same bytes");
+  ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)", infer_kv_write,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "paged_attention(Tensor q, Tensor kv, Index page_table, Index context_lens, Index query_starts, *, "
-      "float scale, int window = 0) -> Tensor",
-      infer_paged_attention, kSplitPoint,
+      "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index query_starts, *, "
+      "float scale, int window = 0) -> Tensor : split_point",
+      infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
       "order");
-  ops.add("rows(Tensor x, Index index) -> Tensor", infer_rows, kNone, "[T, N], [R] -> [R, N]: x[index[r]]");
-  ops.add("slice(Tensor x, *, int begin, int size) -> Tensor", infer_slice, kNone,
+  ops.add("rows(Tensor x, Index index) -> Tensor", infer_rows, "[T, N], [R] -> [R, N]: x[index[r]]");
+  ops.add("slice(Rows x, *, int begin, int size) -> Tensor", infer_slice,
           "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
-  ops.add("copy(Tensor x) -> Tensor", infer_copy, kNone, "the same values in bytes of their own; any type");
-  ops.add("reciprocal(Tensor x) -> Tensor", infer_same, kNone, "1 / x in fp32, rounded once");
-  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static, kNone,
+  ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
+  ops.add("reciprocal(Tensor x) -> Tensor", infer_same, "1 / x in fp32, rounded once");
+  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
   ops.add(
       "add_rms_norm_quant_divided(Tensor x, Tensor r, Tensor weight, Tensor divisor, Tensor zero, *, float eps) -> "
       "(Tensor, Tensor)",
-      infer_add_rms_norm_quant_divided, kNone,
+      infer_add_rms_norm_quant_divided,
       "[T, N], [T, N], [N], [N], [N] -> i8 [T, N], [T, N]: sum = x + r, its RMS norm / divisor + zero as int8; and the "
       "sum. add_rms_norm_quant_static as a vendor has it: the divisors are bf16 beside bf16, f32 beside f16");
   ops.add(
-      "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic, kNone,
+      "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic,
       "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
       "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
   ops.add(
-      "linear_w8a8_static(Tensor x, Tensor weight, Tensor scale, Tensor bias, Tensor? add, *, str out, "
-      "str shard = none) -> Tensor",
-      infer_linear_w8a8_static, kParamLayout,
+      "linear_w8a8_static(Tensor x, Weight weight, Tensor scale, Tensor bias, Tensor? add, *, str out, "
+      "str shard = none) -> Tensor : linear",
+      infer_linear_w8a8_static,
       "i8 [T, K], i8 [N, K], [N] f32, [N] i32, [N]? f32 -> [T, N]: float(x weight^T + bias in int32) * scale (+ add), "
       "each step rounded to fp32, then once to `out`");
   ops.add(
-      "linear_w8a8_dynamic(Tensor x, Tensor x_scale, Tensor weight, Tensor scale, Tensor? add, *, str out, "
-      "str shard = none) -> Tensor",
-      infer_linear_w8a8_dynamic, kParamLayout,
+      "linear_w8a8_dynamic(Tensor x, Tensor x_scale, Weight weight, Tensor scale, Tensor? add, *, str out, "
+      "str shard = none) -> Tensor : linear",
+      infer_linear_w8a8_dynamic,
       "i8 [T, K], [T, 1] f32, i8 [N, K], [N] f32, [N]? f32 -> [T, N]: (float(x weight^T in int32) * scale) * x_scale "
       "(+ add), each step rounded to fp32, then once to `out`");
-  ops.add("argmax(Tensor x) -> Tensor", infer_argmax, kNone,
+  ops.add("argmax(Tensor x) -> Tensor", infer_argmax,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
   ops.add(
-      "sample(Tensor logits, Tensor draws) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample, kNone,
+      "sample(Tensor logits, Tensor draws) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
       "[L, V] f32, [L, 10] i32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row a token by its Draw "
       "(ops/draw.h), -1 where a logit is no number; where the Draw asks for them, the log-probability of that token "
       "and of the best ones with their ids, else 0 and -1");

@@ -2,11 +2,10 @@
 // KV pool, H query heads, G key/value heads, D head size.
 #pragma once
 
+#include "base/kv_page.h"
 #include "ops/schema.h"
 
 namespace reprise {
-
-constexpr int kPageTokens = 128;  // tokens of one KV page; attention reduces page by page in this unit
 
 // An int8 cache holds every row of a key or value head as integers and one fp32 scale (largest magnitude / 127), which
 // takes four elements more.

@@ -9,8 +9,6 @@
 namespace reprise {
 namespace {
 
-using namespace op_flag;
-
 constexpr int64_t kMaxExperts = 4096;
 
 Status want_one_of(const OpCall& c, std::string_view attr, std::initializer_list<std::string_view> allowed) {
@@ -164,41 +162,41 @@ Result<Types> infer_scale_rows(const OpCall& c) {
 void register_expert_ops(OpRegistry& ops) {
   ops.add(
       "moe_gate(Tensor logits, Index slots, Tensor? bias, *, int top_k, str score = softmax, int normalise = 0, "
-      "float scale = 1, float eps = 0, int groups = 1, int top_groups = 1, str group_score = max) -> (Tensor, Tensor)",
-      infer_moe_gate, kNone,
+      "float scale = 1, float eps = 0, int groups = 1, int top_groups = 1, str group_score = max) -> "
+      "(Tensor, Tensor) : routes",
+      infer_moe_gate,
       "f32 [T, E], [T], f32 [E]? -> f32 [T, k], i32 [T, k]: weights and experts, the best first, the smaller index on "
       "ties. Chosen by score (softmax or sigmoid) + bias among the top_groups of groups with the best expert (max) or "
       "pair (top2); the weight is the score, normalised / (sum over k + eps), * scale. A row with a negative slot is "
       "padding: weights 0, expert E");
-  ops.add("moe_route(Index experts, *, int first = 0, int count) -> (Tensor, Tensor, Tensor)", infer_moe_route, kNone,
+  ops.add("moe_route(Index experts, *, int first = 0, int count) -> (Tensor, Tensor, Tensor)", infer_moe_route,
           "[T, k] -> i32 [T k], i32 [T, k], i32 [count + 1]: rows sorted by expert and then by their order: the row of "
           "x that each reads, the place of every choice, the first row of each expert. Other experts than [first, "
           "first + count) take no place: -1, and rows left over read -1");
-  ops.add("grouped_linear(Tensor x, Index starts, Tensor weight, *, str shard = none) -> Tensor", infer_grouped_linear,
-          kParamLayout,
+  ops.add("grouped_linear(Tensor x, Starts starts, Weight weight, *, str shard = none) -> Tensor : linear",
+          infer_grouped_linear,
           "[S, K], [E + 1], [E, N, K] -> [S, N]: rows [starts[e], starts[e + 1]) times weight[e]^T, each as in linear; "
           "rows of no group are zeros");
   ops.add(
-      "grouped_linear_w8a8_dynamic(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, str out, "
-      "str shard = none) -> Tensor",
-      infer_grouped_linear_w8a8_dynamic, kParamLayout,
+      "grouped_linear_w8a8_dynamic(Tensor x, Tensor x_scale, Starts starts, Weight weight, Tensor scale, *, str out, "
+      "str shard = none) -> Tensor : linear",
+      infer_grouped_linear_w8a8_dynamic,
       "i8 [S, K], f32 [S, 1], [E + 1], i8 [E, N, K], f32 [E N] -> [S, N]: grouped_linear of int8, each row as in "
       "linear_w8a8_dynamic");
   ops.add(
-      "grouped_linear_w8a8_static(Tensor x, Index starts, Tensor weight, Tensor scale, Tensor bias, *, str out, "
-      "str shard = none) -> Tensor",
-      infer_grouped_linear_w8a8_static, kParamLayout,
+      "grouped_linear_w8a8_static(Tensor x, Starts starts, Weight weight, Tensor scale, Tensor bias, *, str out, "
+      "str shard = none) -> Tensor : linear",
+      infer_grouped_linear_w8a8_static,
       "i8 [S, K], [E + 1], i8 [E, N, K], f32 [E N], i32 [E N] -> [S, N]: grouped_linear of int8, each row as in "
       "linear_w8a8_static");
-  ops.add("quantize_groups(Tensor x, Index starts, Tensor scale, Tensor offset) -> Tensor", infer_quantize_groups,
-          kNone,
+  ops.add("quantize_groups(Tensor x, Starts starts, Tensor scale, Tensor offset) -> Tensor", infer_quantize_groups,
           "[S, K], [E + 1], f32 [E], f32 [E] -> i8 [S, K]: quantize_static of rows [starts[e], starts[e + 1]) with "
           "scale[e] and offset[e]; rows of no group are zeros");
-  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor", infer_moe_combine, kNone,
+  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor", infer_moe_combine,
           "[T k, N], f32 [T, k], [T, k] -> [T, N]: sum of weights[t, j] * y[place[t, j]] in ascending j, fp32, rounded "
           "once; a negative place adds nothing");
-  ops.add("sigmoid(Tensor x) -> Tensor", infer_sigmoid, kNone, "1 / (1 + exp(-x)) in fp32, rounded once");
-  ops.add("scale_rows(Tensor x, Tensor scale) -> Tensor", infer_scale_rows, kNone,
+  ops.add("sigmoid(Tensor x) -> Tensor", infer_sigmoid, "1 / (1 + exp(-x)) in fp32, rounded once");
+  ops.add("scale_rows(Tensor x, Tensor scale) -> Tensor", infer_scale_rows,
           "[T, N], f32 [T, 1] -> [T, N]: x[t] * scale[t] in fp32, rounded once");
 }
 

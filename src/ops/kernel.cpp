@@ -8,7 +8,7 @@ namespace {
 // What the registry asks of every entry, then what the entry asks of the call.
 Status verdict(const KernelEntry& e, const OpCall& call) {
   for (size_t i = 0; i < call.in.size(); ++i)
-    if (call.op->operands[i].index && call.in[i].dtype != e.index_dtype)
+    if (call.op->operands[i].is_index() && call.in[i].dtype != e.index_dtype)
       return error(Code::Unsupported, "takes {} indices, and {} is {}", dtype_name(e.index_dtype),
                    call.op->operands[i].name, dtype_name(call.in[i].dtype));
   return e.accepts(call);

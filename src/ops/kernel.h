@@ -50,8 +50,7 @@ struct KernelEntry {
   // `accepts` says. Empty means none.
   std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int ranks)> workspace;
   std::array<OpaqueKernel, 2> phase{};
-  // Layouts accepted for operand 0 "table" or 1 "weight", best first (only for ops with kParamLayout); empty:
-  // row_major.
+  // Layouts accepted for a parameter that is the op's Weight or Table, best first; empty: row_major.
   std::vector<std::string> param_layouts;
   // Operands whose values the host reads at every launch, by index; at most LaunchArgs::kMaxHostOperands. They must be
   // staged inputs. Captured, such a kernel is patched at every replay; where a device has no patches it is launched.

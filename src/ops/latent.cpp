@@ -7,8 +7,6 @@
 namespace reprise {
 namespace {
 
-using namespace op_flag;
-
 Result<Types> head_linear_types(const OpCall& c, size_t weight) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
   RETURN_IF_ERROR(want_rank(c, weight, 3, 3));
@@ -135,19 +133,19 @@ Result<Types> infer_paged_attention_rows(const OpCall& c) {
 }  // namespace
 
 void register_latent_ops(OpRegistry& ops) {
-  ops.add("head_linear(Tensor x, Tensor weight) -> Tensor", infer_head_linear, kParamLayout,
+  ops.add("head_linear(Tensor x, Weight weight) -> Tensor", infer_head_linear,
           "[T, H, K], [H, N, K] -> [T, H, N]: every head times its own matrix, x[t, h] weight[h]^T, summed over K in "
           "ascending order in fp32, rounded once");
   ops.add(
-      "head_linear_rows(Tensor x, Index rows, Tensor weight) -> Tensor", infer_head_linear_rows, kParamLayout,
+      "head_linear_rows(Tensor x, Index rows, Weight weight) -> Tensor", infer_head_linear_rows,
       "[T, H, K], [T], [H, N, K] -> [T, H, N]: head_linear of the rows listed, ascending and before the first -1; the "
       "others are zeros");
-  ops.add("row_write(Tensor(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write, kNone,
+  ops.add("row_write(Cache(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write,
           "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Index page_table, Index context_lens, "
-      "Index query_starts, *, float scale) -> Tensor",
-      infer_latent_attention, kSplitPoint,
+      "latent_attention(Tensor q, Tensor q_rope, Cache latents, Cache ropes, Index page_table, Index context_lens, "
+      "Index query_starts, *, float scale) -> Tensor : split_point",
+      infer_latent_attention,
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
       "paged_attention");
@@ -155,7 +153,7 @@ void register_latent_ops(OpRegistry& ops) {
       "latent_forms(Index slots, Index context_lens, Index query_starts, *, int latent, int nope, int value) -> "
       "(Tensor, "
       "Tensor, Tensor)",
-      infer_latent_forms, kNone,
+      infer_latent_forms,
       "[T], [R], [R + 1] -> [T], [R], [R]: how each sequence's prompt is attended to. With n new tokens that see p "
       "keys "
       "in all out of L, its keys and values are expanded where n is large enough for the device and p (2 latent - nope "
@@ -163,16 +161,17 @@ void register_latent_ops(OpRegistry& ops) {
       "value) > (L - n) latent (nope + value): where that is fewer operations. The tokens of all other sequences, then "
       "-1; the lengths L with 0 for those expanded, and with 0 for the others");
   ops.add(
-      "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor weight, "
-      "Tensor value_weight, Index page_table, Index context_lens, Index query_starts, *, float scale) -> Tensor(a)",
-      infer_expanded_latent_attention, kSplitPoint | kParamLayout,
+      "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Cache latents, Cache ropes, Weight weight, "
+      "Weight value_weight, Index page_table, Index context_lens, Index query_starts, *, float scale) -> "
+      "Tensor(a) : split_point",
+      infer_expanded_latent_attention,
       "[T, H, V], [T, H, N], [T, H, D], [P, 128, C], [P, 128, D], [H, C, N], [H, V, C] -> [T, H, V]: causal attention "
       "with keys (latent weight[h], rope) and values latent value_weight[h]^T, both rounded; sequences of length 0 are "
       "left as they are in out");
   ops.add(
-      "paged_attention_rows(Tensor q, Tensor keys, Tensor values, Index page_table, Index context_lens, "
-      "Index query_starts, *, float scale, int window = 0) -> Tensor",
-      infer_paged_attention_rows, kSplitPoint,
+      "paged_attention_rows(Tensor q, Cache keys, Cache values, Index page_table, Index context_lens, "
+      "Index query_starts, *, float scale, int window = 0) -> Tensor : split_point",
+      infer_paged_attention_rows,
       "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
       "which a token has one row of all heads");
 }

@@ -3,11 +3,30 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <optional>
 
 #include "ops/mutation.h"
 
 namespace reprise {
 namespace {
+
+struct RoleWord {
+  std::string_view word;
+  OperandRole role;
+};
+constexpr RoleWord kRoleWords[] = {{"Tensor", OperandRole::Tensor}, {"Rows", OperandRole::Rows},
+                                   {"Weight", OperandRole::Weight}, {"Table", OperandRole::Table},
+                                   {"Cache", OperandRole::Cache},   {"Index", OperandRole::Index},
+                                   {"Starts", OperandRole::Starts}};
+
+struct TraitWord {
+  std::string_view word;
+  uint32_t trait;
+};
+constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes}, {"split_point", op_trait::kSplitPoint},
+                                     {"input", op_trait::kInput},       {"param", op_trait::kParam},
+                                     {"view", op_trait::kView},         {"own_bytes", op_trait::kOwnBytes},
+                                     {"linear", op_trait::kLinear},     {"routes", op_trait::kRoutes}};
 
 // A cursor over a declaration line.
 class DeclParser {
@@ -26,8 +45,8 @@ class DeclParser {
         attributes = true;
         RETURN_IF_ERROR(expect(","));
       }
-      if (!attributes && (next_is("Tensor") || next_is("Index"))) {
-        ASSIGN_OR_RETURN(auto operand, parse_operand());
+      if (const auto role = attributes ? std::nullopt : accept_role()) {
+        ASSIGN_OR_RETURN(auto operand, parse_operand(*role));
         if (!s.operands.empty() && s.operands.back().optional && !operand.optional)
           return fail("an optional operand must come last");
         s.operands.push_back(std::move(operand));
@@ -50,9 +69,11 @@ class DeclParser {
       ++s.results;
     } while (list && accept(","));
     if (list) RETURN_IF_ERROR(expect(")"));
+    if (accept(":")) RETURN_IF_ERROR(parse_traits(s));
     if (continued != written_) return fail("one result for each operand that is written");
     skip();
     if (at_ != text_.size()) return fail("nothing more");
+    RETURN_IF_ERROR(check_traits(s));
     return s;
   }
 
@@ -60,11 +81,42 @@ class DeclParser {
   // (a!), (b!), ... in order, as the results (a), (b), ...
   static char letter(int i) { return static_cast<char>('a' + i); }
 
-  Result<OperandSchema> parse_operand() {
+  std::optional<OperandRole> accept_role() {
+    for (const auto& [word, role] : kRoleWords)
+      if (accept(word)) return role;
+    return std::nullopt;
+  }
+
+  // Words behind the colon, to the end.
+  Status parse_traits(OpSchema& s) {
+    for (skip(); at_ < text_.size(); skip()) {
+      const auto* known = std::find_if(std::begin(kTraitWords), std::end(kTraitWords),
+                                       [&](const TraitWord& t) { return accept(t.word); });
+      if (known == std::end(kTraitWords)) {
+        std::string words;
+        for (const TraitWord& t : kTraitWords) words += fmt::format("{}{}", words.empty() ? "" : ", ", t.word);
+        return fail(words);
+      }
+      s.traits |= known->trait;
+    }
+    return s.traits != 0 ? Status::ok() : fail("a trait");
+  }
+
+  // What the traits say must fit the operands.
+  Status check_traits(const OpSchema& s) const {
+    if (s.has(op_trait::kSource) && !s.operands.empty()) return fail("no operands of an input or param");
+    if (s.has(op_trait::kView) && (s.operands.size() != 1 || s.results != 1))
+      return fail("one operand and one result of a view");
+    if (s.has(op_trait::kCommutes) && s.operands.size() < 2) return fail("two operands with the trait commutes");
+    if (s.has(op_trait::kLinear) && !s.has(OperandRole::Weight)) return fail("a Weight with the trait linear");
+    if (s.has(OperandRole::Rows) && s.results != 1) return fail("one result of an op that reads Rows");
+    return Status::ok();
+  }
+
+  Result<OperandSchema> parse_operand(OperandRole role) {
     OperandSchema o;
-    o.index = accept("Index");
-    if (!o.index) RETURN_IF_ERROR(expect("Tensor"));
-    if (!o.index && accept("(")) {
+    o.role = role;
+    if (!o.is_index() && accept("(")) {
       RETURN_IF_ERROR(expect(std::string{letter(written_++), '!', ')'}));
       o.mutated = true;
     }
@@ -108,6 +160,7 @@ class DeclParser {
     return a;
   }
 
+  static bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
@@ -115,18 +168,19 @@ class DeclParser {
     skip();
     return text_.substr(at_).starts_with(word);
   }
+  // A word ends where a name would: "Tensors" is not "Tensor".
   bool accept(std::string_view word) {
     if (!next_is(word)) return false;
-    at_ += word.size();
+    const size_t end = at_ + word.size();
+    if (in_name(word.back()) && end < text_.size() && in_name(text_[end])) return false;
+    at_ = end;
     return true;
   }
   Status expect(std::string_view word) { return accept(word) ? Status::ok() : fail(word); }
   Result<std::string> identifier() {
     skip();
     size_t end = at_;
-    while (end < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
-      ++end;
+    while (end < text_.size() && in_name(text_[end])) ++end;
     if (end == at_) return fail("a name");
     std::string name(text_.substr(at_, end - at_));
     at_ = end;
@@ -152,6 +206,11 @@ std::string_view kind_name(AttrSchema::Kind kind) {
 }
 
 }  // namespace
+
+size_t OpSchema::first(OperandRole role) const {
+  return static_cast<size_t>(std::find_if(operands.begin(), operands.end(), [&](auto& o) { return o.role == role; }) -
+                             operands.begin());
+}
 
 int OpSchema::min_operands() const {
   return static_cast<int>(std::count_if(operands.begin(), operands.end(), [](auto& o) { return !o.optional; }));
@@ -197,12 +256,11 @@ Status check_attrs(const OpSchema& schema, Attrs& attrs) {
   return Status::ok();
 }
 
-const OpSchema& OpRegistry::add(std::string_view decl, InferFn infer, uint32_t flags, std::string_view doc) {
+const OpSchema& OpRegistry::add(std::string_view decl, InferFn infer, std::string_view doc) {
   auto parsed = parse_schema(decl);
   CHECK(parsed.is_ok(), "{}", parsed.status().message());
   auto schema = std::make_unique<OpSchema>(std::move(*parsed));
   schema->infer = std::move(infer);
-  schema->flags = flags;
   schema->doc = std::string(doc);
   CHECK(!schemas_.contains(schema->name), "op {} is registered twice", schema->name);
   auto& slot = schemas_[schema->name];

@@ -1,13 +1,17 @@
 // OpSchema and OpRegistry: what an op is, apart from how any device computes it.
 //
-// A schema is one declaration line, a few flags and a shape function:
-//   "kv_write(Tensor(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)"
-//   "rms_norm(Tensor x, Tensor weight, Tensor? bias, *, float eps) -> Tensor"
-// (a!) marks an operand that the op writes and which result continues it. "Index" instead of "Tensor" is an operand of
-// integers that point somewhere: i32 or i64, whichever a device's kernels take. Attribute types: int, float, str,
-// floats;
-// "= value" gives a default. A "Tensor? name" operand may be left out at the end. A registry is filled by plain
-// functions at start-up and read-only afterwards; schemas keep their address for its lifetime, so nodes point at them.
+// A schema is one declaration line and a shape function:
+//   "kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)"
+//   "linear(Rows x, Weight weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor : linear"
+// The word before an operand's name is its role (OperandRole). (a!) marks an operand that the op writes and which
+// result continues it. A "Tensor? name" operand may be left out at the end. Attribute types: int, float, str, floats;
+// "= value" gives a default. Behind the colon stand traits of the whole op (op_trait).
+//
+// Passes, the binder, the engine and the tools take every fact about ops from here: they ask for roles and traits, and
+// compare no names (`./dev check ops`). A pass that rewrites one op into another looks both up in the registry.
+//
+// A registry is filled by plain functions at start-up and read-only afterwards; schemas keep their address for its
+// lifetime, so nodes point at them.
 #pragma once
 
 #include <functional>
@@ -32,23 +36,45 @@ struct OpCall {
   std::span<const TensorType> in;
   std::span<const TensorType> out;  // empty while types are being inferred
   const Attrs* attrs = nullptr;
-  std::string_view param_layout;  // how the device stores this op's parameter (kParamLayout), once chosen
+  std::string_view param_layout;  // how the device stores this op's Weight or Table, once chosen
 };
 
-namespace op_flag {
-constexpr uint32_t kNone = 0;
-constexpr uint32_t kCommutes = 1;     // the first two operands may be swapped
-constexpr uint32_t kSplitPoint = 2;   // piecewise graphs are cut here
-constexpr uint32_t kSource = 4;       // input, param: no operands, type given at creation
-constexpr uint32_t kParamLayout = 8;  // devices may store operand `weight` or `table` in a layout of their own
-constexpr uint32_t kView = 16;        // the result is operand 0 under another shape: no kernel, same bytes
-}  // namespace op_flag
+// What holds for every call of an op. In the declaration line each has the word of kTraitWords.
+namespace op_trait {
+constexpr uint32_t kCommutes = 1;    // the first two operands may be swapped
+constexpr uint32_t kSplitPoint = 2;  // piecewise graphs are cut here
+constexpr uint32_t kInput = 4;       // staged by the engine before each step: no operands, type given at creation
+constexpr uint32_t kParam = 8;       // a tensor of the checkpoint: no operands, type given at creation
+constexpr uint32_t kView = 16;       // the result is operand 0 under another shape: no kernel, same bytes
+constexpr uint32_t kOwnBytes = 32;   // the result's bytes are nobody else's: equal calls stay apart
+constexpr uint32_t kLinear = 64;     // column n of the result comes of row n of the Weight (of a matrix of it) and of
+                                     // entry n of every operand behind that; what stands before it is shared
+constexpr uint32_t kRoutes = 128;    // which weights a row meets depends on values: a rounding may send it elsewhere
+constexpr uint32_t kSource = kInput | kParam;  // either
+}  // namespace op_trait
+
+// What an operand is to its op. The declaration line has the name of the role where others have "Tensor".
+enum class OperandRole : uint8_t {
+  Tensor,  // nothing is said
+  Rows,    // read row by row: row i of the only result comes of row i of all such operands. An op that could say so and
+           // does not is passed over by passes that gather rows early
+  Weight,  // a matrix, or a stack of them, whose rows x is multiplied with: a device may store a parameter here in a
+           // layout of its own
+  Table,   // rows that an Index operand names, all that is read of it; layouts as for Weight
+  Cache,   // what attention remembers of tokens, from step to step: the first size counts pages of the pool
+  Index,   // integers that point somewhere: i32 or i64, whichever a device's kernels take
+  Starts,  // likewise; the first row of each group of rows, and where the last group ends
+};
 
 struct OperandSchema {
   std::string name;
+  OperandRole role = OperandRole::Tensor;
   bool optional = false;
   bool mutated = false;  // (a!)
-  bool index = false;    // declared as Index
+
+  bool is_index() const { return role == OperandRole::Index || role == OperandRole::Starts; }
+  // Whether a device may store a parameter here its own way (KernelEntry::param_layouts).
+  bool has_own_layout() const { return role == OperandRole::Weight || role == OperandRole::Table; }
 };
 
 struct AttrSchema {
@@ -67,11 +93,15 @@ struct OpSchema {
   std::vector<OperandSchema> operands;
   std::vector<AttrSchema> attrs;
   int results = 1;
-  uint32_t flags = 0;
+  uint32_t traits = 0;
   InferFn infer;
   std::string doc;  // one line: what it computes, with shapes
 
-  bool has(uint32_t flag) const { return (flags & flag) != 0; }
+  // Whether it has this trait, or one of these.
+  bool has(uint32_t trait) const { return (traits & trait) != 0; }
+  bool has(OperandRole role) const { return first(role) < operands.size(); }
+  // Index of the first operand of that role; operands.size() without one.
+  size_t first(OperandRole role) const;
   int min_operands() const;
   // Index of the operand that result 0 continues in place, or -1.
   int mutated_operand() const;
@@ -87,7 +117,7 @@ Status check_attrs(const OpSchema& schema, Attrs& attrs);
 class OpRegistry {
  public:
   // CHECKs that the declaration parses and the name is new: both are written by us or by an extension's author.
-  const OpSchema& add(std::string_view decl, InferFn infer, uint32_t flags, std::string_view doc);
+  const OpSchema& add(std::string_view decl, InferFn infer, std::string_view doc);
   const OpSchema* find(std::string_view name) const;
   std::vector<const OpSchema*> all() const;  // by name
 

@@ -4,28 +4,15 @@
 
 namespace reprise {
 
-const Value* alias_root(const Value* v) {
-  while (true) {
-    const Node& n = *v->def;
-    const int written = continued_operand(*n.op, v->result);
-    if (n.op->has(op_flag::kView))
-      v = n.in[0];
-    else if (written >= 0)
-      v = n.in[static_cast<size_t>(written)];
-    else
-      return v;
-  }
-}
-
 std::vector<const Value*> touched_roots(const Node& node) {
   std::vector<const Value*> roots;
-  for (const Value* v : node.in) roots.push_back(alias_root(v));
+  for (const Value* v : node.in) roots.push_back(storage_root(v));
   return roots;
 }
 
 std::vector<const Value*> written_roots(const Node& node) {
   std::vector<const Value*> roots;
-  for (const size_t written : mutated_operands(*node.op)) roots.push_back(alias_root(node.in[written]));
+  for (const size_t written : mutated_operands(*node.op)) roots.push_back(storage_root(node.in[written]));
   return roots;
 }
 

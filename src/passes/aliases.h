@@ -1,5 +1,4 @@
-// Which bytes a node touches: values that share storage (views, writes in place) have one root. Plain functions of a
-// graph.
+// Which bytes a node touches, by their roots (storage_root of graph/graph.h). Plain functions of a graph.
 #pragma once
 
 #include <unordered_set>
@@ -9,8 +8,6 @@
 
 namespace reprise {
 
-// The value whose bytes `v` names.
-const Value* alias_root(const Value* v);
 // Roots of everything the node reads or writes.
 std::vector<const Value*> touched_roots(const Node& node);
 // Roots of what the node writes in place; none when it writes nothing but its results.

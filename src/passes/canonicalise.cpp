@@ -20,7 +20,7 @@ const Node* first_of(const Node* n) {
 Status nobody_writes(const Match& m, const PassContext&) {
   for (const Node* n = first_of(m.nodes[0]); n; n = n->next) {
     for (const Value* root : written_roots(*n))
-      if (root == alias_root(m.in[0]) || root == m.out[0])
+      if (root == storage_root(m.in[0]) || root == m.out[0])
         return invalid("%{} ({}) writes %{} in place", n->result()->id, n->op->name, root->id);
   }
   return Status::ok();

@@ -17,12 +17,12 @@ size_t key(const Node& n) {
 bool same_call(const Node& a, const Node& b) {
   if (a.op != b.op || !(a.attrs == b.attrs) || a.in.size() != b.in.size()) return false;
   if (a.in == b.in) return true;
-  if (!a.op->has(op_flag::kCommutes)) return false;
+  if (!a.op->has(op_trait::kCommutes)) return false;
   return a.in[0] == b.in[1] && a.in[1] == b.in[0] && std::equal(a.in.begin() + 2, a.in.end(), b.in.begin() + 2);
 }
 
 bool may_merge(const Node& n, const std::unordered_set<const Value*>& written) {
-  if (n.op->has(op_flag::kSource) || !n.op->pure() || n.op->name == "copy") return false;
+  if (n.op->has(op_trait::kSource | op_trait::kOwnBytes) || !n.op->pure()) return false;
   return std::none_of(n.out.begin(), n.out.end(), [&](auto& v) { return written.contains(v.get()); });
 }
 

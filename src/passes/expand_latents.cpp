@@ -17,7 +17,7 @@ class Expander {
   Status run() {
     std::vector<Node*> found;
     for (Node* n = g_.first(); n; n = n->next)
-      if (n->op->name == "latent_attention") found.push_back(n);
+      if (n->op == attention_) found.push_back(n);
     for (Node* n : found) {
       c_.count_tried();
       ASSIGN_OR_RETURN(const Absorbed a, around(n));
@@ -31,14 +31,13 @@ class Expander {
     return error(Code::Unsupported, "--mla-prefill expanded: %{} ({}) {}", n.result()->id, n.op->name, why);
   }
 
-  static Result<Absorbed> around(Node* n) {
+  Result<Absorbed> around(Node* n) const {
     Absorbed a;
     a.attention = n;
     a.queries = n->in[0]->def;
-    if (a.queries->op->name != "head_linear") return stop(*n, "does not read a head_linear's queries");
+    if (a.queries->op != linear_) return stop(*n, "does not read a head_linear's queries");
     const Value& out = *n->result();
-    if (out.uses.size() != 1 || !out.outputs.empty() || out.uses[0].user->op->name != "head_linear" ||
-        out.uses[0].operand != 0)
+    if (out.uses.size() != 1 || !out.outputs.empty() || out.uses[0].user->op != linear_ || out.uses[0].operand != 0)
       return stop(*n, "is not read by one head_linear alone");
     a.values = out.uses[0].user;
     return a;
@@ -58,7 +57,7 @@ class Expander {
   Result<Node*> forms(const Absorbed& a) {
     const std::vector<Value*>& in = a.attention->in;
     const Node* write = in[2]->def;
-    if (write->op->name != "row_write") return stop(*a.attention, "reads a cache that this graph does not write");
+    if (write->op != row_write_) return stop(*a.attention, "reads a cache that this graph does not write");
     const Shape &weight = a.queries->in[1]->type.shape, &up = a.values->in[1]->type.shape;
     const Attrs sizes{{"latent", weight[1].factor}, {"nope", weight[2].factor}, {"value", up[1].factor}};
     for (Node* made : made_)
@@ -95,6 +94,9 @@ class Expander {
 
   Graph& g_;
   PassContext& c_;
+  const OpSchema* attention_ = c_.ops().find("latent_attention");
+  const OpSchema* linear_ = c_.ops().find("head_linear");
+  const OpSchema* row_write_ = c_.ops().find("row_write");
   std::vector<Node*> made_;  // latent_forms
   Node* place_ = nullptr;
 };

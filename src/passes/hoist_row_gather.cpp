@@ -5,15 +5,6 @@
 namespace reprise {
 namespace {
 
-// How many leading operands of the op are read row by row, giving the same row of the result; 0: none.
-size_t row_operands(const OpSchema& op) {
-  if (op.name == "add" || op.name == "mul") return 2;
-  if (op.name == "silu" || op.name == "rms_norm" || op.name == "linear" || op.name == "linear_packed" ||
-      op.name == "slice")
-    return 1;
-  return 0;
-}
-
 bool comes_before(const Node* a, const Node* b) {
   for (; a; a = a->next)
     if (a == b) return true;
@@ -30,9 +21,9 @@ class Hoister {
       changed = false;
       stopped_.clear();
       for (Node* n = g_.first(); n && !changed;) {
-        if (n->op->name == "rows") merge_twins(n);
+        if (n->op == rows_) merge_twins(n);
         Node* next = n->next;  // before n goes
-        if (n->op->name == "rows") {
+        if (n->op == rows_) {
           ASSIGN_OR_RETURN(changed, hoist(n));
         }
         n = next;
@@ -60,11 +51,10 @@ class Hoister {
   }
 
   Result<bool> hoist(Node* n) {
-    if (n->in[1]->def->op->name == "moe_route") return false;  // that gathers a row more than once
+    if (n->in[1]->def->op == route_) return false;  // that gathers a row more than once
     Value* x = n->in[0];
     Node* p = x->def;
-    const size_t by_row = row_operands(*p->op);
-    if (by_row == 0)
+    if (!p->op->has(OperandRole::Rows))
       return stop(*n, fmt::format("%{} ({}) does not work row by row on one tensor", x->id, p->op->name));
     if (!x->outputs.empty() || x->uses.size() > 1)
       return stop(*n, fmt::format("%{} ({}) has other readers", x->id, p->op->name));
@@ -74,7 +64,8 @@ class Hoister {
     if (c_.allowance() == 0) return stop(*n, "the bisect limit is reached");
     (void)c_.may_apply(*n);
     std::vector<Value*> in = p->in;
-    for (size_t i = 0; i < by_row; ++i) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (p->op->operands[i].role != OperandRole::Rows) continue;
       ASSIGN_OR_RETURN(in[i], gather(in[i], n));
     }
     ASSIGN_OR_RETURN(Node * moved, g_.add(*p->op, std::move(in), p->attrs, "hoist_row_gather", n));
@@ -95,6 +86,8 @@ class Hoister {
 
   Graph& g_;
   PassContext& c_;
+  const OpSchema* rows_ = c_.ops().find("rows");
+  const OpSchema* route_ = c_.ops().find("moe_route");
   std::vector<PassRemark> stopped_;
 };
 

@@ -8,13 +8,13 @@ Result<std::vector<Value*>> inline_graph(Graph& graph, const Graph& body, std::s
                                          const std::string& made_by, Node* before) {
   std::unordered_map<const Value*, Value*> to;
   for (const Node* n = body.first(); n; n = n->next) {
-    if (n->op->name == "input") {
+    if (n->is_input()) {
       const size_t i = std::stoul(n->attrs.text("name"));
       CHECK(i < in.size() && in[i], "operand {} of an inlined graph", i);
       to[n->result()] = in[i];
       continue;
     }
-    if (n->op->has(op_flag::kSource)) return invalid("{}: a replacement cannot bring in a {}", made_by, n->op->name);
+    if (n->is_source()) return invalid("{}: a replacement cannot bring in a {}", made_by, n->op->name);
     std::vector<Value*> operands;
     for (const Value* v : n->in) operands.push_back(to.at(v));
     ASSIGN_OR_RETURN(Node * copy, graph.add(*n->op, std::move(operands), n->attrs, made_by, before));

@@ -15,8 +15,8 @@ struct Packed {
 
 Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorType& blocks, std::string_view format) {
   const Node& n = *use.user;
-  const bool linear = n.op->name == "linear" && use.operand == 1;
-  if (!linear && !(n.op->name == "embedding" && use.operand == 0))
+  const bool linear = n.op == c.ops().find("linear") && use.declared().role == OperandRole::Weight;
+  if (!linear && n.op != c.ops().find("embedding"))
     return error(Code::Unsupported, "%{} ({}) reads it as floats", n.result()->id, n.op->name);
   Packed p{c.ops().find(linear ? "linear_packed" : "embedding_packed"), n.in_types(), {}};
   if (!p.op) return error(Code::Unsupported, "there are no ops on packed weights");
@@ -65,7 +65,7 @@ Status keep(Graph& g, PassContext& c, Node* param, BlockFormat format, std::stri
 Status keep_blocks(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan, std::string_view pass) {
   std::vector<Node*> params;
   for (Node* n = g.first(); n; n = n->next)
-    if (n->op->name == "param" && n->result()->outputs.empty()) params.push_back(n);
+    if (n->is_param() && n->result()->outputs.empty()) params.push_back(n);
   for (Node* n : params) {
     const std::string name = n->attrs.text("name");
     const LinearQuant& q = plan.of(name);

@@ -41,7 +41,7 @@ Status add_argmax(Graph& g, PassContext& c) {
   const Node& head = *logits->def;
   (void)c.may_apply(head);
   Value* own = logits;
-  if (head.op->pure() && !head.op->has(op_flag::kSource)) {
+  if (head.op->pure() && !head.is_source()) {
     ASSIGN_OR_RETURN(Node * again, g.add(*head.op, head.in, head.attrs, "greedy_head"));
     own = again->result(logits->result);
   }

@@ -22,8 +22,7 @@ class Divisors {
     if (replaced_.empty()) return Status::ok();
     g_.remove_dead();
     std::erase_if(c_.derived(), [&](const DerivedParam& p) {
-      return std::find(replaced_.begin(), replaced_.end(), p.name) != replaced_.end() &&
-             !g_.find_source("param", p.name);
+      return std::find(replaced_.begin(), replaced_.end(), p.name) != replaced_.end() && !g_.find_param(p.name);
     });
     return Status::ok();
   }
@@ -31,7 +30,7 @@ class Divisors {
  private:
   // How the loader makes a number per column of what it makes now, or null.
   const DerivedParam* parts_of(const Value* v, std::initializer_list<Recipe> recipes) const {
-    if (v->def->op->name != "param") return nullptr;
+    if (!v->def->is_param()) return nullptr;
     const std::string name = v->def->attrs.text("name");
     for (const DerivedParam& p : c_.derived()) {
       if (p.name != name) continue;
@@ -46,7 +45,7 @@ class Divisors {
   // The vector of `width` of that dtype, from what makes the operand now.
   Result<Value*> vector(const DerivedParam& from, const char* ending, TensorType type, Node* before) {
     DerivedParam made{from.name + ending, from.parts};
-    if (Node* known = g_.find_source("param", made.name)) return known->result();
+    if (Node* known = g_.find_param(made.name)) return known->result();
     for (ParamPart& part : made.parts) {
       if (made.parts.size() == 1) part.rows = type.shape[0].factor;
       if (part.recipe == Recipe::Reciprocals) part.recipe = Recipe::InputScales;

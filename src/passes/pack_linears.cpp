@@ -9,28 +9,17 @@ namespace {
 
 constexpr const char* kPackLinears = "pack_parallel_linears";
 
-bool is_own_param(const Value* v) { return v->def->op->name == "param" && v->uses.size() == 1 && v->outputs.empty(); }
+bool is_own_param(const Value* v) { return v->def->is_param() && v->uses.size() == 1 && v->outputs.empty(); }
 
-bool is_grouped(const OpSchema& op) {
-  return op.name == "grouped_linear" || op.name == "grouped_linear_w8a8_static" ||
-         op.name == "grouped_linear_w8a8_dynamic";
-}
-
-// The ops that multiply by the rows of a weight: operands from `weight` on belong to those rows, so rows of several
-// such ops can lie one after another; what stands before it must be the same for all.
-bool is_linear(const OpSchema& op) {
-  return op.name == "linear" || op.name == "linear_w8a8_static" || op.name == "linear_w8a8_dynamic" ||
-         op.name == "linear_packed" || is_grouped(op);
-}
+// Operands from the weight on belong to its rows, so rows of several such ops can lie one after another; what stands
+// before it must be the same for all.
+bool is_linear(const OpSchema& op) { return op.has(op_trait::kLinear); }
+bool is_grouped(const OpSchema& op) { return op.has(OperandRole::Starts); }
 
 // Which size of a parameter counts the rows of a matrix: a stack has its matrices in front.
 int row_size(const TensorType& type) { return type.shape.rank() == 3 ? 1 : 0; }
 
-size_t weight_operand(const OpSchema& op) {
-  for (size_t i = 0; i < op.operands.size(); ++i)
-    if (op.operands[i].name == "weight") return i;
-  return op.operands.size();
-}
+size_t weight_operand(const OpSchema& op) { return op.first(OperandRole::Weight); }
 
 // What two linears of one input must share to be joined: nothing when they share it, else how b differs from a.
 std::string difference(const Node& a, const Node& b) {
@@ -81,7 +70,7 @@ class Packer {
   Status run() {
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
-      if (n->op->name == "quantize_static") explain_unequal(*n);
+      if (n->op == quantize_) explain_unequal(*n);
       if (is_linear(*n->op) && n->made_by != kPackLinears) {
         explain_unlike(*n);
         const std::vector<Node*> group = parallel(n);
@@ -239,6 +228,7 @@ class Packer {
   PassContext& c_;
   const OpSchema& slice_;
   const OpSchema& param_;
+  const OpSchema* quantize_ = c_.ops().find("quantize_static");
   std::set<std::pair<const Value*, bool>> seen_;  // inputs whose linears were compared, and whether stacks
 };
 

@@ -7,7 +7,7 @@ Status PassContext::has_kernel(const OpSchema& op, std::span<const TensorType> i
   Attrs complete = attrs;
   RETURN_IF_ERROR(check_attrs(op, complete));
   ASSIGN_OR_RETURN(const std::vector<TensorType> out, op.infer(OpCall{&op, in, {}, &complete, {}}));
-  if (op.has(op_flag::kView)) return Status::ok();
+  if (op.has(op_trait::kView)) return Status::ok();
   const OpCall call{&op, in, out, &complete, {}};
   auto entry = platform_->kernels->choose(platform_->device->info().kind, call);
   if (entry.is_ok()) return Status::ok();

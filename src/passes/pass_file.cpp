@@ -79,12 +79,19 @@ class FileParser {
   static Status complete(nn::FusedOp& op, const OpSchema& schema, Attrs attrs,
                          const std::shared_ptr<const Graph>& body) {
     RETURN_IF_ERROR(check_attrs(schema, attrs));
+    if (schema.has(op_trait::kSource | op_trait::kView))
+      return invalid("op \"{}\": a declared op computes something: it cannot be an input, a param or a view",
+                     schema.name);
     nn::FusedExample e;
     std::vector<std::string> operands, outputs;
     for (auto& o : schema.operands) {
-      const Node* input = body->find_source("input", o.name);
+      const Node* input = body->find_input(o.name);
       if (o.optional) return invalid("op \"{}\": operands of a declared op cannot be optional", schema.name);
       if (!input) return invalid("op \"{}\": its meaning has no input named \"{}\"", schema.name, o.name);
+      const std::vector<Use>& uses = input->result()->uses;
+      if (o.role != OperandRole::Cache &&
+          std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.declared().role == OperandRole::Cache; }))
+        return invalid("op \"{}\": its meaning uses {} as a cache; declare \"Cache {}\"", schema.name, o.name, o.name);
       operands.push_back(o.name);
       e.in.push_back(input->result()->type);
     }
@@ -169,7 +176,7 @@ class FileParser {
       if (alone[i] != '\n') alone[i] = ' ';
     ASSIGN_OR_RETURN(Graph g, parse_graph(alone, ops_, variables_));
     for (const Node* n = g.first(); n; n = n->next)
-      if (n->op->name == "param") return fail("a rewrite takes weights as inputs, not as param");
+      if (n->is_param()) return fail("a rewrite takes weights as inputs, not as param");
     at_ = end + 1;
     return std::make_shared<const Graph>(std::move(g));
   }
@@ -177,7 +184,7 @@ class FileParser {
   static std::vector<std::string> inputs_of(const Graph& g) {
     std::vector<std::string> names;
     for (const Node* n = g.first(); n; n = n->next)
-      if (n->op->name == "input") names.push_back(n->attrs.text("name"));
+      if (n->is_input()) names.push_back(n->attrs.text("name"));
     return names;
   }
 
@@ -188,7 +195,7 @@ class FileParser {
     nn::FusedExample e;
     e.symbols = search->symbols();
     const std::vector<std::string> inputs = inputs_of(*search);
-    for (auto& input : inputs) e.in.push_back(search->find_source("input", input)->result()->type);
+    for (auto& input : inputs) e.in.push_back(search->find_input(input)->result()->type);
     e.attrs = attrs;
     r.operands = inputs.size();
     r.examples = {std::move(e)};
@@ -213,7 +220,7 @@ class FileParser {
     return [=](std::span<const Tensor> in, const Attrs& attrs) {
       std::unordered_map<const Value*, Tensor> value;
       for (const Node* n = graph->first(); n; n = n->next) {
-        if (n->op->name == "input") {
+        if (n->is_input()) {
           const auto at = std::find(inputs.begin(), inputs.end(), n->attrs.text("name")) - inputs.begin();
           value[n->result()] = in[static_cast<size_t>(at)];
           continue;

@@ -20,7 +20,7 @@ int likeness(const OpSchema& wanted, const OpSchema& found) {
   int shared = 0;
   for (const OperandSchema& a : wanted.operands)
     shared += std::any_of(found.operands.begin(), found.operands.end(),
-                          [&](const OperandSchema& b) { return a.name == b.name && a.index == b.index; });
+                          [&](const OperandSchema& b) { return a.name == b.name && a.is_index() == b.is_index(); });
   return shared;
 }
 
@@ -68,13 +68,13 @@ class Matcher {
                     [&] { return fmt::format("expected %{} again, found %{}", it->second->id, value->id); });
       }
       const Node& pn = *pattern->def;
-      if (pn.op->has(op_flag::kSource)) {
+      if (pn.op->has(op_trait::kSource)) {
         if (!bind_value(s, pattern, value)) return false;
         continue;
       }
       if (!bind_node(s, pn, pattern, value)) return false;
       Node& gn = *value->def;
-      if (pn.op->has(op_flag::kCommutes) && gn.in[0] != gn.in[1]) {
+      if (pn.op->has(op_trait::kCommutes) && gn.in[0] != gn.in[1]) {
         State straight = s;
         push_operands(straight, pn, gn, false);
         if (solve(std::move(straight))) return true;
@@ -172,7 +172,7 @@ class Matcher {
     bool any = false;
     std::vector<Node*> seen;
     for (const Use& u : shared->uses) {
-      const bool place = u.operand == operand || (pn.op->has(op_flag::kCommutes) && operand < 2 && u.operand < 2);
+      const bool place = u.operand == operand || (pn.op->has(op_trait::kCommutes) && operand < 2 && u.operand < 2);
       if (u.user->op != pn.op || !place || std::find(seen.begin(), seen.end(), u.user) != seen.end()) continue;
       if (std::find(s.node.begin(), s.node.end(), u.user) != s.node.end()) continue;
       seen.push_back(u.user);
@@ -204,15 +204,15 @@ Result<Pattern> Pattern::make(std::string_view name, const nn::Meaning& search, 
   for (Node* n = p.graph_.first(); n; n = n->next) {
     for (size_t v = 0; v < variables.size(); ++v) {
       for (auto& [attr, value] : n->attrs.entries())
-        if (!n->op->has(op_flag::kSource) && value == variables[v].second) p.attr_sites_[&value] = v;
+        if (!n->is_source() && value == variables[v].second) p.attr_sites_[&value] = v;
       auto* number = std::get_if<int64_t>(&variables[v].second);
       for (auto& out : n->out)
         for (int d = 0; number && d < out->type.shape.rank(); ++d)
           if (out->type.shape[d].is_constant() && out->type.shape[d].factor == *number)
             p.dim_sites_[out.get()].push_back({d, v});
     }
-    if (n->op->has(op_flag::kSource)) {
-      if (n->op->name != "input") return invalid("{}: a pattern takes operands, not a {}", name, n->op->name);
+    if (n->is_source()) {
+      if (!n->is_input()) return invalid("{}: a pattern takes operands, not a {}", name, n->op->name);
       p.inputs_[std::stoul(n->attrs.text("name"))] = n->result();
     } else {
       p.node_index_[n] = p.nodes_.size();
@@ -220,7 +220,7 @@ Result<Pattern> Pattern::make(std::string_view name, const nn::Meaning& search, 
     }
   }
   for (auto& o : p.graph_.outputs()) {
-    if (o.value->def->op->has(op_flag::kSource)) return invalid("{}: a pattern cannot return an operand", name);
+    if (o.value->def->is_source()) return invalid("{}: a pattern cannot return an operand", name);
     p.outputs_.push_back(o.value);
   }
   if (p.nodes_.empty()) return invalid("{}: the pattern has no nodes", name);
@@ -230,8 +230,7 @@ Result<Pattern> Pattern::make(std::string_view name, const nn::Meaning& search, 
   std::vector<const Node*> reached{p.nodes_.back()};
   for (size_t i = 0; i < reached.size(); ++i) {
     auto visit = [&](const Node* n) {
-      if (!n->op->has(op_flag::kSource) && std::find(reached.begin(), reached.end(), n) == reached.end())
-        reached.push_back(n);
+      if (!n->is_source() && std::find(reached.begin(), reached.end(), n) == reached.end()) reached.push_back(n);
     };
     for (const Value* v : reached[i]->in) {
       visit(v->def);

@@ -21,8 +21,8 @@ class Quantiser {
     RETURN_IF_ERROR(keep_blocks(g_, c_, plan_, kName));
     for (Node* n = g_.first(); n;) {
       Node* next = n->next;
-      if (n->op->name == "param") RETURN_IF_ERROR(dequantise(n));
-      if (n->op->name == "linear" && n->in[1]->def->op->name == "param") {
+      if (n->is_param()) RETURN_IF_ERROR(dequantise(n));
+      if (n->op == linear_ && n->in[1]->def->is_param()) {
         const std::string weight = n->in[1]->def->attrs.text("name");
         const LinearQuant& q = plan_.of(weight);
         // What an expert is chosen by stays exact, unless the checkpoint itself has it in int8.
@@ -30,7 +30,7 @@ class Quantiser {
           c_.count_tried();
           if (c_.may_apply(*n)) RETURN_IF_ERROR(quantise(n, weight, q).at(weight));
         }
-      } else if (n->op->name == "grouped_linear" && n->in[2]->def->op->name == "param") {
+      } else if (n->op == grouped_linear_ && n->in[2]->def->is_param()) {
         const std::string stack = n->in[2]->def->attrs.text("name");
         RETURN_IF_ERROR(quantise_stack(n, stack).at(stack));
       }
@@ -46,9 +46,9 @@ class Quantiser {
   }
 
   // A router, or the gate of a shared expert.
-  static bool is_gate(const Node& n) {
+  bool is_gate(const Node& n) const {
     return std::any_of(n.result()->uses.begin(), n.result()->uses.end(),
-                       [](const Use& u) { return u.user->op->name == "moe_gate" || u.user->op->name == "sigmoid"; });
+                       [&](const Use& u) { return u.user->op->has(op_trait::kRoutes) || u.user->op == sigmoid_; });
   }
 
   Result<const OpSchema*> op(std::string_view name) const {
@@ -63,7 +63,7 @@ class Quantiser {
   }
 
   Result<Value*> param(const std::string& name, TensorType type, ParamPart part, Node* before) {
-    if (Node* known = g_.find_source("param", name)) {
+    if (Node* known = g_.find_param(name)) {
       if (known->result()->type.dtype == type.dtype) return known->result();
       return error(Code::Internal, "parameter {} is wanted with two types", name);
     }
@@ -212,7 +212,7 @@ class Quantiser {
       ASSIGN_OR_RETURN(Value * values, quantised_groups(n, name, e));
       return std::vector<Value*>{values};
     }
-    Node* gather = n->in[0]->def->op->name == "rows" ? n->in[0]->def : nullptr;
+    Node* gather = n->in[0]->def->op == rows_ ? n->in[0]->def : nullptr;
     ASSIGN_OR_RETURN(Node * input,
                      quantised_input(gather ? gather->in[0] : n->in[0], e.module(0), e.quants[0], gather ? gather : n));
     std::vector<Value*> parts;
@@ -339,6 +339,10 @@ class Quantiser {
   Graph& g_;
   PassContext& c_;
   const checkpoint::QuantPlan& plan_;
+  const OpSchema* linear_ = c_.ops().find("linear");
+  const OpSchema* grouped_linear_ = c_.ops().find("grouped_linear");
+  const OpSchema* sigmoid_ = c_.ops().find("sigmoid");
+  const OpSchema* rows_ = c_.ops().find("rows");
   std::vector<Made> made_;
   std::vector<Gathered> gathered_;
   std::vector<Grouped> grouped_;

@@ -22,7 +22,7 @@ Status same_as_traced(const Match& match, const Graph& traced) {
   std::unordered_map<const Value*, const Value*> found;
   size_t i = 0;
   for (const Node* n = traced.first(); n; n = n->next) {
-    if (n->op->name == "input") {
+    if (n->is_input()) {
       found[n->result()] = match.in[std::stoul(n->attrs.text("name"))];
       continue;
     }
@@ -37,7 +37,7 @@ Status same_as_traced(const Match& match, const Graph& traced) {
     std::vector<const Value*> want;
     for (const Value* v : n->in) want.push_back(found.at(v));
     const bool straight = std::equal(want.begin(), want.end(), g.in.begin(), g.in.end());
-    if (!straight && n->op->has(op_flag::kCommutes)) std::swap(want[0], want[1]);
+    if (!straight && n->op->has(op_trait::kCommutes)) std::swap(want[0], want[1]);
     if (!std::equal(want.begin(), want.end(), g.in.begin(), g.in.end()))
       return invalid("%{} ({}) has other operands than the meaning gives it for these types", g.result()->id,
                      g.op->name);
@@ -143,7 +143,7 @@ class Runner {
                        describe(m.out[i]->type));
     if (!r_.needs_kernels) return Status::ok();
     for (const Node* n = plan.body.first(); n; n = n->next)
-      if (!n->op->has(op_flag::kSource)) RETURN_IF_ERROR(c_.has_kernel(*n->op, n->in_types(), n->attrs));
+      if (!n->is_source()) RETURN_IF_ERROR(c_.has_kernel(*n->op, n->in_types(), n->attrs));
     return Status::ok();
   }
 

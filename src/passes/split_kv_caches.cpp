@@ -29,7 +29,7 @@ class Splitter {
   Status run() {
     std::vector<Node*> inputs;
     for (Node* n = g_.first(); n; n = n->next)
-      if (n->op->name == "input" && is_cache(*n->result())) inputs.push_back(n);
+      if (is_joined(*n->result())) inputs.push_back(n);
     for (Node* n : inputs) {
       const std::string name = n->attrs.text("name");  // the node goes
       RETURN_IF_ERROR(visit(n).at(name));
@@ -38,15 +38,12 @@ class Splitter {
   }
 
  private:
-  static bool writes(const Use& u) { return u.user->op->name == "kv_write" && u.operand == 0; }
-  static bool reads(const Use& u) { return u.user->op->name == "paged_attention" && u.operand == 1; }
-  // [P, 2, G, 128, D]: nothing else that lives in pages looks like that.
-  static bool is_cache(const Value& v) {
-    const Shape& s = v.type.shape;
-    return s.rank() == 5 && same_dim(s[1], Dim(2)) && same_dim(s[3], Dim(kPageTokens));
-  }
+  bool writes(const Use& u) const { return u.user->op == kv_write_ && u.declared().role == OperandRole::Cache; }
+  bool reads(const Use& u) const { return u.user->op == joined_attention_ && u.declared().role == OperandRole::Cache; }
+  // A cache of rows has three sizes; keys and values in one have five.
+  static bool is_joined(const Value& v) { return is_cache(v) && v.type.shape.rank() == 5; }
 
-  static Joined follow(Node* input) {
+  Joined follow(Node* input) const {
     Joined j;
     j.input = input;
     for (Value* v = input->result(); v;) {
@@ -169,6 +166,8 @@ class Splitter {
 
   Graph& g_;
   PassContext& c_;
+  const OpSchema* kv_write_ = c_.ops().find("kv_write");
+  const OpSchema* joined_attention_ = c_.ops().find("paged_attention");
   const OpSchema* attention_ = c_.ops().find("paged_attention_rows");
   const OpSchema* row_write_ = c_.ops().find("row_write");
   const OpSchema* flatten_ = c_.ops().find("flatten");

@@ -36,9 +36,9 @@ std::vector<TestTensor> run_meaning(const OpRunner& runner, const nn::FusedOp& o
   const Graph graph = std::move(traced).value();
   std::map<const Value*, TestTensor> value;
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name == "input") {
+    if (n->is_input()) {
       value[n->result()] = in[static_cast<size_t>(std::stoi(n->attrs.text("name")))];
-    } else if (n->op->has(op_flag::kView)) {
+    } else if (n->is_view()) {
       value[n->result()] = {n->result()->type, value.at(n->in[0]).bytes};
     } else {
       std::vector<TestTensor> operands;

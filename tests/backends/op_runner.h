@@ -216,12 +216,12 @@ class OpRunner {
     // Operands are copied: a kernel that writes one it may not write is caught below.
     std::vector<Bytes> operand;
     for (auto& t : inputs) operand.push_back(t.bytes);
-    if (schema->has(op_flag::kParamLayout)) {
+    if (schema->has(OperandRole::Weight) || schema->has(OperandRole::Table)) {
       call.param_layout = !options.layout.empty()       ? std::string_view(options.layout)
                           : entry.param_layouts.empty() ? std::string_view("row_major")
                                                         : std::string_view(entry.param_layouts.front());
       for (size_t at = 0; at < inputs.size(); ++at)
-        if (has_own_layout(*schema, at)) operand[at] = pack(inputs[at], call.param_layout);
+        if (schema->operands[at].has_own_layout()) operand[at] = pack(inputs[at], call.param_layout);
     }
     std::vector<Bytes> given = operand;
 

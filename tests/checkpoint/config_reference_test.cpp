@@ -6,6 +6,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/fit_to_tensors.h"
 #include "checkpoint/helpers.h"
+#include "models/model.h"
 
 namespace reprise::checkpoint::config_reference_test {
 namespace {
@@ -17,7 +18,7 @@ Result<ModelConfigFields> parse_family(std::string_view architecture, std::strin
                   extra.empty() ? "" : ",", extra);
   auto json = parse_json(text, "config.json");
   EXPECT_TRUE(json.is_ok()) << text;
-  return parse_model_config(*json, "config.json", overrides);
+  return parse_model_config(*json, "config.json", overrides, models::families(true));
 }
 
 TEST(ConfigReference, WindowsOfEveryFamily) {
@@ -27,7 +28,7 @@ TEST(ConfigReference, WindowsOfEveryFamily) {
   ASSERT_TRUE(cases.is_ok() && cases->size() > 150);
   for (const Json& c : *cases) {
     SCOPED_TRACE(c["config"].dump());
-    const auto config = parse_model_config(c["config"], "config.json");
+    const auto config = parse_model_config(c["config"], "config.json", {}, models::families(true));
     if (c.contains("error")) {
       // transformers makes a mask of no window for Mistral even when no layer asks for it.
       const bool no_window = config.is_ok() && config->architecture == "MistralForCausalLM" && !config->sliding_window;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/generation_config.h"
 #include "checkpoint/helpers.h"
+#include "models/model.h"
 
 namespace reprise::checkpoint::config_test {
 namespace {
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 Result<ModelConfigFields> parse(std::string_view text, std::vector<std::string> overrides = {}) {
   auto json = parse_json(text, "config.json");
   EXPECT_TRUE(json.is_ok()) << json.status().message();
-  return parse_model_config(*json, "config.json", overrides);
+  return parse_model_config(*json, "config.json", overrides, models::families(true));
 }
 
 std::string with(std::string_view extra) {
@@ -27,7 +28,7 @@ std::string with(std::string_view extra) {
 TEST(Config, EveryFileOfTheTestDataParses) {
   for (const auto& entry : fs::directory_iterator(data_dir() + "/models")) {
     if (!entry.is_directory()) continue;
-    auto c = read_model_config(entry.path().string());
+    auto c = read_model_config(entry.path().string(), {}, models::families(true));
     ASSERT_TRUE(c.is_ok()) << c.status().message();
     EXPECT_EQ(c->eos_token_ids, (std::vector<int64_t>{2}));
     EXPECT_TRUE(c->dtype.has_value());
@@ -35,7 +36,7 @@ TEST(Config, EveryFileOfTheTestDataParses) {
 }
 
 TEST(Config, OldAndNewSpellings) {
-  auto old_style = read_model_config(data_dir() + "/models/llama_rope_llama3");
+  auto old_style = read_model_config(data_dir() + "/models/llama_rope_llama3", {}, models::families(true));
   ASSERT_TRUE(old_style.is_ok()) << old_style.status().message();
   EXPECT_EQ(old_style->rope.kind, RopeKind::Llama3);
   EXPECT_EQ(old_style->rope.factor, 8.0);
@@ -43,19 +44,19 @@ TEST(Config, OldAndNewSpellings) {
   EXPECT_EQ(old_style->rope.original_max_position_embeddings, 64);
   EXPECT_EQ(old_style->head_dim, 32);
   EXPECT_TRUE(old_style->tie_word_embeddings);
-  auto new_style = read_model_config(data_dir() + "/models/qwen3_tied");
+  auto new_style = read_model_config(data_dir() + "/models/qwen3_tied", {}, models::families(true));
   ASSERT_TRUE(new_style.is_ok()) << new_style.status().message();
   EXPECT_EQ(new_style->rope.kind, RopeKind::None);
   EXPECT_EQ(new_style->rope_theta, 1e6);
   EXPECT_EQ(new_style->dtype, DType::BF16);
-  auto options = read_model_config(data_dir() + "/models/llama_rope_yarn_options");
+  auto options = read_model_config(data_dir() + "/models/llama_rope_yarn_options", {}, models::families(true));
   ASSERT_TRUE(options.is_ok()) << options.status().message();
   EXPECT_EQ(options->rope.kind, RopeKind::Yarn);
   EXPECT_EQ(options->rope.attention_factor, 1.25);
   EXPECT_EQ(options->rope.beta_fast, 8.0);
   EXPECT_FALSE(options->rope.truncate);
   EXPECT_EQ(options->rope_theta, 5000.0);
-  auto linear = read_model_config(data_dir() + "/models/llama_rope_linear");  // "type"
+  auto linear = read_model_config(data_dir() + "/models/llama_rope_linear", {}, models::families(true));  // "type"
   EXPECT_EQ(linear->rope.kind, RopeKind::Linear);
 }
 
@@ -194,22 +195,24 @@ TEST(Config, Overrides) {
 TEST(Config, DuplicateKeysOfAFileAreRefused) {
   const TemporaryFolder f;
   f.write("config.json", R"({"architectures":["LlamaForCausalLM"],"hidden_size":64,"hidden_size":128})");
-  expect_error(read_model_config(f.path).status(), {"config.json", "\"hidden_size\" is given twice"});
+  expect_error(read_model_config(f.path, {}, models::families(true)).status(),
+               {"config.json", "\"hidden_size\" is given twice"});
   f.write("config.json", std::string(1000, '['));
-  expect_error(read_model_config(f.path).status(), {"config.json", "nested deeper"});
+  expect_error(read_model_config(f.path, {}, models::families(true)).status(), {"config.json", "nested deeper"});
   const TemporaryFolder empty;
-  expect_error(read_model_config(empty.path).status(), {"config.json", "No such file"});
+  expect_error(read_model_config(empty.path, {}, models::families(true)).status(), {"config.json", "No such file"});
 }
 
 TEST(Config, ModelSlimDescription) {
   const TemporaryFolder f;
   f.write("config.json", with(""));
   f.write("quant_model_description_w8a8.json", R"({"model.layers.0.mlp.up_proj.weight":"W8A8"})");
-  auto c = read_model_config(f.path);
+  auto c = read_model_config(f.path, {}, models::families(true));
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   EXPECT_EQ(c->modelslim["model.layers.0.mlp.up_proj.weight"], "W8A8");
   f.write("quant_model_description.json", "{}");
-  expect_error(read_model_config(f.path).status(), {"more than one quantisation description"});
+  expect_error(read_model_config(f.path, {}, models::families(true)).status(),
+               {"more than one quantisation description"});
 }
 
 GgufBuilder gguf_model(std::string_view arch) {
@@ -227,7 +230,7 @@ Result<ModelConfigFields> gguf_config(const GgufBuilder& b, std::vector<std::str
   const std::string bytes = b.finish();
   auto file = GgufFile::parse(bytes_of(bytes), "t.gguf");
   EXPECT_TRUE(file.is_ok()) << file.status().message();
-  return read_model_config(*file, overrides);
+  return read_model_config(*file, overrides, models::families(true));
 }
 
 TEST(Config, FromGguf) {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "engine/make_program.h"
 #include "graph/text.h"
+#include "models/model.h"
 #include "support/tiny_models.h"
 
 namespace reprise::engine::plan_cache_test {
@@ -43,7 +44,8 @@ class PlanCacheTest : public testing::Test {
     return std::move(*p);
   }
   static models::ModelConfig config(const Model& m) {
-    auto fields = checkpoint::read_model_config(testing_support::tiny_model_path(m.name), m.overrides);
+    auto fields =
+        checkpoint::read_model_config(testing_support::tiny_model_path(m.name), m.overrides, models::families(true));
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}};
   }
@@ -200,7 +202,7 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
   Platform p = platform({});
   KeyBuilder a, b;
   a.add(p);
-  p.ops->add("extra(Tensor x) -> Tensor", p.ops->find("silu_mul")->infer, 0, "of an extension");
+  p.ops->add("extra(Tensor x) -> Tensor", p.ops->find("silu_mul")->infer, "of an extension");
   b.add(p);
   EXPECT_NE(a.key(), b.key());
   EXPECT_NE(KeyBuilder::build_identity().find('='), std::string::npos);

@@ -251,6 +251,8 @@ TEST(Declarations, AgreeWithTheirMeaning) {
       {op_text("mine(Tensor x, Tensor? b) -> Tensor", "", "y=%1"), "cannot be optional"},
       {op_text("mine(Tensor x) -> (Tensor, Tensor)", "", "y=%1"), "returns 1 values, its declaration 2"},
       {op_text("add(Tensor x) -> Tensor", "", "y=%1"), "op \"add\" exists already"},
+      {op_text("mine(Tensor x) -> Tensor : view", "", "y=%1"), "it cannot be an input, a param or a view"},
+      {op_text("mine(Tensor x) -> Tensor : fast", "", "y=%1"), "expected commutes, split_point"},
       {op_text("mine(Tensor x", "", "y=%1"), "op declaration \"mine(Tensor x\""},
       {"", "expected op or rewrite"},
   };

@@ -8,6 +8,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/unique_json.h"
+#include "models/model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> overrides;
   if (line != std::string_view::npos) overrides.emplace_back(text.substr(line + 1, 200));
   for (const auto& list : {std::vector<std::string>{}, overrides}) {
-    auto config = parse_model_config(*json, "config.json", list);
+    auto config = parse_model_config(*json, "config.json", list, models::families(true));
     if (!config.is_ok()) continue;
     // The range checks promise that products like these do not overflow.
     int64_t total = 0;

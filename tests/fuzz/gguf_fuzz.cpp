@@ -8,6 +8,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "models/model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   (void)read_gguf_tokenizer(*file);
-  (void)read_model_config(*file);
+  (void)read_model_config(*file, {}, models::families(true));
   (void)read_generation_config(*file);
   auto checkpoint = Checkpoint::from_gguf(std::move(*file));
   if (!checkpoint.is_ok()) return 0;

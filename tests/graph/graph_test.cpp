@@ -48,10 +48,10 @@ struct GraphTest : testing::Test {
 TEST_F(GraphTest, TracingKeepsExactUseLists) {
   const Graph g = small();
   EXPECT_EQ(g.size(), 5u);
-  Node* x = g.find_source("input", "x");
+  Node* x = g.find_input("x");
   ASSERT_TRUE(x);
   EXPECT_EQ(x->result()->uses.size(), 2u);
-  EXPECT_EQ(g.find_source("param", "w")->result()->uses.size(), 1u);
+  EXPECT_EQ(g.find_param("w")->result()->uses.size(), 1u);
   EXPECT_EQ(g.outputs()[0].value->def->op->name, "add");
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "models/model.h"
+#include "models/list.h"
 #include "ops/core.h"
 
 namespace reprise::text_test {
@@ -27,7 +27,7 @@ struct TextTest : testing::Test {
               {"tie_word_embeddings", true},
               {"hidden_act", "silu"},
               {"num_experts_per_tok", 2}};
-    auto fields = checkpoint::parse_model_config(j, "test");
+    auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}};
   }
@@ -35,7 +35,7 @@ struct TextTest : testing::Test {
 
 TEST_F(TextTest, EveryModelPrintsAndParsesBackToItself) {
   for (const models::ModelSpec* spec : models::all_models()) {
-    auto g = models::trace_model(*spec, config(std::string(spec->architecture)), {}, ops);
+    auto g = models::trace_model(*spec, config(std::string(spec->family.architecture)), {}, ops);
     ASSERT_TRUE(g.is_ok()) << g.status().message();
     const std::string text = print(*g);
     auto again = parse_graph(text, ops);

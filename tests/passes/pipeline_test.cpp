@@ -105,8 +105,8 @@ TEST(Pipeline, PackedParametersNameTheirParts) {
   EXPECT_EQ(report.derived[1].name, p + "self_attn.qkv_proj.bias");
   EXPECT_EQ(report.derived[2].name, p + "mlp.gate_up_proj.weight");
   for (auto& derived : report.derived) {
-    ASSERT_TRUE(g.find_source("param", derived.name));
-    for (auto& part : derived.parts) EXPECT_FALSE(g.find_source("param", part.tensor));
+    ASSERT_TRUE(g.find_param(derived.name));
+    for (auto& part : derived.parts) EXPECT_FALSE(g.find_param(part.tensor));
   }
 }
 
@@ -259,7 +259,7 @@ TEST(Pipeline, AlikeLinearsAreJoinedAndTheOthersSayWhyNot) {
   t.output("d", nn::linear(wide, t.param("d.weight", {DType::BF16, {Dim(12), Dim(32)}})));
   t.output("e", t.call("linear_packed", {wide, bytes}, {{"format", "q8_0"}})[0]);
   Graph g = std::move(*t.finish());
-  const auto id = [&](const char* name) { return g.find_source("param", name)->result()->uses[0].user->result()->id; };
+  const auto id = [&](const char* name) { return g.find_param(name)->result()->uses[0].user->result()->id; };
   const uint32_t b = id("b.weight"), e = id("e.weight");
   const PipelineReport report = run(g, platform);
   for (const PassReport& p : report.passes) {
@@ -272,7 +272,7 @@ TEST(Pipeline, AlikeLinearsAreJoinedAndTheOthersSayWhyNot) {
     EXPECT_EQ(p.refused[1].at, e);
     EXPECT_EQ(p.refused[1].reason, "it is a linear_packed, and the first linear of its input a linear");
   }
-  EXPECT_TRUE(g.find_source("param", "a_c.weight"));
+  EXPECT_TRUE(g.find_param("a_c.weight"));
 }
 
 TEST(Pipeline, CommonSubexpressionsMeetInOne) {
@@ -365,7 +365,7 @@ TEST(Pipeline, WhatAFusedLayerLooksLike) {
   (void)run(g, platform);
   std::string ops;
   for (const Node* n = g.first(); n; n = n->next)
-    if (!n->op->has(op_flag::kSource)) ops += fmt::format("{} from {}\n", n->op->name, n->made_by);
+    if (!n->is_source()) ops += fmt::format("{} from {}\n", n->op->name, n->made_by);
   EXPECT_EQ(ops, R"(embedding from trace
 rope_table from trace
 rms_norm from trace

@@ -69,11 +69,11 @@ TEST(QuantiseLinears, EveryFamilyFusesEveryLayer) {
       ASSERT_TRUE(scale);
       EXPECT_EQ(scale->parts[2], (ParamPart{"model.layers.0.self_attn.v_proj.weight", 128, Recipe::RowScales, 96}));
       // Every parameter is a tensor as it stands or has its recipe; none of the parts is left.
-      for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
-      const Node* table = o.graph.find_source("param", "model.embed_tokens.weight");
+      for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_param(p.name)) << p.name;
+      const Node* table = o.graph.find_param("model.embed_tokens.weight");
       ASSERT_TRUE(table);
       EXPECT_EQ(table->result()->type.dtype, DType::BF16);
-      const Node* head = o.graph.find_source("param", tied ? "model.embed_tokens.weight_i8" : "lm_head.weight");
+      const Node* head = o.graph.find_param(tied ? "model.embed_tokens.weight_i8" : "lm_head.weight");
       ASSERT_TRUE(head);
       EXPECT_EQ(head->result()->type.dtype, DType::I8);
     }
@@ -101,7 +101,7 @@ TEST(NormBiases, EveryFamilyFusesEveryLayer) {
       EXPECT_EQ(n["add_rms_norm"], 1) << family;
       EXPECT_EQ(n["split_qk_norm_rope_kv"], 3) << family;
       for (const std::string& name : biases) {
-        const Node* bias = o.graph.find_source("param", name);
+        const Node* bias = o.graph.find_param(name);
         ASSERT_TRUE(bias) << name;
         ASSERT_EQ(bias->result()->uses.size(), 1u);
         const Use use = bias->result()->uses[0];
@@ -124,7 +124,7 @@ TEST(NormBiases, OnlyOfTheNormsThatThePlanNames) {
   for (const Node* node = o.graph.first(); node; node = node->next)
     if (node->op->name == "add_rms_norm_quant_dynamic") with_bias += node->in.size() == 4;
   EXPECT_EQ(with_bias, 1);
-  EXPECT_EQ(o.graph.find_source("param", "model.norm.bias"), nullptr);
+  EXPECT_EQ(o.graph.find_param("model.norm.bias"), nullptr);
   // Required: switching the optional passes off keeps it.
   PipelineOptions none;
   none.passes.enable = {"none"};
@@ -138,7 +138,7 @@ TEST(QuantiseLinears, GreedyReadsTheSameHead) {
   options.greedy = true;
   const Outcome o = run(test::trace_tiny({"LlamaForCausalLM", 1}, *platform.ops), at_load(), platform, options);
   EXPECT_EQ(count(o.graph, "lm_head_argmax_w8a8"), 1);
-  EXPECT_TRUE(o.graph.find_source("param", "model.embed_tokens.weight_i8"));
+  EXPECT_TRUE(o.graph.find_param("model.embed_tokens.weight_i8"));
 }
 
 TEST(QuantiseLinears, RunsWhenNothingOptionalDoes) {
@@ -179,8 +179,8 @@ TEST(QuantiseLinears, OneInputMayFeedAllKindsAndEqualNumbersShareOneQuantize) {
     EXPECT_EQ(count(o.graph, "quantize_dynamic"), 1);
     EXPECT_EQ(test::counts(o.report.passes)["pack_parallel_linears"], equal ? 1 : 0);
     // A folded bias takes the float one's place; the other is added in fp32.
-    EXPECT_FALSE(o.graph.find_source("param", "a.bias"));
-    const Node* c = o.graph.find_source("param", "c.bias");
+    EXPECT_FALSE(o.graph.find_param("a.bias"));
+    const Node* c = o.graph.find_param("c.bias");
     ASSERT_TRUE(c);
     EXPECT_EQ(c->result()->type.dtype, DType::F32);
     const DerivedParam* folded = derived(o.report, equal ? "a_b.weight_folded_bias" : "a.weight_folded_bias");
@@ -210,7 +210,7 @@ TEST(QuantiseLinears, RecipesOfCompressedTensors) {
               zero_point == 0 ? (ParamPart{"", 96, Recipe::Zeros})
                               : (ParamPart{p + "weight", 96, Recipe::ZeroPointSums, 160, p + "input_zero_point"}));
     // The bias of q, k and v is added after the scale.
-    EXPECT_TRUE(o.graph.find_source("param", "model.layers.0.self_attn.qkv_proj.bias"));
+    EXPECT_TRUE(o.graph.find_param("model.layers.0.self_attn.qkv_proj.bias"));
   }
 }
 
@@ -231,7 +231,7 @@ TEST(QuantiseLinears, ExpertsAreQuantisedAndFusedInEveryLayer) {
     EXPECT_EQ(count(o.graph, "grouped_linear_w8a8_dynamic"), kLayers) << family << ": the way down";
     EXPECT_EQ(count(o.graph, "grouped_linear") + count(o.graph, "grouped_linear_rows"), 0) << family;
     EXPECT_EQ(count(o.graph, "linear"), kLayers) << family;
-    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
+    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_param(p.name)) << p.name;
     if (std::string(family) == "MixtralForCausalLM") continue;
     const std::string stack = "model.layers.1.mlp.experts.{0..5}.gate_up_proj.weight";
     const std::string expert = "model.layers.1.mlp.experts.3.";
@@ -264,9 +264,9 @@ TEST(QuantiseLinears, NormsGetTheirDivisorsFromTheLoader) {
     EXPECT_EQ(divisors->parts[0], (ParamPart{up + "input_scale", 96, Recipe::InputScales}));
     EXPECT_EQ(zeros->parts[0], (ParamPart{up + "input_offset", 96, Recipe::Numbers}));
     const bool bf16 = dtype == DType::BF16;
-    EXPECT_EQ(o.graph.find_source("param", scale)->result()->type.dtype, bf16 ? DType::BF16 : DType::F32);
-    EXPECT_EQ(o.graph.find_source("param", offset)->result()->type.dtype, bf16 ? DType::BF16 : DType::I32);
-    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_source("param", p.name)) << p.name;
+    EXPECT_EQ(o.graph.find_param(scale)->result()->type.dtype, bf16 ? DType::BF16 : DType::F32);
+    EXPECT_EQ(o.graph.find_param(offset)->result()->type.dtype, bf16 ? DType::BF16 : DType::I32);
+    for (const DerivedParam& p : o.report.derived) EXPECT_TRUE(o.graph.find_param(p.name)) << p.name;
   }
 }
 
@@ -332,7 +332,7 @@ TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
       // Vectors are of no block type.
       Graph traced = test::trace_tiny({family, 3, 64, 1e-5, tied}, *platform.ops);
       for (const Node* n = traced.first(); n; n = n->next)
-        if (n->op->name == "param" && n->result()->type.shape.rank() == 1) plan.linears[n->attrs.text("name")] = {};
+        if (n->is_param() && n->result()->type.shape.rank() == 1) plan.linears[n->attrs.text("name")] = {};
       PipelineOptions options;
       options.greedy = true;
       const Outcome o = run(std::move(traced), plan, platform, options);
@@ -346,7 +346,7 @@ TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
       ASSERT_TRUE(qkv);
       ASSERT_EQ(qkv->parts.size(), 3u);
       EXPECT_EQ(qkv->parts[1], (ParamPart{"model.layers.0.self_attn.k_proj.weight", 128, Recipe::StoredBlocks, 96}));
-      const Node* table = o.graph.find_source("param", "model.embed_tokens.weight");
+      const Node* table = o.graph.find_param("model.embed_tokens.weight");
       ASSERT_TRUE(table);
       EXPECT_EQ(table->result()->type.dtype, DType::U8);
       EXPECT_EQ(table->result()->type.shape[1].factor, 60) << "three blocks of 20 bytes";

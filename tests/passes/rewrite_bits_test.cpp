@@ -62,9 +62,9 @@ Result<Graph> trace(const Rewrite& r, const nn::Meaning& f, const nn::FusedExamp
   for (const Symbol& s : e.symbols) (void)t.symbol(s.name, s.bound);
   std::vector<Tensor> in(r.operands);
   for (size_t i = 0; i < e.in.size(); ++i) {
-    const Node* n = plain.find_source("input", std::to_string(i));
+    const Node* n = plain.find_input(std::to_string(i));
     const Use& u = n->result()->uses.front();
-    const bool weight = u.user->op->has(op_flag::kParamLayout) && u.user->op->operands[u.operand].name == "weight";
+    const bool weight = u.declared().role == OperandRole::Weight;
     in[i] = weight ? t.param(std::to_string(i), e.in[i]) : t.input(std::to_string(i), e.in[i]);
   }
   const std::vector<Tensor> out = f(in, e.attrs);
@@ -168,11 +168,11 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
       ASSERT_TRUE(report.is_ok()) << report.status().message();
       std::map<std::string, Bytes> bytes;
       for (const Node* n = traced.first(); n; n = n->next)
-        if (n->op->has(op_flag::kSource))
+        if (n->is_source())
           bytes[n->attrs.text("name")] =
               test::random_bytes(n->result()->type.dtype, n->result()->type.shape.elements(traced.bounds()), random);
       for (const Node* n = traced.first(); n; n = n->next) {
-        if (n->op->name != "param") continue;
+        if (!n->is_param()) continue;
         const std::string name = n->attrs.text("name");
         const std::vector<ParamPart> parts = parts_of_name(name, n->result()->type.shape);
         const size_t each = bytes[name].size() / parts.size();

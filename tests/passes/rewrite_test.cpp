@@ -37,7 +37,7 @@ struct RewriteTest : testing::Test {
   std::string order() const {
     std::string out;
     for (const Node* n = graph->first(); n; n = n->next)
-      if (!n->op->has(op_flag::kSource)) out += (out.empty() ? "" : " ") + n->op->name;
+      if (!n->is_source()) out += (out.empty() ? "" : " ") + n->op->name;
     return out;
   }
   void expect_refused(const PassReport& report, std::string_view reason) {
@@ -95,7 +95,7 @@ TEST_F(RewriteTest, CommutedOperandsMatch) {
   t.output("a", nn::add(nn::linear(x, m), r));
   t.output("b", nn::add(r, nn::linear(x, m, {}, nn::Shard::Row)));
   EXPECT_EQ(apply(named("linear_add")).matched, 2);
-  for (auto& o : graph->outputs()) EXPECT_EQ(o.value->def->in[2], graph->find_source("input", "r")->result());
+  for (auto& o : graph->outputs()) EXPECT_EQ(o.value->def->in[2], graph->find_input("r")->result());
   EXPECT_EQ(graph->outputs()[1].value->def->attrs.text("shard"), "row");
 }
 

@@ -68,7 +68,7 @@ TEST(SplitKvCaches, KeysAndValuesGetCachesOfTheirOwn) {
         const Node* a = attention[l];
         EXPECT_EQ(a->attrs.number("scale"), attrs[l].number("scale"));
         EXPECT_EQ(a->attrs.integer("window"), attrs[l].integer("window"));
-        EXPECT_TRUE(a->op->has(op_flag::kSplitPoint));
+        EXPECT_TRUE(a->op->has(op_trait::kSplitPoint));
         // Each side reads what was written into its own cache, keys from the rotated ones.
         for (size_t side : {1, 2}) {
           const Node* write = a->in[side]->def;

@@ -69,7 +69,7 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
                   {"shared_expert_intermediate_size", 72},
                   {"tie_word_embeddings", m.tied},
                   {"hidden_act", "silu"}};
-  auto fields = checkpoint::parse_model_config(j, "test");
+  auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
   EXPECT_TRUE(fields.is_ok()) << fields.status().message();
   auto spec = models::find_model(m.architecture);
   EXPECT_TRUE(spec.is_ok());
@@ -126,7 +126,7 @@ inline Result<std::map<std::string, Bytes>> run_graph(Graph graph, Platform& pla
   staging.declare(graph, {});
   RETURN_IF_ERROR(staging.allocate(*platform.device));
   for (const Node* n = graph.first(); n; n = n->next) {
-    if (n->op->name != "input") continue;
+    if (!n->is_input()) continue;
     const Bytes& b = bytes.at(n->attrs.text("name"));
     std::memcpy(staging.address(n->attrs.text("name")), b.data(), b.size());
   }

@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import check_docs  # noqa: E402
 import check_layers  # noqa: E402
+import check_ops  # noqa: E402
 import check_prototypes  # noqa: E402
 import check_scoreboard  # noqa: E402
 import check_source  # noqa: E402
@@ -393,6 +394,47 @@ esac
         for bad, words in {"./dev none": 'no verb "none"', "./dev check three": 'no "three"',
                            "tools/b.py": "no tools/b.py", "tools/a.py --none": "no flag --none"}.items():
             self.only(words, f"`{bad}`\n")
+
+
+class Ops(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("src/ops/core.cpp", 'ops.add("silu(Rows x) -> Tensor", infer_same, "");\n'
+                                       'ops.add(\n      "row_write(Cache(a!) cache) -> Tensor(a)", infer, "");\n')
+        self.write("src/nn/fused/list.cpp", 'ops.add({"silu_mul(Tensor x) -> Tensor", "", f, {}});\n'
+                                            'ops.add({.decl = "split(Tensor x) -> Tensor", .doc = ""});\n')
+
+    def errors(self, text, room="passes"):
+        self.write(f"src/{room}/a.cpp", text)
+        return check_ops.check(self.root)
+
+    def test_declarations_are_found(self):
+        self.assertEqual(check_ops.declared_ops(self.root), {"silu", "row_write", "silu_mul", "split"})
+
+    def test_what_bites(self):
+        for line in ('if (n->op->name == "anything") return;', 'if (op.name != "x") return;',
+                     'return "x" == n->op->name;', 'if (n->op->name.starts_with("linear")) return;',
+                     'return use.user->op->operands[use.operand].name == "weight";',
+                     '[](const OperandSchema& o) { return o.name == "starts"; }',
+                     'const bool found = name == "silu";', 'return "silu_mul" != what;',
+                     'if (schema.name == "x") return;  // why'):
+            for room in ("passes", "compile", "engine"):
+                errors = self.errors(f"int f();\n{line}\n", room)
+                self.assertEqual(len(errors), 1, (line, errors))
+                self.assertIn(f"src/{room}/a.cpp:2: ", errors[0])
+                self.write(f"src/{room}/a.cpp", "")
+
+    def test_what_is_fine(self):
+        for line in ('if (n->op == silu) return;', 'const OpSchema* silu = c.ops().find("silu");',
+                     '// if (n->op->name == "silu")', 'if (o.name != "logits") continue;',
+                     'return refused(n->op->name, "silu");', 'if (n->op->name == other.op->name) return;',
+                     'if (n->op->has(op_trait::kView)) return;'):
+            self.assertEqual(self.errors(line + "\n"), [], line)
+        self.assertEqual(self.errors('if (n->op->name == "silu") return;\n', "graph"), [])
+
+    def test_the_repository(self):
+        self.assertEqual(check_ops.check(ROOT), [])
+        self.assertGreater(len(check_ops.declared_ops(ROOT)), 50)
 
 
 class Source(Tree):

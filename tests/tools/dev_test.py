@@ -226,7 +226,7 @@ class NewThings(unittest.TestCase):
             "src/ops/core.cpp": 'ops.add("soft_cap(Tensor x) -> Tensor"',
             "src/nn/functional.cpp": "Tensor soft_cap(Tensor x)",
             "src/backends/cpu/register_vector.cpp": "REPRISE_ADD(soft_cap, ",
-            "src/models/registry.cpp": "&kPascal}",
+            "src/models/list.h": "  X(kPascal)\n",
             "src/device/device.cpp": "DeviceKind::AbacusTwo",
             "src/backends/all.cpp": "make_abacus_two_device(",
             "apps/common/device_flags.cpp": '"abacus_two", "null"}',

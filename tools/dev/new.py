@@ -70,7 +70,7 @@ def new_op(change, name):
     for source, target in (("op_kernel.cpp", kernel), ("op_test.cpp", test)):
         text = (ROOT / "tools/dev/skeletons" / source).read_text()
         change.create(target, text.replace("skeleton_op", name).replace("SkeletonOp", camel(name)))
-    schema = f'  ops.add("{name}(Tensor x) -> Tensor", infer_same, kNone, "x; write what it computes");\n'
+    schema = f'  ops.add("{name}(Tensor x) -> Tensor", infer_same, "x; write what it computes");\n'
     change.edit("src/ops/core.cpp", r"^}\n\n}  // namespace reprise\n\Z", schema + r"\g<0>")
     end = r"\n}  // namespace reprise::nn\n\Z"
     change.edit("src/nn/functional.h", end, rf"Tensor {name}(Tensor x);\n\g<0>")
@@ -99,13 +99,13 @@ def new_model(change, name):
             (r"\A//[^\n]*\n(//[^\n]*\n)*", f"// {camel(name)}: what sets it apart from the other decoders.\n"),
             (r"kQwen2\b", k),
             (r"Qwen2ForCausalLM", f"{camel(name)}ForCausalLM"),
+            (r'"qwen2"', f'"{name}"'),
         ],
     )
     change.create(f"src/models/{name}.cpp", text)
-    change.edit("src/models/model.h", r"^extern const ModelSpec ([^;]*);", rf"extern const ModelSpec \1, {k};")
-    change.edit("src/models/registry.cpp", r"return \{(&k[^}]*)\};", rf"return {{\1, &{k}}};")
+    change.edit("src/models/list.h", r"(#define REPRISE_MODELS\(X\)(?:[^\n]*\\\n)+  X\(k\w+\))\n", rf"\1 \\\n  X({k})\n")
     return f"""next, with docs/add-a-model.md:
-  1. write the forward function: src/models/{name}.cpp (now it is Qwen2's), and the architecture's name in it
+  1. write src/models/{name}.cpp (now it is Qwen2's): its names, sizes and fields in config.json, its forward function
   2. add a tiny checkpoint to tools/golden/make_tiny_models.py and its folder to tests/support/tiny_models.h
   3. prove it: ./dev test models"""
 

@@ -7,8 +7,6 @@
 namespace reprise::cpu {
 namespace {
 
-static_assert(kKvTokens == kPageTokens);
-
 static_assert(kv_row_of(64, true) == kv_row(DType::I8, 64) && kv_row_of(64, false) == kv_row(DType::BF16, 64));
 
 // Operands of T and a cache of Cache.

@@ -7,11 +7,7 @@
 namespace reprise::cpu {
 namespace {
 
-size_t weight_of(const OpCall& c) {
-  size_t i = 0;
-  while (c.op->operands[i].name != "weight") ++i;
-  return i;
-}
+size_t weight_of(const OpCall& c) { return c.op->first(OperandRole::Weight); }
 
 template <DType kOut>
 Status accepts_w8a8(const OpCall& c) {

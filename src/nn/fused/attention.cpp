@@ -54,10 +54,9 @@ std::vector<FusedExample> examples(Cache cache) {
 
 void add_attention_ops(FusedOps& ops) {
   ops.add(
-      {"split_qk_norm_rope_kv(Tensor(a!) kv, Tensor qkv, Tensor table, Index slots, Tensor? q_weight, Tensor? "
+      {"split_qk_norm_rope_kv(Cache(a!) kv, Tensor qkv, Tensor table, Index slots, Tensor? q_weight, Tensor? "
        "k_weight, *, "
        "int heads, int kv_heads, float eps = 0) -> (Tensor(a), Tensor)",
-       op_flag::kNone,
        "[P, 2, G, 128, D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the cache with keys and values "
        "written, "
        "queries [T, H, D]: split, RMS norm of query and key heads, rotation, cache write",
@@ -69,16 +68,14 @@ void add_attention_ops(FusedOps& ops) {
   ops.add(
       {"split_qk_norm_rope(Tensor qkv, Tensor table, Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, "
        "float eps = 0) -> (Tensor, Tensor, Tensor)",
-       op_flag::kNone,
        "[T, (H + 2 G) D], [T, rot] f32, [D]?, [D]? -> queries [T, H, D], keys and values [T, G, D]: split, RMS norm of "
        "query "
        "and key heads, rotation",
        [](std::span<const Tensor> in, const Attrs& at) { return split_qk_norm_rope(in[0], in[1], in[2], in[3], at); },
        examples(Cache::None)});
-  ops.add({.decl = "split_qk_norm_rope_rows(Tensor(a!) keys, Tensor(b!) values, Tensor qkv, Tensor table, Index slots, "
+  ops.add({.decl = "split_qk_norm_rope_rows(Cache(a!) keys, Cache(b!) values, Tensor qkv, Tensor table, Index slots, "
                    "Tensor? q_weight, Tensor? k_weight, *, int heads, int kv_heads, float eps = 0) -> (Tensor(a), "
                    "Tensor(b), Tensor)",
-           .flags = op_flag::kNone,
            .doc =
                "[P, 128, G D], [P, 128, G D], [T, (H + 2 G) D], [T, rot] f32, [T] i32, [D]?, [D]? -> the caches with "
                "keys and values written, queries [T, H, D]: split_qk_norm_rope_kv where keys and values have caches of "

@@ -9,8 +9,7 @@ void add_expert_ops(FusedOps& ops) {
   const TensorType x{DType::BF16, {example_tokens(), Dim(kInner)}};
   const TensorType token{DType::I32, {Dim(3, 1)}}, starts{DType::I32, {Dim(kExperts + 1)}};
   const TensorType weight{DType::BF16, {Dim(kExperts), Dim(kWidth), Dim(kInner)}};
-  ops.add({"grouped_linear_rows(Tensor x, Index token, Index starts, Tensor weight, *, str shard = none) -> Tensor",
-           op_flag::kParamLayout,
+  ops.add({"grouped_linear_rows(Tensor x, Index token, Starts starts, Weight weight, *, str shard = none) -> Tensor",
            "[T, K], [S], [E + 1], [E, N, K] -> [S, N]: grouped_linear of rows token[s] of x",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              Tensor sorted = rows(in[0], in[1]);

@@ -25,16 +25,16 @@ void add_float_ops(FusedOps& ops) {
       example_symbols(), {rows_of(t, kWidth), rows_of(t, kWidth), {t, {Dim(kWidth)}}}, {{"eps", kEps}}};
   FusedExample norm_biased = norm;
   norm_biased.in.push_back({t, {Dim(kWidth)}});
-  ops.add({"add_rms_norm(Tensor x, Tensor r, Tensor weight, Tensor? bias, *, float eps) -> (Tensor, Tensor)",
-           op_flag::kCommutes,
-           "[T, N], [T, N], [N], [N]? -> [T, N], [T, N]: sum = x + r, rounded; its RMS norm, and the sum",
-           [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
-             Tensor sum = add(in[0], in[1]);
-             return {rms_norm(sum, in[2], at.number("eps"), in[3]), sum};
-           },
-           {norm, norm_biased}});
+  ops.add(
+      {"add_rms_norm(Tensor x, Tensor r, Tensor weight, Tensor? bias, *, float eps) -> (Tensor, Tensor) "
+       ": commutes",
+       "[T, N], [T, N], [N], [N]? -> [T, N], [T, N]: sum = x + r, rounded; its RMS norm, and the sum",
+       [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+         Tensor sum = add(in[0], in[1]);
+         return {rms_norm(sum, in[2], at.number("eps"), in[3]), sum};
+       },
+       {norm, norm_biased}});
   ops.add({"silu_mul(Tensor gate_up) -> Tensor",
-           op_flag::kNone,
            "[T, 2 F] -> [T, F]: silu(first half), rounded, times second half",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> { return {gate_times_up(in[0])}; },
            {{example_symbols(), {rows_of(t, 2 * kWidth)}, {}}}});
@@ -43,8 +43,7 @@ void add_float_ops(FusedOps& ops) {
                      {{"shard", std::string("row")}}};
   FusedExample biased = plain;
   biased.in.push_back({t, {Dim(kWidth)}});
-  ops.add({"linear_add(Tensor x, Tensor weight, Tensor residual, Tensor? bias, *, str shard = none) -> Tensor",
-           op_flag::kParamLayout,
+  ops.add({"linear_add(Tensor x, Weight weight, Tensor residual, Tensor? bias, *, str shard = none) -> Tensor",
            "[T, K], [N, K], [T, N], [N]? -> [T, N]: linear(x, weight, bias), rounded, plus the residual",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              Tensor y = in[0].tracer()->call("linear", {in[0], in[1], in[3]}, {{"shard", at.text("shard")}})[0];
@@ -53,8 +52,7 @@ void add_float_ops(FusedOps& ops) {
            {plain, biased}});
   FusedExample head{example_symbols(), {rows_of(t, kInner), matrix(t, kWidth, kInner)}, {}};
   FusedExample head_f32{example_symbols(), {rows_of(DType::F32, kInner), matrix(DType::F32, kWidth, kInner)}, {}};
-  ops.add({"lm_head_argmax(Tensor x, Tensor weight) -> Tensor",
-           op_flag::kParamLayout,
+  ops.add({"lm_head_argmax(Tensor x, Weight weight) -> Tensor",
            "[L, K], [V, K] -> [L] i32: the token with the largest logit (fp32), the smallest index on ties",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
              return {argmax(linear_f32(in[0], in[1], Shard::Column))};
@@ -65,8 +63,7 @@ void add_float_ops(FusedOps& ops) {
       example_symbols(), {rows_of(DType::BF16, 64), matrix(DType::U8, kWidth, 68)}, {{"format", std::string("q8_0")}}};
   FusedExample packed_f32 = packed;
   packed_f32.in[0] = rows_of(DType::F32, 64);
-  ops.add({"lm_head_argmax_packed(Tensor x, Tensor weight, *, str format) -> Tensor",
-           op_flag::kParamLayout,
+  ops.add({"lm_head_argmax_packed(Tensor x, Weight weight, *, str format) -> Tensor",
            "[L, K], u8 [V, bytes of a row] -> [L] i32: lm_head_argmax with a weight in GGUF blocks",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              const bool wide = in[0].dtype() == DType::F32;

@@ -46,7 +46,7 @@ void register_fused_op(OpRegistry& ops, const FusedOp& op) {
     for (const Tensor& t : out) types.push_back(t.value()->type);
     return types;
   };
-  ops.add(op.decl, std::move(infer), op.flags, op.doc);
+  ops.add(op.decl, std::move(infer), op.doc);
 }
 
 void register_fused_ops(OpRegistry& ops) {

@@ -52,9 +52,8 @@ FusedExample experts_example() {
 
 void add_quantised_ops(FusedOps& ops) {
   ops.add(
-      {"grouped_silu_mul_quant(Tensor x, Tensor x_scale, Index starts, Tensor weight, Tensor scale, *, "
+      {"grouped_silu_mul_quant(Tensor x, Tensor x_scale, Starts starts, Weight weight, Tensor scale, *, "
        "str out, str shard = none) -> (Tensor, Tensor)",
-       op_flag::kParamLayout,
        "i8 [S, K], f32 [S, 1], [E + 1], i8 [E, 2 F, K], f32 [2 E F] -> i8 [S, F], f32 [S, 1]: "
        "grouped_linear_w8a8_dynamic to `out`, silu(first half) * second half, quantised with a scale per row",
        [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
@@ -67,8 +66,7 @@ void add_quantised_ops(FusedOps& ops) {
        {experts_example()}});
   ops.add(
       {"add_rms_norm_quant_static(Tensor x, Tensor r, Tensor weight, Tensor scale, Tensor offset, Tensor? bias, *, "
-       "float eps) -> (Tensor, Tensor)",
-       op_flag::kCommutes,
+       "float eps) -> (Tensor, Tensor) : commutes",
        "[T, N], [T, N], [N], [N] or [1] f32, [N] or [1] f32, [N]? -> i8 [T, N], [T, N]: sum = x + r, its RMS norm "
        "quantised with the given scale and offset; and the sum",
        [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
@@ -79,8 +77,7 @@ void add_quantised_ops(FusedOps& ops) {
         static_example(1, true)}});
   ops.add(
       {"add_rms_norm_quant_dynamic(Tensor x, Tensor r, Tensor weight, Tensor? bias, *, float eps) -> (Tensor, Tensor, "
-       "Tensor)",
-       op_flag::kCommutes,
+       "Tensor) : commutes",
        "[T, N], [T, N], [N], [N]? -> i8 [T, N], f32 [T, 1], [T, N]: sum = x + r, its RMS norm quantised with a scale "
        "per row; and the sum",
        [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
@@ -90,7 +87,6 @@ void add_quantised_ops(FusedOps& ops) {
        },
        {dynamic_example(false), dynamic_example(true)}});
   ops.add({"silu_mul_quant(Tensor gate_up) -> (Tensor, Tensor)",
-           op_flag::kNone,
            "[T, 2 F] -> i8 [T, F], f32 [T, 1]: silu(first half) * second half, quantised with a scale per row",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
              const Quantized q = quantize_dynamic(gate_times_up(in[0]));
@@ -98,15 +94,13 @@ void add_quantised_ops(FusedOps& ops) {
            },
            {{example_symbols(), {rows_of(2 * kWidth)}, {}}}});
   ops.add({"silu_mul_quant_static(Tensor gate_up, Tensor scale, Tensor offset) -> Tensor",
-           op_flag::kNone,
            "[T, 2 F], [F] or [1] f32, [F] or [1] f32 -> i8 [T, F]: silu(first half) * second half, quantised with the "
            "given scale and offset",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {
              return {quantize_static(gate_times_up(in[0]), in[1], in[2])};
            },
            {silu_static_example(kWidth), silu_static_example(1)}});
-  ops.add({"lm_head_argmax_w8a8(Tensor x, Tensor x_scale, Tensor weight, Tensor scale) -> Tensor",
-           op_flag::kParamLayout,
+  ops.add({"lm_head_argmax_w8a8(Tensor x, Tensor x_scale, Weight weight, Tensor scale) -> Tensor",
            "i8 [L, K], [L, 1] f32, i8 [V, K], [V] f32 -> [L] i32: the token with the largest logit (fp32), the "
            "smallest index on ties",
            [](std::span<const Tensor> in, const Attrs&) -> std::vector<Tensor> {

@@ -13,10 +13,12 @@
 
 #include <cstdint>
 
+#include "base/kv_page.h"
+
 namespace reprise::cpu {
 
-static constexpr int64_t kKvTokens = 128;  // tokens of a page (kPageTokens of ops/core.h)
-static constexpr int64_t kKeyRun = 16;     // tokens side by side in a block of keys
+static constexpr int64_t kKvTokens = kPageTokens;
+static constexpr int64_t kKeyRun = 16;  // tokens side by side in a block of keys
 
 // Elements of a cache row: those of the head, and of int8 also the bytes of its scale (kv_row of ops/core.h).
 [[maybe_unused]] static constexpr int64_t kv_row_of(int64_t size, bool scaled) { return scaled ? size + 4 : size; }

@@ -3,10 +3,11 @@
 #pragma once
 
 #include "backends/cuda/kernels/lane.h"
+#include "base/kv_page.h"
 
 namespace reprise::cuda {
 
-constexpr int kPageRows = 128;
+constexpr int kPageRows = static_cast<int>(kPageTokens);
 
 // Elements from the start of the cache [P, 2, heads, 128, row] to a block; `row` counts an int8 row's scale.
 HOST_DEV int64_t kv_block(int64_t page, bool values, int64_t head, int64_t heads, int64_t row) {

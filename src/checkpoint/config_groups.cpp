@@ -1,0 +1,69 @@
+#include "checkpoint/config_groups.h"
+
+#include <algorithm>
+
+#include "checkpoint/limits.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+Status read_dense_layers(const FieldReader& in, ExpertFields& out) {
+  const Json* list = in.find("mlp_only_layers");
+  if (!list) return Status::ok();
+  constexpr std::string_view kAllowed = "a list of layer numbers";
+  if (!list->is_array()) return in.wrong("mlp_only_layers", *list, kAllowed);
+  for (const Json& layer : *list) {
+    if (!layer.is_number_unsigned() || layer.get<uint64_t>() > kMaxLayers)
+      return in.wrong("mlp_only_layers", *list, kAllowed);
+    out.dense_layers.push_back(layer.get<int64_t>());
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+bool ExpertFields::at_layer(int64_t layer) const {
+  return count > 0 && layer >= first_layer && (layer + 1) % step == 0 &&
+         std::find(dense_layers.begin(), dense_layers.end(), layer) == dense_layers.end();
+}
+
+Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigFields& out) {
+  ExpertFields& e = out.experts;
+  std::optional<int64_t> count;
+  RETURN_IF_ERROR(in.integer_or_alias(d.count_key, d.other_count_key, 1, kMaxExperts, count));
+  e.count = count.value_or(d.count);
+  RETURN_IF_ERROR(in.integer("num_experts_per_tok", 1, kMaxExperts, d.per_token, e.per_token));
+  if (e.per_token > e.count)
+    return invalid("{}: num_experts_per_tok is {}, but {} is {}", out.source, e.per_token, d.count_key, e.count);
+  if (d.intermediate == 0) {
+    e.intermediate = out.intermediate_size;
+    e.normalise = true;
+    return Status::ok();
+  }
+  RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, kMaxIntermediate, d.intermediate, e.intermediate));
+  if (d.shared > 0)
+    RETURN_IF_ERROR(
+        in.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, d.shared, e.shared_intermediate));
+  RETURN_IF_ERROR(in.boolean("norm_topk_prob", false, e.normalise));
+  RETURN_IF_ERROR(in.integer("decoder_sparse_step", 1, kMaxLayers, 1, e.step));
+  return read_dense_layers(in, e);
+}
+
+Status read_latent(const FieldReader& in, const LatentDefaults& d, ModelConfigFields& out) {
+  LatentFields l;
+  std::optional<int64_t> rank;
+  RETURN_IF_ERROR(in.integer("q_lora_rank", 1, kMaxHidden, rank));
+  if (!rank && !out.raw_json.contains("q_lora_rank")) rank = d.q_lora_rank;
+  l.q_lora_rank = rank.value_or(0);
+  RETURN_IF_ERROR(in.integer("kv_lora_rank", 1, kMaxHidden, d.kv_lora_rank, l.kv_lora_rank));
+  RETURN_IF_ERROR(in.integer("qk_nope_head_dim", 1, kMaxHeadDim, d.qk_nope_head_dim, l.qk_nope_head_dim));
+  RETURN_IF_ERROR(in.integer("qk_rope_head_dim", 2, kMaxHeadDim, d.qk_rope_head_dim, l.qk_rope_head_dim));
+  RETURN_IF_ERROR(in.integer("v_head_dim", 1, kMaxHeadDim, d.v_head_dim, l.v_head_dim));
+  // null is not absence here: transformers tests the value.
+  RETURN_IF_ERROR(in.boolean("rope_interleave", !out.raw_json.contains("rope_interleave"), l.rope_interleave));
+  out.head_dim = l.qk_rope_head_dim;
+  out.latent = l;
+  return Status::ok();
+}
+
+}  // namespace reprise::checkpoint

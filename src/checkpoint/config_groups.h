@@ -1,0 +1,24 @@
+// Groups of fields that several families have, for Family::read: mixtures of experts and latent attention. Each takes
+// what Hugging Face's configuration class fills in. Plain functions; any thread.
+#pragma once
+
+#include "checkpoint/config.h"
+#include "checkpoint/field_reader.h"
+
+namespace reprise::checkpoint {
+
+struct ExpertDefaults {
+  std::string_view count_key, other_count_key;  // files may use either
+  int64_t count = 0, per_token = 0;
+  int64_t intermediate = 0;  // 0: intermediate_size, and no key of its own; weights are normalised
+  int64_t shared = 0;        // 0: no shared expert
+};
+// Experts in every layer, or in those that decoder_sparse_step and mlp_only_layers leave.
+Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigFields& out);
+
+struct LatentDefaults {
+  int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+};
+Status read_latent(const FieldReader& in, const LatentDefaults& d, ModelConfigFields& out);
+
+}  // namespace reprise::checkpoint

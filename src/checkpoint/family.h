@@ -1,0 +1,65 @@
+// Family: what one family of models says about its configuration: what Hugging Face fills in when config.json is
+// silent, which fields it reads that others have not, which layers have a window, and what its GGUF files are like.
+//
+// Each family is defined in its own file of models/ and handed to the readers here, which know none by name. A plain
+// value of static life; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace reprise::checkpoint {
+
+class FieldReader;
+class GgufFields;
+struct ModelConfigFields;
+
+// 0: the file must say it. Of kv_heads and head_dim: as many as heads, and hidden / heads. Of window: none.
+struct SizeDefaults {
+  int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, positions = 0;
+  int64_t window = 0;
+  double eps = 1e-6, theta = 1e4;
+};
+
+struct GgufFamily {
+  std::string_view name = {};     // general.architecture; empty: GGUF files of this family are not read
+  bool windows = false;           // llama.cpp goes by attention.sliding_window
+  bool qkv_bias = false;          // biases of q, k and v are no matter of attention_bias
+  bool latent = false;            // latent attention, whose heads are told elsewhere
+  std::string_view experts = {};  // config.json's name of the number of experts; empty: the family has none
+  // Whether a file of that name is of this family, where several share it. Null: what no other one holds.
+  Result<bool> (*holds)(const GgufFields& in) = nullptr;
+  // Adds what only files of this family have (gguf_groups.h has the usual groups).
+  Status (*add)(GgufFields& in) = nullptr;
+};
+
+struct Family {
+  std::string_view architecture;           // "Qwen3ForCausalLM"
+  std::string_view model_type = {};        // of config.json
+  std::string_view other_model_type = {};  // that means the same
+  SizeDefaults sizes = {};
+  // Fields that the family goes by and others do not: they may be overridden, and models/foreign_fields.cpp lets them
+  // pass.
+  std::span<const std::string_view> fields = {};
+  // Reads them, or whole groups (config_groups.h). Sizes, biases and the activation are read already; positions are
+  // not.
+  Status (*read)(const FieldReader& in, ModelConfigFields& out) = nullptr;
+  // Whether a layer has the window. Null: none has one.
+  bool (*slides)(const ModelConfigFields& f, int64_t layer) = nullptr;
+  bool window_switch = false;  // the window counts with use_sliding_window only
+  GgufFamily gguf = {};
+};
+
+// The families that a reader knows. `others`: it reads files of other families, too, as far as they say everything.
+struct Families {
+  std::span<const Family* const> list;
+  bool others = true;
+
+  const Family* find(std::string_view architecture) const;
+  const Family* of_model_type(std::string_view model_type) const;
+};
+
+}  // namespace reprise::checkpoint

@@ -1,0 +1,63 @@
+#include "checkpoint/gguf_groups.h"
+
+#include <algorithm>
+
+#include "checkpoint/limits.h"
+
+namespace reprise::checkpoint {
+
+Status add_expert_sizes(GgufFields& in, bool normalised) {
+  RETURN_IF_ERROR(in.copy("expert_feed_forward_length", "moe_intermediate_size"));
+  ASSIGN_OR_RETURN(const auto given, in.file().boolean(in.key("expert_weights_norm")));
+  in.out()["norm_topk_prob"] = given.value_or(normalised);
+  return Status::ok();
+}
+
+// Nothing when no layer has any.
+void add_dense_layers(GgufFields& in) {
+  const auto layers = std::min(kMaxLayers, in.out()["num_hidden_layers"].get<int64_t>());
+  Json dense = Json::array();
+  for (int64_t l = 0; l < layers; ++l)
+    if (!in.file().find(fmt::format("blk.{}.ffn_down_exps.weight", l))) dense.push_back(static_cast<uint64_t>(l));
+  in.out()["mlp_only_layers"] = static_cast<int64_t>(dense.size()) < layers ? dense : Json::array();
+}
+
+Status add_latent(GgufFields& in) {
+  const GgufFile& file = in.file();
+  Json& out = in.out();
+  out["num_key_value_heads"] = out["num_attention_heads"];  // newer files say 1: of latents there is one
+  ASSIGN_OR_RETURN(const auto rank, in.get("attention.q_lora_rank"));
+  out["q_lora_rank"] = rank.value_or(0) > 0 ? Json(*rank) : Json(nullptr);
+  RETURN_IF_ERROR(in.copy("attention.kv_lora_rank", "kv_lora_rank"));
+  RETURN_IF_ERROR(in.copy("rope.dimension_count", "qk_rope_head_dim"));
+  // Newer files have the latent's size as key_length, and a head's under these names.
+  ASSIGN_OR_RETURN(auto key, in.get("attention.key_length_mla"));
+  ASSIGN_OR_RETURN(auto value, in.get("attention.value_length_mla"));
+  if (!key) {
+    ASSIGN_OR_RETURN(key, in.get("attention.key_length"));
+  }
+  if (!value) {
+    ASSIGN_OR_RETURN(value, in.get("attention.value_length"));
+  }
+  const auto rotated = out["qk_rope_head_dim"].get<int64_t>();
+  out["head_dim"] = rotated;
+  if (!key || !value || *key <= rotated)
+    return invalid("{}: metadata \"{}\" and \"{}\" must be given, the first above {}", file.source(),
+                   in.key("attention.key_length"), in.key("attention.value_length"), rotated);
+  out["qk_nope_head_dim"] = *key - rotated;
+  out["v_head_dim"] = *value;
+  out["rope_interleave"] = true;
+  if (!out.contains("rope_scaling") || out["rope_scaling"]["rope_type"] != "yarn") return Status::ok();
+  // YaRN's factor is on the scores alone; the file has a tenth of mscale_all_dim.
+  ASSIGN_OR_RETURN(const auto tenth, file.number(in.key("rope.scaling.yarn_log_multiplier")));
+  Json& scaling = out["rope_scaling"];
+  if (tenth.value_or(0) == 0) {
+    scaling["attention_factor"] = 1.0;
+  } else {
+    scaling.erase("attention_factor");
+    scaling["mscale"] = scaling["mscale_all_dim"] = *tenth * 10;
+  }
+  return Status::ok();
+}
+
+}  // namespace reprise::checkpoint

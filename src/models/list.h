@@ -1,0 +1,23 @@
+// The list of models: one entry a family, which models/NAME.cpp defines. Errors list them in this order.
+#pragma once
+
+#include "models/model.h"
+
+#define REPRISE_MODELS(X) \
+  X(kLlama)               \
+  X(kMistral)             \
+  X(kQwen2)               \
+  X(kQwen3)               \
+  X(kMixtral)             \
+  X(kQwen2Moe)            \
+  X(kQwen3Moe)            \
+  X(kDeepseekV2)          \
+  X(kDeepseekV3)
+
+namespace reprise::models {
+
+#define REPRISE_DECLARE(spec) extern const ModelSpec spec;
+REPRISE_MODELS(REPRISE_DECLARE)
+#undef REPRISE_DECLARE
+
+}  // namespace reprise::models
