@@ -42,6 +42,7 @@ constexpr uint32_t kSplitPoint = 2;   // piecewise graphs are cut here
 constexpr uint32_t kSource = 4;       // input, param: no operands, type given at creation
 constexpr uint32_t kParamLayout = 8;  // devices may store operand `weight` or `table` in a layout of their own
 constexpr uint32_t kView = 16;        // the result is operand 0 under another shape: no kernel, same bytes
+constexpr uint32_t kDeviceForm = 32;  // the operand as kernels of some device want it; others have no kernel for it
 }  // namespace op_flag
 
 struct OperandSchema {
