@@ -39,12 +39,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 DEPTHS = (2, 4)  # layers that stand for all
+DEEP = (8, 16)  # where the host and the device take equally long, which of few layers is another one than of many
 SHAPES = [  # name, folder, quantisation
     ("Llama-3.1-8B bf16", "llama-3.1-8b", "none"),
     ("Qwen2.5-7B bf16", "qwen2.5-7b", "none"),
@@ -171,16 +173,16 @@ class Model:
         return {r["batch_size"]: (r["step_ms_p50"], r["batch_size"] * r["input_len"] / r["prefill_tok_s"] * 1e3)
                 for r in rows}
 
-    def whole_model(self, folder, *args, **kwargs):
+    def whole_model(self, folder, *args, depths=DEPTHS, **kwargs):
         """As bench(), for all layers, from two depths."""
-        few, more = (self.bench(folder, *args, layers=n, **kwargs) for n in DEPTHS)
-        scale = (self.layers(folder) - DEPTHS[0]) / (DEPTHS[1] - DEPTHS[0])
+        few, more = (self.bench(folder, *args, layers=n, **kwargs) for n in depths)
+        scale = (self.layers(folder) - depths[0]) / (depths[1] - depths[0])
         return {b: tuple(x + (y - x) * scale for x, y in zip(few[b], more[b])) for b in few}
 
-    def all_layers(self, folder, *args, **kwargs):
+    def all_layers(self, folder, *args, depths=DEPTHS, **kwargs):
         """Likewise, of the layers alone: what one costs, times their number."""
-        few, more = (self.bench(folder, *args, "--override", "vocab_size=2048", layers=n, **kwargs) for n in DEPTHS)
-        scale = self.layers(folder) / (DEPTHS[1] - DEPTHS[0])
+        few, more = (self.bench(folder, *args, "--override", "vocab_size=2048", layers=n, **kwargs) for n in depths)
+        scale = self.layers(folder) / (depths[1] - depths[0])
         return {b: tuple((y - x) * scale for x, y in zip(few[b], more[b])) for b in few}
 
 
@@ -229,7 +231,7 @@ def part_proof(model):
     lines = ["| mode | decode ms: two depths | all layers | prefill ms: two depths | all layers |", "|---|---|---|---|---|"]
     for mode, flags in (MODES[0], MODES[2]):
         flags = [*flags, *([] if mode == "eager" else sizes_for(batches, length))]
-        short = model.whole_model(folder, quantisation, batches, length, *flags)[16]
+        short = model.whole_model(folder, quantisation, batches, length, *flags, depths=DEEP)[16]
         full = model.bench(folder, quantisation, batches, length, *flags)[16]
         lines.append(f"| {name}, {mode} | {short[0]:.3f} | {full[0]:.3f} | {short[1]:.2f} | {full[1]:.2f} |")
     return lines
@@ -254,7 +256,7 @@ def short_prompts(model, graphs, fused, n):
     name, folder, quantisation = SHAPES[0]
     flags = ["--graph", "required", *sizes_for(SHORT_BATCHES, SHORT)] if graphs else ["--graph", "off"]
     return model.all_layers(folder, quantisation, SHORT_BATCHES, SHORT, *flags, *([] if fused else ["--passes", "none"]),
-                            env={"ASCEND_SIM_LAUNCH_FACTOR": str(n)})
+                            depths=DEEP, env={"ASCEND_SIM_LAUNCH_FACTOR": str(n)})
 
 
 def part_prefill(model):
@@ -589,11 +591,11 @@ DEEPSEEK_V3 = {
     "topk_group": 4, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True,
     "routed_scaling_factor": 2.5, "first_k_dense_replace": 1,
 }
-# Static W8A8 is not among them: its numbers belong to a checkpoint, and there are no dummy ones.
 COUNTED = [  # name, folder, changes to its configuration, quantisation
     ("Llama-3.1-8B bf16", "llama-3.1-8b", {}, "none"),
     ("Qwen3-32B bf16", "qwen3-32b", {}, "none"),
     ("Qwen3-32B W8A8 dynamic", "qwen3-32b", {}, "w8a8_int8"),
+    ("Qwen3-32B W8A8 static", "qwen3-32b-static", {}, "modelslim"),
     ("DeepSeek-V3 bf16, expert layer", "deepseek-v2-lite", DEEPSEEK_V3, "none"),
     ("DeepSeek-V3 W8A8 dynamic, expert layer", "deepseek-v2-lite", DEEPSEEK_V3, "w8a8_int8"),
 ]
@@ -606,6 +608,8 @@ def kernels_of_decode(model, folder, changes, quantisation, layers, flags):
     config |= {"num_hidden_layers": layers, "vocab_size": 2048}  # a head is no layer
     with tempfile.TemporaryDirectory() as made:
         (pathlib.Path(made) / "config.json").write_text(json.dumps(config))
+        if (described := pathlib.Path(model.path(folder)) / "quant_model_description.json").is_file():
+            shutil.copy(described, made)
         graphs = pathlib.Path(made) / "graphs"
         model.run_fresh(["graph", "explain", "--json", "--log-level", "error", "--load-format", "dummy", "--dtype",
                          "bfloat16", "--graph-warmups", "0", "--max-running-requests", "1", "--graph-prefill", "off",

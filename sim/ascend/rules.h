@@ -31,6 +31,7 @@ enum class Rule : uint8_t {
   LatentHeads,
   LatentPages,
   LatentRows,
+  LatentRowSizes,
   GroupedScale,
   GroupedFractalAlign,
   GroupedRows,

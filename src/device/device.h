@@ -31,6 +31,7 @@ struct DeviceInfo {
   std::string isa;          // instruction set or architecture the kernels were chosen for
   int ranks = 1;            // threads that share a kernel's work
   size_t memory_bytes = 0;  // total memory the device may use
+  size_t free_bytes = 0;    // of it when it was opened, which other processes may share; 0: not told
   // What the device can do; tests/device/ holds it to every line.
   bool host_visible = true;   // the host may read and write device memory directly
   bool live_sizes = false;    // kernels read sizes at run time: one captured graph serves every size up to its bounds

@@ -122,7 +122,7 @@ Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
-  return kv_pages_that_fit({static_cast<double>(platform_.device->info().memory_bytes), options_.mem_fraction_static,
+  return kv_pages_that_fit({usable_bytes(platform_.device->info()), options_.mem_fraction_static,
                             static_cast<double>(params_.bytes()), static_cast<double>(shape.page_bytes())},
                            wanted);
 }
@@ -236,8 +236,8 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
 // Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
 Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
-  const size_t memory = platform_.device->info().memory_bytes;  // 0: the device does not say
-  const double limit = options_.mem_fraction_static * static_cast<double>(memory);
+  const double memory = usable_bytes(platform_.device->info());
+  const double limit = options_.mem_fraction_static * memory;
   while (true) {
     RETURN_IF_ERROR(builder.prepare(trace));
     if (options_.graph.verify_replay > 0) RETURN_IF_ERROR(builder.prepare_shadows());
@@ -246,7 +246,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
     const int64_t smaller = std::max(trace.max_tokens / 2, trace.max_sequences);
     if (smaller == trace.max_tokens || options_.graph.policy == GraphPolicy::Required)
       return error(Code::OutOfMemory,
-                   "activations need {:.1f} MB, but --mem-fraction-static {} leaves {:.1f} MB; lower "
+                   "activations need {:.1f} MB, but --mem-fraction-static {} of the free memory is {:.1f} MB; lower "
                    "--chunked-prefill-size ({}) or --max-running-requests ({}), or raise the fraction",
                    needed / 1e6, options_.mem_fraction_static, limit / 1e6, trace.max_tokens, trace.max_sequences);
     trace.max_tokens = smaller;

@@ -108,6 +108,10 @@ Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
   return Status::ok();
 }
 
+double usable_bytes(const DeviceInfo& device) {
+  return static_cast<double>(device.free_bytes > 0 ? device.free_bytes : device.memory_bytes);
+}
+
 Result<int64_t> kv_pages_that_fit(const KvBudget& b, int64_t wanted) {
   if (b.memory_bytes <= 0)
     return error(Code::OutOfMemory, "the device does not say how much memory it has; set --max-total-tokens");
@@ -120,7 +124,9 @@ Result<int64_t> kv_pages_that_fit(const KvBudget& b, int64_t wanted) {
                   b.memory_bytes / 1e9, b.fraction, b.weight_bytes / 1e9);
   if (least <= 1) return error(Code::OutOfMemory, "{}; set --mem-fraction-static {} or more", why, least);
   return error(Code::OutOfMemory,
-               "{}; the device is too small for this model at any fraction: a smaller --dtype or model is needed", why);
+               "{}; the device is too small for this model at any fraction, or other processes use it: a smaller "
+               "--dtype or model is needed",
+               why);
 }
 
 }  // namespace reprise::engine

@@ -45,8 +45,12 @@ DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint:
 // Settings that are 0 get their defaults; lists of sizes lose what cannot occur. Says which values are in effect.
 Status fill_defaults(EngineOptions& options, const DeviceInfo& device);
 
+// What weights, KV cache and activations share: the memory that was free when the device was opened, where it tells, as
+// in the original. Defaults follow from all of it, so that they do not depend on other processes. 0: unknown.
+double usable_bytes(const DeviceInfo& device);
+
 struct KvBudget {
-  double memory_bytes = 0;
+  double memory_bytes = 0;  // usable
   double fraction = 0;
   double weight_bytes = 0;
   double page_bytes = 0;

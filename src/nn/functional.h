@@ -67,7 +67,7 @@ struct RopeSpec {
 };
 Tensor rope_table(Tensor positions, const RopeSpec& spec);  // [T] -> [T, dim] f32
 Tensor rope(Tensor x, Tensor table);                        // [T, H, D]
-Tensor rope_interleaved(Tensor x, Tensor table);            // the same on pairs of neighbours
+Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbours, put apart
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);

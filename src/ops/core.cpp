@@ -110,17 +110,41 @@ Result<Types> infer_rope_table(const OpCall& c) {
   return Types{{DType::F32, {c.in[0].shape[0], Dim(dim)}}};
 }
 
+// The table as rope_table makes it, or as rope_angles converts it for kernels that take that.
+Status want_angles(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  const Dim tokens = c.in[0].shape[0];
+  if (c.in[1].dtype == DType::F32) return want_dim(c, 1, 0, tokens, "number of tokens");
+  RETURN_IF_ERROR(want_same_dtype(c, 1, 0));
+  const Dim planes(2 * tokens.factor, tokens.symbol);
+  return same_dim(c.in[1].shape[0], planes) ? Status::ok() : want_dim(c, 1, 0, tokens, "number of tokens");
+}
+
+Result<Types> infer_rope_angles(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_range(c, "planes", 0, 1));
+  ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
+  const Shape& s = c.in[0].shape;
+  if (c.attrs->integer("planes") == 0) return Types{{out, s}};
+  return Types{{out, {Dim(2 * s[0].factor, s[0].symbol), s[1]}}};
+}
+
 Result<Types> infer_rope(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
-  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
-  RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
-  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
+  RETURN_IF_ERROR(want_angles(c));
   if (const int64_t way = c.attrs->integer("interleaved"); way != 0 && way != 1)
     return invalid("{}: interleaved {}; allowed: 0, 1", describe(c), way);
   if (c.in[1].shape[1].factor > c.in[0].shape[2].factor)
     return invalid("{}: the table rotates more dimensions than the head has", describe(c));
   return Types{c.in[0]};
+}
+
+Result<Types> infer_index_i64(const OpCall& c) {
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  return Types{{DType::I64, c.in[0].shape}};
 }
 
 Result<Types> infer_same(const OpCall& c) {  // elementwise, one or two operands of one type
@@ -333,10 +357,14 @@ void register_core_ops(OpRegistry& ops) {
       infer_rope_table,
       "[T] -> [T, dim] f32: cos(pos * inv_freq) * scale, then sin(...) * scale, dim/2 each; ntk_*: dynamic NTK, "
       "where positions from ntk_window on use inv_freq of their own length");
+  ops.add("rope_angles(Tensor table, *, str out, int planes = 0) -> Tensor : device_form", infer_rope_angles,
+          "[T, rot] f32 -> [T, rot]: rope_table's numbers rounded to `out`; planes: [2 T, rot], cosines of all tokens, "
+          "then sines, each at i and at i + rot/2");
+  ops.add("index_i64(Tensor x) -> Tensor : device_form", infer_index_i64, "i32 -> i64: the same numbers");
   ops.add(
       "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor", infer_rope,
-      "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2), interleaved (2 i, 2 i + 1), of the first "
-      "rot dimensions, fp32, rounded once");
+      "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2), interleaved (2 i, 2 i + 1) with results at "
+      "(i, i + rot/2), of the first rot dimensions, fp32, rounded once");
   ops.add("add(Rows a, Rows b) -> Tensor : commutes", infer_same, "a + b in fp32, rounded once");
   ops.add("mul(Rows a, Rows b) -> Tensor : commutes", infer_same, "a * b in fp32, rounded once");
   ops.add("silu(Rows x) -> Tensor", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");

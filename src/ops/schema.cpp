@@ -23,10 +23,15 @@ struct TraitWord {
   std::string_view word;
   uint32_t trait;
 };
-constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes}, {"split_point", op_trait::kSplitPoint},
-                                     {"input", op_trait::kInput},       {"param", op_trait::kParam},
-                                     {"view", op_trait::kView},         {"own_bytes", op_trait::kOwnBytes},
-                                     {"linear", op_trait::kLinear},     {"routes", op_trait::kRoutes}};
+constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes},
+                                     {"split_point", op_trait::kSplitPoint},
+                                     {"input", op_trait::kInput},
+                                     {"param", op_trait::kParam},
+                                     {"view", op_trait::kView},
+                                     {"own_bytes", op_trait::kOwnBytes},
+                                     {"linear", op_trait::kLinear},
+                                     {"routes", op_trait::kRoutes},
+                                     {"device_form", op_trait::kDeviceForm}};
 
 // A cursor over a declaration line.
 class DeclParser {

@@ -50,6 +50,7 @@ constexpr uint32_t kOwnBytes = 32;   // the result's bytes are nobody else's: eq
 constexpr uint32_t kLinear = 64;     // column n of the result comes of row n of the Weight (of a matrix of it) and of
                                      // entry n of every operand behind that; what stands before it is shared
 constexpr uint32_t kRoutes = 128;    // which weights a row meets depends on values: a rounding may send it elsewhere
+constexpr uint32_t kDeviceForm = 256;  // the operand as kernels of some device want it; others have no kernel for it
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait
 

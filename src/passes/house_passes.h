@@ -62,6 +62,10 @@ Pass legalise();
 // behind legalise(), which takes apart the fused ops that write into a cache.
 Pass split_kv_caches();
 
+// Where a device's kernels convert the angles of rotations and the slots in every layer, that is done once a step.
+// Behind the fusions.
+Pass convert_once();
+
 // Required: dead nodes would ask for kernels and memory.
 Pass dead_code();
 

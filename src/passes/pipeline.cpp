@@ -52,6 +52,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
   RETURN_IF_ERROR(fuse(true));
+  RETURN_IF_ERROR(m.add(convert_once()));
   if (options.greedy) RETURN_IF_ERROR(m.add(share_head()));
   RETURN_IF_ERROR(m.add(dead_code()));
   return m;

@@ -141,6 +141,21 @@ TEST(MemoryRules, SizesThatCannotOccurAreLeftOut) {
   EXPECT_EQ(o.graph.prefill_sizes, (std::vector<int64_t>{4, 2048}));
 }
 
+// Other processes on a device make the cache smaller, and nothing else.
+TEST(MemoryRules, WhatIsFreeIsShared) {
+  DeviceInfo npu;
+  npu.kind = DeviceKind::Ascend;
+  npu.memory_bytes = size_t{61} << 30;
+  EXPECT_EQ(usable_bytes(npu), static_cast<double>(size_t{61} << 30)) << "a device that does not tell";
+  EngineOptions alone, beside;
+  ASSERT_TRUE(fill_defaults(alone, npu).is_ok());
+  npu.free_bytes = size_t{20} << 30;
+  EXPECT_EQ(usable_bytes(npu), static_cast<double>(size_t{20} << 30));
+  ASSERT_TRUE(fill_defaults(beside, npu).is_ok());
+  EXPECT_EQ(beside.mem_fraction_static, alone.mem_fraction_static);
+  EXPECT_EQ(beside.chunked_prefill_size, alone.chunked_prefill_size);
+}
+
 TEST(MemoryRules, KvPagesAndTheFractionToSet) {
   // 1000 bytes, half of them for us, 100 of weights: 40 pages of 10 of which one is scratch.
   EXPECT_EQ(*kv_pages_that_fit({1000, 0.5, 100, 10}, 1000), 39);

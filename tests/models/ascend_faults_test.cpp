@@ -151,6 +151,40 @@ TEST_F(AscendFaults, HoweverMuchMemoryIsFree) {
   }
 }
 
+// An engine whose cache would take all that is left for it.
+Result<std::unique_ptr<engine::Engine>> open_greedy() {
+  DeviceOptions device;
+  device.kind = DeviceKind::Ascend;
+  device.ascend_runtime = "sim";
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path("qwen3_tied");
+  o.dtype = DType::BF16;
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 64;
+  o.overrides = {"max_position_embeddings=1048576"};
+  o.mem_fraction_static = 0.6;
+  o.graph.decode_sizes = {1};
+  o.graph.prefill_sizes = {64};
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// The cache is sized by the memory that is free when an engine starts: the second on a card gets a smaller one.
+TEST(AscendMemory, ASecondEngineGetsASmallerCache) {
+  const Setting card("ASCEND_SIM_HBM_BYTES", "1073741824");
+  auto first = open_greedy();
+  ASSERT_TRUE(first.is_ok()) << first.status().message();
+  auto second = open_greedy();
+  ASSERT_TRUE(second.is_ok()) << second.status().message();
+  const auto cache = [](engine::Engine& e) { return e.memory().kv_bytes; };
+  EXPECT_GT(cache(**first), size_t{500} << 20);
+  EXPECT_LT(cache(**second), cache(**first) / 2);
+  EXPECT_GT(cache(**second), size_t{100} << 20);
+  const std::vector<int32_t> tokens{5, 17, 42, 99};
+  EXPECT_TRUE(
+      same_bits(testing_support::all_logits(**first, tokens, 4), testing_support::all_logits(**second, tokens, 4)));
+}
+
 // Whichever allocation fails: the engine does not open and says why, or does without and computes what it should.
 TEST_F(AscendFaults, EveryAllocationMayFail) {
   int refused = 0, opened = 0;

@@ -138,6 +138,26 @@ TEST(AscendLatents, PromptsThatAnOldCannRefusesGoRowByRow) {
   }
 }
 
+size_t occurrences(std::string_view text, std::string_view word) {
+  size_t n = 0;
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) ++n;
+  return n;
+}
+
+// What a token leaves in the caches is one operator of a layer; angles and slots are converted once a step.
+TEST(AscendLatents, RowsOfTheCachesAreOneOperator) {
+  const WideLatents wide("deepseek_v3_moe", 8);
+  auto e = open(wide, {});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
+  const std::string text((*e)->graph_text());
+  EXPECT_EQ(occurrences(text, "latent_rows("), layers) << text;
+  EXPECT_EQ(occurrences(text, "= row_write("), 0u) << text;
+  EXPECT_EQ(occurrences(text, "= rope("), layers) << "queries\n" << text;
+  EXPECT_EQ(occurrences(text, "= rope_angles("), 1u) << text;
+  EXPECT_EQ(occurrences(text, "= index_i64("), 1u) << text;
+}
+
 constexpr int kSteps = 20;  // past the end of a page of 128
 
 TEST(AscendLatents, LengthsChangeEveryStepInEveryMode) {

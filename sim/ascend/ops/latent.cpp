@@ -111,8 +111,8 @@ aclnnStatus aclnnKvRmsNormRopeCacheGetWorkspaceSize(Tensor kv, Tensor gamma, Ten
   op.absent("cKvOffsetOptional", cKvOffsetOptional);
   const std::string mode = op.text(cacheModeOptional);
   r.outputs = isOutputKv, r.epsilon = static_cast<float>(epsilon);
-  r.keys_out = isOutputKv ? op.out("kRopeOut", kRopeOut) : op.maybe_out("kRopeOut", nullptr);
-  r.latents_out = isOutputKv ? op.out("cKvOut", cKvOut) : op.maybe_out("cKvOut", nullptr);
+  // Both are REQUIRED outputs of its definition (kv_rms_norm_rope_cache_def.cpp:234,245), whatever isOutputKv says.
+  r.keys_out = op.out("kRopeOut", kRopeOut), r.latents_out = op.out("cKvOut", cKvOut);
   op.attributes({isOutputKv});
   op.attribute(epsilon);
   if (!op.ok()) return op.status();
@@ -130,6 +130,7 @@ aclnnStatus aclnnKvRmsNormRopeCacheGetWorkspaceSize(Tensor kv, Tensor gamma, Ten
   op.tiled(op[r.kv].dim(3) == width + rope && rope % 2 == 0, "rows of " + std::to_string(op[r.kv].dim(3)) +
                                                                  " are not gamma's " + std::to_string(width) +
                                                                  " and cos' " + std::to_string(rope));
+  op.obeys(Rule::LatentRowSizes, width == 512 && rope == 64, std::to_string(width) + " and " + std::to_string(rope));
   op.shape(r.sin, op[r.cos].shape);
   const Dims angles{batch, 1, length, rope};
   op.tiled(broadcast(op[r.cos].shape, angles) == angles,

@@ -125,6 +125,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.name = fmt::format("{}, CANN {}{}", info.isa, library->version(),
                           library->simulated() ? " (simulated: no NPU computes, times are a model's)" : "");
   info.memory_bytes = total;
+  info.free_bytes = free;
   info.host_visible = false;
   info.asynchronous = true;
   info.free_patches = false;  // a task group is nine places of a queue

@@ -30,6 +30,8 @@ void each(Table& t, F f) {
   f(t.rope_cache);
   f(t.scatter_kv);
   f(t.scatter_nd);
+  f(t.interleave_rope);
+  f(t.latent_rows);
   f(t.fused_attention);
   f(t.decode_attention);
   f(t.prompt_attention);

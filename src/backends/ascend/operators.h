@@ -45,6 +45,9 @@ struct Operators {
   Operator<T, T, T, T, IA, i64, bool, MT, MT> rope_cache{"aclnnRopeWithSinCosCache"};
   Operator<T, MT, T, T, MT, T, T, T, char*, char*, IA, IA> scatter_kv{"aclnnScatterPaKvCache"};  // after 8.1
   Operator<MT, T, T> scatter_nd{"aclnnScatterNdUpdate"};
+  Operator<T, T, T, MT> interleave_rope{"aclnnInterleaveRope"};  // after 8.1
+  Operator<T, T, T, T, T, MT, MT, T, T, T, T, double, char*, bool, T, T> latent_rows{
+      "aclnnKvRmsNormRopeCache"};  // after 8.1
   Operator<T, TL, TL, T, T, IA, IA, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, IA, T, T, T, i64, double, i64, i64,
            char*, i64, i64, i64, i64, i64, bool, i64, i64, T, T>
       fused_attention{"aclnnFusedInferAttentionScoreV3"};

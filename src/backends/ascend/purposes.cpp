@@ -38,6 +38,8 @@ constexpr Purpose kPurposes[] = {
     {"aclnnInplaceCopy", "slices and copies; no model runs without it"},
     {"aclnnArgMax", "greedy tokens"},
     {"aclnnRopeWithSinCosCache", "rotation in one operator; its parts run instead"},
+    {"aclnnInterleaveRope", "rotation of latent attention's queries; a copy and RopeWithSinCosCache do it instead"},
+    {"aclnnKvRmsNormRopeCache", "what a token leaves in the caches of latent attention; its parts run instead"},
     {"aclnnScatterPaKvCache", "writing keys and values; ScatterNdUpdate does it instead"},
     {"aclnnScatterNdUpdate", "writing keys and values on CANN 8.1"},
     {"aclnnFusedInferAttentionScoreV3", "attention; ASCEND_USE_FIA=false runs the pair before it"},

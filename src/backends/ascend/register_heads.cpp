@@ -3,7 +3,7 @@
 // Nothing is sliced. The rotation walks rows by strides of its own, and so does the cache writer in its mode Nct: query
 // heads, key heads and values are read where the product left them. A norm has no strides (it would copy its operand
 // first), so it runs over all heads of the product as rows; those it was not meant for are read by nobody.
-#include "backends/ascend/entries.h"
+#include "backends/ascend/angles.h"
 #include "ops/core.h"
 
 namespace reprise::ascend {
@@ -47,13 +47,11 @@ Result<void*> rotate(const Heads& s, const LaunchArgs& a, const LiveSizes& live,
   ASSIGN_OR_RETURN(void* q, normed(s, a.scalar[1] != 0, a.ptr[kQueryWeight], a, live, l));
   ASSIGN_OR_RETURN(void* k, normed(s, a.scalar[2] != 0, a.ptr[kKeyWeight], a, live, l));
   const int64_t rotated = size(a, kRotated, live), all = s.tokens * s.row;
-  aclTensor* table = l.tensor(a.ptr[kTable], DType::F32, {s.tokens, rotated});
-  if (s.type != DType::F32) {
-    aclTensor* cast =
-        l.tensor(l.scratch(static_cast<size_t>(s.tokens * rotated) * size_of(s.type)), s.type, {s.tokens, rotated});
-    RETURN_IF_ERROR(l.run(l.ops().cast, table, acl_type(s.type), cast));
-    table = cast;
-  }
+  ASSIGN_OR_RETURN(
+      aclTensor * table,
+      rows_of_angles(
+          {.data = a.ptr[kTable], .stored = type_of(a, kTable), .type = s.type, .tokens = s.tokens, .rotated = rotated},
+          l));
   void* keys = l.scratch(static_cast<size_t>(s.tokens * s.key) * size_of(s.type));
   RETURN_IF_ERROR(l.run(l.ops().rope_cache, l.tensor(a.ptr[kRowNumbers], DType::I64, {s.tokens}),
                         l.view(q, s.type, {s.tokens, s.query}, {s.row, 1}, 0, all),
@@ -104,6 +102,8 @@ Status accepts(const OpCall& c) {
   const int64_t heads = c.attrs->integer("heads") + 2 * c.attrs->integer("kv_heads");
   if (const int64_t d = c.in[kProduct].shape[1].factor / heads; d % 32 != 0)
     return error(Code::Unsupported, "heads of {} numbers; allowed: multiples of 32", d);
+  if (are_planes(c, kTable, c.in[kProduct].shape[0]))
+    return error(Code::Unsupported, "RopeWithSinCosCache takes rows of cosines and sines");
   return Status::ok();
 }
 

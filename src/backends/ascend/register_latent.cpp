@@ -4,8 +4,8 @@
 // of a sequence it takes at most 16 rows, so longer prompts are cut into pieces that share their pages. Before CANN 9
 // prompts want 32, 64 or 128 heads (ops-transformer c29bc106, aclnnFusedInferAttentionScoreV3.md); those of other
 // models are cut into single rows, which are steps to the operator.
+#include "backends/ascend/angles.h"
 #include "backends/ascend/attention_plan.h"
-#include "backends/ascend/entries.h"
 #include "ops/core.h"
 
 namespace reprise::ascend {
@@ -44,6 +44,54 @@ void bind_head_linear(const OpCall& c, LaunchArgs& args) {
   args.dim[1] = c.in[1].shape[0];
   args.dim[2] = c.in[1].shape[2];
   args.dim[3] = c.in[1].shape[1];
+}
+
+// What tokens leave in the caches: norm of the latent, rotation of the rest, both writes in one operator. It puts the
+// rotated pairs apart, as rope does (ops-transformer 57781440, kv_rms_norm_rope_cache_b16_mtp.h RopeK), skips negative
+// slots (ScatterUpdate of ..._b16_b1sd.h), and takes rows of 512 and 64 on these chips (..._ds_tiling.cpp). Its two
+// results by rows are not asked for, but their tensors may not be null.
+enum RowsDim { kRowTokens, kRowWidth, kRowRotated, kRowPages };
+enum RowsPointer { kLatents, kRopes, kProjection, kWeight, kTable, kSlots };
+
+Status latent_rows(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
+  const int64_t t = size(a, kRowTokens, live), width = size(a, kRowWidth, live), rotated = size(a, kRowRotated, live),
+                pages = size(a, kRowPages, live);
+  const DType type = type_of(a, kLatents);
+  ASSIGN_OR_RETURN(const AnglePlanes angles, planes_of_angles({.data = a.ptr[kTable],
+                                                               .stored = type_of(a, kTable),
+                                                               .type = type,
+                                                               .tokens = t,
+                                                               .rotated = rotated,
+                                                               .planes = a.scalar[1] != 0},
+                                                              l));
+  aclTensor* slots = l.tensor(a.ptr[kSlots], type_of(a, kSlots), {t});
+  if (type_of(a, kSlots) != DType::I64) {
+    aclTensor* wide = l.tensor(l.scratch(static_cast<size_t>(t) * sizeof(int64_t)), DType::I64, {t});
+    RETURN_IF_ERROR(l.run(l.ops().cast, slots, ACL_INT64, wide));
+    slots = wide;
+  }
+  const auto rows = [&](void* data, int64_t n) { return l.tensor(data, type, {t, 1, 1, n}); };
+  const auto pool = [&](void* data, int64_t n) { return l.tensor(data, type, {pages, kPageTokens, 1, n}); };
+  const auto unused = [&](int64_t n) { return rows(l.scratch(static_cast<size_t>(t * n) * size_of(type)), n); };
+  static char by_slots[] = "PA";
+  return l.run(l.ops().latent_rows, rows(a.ptr[kProjection], width + rotated), l.tensor(a.ptr[kWeight], type, {width}),
+               angles.cos, angles.sin, slots, pool(a.ptr[kRopes], rotated), pool(a.ptr[kLatents], width), nullptr,
+               nullptr, nullptr, nullptr, a.scalar[0], by_slots, false, unused(rotated), unused(width));
+}
+
+void bind_latent_rows(const OpCall& c, LaunchArgs& args) {
+  args.dim[kRowTokens] = c.in[kProjection].shape[0];
+  args.dim[kRowWidth] = c.in[kLatents].shape[2];
+  args.dim[kRowRotated] = c.in[kRopes].shape[2];
+  args.dim[kRowPages] = c.in[kLatents].shape[0];
+  args.scalar[0] = c.attrs->number("eps");
+  args.scalar[1] = are_planes(c, kTable, c.in[kProjection].shape[0]) ? 1 : 0;
+}
+
+Status accepts_latent_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  if (c.in[kTable].dtype == DType::F32 || are_planes(c, kTable, c.in[kProjection].shape[0])) return Status::ok();
+  return error(Code::Unsupported, "KvRmsNormRopeCache takes cosines and sines apart");
 }
 
 // Query [T, H, C] and its rotated part [T, H, D], latents [P, 128, C], rotated keys [P, 128, D], page table [R, W].
@@ -147,6 +195,12 @@ Status accepts_latent(const OpCall& c, bool fused) {
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   add(kernels, context, {"head_linear", head_linear, bind_head_linear, want_constant_rows});
   add(kernels, context, {"head_linear", head_linear_strided, bind_head_linear, want_constant_rows, {}, ".strided", 50});
+  add(kernels, context,
+      {.op = "latent_rows",
+       .kernel = latent_rows,
+       .bind = bind_latent_rows,
+       .accepts = accepts_latent_rows,
+       .exact = false});
   auto bind = [context](const OpCall& c, LaunchArgs& args) {
     args.dim[0] = c.in[0].shape[0];
     args.dim[1] = c.in[0].shape[1];

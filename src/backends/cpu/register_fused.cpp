@@ -85,6 +85,7 @@ constexpr SplitOperands kSplit{0, 1}, kSplitKv{1, 2};
 
 Status accepts_split_of(const OpCall& c, DType t, SplitOperands at) {
   RETURN_IF_ERROR(want(c, at.qkv, t));
+  RETURN_IF_ERROR(want(c, at.table, DType::F32));
   const Dim rot = c.in[static_cast<size_t>(at.table)].shape[1];
   RETURN_IF_ERROR(want_constant(c, rot, "rotated size"));
   if (rot.factor % 2 != 0) return error(Code::Unsupported, "the rotated size {} of {} is odd", rot.factor, describe(c));

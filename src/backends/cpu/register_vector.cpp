@@ -42,6 +42,7 @@ void bind_rms_norm(const OpCall& c, LaunchArgs& args) {
 template <DType T>
 Status accepts_rope(const OpCall& c) {
   RETURN_IF_ERROR(accepts_float<T>(c));
+  if (c.in[1].dtype != DType::F32) return unsupported_dtype(c, DType::F32);
   const Dim rot = c.in[1].shape[1];
   if (!rot.is_constant() || rot.factor % 2 != 0)
     return error(Code::Unsupported, "the rotated size of {} is not an even constant", describe(c));

@@ -27,6 +27,7 @@ void bind_add_norm(const OpCall& c, LaunchArgs& args) {
 }
 
 Status want_rotated(const OpCall& c, size_t table) {
+  RETURN_IF_ERROR(want_type(c, table, DType::F32));
   const Dim rot = c.in[table].shape[1];
   if (rot.is_constant() && rot.factor % 2 == 0) return Status::ok();
   return error(Code::Unsupported, "the rotated size of {} is not an even constant", describe(c));

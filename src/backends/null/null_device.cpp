@@ -242,7 +242,7 @@ std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options) {
 
 void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype) {
   for (const OpSchema* op : ops.all()) {
-    if (op->has(op_trait::kSource) || op->has(op_trait::kView)) continue;
+    if (op->has(op_trait::kSource) || op->has(op_trait::kView) || op->has(op_trait::kDeviceForm)) continue;
     KernelEntry e;
     e.name = "null." + op->name;
     e.op = op->name;

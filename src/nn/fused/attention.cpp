@@ -50,6 +50,32 @@ std::vector<FusedExample> examples(Cache cache) {
   return out;
 }
 
+// What a token leaves in the caches of latent attention, out of its projection [T, C + R].
+std::vector<Tensor> latent_rows(std::span<const Tensor> in, const Attrs& at) {
+  const Tensor &kv = in[2], &weight = in[3];
+  const int64_t width = weight.dim(0).factor, rotated = kv.dim(-1).factor - width;
+  if (rotated <= 0) {
+    kv.tracer()->fail(invalid("rows of {} hold no rotated part behind the {} of the latent", kv.dim(-1).factor, width));
+    return {in[0], in[1]};
+  }
+  Tensor latent = rms_norm(slice(kv, 0, width), weight, at.number("eps"));
+  Tensor key = rope_interleaved(heads(slice(kv, width, rotated), rotated), in[4]);
+  return {row_write(in[0], latent, in[5]), row_write(in[1], flatten(key), in[5])};
+}
+
+FusedExample latent_rows_example() {
+  const DType dtype = DType::BF16;
+  constexpr int64_t kWidth = 34;
+  return {example_symbols(),
+          {{dtype, {example_pages(), Dim(kPageTokens), Dim(kWidth)}},
+           {dtype, {example_pages(), Dim(kPageTokens), Dim(kPartial)}},
+           {dtype, {example_tokens(), Dim(kWidth + kPartial)}},
+           {dtype, {Dim(kWidth)}},
+           {DType::F32, {example_tokens(), Dim(kPartial)}},
+           {DType::I32, {example_tokens()}}},
+          {{"eps", kEps}}};
+}
+
 }  // namespace
 
 void add_attention_ops(FusedOps& ops) {
@@ -85,6 +111,13 @@ void add_attention_ops(FusedOps& ops) {
              return {row_write(in[0], flatten(t[1]), in[4]), row_write(in[1], flatten(t[2]), in[4]), t[0]};
            },
            .examples = examples(Cache::Split),
+           .split_caches = true});
+  ops.add({.decl = "latent_rows(Cache(a!) latents, Cache(b!) ropes, Tensor kv, Tensor weight, Tensor table, Tensor "
+                   "slots, *, float eps) -> (Tensor(a), Tensor(b))",
+           .doc = "[P, 128, C], [P, 128, R], [T, C + R], [C], [T, R] f32, [T] i32 -> the caches with what tokens leave "
+                  "there written: RMS norm of the latent, interleaved rotation of the rest",
+           .meaning = latent_rows,
+           .examples = {latent_rows_example()},
            .split_caches = true});
 }
 

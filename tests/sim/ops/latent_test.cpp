@@ -10,18 +10,18 @@ namespace {
 class Latents : public OpsTest {};
 
 TEST_F(Latents, LatentRowsGoToTheirCaches) {
-  const int64_t tokens = 3, width = 32, rope = 16, blocks = 2, size = 16;
+  const int64_t tokens = 3, width = 512, rope = 64, row = width + rope, blocks = 2, size = 16;
   const auto kv = kept(kBf16, numbers(tokens * (width + rope), 1)), g = kept(kBf16, numbers(width, 2, 0.5, 1.5)),
              angles = numbers(tokens * rope / 2, 3, 0, 3);
   std::vector<double> cosines, sines, latents, keys;
   for (int64_t t = 0; t < tokens; ++t) {
     double squares = 0;
-    for (int64_t i = 0; i < width; ++i) squares += kv[t * 48 + i] * kv[t * 48 + i];
-    for (int64_t i = 0; i < width; ++i) latents.push_back(kv[t * 48 + i] * g[i] / std::sqrt(squares / width + 1e-6));
+    for (int64_t i = 0; i < width; ++i) squares += kv[t * row + i] * kv[t * row + i];
+    for (int64_t i = 0; i < width; ++i) latents.push_back(kv[t * row + i] * g[i] / std::sqrt(squares / width + 1e-6));
     for (const bool second : {false, true}) {
       for (int64_t i = 0; i < rope / 2; ++i) {
         const double c = std::cos(angles[t * rope / 2 + i]), s = std::sin(angles[t * rope / 2 + i]);
-        const double x = kv[t * 48 + width + 2 * i], y = kv[t * 48 + width + 2 * i + 1];
+        const double x = kv[t * row + width + 2 * i], y = kv[t * row + width + 2 * i + 1];
         cosines.push_back(c);
         sines.push_back(s);
         keys.push_back(second ? y * c + x * s : x * c - y * s);
@@ -45,13 +45,13 @@ TEST_F(Latents, LatentRowsGoToTheirCaches) {
   EXPECT_EQ(std::count_if(in_c.begin(), in_c.end(), [](double x) { return !std::isnan(x); }), 2 * width) << "-1 skips";
   Array k_nz(kBf16, {blocks, rope / 16, size, 16}), c_nz(kBf16, {blocks, width / 16, size, 16});
   ASSERT_EQ(RUN_OP(aclnnKvRmsNormRopeCache, in, gamma, cos, sin, slots, k_nz, c_nz, nullptr, nullptr, nullptr, nullptr,
-                   1e-6, fractal, false, nullptr, nullptr),
+                   1e-6, fractal, false, k_out, c_out),
             0)
       << bench().error;
-  EXPECT_EQ(c_nz.get_all()[((1 * 2 + 1) * size + 1) * 16 + 5], c_out.get_all()[16 + 5]);
+  EXPECT_EQ(c_nz.get_all()[((1 * width / 16 + 1) * size + 1) * 16 + 5], c_out.get_all()[16 + 5]);
   Array rows(kInt64, {1, tokens}, {4, 0, 1}), k_rows(kBf16, {1, 1, 6, rope}), c_rows(kBf16, {1, 1, 6, width});
   ASSERT_EQ(RUN_OP(aclnnKvRmsNormRopeCache, in, gamma, cos, sin, rows, k_rows, c_rows, nullptr, nullptr, nullptr,
-                   nullptr, 1e-6, plain, false, nullptr, nullptr),
+                   nullptr, 1e-6, plain, false, k_out, c_out),
             0)
       << bench().error;
   EXPECT_EQ(c_rows.get_all()[4 * width], c_out.get_all()[0]);
@@ -65,11 +65,11 @@ TEST_F(Latents, LatentRowsGoToTheirCaches) {
                     pages, true, k_out, c_out),
             kLimit);
   EXPECT_EQ(REFUSED(aclnnKvRmsNormRopeCache, in, gamma, cos, sin, slots, k, c, nullptr, nullptr, nullptr, nullptr, 1e-6,
-                    pages, true, nullptr, c_out),
+                    pages, false, nullptr, c_out),
             kNull);
   slots.set({17, -1, 32});
   EXPECT_NE(RUN_OP(aclnnKvRmsNormRopeCache, in, gamma, cos, sin, slots, k, c, nullptr, nullptr, nullptr, nullptr, 1e-6,
-                   pages, false, nullptr, nullptr),
+                   pages, false, k_out, c_out),
             0);
 }
 

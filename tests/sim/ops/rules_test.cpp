@@ -178,6 +178,22 @@ TEST_F(Rules, PagesOfAbsorbedHeads) {
   EXPECT_EQ(attend(fractal), kLimit);
 }
 
+TEST_F(Rules, SizesOfLatentRows) {
+  const auto write = [](int64_t width, int64_t rope) {
+    Array kv(kBf16, {2, 1, 1, width + rope}), gamma(kBf16, {width}), angles(kBf16, {2, 1, 1, rope}), slots(kInt64, {2});
+    Array keys(kBf16, {1, 128, 1, rope}), latents(kBf16, {1, 128, 1, width}), k(kBf16, {2, 1, 1, rope}),
+        c(kBf16, {2, 1, 1, width});
+    char pages[] = "PA";
+    return REFUSED(aclnnKvRmsNormRopeCache, kv, gamma, angles, angles, slots, keys, latents, nullptr, nullptr, nullptr,
+                   nullptr, 1e-6, pages, false, k, c);
+  };
+  in_its_versions(
+      Rule::LatentRowSizes, [&] { return write(256, 64); }, kSince85);
+  in_its_versions(
+      Rule::LatentRowSizes, [&] { return write(512, 32); }, kSince85);
+  EXPECT_EQ(write(512, 64), 0) << bench().error;
+}
+
 TEST_F(Rules, RowsOfAbsorbedHeads) {
   Asked a = latent("TND", 32, 128);
   a.lengths = {17}, a.causal = true;

@@ -40,16 +40,16 @@ struct RopeTable {
   }
 };
 
-// Number d of a head of which the first `rot` are rotated in pairs (i, i + rot/2), or neighbours.
+// Number d of a head of which the first `rot` are rotated in pairs (i, i + rot/2). `neighbours`: the pairs are
+// (2 i, 2 i + 1), and only their results lie at (i, i + rot/2).
 template <class E>
 DEV float rotate(const typename E::Type* x, const float* angles, int64_t d, int64_t rot, bool neighbours) {
-  const float v = E::load(x[d]);
-  if (d >= rot) return v;
-  const int64_t half = rot / 2, pair = neighbours ? d / 2 : d % half;
+  if (d >= rot) return E::load(x[d]);
+  const int64_t half = rot / 2, pair = d % half;
+  const bool second = d >= half;
   const float c = angles[pair], s = angles[half + pair];
-  const bool second = neighbours ? d % 2 == 1 : d >= half;
-  const float other = E::load(x[neighbours ? d ^ 1 : second ? d - half : d + half]);
-  if (neighbours) return fma(other, second ? s : -s, v * c);
+  const float v = E::load(x[neighbours ? 2 * pair + second : d]);
+  const float other = E::load(x[neighbours ? 2 * pair + !second : second ? d - half : d + half]);
   return second ? fma(other, s, v * c) : fma(-other, s, v * c);
 }
 
