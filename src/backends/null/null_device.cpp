@@ -87,7 +87,7 @@ class NullStream final : public Stream {
   Status launch(const Thunk& thunk) override {
     ++stats_.launches;
     push([this, thunk, live = live_] { call(thunk, live); });
-    return Status::ok();
+    return options_.deferred ? Status::ok() : take_failure();
   }
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
     if (!options_.host_visible && bytes &&
