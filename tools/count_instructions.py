@@ -23,7 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "tests/data/instructions.json"
 TOLERANCE = 0.05
 KERNEL = re.compile(r"reprise::cpu::avx2::(\w+)\(")
-NAMES = set(re.findall(r"\bX\((\w+)\)", (ROOT / "src/backends/cpu/kernels/table.h").read_text()))
+LISTED = re.findall(r"\bX\((\w+)\)", (ROOT / "src/backends/cpu/kernels/table.h").read_text())
+NAMES = {*LISTED, *(f"{name}_{dtype}" for name in LISTED for dtype in ("f32", "bf16", "f16"))}
 TOKENS = (1, 16)
 
 

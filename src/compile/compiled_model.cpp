@@ -19,6 +19,14 @@ void move_host_operands(LaunchArgs& args, size_t offset) {
     if (p) p = static_cast<const uint8_t*>(p) + offset;
 }
 
+// "linear %12 (cuda.linear.bf16) at T = 4": which launch an error is about.
+std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph, const LiveSizes& live) {
+  std::string sizes;
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
+    sizes += fmt::format("{}{} = {}", i ? ", " : " at ", graph.symbols()[i].name, live.value[i + 1]);
+  return fmt::format("{} %{} ({}){}", n.op->name, n.result()->id, entry.name, sizes);
+}
+
 bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
 
 }  // namespace
@@ -230,11 +238,12 @@ Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
         const bool on_host = reads_on_host(t);
         const bool moves = external(t) && device_->info().free_patches;
         if (!device_->info().patches || (!moves && !on_host)) {
-          RETURN_IF_ERROR(recorder.launch(t));
+          RETURN_IF_ERROR(located(recorder.launch(t), t, live));
           continue;
         }
-        ASSIGN_OR_RETURN(const PatchId id, recorder.launch_patchable(t));
-        (on_host ? patches.all : moving).push_back({id, &t.args});
+        const Result<PatchId> id = recorder.launch_patchable(t);
+        if (!id.is_ok()) return located(id.status(), t, live);
+        (on_host ? patches.all : moving).push_back({*id, &t.args});
       }
       return Status::ok();
     };
@@ -320,10 +329,15 @@ Status CompiledModel::begin(const LiveSizes& live, Stream& stream, HeadMask head
 
 Status CompiledModel::launch(const Thunk& t, Stream& stream) const {
   const size_t offset = staging_->host_offset();
-  if (offset == 0 || !reads_on_host(t)) return stream.launch(t);
+  if (offset == 0 || !reads_on_host(t)) return located(stream.launch(t), t, live_);
   Thunk moved = t;
   move_host_operands(moved.args, offset);
-  return stream.launch(moved);
+  return located(stream.launch(moved), t, live_);
+}
+
+Status CompiledModel::located(Status launched, const Thunk& t, const LiveSizes& live) const {
+  if (launched.is_ok()) return launched;
+  return launched.at(place_of(*nodes_[t.node], *kernels_[t.node], graph_, live));
 }
 
 Status CompiledModel::launch(const LiveSizes& live, Stream& stream, HeadMask heads) {

@@ -149,6 +149,8 @@ class CompiledModel {
   Status check(const LiveSizes& live) const;
   Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
+  // An error of a launch names op, node, kernel and sizes.
+  Status located(Status launched, const Thunk& t, const LiveSizes& live) const;
   std::span<const Patch> patches_to_send(Patches& patches) const;
   const Capture* find(int64_t size) const;
 

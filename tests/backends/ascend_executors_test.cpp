@@ -14,7 +14,8 @@ using ascend::Launch;
 
 // out = scalar * in, twice over.
 Status scale(const LaunchArgs& args, const LiveSizes& live, Launch& l) {
-  const int64_t n = args.dim[0].value(live);
+  l.begin(args, live);
+  const int64_t n = l.size(args.dim[0]);
   void* between = l.scratch(static_cast<size_t>(n) * sizeof(float));
   for (const auto& [from, to] : {std::pair{args.ptr[0], between}, std::pair{between, args.ptr[1]}})
     RETURN_IF_ERROR(l.run(l.ops().muls, l.tensor(from, DType::F32, {n}), l.number(static_cast<float>(args.scalar[0])),

@@ -70,7 +70,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   if (at.slots.size() > 0)
     kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots}, {}, {.ranks = options.ranks})[0];
   RunOptions run{.ranks = options.ranks};
-  if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.dim[6] = Dim(dot); };
+  if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.way = dot; };
   return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
                     {{"scale", m.scale()}, {"window", m.window}}, run)[0];
 }

@@ -74,7 +74,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   for (int64_t i = 0; i < out.size(); ++i) out.set(i, kUntouched);
   const Weights w = make_weights(m);
   RunOptions run{.ranks = how.ranks};
-  if (how.dot >= 0) run.adjust = [dot = how.dot](LaunchArgs& args) { args.dim[7] = Dim(dot); };
+  if (how.dot >= 0) run.adjust = [dot = how.dot](LaunchArgs& args) { args.way = dot; };
   return runner.run("expanded_latent_attention",
                     {out, concat(q), concat(q_rope), cache(m.latent, latents), cache(m.rope, ropes), w.key, w.value,
                      at.table, indices(lengths), at.starts},

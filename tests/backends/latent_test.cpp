@@ -123,7 +123,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
     return runner.run("row_write", {empty, concat(rows), at.slots}, {}, {.ranks = ranks})[0];
   };
   RunOptions run{.ranks = ranks};
-  if (dot >= 0) run.adjust = [dot](LaunchArgs& args) { args.dim[5] = Dim(dot); };
+  if (dot >= 0) run.adjust = [dot](LaunchArgs& args) { args.way = dot; };
   return runner.run(
       "latent_attention",
       {concat(q), concat(q_rope), cache(m.latent, latents), cache(m.rope, ropes), at.table, at.lengths, at.starts},

@@ -141,7 +141,7 @@ TEST_P(Linear, TheBf16InstructionAndItsEmulationAgree) {
                          w = random_tensor(DType::BF16, {100, k}, 2, -scale, scale);
         const TestTensor bias = random_tensor(DType::BF16, {100}, 3, -1e-39, 1e-39);
         auto with = [&](int64_t dot) {
-          return run(x, w, &bias, kTypes[2], {.ranks = 2, .adjust = [dot](LaunchArgs& a) { a.dim[3] = Dim(dot); }});
+          return run(x, w, &bias, kTypes[2], {.ranks = 2, .adjust = [dot](LaunchArgs& a) { a.way = dot; }});
         };
         expect_same_bits(with(1), with(0), fmt::format("scale {} k={} m={}", scale, k, m));
       }

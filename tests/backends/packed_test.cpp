@@ -98,7 +98,7 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
               for (int64_t direct : {0, 99})
                 expect_same_bits(
                     runner.run("linear_packed", in, attrs,
-                               {.ranks = ranks, .adjust = [&](LaunchArgs& a) { a.dim[4] = Dim(direct); }})[0],
+                               {.ranks = ranks, .adjust = [&](LaunchArgs& a) { a.way = direct; }})[0],
                     expected, fmt::format("{} {} m={} n={} k={} direct={}", f.name, dtype_name(t.in), m, n, k, direct));
               if (HasFailure()) return;
             }

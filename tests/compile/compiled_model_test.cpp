@@ -73,6 +73,27 @@ TEST_F(CompiledModelTest, LaunchesNodesInOrderAndSkipsViews) {
   EXPECT_FALSE(staging.input("z").is_ok());
 }
 
+// A kernel's error says which launch it is of, run and captured.
+TEST_F(CompiledModelTest, AFailedLaunchNamesOpKernelAndSizes) {
+  platform.device = null::make_null_device(
+      {.call = [](OpaqueKernel, const LaunchArgs&, const LiveSizes&) { return error(Code::Device, "no such chip"); }});
+  Graph g = graph();
+  auto selection = select_kernels(g, platform);
+  ASSERT_TRUE(selection.is_ok()) << selection.status().message();
+  auto params = ParamStore::create(selection->params, platform.device->pool());
+  ASSERT_TRUE(params.is_ok());
+  auto model = compile(std::move(g), *selection, *params, GraphMode::Eager);
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  auto stream = platform.device->make_stream();
+  LiveSizes live;
+  live.value[1] = 5;
+  const Status failed = (*model)->run(live, **stream);
+  ASSERT_FALSE(failed.is_ok());
+  EXPECT_EQ(failed.code(), Code::Device);
+  for (const char* words : {"linear %2", "(null.linear)", "at T = 5", "no such chip"})
+    EXPECT_NE(failed.message().find(words), std::string::npos) << failed.message();
+}
+
 TEST_F(CompiledModelTest, LiveSizesBeyondTheBoundAreAnError) {
   Graph g = graph();
   auto selection = select_kernels(g, platform);

@@ -75,20 +75,38 @@ def new_op(change, name):
     end = r"\n}  // namespace reprise::nn\n\Z"
     change.edit("src/nn/functional.h", end, rf"Tensor {name}(Tensor x);\n\g<0>")
     change.edit("src/nn/functional.cpp", end, rf'Tensor {name}(Tensor x) {{ return one("{name}", {{x}}); }}\n\g<0>')
+    args = f"{camel(name)}Args"
+    change.edit(
+        "src/ops/args/elements.h",
+        r"^}  // namespace reprise\n\Z",
+        f"struct {args} {{\n  In x;\n  Out out;\n  Dim rows;\n  int64_t width;\n\n  void fill(const OpCall& call);\n}};\n\n\\g<0>",
+    )
+    change.edit(
+        "src/ops/args/elements.cpp",
+        r"^std::span<const OpArgs> element_args\(\) \{\n",
+        f"void {args}::fill(const OpCall& c) {{\n  rows = c.in[0].shape[0];\n"
+        f"  width = product_of(c.in[0].shape, 1, c.in[0].shape.rank()).factor;\n}}\n\n\\g<0>",
+    )
+    change.edit(
+        "src/ops/args/elements.cpp",
+        r"^  \};\n  return rows;\n",
+        rf'      op_row("{name}", &{args}::out, &{args}::x, constant_rows),\n\g<0>',
+    )
     change.edit(
         "src/backends/cpu/kernels/table.h",
-        r"#define REPRISE_CPU_VECTOR_KERNELS\(X\)[^\n]*\\\n",
-        rf"\g<0>  X({name}_f32) \\\n  X({name}_bf16) \\\n  X({name}_f16) \\\n",
+        r"#define REPRISE_CPU_TYPED_KERNELS\(X\)[^\n]*\\\n",
+        rf"\g<0>  X({name}) \\\n",
     )
     change.edit(
         "src/backends/cpu/register_vector.cpp",
-        r"^#undef REPRISE_ADD\n",
-        rf"  REPRISE_ADD({name}, accepts_float, bind_elementwise);\n\g<0>",
+        r"^}\n\n}  // namespace reprise::cpu\n\Z",
+        rf'  entries.add("{name}", k.{name});\n\g<0>',
     )
     return f"""next, with docs/add-an-op.md:
   1. say what it is: the ops.add line of {name} at the end of src/ops/core.cpp (operands, shape function, text)
-  2. compute it: {kernel}
-  3. prove it: {test}, then ./dev test backends.{camel(name)}"""
+  2. name what a launch gets: {args} in src/ops/args/elements.h and elements.cpp, for all devices
+  3. compute it: {kernel}
+  4. prove it: {test}, then ./dev test backends.{camel(name)}"""
 
 
 def new_model(change, name):

@@ -20,10 +20,11 @@ Result<aclTensor*> rows_of_angles(const Angles& a, Launch& l) {
 }
 
 Result<AnglePlanes> planes_of_angles(const Angles& a, Launch& l) {
-  void* planes = a.data;
+  const void* planes = a.data;
   if (!a.planes) {
-    planes = l.scratch(static_cast<size_t>(2 * a.tokens * a.rotated) * size_of(a.type));
-    RETURN_IF_ERROR(write_planes(a, planes, l));
+    void* made = l.scratch(static_cast<size_t>(2 * a.tokens * a.rotated) * size_of(a.type));
+    RETURN_IF_ERROR(write_planes(a, made, l));
+    planes = made;
   }
   const auto plane = [&](int64_t sines) {
     const int64_t numbers = a.tokens * a.rotated;

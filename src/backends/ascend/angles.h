@@ -11,7 +11,7 @@
 namespace reprise::ascend {
 
 struct Angles {
-  void* data = nullptr;
+  const void* data = nullptr;
   DType stored = DType::F32;  // of `data`; anything else is `type`
   DType type = DType::F32;
   int64_t tokens = 0, rotated = 0;

@@ -9,6 +9,8 @@
 #include "backends/ascend/entries.h"
 #include "backends/ascend/fractal.h"
 #include "base/half.h"
+#include "ops/args/attention.h"
+#include "ops/args/elements.h"
 #include "ops/core.h"
 
 namespace reprise::ascend {
@@ -76,10 +78,9 @@ class Bench {
 constexpr int64_t kSumWidth = 256;
 constexpr size_t kWorkspace = size_t{64} << 20;
 
-Status add_rows(const LaunchArgs& a, const LiveSizes&, Launch& l) {
-  return l.run(l.ops().add, l.tensor(a.ptr[0], DType::BF16, {1, kSumWidth}),
-               l.tensor(a.ptr[1], DType::BF16, {1, kSumWidth}), l.number(1),
-               l.tensor(a.ptr[2], DType::BF16, {1, kSumWidth}));
+Status add_row(const BinaryArgs& a, Launch& l) {
+  const auto row = [&](const void* data) { return l.tensor(data, DType::BF16, {1, kSumWidth}); };
+  return l.run(l.ops().add, row(a.a), row(a.b), l.number(1), row(a.out));
 }
 
 // A kept executor reads the addresses of its tensors at every run, so they may not be given back before it (opbase
@@ -101,15 +102,16 @@ Status kept_executor(Bench& b) {
     sums.push_back(std::move(sum));
   }
   Thunk thunk;
-  thunk.phase[0] = opaque(add_rows);
+  thunk.phase[0] = opaque(kernel<add_row>);
   thunk.args.workspace = workspace.data();
   thunk.args.workspace_bytes = kWorkspace;
+  auto& args = thunk.args.as<BinaryArgs>();
+  args.a = {x.data()};
+  args.b = {y.data()};
   for (int seed = 2; seed < 5; ++seed) {
     RETURN_IF_ERROR(b.fill(x, numbers(seed)));
     for (const Buffer& sum : sums) {
-      thunk.args.ptr[0] = x.data();
-      thunk.args.ptr[1] = y.data();
-      thunk.args.ptr[2] = sum.data();
+      args.out = {sum.data()};
       RETURN_IF_ERROR(b.stream().launch(thunk));
     }
     RETURN_IF_ERROR(b.stream().synchronize());
@@ -193,16 +195,27 @@ Status short_query(Bench& b) {
   ASSIGN_OR_RETURN(const Buffer pages_of, b.filled(table));
   ASSIGN_OR_RETURN(const Buffer out, b.memory(tokens * heads * size * sizeof(uint16_t)));
   LaunchArgs args;
-  args.ptr = {q.data(), keys.data(), values.data(), pages_of.data(), nullptr, nullptr, out.data()};
-  const std::array<int64_t, 7> sizes{tokens, heads, size, pages, kv_heads, 1, pages};
-  for (size_t i = 0; i < sizes.size(); ++i) args.dim[i] = Dim(sizes[i]);
-  args.scalar[0] = 0.088388347648318447;  // 128^-0.5
-  args.ptr[7] = const_cast<Context&>(b.context()).causal_mask();
-  set_type(args, 0, DType::BF16);
-  set_type(args, 3, DType::I32);
+  args.as<PagedAttentionRowsArgs>() = {.q = {q.data()},
+                                       .keys = {keys.data()},
+                                       .values = {values.data()},
+                                       .page_table = {pages_of.data()},
+                                       .context_lens = {},
+                                       .query_starts = {},
+                                       .out = {out.data()},
+                                       .tokens = tokens,
+                                       .sequences = 1,
+                                       .columns = pages,
+                                       .pages = pages,
+                                       .heads = heads,
+                                       .kv_heads = kv_heads,
+                                       .size = size,
+                                       .window = 0,
+                                       .scale = 0.088388347648318447,  // 128^-0.5
+                                       .type = DType::BF16};
+  args.constant = const_cast<Context&>(b.context()).causal_mask();
   LaunchArgs large = args;
-  large.dim[0] = Dim(512);
-  large.dim[5] = Dim(16);
+  large.as<PagedAttentionRowsArgs>().tokens = 512;
+  large.as<PagedAttentionRowsArgs>().sequences = 16;
   const Result<size_t> bytes =
       b.planned(Launch::Probe::Bounds, [&](Launch& l) { return fused_attention_rows(large, LiveSizes{}, l); });
   if (!bytes.is_ok())

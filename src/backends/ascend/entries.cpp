@@ -3,15 +3,6 @@
 namespace reprise::ascend {
 namespace {
 
-// The last size holds the types, eight bits each.
-constexpr int kTypes = LaunchArgs::kMaxDims - 1;
-
-void note_types(const OpCall& c, LaunchArgs& args) {
-  args.dim[kTypes] = Dim(0);
-  for (size_t i = 0; i < c.in.size(); ++i) set_type(args, static_cast<int>(i), c.in[i].dtype);
-  for (size_t i = 0; i < c.out.size(); ++i) set_type(args, static_cast<int>(c.op->operands.size() + i), c.out[i].dtype);
-}
-
 // Sizes at which an operator is asked whether it takes a call: small, and not 1, which some treat apart.
 LiveSizes probe_sizes() {
   LiveSizes live;
@@ -21,12 +12,6 @@ LiveSizes probe_sizes() {
 }
 
 }  // namespace
-
-DType type_of(const LaunchArgs& args, int i) { return static_cast<DType>((args.dim[kTypes].factor >> (8 * i)) & 0xff); }
-
-void set_type(LaunchArgs& args, int i, DType type) {
-  if (i < 8) args.dim[kTypes] = Dim(args.dim[kTypes].factor | static_cast<int64_t>(type) << (8 * i));
-}
 
 int64_t row_size(const Shape& s, int first) {
   int64_t n = 1;
@@ -43,9 +28,14 @@ Status want_constant_rows(const OpCall& c) {
 }
 
 void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry entry) {
-  auto bind = [inner = std::move(entry.bind)](const OpCall& c, LaunchArgs& args) {
-    note_types(c, args);
-    inner(c, args);
+  auto bind = [op = &op_args(entry.op), own = std::move(entry.bind)](const OpCall& c, LaunchArgs& args) {
+    op->bind(c, args);
+    if (own) own(c, args);
+  };
+  // Operands that the call has lie nowhere; those that it leaves out are null.
+  auto bind_probe = [bind](const OpCall& c, LaunchArgs& args) {
+    for (size_t i = 0; i < c.in.size(); ++i) args.ptr[i] = Launch::nowhere();
+    bind(c, args);
   };
   const AscendKernel kernel = entry.kernel;
   KernelEntry e;
@@ -58,20 +48,20 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
   e.host_operands = entry.host_operands;
   e.param_layouts = entry.param_layouts;
   e.bind = bind;
-  e.accepts = [context, bind, kernel, accepts = std::move(entry.accepts)](const OpCall& c) -> Status {
+  e.accepts = [context, bind_probe, kernel, accepts = std::move(entry.accepts)](const OpCall& c) -> Status {
     if (accepts) RETURN_IF_ERROR(accepts(c));
     RETURN_IF_ERROR(context->attach());
     LaunchArgs args;
-    bind(c, args);
+    bind_probe(c, args);
     RETURN_IF_ERROR(context->take_constant_error());
     Launch probe(context->library(), context->operators(), Launch::Probe::Call);
     const Status asked = kernel(args, probe_sizes(), probe);
     return asked.is_ok() ? asked : error(Code::Unsupported, "{}", asked.message());
   };
-  e.workspace = [context, bind, kernel](const OpCall& c, const LiveSizes& bound, int) -> Result<size_t> {
+  e.workspace = [context, bind_probe, kernel](const OpCall& c, const LiveSizes& bound, int) -> Result<size_t> {
     RETURN_IF_ERROR(context->attach());
     LaunchArgs args;
-    bind(c, args);
+    bind_probe(c, args);
     Launch probe(context->library(), context->operators(), Launch::Probe::Bounds);
     const Status asked = kernel(args, bound, probe);
     if (!asked.is_ok()) return error(Code::Unsupported, "at its largest sizes: {}", asked.message());

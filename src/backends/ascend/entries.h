@@ -1,16 +1,17 @@
-// What the files that register kernels share: how an entry is made, and how a kernel learns its operands' types.
+// What the files that register kernels share: how an entry is made.
 #pragma once
 
 #include "backends/ascend/ascend_device.h"
 #include "backends/ascend/context.h"
+#include "ops/args/op_args.h"
 
 namespace reprise::ascend {
 
 struct Entry {
   const char* op;
   AscendKernel kernel;
-  // Sizes, scalars and constants into the arguments; types come by themselves (type_of).
-  std::function<void(const OpCall&, LaunchArgs&)> bind;
+  // Behind what the op's own struct says (ops/args): LaunchArgs::constant and way.
+  std::function<void(const OpCall&, LaunchArgs&)> bind = {};
   // What the vendor's operators refuse is found by asking them; this is for what they would not notice.
   std::function<Status(const OpCall&)> accepts = {};
   std::vector<int> host_operands = {};
@@ -25,17 +26,12 @@ struct Entry {
 // is what these ask for at the bounds.
 void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry entry);
 
-// Type of operand i (results follow the schema's operands), for i below 8.
-DType type_of(const LaunchArgs& args, int i);
-void set_type(LaunchArgs& args, int i, DType type);  // once for each operand
-
 // Product of the sizes from dimension `first` on; they must be constants (want_constant_rows).
 int64_t row_size(const Shape& s, int first = 1);
 Status want_constant_rows(const OpCall& c);
 
-// The entry's kernel of paged_attention_rows: query [T, H, D], keys and values [P, 128, G * D], page table [R, C],
-// result (ptr 0-3, 6), causal mask (ptr 7); dims T, H, D, P, G, R, C; scalar 0 the scale; lengths and starts on the
-// host.
+// The entry's kernel of paged_attention_rows: its arguments (ops/args/attention.h), as constant the causal mask,
+// lengths and starts on the host.
 Status fused_attention_rows(const LaunchArgs& args, const LiveSizes& live, Launch& launch);
 
 void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& context);

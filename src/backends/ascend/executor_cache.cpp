@@ -1,6 +1,6 @@
 #include "backends/ascend/executor_cache.h"
 
-#include <bit>
+#include <cstring>
 
 namespace reprise::ascend {
 
@@ -13,14 +13,17 @@ size_t ExecutorCache::Hash::operator()(const Key& key) const {
   return h;
 }
 
-ExecutorCache::Key ExecutorCache::key_of(const Thunk& thunk, const LiveSizes& live) {
+ExecutorCache::Key ExecutorCache::key_of(const Thunk& thunk) {
+  static_assert(sizeof(LaunchArgs) % sizeof(uint64_t) == 0);
   Key key{};
-  size_t i = 0;
-  for (OpaqueKernel phase : thunk.phase) key[i++] = reinterpret_cast<uintptr_t>(phase);
-  for (const void* p : thunk.args.ptr) key[i++] = reinterpret_cast<uintptr_t>(p);
-  for (const Dim& d : thunk.args.dim) key[i++] = static_cast<uint64_t>(d.value(live));
-  for (const double s : thunk.args.scalar) key[i++] = std::bit_cast<uint64_t>(s);
-  key[i] = reinterpret_cast<uintptr_t>(thunk.args.workspace);
+  for (size_t i = 0; i < thunk.phase.size(); ++i) key[i] = reinterpret_cast<uintptr_t>(thunk.phase[i]);
+  std::memcpy(&key[2], &thunk.args, sizeof(LaunchArgs));
+  return key;
+}
+
+ExecutorCache::Key ExecutorCache::with_sizes(Key key, const LiveSizes& live, uint32_t symbols) {
+  for (size_t s = 0; s < live.value.size(); ++s)
+    if (symbols >> s & 1) key[2 + kArgsWords + s] = static_cast<uint64_t>(live.value[s]);
   return key;
 }
 
@@ -33,6 +36,7 @@ void ExecutorCache::give_back(Entry& entry) const {
 void ExecutorCache::clear() {
   for (auto& [key, entry] : entries_) give_back(entry);
   entries_.clear();
+  symbols_.clear();
 }
 
 Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Operators& operators, aclrtStream stream,
@@ -41,8 +45,11 @@ Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Op
   launch.set_spare(&spare);
   const bool on_host = thunk.args.host[0] != nullptr;
   if (on_host || !library_.aclSetAclOpExecutorRepeatable) return run_thunk(thunk, live, launch);
-  const Key key = key_of(thunk, live);
-  if (const auto known = entries_.find(key); known != entries_.end()) {
+  const Key args = key_of(thunk);
+  const auto depends = symbols_.find(args);
+  const auto known =
+      depends == symbols_.end() ? entries_.end() : entries_.find(with_sizes(args, live, depends->second));
+  if (known != entries_.end()) {
     if (!known->second.repeats) return run_thunk(thunk, live, launch);
     for (const KeptOperator& o : known->second.operators)
       RETURN_IF_ERROR(library_.check(o.run(o.workspace, o.bytes, o.executor, stream), o.name));
@@ -57,7 +64,10 @@ Status ExecutorCache::launch(const Thunk& thunk, const LiveSizes& live, const Op
     entry.objects = launch.take_objects();
   else
     give_back(entry);
-  if (launched.is_ok()) entries_.emplace(key, std::move(entry));
+  if (launched.is_ok()) {
+    const uint32_t symbols = symbols_[args] |= launch.used_symbols();
+    entries_.emplace(with_sizes(args, live, symbols), std::move(entry));
+  }
   return launched;
 }
 

@@ -28,9 +28,10 @@ class ExecutorCache {
   static constexpr size_t kMost = 4096;  // launches kept
 
  private:
-  // All that a kernel may look at: the phases, addresses, sizes, scalars and the workspace.
-  static constexpr size_t kWords = 2 + LaunchArgs::kMaxPointers + LaunchArgs::kMaxDims + LaunchArgs::kMaxScalars + 1;
-  using Key = std::array<uint64_t, kWords>;
+  // All that a kernel may look at: the phases and the arguments, and in the second half live sizes, of the symbols that
+  // the launch asked for when it was planned.
+  static constexpr size_t kArgsWords = sizeof(LaunchArgs) / sizeof(uint64_t);
+  using Key = std::array<uint64_t, 2 + kArgsWords + kMaxSymbols>;
   struct Hash {
     size_t operator()(const Key& key) const;
   };
@@ -40,11 +41,13 @@ class ExecutorCache {
     LaunchObjects objects;  // they outlive the operators
   };
 
-  static Key key_of(const Thunk& thunk, const LiveSizes& live);
+  static Key key_of(const Thunk& thunk);
+  static Key with_sizes(Key key, const LiveSizes& live, uint32_t symbols);
   void give_back(Entry& entry) const;
   void clear();
 
   const Library& library_;
+  std::unordered_map<Key, uint32_t, Hash> symbols_;  // by the key without sizes
   std::unordered_map<Key, Entry, Hash> entries_;
 };
 

@@ -39,7 +39,7 @@ void LaunchObjects::destroy(const Library& library) {
 
 Launch::~Launch() { objects_.destroy(library_); }
 
-aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
+aclTensor* Launch::make(const void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
   std::array<int64_t, 8> dense{};
   CHECK(sizes.size() <= dense.size(), "a tensor of {} dimensions", sizes.size());
   int64_t elements = 1;
@@ -49,28 +49,28 @@ aclTensor* Launch::make(void* data, AclType type, Sizes sizes, Sizes strides, in
   }
   if (storage == 0) storage = elements;
   // A probe's operands lie nowhere, but not at null.
-  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+  void* at = address(data);
   aclTensor* t =
       library_.aclCreateTensor(sizes.begin(), sizes.size(), type, strides.size() ? strides.begin() : dense.data(),
-                               offset, ACL_FORMAT_ND, &storage, 1, data);
+                               offset, ACL_FORMAT_ND, &storage, 1, at);
   objects_.tensors.push_back(t);
   return t;
 }
 
-aclTensor* Launch::fractal(void* data, DType type, Sizes sizes, Sizes storage) {
-  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+aclTensor* Launch::fractal(const void* data, DType type, Sizes sizes, Sizes storage) {
+  void* at = address(data);
   std::array<int64_t, 5> strides{1, 1, 1, 1, 1};
   CHECK(sizes.size() >= 2 && sizes.size() <= strides.size(), "matrices of {} dimensions", sizes.size());
   for (size_t i = sizes.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * sizes.begin()[i + 1];
   objects_.tensors.push_back(library_.aclCreateTensor(sizes.begin(), sizes.size(), acl_type(type), strides.data(), 0,
-                                                      ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), data));
+                                                      ACL_FORMAT_FRACTAL_NZ, storage.begin(), storage.size(), at));
   return objects_.tensors.back();
 }
 
-aclTensor* Launch::none(void* data, DType type) {
-  if (!data && probing_) data = reinterpret_cast<void*>(kNowhere);
+aclTensor* Launch::none(const void* data, DType type) {
+  void* at = address(data);
   objects_.tensors.push_back(
-      library_.aclCreateTensor(nullptr, 0, acl_type(type), nullptr, 0, ACL_FORMAT_ND, nullptr, 0, data));
+      library_.aclCreateTensor(nullptr, 0, acl_type(type), nullptr, 0, ACL_FORMAT_ND, nullptr, 0, at));
   return objects_.tensors.back();
 }
 

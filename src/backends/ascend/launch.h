@@ -1,10 +1,11 @@
 // Launch: what a kernel of this backend talks to while it enqueues operators on a stream.
 //
 // An AscendKernel (the type behind Thunk::phase) is a host function: it describes its operands as tensors and runs
-// operators of the vendor's library through the two-phase protocol. The same function serves launching, capturing and
-// task updates (what the stream does with its launches differs), and probing: only the first phase of each operator,
-// to learn whether the chip takes these operands and how much workspace they need. One Launch is good for one thunk and
-// one thread.
+// operators of the vendor's library through the two-phase protocol. Its body takes the struct of its op's launch
+// arguments (ops/args) and the Launch, which knows the rest; kernel<body> makes the AscendKernel of it. The same
+// function serves launching, capturing and task updates (what the stream does with its launches differs), and probing:
+// only the first phase of each operator, to learn whether the chip takes these operands and how much workspace they
+// need. One Launch is good for one thunk and one thread.
 #pragma once
 
 #include <array>
@@ -88,6 +89,8 @@ class Launch {
 
   Launch(const Library& library, const Operators& operators, aclrtStream stream, void* workspace, size_t bytes)
       : library_(library), operators_(operators), stream_(stream), workspace_(workspace), bytes_(bytes) {}
+  // Stands for memory that has no place yet, such as an operand of a probe.
+  static void* nowhere() { return reinterpret_cast<void*>(kNowhere); }
   // Nothing is enqueued, addresses need not exist.
   Launch(const Library& library, const Operators& operators, Probe probe)
       : Launch(library, operators, nullptr, reinterpret_cast<void*>(kNowhere), SIZE_MAX / 2) {
@@ -97,6 +100,22 @@ class Launch {
   ~Launch();
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
+
+  // For the kernel that these arguments are of.
+  void begin(const LaunchArgs& args, const LiveSizes& live) {
+    args_ = &args;
+    live_ = &live;
+  }
+  // Sizes are asked for here, so that it is known which ones a launch depends on.
+  int64_t size(Dim d) {
+    used_symbols_ |= 1U << d.symbol;
+    return d.value(*live_);
+  }
+  uint32_t used_symbols() const { return used_symbols_; }
+  const void* constant() const { return args_->constant; }
+  int64_t way() const { return args_->way; }
+  // Null while there are no lengths yet, in a probe.
+  const int32_t* host(size_t i) const { return static_cast<const int32_t*>(args_->host[i]); }
 
   const Operators& ops() const { return operators_; }
   bool probing() const { return probing_; }
@@ -111,18 +130,18 @@ class Launch {
 
   using Sizes = std::initializer_list<int64_t>;
   // A dense row-major tensor.
-  aclTensor* tensor(void* data, DType type, Sizes sizes) { return view(data, type, sizes, {}, 0, 0); }
-  aclTensor* tensor(void* data, AclType type, Sizes sizes) { return make(data, type, sizes, {}, 0, 0); }
+  aclTensor* tensor(const void* data, DType type, Sizes sizes) { return view(data, type, sizes, {}, 0, 0); }
+  aclTensor* tensor(const void* data, AclType type, Sizes sizes) { return make(data, type, sizes, {}, 0, 0); }
   // Strides, `offset` and `storage` (of the whole block) in elements.
-  aclTensor* view(void* data, DType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
+  aclTensor* view(const void* data, DType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage) {
     return make(data, acl_type(type), sizes, strides, offset, storage);
   }
   // A matrix, or a stack of them, that is stored in blocks of these sizes (FRACTAL_NZ). Some operators want the blocks
   // as the view, too: then `sizes` are those of `storage`.
-  aclTensor* fractal(void* data, DType type, Sizes sizes, Sizes storage);
+  aclTensor* fractal(const void* data, DType type, Sizes sizes, Sizes storage);
   // Without dimensions, in view and storage: how some operators are told that an operand is not there. Its address must
   // be one all the same.
-  aclTensor* none(void* data, DType type);
+  aclTensor* none(const void* data, DType type);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);
   aclIntArray* integers(std::span<const int64_t> values);
@@ -165,7 +184,9 @@ class Launch {
  private:
   static constexpr uintptr_t kNowhere = uintptr_t{1} << 32;
 
-  aclTensor* make(void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage);
+  // The library takes the addresses of what it only reads, too, as those of memory to write.
+  void* address(const void* data) const { return const_cast<void*>(!data && probing_ ? nowhere() : data); }
+  aclTensor* make(const void* data, AclType type, Sizes sizes, Sizes strides, int64_t offset, int64_t storage);
   static Status missing(const char* name);
   Status room(const char* name, size_t bytes, aclOpExecutor* executor);
   void keep(const KeptOperator& op);
@@ -175,6 +196,9 @@ class Launch {
 
   const Library& library_;
   const Operators& operators_;
+  const LaunchArgs* args_ = nullptr;
+  const LiveSizes* live_ = nullptr;
+  uint32_t used_symbols_ = 0;
   aclrtStream stream_;
   void* workspace_;
   size_t bytes_;
@@ -190,6 +214,17 @@ class Launch {
 
 // All that it reads are its arguments; it may not wait, allocate device memory or copy to the host.
 using AscendKernel = Status (*)(const LaunchArgs& args, const LiveSizes& live, Launch& launch);
+
+template <class A>
+Status enter(Status (*body)(const A&, Launch&), const LaunchArgs& args, Launch& launch) {
+  return body(args.as<A>(), launch);
+}
+// A body Status(const Args&, Launch&) as an AscendKernel.
+template <auto kBody>
+Status kernel(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
+  launch.begin(args, live);
+  return enter(kBody, args, launch);
+}
 
 inline OpaqueKernel opaque(AscendKernel kernel) { return reinterpret_cast<OpaqueKernel>(kernel); }
 

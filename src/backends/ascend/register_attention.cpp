@@ -7,6 +7,8 @@
 
 #include "backends/ascend/attention_plan.h"
 #include "backends/ascend/entries.h"
+#include "ops/args/attention.h"
+#include "ops/args/rotation.h"
 #include "ops/core.h"
 
 namespace reprise::ascend {
@@ -14,34 +16,22 @@ namespace {
 
 constexpr int64_t kNoLimit = 2147483647;
 
-int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
-  return args.dim[static_cast<size_t>(i)].value(live);
-}
-
 // rows [T, N] to slots of the cache [P, 128, N]. Keys and values are written one after the other, so there is no value:
 // tensors without dimensions, as null is refused or read (aclnnScatterPaKvCache.md:367 and
 // scatter_pa_kv_cache_tiling.cpp:532 of ops-transformer 57781440; the same in its commit e05d98c2 of December 2025).
-Status row_write(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t pages = size(a, 0, live), width = size(a, 1, live), t = size(a, 2, live);
-  const DType type = type_of(a, 0);
-  return l.run(l.ops().scatter_kv, l.tensor(a.ptr[1], type, {t, 1, width}),
-               l.tensor(a.ptr[0], type, {pages, kPageTokens, 1, width}), l.tensor(a.ptr[2], type_of(a, 2), {t}),
-               l.none(a.ptr[1], type), l.none(a.ptr[0], type), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+Status row_write(const RowWriteArgs& a, Launch& l) {
+  const int64_t pages = l.size(a.pages), t = l.size(a.tokens);
+  return l.run(l.ops().scatter_kv, l.tensor(a.rows, a.type, {t, 1, a.width}),
+               l.tensor(a.cache, a.type, {pages, kPageTokens, 1, a.width}), l.tensor(a.slots, DType::I32, {t}),
+               l.none(a.rows, a.type), l.none(a.cache, a.type), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                nullptr);
 }
 
 // The same for CANN 8.1, which has no operator for caches.
-Status row_write_scattered(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t pages = size(a, 0, live), width = size(a, 1, live), t = size(a, 2, live);
-  const DType type = type_of(a, 0);
-  return l.run(l.ops().scatter_nd, l.tensor(a.ptr[0], type, {pages * kPageTokens, width}),
-               l.tensor(a.ptr[2], type_of(a, 2), {t, 1}), l.tensor(a.ptr[1], type, {t, width}));
-}
-
-void bind_row_write(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[0].shape[2];
-  args.dim[2] = c.in[1].shape[0];
+Status row_write_scattered(const RowWriteArgs& a, Launch& l) {
+  const int64_t pages = l.size(a.pages), t = l.size(a.tokens);
+  return l.run(l.ops().scatter_nd, l.tensor(a.cache, a.type, {pages * kPageTokens, a.width}),
+               l.tensor(a.slots, DType::I32, {t, 1}), l.tensor(a.rows, a.type, {t, a.width}));
 }
 
 // Query [T, H, D], keys and values [P, 128, G * D], page table [R, C], lengths on the host.
@@ -50,11 +40,10 @@ struct Attention {
   AttentionPlan plan;
 };
 
-Attention plan_of(const LaunchArgs& a, const LiveSizes& live, const Launch& l) {
-  Attention s{size(a, 0, live), size(a, 1, live), size(a, 2, live), size(a, 3, live),
-              size(a, 4, live), size(a, 5, live), size(a, 6, live), {}};
-  const auto* lens = static_cast<const int32_t*>(a.host[0]);
-  const auto* starts = static_cast<const int32_t*>(a.host[1]);
+Attention plan_of(const PagedAttentionRowsArgs& a, Launch& l) {
+  Attention s{l.size(a.tokens),    a.heads,           a.size, l.size(a.pages), a.kv_heads,
+              l.size(a.sequences), l.size(a.columns), {}};
+  const int32_t *lens = l.host(0), *starts = l.host(1);
   if (!l.probing() || (lens && starts)) {
     const auto rows = static_cast<size_t>(s.sequences);
     s.plan = AttentionPlan::of(s.tokens, s.sequences, s.columns * kPageTokens, {lens, rows}, {starts, rows + 1});
@@ -65,28 +54,27 @@ Attention plan_of(const LaunchArgs& a, const LiveSizes& live, const Launch& l) {
   return s;
 }
 
-Status fused_of(const Attention& s, const AttentionPlan& plan, const LaunchArgs& a, Launch& l) {
-  const DType type = type_of(a, 0);
+Status fused_of(const Attention& s, const AttentionPlan& plan, const PagedAttentionRowsArgs& a, Launch& l) {
   const int64_t width = s.kv_heads * s.head_size;
   const bool each = plan.one_row_each;
-  auto rows = [&](void* data) {
-    return each ? l.tensor(data, type, {plan.tokens, 1, s.heads, s.head_size})
-                : l.tensor(data, type, {plan.tokens, s.heads, s.head_size});
+  auto rows = [&](const void* data) {
+    return each ? l.tensor(data, a.type, {plan.tokens, 1, s.heads, s.head_size})
+                : l.tensor(data, a.type, {plan.tokens, s.heads, s.head_size});
   };
-  auto pool = [&](void* data) { return l.list(l.tensor(data, type, {s.pages, kPageTokens, width})); };
+  auto pool = [&](const void* data) { return l.list(l.tensor(data, a.type, {s.pages, kPageTokens, width})); };
   static char batch[] = "BSND", tokens[] = "TND";
-  aclTensor* mask = each ? nullptr : l.tensor(a.ptr[7], ACL_BOOL, {Context::kMask, Context::kMask});
-  return l.run(l.ops().fused_attention, rows(a.ptr[0]), pool(a.ptr[1]), pool(a.ptr[2]), nullptr, mask,
+  aclTensor* mask = each ? nullptr : l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask});
+  return l.run(l.ops().fused_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask,
                each ? nullptr : l.integers(plan.query_end), l.integers(plan.lengths), nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, l.tensor(a.ptr[3], type_of(a, 3), {plan.sequences, s.columns}),
+               nullptr, nullptr, nullptr, nullptr, l.tensor(a.page_table, DType::I32, {plan.sequences, s.columns}),
                nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, s.heads, a.scalar[0], kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0,
-               kPageTokens, 0, false, 0, 0, rows(a.ptr[6]), l.tensor(a.ptr[6], ACL_FLOAT, {0}));
+               nullptr, s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0,
+               kPageTokens, 0, false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // The forms that a kernel must take before it is chosen: prompts and steps. A decode graph's steps may come as prompts,
 // and a batch of prompts of one row each comes as a step.
-Status probe_fused(const Attention& s, bool prompts, const LaunchArgs& a, Launch& l) {
+Status probe_fused(const Attention& s, bool prompts, const PagedAttentionRowsArgs& a, Launch& l) {
   const int64_t context = s.columns * kPageTokens, both = std::min(s.tokens, s.sequences);
   if (prompts) RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(s.tokens, s.sequences, context, false), a, l));
   RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(both, both, context, true), a, l));
@@ -96,13 +84,11 @@ Status probe_fused(const Attention& s, bool prompts, const LaunchArgs& a, Launch
   return Status::ok();
 }
 
-bool without_lengths(const LaunchArgs& a, const Launch& l) {
-  return l.probing() && (a.host[0] == nullptr || a.host[1] == nullptr);
-}
+bool without_lengths(const Launch& l) { return l.probing() && !(l.host(0) && l.host(1)); }
 
-Status fused(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const Attention s = plan_of(a, live, l);
-  if (without_lengths(a, l) && l.group() == Launch::Group::None) return probe_fused(s, true, a, l);
+Status fused(const PagedAttentionRowsArgs& a, Launch& l) {
+  const Attention s = plan_of(a, l);
+  if (without_lengths(l) && l.group() == Launch::Group::None) return probe_fused(s, true, a, l);
   if (!s.plan.empty()) return fused_of(s, s.plan, a, l);
   // A task group wants its task even where no row belongs to anybody.
   if (l.group() == Launch::Group::None) return Status::ok();
@@ -111,21 +97,21 @@ Status fused(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
 
 // Before the fused operator there was one for steps, and one for prompts that knows no pages: each sequence's keys and
 // values are gathered first.
-Status pair_step(const Attention& s, const LaunchArgs& a, Launch& l) {
-  const DType type = type_of(a, 0), index = type_of(a, 3);
+Status pair_step(const Attention& s, const PagedAttentionRowsArgs& a, Launch& l) {
   static char batch[] = "BSND";
-  auto pool = [&](void* data) {
-    return l.list(l.tensor(data, type, {s.pages, kPageTokens, s.kv_heads * s.head_size}));
+  auto pool = [&](const void* data) {
+    return l.list(l.tensor(data, a.type, {s.pages, kPageTokens, s.kv_heads * s.head_size}));
   };
-  auto query = [&](void* data) { return l.tensor(data, type, {s.plan.tokens, 1, s.heads, s.head_size}); };
-  return l.run(l.ops().decode_attention, query(a.ptr[0]), pool(a.ptr[1]), pool(a.ptr[2]), nullptr, nullptr,
+  auto query = [&](const void* data) { return l.tensor(data, a.type, {s.plan.tokens, 1, s.heads, s.head_size}); };
+  return l.run(l.ops().decode_attention, query(a.q), pool(a.keys), pool(a.values), nullptr, nullptr,
                l.integers(s.plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               l.tensor(a.ptr[3], index, {s.plan.sequences, s.columns}), nullptr, s.heads, a.scalar[0], batch,
-               s.kv_heads, kPageTokens, 1, query(a.ptr[6]));
+               l.tensor(a.page_table, DType::I32, {s.plan.sequences, s.columns}), nullptr, s.heads, a.scale, batch,
+               s.kv_heads, kPageTokens, 1, query(a.out));
 }
 
-Status pair_prompts(const Attention& s, const LaunchArgs& a, Launch& l) {
-  const DType type = type_of(a, 0), index = type_of(a, 3);
+Status pair_prompts(const Attention& s, const PagedAttentionRowsArgs& a, Launch& l) {
+  const DType type = a.type;
+  const std::array<const void*, 2> caches{a.keys.data, a.values.data};
   const int64_t width = s.kv_heads * s.head_size, row = s.heads * s.head_size;
   static char rows[] = "BSH";
   const size_t bytes = static_cast<size_t>(s.columns * kPageTokens * width) * size_of(type);
@@ -137,20 +123,20 @@ Status pair_prompts(const Attention& s, const LaunchArgs& a, Launch& l) {
     if (n > 0) {
       std::array<aclTensor*, 2> kv{};
       for (size_t i : {0, 1}) {
-        RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(a.ptr[1 + i], type, {s.pages, kPageTokens * width}), 0,
-                              l.view(a.ptr[3], index, {used}, {1}, r * s.columns, s.sequences * s.columns),
+        RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(caches[i], type, {s.pages, kPageTokens * width}), 0,
+                              l.view(a.page_table, DType::I32, {used}, {1}, r * s.columns, s.sequences * s.columns),
                               l.tensor(gathered[i], type, {used, kPageTokens * width})));
         kv[i] = l.tensor(gathered[i], type, {1, keys, width});
       }
-      auto query = [&](void* data) {
-        return l.tensor(static_cast<uint8_t*>(data) + static_cast<size_t>(first * row) * size_of(type), type,
+      auto query = [&](const void* data) {
+        return l.tensor(static_cast<const uint8_t*>(data) + static_cast<size_t>(first * row) * size_of(type), type,
                         {1, n, row});
       };
       // A single row sees every key, and the operator would want a mask of its own shape for it.
-      aclTensor* mask = n > 1 ? l.tensor(a.ptr[7], ACL_BOOL, {Context::kMask, Context::kMask}) : nullptr;
-      RETURN_IF_ERROR(l.run(l.ops().prompt_attention, query(a.ptr[0]), kv[0], kv[1], nullptr, mask, nullptr, nullptr,
-                            nullptr, nullptr, nullptr, nullptr, nullptr, s.heads, a.scalar[0], kNoLimit, kNoLimit, rows,
-                            s.kv_heads, n > 1 ? 3 : 0, 1, query(a.ptr[6])));
+      aclTensor* mask = n > 1 ? l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask}) : nullptr;
+      RETURN_IF_ERROR(l.run(l.ops().prompt_attention, query(a.q), kv[0], kv[1], nullptr, mask, nullptr, nullptr,
+                            nullptr, nullptr, nullptr, nullptr, nullptr, s.heads, a.scale, kNoLimit, kNoLimit, rows,
+                            s.kv_heads, n > 1 ? 3 : 0, 1, query(a.out)));
     }
     first = end;
   }
@@ -162,8 +148,8 @@ Status pair_prompts(const Attention& s, const LaunchArgs& a, Launch& l) {
 // are bf16 and its heads of 64, 128 or 192 (ops-transformer c29bc106, prompt_flash_attention_tiling.cpp:
 // CheckInputShapeWhenLayoutIsTND).
 template <bool Fused>
-Status prompts_one_by_one(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  Attention s = plan_of(a, live, l);
+Status prompts_one_by_one(const PagedAttentionRowsArgs& a, Launch& l) {
+  Attention s = plan_of(a, l);
   const int64_t context = s.columns * kPageTokens;
   const bool as_many = s.tokens == s.sequences, grouped = l.group() != Launch::Group::None;
   const auto step = [&] { return Fused ? fused_of(s, s.plan, a, l) : pair_step(s, a, l); };
@@ -173,7 +159,7 @@ Status prompts_one_by_one(const LaunchArgs& a, const LiveSizes& live, Launch& l)
     return error(Code::Unsupported,
                  "attention of prompts by the operator before the fused one runs once per prompt, which no graph can "
                  "hold");
-  if (without_lengths(a, l) && !grouped) {
+  if (without_lengths(l) && !grouped) {
     const int64_t both = std::min(s.tokens, s.sequences);
     if (Fused) {
       RETURN_IF_ERROR(probe_fused(s, false, a, l));
@@ -204,33 +190,23 @@ Status accepts_attention(const OpCall& c) {
 }  // namespace
 
 Status fused_attention_rows(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
-  return fused(args, live, launch);
+  return kernel<fused>(args, live, launch);
 }
 
 void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
-  add(kernels, context, {"row_write", row_write, bind_row_write, want_constant_rows});
-  add(kernels, context, {"row_write", row_write_scattered, bind_row_write, want_constant_rows, {}, ".scattered", 50});
-  auto bind = [context](const OpCall& c, LaunchArgs& args) {
-    args.dim[0] = c.in[0].shape[0];
-    args.dim[1] = c.in[0].shape[1];
-    args.dim[2] = c.in[0].shape[2];
-    args.dim[3] = c.in[1].shape[0];
-    args.dim[4] = Dim(c.in[1].shape[2].factor / c.in[0].shape[2].factor);
-    args.dim[5] = c.in[3].shape[0];
-    args.dim[6] = c.in[3].shape[1];
-    args.scalar[0] = c.attrs->number("scale");
-    args.ptr[7] = context->causal_mask();
-  };
-  const auto attention = [&](AscendKernel kernel, const char* variant, int score) {
-    Entry e{"paged_attention_rows", kernel, bind, accepts_attention, {4, 5}, variant, score};
+  add(kernels, context, {"row_write", kernel<row_write>, {}, want_constant_rows});
+  add(kernels, context, {"row_write", kernel<row_write_scattered>, {}, want_constant_rows, {}, ".scattered", 50});
+  const auto mask = [context](const OpCall&, LaunchArgs& args) { args.constant = context->causal_mask(); };
+  const auto attention = [&](AscendKernel run, const char* variant, int score) {
+    Entry e{"paged_attention_rows", run, mask, accepts_attention, {4, 5}, variant, score};
     e.announced = true;
     add(kernels, context, std::move(e));
   };
   if (context->fused_attention()) {
-    attention(fused, "", 100);
-    attention(prompts_one_by_one<true>, ".prompts_one_by_one", 75);
+    attention(kernel<fused>, "", 100);
+    attention(kernel<prompts_one_by_one<true>>, ".prompts_one_by_one", 75);
   }
-  attention(prompts_one_by_one<false>, ".pair", 50);
+  attention(kernel<prompts_one_by_one<false>>, ".pair", 50);
 }
 
 }  // namespace reprise::ascend

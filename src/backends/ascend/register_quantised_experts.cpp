@@ -11,18 +11,13 @@
 // accuracy).
 #include "backends/ascend/entries.h"
 #include "backends/ascend/fractal.h"
+#include "ops/args/products.h"
+#include "ops/args/quantise.h"
 
 namespace reprise::ascend {
 namespace {
 
 constexpr const char* kLayout = "fractal_nz_stack";
-
-// Sizes of a product, as its entry keeps them.
-enum ProductDim { kRows, kInner, kExperts, kWidth };
-
-int64_t size(const LaunchArgs& args, int i, const LiveSizes& live) {
-  return args.dim[static_cast<size_t>(i)].value(live);
-}
 
 size_t stack_bytes(const TensorType& type) {
   const Shape& s = type.shape;
@@ -35,93 +30,67 @@ void stack_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
 }
 
 // The last row of every group and one, in the 64 bits that the operators want.
-Result<aclTensor*> ends_of(void* starts, int64_t experts, Launch& l) {
+Result<aclTensor*> ends_of(const void* starts, int64_t experts, Launch& l) {
   aclTensor* ends = l.tensor(l.scratch(static_cast<size_t>(experts) * sizeof(int64_t)), DType::I64, {experts});
   RETURN_IF_ERROR(l.run(l.ops().cast, l.view(starts, DType::I32, {experts}, {1}, 1, experts + 1), ACL_INT64, ends));
   return ends;
 }
 
-aclTensor* stack_in_blocks(void* weight, int64_t e, int64_t n, int64_t k, Launch& l) {
+aclTensor* stack_in_blocks(const void* weight, int64_t e, int64_t n, int64_t k, Launch& l) {
   return l.fractal(weight, DType::I8, {e, k, n},
                    {e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns});
 }
 
-// Where operands of a product lie; a bias is added to the sums of integers.
-struct Product {
-  void *x, *row_scales, *starts, *weight, *scales;
-  void* bias = nullptr;
-  bool has_bias = false;
-  void* out;
-  DType out_type;
-};
-
+// A bias, or null, is added to the sums of integers.
 template <bool Fractal>
-Status product(const Product& p, const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live),
-                n = size(a, kWidth, live);
-  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(p.starts, e, l));
-  aclTensor* weight = Fractal ? stack_in_blocks(p.weight, e, n, k, l)
-                              : l.view(p.weight, DType::I8, {e, k, n}, {n * k, 1, k}, 0, e * n * k);
-  const auto x = [&] { return l.list(l.tensor(p.x, DType::I8, {s, k})); };
-  aclTensor* scale = l.tensor(p.scales, DType::F32, {e, n});
-  if (p.out_type == DType::BF16) {
+Status product(const auto& a, const void* row_scales, const void* added, Launch& l) {
+  const int64_t s = l.size(a.shape.rows), k = a.shape.depth, e = a.groups, n = a.shape.columns;
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.starts, e, l));
+  aclTensor* weight = Fractal ? stack_in_blocks(a.weight, e, n, k, l)
+                              : l.view(a.weight, DType::I8, {e, k, n}, {n * k, 1, k}, 0, e * n * k);
+  const auto x = [&] { return l.list(l.tensor(a.x, DType::I8, {s, k})); };
+  aclTensor* scale = l.tensor(a.scale, DType::F32, {e, n});
+  if (a.out_type == DType::BF16) {
     aclTensor* rounded = l.tensor(l.scratch(static_cast<size_t>(e * n) * size_of(DType::BF16)), DType::BF16, {e, n});
     RETURN_IF_ERROR(l.run(l.ops().cast, scale, ACL_BF16, rounded));
     scale = rounded;
   }
-  const auto rows = [&] { return l.list(l.tensor(p.row_scales, DType::F32, {s})); };
-  const auto bias = [&] { return p.has_bias ? l.list(l.tensor(p.bias, DType::I32, {e, n})) : nullptr; };
-  const auto out = [&] { return l.list(l.tensor(p.out, p.out_type, {s, n})); };
+  const auto rows = [&] { return l.list(l.tensor(row_scales, DType::F32, {s})); };
+  const auto bias = [&] { return added ? l.list(l.tensor(added, DType::I32, {e, n})) : nullptr; };
+  const auto out = [&] { return l.list(l.tensor(a.out, a.out_type, {s, n})); };
   return l.run(l.ops().grouped_matmul, x(), l.list(weight), bias(), l.list(scale), nullptr, nullptr, nullptr, rows(),
                ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, out(), nullptr, nullptr);
 }
 
 template <bool Fractal>
-Status linear_dynamic(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  return product<Fractal>({.x = a.ptr[0],
-                           .row_scales = a.ptr[1],
-                           .starts = a.ptr[2],
-                           .weight = a.ptr[3],
-                           .scales = a.ptr[4],
-                           .out = a.ptr[5],
-                           .out_type = type_of(a, 5)},
-                          a, live, l);
+Status linear_dynamic(const GroupedW8a8DynamicArgs& a, Launch& l) {
+  return product<Fractal>(a, a.x_scale, nullptr, l);
 }
 
 // One scale serves all rows and is part of the weight's; the documents name no form without scales of rows, so they
 // are 1.
 template <bool Fractal>
-Status linear_static(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t s = size(a, kRows, live);
+Status linear_static(const GroupedW8a8StaticArgs& a, Launch& l) {
+  const int64_t s = l.size(a.shape.rows);
   if (s > Context::kRows)
     return error(Code::Unsupported, "grouped_linear_w8a8_static: {} rows in one step, at most {}", s, Context::kRows);
-  return product<Fractal>({.x = a.ptr[0],
-                           .row_scales = a.ptr[6],
-                           .starts = a.ptr[1],
-                           .weight = a.ptr[2],
-                           .scales = a.ptr[3],
-                           .bias = a.ptr[4],
-                           .has_bias = true,
-                           .out = a.ptr[5],
-                           .out_type = type_of(a, 5)},
-                          a, live, l);
+  return product<Fractal>(a, l.constant(), a.bias, l);
 }
 
 // Gate in the first half of a row, up in the second; between the product and int8 nothing is rounded.
-Status linear_silu_mul_quant(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live),
-                n = size(a, kWidth, live);
-  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.ptr[2], e, l));
+Status linear_silu_mul_quant(const GroupedSiluMulQuantArgs& a, Launch& l) {
+  const int64_t s = l.size(a.shape.rows), k = a.shape.depth, e = a.groups, n = a.shape.columns;
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.starts, e, l));
   const auto gated = [&](const auto& op, aclTensor* weight) {
-    return l.run(op, l.tensor(a.ptr[0], DType::I8, {s, k}), weight, nullptr, nullptr,
-                 l.tensor(a.ptr[4], DType::F32, {e, n}), l.tensor(a.ptr[1], DType::F32, {s}), ends,
-                 l.tensor(a.ptr[5], DType::I8, {s, n / 2}), l.tensor(a.ptr[6], DType::F32, {s}), nullptr);
+    return l.run(op, l.tensor(a.x, DType::I8, {s, k}), weight, nullptr, nullptr, l.tensor(a.scale, DType::F32, {e, n}),
+                 l.tensor(a.x_scale, DType::F32, {s}), ends, l.tensor(a.values, DType::I8, {s, n / 2}),
+                 l.tensor(a.values_scale, DType::F32, {s}), nullptr);
   };
   if (l.ops().grouped_swiglu_quant_nz)
-    return gated(l.ops().grouped_swiglu_quant_nz, stack_in_blocks(a.ptr[3], e, n, k, l));
+    return gated(l.ops().grouped_swiglu_quant_nz, stack_in_blocks(a.weight, e, n, k, l));
   // The older entry wants the blocks themselves as the view (aclnn_grouped_matmul_swiglu_quant.cpp:127-132, 195).
   const Launch::Sizes view{e, blocks(n, kBlockColumns), blocks(k, kBlockRows), kBlockRows, kBlockColumns};
-  return gated(l.ops().grouped_swiglu_quant, l.fractal(a.ptr[3], DType::I8, view, view));
+  return gated(l.ops().grouped_swiglu_quant, l.fractal(a.weight, DType::I8, view, view));
 }
 
 // What is padded in blocks has no place in the vendor's sizes (TransWeightToNzCheckAlign of the same file).
@@ -134,24 +103,16 @@ Status accepts_blocks(const OpCall& c, size_t weight) {
   return Status::ok();
 }
 
-void bind_product(const OpCall& c, LaunchArgs& args, size_t weight) {
-  const Shape& stack = c.in[weight].shape;
-  args.dim[kRows] = c.in[0].shape[0];
-  args.dim[kInner] = stack[2];
-  args.dim[kExperts] = stack[0];
-  args.dim[kWidth] = stack[1];
-}
-
 // No operator quantises rows by numbers of their groups. A column of ones times matrices of one number each gives
 // every row its expert's number, to the bit.
-Status quantize_groups(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
-  const int64_t s = size(a, kRows, live), k = size(a, kInner, live), e = size(a, kExperts, live);
+Status quantize_groups(const QuantizeGroupsArgs& a, Launch& l) {
+  const int64_t s = l.size(a.rows), k = a.width, e = a.groups;
   if (s > Context::kRows)
     return error(Code::Unsupported, "quantize_groups: {} rows in one step, at most {}", s, Context::kRows);
-  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.ptr[1], e, l));
-  void* ones = a.ptr[5];
+  ASSIGN_OR_RETURN(aclTensor * ends, ends_of(a.starts, e, l));
+  const void* ones = l.constant();
   void* each = l.scratch(static_cast<size_t>(s) * sizeof(float));
-  const auto of_group = [&](void* numbers) {
+  const auto of_group = [&](const void* numbers) {
     return l.run(l.ops().grouped_matmul, l.list(l.tensor(ones, DType::F32, {s, 1})),
                  l.list(l.tensor(numbers, DType::F32, {e, 1, 1})), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                  ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, l.list(l.tensor(each, DType::F32, {s, 1})), nullptr,
@@ -159,13 +120,13 @@ Status quantize_groups(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
   };
   aclTensor* wide = l.tensor(l.scratch(static_cast<size_t>(s * k) * sizeof(float)), DType::F32, {s, k});
   aclTensor* column = l.tensor(each, DType::F32, {s, 1});
-  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.ptr[0], type_of(a, 0), {s, k}), ACL_FLOAT, wide));
-  RETURN_IF_ERROR(of_group(a.ptr[2]));
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.x, a.type, {s, k}), ACL_FLOAT, wide));
+  RETURN_IF_ERROR(of_group(a.scale));
   RETURN_IF_ERROR(l.run(l.ops().mul, wide, column, wide));
-  RETURN_IF_ERROR(of_group(a.ptr[3]));
+  RETURN_IF_ERROR(of_group(a.offset));
   RETURN_IF_ERROR(l.run(l.ops().add, wide, column, l.number(1), wide));
   return l.run(l.ops().quantize, wide, l.tensor(ones, DType::F32, {1}), nullptr, false, "round", ACL_INT8, -1,
-               l.tensor(a.ptr[4], DType::I8, {s, k}));
+               l.tensor(a.values, DType::I8, {s, k}));
 }
 
 }  // namespace
@@ -173,40 +134,19 @@ Status quantize_groups(const LaunchArgs& a, const LiveSizes& live, Launch& l) {
 void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto entry = [&](Entry e) { add(kernels, context, std::move(e)); };
   kernels.add(ParamLayout{kLayout, DeviceKind::Ascend, stack_bytes, stack_pack});
-  auto bind_dynamic = [](const OpCall& c, LaunchArgs& args) { bind_product(c, args, 3); };
-  auto bind_static = [context](const OpCall& c, LaunchArgs& args) {
-    bind_product(c, args, 2);
-    args.ptr[6] = context->ones();
-  };
-  const auto product_entry = [&](const char* op, AscendKernel fractal, AscendKernel rows, const auto& bind,
-                                 size_t weight) {
-    entry({op,
-           fractal,
-           bind,
-           [weight](const OpCall& c) { return accepts_blocks(c, weight); },
-           {},
-           ".nz",
-           100,
-           {kLayout}});
-    entry({op, rows, bind, want_constant_rows, {}, "", 50});
-  };
-  product_entry("grouped_linear_w8a8_dynamic", linear_dynamic<true>, linear_dynamic<false>, bind_dynamic, 3);
-  product_entry("grouped_linear_w8a8_static", linear_static<true>, linear_static<false>, bind_static, 2);
+  const auto ones = [context](const OpCall&, LaunchArgs& args) { args.constant = context->ones(); };
+  const auto in_blocks = [](size_t weight) { return [weight](const OpCall& c) { return accepts_blocks(c, weight); }; };
+  entry({"grouped_linear_w8a8_dynamic", kernel<linear_dynamic<true>>, {}, in_blocks(3), {}, ".nz", 100, {kLayout}});
+  entry({"grouped_linear_w8a8_dynamic", kernel<linear_dynamic<false>>, {}, want_constant_rows, {}, "", 50});
+  entry({"grouped_linear_w8a8_static", kernel<linear_static<true>>, ones, in_blocks(2), {}, ".nz", 100, {kLayout}});
+  entry({"grouped_linear_w8a8_static", kernel<linear_static<false>>, ones, want_constant_rows, {}, "", 50});
   entry({.op = "grouped_silu_mul_quant",
-         .kernel = linear_silu_mul_quant,
-         .bind = bind_dynamic,
-         .accepts = [](const OpCall& c) { return accepts_blocks(c, 3); },
+         .kernel = kernel<linear_silu_mul_quant>,
+         .accepts = in_blocks(3),
          .variant = ".nz",
          .param_layouts = {kLayout},
          .exact = false});
-  entry({"quantize_groups", quantize_groups,
-         [context](const OpCall& c, LaunchArgs& args) {
-           args.dim[kRows] = c.in[0].shape[0];
-           args.dim[kInner] = c.in[0].shape[1];
-           args.dim[kExperts] = c.in[2].shape[0];
-           args.ptr[5] = context->ones();
-         },
-         want_constant_rows});
+  entry({"quantize_groups", kernel<quantize_groups>, ones, want_constant_rows});
 }
 
 }  // namespace reprise::ascend

@@ -3,6 +3,9 @@
 // A kernel is called by every rank of the team with the same arguments; it computes its own share and returns. It never
 // forks, allocates, locks or calls the system. Phases of one thunk are separated by a team barrier. Which rank computes
 // what may depend on the team size; what is computed may not (the bits rule: docs/tour.md).
+//
+// Its body takes the struct of its op's launch arguments (ops/args) and a Launch, what it knows of its launch beside
+// them; REPRISE_KERNEL (kernels/table.h) makes the CpuKernel of it. Nothing can fail, so there is no Status.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +31,29 @@ inline Range share(int64_t count, int rank, int ranks) { return {count * rank / 
 inline Range share(int64_t count, int64_t unit, int rank, int ranks) {
   const Range r = share((count + unit - 1) / unit, rank, ranks);
   return {std::min(count, r.begin * unit), std::min(count, r.end * unit)};
+}
+
+struct Launch {
+  const LiveSizes& live;
+  int rank, ranks;
+  void* workspace;
+  int64_t way;  // LaunchArgs::way
+
+  [[gnu::always_inline]] int64_t size(Dim d) const { return d.value(live); }
+  [[gnu::always_inline]] Range share(int64_t count) const { return cpu::share(count, rank, ranks); }
+  [[gnu::always_inline]] Range share(int64_t count, int64_t unit) const { return cpu::share(count, unit, rank, ranks); }
+  // This rank's part of the workspace, of which every rank has so many bytes.
+  template <class T>
+  [[gnu::always_inline]] T* scratch(int64_t bytes) const {
+    return reinterpret_cast<T*>(static_cast<char*>(workspace) + rank * bytes);
+  }
+};
+
+// A kernel's body in its frame.
+template <class A>
+[[gnu::always_inline]] inline void enter(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks,
+                                         void (*body)(const A&, const Launch&)) {
+  body(args.as<A>(), Launch{live, rank, ranks, args.workspace, args.way});
 }
 
 }  // namespace reprise::cpu

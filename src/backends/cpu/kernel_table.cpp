@@ -3,10 +3,11 @@
 
 namespace reprise::cpu {
 
+#define REPRISE_TYPED(name) {name##_f32, name##_bf16, name##_f16},
 #define REPRISE_NAME(name) name,
-#define REPRISE_TABLE(isa, set)                                       \
-  namespace set {                                                     \
-  static const KernelTable kTable{REPRISE_CPU_KERNELS(REPRISE_NAME)}; \
+#define REPRISE_TABLE(isa, set)                                                                                      \
+  namespace set {                                                                                                    \
+  static const KernelTable kTable{REPRISE_CPU_TYPED_KERNELS(REPRISE_TYPED) REPRISE_CPU_OTHER_KERNELS(REPRISE_NAME)}; \
   }
 REPRISE_CPU_ISAS(REPRISE_TABLE)
 

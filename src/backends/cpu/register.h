@@ -1,10 +1,11 @@
-// register_cpu: every CPU kernel entry and parameter layout of one instruction set, by explicit calls; what these have
-// in common.
+// register_cpu: every CPU kernel entry and parameter layout of one instruction set, by explicit calls; and Entries, by
+// which these are written: what an op's entries have in common on all devices comes from ops/args.
 #pragma once
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/isa.h"
-#include "ops/kernel.h"
+#include "backends/cpu/kernels/table.h"
+#include "ops/args/entry.h"
 
 namespace reprise::cpu {
 
@@ -14,14 +15,42 @@ void register_packed(KernelRegistry& kernels, Isa isa);  // the same on weights 
 void register_attention(KernelRegistry& kernels, Isa isa);  // kv_write, paged_attention
 void register_latent(KernelRegistry& kernels, Isa isa);     // multi-head latent attention
 void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of experts
-void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax
-void register_fused(KernelRegistry& kernels, Isa isa);      // the fused ops of nn/fused.h
+void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax, fused ops
 
 void register_cpu(KernelRegistry& kernels, Isa isa);
 
-// An entry "cpu.OP.DTYPE.ISA" ("cpu.OP.ISA" where one kernel serves every dtype) for the files above to complete: it
-// has no workspace and takes parameters as they are.
-KernelEntry entry_of(std::string_view op, std::string_view dtype, Isa isa, Status (*accepts)(const OpCall&),
-                     void (*bind)(const OpCall&, LaunchArgs&), CpuKernel first, CpuKernel second = nullptr);
+// Of a cache that is operand i: heads and head size are constants, the size is even and at most 256.
+Status want_cache(const OpCall& c, size_t i);
+template <size_t kOperand>
+Status accepts_cache(const OpCall& c) {
+  return want_cache(c, kOperand);
+}
+
+// What an entry has beside its op, types and first kernel.
+struct Extras {
+  PerType second{};  // phases
+  CpuKernel any_second = nullptr;
+  std::optional<DType> other{};                    // of OpArgs::other, where all have the same
+  std::function<Status(const OpCall&)> accepts{};  // what these kernels want beside OpArgs::accepts
+  Scratch scratch{};
+  bool f32_scratch = true;  // false: only kernels of two bytes a number need it
+  std::vector<std::string> layouts{};
+  std::function<int64_t(const OpCall&)> way{};  // LaunchArgs::way; else whether bf16 takes the dot instruction
+  std::string_view variant{};                   // in the name, before the types
+};
+
+// Adds entries "cpu.OP.TYPES.ISA" ("cpu.OP.ISA" where one kernel serves every dtype).
+class Entries {
+ public:
+  Entries(KernelRegistry& kernels, Isa isa) : kernels_(kernels), isa_(isa) {}
+
+  void add(std::string_view op, CpuKernel kernel, const Extras& extras = {}) { add(op, std::nullopt, kernel, extras); }
+  void add(std::string_view op, const PerType& kernels, const Extras& extras = {});
+  void add(std::string_view op, std::optional<EntryTypes> types, CpuKernel kernel, const Extras& extras);
+
+ private:
+  KernelRegistry& kernels_;
+  Isa isa_;
+};
 
 }  // namespace reprise::cpu

@@ -5,6 +5,9 @@
 // once, its launches become nodes of the graph, and their sizes are those of the capture. A launch of nothing is left
 // out: a grid of no blocks is an error.
 //
+// Its body takes the struct of its op's launch arguments (ops/args) and the Launch, which knows the rest: live sizes,
+// workspace, what the device is like. erased() (kernel_table.h) makes the CudaKernel of it.
+//
 // There are two kinds of Launch: that of a GPU (device_launch.h) and that of the SIMT executor, which runs the same
 // kernels on the host (sim/simt). No vendor header and no fmt, whose compile-time checks nvcc does not compile, so that
 // both compilers read this file.
@@ -20,6 +23,13 @@ class Launch {
  public:
   // Multiprocessors that the grid of a persistent kernel is made for. Results never depend on it.
   int multiprocessors = 1;
+  void* workspace = nullptr;
+
+  int64_t size(Dim d) const { return d.value(*live_); }
+  void begin(const LaunchArgs& args, const LiveSizes& live) {
+    workspace = args.workspace;
+    live_ = &live;
+  }
 
   // The launch fails with these words, which live as long as the program. The first ones count.
   void fail(const char* words) {
@@ -28,6 +38,7 @@ class Launch {
   const char* failure() const { return failure_; }
 
  private:
+  const LiveSizes* live_ = nullptr;
   const char* failure_ = nullptr;
 };
 

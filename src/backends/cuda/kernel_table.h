@@ -2,7 +2,7 @@
 // executor's.
 //
 // Each family of kernels is a header with templates over the Launch and fills its part of a table; the .cu file beside
-// it does so for a GPU, sim/simt for the host. What the functions read of LaunchArgs stands above each.
+// it does so for a GPU, sim/simt for the host.
 #pragma once
 
 #include "backends/cuda/cuda_kernel.h"
@@ -51,9 +51,15 @@ struct KernelTable {
         ::reprise::cuda::erased<launch, function<::reprise::cuda::F16, launch>>   \
   }
 
-template <class L, void (*kFunction)(const LaunchArgs&, const LiveSizes&, L&)>
+template <class A, class L>
+void enter(void (*body)(const A&, L&), const LaunchArgs& args, L& launch) {
+  body(args.as<A>(), launch);
+}
+// A body void(const Args&, L&) as a CudaKernel.
+template <class L, auto kBody>
 void erased(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
-  kFunction(args, live, static_cast<L&>(launch));
+  launch.begin(args, live);
+  enter(kBody, args, static_cast<L&>(launch));
 }
 
 // For a GPU: each in its .cu file.

@@ -1,51 +1,40 @@
 #include "backends/cuda/register.h"
 
+#include "backends/cuda/kernels/rotation_limits.h"
+
 namespace reprise::cuda {
 
 void register_cuda(KernelRegistry& kernels, const KernelTable& table) {
   register_elements(kernels, table);
-  register_norms(kernels, table);
+  register_rotation(kernels, table);
   register_products(kernels, table);
   register_attention(kernels, table);
-  register_quantised(kernels, table);
-  register_experts(kernels, table);
-  register_latent(kernels, table);
 }
 
-void add_entry(KernelRegistry& kernels, std::string_view op, std::string_view types, Accepts accepts, Bind bind,
-               CudaKernel kernel, Workspace workspace) {
+Status want_head(const OpCall& c, Dim size) {
+  if (size.is_constant() && size.factor % 2 == 0 && size.factor >= 2 && size.factor <= kLargestHead)
+    return Status::ok();
+  return error(Code::Unsupported, "takes even head sizes from 2 to {}, not {} of {}", kLargestHead, size.factor,
+               describe(c));
+}
+
+void Entries::add(std::string_view op, const PerType& kernels, const Extras& extras) {
+  const auto one = [&](DType t, CudaKernel kernel) {
+    Extras mine = extras;
+    if (t == DType::F32 && !extras.f32_scratch) mine.scratch = {};
+    add(op, EntryTypes(t, extras.other.value_or(t)), kernel, mine);
+  };
+  one(DType::F32, kernels.f32);
+  one(DType::BF16, kernels.bf16);
+  one(DType::F16, kernels.f16);
+}
+
+void Entries::add(std::string_view op, std::optional<EntryTypes> types, CudaKernel kernel, const Extras& extras) {
   if (!kernel) return;
-  KernelEntry e;
-  e.name = fmt::format("cuda.{}{}{}", op, types.empty() ? "" : ".", types);
-  e.op = op;
-  e.device = DeviceKind::Cuda;
-  e.score = 100;
-  e.accepts = accepts;
-  e.bind = bind;
-  if (workspace) e.workspace = workspace;
+  KernelEntry e = entry_of(
+      {.device = DeviceKind::Cuda, .op = op, .types = types, .accepts = extras.accepts, .scratch = extras.scratch});
   e.phase[0] = opaque(kernel);
-  kernels.add(std::move(e));
-}
-
-Status want_type(const OpCall& c, size_t i, DType type) {
-  if (c.in[i].dtype == type) return Status::ok();
-  return error(Code::Unsupported, "takes {}, not {}", dtype_name(type), describe(c));
-}
-
-Status want_constant_rows(const OpCall& c, size_t i) {
-  const Shape& s = c.in[i].shape;
-  for (int d = 1; d < s.rank(); ++d)
-    if (!s[d].is_constant()) return error(Code::Unsupported, "size {} of {} is not a constant", d, describe(c));
-  return Status::ok();
-}
-
-Dim product_of(const Shape& s, int from, int to) {
-  Dim n(1);
-  for (int i = from; i < to; ++i) {
-    n.factor *= s[i].factor;
-    if (s[i].symbol != 0) n.symbol = s[i].symbol;
-  }
-  return n;
+  kernels_.add(std::move(e));
 }
 
 }  // namespace reprise::cuda

@@ -3,17 +3,14 @@
 #pragma once
 
 #include "backends/cuda/kernel_table.h"
-#include "ops/kernel.h"
+#include "ops/args/entry.h"
 
 namespace reprise::cuda {
 
-void register_elements(KernelRegistry& kernels, const KernelTable& table);   // number by number, copies of rows
-void register_norms(KernelRegistry& kernels, const KernelTable& table);      // norms, rotation, cache writes
-void register_products(KernelRegistry& kernels, const KernelTable& table);   // linear, heads, argmax
-void register_attention(KernelRegistry& kernels, const KernelTable& table);  // paged attention
-void register_quantised(KernelRegistry& kernels, const KernelTable& table);  // int8
-void register_experts(KernelRegistry& kernels, const KernelTable& table);    // mixtures of experts
-void register_latent(KernelRegistry& kernels, const KernelTable& table);     // multi-head latent attention
+void register_elements(KernelRegistry& kernels, const KernelTable& table);   // elements, rows, norms, int8 rows
+void register_rotation(KernelRegistry& kernels, const KernelTable& table);   // rotation, cache writes
+void register_products(KernelRegistry& kernels, const KernelTable& table);   // products, experts, argmax
+void register_attention(KernelRegistry& kernels, const KernelTable& table);  // paged and latent attention
 
 void register_cuda(KernelRegistry& kernels, const KernelTable& table);
 
@@ -21,28 +18,29 @@ void register_cuda(KernelRegistry& kernels, const KernelTable& table);
 // than the tensor cores are on the same weights unpacked to bf16, as loading does where no kernel takes blocks.
 void register_packed(KernelRegistry& kernels, const KernelTable& table);
 
-using Accepts = Status (*)(const OpCall&);
-using Bind = void (*)(const OpCall&, LaunchArgs&);
-using Workspace = size_t (*)(const OpCall&, const LiveSizes&, int);
+// The head size is even and at most kLargestHead.
+Status want_head(const OpCall& c, Dim size);
 
-// An entry "cuda.OP.TYPES" ("cuda.OP" where one kernel serves every dtype), row-major parameters. Nothing is added for
-// a kernel that the table lacks.
-void add_entry(KernelRegistry& kernels, std::string_view op, std::string_view types, Accepts accepts, Bind bind,
-               CudaKernel kernel, Workspace workspace = nullptr);
+// What an entry has beside its op, types and kernel.
+struct Extras {
+  std::optional<DType> other{};                    // of OpArgs::other, where all have the same
+  std::function<Status(const OpCall&)> accepts{};  // what these kernels want beside OpArgs::accepts
+  Scratch scratch{};
+  bool f32_scratch = true;  // false: only kernels of two bytes a number need it
+};
 
-// Operand i has this dtype.
-Status want_type(const OpCall& c, size_t i, DType type);
-// Every size of operand i behind the first is a constant.
-Status want_constant_rows(const OpCall& c, size_t i);
+// Adds entries "cuda.OP.TYPES" ("cuda.OP" where one kernel serves every dtype), row-major parameters. Nothing is added
+// for a kernel that the table lacks.
+class Entries {
+ public:
+  explicit Entries(KernelRegistry& kernels) : kernels_(kernels) {}
 
-// The first operand has this dtype and rows of a constant size.
-template <DType T>
-Status accepts_rows_of(const OpCall& c) {
-  RETURN_IF_ERROR(want_type(c, 0, T));
-  return want_constant_rows(c, 0);
-}
+  void add(std::string_view op, CudaKernel kernel, const Extras& extras = {}) { add(op, std::nullopt, kernel, extras); }
+  void add(std::string_view op, const PerType& kernels, const Extras& extras = {});
+  void add(std::string_view op, std::optional<EntryTypes> types, CudaKernel kernel, const Extras& extras);
 
-// The sizes [from, to) of a shape multiplied; at most one has a symbol.
-Dim product_of(const Shape& s, int from, int to);
+ private:
+  KernelRegistry& kernels_;
+};
 
 }  // namespace reprise::cuda

@@ -1,50 +1,44 @@
-// Entries of attention over the paged cache.
+// Entries of attention: over the paged cache, and multi-head latent attention in its absorbed form.
+//
+// There are none of latent_forms and expanded_latent_attention, so that --mla-prefill expanded is refused: making a
+// page's keys and values again for every 64 rows of a prompt, without a workspace that grows with the cache, takes more
+// operations than the absorbed form.
 #include "backends/cuda/kernels/attention_sizes.h"
-#include "backends/cuda/kernels/rotation_limits.h"
+#include "backends/cuda/kernels/latent_sizes.h"
 #include "backends/cuda/register.h"
-#include "ops/core.h"
+#include "ops/args/attention.h"
 
 namespace reprise::cuda {
 namespace {
 
-template <DType T, DType Cache>
-Status accepts_attention(const OpCall& c) {
-  RETURN_IF_ERROR(want_type(c, 0, T));
-  RETURN_IF_ERROR(want_type(c, 1, Cache));
-  RETURN_IF_ERROR(want_constant_rows(c, 0));
-  if (c.attrs->integer("window") < 0)
-    return error(Code::Unsupported, "window {} is negative", c.attrs->integer("window"));
-  const int64_t size = c.in[0].shape[2].factor;
-  if (size % 2 != 0 || size < 2 || size > kLargestHead)
-    return error(Code::Unsupported, "takes even head sizes from 2 to {}, not {} of {}", kLargestHead, size,
-                 describe(c));
+Status accepts_heads(const OpCall& c) { return want_head(c, c.in[0].shape[2]); }
+
+// The states of 16 rows each, which f32 does not keep.
+size_t attention_bytes(const PagedAttentionArgs& a, const LiveSizes&, int) { return attention_workspace_bytes(a.size); }
+size_t latent_bytes(const LatentAttentionArgs& a, const LiveSizes&, int) {
+  return static_cast<size_t>(kLatentSlots * latent_state_floats(a.latent)) * sizeof(float);
+}
+
+Status accepts_latents(const OpCall& c) {
+  const int64_t latent = c.in[2].shape[2].factor, rope = c.in[3].shape[2].factor;
+  if (latent < 1 || latent > kLargestLatent || rope < 1 || rope > kLargestLatentRope)
+    return error(Code::Unsupported, "takes latents up to {} and rotated keys up to {}, not {} and {}", kLargestLatent,
+                 kLargestLatentRope, latent, rope);
   return Status::ok();
 }
-
-void bind_attention(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[1];
-  args.dim[1] = c.in[1].shape[2];
-  args.dim[2] = c.in[0].shape[2];
-  args.dim[3] = c.in[2].shape[0];
-  args.dim[4] = c.in[2].shape[1];
-  args.dim[5] = c.attrs->integer("window");
-  args.dim[6] = c.in[0].shape[0];
-  args.scalar[0] = c.attrs->number("scale");
-}
-
-size_t workspace(const OpCall& c, const LiveSizes&, int) { return attention_workspace_bytes(c.in[0].shape[2].factor); }
 
 }  // namespace
 
 void register_attention(KernelRegistry& kernels, const KernelTable& table) {
-  using enum DType;
-  const PerType &k = table.attention, &k8 = table.attention_i8;
-  add_entry(kernels, "paged_attention", "f32", accepts_attention<F32, F32>, bind_attention, k.f32);
-  add_entry(kernels, "paged_attention", "bf16", accepts_attention<BF16, BF16>, bind_attention, k.bf16, workspace);
-  add_entry(kernels, "paged_attention", "f16", accepts_attention<F16, F16>, bind_attention, k.f16, workspace);
-  add_entry(kernels, "paged_attention", "f32_i8", accepts_attention<F32, I8>, bind_attention, k8.f32);
-  add_entry(kernels, "paged_attention", "bf16_i8", accepts_attention<BF16, I8>, bind_attention, k8.bf16, workspace);
-  add_entry(kernels, "paged_attention", "f16_i8", accepts_attention<F16, I8>, bind_attention, k8.f16, workspace);
+  Entries entries(kernels);
+  Extras paged{.accepts = accepts_heads, .scratch = scratch(attention_bytes), .f32_scratch = false};
+  entries.add("paged_attention", table.attention, paged);
+  paged.other = DType::I8;
+  entries.add("paged_attention", table.attention_i8, paged);
+  entries.add("head_linear", table.head_linear);
+  entries.add("head_linear_rows", table.head_linear_rows);
+  entries.add("latent_attention", table.latent_attention,
+              {.accepts = accepts_latents, .scratch = scratch(latent_bytes), .f32_scratch = false});
 }
 
 }  // namespace reprise::cuda

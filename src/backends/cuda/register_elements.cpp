@@ -1,71 +1,71 @@
-// Entries of what works number by number, and of copies of rows.
+// Entries of what works number by number, of copies of rows, norms, rotation, cache writes, and of int8 rows.
+#include "backends/cuda/kernels/rotation_limits.h"
 #include "backends/cuda/register.h"
+#include "ops/core.h"
 
 namespace reprise::cuda {
 namespace {
 
-void bind_elements(const OpCall& c, LaunchArgs& args) {
-  const Shape& s = c.in[0].shape;
-  args.dim[0] = s[0];
-  args.dim[1] = product_of(s, 1, s.rank());
-}
-
-void bind_halves(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[0].shape[1].factor / 2;
-}
-
-Status accepts_slice(const OpCall&) { return Status::ok(); }  // bytes of any type; its width is constant by itself
-
-void bind_slice(const OpCall& c, LaunchArgs& args) {
-  const auto element = static_cast<int64_t>(size_of(c.in[0].dtype));
-  const Shape& s = c.in[0].shape;
-  args.dim[0] = product_of(s, 0, s.rank() - 1);
-  args.dim[1] = s.back().factor * element;
-  args.dim[2] = c.attrs->integer("begin") * element;
-  args.dim[3] = c.attrs->integer("size") * element;
-}
-
-Status accepts_copy(const OpCall& c) {
-  int symbols = 0;
-  for (Dim d : c.in[0].shape.dims()) symbols += d.is_constant() ? 0 : 1;
-  if (symbols > 1) return error(Code::Unsupported, "more than one size of {} is not a constant", describe(c));
+Status accepts_rope_table(const OpCall& c) {
+  if (const int64_t dim = c.attrs->integer("dim"); dim / 2 > kMaxRotatedHalf)
+    return error(Code::Unsupported, "takes dim up to {}, not {}", 2 * kMaxRotatedHalf, dim);
   return Status::ok();
 }
 
-void bind_copy(const OpCall& c, LaunchArgs& args) {
-  Dim bytes = product_of(c.in[0].shape, 0, c.in[0].shape.rank());
-  bytes.factor *= static_cast<int64_t>(size_of(c.in[0].dtype));
-  args.dim[0] = bytes;
+Status accepts_split(const OpCall& c) {
+  RETURN_IF_ERROR(want_table_in_f32<1>(c));
+  return want_head(c, c.in[0].shape[1].factor / (c.attrs->integer("heads") + 2 * c.attrs->integer("kv_heads")));
 }
 
-Status accepts_picked_rows(const OpCall& c) { return want_constant_rows(c, 0); }
+Status accepts_cache(const OpCall& c) { return want_head(c, kv_head_size(c.in[0])); }
 
-void bind_rows(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[1].shape[0];
-  args.dim[2] = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
+Status accepts_split_kv(const OpCall& c) {
+  RETURN_IF_ERROR(want_table_in_f32<2>(c));
+  return accepts_cache(c);
+}
+
+Status accepts_row_write(const OpCall& c) {
+  if (size_of(c.in[1].dtype) % 2 == 0) return Status::ok();
+  return error(Code::Unsupported, "takes numbers of two or four bytes, not {}", describe(c));
 }
 
 }  // namespace
 
 void register_elements(KernelRegistry& kernels, const KernelTable& table) {
-  auto add = [&](std::string_view op, const PerType& k, Bind bind) {
-    add_entry(kernels, op, "f32", accepts_rows_of<DType::F32>, bind, k.f32);
-    add_entry(kernels, op, "bf16", accepts_rows_of<DType::BF16>, bind, k.bf16);
-    add_entry(kernels, op, "f16", accepts_rows_of<DType::F16>, bind, k.f16);
-  };
-  add("add", table.add, bind_elements);
-  add("mul", table.mul, bind_elements);
-  add("silu", table.silu, bind_elements);
-  add("sigmoid", table.sigmoid, bind_elements);
-  add("reciprocal", table.reciprocal, bind_elements);
-  add("silu_mul", table.silu_mul, bind_halves);
-  add("scale_rows", table.scale_rows, bind_elements);
-  add_entry(kernels, "slice", "", accepts_slice, bind_slice, table.slice);
-  add_entry(kernels, "copy", "", accepts_copy, bind_copy, table.copy);
-  add_entry(kernels, "rows", "", accepts_picked_rows, bind_rows, table.rows);
-  add_entry(kernels, "embedding", "", accepts_picked_rows, bind_rows, table.embedding);
+  Entries entries(kernels);
+  entries.add("add", table.add);
+  entries.add("mul", table.mul);
+  entries.add("silu", table.silu);
+  entries.add("sigmoid", table.sigmoid);
+  entries.add("reciprocal", table.reciprocal);
+  entries.add("silu_mul", table.silu_mul);
+  entries.add("scale_rows", table.scale_rows);
+  entries.add("slice", table.slice);
+  entries.add("copy", table.copy);
+  entries.add("rows", table.rows);
+  entries.add("embedding", table.embedding);
+  entries.add("rms_norm", table.rms_norm);
+  entries.add("add_rms_norm", table.add_rms_norm);
+  entries.add("quantize_static", table.quantize_static);
+  entries.add("quantize_dynamic", table.quantize_dynamic);
+  entries.add("quantize_groups", table.quantize_groups);
+  entries.add("silu_mul_quant", table.silu_mul_quant);
+  entries.add("silu_mul_quant_static", table.silu_mul_quant_static);
+  entries.add("add_rms_norm_quant_static", table.add_rms_norm_quant_static);
+  entries.add("add_rms_norm_quant_dynamic", table.add_rms_norm_quant_dynamic);
+}
+
+void register_rotation(KernelRegistry& kernels, const KernelTable& table) {
+  Entries entries(kernels);
+  entries.add("rope", table.rope, {.accepts = want_table_in_f32<1>});
+  entries.add("rope_table", table.rope_table, {.accepts = accepts_rope_table});
+  entries.add("split_qk_norm_rope", table.split_qk_norm_rope, {.accepts = accepts_split});
+  entries.add("split_qk_norm_rope_kv", table.split_qk_norm_rope_kv, {.accepts = accepts_split_kv});
+  entries.add("split_qk_norm_rope_kv", table.split_qk_norm_rope_kv_i8,
+              {.other = DType::I8, .accepts = accepts_split_kv});
+  entries.add("kv_write", table.kv_write, {.accepts = accepts_cache});
+  entries.add("kv_write", table.kv_write_i8, {.other = DType::I8, .accepts = accepts_cache});
+  entries.add("row_write", table.row_write, {.accepts = accepts_row_write});
 }
 
 }  // namespace reprise::cuda

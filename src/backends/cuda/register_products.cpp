@@ -1,57 +1,69 @@
-// Entries of matrix products, of what is fused with them, and of argmax.
+// Entries of matrix products, of what is fused with them, of a mixture of experts, and of argmax.
 #include "backends/cuda/kernels/product_sizes.h"
 #include "backends/cuda/register.h"
+#include "ops/args/elements.h"
+#include "ops/args/products.h"
 
 namespace reprise::cuda {
 namespace {
 
-template <DType kIn, DType kOut>
-Status accepts_linear(const OpCall& c) {
-  if (c.in[0].dtype == kIn && c.out[0].dtype == kOut) return Status::ok();
-  return error(Code::Unsupported, "takes {} and gives {}; the call has {} and {}", dtype_name(kIn), dtype_name(kOut),
-               dtype_name(c.in[0].dtype), dtype_name(c.out[0].dtype));
+// Two kernels: of f32 the logits and their largest of parts; else the largest of the product's blocks.
+size_t candidates(const ProductShape& shape, const LiveSizes& bound) {
+  return static_cast<size_t>(shape.rows.value(bound)) * head_candidates_bytes(shape.columns);
 }
-
-void bind_linear(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[1].shape[1];
-  args.dim[2] = c.in[1].shape[0];
+size_t head_bytes(const LmHeadArgs& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
+size_t head_f32_bytes(const LmHeadArgs& a, const LiveSizes& bound, int) {
+  const auto rows = static_cast<size_t>(a.shape.rows.value(bound));
+  const int64_t columns = a.shape.columns;
+  return (rows * static_cast<size_t>(columns) + 1) * sizeof(float) + rows * row_candidates_bytes(columns);
 }
+size_t head_packed_bytes(const LmHeadPackedArgs& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
+size_t head_w8a8_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
 
-void bind_elements(const OpCall& c, LaunchArgs& args) {
-  args.dim[0] = c.in[0].shape[0];
-  args.dim[1] = c.in[0].shape[1];
+size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int) {
+  return static_cast<size_t>(a.rows.value(bound)) * row_candidates_bytes(a.width);
 }
-
-size_t head_workspace(const OpCall& c, const LiveSizes& bound, int) {
-  const auto rows = static_cast<size_t>(c.in[0].shape[0].value(bound));
-  const int64_t columns = c.in[1].shape[0].factor;
-  if (c.in[0].dtype == DType::F32)
-    return (rows * static_cast<size_t>(columns) + 1) * sizeof(float) + rows * row_candidates_bytes(columns);
-  return rows * head_candidates_bytes(columns);
+size_t static_bytes(const LinearW8a8StaticArgs& a, const LiveSizes& bound, int) {
+  return sums_bytes(a.shape.rows.value(bound), a.shape.columns);
 }
-
-size_t argmax_workspace(const OpCall& c, const LiveSizes& bound, int) {
-  return static_cast<size_t>(c.in[0].shape[0].value(bound)) * row_candidates_bytes(c.in[0].shape[1].factor);
+size_t dynamic_bytes(const LinearW8a8DynamicArgs& a, const LiveSizes& bound, int) {
+  return sums_bytes(a.shape.rows.value(bound), a.shape.columns);
 }
 
 }  // namespace
 
 void register_products(KernelRegistry& kernels, const KernelTable& table) {
   using enum DType;
-  add_entry(kernels, "linear", "f32", accepts_linear<F32, F32>, bind_linear, table.linear.f32);
-  add_entry(kernels, "linear", "bf16", accepts_linear<BF16, BF16>, bind_linear, table.linear.bf16);
-  add_entry(kernels, "linear", "f16", accepts_linear<F16, F16>, bind_linear, table.linear.f16);
-  add_entry(kernels, "linear", "bf16_f32", accepts_linear<BF16, F32>, bind_linear, table.linear_wide.bf16);
-  add_entry(kernels, "linear", "f16_f32", accepts_linear<F16, F32>, bind_linear, table.linear_wide.f16);
-  auto add = [&](std::string_view op, const PerType& k, Bind bind, Workspace workspace) {
-    add_entry(kernels, op, "f32", accepts_rows_of<F32>, bind, k.f32, workspace);
-    add_entry(kernels, op, "bf16", accepts_rows_of<BF16>, bind, k.bf16, workspace);
-    add_entry(kernels, op, "f16", accepts_rows_of<F16>, bind, k.f16, workspace);
-  };
-  add("linear_add", table.linear_add, bind_linear, nullptr);
-  add("lm_head_argmax", table.lm_head_argmax, bind_linear, head_workspace);
-  add("argmax", table.argmax, bind_elements, argmax_workspace);
+  Entries entries(kernels);
+  entries.add("linear", table.linear);
+  entries.add("linear", EntryTypes(BF16, F32), table.linear_wide.bf16, {});
+  entries.add("linear", EntryTypes(F16, F32), table.linear_wide.f16, {});
+  entries.add("linear_add", table.linear_add);
+  const PerType& head = table.lm_head_argmax;
+  entries.add("lm_head_argmax", F32, head.f32, {.scratch = scratch(head_f32_bytes)});
+  entries.add("lm_head_argmax", BF16, head.bf16, {.scratch = scratch(head_bytes)});
+  entries.add("lm_head_argmax", F16, head.f16, {.scratch = scratch(head_bytes)});
+  entries.add("argmax", table.argmax, {.scratch = scratch(argmax_bytes)});
+  entries.add("linear_w8a8_static", table.linear_w8a8_static, {.scratch = scratch(static_bytes)});
+  entries.add("linear_w8a8_dynamic", table.linear_w8a8_dynamic, {.scratch = scratch(dynamic_bytes)});
+  entries.add("lm_head_argmax_w8a8", table.lm_head_argmax_w8a8, {.scratch = scratch(head_w8a8_bytes)});
+  entries.add("moe_gate", table.moe_gate);
+  entries.add("moe_route", table.moe_route);
+  entries.add("moe_combine", table.moe_combine);
+  entries.add("grouped_linear", table.grouped_linear);
+  entries.add("grouped_linear_rows", table.grouped_linear_rows);
+  entries.add("grouped_linear_w8a8_static", table.grouped_w8a8_static);
+  entries.add("grouped_linear_w8a8_dynamic", table.grouped_w8a8_dynamic);
+}
+
+void register_packed(KernelRegistry& kernels, const KernelTable& table) {
+  using enum DType;
+  Entries entries(kernels);
+  entries.add("linear_packed", table.linear_packed);
+  entries.add("linear_packed", EntryTypes(BF16, F32), table.linear_packed_wide.bf16, {});
+  entries.add("linear_packed", EntryTypes(F16, F32), table.linear_packed_wide.f16, {});
+  entries.add("lm_head_argmax_packed", table.lm_head_argmax_packed, {.scratch = scratch(head_packed_bytes)});
+  entries.add("embedding_packed", table.embedding_packed);
 }
 
 }  // namespace reprise::cuda

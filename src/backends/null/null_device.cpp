@@ -10,12 +10,13 @@
 namespace reprise::null {
 namespace {
 
-// Set in addresses of memory that the host may not touch: no processor maps them.
+// The upper sixteen bits of addresses that the host may not touch: no processor maps them. No size is so large and no
+// scalar so small, so that those among a launch's arguments are not taken for addresses.
 constexpr uintptr_t kRemote = uintptr_t{1} << 54;
 
-bool is_remote(const void* p) { return (reinterpret_cast<uintptr_t>(p) & kRemote) != 0; }
+bool is_remote(const void* p) { return (reinterpret_cast<uintptr_t>(p) >> 48) == (kRemote >> 48); }
 void* remote(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) | kRemote); }
-void* local(void* p) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) & ~kRemote); }
+void* local(void* p) { return is_remote(p) ? reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) ^ kRemote) : p; }
 const void* local(const void* p) { return local(const_cast<void*>(p)); }
 
 class NullPool final : public MemoryPool {
@@ -86,7 +87,7 @@ class NullStream final : public Stream {
   Status launch(const Thunk& thunk) override {
     ++stats_.launches;
     push([this, thunk, live = live_] { call(thunk, live); });
-    return Status::ok();
+    return options_.deferred ? Status::ok() : take_failure();
   }
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
     if (!options_.host_visible && bytes &&

@@ -1,3 +1,4 @@
+#include "ops/args/attention.h"
 #include "backends/cpu/kernels/attention_tile.h"
 #include "backends/cpu/kernels/attention_walk.h"
 #include "backends/cpu/kernels/table.h"
@@ -5,27 +6,24 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: q, kv, page_table, context_lens, query_starts, out. dim: query heads, key/value heads, head size, sequences,
-// columns of the page table, window, use of vdpbf16ps (avx512 only). scalar: scale.
 template <typename E, typename P>
 struct Call : AttentionCall<E> {
   using T = typename E::Type;
 
-  Call(const LaunchArgs& args, const LiveSizes& live, int ranks)
-      : q(static_cast<const T*>(args.ptr[0])), kv(args.ptr[1]), scale(static_cast<float>(args.scalar[0])) {
-    this->page_table = static_cast<const int32_t*>(args.ptr[2]);
-    this->context_lens = static_cast<const int32_t*>(args.ptr[3]);
-    this->query_starts = static_cast<const int32_t*>(args.ptr[4]);
-    this->out = static_cast<T*>(args.ptr[5]);
-    this->workspace = static_cast<float*>(args.workspace);
+  Call(const PagedAttentionArgs& a, const Launch& l) : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)) {
+    this->page_table = a.page_table;
+    this->context_lens = a.context_lens;
+    this->query_starts = a.query_starts;
+    this->out = a.out;
+    this->workspace = static_cast<float*>(l.workspace);
     AttentionSizes& z = this->sizes;
-    z.heads = args.dim[0].value(live);
-    z.kv_heads = args.dim[1].value(live);
-    z.size = args.dim[2].value(live);
-    z.sequences = args.dim[3].value(live);
-    z.columns = args.dim[4].value(live);
-    z.window = args.dim[5].value(live);
-    this->rank_floats = z.rank_floats(ranks);
+    z.heads = a.heads;
+    z.kv_heads = a.kv_heads;
+    z.size = a.size;
+    z.sequences = l.size(a.sequences);
+    z.columns = l.size(a.columns);
+    z.window = a.window;
+    this->rank_floats = z.rank_floats(l.ranks);
   }
 
   // A block of the cache as the cells of P.
@@ -82,24 +80,24 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) co
 }
 
 template <typename E, typename P>
-void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void attend(const PagedAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(Call<E, P>(args, live, ranks), rank, ranks);
+  attend_items(Call<E, P>(a, l), l.rank, l.ranks);
 }
 
 // bf16 by the faster of two ways with the same bits.
-void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void attend_bf16(const PagedAttentionArgs& a, const Launch& l) {
 #if defined(__AVX512BF16__)
-  if (args.dim[6].factor != 0) return attend<Bf16, PanelBf16Dot>(args, live, rank, ranks);
+  if (l.way != 0) return attend<Bf16, PanelBf16Dot>(a, l);
 #endif
-  attend<Bf16, PanelBf16>(args, live, rank, ranks);
+  attend<Bf16, PanelBf16>(a, l);
 }
 
 template <typename E, typename P>
-void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  if (ranks == 1) return;
+void merge(const PagedAttentionArgs& a, const Launch& l) {
+  if (l.ranks == 1) return;
   const Flush<P> flush;
-  merge_items<E>(Call<E, P>(args, live, ranks), rank, ranks);
+  merge_items<E>(Call<E, P>(a, l), l.rank, l.ranks);
 }
 
 }  // namespace
@@ -107,9 +105,9 @@ void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 REPRISE_KERNEL(attention_f32, attend<F32, PanelF32>)
 REPRISE_KERNEL(attention_bf16, attend_bf16)
 REPRISE_KERNEL(attention_f16, attend<F16, PanelF16>)
-REPRISE_KERNEL(attention_f32_i8, attend<F32, PanelI8>)
-REPRISE_KERNEL(attention_bf16_i8, attend<Bf16, PanelI8>)
-REPRISE_KERNEL(attention_f16_i8, attend<F16, PanelI8>)
+REPRISE_KERNEL(attention_i8_f32, attend<F32, PanelI8>)
+REPRISE_KERNEL(attention_i8_bf16, attend<Bf16, PanelI8>)
+REPRISE_KERNEL(attention_i8_f16, attend<F16, PanelI8>)
 REPRISE_KERNEL(attention_merge_f32, merge<F32, PanelF32>)
 REPRISE_KERNEL(attention_merge_bf16, merge<Bf16, PanelBf16>)
 REPRISE_KERNEL(attention_merge_f16, merge<F16, PanelF16>)

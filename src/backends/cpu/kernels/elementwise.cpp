@@ -1,6 +1,7 @@
 #include "backends/cpu/kernels/elementwise.h"
 
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -12,48 +13,42 @@ struct Mul {
   static F32x16 apply(F32x16 a, F32x16 b) { return a * b; }
 };
 
-// dim: first size, elements per unit of it.
-Range elements_of_rank(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  return share_rows_or_elements(args.dim[0].value(live), args.dim[1].value(live), rank, ranks);
-}
+struct Reciprocal {
+  static F32x16 apply(F32x16 x) { return splat(1.0f) / x; }
+};
+struct Silu {
+  static F32x16 apply(F32x16 x) { return silu(x); }
+};
+struct Sigmoid {
+  static F32x16 apply(F32x16 x) { return splat(1.0f) / (exp(-x) + 1.0f); }
+};
 
-// ptr: a, b, out.
 template <typename E, typename Op>
-void binary(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* a = static_cast<const typename E::Type*>(args.ptr[0]);
-  const auto* b = static_cast<const typename E::Type*>(args.ptr[1]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[2]);
-  const Range r = elements_of_rank(args, live, rank, ranks);
+void binary(const BinaryArgs& args, const Launch& l) {
+  const typename E::Type *a = args.a, *b = args.b;
+  typename E::Type* out = args.out;
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.rank, l.ranks);
   a += r.begin, b += r.begin;
   store_each<E>(out + r.begin, r.end - r.begin,
                 [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(a + i, rest), load_n<E>(b + i, rest)); });
 }
 
-// ptr: x, out.
-template <typename E>
-void reciprocal_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[1]);
-  const Range r = elements_of_rank(args, live, rank, ranks);
-  for (int64_t i = r.begin; i < r.end; i += 16)
-    store_n<E>(out + i, splat(1.0f) / load_n<E>(x + i, r.end - i), r.end - i);
-}
-
-// ptr: x, out.
-template <typename E>
-void silu_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[1]);
-  const Range r = elements_of_rank(args, live, rank, ranks);
+template <typename E, typename Op>
+void unary(const UnaryArgs& args, const Launch& l) {
+  const typename E::Type* x = args.x;
+  typename E::Type* out = args.out;
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.rank, l.ranks);
   x += r.begin;
-  store_each<E>(out + r.begin, r.end - r.begin, [=](int64_t i, int64_t rest) { return silu(load_n<E>(x + i, rest)); });
+  store_each<E>(out + r.begin, r.end - r.begin,
+                [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(x + i, rest)); });
 }
 
 }  // namespace
 
 REPRISE_KERNELS(add, binary, Add)
 REPRISE_KERNELS(mul, binary, Mul)
-REPRISE_KERNELS(reciprocal, reciprocal_of)
-REPRISE_KERNELS(silu, silu_of)
+REPRISE_KERNELS(reciprocal, unary, Reciprocal)
+REPRISE_KERNELS(silu, unary, Silu)
+REPRISE_KERNELS(sigmoid, unary, Sigmoid)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -1,10 +1,9 @@
 // embedding: rows of a table by id. An id outside the table gives a row of zeros.
-//
-// Arguments: ptr table, ids, out; dim ids, row width, table rows, bytes per element, k per group of the panel layout or
-// 0 when the table is row-major.
+// The launch's way is k per group of the panel layout, or 0 where the table is row-major.
 #include <cstring>
 
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -18,12 +17,12 @@ void gather(const Group* panel, int64_t first, int64_t count, char* out) {
     std::memcpy(out + i * static_cast<int64_t>(sizeof(Group)), panel + (first + i) * kPanel, sizeof(Group));
 }
 
-void from_rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* table = static_cast<const char*>(args.ptr[0]);
-  const auto* ids = static_cast<const int32_t*>(args.ptr[1]);
-  auto* out = static_cast<char*>(args.ptr[2]);
-  const int64_t row = args.dim[1].factor * args.dim[3].factor, table_rows = args.dim[2].factor;
-  const Range mine = share(args.dim[0].value(live), rank, ranks);
+void from_rows(const RowsArgs& a, const Launch& l) {
+  const char* table = a.x;
+  const int32_t* ids = a.index;
+  char* out = a.out;
+  const int64_t row = a.width * a.element, table_rows = a.x_rows.factor;
+  const Range mine = l.share(l.size(a.rows));
   for (int64_t t = mine.begin; t < mine.end; ++t) {
     if (ids[t] < 0 || ids[t] >= table_rows)
       std::memset(out + t * row, 0, static_cast<size_t>(row));
@@ -32,16 +31,15 @@ void from_rows(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
   }
 }
 
-void from_panels(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* table = static_cast<const char*>(args.ptr[0]);
-  const auto* ids = static_cast<const int32_t*>(args.ptr[1]);
-  auto* out = static_cast<char*>(args.ptr[2]);
-  const int64_t width = args.dim[1].factor, table_rows = args.dim[2].factor, elem = args.dim[3].factor,
-                group = args.dim[4].factor;
+void from_panels(const RowsArgs& a, const Launch& l) {
+  const char* table = a.x;
+  const int32_t* ids = a.index;
+  char* out = a.out;
+  const int64_t width = a.width, table_rows = a.x_rows.factor, elem = a.element, group = l.way;
   const int64_t panel_bytes = (width + group - 1) / group * kPanel * group * elem;
   const int64_t chunks = (width + kChunk - 1) / kChunk;
   // A row of a panel is one element out of every line, so even a single row is worth sharing.
-  const Range mine = share(args.dim[0].value(live) * chunks, rank, ranks);
+  const Range mine = l.share(l.size(a.rows) * chunks);
   for (int64_t u = mine.begin; u < mine.end; ++u) {
     const int64_t t = u / chunks, first = u % chunks * kChunk;
     const int64_t count = width - first < kChunk ? width - first : kChunk;
@@ -62,13 +60,15 @@ void from_panels(const LaunchArgs& args, const LiveSizes& live, int rank, int ra
   }
 }
 
+void embed(const RowsArgs& a, const Launch& l) {
+  if (l.way == 0)
+    from_rows(a, l);
+  else
+    from_panels(a, l);
+}
+
 }  // namespace
 
-void embedding(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  if (args.dim[4].factor == 0)
-    from_rows(args, live, rank, ranks);
-  else
-    from_panels(args, live, rank, ranks);
-}
+REPRISE_KERNEL(embedding, embed)
 
 }  // namespace reprise::cpu::REPRISE_ISA

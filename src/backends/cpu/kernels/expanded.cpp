@@ -10,40 +10,34 @@
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/attention.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: out, q, q_rope, latents, ropes, weight (queries to latents), value_weight, page_table, context_lens,
-// query_starts. dim: heads, latent size, rope size, size of queries, of values, sequences, columns of the page table,
-// use of vdpbf16ps (avx512 only), tokens. scalar: scale.
 template <typename E, typename P, typename W>
 struct ExpandedCall {
   using T = typename E::Type;
   using Cell = typename P::Cell;
   static constexpr bool kPairs = P::kStep == 2;
 
-  ExpandedCall(const LaunchArgs& args, const LiveSizes& live, int rank)
-      : out(static_cast<T*>(args.ptr[0])),
-        q(static_cast<const T*>(args.ptr[1])),
-        q_rope(static_cast<const T*>(args.ptr[2])),
-        latents(static_cast<const T*>(args.ptr[3])),
-        ropes(static_cast<const T*>(args.ptr[4])),
-        key_weight(static_cast<const T*>(args.ptr[5])),
-        value_weight(static_cast<const T*>(args.ptr[6])),
-        page_table(static_cast<const int32_t*>(args.ptr[7])),
-        context_lens(static_cast<const int32_t*>(args.ptr[8])),
-        query_starts(static_cast<const int32_t*>(args.ptr[9])),
-        heads(args.dim[0].value(live)),
-        sequences(args.dim[5].value(live)),
-        columns(args.dim[6].value(live)),
-        scale(static_cast<float>(args.scalar[0])) {
-    z.latent = args.dim[1].value(live);
-    z.rope = args.dim[2].value(live);
-    z.nope = args.dim[3].value(live);
-    z.value = args.dim[4].value(live);
-    z.tokens = args.dim[8].value(live);
-    float* at = static_cast<float*>(args.workspace) + rank * z.rank_floats();
+  ExpandedCall(const ExpandedLatentArgs& a, const Launch& l)
+      : out(a.out),
+        q(a.q),
+        q_rope(a.q_rope),
+        latents(a.latents),
+        ropes(a.ropes),
+        key_weight(a.weight),
+        value_weight(a.value_weight),
+        page_table(a.page_table),
+        context_lens(a.context_lens),
+        query_starts(a.query_starts),
+        heads(a.heads),
+        sequences(l.size(a.sequences)),
+        columns(l.size(a.columns)),
+        scale(static_cast<float>(a.scale)),
+        z{.latent = a.latent, .rope = a.rope, .nope = a.nope, .value = a.value, .tokens = l.size(a.tokens)} {
+    float* at = static_cast<float*>(l.workspace) + l.rank * z.rank_floats();
     const auto take = [&](int64_t floats) { return (at += floats) - floats; };
     turned = reinterpret_cast<T*>(take(z.weight_floats()));
     wide_x = take(z.x_floats());
@@ -162,7 +156,7 @@ struct ExpandedCall {
   const T* q_rope;
   const T* latents;
   const T* ropes;
-  const T* key_weight;
+  const T* key_weight;  // from queries to latents
   const T* value_weight;
   const int32_t* page_table;
   const int32_t* context_lens;
@@ -203,37 +197,34 @@ __attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int rank,
 }
 
 template <typename E, typename P, typename W>
-void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void run(const ExpandedLatentArgs& a, const Launch& l) {
   const Flush<P> flush;
-  walk(ExpandedCall<E, P, W>(args, live, rank), rank, ranks);
+  walk(ExpandedCall<E, P, W>(a, l), l.rank, l.ranks);
 }
 
 // bf16 by the faster of two ways with the same bits.
-void run_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void run_bf16(const ExpandedLatentArgs& a, const Launch& l) {
 #if defined(__AVX512BF16__)
-  if (args.dim[7].factor != 0) return run<Bf16, PanelBf16Dot, WeightBf16Dot>(args, live, rank, ranks);
+  if (l.way != 0) return run<Bf16, PanelBf16Dot, WeightBf16Dot>(a, l);
 #endif
-  run<Bf16, PanelBf16, WeightBf16>(args, live, rank, ranks);
+  run<Bf16, PanelBf16, WeightBf16>(a, l);
 }
 
-}  // namespace
+// Fewer new tokens than these of a sequence are never worth turning a head's matrix and expanding a page.
+constexpr int64_t kFewestExpanded = 32;
 
-// ptr: slots, context_lens, query_starts, rows, absorbed lengths, expanded lengths. dim: tokens, sequences, latent
-// size, size of queries, of values, fewest tokens. The rule is that of the op's description (ops/latent.cpp).
-void latent_forms(const LaunchArgs& args, const LiveSizes& live, int rank, int) {
-  if (rank != 0) return;
-  const auto* lengths = static_cast<const int32_t*>(args.ptr[1]);
-  const auto* starts = static_cast<const int32_t*>(args.ptr[2]);
-  auto* rows = static_cast<int32_t*>(args.ptr[3]);
-  auto* absorbed = static_cast<int32_t*>(args.ptr[4]);
-  auto* expanded = static_cast<int32_t*>(args.ptr[5]);
-  const int64_t tokens = args.dim[0].value(live), sequences = args.dim[1].value(live);
-  const int64_t latent = args.dim[2].value(live), sizes = args.dim[3].value(live) + args.dim[4].value(live);
+// The rule is that of the op's description (ops/latent.cpp).
+void forms(const LatentFormsArgs& a, const Launch& l) {
+  if (l.rank != 0) return;
+  const int32_t *lengths = a.context_lens, *starts = a.query_starts;
+  int32_t *rows = a.rows, *absorbed = a.absorbed, *expanded = a.expanded;
+  const int64_t tokens = l.size(a.tokens), sequences = l.size(a.sequences);
+  const int64_t latent = a.latent, sizes = a.nope + a.value;
   int64_t count = 0;
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t n = starts[s + 1] - starts[s], context = lengths[s];
     const int64_t pairs = n * context - n * (n - 1) / 2;
-    const bool expand = n >= args.dim[5].factor && pairs * (2 * latent - sizes) > (context - n) * latent * sizes;
+    const bool expand = n >= kFewestExpanded && pairs * (2 * latent - sizes) > (context - n) * latent * sizes;
     absorbed[s] = expand ? 0 : static_cast<int32_t>(context);
     expanded[s] = expand ? static_cast<int32_t>(context) : 0;
     for (int64_t t = starts[s]; !expand && t < starts[s + 1] && count < tokens; ++t)
@@ -242,6 +233,9 @@ void latent_forms(const LaunchArgs& args, const LiveSizes& live, int rank, int) 
   for (; count < tokens; ++count) rows[count] = -1;
 }
 
+}  // namespace
+
+REPRISE_KERNEL(latent_forms, forms)
 REPRISE_KERNEL(expanded_latent_attention_f32, run<F32, PanelF32, WeightF32>)
 REPRISE_KERNEL(expanded_latent_attention_bf16, run_bf16)
 REPRISE_KERNEL(expanded_latent_attention_f16, run<F16, PanelF16, WeightF16>)

@@ -1,12 +1,10 @@
 // head_linear: every head of x times its own matrix, on a stack of weights in the panel64 layout; head_linear_rows: of
-// some rows only.
-//
-// Arguments: ptr x, rows (head_linear_rows only), weight, out; dim tokens, K, N, heads, use of vdpbf16ps (avx512 only),
-// 1 where there are rows. Workspace: linear_shape.h, as of a linear with the rows of one head. Ranks share (head,
+// some rows only. Workspace: linear_shape.h, as of a linear with the rows of one head. Ranks share (head,
 // panel) pairs. A row's sums are the same whatever rows are computed with it.
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -15,14 +13,17 @@ template <class In>
 struct HeadCall {
   using T = typename In::Type;
 
-  HeadCall(const LaunchArgs& args, const LiveSizes& live)
-      : tokens(args.dim[0].value(live)), k(args.dim[1].factor), n(args.dim[2].factor), heads(args.dim[3].factor) {
-    const auto some = static_cast<size_t>(args.dim[5].factor);
-    x = static_cast<const T*>(args.ptr[0]);
-    list = some ? static_cast<const int32_t*>(args.ptr[1]) : nullptr;
-    weight = args.ptr[1 + some];
-    out = static_cast<T*>(args.ptr[2 + some]);
-    count = tokens;
+  // `rows`: those to compute, or null.
+  HeadCall(const auto& a, const int32_t* rows, const Launch& l)
+      : tokens(l.size(a.shape.rows)),
+        k(a.shape.depth),
+        n(a.shape.columns),
+        heads(a.heads),
+        count(tokens),
+        x(a.x),
+        list(rows),
+        weight(a.weight),
+        out(a.out) {
     if (list)
       for (count = 0; count < tokens && list[count] >= 0;) ++count;
   }
@@ -38,15 +39,13 @@ struct HeadCall {
 };
 
 template <class In, class W>
-void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const HeadCall<In> c(args, live);
+void run(const HeadCall<In>& c, const Launch& l) {
   const int64_t panels = (c.n + kPanelColumns - 1) / kPanelColumns;
   const int64_t panel_elems = (c.k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
   const auto* weight = static_cast<const typename W::Elem*>(c.weight);
-  auto* own = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
-                                       static_cast<size_t>(rank) * linear_rank_bytes(c.tokens, c.k));
+  auto* own = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(c.tokens, c.k)));
   const int64_t block = linear_row_block(c.count);
-  const Range mine = share(c.heads * panels, rank, ranks);
+  const Range mine = l.share(c.heads * panels);
   Scratch scratch;
   for (int64_t h = mine.begin / panels; h * panels < mine.end; ++h) {
     const int64_t first = std::max(mine.begin - h * panels, int64_t{0}), last = std::min(mine.end - h * panels, panels);
@@ -75,10 +74,9 @@ void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
 
 // The rows between those of the list.
 template <class In>
-void clear_others(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const HeadCall<In> c(args, live);
+void clear_others(const HeadCall<In>& c, const Launch& l) {
   if (c.count == c.tokens) return;
-  const Range mine = share(c.tokens, rank, ranks);
+  const Range mine = l.share(c.tokens);
   int64_t i = 0;
   while (i < c.count && c.list[i] < mine.begin) ++i;
   for (int64_t t = mine.begin; t < mine.end; ++t) {
@@ -89,26 +87,35 @@ void clear_others(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   }
 }
 
-template <class In, class W>
-void run_and_clear(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run<In, W>(args, live, rank, ranks);
-  clear_others<In>(args, live, rank, ranks);
+template <class In>
+void run_and_clear(const HeadCall<In>& c, const Launch& l) {
+  if constexpr (WeightOf<In>::kParts == 2) {
+    const FlushSubnormals flush;
+#if defined(__AVX512BF16__)
+    if (l.way != 0)
+      run<In, WeightBf16Dot>(c, l);
+    else
+#endif
+      run<In, WeightOf<In>>(c, l);
+    clear_others<In>(c, l);
+  } else {
+    run<In, WeightOf<In>>(c, l);
+    clear_others<In>(c, l);
+  }
+}
+
+template <class In>
+void all_rows(const HeadLinearArgs& a, const Launch& l) {
+  run_and_clear(HeadCall<In>(a, nullptr, l), l);
+}
+template <class In>
+void some_rows(const HeadLinearRowsArgs& a, const Launch& l) {
+  run_and_clear(HeadCall<In>(a, a.list, l), l);
 }
 
 }  // namespace
 
-void head_linear_f32(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run_and_clear<F32, WeightF32>(args, live, rank, ranks);
-}
-void head_linear_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const FlushSubnormals flush;
-#if defined(__AVX512BF16__)
-  if (args.dim[4].factor != 0) return run_and_clear<Bf16, WeightBf16Dot>(args, live, rank, ranks);
-#endif
-  run_and_clear<Bf16, WeightBf16>(args, live, rank, ranks);
-}
-void head_linear_f16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  run_and_clear<F16, WeightF16>(args, live, rank, ranks);
-}
+REPRISE_KERNELS(head_linear, all_rows)
+REPRISE_KERNELS(head_linear_rows, some_rows)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -4,36 +4,36 @@
 #include "backends/cpu/kernels/attention_walk.h"
 #include "backends/cpu/kernels/latent_tile.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/attention.h"
+#include "ops/args/rotation.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: q, q_rope, latents, ropes, page_table, context_lens, query_starts, out. dim: heads, latent size, rope size,
-// sequences, columns of the page table, use of vdpbf16ps (avx512 only). scalar: scale.
 template <typename E, typename P>
 struct LatentCall : AttentionCall<E> {
   using T = typename E::Type;
 
-  LatentCall(const LaunchArgs& args, const LiveSizes& live, int ranks)
-      : q(static_cast<const T*>(args.ptr[0])),
-        q_rope(static_cast<const T*>(args.ptr[1])),
-        latents(static_cast<const T*>(args.ptr[2])),
-        ropes(static_cast<const T*>(args.ptr[3])),
-        rope_size(args.dim[2].value(live)),
-        scale(static_cast<float>(args.scalar[0])) {
-    this->page_table = static_cast<const int32_t*>(args.ptr[4]);
-    this->context_lens = static_cast<const int32_t*>(args.ptr[5]);
-    this->query_starts = static_cast<const int32_t*>(args.ptr[6]);
-    this->out = static_cast<T*>(args.ptr[7]);
-    this->workspace = static_cast<float*>(args.workspace);
+  LatentCall(const LatentAttentionArgs& a, const Launch& l)
+      : q(a.q),
+        q_rope(a.q_rope),
+        latents(a.latents),
+        ropes(a.ropes),
+        rope_size(a.rope),
+        scale(static_cast<float>(a.scale)) {
+    this->page_table = a.page_table;
+    this->context_lens = a.context_lens;
+    this->query_starts = a.query_starts;
+    this->out = a.out;
+    this->workspace = static_cast<float*>(l.workspace);
     AttentionSizes& z = this->sizes;
-    z.heads = args.dim[0].value(live);
+    z.heads = a.heads;
     z.kv_heads = 1;
-    z.size = args.dim[1].value(live);
+    z.size = a.latent;
     z.key_size = z.size + rope_size;
-    z.sequences = args.dim[3].value(live);
-    z.columns = args.dim[4].value(live);
-    this->rank_floats = z.rank_floats(ranks);
+    z.sequences = l.size(a.sequences);
+    z.columns = l.size(a.columns);
+    this->rank_floats = z.rank_floats(l.ranks);
   }
 
   void attend(const AttentionItem& item, PageRange pages, int rank) const {
@@ -69,45 +69,44 @@ struct LatentCall : AttentionCall<E> {
 };
 
 template <typename E, typename P>
-void attend(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void attend(const LatentAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(LatentCall<E, P>(args, live, ranks), rank, ranks);
+  attend_items(LatentCall<E, P>(a, l), l.rank, l.ranks);
 }
 
 template <typename E, typename P>
-void merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  if (ranks == 1) return;
+void merge(const LatentAttentionArgs& a, const Launch& l) {
+  if (l.ranks == 1) return;
   const Flush<P> flush;
-  merge_items<E>(LatentCall<E, P>(args, live, ranks), rank, ranks);
+  merge_items<E>(LatentCall<E, P>(a, l), l.rank, l.ranks);
 }
 
 // bf16: with the set's dot instruction, by the faster of two ways with the same bits.
 #if defined(__AVX512BF16__)
 using Bf16Merge = PanelBf16;
-void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  if (args.dim[5].factor != 0) return attend<Bf16, PanelBf16Dot>(args, live, rank, ranks);
-  attend<Bf16, PanelBf16>(args, live, rank, ranks);
+void attend_bf16(const LatentAttentionArgs& a, const Launch& l) {
+  if (l.way != 0) return attend<Bf16, PanelBf16Dot>(a, l);
+  attend<Bf16, PanelBf16>(a, l);
 }
 #else
 using Bf16Merge = PanelF32;
-void attend_bf16(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  attend<Bf16, PanelF32>(args, live, rank, ranks);
-}
+void attend_bf16(const LatentAttentionArgs& a, const Launch& l) { attend<Bf16, PanelF32>(a, l); }
 #endif
 
-}  // namespace
-
-// ptr: cache, rows, slots. dim: tokens, bytes of a row. Negative slots are skipped.
-void row_write(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  auto* cache = static_cast<char*>(args.ptr[0]);
-  const auto* rows = static_cast<const char*>(args.ptr[1]);
-  const auto* slots = static_cast<const int32_t*>(args.ptr[2]);
-  const int64_t bytes = args.dim[1].value(live);
-  const Range mine = share(args.dim[0].value(live), rank, ranks);
+// Negative slots are skipped.
+void write_rows(const RowWriteArgs& a, const Launch& l) {
+  char* cache = a.cache;
+  const char* rows = a.rows;
+  const int32_t* slots = a.slots;
+  const int64_t bytes = a.width * a.element;
+  const Range mine = l.share(l.size(a.tokens));
   for (int64_t t = mine.begin; t < mine.end; ++t)
     if (slots[t] >= 0) std::memcpy(cache + slots[t] * bytes, rows + t * bytes, static_cast<size_t>(bytes));
 }
 
+}  // namespace
+
+REPRISE_KERNEL(row_write, write_rows)
 REPRISE_KERNEL(latent_attention_f32, attend<F32, PanelF32>)
 REPRISE_KERNEL(latent_attention_bf16, attend_bf16)
 REPRISE_KERNEL(latent_attention_f16, attend<F16, PanelF32>)

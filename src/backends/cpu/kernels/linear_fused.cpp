@@ -1,9 +1,8 @@
 // linear_add and lm_head_argmax: matrix products whose sums go on at once, without a trip through memory.
-//
-// Arguments: as linear (linear.cpp), with other operands behind x and weight.
 #include "backends/cpu/kernels/linear_tiles.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -44,14 +43,12 @@ __attribute__((noinline)) void add_rows(const float* sums, int64_t rows, int col
                  load(sums + m * kPanelColumns + j) + load_n<E>(residual + m * stride + j, columns - j), columns - j);
 }
 
-// ptr: x, weight, residual, bias or null, out.
 template <class E>
-void linear_add(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* residual = static_cast<const typename E::Type*>(args.ptr[2]);
-  const auto* bias = static_cast<const typename E::Type*>(args.ptr[3]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[4]);
-  const int64_t n = args.dim[2].factor;
-  products_of<E>(args, live, rank, ranks, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+void linear_add(const LinearAddArgs& a, const Launch& l) {
+  const typename E::Type *residual = a.residual, *bias = a.bias;
+  typename E::Type* out = a.out;
+  const int64_t n = a.shape.columns;
+  products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     const int64_t at = row * n + column;
     round_in_place<E>(sums, rows, columns, bias ? bias + column : nullptr);
     const KeepSubnormals keep;
@@ -59,24 +56,25 @@ void linear_add(const LaunchArgs& args, const LiveSizes& live, int rank, int ran
   });
 }
 
-// ptr: x, weight, out. Workspace: that of linear, then argmax_shape.h.
+// Workspace: that of linear, then argmax_shape.h.
 template <class E>
-void lm_head_argmax(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const int64_t all_rows = args.dim[0].value(live);
-  Best* found = found_by_ranks(args, live, ranks) + rank * best_stride(all_rows);
+void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
+  const int64_t all_rows = l.size(a.shape.rows);
+  Best* found = found_by_ranks(a.shape, l) + l.rank * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  products_of<E>(args, live, rank, ranks, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+  products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
   });
+}
+
+void merge(const LmHeadArgs& a, const Launch& l) {
+  merge_best(found_by_ranks(a.shape, l), a.out, l.size(a.shape.rows), l.rank, l.ranks);
 }
 
 }  // namespace
 
 REPRISE_KERNELS(linear_add, linear_add)
 REPRISE_KERNELS(lm_head_argmax, lm_head_argmax)
-void lm_head_argmax_merge(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  merge_best(found_by_ranks(args, live, ranks), static_cast<int32_t*>(args.ptr[2]), args.dim[0].value(live), rank,
-             ranks);
-}
+REPRISE_KERNEL(lm_head_argmax_merge, merge)
 
 }  // namespace reprise::cpu::REPRISE_ISA

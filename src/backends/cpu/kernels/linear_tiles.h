@@ -139,17 +139,16 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
 }
 
 // The sums of a rank's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets them
-// kPanelColumns apart and may change them. ptr: x, weight, ...; dim as in linear.cpp.
+// kPanelColumns apart and may change them. Of the arguments x, weight and shape are read.
 template <class In, class W, class Finish>
-void products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
-  const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
-  const LinearShare mine = linear_share(args.dim[0].value(live), n, rank, ranks);
+void products(const auto& a, const Launch& l, const Finish& finish) {
+  const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
+  const LinearShare mine = linear_share(all_rows, n, l.rank, l.ranks);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
-  const auto* x = static_cast<const typename In::Type*>(args.ptr[0]);
-  const auto* weight = static_cast<const typename W::Elem*>(args.ptr[1]);
+  const typename In::Type* x = a.x;
+  const typename W::Elem* weight = a.weight;
   const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
-  auto* wide_x = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
-                                          static_cast<size_t>(rank) * linear_rank_bytes(args.dim[0].value(live), k));
+  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
@@ -187,17 +186,17 @@ void products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
   }
 }
 
-// The same with the weights of the dtype; bf16 by the faster of two ways with the same bits.
+// The same with the weights of the dtype; bf16 by the faster of two ways with the same bits (the launch says which).
 template <class In, class Finish>
-void products_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
+void products_of(const auto& a, const Launch& l, const Finish& finish) {
   if constexpr (WeightOf<In>::kParts == 2) {
     const FlushSubnormals flush;
 #if defined(__AVX512BF16__)
-    if (args.dim[3].factor != 0) return products<In, WeightBf16Dot>(args, live, rank, ranks, finish);
+    if (l.way != 0) return products<In, WeightBf16Dot>(a, l, finish);
 #endif
-    products<In, WeightOf<In>>(args, live, rank, ranks, finish);
+    products<In, WeightOf<In>>(a, l, finish);
   } else {
-    products<In, WeightOf<In>>(args, live, rank, ranks, finish);
+    products<In, WeightOf<In>>(a, l, finish);
   }
 }
 

@@ -1,11 +1,10 @@
 // moe_gate: scores of the experts and the best k of them.
-//
-// Arguments: ptr logits, slots, bias (or null), weights, experts; dim tokens, experts, k, groups, groups taken, flags
-// of GateFlag; scalar scale, eps. Workspace: two rows of scores per rank (moe_shape.h). A row is one rank's.
+// Workspace: two rows of scores per rank (moe_shape.h). A row is one rank's.
 #include "backends/cpu/kernels/argmax.h"
 #include "backends/cpu/kernels/exp.h"
 #include "backends/cpu/kernels/moe_shape.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/experts.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -75,19 +74,16 @@ void keep_groups(float* choice, int64_t experts, int64_t groups, int64_t kept, b
   }
 }
 
-}  // namespace
-
-void moe_gate(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const int64_t n = args.dim[1].factor, k = args.dim[2].factor, groups = args.dim[3].factor, flags = args.dim[5].factor;
-  const auto* logits = static_cast<const float*>(args.ptr[0]);
-  const auto* slots = static_cast<const int32_t*>(args.ptr[1]);
-  const auto* bias = static_cast<const float*>(args.ptr[2]);
-  auto* weights = static_cast<float*>(args.ptr[3]);
-  auto* experts = static_cast<int32_t*>(args.ptr[4]);
-  const float scale = static_cast<float>(args.scalar[0]), eps = static_cast<float>(args.scalar[1]);
-  float* scores = static_cast<float*>(args.workspace) + rank * 2 * gate_row(n);
+void gate(const MoeGateArgs& a, const Launch& l) {
+  const int64_t n = a.count, k = a.top_k;
+  const float *logits = a.logits, *bias = a.bias;
+  const int32_t* slots = a.slots;
+  float* weights = a.weights;
+  int32_t* experts = a.experts;
+  const float scale = static_cast<float>(a.scale), eps = static_cast<float>(a.eps);
+  float* scores = static_cast<float*>(l.workspace) + l.rank * 2 * gate_row(n);
   float* choice = scores + gate_row(n);
-  const Range mine = share(args.dim[0].value(live), rank, ranks);
+  const Range mine = l.share(l.size(a.tokens));
   for (int64_t t = mine.begin; t < mine.end; ++t) {
     float* w = weights + t * k;
     int32_t* chosen = experts + t * k;
@@ -95,12 +91,12 @@ void moe_gate(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
       for (int64_t j = 0; j < k; ++j) w[j] = 0, chosen[j] = static_cast<int32_t>(n);
       continue;
     }
-    if (flags & kGateSigmoid)
+    if (a.sigmoid)
       sigmoid_scores(logits + t * n, n, scores);
     else
       softmax(logits + t * n, n, scores);
     for (int64_t e = 0; e < n; ++e) choice[e] = bias ? scores[e] + bias[e] : scores[e];
-    if (groups > 1) keep_groups(choice, n, groups, args.dim[4].factor, (flags & kGateTopTwo) != 0);
+    if (a.groups > 1) keep_groups(choice, n, a.groups, a.top_groups, a.top_two);
     float sum = 0;
     for (int64_t j = 0; j < k; ++j) {
       chosen[j] = best_left(choice, n, chosen, j);
@@ -109,10 +105,14 @@ void moe_gate(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
       sum += w[j];
     }
     for (int64_t j = 0; j < k; ++j) {
-      if (flags & kGateNormalise) w[j] = w[j] / (sum + eps);
+      if (a.normalise) w[j] = w[j] / (sum + eps);
       w[j] = w[j] * scale;
     }
   }
 }
+
+}  // namespace
+
+REPRISE_KERNEL(moe_gate, gate)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -2,19 +2,22 @@
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/moe_shape.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/elements.h"
+#include "ops/args/experts.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
-// ptr: experts, token, place, starts. dim: tokens, k, first expert, number of experts. Workspace: counts per rank.
-// Every rank counts all choices, which is little, and so needs no other's numbers; then it places those of its experts.
-void moe_route(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* experts = static_cast<const int32_t*>(args.ptr[0]);
-  auto* token = static_cast<int32_t*>(args.ptr[1]);
-  auto* place = static_cast<int32_t*>(args.ptr[2]);
-  auto* starts = static_cast<int32_t*>(args.ptr[3]);
-  const int64_t k = args.dim[1].factor, first = args.dim[2].factor, count = args.dim[3].factor;
-  const int64_t choices = args.dim[0].value(live) * k;
-  int32_t* next = static_cast<int32_t*>(args.workspace) + rank * route_row(count);
+namespace {
+
+// Workspace: counts per rank. Every rank counts all choices, which is little, and so needs no other's numbers; then it
+// places those of its experts.
+void route(const MoeRouteArgs& a, const Launch& l) {
+  const int32_t* experts = a.experts;
+  int32_t *token = a.token, *place = a.place, *starts = a.starts;
+  const int64_t k = a.top_k, first = a.first, count = a.count;
+  const int64_t choices = l.size(a.tokens) * k;
+  const int rank = l.rank;
+  int32_t* next = static_cast<int32_t*>(l.workspace) + rank * route_row(count);
   for (int64_t e = 0; e < count; ++e) next[e] = 0;
   for (int64_t i = 0; i < choices; ++i) {
     const int64_t e = experts[i] - first;
@@ -31,7 +34,7 @@ void moe_route(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
     starts[count] = sum;
     for (int64_t i = sum; i < choices; ++i) token[i] = -1;
   }
-  const Range mine = share(count, rank, ranks);
+  const Range mine = l.share(count);
   const auto tokens_per_choice = static_cast<uint32_t>(k);
   for (int64_t i = 0; i < choices; ++i) {
     const int64_t e = experts[i] - first;
@@ -44,18 +47,15 @@ void moe_route(const LaunchArgs& args, const LiveSizes& live, int rank, int rank
   }
 }
 
-namespace {
-
-// ptr: y, weights, place, out. dim: tokens, k, columns.
 template <typename E>
-void combine(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* y = static_cast<const typename E::Type*>(args.ptr[0]);
-  const auto* weights = static_cast<const float*>(args.ptr[1]);
-  const auto* place = static_cast<const int32_t*>(args.ptr[2]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[3]);
-  const int64_t tokens = args.dim[0].value(live), k = args.dim[1].factor, n = args.dim[2].factor;
+void combine(const MoeCombineArgs& a, const Launch& l) {
+  const typename E::Type* y = a.y;
+  const float* weights = a.weights;
+  const int32_t* place = a.place;
+  typename E::Type* out = a.out;
+  const int64_t tokens = l.size(a.tokens), k = a.top_k, n = a.width;
   const int64_t rows = tokens * k;
-  for_each_row_part(share_rows_or_elements(tokens, n, rank, ranks), n, [&](int64_t t, int64_t first, int64_t last) {
+  for_each_row_part(share_rows_or_elements(tokens, n, l.rank, l.ranks), n, [&](int64_t t, int64_t first, int64_t last) {
     store_each<E>(out + t * n + first, last - first, [&](int64_t i, int64_t rest) {
       F32x16 sum = zero();
       for (int64_t j = t * k; j < (t + 1) * k; ++j)
@@ -66,14 +66,13 @@ void combine(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks)
   });
 }
 
-// ptr: x, scale, out. dim: rows, columns.
 template <typename E>
-void scale(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  const auto* factor = static_cast<const float*>(args.ptr[1]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[2]);
-  const int64_t n = args.dim[1].factor;
-  for_each_row_part(share_rows_or_elements(args.dim[0].value(live), n, rank, ranks), n,
+void scale(const ScaleRowsArgs& a, const Launch& l) {
+  const typename E::Type* x = a.x;
+  const float* factor = a.scale;
+  typename E::Type* out = a.out;
+  const int64_t n = a.width;
+  for_each_row_part(share_rows_or_elements(l.size(a.rows), n, l.rank, l.ranks), n,
                     [&](int64_t t, int64_t first, int64_t last) {
                       const F32x16 f = splat(factor[t]);
                       const auto* from = x + t * n + first;
@@ -82,21 +81,10 @@ void scale(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
                     });
 }
 
-// ptr: x, out. dim: first size, elements per unit of it.
-template <typename E>
-void sigmoid_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  auto* out = static_cast<typename E::Type*>(args.ptr[1]);
-  const Range r = share_rows_or_elements(args.dim[0].value(live), args.dim[1].value(live), rank, ranks);
-  x += r.begin;
-  store_each<E>(out + r.begin, r.end - r.begin,
-                [=](int64_t i, int64_t rest) { return splat(1.0f) / (exp(-load_n<E>(x + i, rest)) + 1.0f); });
-}
-
 }  // namespace
 
+REPRISE_KERNEL(moe_route, route)
 REPRISE_KERNELS(moe_combine, combine)
 REPRISE_KERNELS(scale_rows, scale)
-REPRISE_KERNELS(sigmoid, sigmoid_of)
 
 }  // namespace reprise::cpu::REPRISE_ISA

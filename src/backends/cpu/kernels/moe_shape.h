@@ -6,8 +6,6 @@
 
 namespace reprise::cpu {
 
-enum GateFlag : int64_t { kGateSigmoid = 1, kGateNormalise = 2, kGateTopTwo = 4 };
-
 static constexpr int64_t kMaxGateGroups = 256;
 
 // Floats of one row of scores, numbers of one rank's counts: whole cache lines.

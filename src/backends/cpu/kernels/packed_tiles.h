@@ -213,17 +213,17 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
   }
 }
 
-// As products() of linear_tiles.h. dim: rows, K, N, format, rows up to which weights are unpacked in registers.
+// As products() of linear_tiles.h. The launch's way is the number of rows up to which weights are unpacked in
+// registers.
 template <class In, class P, class Finish>
-void packed_products(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
-  const int64_t k = args.dim[1].factor, n = args.dim[2].factor;
-  const LinearShare mine = linear_share(args.dim[0].value(live), n, rank, ranks);
+void packed_products(const auto& a, const Launch& l, const Finish& finish) {
+  const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
+  const LinearShare mine = linear_share(all_rows, n, l.rank, l.ranks);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
-  const auto* x = static_cast<const typename In::Type*>(args.ptr[0]);
-  const auto* weight = static_cast<const uint8_t*>(args.ptr[1]);
+  const typename In::Type* x = a.x;
+  const uint8_t* weight = a.weight;
   const int64_t panel_bytes = k / kBlockK * P::kBlockBytes;
-  auto* wide_x = reinterpret_cast<float*>(static_cast<char*>(args.workspace) +
-                                          static_cast<size_t>(rank) * linear_rank_bytes(args.dim[0].value(live), k));
+  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
@@ -243,19 +243,19 @@ void packed_products(const LaunchArgs& args, const LiveSizes& live, int rank, in
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
       packed_product<P>(xt, ldx, rows, weight + p * panel_bytes, first, k, (last - first + 15) / 16 * 16,
-                        static_cast<int>(args.dim[4].factor), scratch);
+                        static_cast<int>(l.way), scratch);
       finish(scratch.c, m, rows, base + first, last - first);
     }
   }
 }
 
-// The same by the format: dim[3] is a BlockFormat.
+// The same by the format.
 template <class In, class Finish>
-void packed_products_of(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks, const Finish& finish) {
-  switch (static_cast<BlockFormat>(args.dim[3].factor)) {
-    case BlockFormat::Q8_0: return packed_products<In, PackedQ8_0>(args, live, rank, ranks, finish);
-    case BlockFormat::Q4_0: return packed_products<In, PackedQ4_0>(args, live, rank, ranks, finish);
-    case BlockFormat::Q4_1: return packed_products<In, PackedQ4_1>(args, live, rank, ranks, finish);
+void packed_products_of(const auto& a, const Launch& l, const Finish& finish) {
+  switch (a.format) {
+    case BlockFormat::Q8_0: return packed_products<In, PackedQ8_0>(a, l, finish);
+    case BlockFormat::Q4_0: return packed_products<In, PackedQ4_0>(a, l, finish);
+    case BlockFormat::Q4_1: return packed_products<In, PackedQ4_1>(a, l, finish);
   }
 }
 

@@ -5,21 +5,25 @@
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/norm_rope.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/rotation.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// dim: tokens, query heads, key/value heads, head size, rotated size. scalar: eps.
 template <typename E>
 struct Heads {
   using T = typename E::Type;
-  Heads(const LaunchArgs& args, const LiveSizes& live)
-      : tokens(args.dim[0].value(live)),
-        heads(args.dim[1].value(live)),
-        kv_heads(args.dim[2].value(live)),
-        size(args.dim[3].value(live)),
-        rot(args.dim[4].value(live)),
-        eps(static_cast<float>(args.scalar[0])) {}
+  Heads(const auto& a, const Launch& l)
+      : tokens(l.size(a.sizes.tokens)),
+        heads(a.sizes.heads),
+        kv_heads(a.sizes.kv_heads),
+        size(a.sizes.size),
+        rot(a.sizes.rotated),
+        eps(static_cast<float>(a.sizes.eps)),
+        qkv(a.qkv),
+        table(a.table),
+        q_weight(a.q_weight),
+        k_weight(a.k_weight) {}
 
   const T* head(int64_t token, int64_t h) const { return qkv + (token * (heads + 2 * kv_heads) + h) * size; }
 
@@ -48,28 +52,22 @@ struct Heads {
 
   int64_t tokens, heads, kv_heads, size, rot;
   float eps;
-  const T* qkv = nullptr;
-  const float* table = nullptr;
-  const T* q_weight = nullptr;
-  const T* k_weight = nullptr;
+  const T* qkv;
+  const float* table;
+  const T* q_weight;  // null: no norm
+  const T* k_weight;
 };
 
 // Queries are dealt out from the other end, so that the rank with a key more has one of these less.
-int opposite(int rank, int ranks) { return ranks - 1 - rank; }
+int opposite(const Launch& l) { return l.ranks - 1 - l.rank; }
 
-// ptr: qkv, table, q_weight or null, k_weight or null, q, k, v.
 template <typename E>
-void split(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void split(const SplitArgs& args, const Launch& l) {
   using T = typename E::Type;
-  Heads<E> a(args, live);
-  a.qkv = static_cast<const T*>(args.ptr[0]);
-  a.table = static_cast<const float*>(args.ptr[1]);
-  a.q_weight = static_cast<const T*>(args.ptr[2]);
-  a.k_weight = static_cast<const T*>(args.ptr[3]);
-  auto* k = static_cast<T*>(args.ptr[5]);
-  auto* v = static_cast<T*>(args.ptr[6]);
-  a.queries(static_cast<T*>(args.ptr[4]), opposite(rank, ranks), ranks);
-  const Range mine = share(a.tokens * a.kv_heads, rank, ranks);
+  const Heads<E> a(args, l);
+  T *k = args.k, *v = args.v;
+  a.queries(args.q, opposite(l), l.ranks);
+  const Range mine = l.share(a.tokens * a.kv_heads);
   for (int64_t u = mine.begin; u < mine.end;) {
     const int64_t t = u / a.kv_heads, g = u % a.kv_heads;
     const int64_t count = a.kv_heads - g < mine.end - u ? a.kv_heads - g : mine.end - u;
@@ -79,18 +77,13 @@ void split(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   }
 }
 
-// ptr: kv, qkv, table, slots, q_weight or null, k_weight or null, (kv again), q. Keys of a run of tokens are made side
-// by side first, because the cache has tokens innermost.
+// Keys of a run of tokens are made side by side first, because the cache has tokens innermost.
 template <typename E, typename Stored>
-void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+void split_kv(const SplitKvArgs& args, const Launch& l) {
   using T = typename E::Type;
-  Heads<E> a(args, live);
-  auto* kv = static_cast<typename Stored::Cell*>(args.ptr[0]);
-  a.qkv = static_cast<const T*>(args.ptr[1]);
-  a.table = static_cast<const float*>(args.ptr[2]);
-  a.q_weight = static_cast<const T*>(args.ptr[4]);
-  a.k_weight = static_cast<const T*>(args.ptr[5]);
-  a.queries(static_cast<T*>(args.ptr[7]), opposite(rank, ranks), ranks);
+  const Heads<E> a(args, l);
+  typename Stored::Cell* kv = args.kv;
+  a.queries(args.q, opposite(l), l.ranks);
   static_assert(kKeyRun <= kHeadsAtOnce);
   alignas(64) T keys[kHeadsAtOnce * kMaxHeadSize];
   const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
@@ -98,7 +91,7 @@ void split_kv(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks
     Stored::write({kv + kv_block(to.page, false, g, a.kv_heads, row), kv + kv_block(to.page, true, g, a.kv_heads, row),
                    made, a.head(to.token, a.heads + a.kv_heads + g), a.size, v_stride, to.place, to.count, a.size});
   };
-  for_each_kv_run(static_cast<const int32_t*>(args.ptr[3]), a.tokens, a.kv_heads, rank, ranks, [&](const KvPlaces& to) {
+  for_each_kv_run(args.slots, a.tokens, a.kv_heads, l.rank, l.ranks, [&](const KvPlaces& to) {
     if (to.count > 1) {
       for (int64_t g = to.first_head; g < to.last_head; ++g) {
         a.of_head(a.heads + g, to.token, to.count, a.k_weight, keys);
@@ -120,8 +113,8 @@ REPRISE_KERNELS(split_qk_norm_rope, split)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f32, split_kv<F32, KvAsIs<float, false>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_bf16, split_kv<Bf16, KvAsIs<uint16_t, true>>)
 REPRISE_KERNEL(split_qk_norm_rope_kv_f16, split_kv<F16, KvAsIs<uint16_t, false>>)
-REPRISE_KERNEL(split_qk_norm_rope_kv_f32_i8, split_kv<F32, KvAsInt8<F32>>)
-REPRISE_KERNEL(split_qk_norm_rope_kv_bf16_i8, split_kv<Bf16, KvAsInt8<Bf16>>)
-REPRISE_KERNEL(split_qk_norm_rope_kv_f16_i8, split_kv<F16, KvAsInt8<F16>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_i8_f32, split_kv<F32, KvAsInt8<F32>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_i8_bf16, split_kv<Bf16, KvAsInt8<Bf16>>)
+REPRISE_KERNEL(split_qk_norm_rope_kv_i8_f16, split_kv<F16, KvAsInt8<F16>>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

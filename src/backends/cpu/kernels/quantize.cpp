@@ -3,19 +3,18 @@
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/quantize_shape.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/quantise.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: x, scale, offset, values. dim: rows, row size, steps of scale and of offset (1, or 0 when one number serves all
-// columns).
 template <typename E>
-void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  const StaticScale scale(args.ptr[1], args.ptr[2], args.dim[2].factor, args.dim[3].factor);
-  auto* out = static_cast<int8_t*>(args.ptr[3]);
-  const int64_t n = args.dim[1].value(live);
-  const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
+void quant_static(const QuantizeStaticArgs& a, const Launch& l) {
+  const typename E::Type* x = a.x;
+  const StaticScale scale(a);
+  int8_t* out = a.values;
+  const int64_t n = a.width;
+  const Range mine = share_rows_or_elements(l.size(a.rows), n, l.rank, l.ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const int64_t at = row * n + first;
     each_sixteen(last - first, [&](int64_t i, int64_t rest) {
@@ -24,33 +23,31 @@ void quant_static(const LaunchArgs& args, const LiveSizes& live, int rank, int r
   });
 }
 
-// ptr: x, values, scales. dim: rows, row size. Few rows are shared by columns, and every rank looks at all of the row
-// for the scale: cheaper than a second phase.
+// Few rows are shared by columns, and every rank looks at all of the row for the scale: cheaper than a second phase.
 template <typename E>
-void quant_dynamic(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const typename E::Type*>(args.ptr[0]);
-  auto* out = static_cast<int8_t*>(args.ptr[1]);
-  auto* scales = static_cast<float*>(args.ptr[2]);
-  const int64_t count = args.dim[0].value(live), n = args.dim[1].value(live);
-  const bool whole = quantize_whole_rows(count, ranks);
-  const Range rows = whole ? share(count, rank, ranks) : Range{0, count};
-  const Range columns = whole ? Range{0, n} : share(n, 16, rank, ranks);
+void quant_dynamic(const QuantizeDynamicArgs& a, const Launch& l) {
+  const typename E::Type* x = a.x;
+  int8_t* out = a.values;
+  float* scales = a.scale;
+  const int64_t count = l.size(a.rows), n = a.width;
+  const bool whole = quantize_whole_rows(count, l.ranks);
+  const Range rows = whole ? l.share(count) : Range{0, count};
+  const Range columns = whole ? Range{0, n} : l.share(n, 16);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float scale = dynamic_scale(row_top<E>(x + row * n, n));
-    if (whole || rank == 0) scales[row] = scale;
+    if (whole || l.rank == 0) scales[row] = scale;
     const int64_t at = row * n + columns.begin;
     ByScale(scale).store<E>(x + at, out + at, columns.end - columns.begin);
   }
 }
 
-// ptr: gate_up, scale, offset, values. dim: rows, columns of values, steps as above.
 template <typename E>
-void silu_mul_static(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* gate_up = static_cast<const typename E::Type*>(args.ptr[0]);
-  const StaticScale scale(args.ptr[1], args.ptr[2], args.dim[2].factor, args.dim[3].factor);
-  auto* out = static_cast<int8_t*>(args.ptr[3]);
-  const int64_t n = args.dim[1].value(live);
-  const Range mine = share_rows_or_elements(args.dim[0].value(live), n, rank, ranks);
+void silu_mul_static(const SiluMulQuantStaticArgs& args, const Launch& l) {
+  const typename E::Type* gate_up = args.gate_up;
+  const StaticScale scale(args);
+  int8_t* out = args.values;
+  const int64_t n = args.width;
+  const Range mine = share_rows_or_elements(l.size(args.rows), n, l.rank, l.ranks);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const auto* gate = gate_up + row * 2 * n + first;
     int8_t* to = out + row * n + first;
@@ -73,14 +70,15 @@ void silu_mul_static(const LaunchArgs& args, const LiveSizes& live, int rank, in
 template <typename E>
 struct SiluMul {
   using T = typename E::Type;
-  SiluMul(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks)
-      : gate_up(static_cast<const T*>(args.ptr[0])),
-        out(static_cast<int8_t*>(args.ptr[1])),
-        scales(static_cast<float*>(args.ptr[2])),
-        rows(args.dim[0].value(live)),
-        n(args.dim[1].value(live)),
-        whole(quantize_whole_rows(rows, ranks)),
-        shape(n, static_cast<int64_t>(sizeof(T)), ranks) {}
+  SiluMul(const SiluMulQuantArgs& a, const Launch& l)
+      : gate_up(a.gate_up),
+        out(a.values),
+        scales(a.scale),
+        rows(l.size(a.rows)),
+        n(a.width),
+        whole(quantize_whole_rows(rows, l.ranks)),
+        shape(n, static_cast<int64_t>(sizeof(T)), l.ranks),
+        workspace(l.workspace) {}
 
   T* kept(int64_t row) const { return reinterpret_cast<T*>(static_cast<char*>(workspace) + shape.row_at(row)); }
   // The product of columns [first, last), rounded into the scratch row; its largest magnitude.
@@ -110,44 +108,41 @@ struct SiluMul {
   int64_t rows, n;
   bool whole;
   SiluMulShape shape;
-  void* workspace = nullptr;
+  void* workspace;
 };
 
-// ptr: gate_up, values, scales. dim: rows, columns of values. Workspace: quantize_shape.h. Many rows: each is one
-// rank's work, done in the first phase. Few rows: ranks share the columns and keep the product and its largest
-// magnitude for the second.
+// Workspace: quantize_shape.h. Many rows: each is one rank's work, done in the first phase. Few rows: ranks share the
+// columns and keep the product and its largest magnitude for the second.
 template <typename E>
-void silu_mul_quant(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  SiluMul<E> a(args, live, rank, ranks);
-  a.workspace = args.workspace;
+void silu_mul_quant(const SiluMulQuantArgs& args, const Launch& l) {
+  const SiluMul<E> a(args, l);
   if (a.whole) {
-    const Range rows = share(a.rows, rank, ranks);
+    const Range rows = l.share(a.rows);
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      a.scales[row] = dynamic_scale(a.multiply(row, a.kept(rank), 0, a.n));
-      a.quantise(row, a.kept(rank), a.scales[row], 0, a.n);
+      a.scales[row] = dynamic_scale(a.multiply(row, a.kept(l.rank), 0, a.n));
+      a.quantise(row, a.kept(l.rank), a.scales[row], 0, a.n);
     }
     return;
   }
-  const Range columns = share(a.n, 16, rank, ranks);
+  const Range columns = l.share(a.n, 16);
   for (int64_t row = 0; row < a.rows; ++row)
-    static_cast<float*>(a.workspace)[a.shape.top_at(row, rank)] =
+    static_cast<float*>(a.workspace)[a.shape.top_at(row, l.rank)] =
         a.multiply(row, a.kept(row), columns.begin, columns.end);
 }
 
 template <typename E>
-void silu_mul_quant_finish(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  SiluMul<E> a(args, live, rank, ranks);
+void silu_mul_quant_finish(const SiluMulQuantArgs& args, const Launch& l) {
+  const SiluMul<E> a(args, l);
   if (a.whole) return;
-  a.workspace = args.workspace;
-  const Range columns = share(a.n, 16, rank, ranks);
+  const Range columns = l.share(a.n, 16);
   for (int64_t row = 0; row < a.rows; ++row) {
     float top = 0;
-    for (int k = 0; k < ranks; ++k) {
+    for (int k = 0; k < l.ranks; ++k) {
       const float other = static_cast<const float*>(a.workspace)[a.shape.top_at(row, k)];
       top = other > top ? other : top;
     }
     const float scale = dynamic_scale(top);
-    if (rank == 0) a.scales[row] = scale;
+    if (l.rank == 0) a.scales[row] = scale;
     a.quantise(row, a.kept(row), scale, columns.begin, columns.end);
   }
 }

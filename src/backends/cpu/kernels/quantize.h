@@ -47,6 +47,9 @@ class StaticScale {
         offset_(static_cast<const float*>(offset)),
         scale_step_(scale_step),
         offset_step_(offset_step) {}
+  // Of a launch's arguments with scale and offset, and how many numbers each has.
+  explicit StaticScale(const auto& args)
+      : StaticScale(args.scale.data, args.offset.data, args.scales == 1 ? 0 : 1, args.offsets == 1 ? 0 : 1) {}
   // The first n of sixteen columns from `column` on.
   F32x16 apply(F32x16 v, int64_t column, int64_t n) const {
     return v * at(scale_, scale_step_, column, n) + at(offset_, offset_step_, column, n);

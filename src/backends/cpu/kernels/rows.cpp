@@ -1,15 +1,17 @@
 #include "backends/cpu/kernels/simd.h"
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
-// ptr: x, index, out. dim: rows of x, rows of out, bytes of a row.
-void rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const auto* x = static_cast<const char*>(args.ptr[0]);
-  const auto* index = static_cast<const int32_t*>(args.ptr[1]);
-  auto* out = static_cast<char*>(args.ptr[2]);
-  const int64_t count = args.dim[0].value(live), bytes = args.dim[2].value(live);
-  const Range r = share(args.dim[1].value(live), rank, ranks);
+namespace {
+
+void pick(const RowsArgs& a, const Launch& l) {
+  const char* x = a.x;
+  const int32_t* index = a.index;
+  char* out = a.out;
+  const int64_t count = l.size(a.x_rows), bytes = a.width * a.element;
+  const Range r = l.share(l.size(a.rows));
   for (int64_t i = r.begin; i < r.end; ++i) {
     if (index[i] >= 0 && index[i] < count)
       std::memcpy(out + i * bytes, x + index[i] * bytes, static_cast<size_t>(bytes));
@@ -17,5 +19,9 @@ void rows(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
       std::memset(out + i * bytes, 0, static_cast<size_t>(bytes));
   }
 }
+
+}  // namespace
+
+REPRISE_KERNEL(rows, pick)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -1,11 +1,10 @@
 #include "backends/cpu/kernels/table.h"
+#include "ops/args/elements.h"
 #include "ops/draw_rule.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// ptr: logits, draws, token, logprob, top tokens, top log-probabilities. dim: rows, columns. Workspace: a candidate for
-// each column and rank.
 struct Rows {
   const float* logits;
   const int32_t* draws;
@@ -37,19 +36,16 @@ void sample_row(const Rows& rows, int64_t r, draw::Candidate* scratch) {
   });
 }
 
-}  // namespace
-
-void sample(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const Rows rows{static_cast<const float*>(args.ptr[0]),
-                  static_cast<const int32_t*>(args.ptr[1]),
-                  static_cast<int32_t*>(args.ptr[2]),
-                  static_cast<float*>(args.ptr[3]),
-                  static_cast<int32_t*>(args.ptr[4]),
-                  static_cast<float*>(args.ptr[5]),
-                  args.dim[1].value(live)};
-  auto* scratch = static_cast<draw::Candidate*>(args.workspace) + rank * rows.columns;
-  const Range mine = share(args.dim[0].value(live), rank, ranks);
+// Workspace: a candidate for each column and rank.
+void draw_tokens(const SampleArgs& a, const Launch& l) {
+  const Rows rows{a.logits, a.draws, a.token, a.logprob, a.top_tokens, a.top_logprobs, a.columns};
+  auto* scratch = static_cast<draw::Candidate*>(l.workspace) + l.rank * rows.columns;
+  const Range mine = l.share(l.size(a.rows));
   for (int64_t r = mine.begin; r < mine.end; ++r) sample_row(rows, r, scratch);
 }
+
+}  // namespace
+
+REPRISE_KERNEL(sample, draw_tokens)
 
 }  // namespace reprise::cpu::REPRISE_ISA

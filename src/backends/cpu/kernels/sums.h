@@ -5,6 +5,7 @@
 #include "backends/cpu/kernels/argmax.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/tile.h"
+#include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -54,10 +55,9 @@ void round_sums(const float* c, int64_t rows, int columns, const typename In::Ty
   }
 }
 
-[[maybe_unused]] Best* found_by_ranks(const LaunchArgs& args, const LiveSizes& live, int ranks) {
-  return reinterpret_cast<Best*>(static_cast<char*>(args.workspace) +
-                                 static_cast<size_t>(ranks) *
-                                     linear_rank_bytes(args.dim[0].value(live), args.dim[1].factor));
+[[maybe_unused]] Best* found_by_ranks(const ProductShape& shape, const Launch& l) {
+  return reinterpret_cast<Best*>(static_cast<char*>(l.workspace) +
+                                 static_cast<size_t>(l.ranks) * linear_rank_bytes(l.size(shape.rows), shape.depth));
 }
 
 }  // namespace

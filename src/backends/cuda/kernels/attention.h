@@ -23,6 +23,7 @@
 #include "backends/cuda/kernels/kv_layout.h"
 #include "backends/cuda/kernels/linear.h"
 #include "backends/cuda/kernels/rotation.h"
+#include "ops/args/attention.h"
 
 namespace reprise::cuda {
 
@@ -482,61 +483,61 @@ struct AttentionMerge {
   }
 };
 
-// dim: heads, key/value heads, head size, sequences, columns of the page table, window, tokens. scalar: scale.
-inline AttentionSizes attention_sizes(const LaunchArgs& args, const LiveSizes& live) {
-  return {size_at(args, 0, live), size_at(args, 1, live), size_at(args, 2, live), size_at(args, 3, live),
-          size_at(args, 4, live), size_at(args, 5, live), size_at(args, 6, live), static_cast<float>(args.scalar[0])};
-}
-inline Lengths lengths_of(const LaunchArgs& args) {
-  return {pointer<const int32_t>(args, 2), pointer<const int32_t>(args, 3), pointer<const int32_t>(args, 4)};
+template <class L>
+AttentionSizes attention_sizes(const PagedAttentionArgs& a, const L& launch) {
+  return {a.heads,
+          a.kv_heads,
+          a.size,
+          launch.size(a.sequences),
+          launch.size(a.columns),
+          a.window,
+          launch.size(a.tokens),
+          static_cast<float>(a.scale)};
 }
 
 template <class E, int kDepth, bool kInt8, class L>
-void launch_attention(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const AttentionSizes z = attention_sizes(args, live);
-  const Lengths lengths = lengths_of(args);
-  const auto* q = pointer<const uint16_t>(args, 0);
-  auto* out = pointer<uint16_t>(args, 5);
-  auto* states = static_cast<float*>(args.workspace);
+void launch_attention(const PagedAttentionArgs& a, L& launch) {
+  const AttentionSizes z = attention_sizes(a, launch);
+  const Lengths lengths{a.page_table, a.context_lens, a.query_starts};
+  const uint16_t* q = a.q;
+  uint16_t* out = a.out;
+  auto* states = static_cast<float*>(launch.workspace);
   using Few = Attention<E, kDepth, 1, kInt8>;
   using Many = Attention<E, kDepth, 4, kInt8>;
   using Merge = AttentionMerge<E, kDepth>;
   launch.run(launch.multiprocessors * 9, Few::kThreads, Few::shared_bytes(z.sequences),
-             Few{q, args.ptr[1], lengths, out, states, z});
+             Few{q, a.kv, lengths, out, states, z});
   launch.run(launch.multiprocessors * 4, Merge::kThreads, Merge::shared_bytes(z.sequences),
              Merge{lengths, out, states, z});
   // Where every sequence has one token at most, none has many rows.
   if (z.tokens == z.sequences && z.ratio() <= kFewRows) return;
   launch.run(launch.multiprocessors * 2, Many::kThreads, Many::shared_bytes(z.sequences),
-             Many{q, args.ptr[1], lengths, out, states, z});
+             Many{q, a.kv, lengths, out, states, z});
 }
 
-// ptr: q, kv, page_table, context_lens, query_starts, out. dim and scalar: attention_sizes().
 template <class E, bool kInt8, class L>
-void attend_to(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  if (size_at(args, 6, live) == 0) return;
+void attend_to(const PagedAttentionArgs& a, L& launch) {
+  if (launch.size(a.tokens) == 0) return;
   if constexpr (sizeof(typename E::Type) == 4) {
-    const AttentionSizes z = attention_sizes(args, live);
-    launch.run(
-        blocks_for(z.tokens * z.heads, 4), AttentionF32<kInt8>::kThreads, 0,
-        AttentionF32<kInt8>{pointer<const float>(args, 0), args.ptr[1], lengths_of(args), pointer<float>(args, 5), z});
+    const AttentionSizes z = attention_sizes(a, launch);
+    launch.run(blocks_for(z.tokens * z.heads, 4), AttentionF32<kInt8>::kThreads, 0,
+               AttentionF32<kInt8>{a.q, a.kv, {a.page_table, a.context_lens, a.query_starts}, a.out, z});
   } else {
-    const int64_t size = size_at(args, 2, live);
-    if (size <= 64)
-      launch_attention<E, 64, kInt8>(args, live, launch);
-    else if (size <= 128)
-      launch_attention<E, 128, kInt8>(args, live, launch);
+    if (a.size <= 64)
+      launch_attention<E, 64, kInt8>(a, launch);
+    else if (a.size <= 128)
+      launch_attention<E, 128, kInt8>(a, launch);
     else
-      launch_attention<E, 256, kInt8>(args, live, launch);
+      launch_attention<E, 256, kInt8>(a, launch);
   }
 }
 template <class E, class L>
-void run_attention(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  attend_to<E, false>(args, live, launch);
+void run_attention(const PagedAttentionArgs& a, L& launch) {
+  attend_to<E, false>(a, launch);
 }
 template <class E, class L>
-void run_attention_i8(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  attend_to<E, true>(args, live, launch);
+void run_attention_i8(const PagedAttentionArgs& a, L& launch) {
+  attend_to<E, true>(a, launch);
 }
 
 template <class L>

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/kernel_table.h"
 #include "backends/cuda/kernels/lane.h"
+#include "ops/args/elements.h"
 
 namespace reprise::cuda {
 
@@ -166,93 +167,68 @@ struct CopyBytes {
   }
 };
 
-template <class T>
-T* pointer(const LaunchArgs& args, int i) {
-  return static_cast<T*>(args.ptr[static_cast<size_t>(i)]);
+template <class E, class Op, class L>
+void run_binary(const BinaryArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0, Binary<E, Op>{a.a, a.b, a.out, n});
 }
-inline int64_t size_at(const LaunchArgs& args, int i, const LiveSizes& live) {
-  return args.dim[static_cast<size_t>(i)].value(live);
+template <class E, class Op, class L>
+void run_unary(const UnaryArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0, Unary<E, Op>{a.x, a.out, n});
+}
+template <class E, class L>
+void run_add(const BinaryArgs& a, L& launch) {
+  run_binary<E, AddOf>(a, launch);
+}
+template <class E, class L>
+void run_mul(const BinaryArgs& a, L& launch) {
+  run_binary<E, MulOf>(a, launch);
+}
+template <class E, class L>
+void run_silu(const UnaryArgs& a, L& launch) {
+  run_unary<E, SiluOf>(a, launch);
+}
+template <class E, class L>
+void run_sigmoid(const UnaryArgs& a, L& launch) {
+  run_unary<E, SigmoidOf>(a, launch);
+}
+template <class E, class L>
+void run_reciprocal(const UnaryArgs& a, L& launch) {
+  run_unary<E, ReciprocalOf>(a, launch);
 }
 
-// ptr: a, b, out. dim: first size, elements per unit of it.
-template <class E, class Op, class L>
-void run_binary(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 0, live) * size_at(args, 1, live);
-  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0,
-             Binary<E, Op>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<T>(args, 2), n});
-}
-// ptr: x, out. dim as above.
-template <class E, class Op, class L>
-void run_unary(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 0, live) * size_at(args, 1, live);
-  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0,
-             Unary<E, Op>{pointer<const T>(args, 0), pointer<T>(args, 1), n});
-}
 template <class E, class L>
-void run_add(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_binary<E, AddOf>(args, live, launch);
-}
-template <class E, class L>
-void run_mul(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_binary<E, MulOf>(args, live, launch);
-}
-template <class E, class L>
-void run_silu(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_unary<E, SiluOf>(args, live, launch);
-}
-template <class E, class L>
-void run_sigmoid(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_unary<E, SigmoidOf>(args, live, launch);
-}
-template <class E, class L>
-void run_reciprocal(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_unary<E, ReciprocalOf>(args, live, launch);
-}
-
-// ptr: gate_up, out. dim: rows, columns of out.
-template <class E, class L>
-void run_silu_mul(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t rows = size_at(args, 0, live), columns = size_at(args, 1, live);
+void run_silu_mul(const SiluMulArgs& a, L& launch) {
+  const int64_t rows = launch.size(a.rows), columns = a.width;
   launch.run(blocks_for(rows * columns, kElementThreads * (columns % 8 == 0 ? 8 : 1)), kElementThreads, 0,
-             SiluMul<E>{pointer<const T>(args, 0), pointer<T>(args, 1), rows, columns});
+             SiluMul<E>{a.gate_up, a.out, rows, columns});
 }
 
-// ptr: x, scale, out. dim: rows, columns.
 template <class E, class L>
-void run_scale_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t columns = size_at(args, 1, live), n = size_at(args, 0, live) * columns;
-  launch.run(blocks_for(n, kElementThreads), kElementThreads, 0,
-             ScaleRows<E>{pointer<const T>(args, 0), pointer<const float>(args, 1), pointer<T>(args, 2), n, columns});
+void run_scale_rows(const ScaleRowsArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(blocks_for(n, kElementThreads), kElementThreads, 0, ScaleRows<E>{a.x, a.scale, a.out, n, a.width});
 }
 
-// ptr: x, out. dim: rows, bytes of a row, first byte, bytes taken.
 template <class L>
-void run_slice(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t rows = size_at(args, 0, live);
+void run_slice(const SliceArgs& a, L& launch) {
+  const int64_t rows = launch.size(a.rows);
   launch.run(rows, kElementThreads, 0,
-             CopyRows{pointer<const char>(args, 0), nullptr, pointer<char>(args, 1), rows, size_at(args, 1, live),
-                      size_at(args, 2, live), size_at(args, 3, live)});
+             CopyRows{a.x, nullptr, a.out, rows, a.width * a.element, a.begin * a.element, a.size * a.element});
 }
 
-// ptr: x, out. dim: bytes.
 template <class L>
-void run_copy(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t bytes = size_at(args, 0, live);
-  launch.run(blocks_for(bytes, kElementThreads * 16), kElementThreads, 0,
-             CopyBytes{pointer<const char>(args, 0), pointer<char>(args, 1), bytes});
+void run_copy(const CopyArgs& a, L& launch) {
+  const int64_t bytes = launch.size(a.rows) * a.width * a.element;
+  launch.run(blocks_for(bytes, kElementThreads * 16), kElementThreads, 0, CopyBytes{a.x, a.out, bytes});
 }
 
-// ptr: x, index, out. dim: rows of x, rows of out, bytes of a row.
 template <class L>
-void run_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t bytes = size_at(args, 2, live);
-  launch.run(size_at(args, 1, live), kElementThreads, 0,
-             CopyRows{pointer<const char>(args, 0), pointer<const int32_t>(args, 1), pointer<char>(args, 2),
-                      size_at(args, 0, live), bytes, 0, bytes});
+void run_rows(const RowsArgs& a, L& launch) {
+  const int64_t bytes = a.width * a.element;
+  launch.run(launch.size(a.rows), kElementThreads, 0,
+             CopyRows{a.x, a.index, a.out, launch.size(a.x_rows), bytes, 0, bytes});
 }
 
 template <class L>

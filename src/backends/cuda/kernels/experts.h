@@ -6,10 +6,10 @@
 // borders of the groups may need, each finds its tile from the borders, and those left over end at once.
 #pragma once
 
-#include "backends/cuda/kernels/gate_flags.h"
 #include "backends/cuda/kernels/linear_w8a8.h"
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/quantise.h"
+#include "ops/args/experts.h"
 
 namespace reprise::cuda {
 
@@ -406,42 +406,27 @@ struct QuantizeGroups {
   }
 };
 
-// ptr: logits, slots, bias or null, weights, experts. dim: tokens, experts, k, groups, groups taken, flags of GateFlag.
-// scalar: scale, eps.
 template <class L>
-void run_moe_gate(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t flags = size_at(args, 5, live);
-  const GateRule rule{size_at(args, 1, live),
-                      size_at(args, 2, live),
-                      size_at(args, 3, live),
-                      size_at(args, 4, live),
-                      static_cast<float>(args.scalar[0]),
-                      static_cast<float>(args.scalar[1]),
-                      (flags & kGateSigmoid) != 0,
-                      (flags & kGateNormalise) != 0,
-                      (flags & kGateTopTwo) != 0};
-  launch.run(size_at(args, 0, live), MoeGate::kThreads, MoeGate::shared_bytes(rule),
-             MoeGate{pointer<const float>(args, 0), pointer<const int32_t>(args, 1), pointer<const float>(args, 2),
-                     pointer<float>(args, 3), pointer<int32_t>(args, 4), rule});
+void run_moe_gate(const MoeGateArgs& a, L& launch) {
+  const GateRule rule{
+      a.count,   a.top_k,     a.groups, a.top_groups, static_cast<float>(a.scale), static_cast<float>(a.eps),
+      a.sigmoid, a.normalise, a.top_two};
+  launch.run(launch.size(a.tokens), MoeGate::kThreads, MoeGate::shared_bytes(rule),
+             MoeGate{a.logits, a.slots, a.bias, a.weights, a.experts, rule});
 }
 
-// ptr: experts, token, place, starts. dim: tokens, k, first expert, number of experts.
 template <class L>
-void run_moe_route(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t k = size_at(args, 1, live), count = size_at(args, 3, live);
-  launch.run(count + 1, MoeRoute::kThreads, MoeRoute::kSharedBytes,
-             MoeRoute{pointer<const int32_t>(args, 0), pointer<int32_t>(args, 1), pointer<int32_t>(args, 2),
-                      pointer<int32_t>(args, 3), size_at(args, 0, live) * k, k, size_at(args, 2, live), count});
+void run_moe_route(const MoeRouteArgs& a, L& launch) {
+  launch.run(
+      a.count + 1, MoeRoute::kThreads, MoeRoute::kSharedBytes,
+      MoeRoute{a.experts, a.token, a.place, a.starts, launch.size(a.tokens) * a.top_k, a.top_k, a.first, a.count});
 }
 
-// ptr: y, weights, place, out. dim: tokens, k, columns.
 template <class E, class L>
-void run_moe_combine(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t tokens = size_at(args, 0, live), columns = size_at(args, 2, live);
-  launch.run(blocks_for(tokens * blocks_for(columns, 8), kElementThreads), kElementThreads, 0,
-             MoeCombine<E>{pointer<const T>(args, 0), pointer<const float>(args, 1), pointer<const int32_t>(args, 2),
-                           pointer<T>(args, 3), tokens, size_at(args, 1, live), columns});
+void run_moe_combine(const MoeCombineArgs& a, L& launch) {
+  const int64_t tokens = launch.size(a.tokens);
+  launch.run(blocks_for(tokens * blocks_for(a.width, 8), kElementThreads), kElementThreads, 0,
+             MoeCombine<E>{a.y, a.weights, a.place, a.out, tokens, a.top_k, a.width});
 }
 
 // Operands of a grouped product. `list` may be null, `rows` are those of x.
@@ -476,10 +461,6 @@ void grouped_product(const GroupedCall& c, const Finish& finish, L& launch) {
     launch_grouped<E, Out, 64, 8, 5>(c, finish, launch);
 }
 
-inline Groups groups_at(const LaunchArgs& args, int i, const LiveSizes& live) {
-  return {pointer<const int32_t>(args, i), size_at(args, 3, live), size_at(args, 0, live)};
-}
-
 template <class E, class L>
 void grouped_of_floats(const GroupedCall& c, L& launch) {
   if (c.z.tokens == 0) return;
@@ -499,42 +480,36 @@ void grouped_of_floats(const GroupedCall& c, L& launch) {
   }
 }
 
-// ptr: x, starts, weight, out. dim: rows, depth, columns, groups.
-template <class E, class L>
-void run_grouped_linear(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  grouped_of_floats<E>({z, args.ptr[0], nullptr, z.tokens, groups_at(args, 1, live), args.ptr[2], args.ptr[3]}, launch);
-}
-// ptr: x, token, starts, weight, out. dim as above, then rows of x.
-template <class E, class L>
-void run_grouped_linear_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  grouped_of_floats<E>({product_sizes(args, live), args.ptr[0], pointer<const int32_t>(args, 1), size_at(args, 4, live),
-                        groups_at(args, 2, live), args.ptr[3], args.ptr[4]},
-                       launch);
+// `list` and `rows` as in GroupedCall.
+template <class A, class L>
+GroupedCall grouped_call(const A& a, const int32_t* list, int64_t rows, const L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
+  return {z, a.x, list, list ? rows : z.tokens, {a.starts, a.groups, z.tokens}, a.weight, a.out};
 }
 
-// ptr: x, starts, weight, scale, bias, out. dim: rows, depth, columns, groups.
-template <class Out, class L>
-void run_grouped_w8a8_static(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  grouped_product<I8, Out>({z, args.ptr[0], nullptr, z.tokens, groups_at(args, 1, live), args.ptr[2], args.ptr[5]},
-                           StaticScales{pointer<const float>(args, 3), pointer<const int32_t>(args, 4)}, launch);
+template <class E, class L>
+void run_grouped_linear(const GroupedLinearArgs& a, L& launch) {
+  grouped_of_floats<E>(grouped_call(a, nullptr, 0, launch), launch);
 }
-// ptr: x, x_scale, starts, weight, scale, out. dim as above.
-template <class Out, class L>
-void run_grouped_w8a8_dynamic(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  grouped_product<I8, Out>({z, args.ptr[0], nullptr, z.tokens, groups_at(args, 2, live), args.ptr[3], args.ptr[5]},
-                           DynamicScales{pointer<const float>(args, 4), pointer<const float>(args, 1)}, launch);
+template <class E, class L>
+void run_grouped_linear_rows(const GroupedLinearRowsArgs& a, L& launch) {
+  grouped_of_floats<E>(grouped_call(a, a.token, launch.size(a.x_rows), launch), launch);
 }
 
-// ptr: x, starts, scale, offset, out. dim: rows, columns, unused, groups.
+template <class Out, class L>
+void run_grouped_w8a8_static(const GroupedW8a8StaticArgs& a, L& launch) {
+  grouped_product<I8, Out>(grouped_call(a, nullptr, 0, launch), StaticScales{a.scale, a.bias}, launch);
+}
+template <class Out, class L>
+void run_grouped_w8a8_dynamic(const GroupedW8a8DynamicArgs& a, L& launch) {
+  grouped_product<I8, Out>(grouped_call(a, nullptr, 0, launch), DynamicScales{a.scale, a.x_scale}, launch);
+}
+
 template <class E, class L>
-void run_quantize_groups(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  launch.run(size_at(args, 0, live), kElementThreads, 0,
-             QuantizeGroups<E>{pointer<const typename E::Type>(args, 0), groups_at(args, 1, live),
-                               pointer<const float>(args, 2), pointer<const float>(args, 3), pointer<int8_t>(args, 4),
-                               size_at(args, 1, live)});
+void run_quantize_groups(const QuantizeGroupsArgs& a, L& launch) {
+  const int64_t rows = launch.size(a.rows);
+  launch.run(rows, kElementThreads, 0,
+             QuantizeGroups<E>{a.x, {a.starts, a.groups, rows}, a.scale, a.offset, a.values, a.width});
 }
 
 template <class L>

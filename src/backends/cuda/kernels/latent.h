@@ -557,40 +557,34 @@ void product_of_heads(const ProductSizes& z, const HeadRows& rows, const void* x
   }
 }
 
-// ptr: x, weight, out. dim: tokens, depth, columns, heads.
 template <class E, class L>
-void run_head_linear(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  product_of_heads<E>(z, {nullptr, z.tokens, size_at(args, 3, live), 0}, args.ptr[0], args.ptr[1], args.ptr[2], launch);
+void run_head_linear(const HeadLinearArgs& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
+  product_of_heads<E>(z, {nullptr, z.tokens, a.heads, 0}, a.x, a.weight, a.out, launch);
 }
-// ptr: x, rows, weight, out. dim as above.
 template <class E, class L>
-void run_head_linear_rows(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  product_of_heads<E>(z, {pointer<const int32_t>(args, 1), z.tokens, size_at(args, 3, live), 0}, args.ptr[0],
-                      args.ptr[2], args.ptr[3], launch);
+void run_head_linear_rows(const HeadLinearRowsArgs& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
+  product_of_heads<E>(z, {a.list, z.tokens, a.heads, 0}, a.x, a.weight, a.out, launch);
 }
 
-// ptr: q, q_rope, latents, ropes, page_table, context_lens, query_starts, out. dim: heads, latent size, rope size,
-// sequences, columns of the page table, tokens. scalar: scale. Workspace (not of f32): kLatentSlots states.
+// Workspace (not of f32): kLatentSlots states.
 template <class E, class L>
-void run_latent_attention(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
   using T = typename E::Type;
-  const LatentSizes s{{size_at(args, 0, live), 1, size_at(args, 1, live), size_at(args, 3, live),
-                       size_at(args, 4, live), 0, size_at(args, 5, live), static_cast<float>(args.scalar[0])},
-                      size_at(args, 2, live),
-                      latent_state_columns(size_at(args, 1, live))};
-  const Lengths lengths{pointer<const int32_t>(args, 4), pointer<const int32_t>(args, 5),
-                        pointer<const int32_t>(args, 6)};
-  const T *q = pointer<const T>(args, 0), *q_rope = pointer<const T>(args, 1), *latents = pointer<const T>(args, 2),
-          *ropes = pointer<const T>(args, 3);
-  auto* out = pointer<T>(args, 7);
+  const LatentSizes s{{a.heads, 1, a.latent, launch.size(a.sequences), launch.size(a.columns), 0, launch.size(a.tokens),
+                       static_cast<float>(a.scale)},
+                      a.rope,
+                      latent_state_columns(a.latent)};
+  const Lengths lengths{a.page_table, a.context_lens, a.query_starts};
+  const T *q = a.q, *q_rope = a.q_rope, *latents = a.latents, *ropes = a.ropes;
+  T* out = a.out;
   if (s.z.tokens == 0) return;
   if constexpr (sizeof(T) == 4) {
     launch.run(blocks_for(s.z.tokens * s.z.heads, 4), LatentAttentionF32::kThreads, 0,
                LatentAttentionF32{q, q_rope, latents, ropes, lengths, out, s});
   } else {
-    auto* states = static_cast<float*>(args.workspace);
+    auto* states = static_cast<float*>(launch.workspace);
     using Few = LatentAttention<E, 1>;
     using Many = LatentAttention<E, 2>;
     launch.run(launch.multiprocessors * 2, Few::kThreads, Few::shared_bytes(s),

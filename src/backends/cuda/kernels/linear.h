@@ -13,6 +13,7 @@
 #include "backends/cuda/kernels/elementwise.h"
 #include "backends/cuda/kernels/product.h"
 #include "backends/cuda/kernels/product_sizes.h"
+#include "ops/args/products.h"
 
 namespace reprise::cuda {
 
@@ -521,28 +522,23 @@ void product(const ProductSizes& z, const void* x, const void* weight, const typ
   }
 }
 
-inline ProductSizes product_sizes(const LaunchArgs& args, const LiveSizes& live) {
-  return {size_at(args, 0, live), size_at(args, 1, live), size_at(args, 2, live)};
+template <class L>
+ProductSizes product_sizes(const ProductShape& shape, const L& launch) {
+  return {launch.size(shape.rows), shape.depth, shape.columns};
 }
 
-// ptr: x, weight, bias or null, out. dim: tokens, depth, columns.
 template <class E, class L>
-void run_linear(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  product<E, E>(product_sizes(args, live), args.ptr[0], args.ptr[1], pointer<const typename E::Type>(args, 2), nullptr,
-                args.ptr[3], launch);
+void run_linear(const LinearArgs& a, L& launch) {
+  product<E, E>(product_sizes(a.shape, launch), a.x, a.weight, a.bias, nullptr, a.out, launch);
 }
 template <class E, class L>
-void run_linear_wide(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  product<E, F32>(product_sizes(args, live), args.ptr[0], args.ptr[1], pointer<const typename E::Type>(args, 2),
-                  nullptr, args.ptr[3], launch);
+void run_linear_wide(const LinearArgs& a, L& launch) {
+  product<E, F32>(product_sizes(a.shape, launch), a.x, a.weight, a.bias, nullptr, a.out, launch);
 }
 
-// ptr: x, weight, residual, bias or null, out. dim as above.
 template <class E, class L>
-void run_linear_add(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  product<E, E>(product_sizes(args, live), args.ptr[0], args.ptr[1], pointer<const T>(args, 3),
-                pointer<const T>(args, 2), args.ptr[4], launch);
+void run_linear_add(const LinearAddArgs& a, L& launch) {
+  product<E, E>(product_sizes(a.shape, launch), a.x, a.weight, a.bias, a.residual, a.out, launch);
 }
 
 inline int64_t row_parts(int64_t columns) { return blocks_for(columns, kRowPart); }
@@ -576,30 +572,29 @@ void largest_of_product(const ProductSizes& z, const void* x, const void* weight
 
 // Workspace: of f32 the logits and row_candidates_bytes() a row; else head_candidates_bytes() a row.
 template <class E, class L>
-void run_lm_head_argmax(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
+void run_lm_head_argmax(const LmHeadArgs& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
   if (z.tokens == 0) return;
   if constexpr (sizeof(typename E::Type) == 4) {
-    auto* logits = static_cast<float*>(args.workspace);
+    auto* logits = static_cast<float*>(launch.workspace);
     auto* best = reinterpret_cast<Largest*>(logits + (z.tokens * z.columns + 1) / 2 * 2);
-    product<F32, F32>(z, args.ptr[0], args.ptr[1], nullptr, nullptr, logits, launch);
+    product<F32, F32>(z, a.x, a.weight, nullptr, nullptr, logits, launch);
     launch.run(row_parts(z.columns), RowLargest<F32>::kThreads, RowLargest<F32>::kThreads / 32 * sizeof(Largest),
                RowLargest<F32>{logits, best, z.columns}, z.tokens);
-    merge_largest(z.tokens, row_parts(z.columns), best, pointer<int32_t>(args, 2), launch);
+    merge_largest(z.tokens, row_parts(z.columns), best, a.out, launch);
   } else {
-    largest_of_product<E>(z, args.ptr[0], args.ptr[1], AsItIs{}, static_cast<Largest*>(args.workspace),
-                          pointer<int32_t>(args, 2), launch);
+    largest_of_product<E>(z, a.x, a.weight, AsItIs{}, static_cast<Largest*>(launch.workspace), a.out, launch);
   }
 }
 
-// ptr: x, out. dim: rows, columns. Workspace: row_candidates_bytes() a row.
+// Workspace: row_candidates_bytes() a row.
 template <class E, class L>
-void run_argmax(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t rows = size_at(args, 0, live), columns = size_at(args, 1, live);
-  auto* best = static_cast<Largest*>(args.workspace);
+void run_argmax(const UnaryArgs& a, L& launch) {
+  const int64_t rows = launch.size(a.rows), columns = a.width;
+  auto* best = static_cast<Largest*>(launch.workspace);
   launch.run(row_parts(columns), RowLargest<E>::kThreads, RowLargest<E>::kThreads / 32 * sizeof(Largest),
-             RowLargest<E>{pointer<const typename E::Type>(args, 0), best, columns}, rows);
-  merge_largest(rows, row_parts(columns), best, pointer<int32_t>(args, 1), launch);
+             RowLargest<E>{a.x, best, columns}, rows);
+  merge_largest(rows, row_parts(columns), best, a.out, launch);
 }
 
 template <class L>

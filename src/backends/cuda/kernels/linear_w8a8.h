@@ -76,32 +76,26 @@ void product_w8a8(const ProductSizes& z, const void* x, const void* weight, cons
   tiled_product<I8, Out>(z, x, weight, scales, out, launch);
 }
 
-// ptr: x, weight, scale, bias, add or null, out. dim: tokens, depth, columns. Workspace: sums_bytes().
+// Workspace: sums_bytes().
 template <class Out, class L>
-void run_linear_w8a8_static(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  product_w8a8<Out>(
-      product_sizes(args, live), args.ptr[0], args.ptr[1],
-      StaticScales{pointer<const float>(args, 2), pointer<const int32_t>(args, 3), pointer<const float>(args, 4)},
-      args.workspace, args.ptr[5], launch);
+void run_linear_w8a8_static(const LinearW8a8StaticArgs& a, L& launch) {
+  product_w8a8<Out>(product_sizes(a.shape, launch), a.x, a.weight, StaticScales{a.scale, a.bias, a.add},
+                    launch.workspace, a.out, launch);
 }
 
-// ptr: x, x_scale, weight, scale, add or null, out. dim as above.
 template <class Out, class L>
-void run_linear_w8a8_dynamic(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  product_w8a8<Out>(
-      product_sizes(args, live), args.ptr[0], args.ptr[2],
-      DynamicScales{pointer<const float>(args, 3), pointer<const float>(args, 1), pointer<const float>(args, 4)},
-      args.workspace, args.ptr[5], launch);
+void run_linear_w8a8_dynamic(const LinearW8a8DynamicArgs& a, L& launch) {
+  product_w8a8<Out>(product_sizes(a.shape, launch), a.x, a.weight, DynamicScales{a.scale, a.x_scale, a.add},
+                    launch.workspace, a.out, launch);
 }
 
-// ptr: x, x_scale, weight, scale, out. dim as above. Workspace: head_candidates_bytes() a row.
+// Workspace: head_candidates_bytes() a row.
 template <class L>
-void run_lm_head_argmax_w8a8(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
+void run_lm_head_argmax_w8a8(const LmHeadW8a8Args& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
   if (z.tokens == 0) return;
-  largest_of_product<I8>(z, args.ptr[0], args.ptr[2],
-                         DynamicScales{pointer<const float>(args, 3), pointer<const float>(args, 1), nullptr},
-                         static_cast<Largest*>(args.workspace), pointer<int32_t>(args, 4), launch);
+  largest_of_product<I8>(z, a.x, a.weight, DynamicScales{a.scale, a.x_scale, nullptr},
+                         static_cast<Largest*>(launch.workspace), a.out, launch);
 }
 
 template <class L>

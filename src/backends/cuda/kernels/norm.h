@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backends/cuda/kernels/elementwise.h"
+#include "ops/args/norms.h"
 
 namespace reprise::cuda {
 
@@ -101,25 +102,16 @@ struct RmsNorm {
 
 constexpr size_t kReduceBytes = 32 * sizeof(float);
 
-// ptr: x, weight, bias or null, out. dim: first size, rows per unit of it, row size. scalar: eps.
 template <class E, class L>
-void run_rms_norm(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 2, live);
-  launch.run(size_at(args, 0, live) * size_at(args, 1, live), norm_threads(n), kReduceBytes,
-             RmsNorm<E>{pointer<const T>(args, 0), nullptr, pointer<const T>(args, 1), pointer<const T>(args, 2),
-                        pointer<T>(args, 3), nullptr, n, static_cast<float>(args.scalar[0])});
+void run_rms_norm(const RmsNormArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             RmsNorm<E>{a.x, nullptr, a.weight, a.bias, a.out, nullptr, a.width, static_cast<float>(a.eps)});
 }
 
-// ptr: x, r, weight, bias or null, out, sum. dim: rows, row size. scalar: eps.
 template <class E, class L>
-void run_add_rms_norm(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 1, live);
-  launch.run(size_at(args, 0, live), norm_threads(n), kReduceBytes,
-             RmsNorm<E>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<const T>(args, 2),
-                        pointer<const T>(args, 3), pointer<T>(args, 4), pointer<T>(args, 5), n,
-                        static_cast<float>(args.scalar[0])});
+void run_add_rms_norm(const AddRmsNormArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             RmsNorm<E>{a.x, a.r, a.weight, a.bias, a.out, a.sum, a.width, static_cast<float>(a.eps)});
 }
 
 template <class L>

@@ -107,79 +107,68 @@ struct EmbeddingPacked {
   }
 };
 
-// Calls body with the format as a type's constant; `dim` is that of a BlockFormat.
+// Calls body with the format as a type's constant.
 template <class Body>
-void with_format(int64_t format, const Body& body) {
-  switch (static_cast<BlockFormat>(format)) {
+void with_format(BlockFormat format, const Body& body) {
+  switch (format) {
     case BlockFormat::Q8_0: return body(std::integral_constant<BlockFormat, BlockFormat::Q8_0>{});
     case BlockFormat::Q4_0: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_0>{});
     case BlockFormat::Q4_1: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_1>{});
   }
 }
 
-template <class E, BlockFormat kFormat, int kEach = 2>
-ChainTile<NumbersOf<E>, Blocks<kFormat>, kEach> packed_tile(const LaunchArgs& args, const ProductSizes& z) {
-  return {{pointer<const typename E::Type>(args, 0), z.depth},
-          {pointer<const uint8_t>(args, 1), z.depth / kPackedNumbers},
-          z.tokens,
-          z.depth,
-          z.columns};
+template <class E, BlockFormat kFormat, int kEach = 2, class A>
+ChainTile<NumbersOf<E>, Blocks<kFormat>, kEach> packed_tile(const A& a, const ProductSizes& z) {
+  return {{a.x, z.depth}, {a.weight, z.depth / kPackedNumbers}, z.tokens, z.depth, z.columns};
 }
 
 template <class E, class Out, BlockFormat kFormat, int kEach, class L>
-void launch_packed(const LaunchArgs& args, const ProductSizes& z, L& launch) {
+void launch_packed(const LinearPackedArgs& a, const ProductSizes& z, L& launch) {
   using K = LinearPacked<E, Out, kFormat, kEach>;
   launch.run(blocks_for(z.columns, K::Tile::kColumns), K::kThreads, K::Tile::kSharedBytes,
-             K{packed_tile<E, kFormat, kEach>(args, z), pointer<const typename E::Type>(args, 2),
-               pointer<typename Out::Type>(args, 3)},
-             blocks_for(z.tokens, K::Tile::kTokens));
+             K{packed_tile<E, kFormat, kEach>(a, z), a.bias, a.out}, blocks_for(z.tokens, K::Tile::kTokens));
 }
 
-// ptr: x, weight, bias or null, out. dim: tokens, depth, columns, format.
 template <class E, class Out, class L>
-void packed_product(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  with_format(size_at(args, 3, live), [&](auto format) {
+void packed_product(const LinearPackedArgs& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
+  with_format(a.format, [&](auto format) {
     if (z.tokens <= kFewChains)
-      launch_packed<E, Out, format(), 2>(args, z, launch);
+      launch_packed<E, Out, format(), 2>(a, z, launch);
     else
-      launch_packed<E, Out, format(), 8>(args, z, launch);
+      launch_packed<E, Out, format(), 8>(a, z, launch);
   });
 }
 template <class E, class L>
-void run_linear_packed(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  packed_product<E, E>(args, live, launch);
+void run_linear_packed(const LinearPackedArgs& a, L& launch) {
+  packed_product<E, E>(a, launch);
 }
 template <class E, class L>
-void run_linear_packed_wide(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  packed_product<E, F32>(args, live, launch);
+void run_linear_packed_wide(const LinearPackedArgs& a, L& launch) {
+  packed_product<E, F32>(a, launch);
 }
 
-// ptr: x, weight, out. dim as above. Workspace: head_candidates_bytes() a row.
+// Workspace: head_candidates_bytes() a row.
 template <class E, class L>
-void run_lm_head_argmax_packed(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const ProductSizes z = product_sizes(args, live);
-  auto* best = static_cast<Largest*>(args.workspace);
-  with_format(size_at(args, 3, live), [&](auto format) {
+void run_lm_head_argmax_packed(const LmHeadPackedArgs& a, L& launch) {
+  const ProductSizes z = product_sizes(a.shape, launch);
+  auto* best = static_cast<Largest*>(launch.workspace);
+  with_format(a.format, [&](auto format) {
     using K = PackedLargest<E, format()>;
     const int64_t parts = blocks_for(z.columns, K::Tile::kColumns);
-    launch.run(parts, K::kThreads, K::Tile::kSharedBytes, K{packed_tile<E, format()>(args, z), best},
+    launch.run(parts, K::kThreads, K::Tile::kSharedBytes, K{packed_tile<E, format()>(a, z), best},
                blocks_for(z.tokens, K::Tile::kTokens));
-    merge_largest(z.tokens, parts, best, pointer<int32_t>(args, 2), launch);
+    merge_largest(z.tokens, parts, best, a.out, launch);
   });
 }
 
-// ptr: table, ids, out. dim: ids, width, rows of the table, format. The type is that of the result.
+// The type is that of the result.
 template <class Out, class L>
-void run_embedding_packed(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t width = size_at(args, 1, live);
-  with_format(size_at(args, 3, live), [&](auto format) {
-    launch.run(size_at(args, 0, live), kElementThreads, 0,
-               EmbeddingPacked<Out, format()>{{pointer<const uint8_t>(args, 0), width / kPackedNumbers},
-                                              pointer<const int32_t>(args, 1),
-                                              pointer<typename Out::Type>(args, 2),
-                                              width,
-                                              size_at(args, 2, live)});
+void run_embedding_packed(const EmbeddingPackedArgs& a, L& launch) {
+  with_format(a.format, [&](auto format) {
+    launch.run(
+        launch.size(a.tokens), kElementThreads, 0,
+        EmbeddingPacked<Out, format()>{{a.table, a.width / kPackedNumbers}, a.ids, a.out, a.width, a.vocabulary});
   });
 }
 

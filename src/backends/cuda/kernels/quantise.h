@@ -4,6 +4,7 @@
 
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/quantise_row.h"
+#include "ops/args/quantise.h"
 
 namespace reprise::cuda {
 
@@ -145,69 +146,49 @@ struct AddRmsNormQuant {
   }
 };
 
-inline StaticScale static_scale(const LaunchArgs& args, int first_pointer, int first_step, const LiveSizes& live) {
-  return {pointer<const float>(args, first_pointer), pointer<const float>(args, first_pointer + 1),
-          size_at(args, first_step, live), size_at(args, first_step + 1, live)};
+template <class A>
+StaticScale static_scale(const A& a) {
+  return {a.scale, a.offset, a.scales == 1 ? 0 : 1, a.offsets == 1 ? 0 : 1};
 }
 
-// ptr: x, scale, offset, out. dim: first size, columns, step of scale, of offset.
 template <class E, class L>
-void run_quantize_static(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t columns = size_at(args, 1, live), n = size_at(args, 0, live) * columns;
+void run_quantize_static(const QuantizeStaticArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
   launch.run(blocks_for(n, kElementThreads), kElementThreads, 0,
-             QuantizeStatic<E>{pointer<const typename E::Type>(args, 0), pointer<int8_t>(args, 3),
-                               static_scale(args, 1, 2, live), n, columns});
+             QuantizeStatic<E>{a.x, a.values, static_scale(a), n, a.width});
 }
 
-// ptr: x, out, scale. dim: rows, columns.
 template <class E, class L>
-void run_quantize_dynamic(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  launch.run(size_at(args, 0, live), kElementThreads, kReduceBytes,
-             QuantizeRows<PlainRow<E>>{{pointer<const typename E::Type>(args, 0), size_at(args, 1, live)},
-                                       pointer<int8_t>(args, 1),
-                                       pointer<float>(args, 2)});
+void run_quantize_dynamic(const QuantizeDynamicArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), kElementThreads, kReduceBytes,
+             QuantizeRows<PlainRow<E>>{{a.x, a.width}, a.values, a.scale});
 }
 
-// ptr: gate_up, out, scale. dim: rows, columns of out.
 template <class E, class L>
-void run_silu_mul_quant(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  launch.run(size_at(args, 0, live), kElementThreads, kReduceBytes,
-             QuantizeRows<GatedRow<E>>{{pointer<const typename E::Type>(args, 0), size_at(args, 1, live)},
-                                       pointer<int8_t>(args, 1),
-                                       pointer<float>(args, 2)});
+void run_silu_mul_quant(const SiluMulQuantArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), kElementThreads, kReduceBytes,
+             QuantizeRows<GatedRow<E>>{{a.gate_up, a.width}, a.values, a.scale});
 }
 
-// ptr: gate_up, scale, offset, out. dim: rows, columns of out, step of scale, of offset.
 template <class E, class L>
-void run_silu_mul_quant_static(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  const int64_t columns = size_at(args, 1, live), n = size_at(args, 0, live) * columns;
+void run_silu_mul_quant_static(const SiluMulQuantStaticArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
   launch.run(blocks_for(n, kElementThreads), kElementThreads, 0,
-             SiluMulQuantStatic<E>{{pointer<const typename E::Type>(args, 0), columns},
-                                   pointer<int8_t>(args, 3),
-                                   static_scale(args, 1, 2, live),
-                                   n});
+             SiluMulQuantStatic<E>{{a.gate_up, a.width}, a.values, static_scale(a), n});
 }
 
-// ptr: x, r, weight, scale, offset, bias or null, out, sum. dim: rows, columns, step of scale, of offset. scalar: eps.
 template <class E, class L>
-void run_add_rms_norm_quant_static(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 1, live);
-  launch.run(size_at(args, 0, live), norm_threads(n), kReduceBytes,
-             AddRmsNormQuant<E>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<const T>(args, 2),
-                                pointer<const T>(args, 5), pointer<int8_t>(args, 6), nullptr, pointer<T>(args, 7),
-                                static_scale(args, 3, 2, live), n, static_cast<float>(args.scalar[0])});
+void run_add_rms_norm_quant_static(const AddRmsNormQuantStaticArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             AddRmsNormQuant<E>{a.x, a.r, a.weight, a.bias, a.values, nullptr, a.sum, static_scale(a), a.width,
+                                static_cast<float>(a.eps)});
 }
 
-// ptr: x, r, weight, bias or null, out, scale, sum. dim: rows, columns. scalar: eps.
 template <class E, class L>
-void run_add_rms_norm_quant_dynamic(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  const int64_t n = size_at(args, 1, live);
-  launch.run(size_at(args, 0, live), norm_threads(n), kReduceBytes,
-             AddRmsNormQuant<E>{pointer<const T>(args, 0), pointer<const T>(args, 1), pointer<const T>(args, 2),
-                                pointer<const T>(args, 3), pointer<int8_t>(args, 4), pointer<float>(args, 5),
-                                pointer<T>(args, 6), StaticScale{}, n, static_cast<float>(args.scalar[0])});
+void run_add_rms_norm_quant_dynamic(const AddRmsNormQuantDynamicArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             AddRmsNormQuant<E>{a.x, a.r, a.weight, a.bias, a.values, a.scale, a.sum, StaticScale{}, a.width,
+                                static_cast<float>(a.eps)});
 }
 
 template <class L>

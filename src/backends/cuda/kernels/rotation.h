@@ -6,6 +6,7 @@
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/quantise_row.h"
 #include "backends/cuda/kernels/rotation_limits.h"
+#include "ops/args/rotation.h"
 
 namespace reprise::cuda {
 
@@ -207,112 +208,86 @@ struct RowWrite {
   }
 };
 
-// ptr: positions, table, inv_freq (the attribute's own doubles, read here). dim: tokens, dim, ntk_window. scalar:
-// scale, ntk_base, ntk_factor.
 template <class L>
-void run_rope_table(const LaunchArgs& args, const LiveSizes& live, L& launch) {
+void run_rope_table(const RopeTableArgs& a, L& launch) {
   RopeTable k{};
-  k.positions = pointer<const int32_t>(args, 0);
-  k.table = pointer<float>(args, 1);
-  k.tokens = size_at(args, 0, live);
-  k.half = size_at(args, 1, live) / 2;
-  k.window = size_at(args, 2, live);
-  k.scale = static_cast<float>(args.scalar[0]);
-  k.ntk_base = args.scalar[1];
-  k.ntk_factor = args.scalar[2];
-  std::memcpy(k.inv_freq, args.ptr[2], static_cast<size_t>(k.half) * sizeof(double));
+  k.positions = a.positions;
+  k.table = a.table;
+  k.tokens = launch.size(a.tokens);
+  k.half = a.dim / 2;
+  k.window = a.ntk_window;
+  k.scale = static_cast<float>(a.scale);
+  k.ntk_base = a.ntk_base;
+  k.ntk_factor = a.ntk_factor;
+  std::memcpy(k.inv_freq, a.inv_freq, static_cast<size_t>(k.half) * sizeof(double));
   launch.run(blocks_for(k.tokens * k.half, kElementThreads), kElementThreads, 0, k);
 }
 
-// ptr: x, table, out. dim: tokens, heads, head size, rotated size, pairs are neighbours.
 template <class E, class L>
-void run_rope(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  Rope<E> k{pointer<const T>(args, 0), pointer<const float>(args, 1), pointer<T>(args, 2),
-            size_at(args, 0, live),    size_at(args, 1, live),        size_at(args, 2, live),
-            size_at(args, 3, live),    size_at(args, 4, live) != 0};
+void run_rope(const RopeArgs& a, L& launch) {
+  const Rope<E> k{a.x, a.table, a.out, launch.size(a.tokens), a.heads, a.size, a.rotated, a.interleaved};
   launch.run(blocks_for(k.tokens * k.heads * k.size, kElementThreads), kElementThreads, 0, k);
 }
 
-// dim: tokens, query heads, key/value heads, head size, rotated size. scalar: eps.
-template <class E, bool kInt8, class L>
-void run_split_heads(SplitHeads<E, kInt8> k, const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  k.tokens = size_at(args, 0, live);
-  k.heads = size_at(args, 1, live);
-  k.kv_heads = size_at(args, 2, live);
-  k.size = size_at(args, 3, live);
-  k.rot = size_at(args, 4, live);
-  k.eps = static_cast<float>(args.scalar[0]);
+// What both splits have in common; the places of keys and values are set already.
+template <class E, bool kInt8, class A, class L>
+void run_split_heads(SplitHeads<E, kInt8> k, const A& a, L& launch) {
+  k.qkv = a.qkv;
+  k.table = a.table;
+  k.q_weight = a.q_weight;
+  k.k_weight = a.k_weight;
+  k.q_out = a.q;
+  k.tokens = launch.size(a.sizes.tokens);
+  k.heads = a.sizes.heads;
+  k.kv_heads = a.sizes.kv_heads;
+  k.size = a.sizes.size;
+  k.rot = a.sizes.rotated;
+  k.eps = static_cast<float>(a.sizes.eps);
   launch.run(blocks_for(k.tokens * (k.heads + 2 * k.kv_heads), kHeadWarps), 32 * kHeadWarps,
              kHeadWarps * 2 * kLargestHead * sizeof(typename E::Type), k);
 }
 
-// ptr: qkv, table, q_weight or null, k_weight or null, q, k, v.
 template <class E, class L>
-void run_split_qk_norm_rope(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
+void run_split_qk_norm_rope(const SplitArgs& a, L& launch) {
   SplitHeads<E, false> k{};
-  k.qkv = pointer<const T>(args, 0);
-  k.table = pointer<const float>(args, 1);
-  k.q_weight = pointer<const T>(args, 2);
-  k.k_weight = pointer<const T>(args, 3);
-  k.q_out = pointer<T>(args, 4);
-  k.k_out = pointer<T>(args, 5);
-  k.v_out = pointer<T>(args, 6);
-  run_split_heads(k, args, live, launch);
+  k.k_out = a.k;
+  k.v_out = a.v;
+  run_split_heads(k, a, launch);
 }
 
-// ptr: kv, qkv, table, slots, q_weight or null, k_weight or null, (kv again), q.
 template <class E, bool kInt8, class L>
-void run_split_into_cache(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
+void run_split_into_cache(const SplitKvArgs& a, L& launch) {
   SplitHeads<E, kInt8> k{};
-  k.cache = pointer<typename CacheRow<E, kInt8>::Cell>(args, 0);
-  k.qkv = pointer<const T>(args, 1);
-  k.table = pointer<const float>(args, 2);
-  k.slots = pointer<const int32_t>(args, 3);
-  k.q_weight = pointer<const T>(args, 4);
-  k.k_weight = pointer<const T>(args, 5);
-  k.q_out = pointer<T>(args, 7);
-  run_split_heads(k, args, live, launch);
+  k.cache = a.kv;
+  k.slots = a.slots;
+  run_split_heads(k, a, launch);
 }
 template <class E, class L>
-void run_split_qk_norm_rope_kv(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_split_into_cache<E, false>(args, live, launch);
+void run_split_qk_norm_rope_kv(const SplitKvArgs& a, L& launch) {
+  run_split_into_cache<E, false>(a, launch);
 }
 template <class E, class L>
-void run_split_qk_norm_rope_kv_i8(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_split_into_cache<E, true>(args, live, launch);
+void run_split_qk_norm_rope_kv_i8(const SplitKvArgs& a, L& launch) {
+  run_split_into_cache<E, true>(a, launch);
 }
 
-// ptr: kv, k, v, slots, (kv again). dim: tokens, heads, head size.
 template <class E, bool kInt8, class L>
-void run_write(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  using T = typename E::Type;
-  KvWrite<E, kInt8> k{pointer<typename CacheRow<E, kInt8>::Cell>(args, 0),
-                      pointer<const T>(args, 1),
-                      pointer<const T>(args, 2),
-                      pointer<const int32_t>(args, 3),
-                      size_at(args, 0, live),
-                      size_at(args, 1, live),
-                      size_at(args, 2, live)};
+void run_write(const KvWriteArgs& a, L& launch) {
+  const KvWrite<E, kInt8> k{a.kv, a.k, a.v, a.slots, launch.size(a.tokens), a.heads, a.size};
   launch.run(blocks_for(k.tokens * k.kv_heads * 2, kHeadWarps), 32 * kHeadWarps, 0, k);
 }
 template <class E, class L>
-void run_kv_write(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_write<E, false>(args, live, launch);
+void run_kv_write(const KvWriteArgs& a, L& launch) {
+  run_write<E, false>(a, launch);
 }
 template <class E, class L>
-void run_kv_write_i8(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  run_write<E, true>(args, live, launch);
+void run_kv_write_i8(const KvWriteArgs& a, L& launch) {
+  run_write<E, true>(a, launch);
 }
 
-// ptr: cache, rows, slots, (cache again). dim: tokens, bytes of a row.
 template <class L>
-void run_row_write(const LaunchArgs& args, const LiveSizes& live, L& launch) {
-  launch.run(size_at(args, 0, live), kElementThreads, 0,
-             RowWrite{pointer<char>(args, 0), pointer<const char>(args, 1), pointer<const int32_t>(args, 2),
-                      size_at(args, 1, live)});
+void run_row_write(const RowWriteArgs& a, L& launch) {
+  launch.run(launch.size(a.tokens), kElementThreads, 0, RowWrite{a.cache, a.rows, a.slots, a.width * a.element});
 }
 
 template <class L>

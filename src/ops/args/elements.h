@@ -1,0 +1,103 @@
+// Launch arguments of the ops that work number by number, and of those that copy or pick rows of bytes, of sampling.
+//
+// `rows` of `width` numbers are the tensor; sizes behind the first are constants (op_args.h has the guards). Operands
+// come first, as the schema names them; sizes count elements unless they say bytes. Plain data that every kernel
+// compiler reads, so nothing but thunk.h is included. How each is filled from a call: elements.cpp.
+#pragma once
+
+#include "device/thunk.h"
+
+namespace reprise {
+
+struct OpCall;
+enum class DType : uint8_t;
+
+// add, mul
+struct BinaryArgs {
+  In a, b;
+  Out out;
+  Dim rows;
+  int64_t width;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// silu, sigmoid, reciprocal; argmax, whose result has a number for every row
+struct UnaryArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// Of each row of logits [rows, columns] a token by its Draw (ops/draw.h).
+struct SampleArgs {
+  In logits, draws;
+  Out token, logprob, top_tokens, top_logprobs;
+  Dim rows;
+  int64_t columns;
+
+  void fill(const OpCall& call);
+};
+
+// copy of any type; where another size than the first has a symbol, `rows` has it
+struct CopyArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width;
+  int64_t element;  // bytes
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+struct SliceArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width, begin, size;
+  int64_t element;  // bytes
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// rows and embedding: row index[r] of x
+struct RowsArgs {
+  In x, index;
+  Out out;
+  Dim x_rows, rows;
+  int64_t width;
+  int64_t element;  // bytes
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// `width` is that of the result
+struct SiluMulArgs {
+  In gate_up;
+  Out out;
+  Dim rows;
+  int64_t width;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+struct ScaleRowsArgs {
+  In x, scale;
+  Out out;
+  Dim rows;
+  int64_t width;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+}  // namespace reprise
