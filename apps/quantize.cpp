@@ -17,6 +17,7 @@
 #include "engine/checkpoint_quantiser.h"
 #include "engine/perplexity.h"
 #include "eval/text_file.h"
+#include "models/model.h"
 
 namespace reprise::apps {
 namespace {
