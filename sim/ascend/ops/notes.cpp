@@ -17,6 +17,7 @@ extern "C" const char* ascendSimOperatorNotes() {
          "DequantSwigluQuant: static quantisation divides by its scale; before 9.1 a row takes 21 bytes of unified "
          "buffer per output element (assumed)\n"
          "GroupedMatmulSwigluQuant takes matrices that are not transposed; no document shows it with others\n"
+         "KvRmsNormRopeCache may be repeated; the host code of its two phases is generated and not public\n"
          "ties of Topk and Sort keep the order of their places; quantisation rounds half to even\n"
          "not simulated and refused: int4, quantised keys and values, shifts of positions, shared prefixes, drop-pad "
          "routing, grouped products of several tensors\n";
