@@ -40,9 +40,9 @@ struct Out {
 static_assert(sizeof(In) == sizeof(void*) && sizeof(Out) == sizeof(void*));
 
 // The arguments of one launch: storage for the struct that its op declares (ops/args), and what every launch has. A
-// struct begins with its operands (In, Out) in schema order, then its results: the binder sets them by number. Sizes and
-// attributes follow. The three arrays are the same storage for what has no struct: the binder, the C interface of
-// extensions, kernels of tests. Trivially copyable: a patch, a capture or a queue takes a copy.
+// struct begins with its operands (In, Out) in schema order, then its results: the binder sets them by number. Behind
+// them are sizes and attributes. The three arrays are the same storage for what has no struct: the binder, the C
+// interface of extensions, kernels of tests. Trivially copyable: a patch, a capture or a queue takes a copy.
 struct LaunchArgs {
   static constexpr int kMaxPointers = 12;
   static constexpr int kMaxDims = 12;
