@@ -45,8 +45,9 @@ function(house_unity target)
   endforeach()
 endfunction()
 
-# house_hot(FILES...): sources whose loops run over every number of a checkpoint or of a row of logits; -O3 in a release.
-set(REPRISE_KERNEL_OPTIMISATION -O3 CACHE STRING "Optimisation of kernels and hot loops; less is for builds that are not run")
+# house_hot(FILES...): sources whose loops run over every number of a checkpoint or of a row of logits.
+set(REPRISE_KERNEL_OPTIMISATION -O3 CACHE STRING
+    "Optimisation of kernels and hot loops in a release; less is for builds that are not run")
 function(house_hot)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${REPRISE_KERNEL_OPTIMISATION}>"
                               SKIP_UNITY_BUILD_INCLUSION ON)

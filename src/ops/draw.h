@@ -7,9 +7,9 @@
 namespace reprise {
 
 struct Draw {
-  float scale = 0;  // 1 / temperature; 0: the largest logit, the smaller id on a tie
-  float top_p = 1;  // (0, 1]
-  float min_p = 0;  // [0, 1]
+  float scale = 0;    // 1 / temperature; 0: the largest logit, the smaller id on a tie
+  float top_p = 1;    // (0, 1]
+  float min_p = 0;    // [0, 1]
   int32_t top_k = 0;  // 0: all
   uint64_t seed = 0;
   int64_t position = 0;   // of the token in its sequence

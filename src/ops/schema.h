@@ -41,15 +41,15 @@ struct OpCall {
 
 // What holds for every call of an op. In the declaration line each has the word of kTraitWords.
 namespace op_trait {
-constexpr uint32_t kCommutes = 1;    // the first two operands may be swapped
-constexpr uint32_t kSplitPoint = 2;  // piecewise graphs are cut here
-constexpr uint32_t kInput = 4;       // staged by the engine before each step: no operands, type given at creation
-constexpr uint32_t kParam = 8;       // a tensor of the checkpoint: no operands, type given at creation
-constexpr uint32_t kView = 16;       // the result is operand 0 under another shape: no kernel, same bytes
-constexpr uint32_t kOwnBytes = 32;   // the result's bytes are nobody else's: equal calls stay apart
-constexpr uint32_t kLinear = 64;     // column n of the result comes of row n of the Weight (of a matrix of it) and of
-                                     // entry n of every operand behind that; what stands before it is shared
-constexpr uint32_t kRoutes = 128;    // which weights a row meets depends on values: a rounding may send it elsewhere
+constexpr uint32_t kCommutes = 1;      // the first two operands may be swapped
+constexpr uint32_t kSplitPoint = 2;    // piecewise graphs are cut here
+constexpr uint32_t kInput = 4;         // staged by the engine before each step: no operands, type given at creation
+constexpr uint32_t kParam = 8;         // a tensor of the checkpoint: no operands, type given at creation
+constexpr uint32_t kView = 16;         // the result is operand 0 under another shape: no kernel, same bytes
+constexpr uint32_t kOwnBytes = 32;     // the result's bytes are nobody else's: equal calls stay apart
+constexpr uint32_t kLinear = 64;       // column n of the result comes of row n of the Weight (of a matrix of it) and of
+                                       // entry n of every operand behind that; what stands before it is shared
+constexpr uint32_t kRoutes = 128;      // which weights a row meets depends on values: a rounding may send it elsewhere
 constexpr uint32_t kDeviceForm = 256;  // the operand as kernels of some device want it; others have no kernel for it
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait

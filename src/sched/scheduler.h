@@ -8,10 +8,10 @@
 // ends the requests that took part in it, a lost device ends all.
 //
 // Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs,
-// and the tokens of the current one are handed out afterwards. Rows whose token the device chooses take part in the next
-// batch before it is known; a row whose request turns out to have ended was computed for nothing. The next batch waits
-// for the current one where it needs what only the host can do: tokens under a grammar or penalties, or on a device that
-// does not sample, preemption, posted work.
+// and the tokens of the current one are handed out afterwards. Rows whose token the device chooses take part in the
+// next batch before it is known; a row whose request turns out to have ended was computed for nothing. The next batch
+// waits for the current one where it needs what only the host can do: tokens under a grammar or penalties, or on a
+// device that does not sample, preemption, posted work.
 //
 // Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
 // sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So

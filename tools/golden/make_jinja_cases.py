@@ -1353,7 +1353,7 @@ class RandomTemplates:
 LEFT_OUT = re.compile(
     r"(\||filter|map\(['\"])\s*(batch|slice|groupby|center|truncate|wordcount|format|urlencode|filesizeformat|forceescape)\b"
     r"|\.(index|r?partition|rindex|[lr]just|expandtabs|zfill|casefold|swapcase|isdecimal|isnumeric|isidentifier|istitle"
-    r"|isascii|isprintable|format|format_map|center)\b|(['\"]|\bs\b|\bu\b) %[ (]"
+    r"|isascii|isprintable|format|format_map|center)\b|(['\"]|\b[su]\b) %[ (]"
 )
 
 
