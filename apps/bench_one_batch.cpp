@@ -31,6 +31,7 @@ struct BenchFlags {
   int64_t input_len = 512;
   int64_t output_len = 64;
   int64_t repeat = 3;
+  double temperature = 0;
   bool json = false;
 };
 
@@ -106,6 +107,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["batch_size"] = r.batch_size;
   j["input_len"] = f.input_len;
   j["output_len"] = f.output_len;
+  if (f.temperature > 0) j["temperature"] = f.temperature;
   j["graph"] = phase_mode(engine.decode_runner());
   j["passes"] = f.model.graph.passes.value_or("all");
   j["prefill_tok_s"] = r.prefill_s > 0 ? batch * input / r.prefill_s : 0;
@@ -205,7 +207,7 @@ Status run_bench(BenchFlags f) {
   std::vector<OneBatchRow> rows;
   {
     Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    const OneBatch plan{f.input_len, f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed)};
+    const OneBatch plan{f.input_len, f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed), f.temperature};
     OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
     warm.repeat = 1;
     warm.output_len = std::min<int64_t>(f.output_len, 4);
@@ -243,6 +245,8 @@ Command add_bench_one_batch(CLI::App& bench) {
   add_integers(*c.app, "--batch-size", flags->batch_sizes, {1, 4096}, "sequences decoded together; one row each");
   add_integer(*c.app, "--input-len,--context-len", flags->input_len, {1, 1 << 24}, "tokens of each prompt");
   add_integer(*c.app, "--output-len", flags->output_len, {2, 1 << 24}, "tokens generated for each");
+  add_real(*c.app, "--temperature", flags->temperature, {0, 1000},
+           "above 0, tokens of decode steps are drawn on the device");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "runs of each row; medians are shown");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);

@@ -22,7 +22,8 @@ double quantile(std::vector<double> v, double q) {
 // The sequences of one repeat; their pages go back to the pool at the end.
 class Batch {
  public:
-  Batch(Engine& engine, int64_t size, int64_t input_len, uint64_t seed) : engine_(engine), prompt_len_(input_len) {
+  Batch(Engine& engine, int64_t size, int64_t input_len, uint64_t seed, double temperature)
+      : engine_(engine), prompt_len_(input_len), seed_(seed), temperature_(temperature) {
     std::mt19937_64 random(seed);
     const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
     for (int64_t i = 0; i < size; ++i) {
@@ -93,8 +94,11 @@ class Batch {
     for (auto& s : sequences_) {
       if (token_to_come) s->append_pending();
       items.push_back({s.get(), 1, true});
+      if (temperature_ > 0)
+        items.back().draw =
+            Draw{.scale = static_cast<float>(1 / temperature_), .seed = seed_ + items.size(), .position = s->size()};
     }
-    return engine_.submit(items, engine::StepOutput::NextTokens);
+    return engine_.submit(items, temperature_ > 0 ? engine::StepOutput::Sampled : engine::StepOutput::NextTokens);
   }
   Status step(const std::vector<StepItem>& items, const std::vector<size_t>& who) {
     ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items));
@@ -107,14 +111,21 @@ class Batch {
   Engine& engine_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
   int64_t prompt_len_;
+  uint64_t seed_;
+  double temperature_;
 };
 
 }  // namespace
 
 Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int64_t batch_size, Progress& bar) {
+  if (plan.temperature > 0 && !engine.has_sampled_steps())
+    return error(Code::Unsupported,
+                 "{} has no kernel that draws tokens, so that the host does (bench serving measures that); "
+                 "allowed: --temperature 0",
+                 device_kind_name(engine.device().info().kind));
   std::vector<double> prefill, decode, steps, host, gaps;
   for (int64_t r = 0; r < plan.repeat; ++r) {
-    Batch batch(engine, batch_size, plan.input_len, plan.seed + static_cast<uint64_t>(r));
+    Batch batch(engine, batch_size, plan.input_len, plan.seed + static_cast<uint64_t>(r), plan.temperature);
     RETURN_IF_ERROR(batch.reserve(plan.input_len + plan.output_len - 1));
     double begin = now_us(engine.device());
     RETURN_IF_ERROR(batch.prefill());

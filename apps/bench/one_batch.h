@@ -15,6 +15,7 @@ struct OneBatch {
   int64_t output_len = 64;
   int64_t repeat = 3;
   uint64_t seed = 0;
+  double temperature = 0;  // of decode steps; above 0 their tokens are drawn by the device
 };
 
 struct OneBatchRow {

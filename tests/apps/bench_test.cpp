@@ -9,6 +9,17 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+TEST(BenchOneBatch, DrawsTokensWhereTheDeviceCan) {
+  const std::string command = "bench one-batch --json --input-len 5 --output-len 4 --repeat 1 --batch-size 1,3 " +
+                              std::string("--temperature 0.8 --threads 2 --model-path ") + model_folder("qwen3_tied");
+  const OrderedJson report = json_of(run_binary(command));
+  ASSERT_EQ(report["rows"].size(), 2u);
+  for (const auto& row : report["rows"]) EXPECT_EQ(row["temperature"], 0.8);
+  const Outcome refused = run_binary(command + " --device ascend --ascend-runtime sim");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.err.find("ascend has no kernel that draws tokens"), std::string::npos) << refused.err;
+}
+
 TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {
   // Differing bits end the command with an error. One odd number of rows among the usual ones.
   const OrderedJson j =
