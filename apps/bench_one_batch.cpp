@@ -260,6 +260,7 @@ Command add_bench_one_batch(CLI::App& bench) {
       "linear layers in prefill, over its time; %: of the peak for\n"
       "the dtype (bf16: the faster of the bf16 dot product and fp32; int8 linears: that of int8).");
   c.check = [flags] { return flags->model.check(); };
+  c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_bench(*flags); };
   return c;
 }

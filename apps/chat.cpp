@@ -77,6 +77,7 @@ Command add_chat(CLI::App& program) {
     const Status model = flags->model.check();
     return model.is_ok() ? flags->sampling.check() : model;
   };
+  c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_chat(*flags); };
   return c;
 }

@@ -12,10 +12,15 @@ class App;
 
 namespace reprise::apps {
 
+struct ModelFlags;
+
 struct Command {
   CLI::App* app = nullptr;
   std::function<Status()> check;
   std::function<Status()> run;
+  // The flags of the model that the command runs, which may lie over several ranks; null where it opens none this time.
+  // Left empty: its models are on one rank.
+  std::function<ModelFlags*()> over_ranks = {};
 };
 
 Command add_generate(CLI::App& program);

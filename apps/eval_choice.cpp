@@ -123,6 +123,7 @@ Command add_eval_choice(CLI::App& eval) {
       "The choice is the ending whose tokens have the largest sum of log p behind the context; per byte: the largest\n"
       "sum over the ending's bytes. --json: {questions, accuracy, accuracy_per_byte, latency_s, tok_s}.");
   c.check = [flags] { return flags->check(); };
+  c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_choice(*flags); };
   return c;
 }

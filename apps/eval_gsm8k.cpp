@@ -203,6 +203,7 @@ Command add_eval_gsm8k(CLI::App& eval) {
       "any number. With --base-url the questions go to /v1/completions of a server, --parallel at a time. --json: "
       "{questions, accuracy, invalid, latency_s, output_tok_s}.");
   c.check = [flags] { return flags->check(); };
+  c.over_ranks = [flags] { return flags->base_url.empty() ? &flags->model : nullptr; };
   c.run = [flags] { return run_gsm8k(*flags); };
   return c;
 }

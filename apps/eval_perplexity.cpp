@@ -88,6 +88,7 @@ Command add_eval_perplexity(CLI::App& eval) {
       "begin-of-text token, if it has one); perplexity = exp(mean of -log p) over all tokens but a window's first.\n"
       "--json: {tokens, windows, window, perplexity, mean_nll, standard_error, latency_s, tok_s}.");
   c.check = [flags] { return flags->check(); };
+  c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_perplexity(*flags); };
   return c;
 }

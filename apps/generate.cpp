@@ -181,6 +181,7 @@ Command add_generate(CLI::App& program) {
       "the\n"
       "model has no tokenizer. Exit codes: 0 ok, 1 the work failed, 2 the command line is wrong.");
   c.check = [flags] { return flags->check(); };
+  c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_generate(*flags); };
   return c;
 }

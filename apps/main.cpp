@@ -7,6 +7,7 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/help.h"
+#include "common/ranked_run.h"
 #include "common/spellings.h"
 #include "common/version.h"
 
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
       log::write(log::Level::Error, usage.message());
       return kExitUsage;
     }
-    if (const Status done = c.run(); !done.is_ok()) {
+    if (const Status done = run_over_ranks(c); !done.is_ok()) {
       std::fflush(stdout);
       // `graph diff` has said what it has to say.
       if (!done.message().empty()) log::write(log::Level::Error, done.message());

@@ -223,6 +223,7 @@ Command add_serve(CLI::App& program) {
   o.model.add_to(*c.app);
   c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");
   c.check = [flags] { return flags->check(); };
+  c.over_ranks = [flags] { return flags->options.check ? nullptr : &flags->options.model; };
   c.run = [flags] { return serve(flags->options); };
   return c;
 }

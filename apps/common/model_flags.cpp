@@ -1,4 +1,5 @@
 #include "common/model_flags.h"
+#include "common/ranked_run.h"
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -194,7 +195,9 @@ void ModelFlags::add_to(CLI::App& app) {
   add_switch(app, "--cache-weights", cache_weights, "keep the packed weights in $REPRISE_CACHE, for quick starts");
   add_integer(app, "--page-size,--block-size", page_size, {128, 128}, "tokens of a KV page");
   add_integer(app, "--tp-size,--tp,--tensor-parallel-size", tp_size, {1, kMany},
-              "tensor-parallel ranks; only 1 is supported");
+              "processes that hold the model together, each a part of it; threads are shared out");
+  add_real(app, "--dist-timeout", dist_timeout, {1, 1e6},
+           "seconds that a rank may stay away from the others in a step before all of them end");
   add_integer(app, "--dp-size,--dp,--data-parallel-size", dp_size, {1, kMany},
               "data-parallel replicas; only 1 is supported");
   add_choice(app, "--log-level", log_level, {"debug", "info", "notice", "warning", "error", "off"},
@@ -239,9 +242,12 @@ Status ModelFlags::check() const {
   for (const std::string& o : overrides)
     if (o.find('=') == std::string::npos || o[0] == '=')
       return invalid("--override \"{}\" is not of the form key=value", o);
-  if (tp_size > 1)
-    return invalid("--tp-size {}: a process drives one device, and no model is split over several yet; allowed: 1",
-                   tp_size);
+  if (tp_size > ranks::kMaxRanks)
+    return invalid("--tp-size {} is out of range; allowed: 1 to {}", tp_size, ranks::kMaxRanks);
+  if (const auto kind = device_options(device, ascend_runtime, ::getenv); tp_size > 1 && kind.is_ok())
+    if (kind->kind != DeviceKind::Cpu)
+      return invalid("--tp-size {}: ranks exchange data on the CPU alone yet; with --device {} allowed: 1", tp_size,
+                     device_kind_name(kind->kind));
   if (dp_size > 1)
     return invalid("--dp-size {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
   if (chunked_prefill_size && *chunked_prefill_size == 0)
@@ -257,15 +263,19 @@ Status ModelFlags::check() const {
 }
 
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
+  if (flags.tp_size > 1 && !flags.member)
+    return error(Code::Unsupported, "--tp-size {}: this command runs a model on one rank; allowed: 1", flags.tp_size);
   ASSIGN_OR_RETURN(auto options, engine_options(flags));
   ASSIGN_OR_RETURN(DeviceOptions device, device_options(flags.device, flags.ascend_runtime, ::getenv));
   device.isa = flags.isa;
   device.threads = static_cast<int>(flags.threads);
   device.live_sizes = flags.live_sizes;
+  device.member = options.member = flags.member;
+  if (flags.member && device.threads == 0) device.threads = threads_of_rank(*flags.member);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : flags.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
-  say_what_is_in_effect(flags, *engine);
+  if (!flags.member || flags.member->world().front()) say_what_is_in_effect(flags, *engine);
   return engine;
 }
 

@@ -48,6 +48,8 @@ struct ModelFlags {
   int64_t page_size = 128;
   int64_t tp_size = 1;
   int64_t dp_size = 1;
+  double dist_timeout = 60;
+  std::shared_ptr<ranks::Member> member = nullptr;  // no flag: the front's seat, or a follower's
   int64_t random_seed = 0;
   bool trust_remote_code = false;
   bool serving = false;  // no flag: the settings of a server below are in effect, not only reported

@@ -222,10 +222,18 @@ class Keeper {
       }
       std::lock_guard lock(mutex_);
       if (sched::Scheduler* s = scheduler_) {
+        look_after_ranks(*s);
         end_when_drained(*s);
         look_for_hangs(*s);
       }
     }
+  }
+
+  // A step that runs tells the scheduler itself.
+  void look_after_ranks(sched::Scheduler& s) {
+    if (!options_.model.member || !options_.model.member->aborted() || !s.idle()) return;
+    api_.fail(options_.model.member->lost().message());
+    s.stop();
   }
 
   void end_when_drained(sched::Scheduler& s) {
@@ -377,7 +385,8 @@ Status serve(ServeOptions o) {
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
     if (!keeper.asked_to_end()) scheduler.run();
     keeper.let_go();
-    const Status lost = scheduler.lost();
+    const Status lost = scheduler.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost()
+                                                                                                : scheduler.lost();
     if (lost.is_ok())
       end_within(kLastWork, 0, "a request is still being read");
     else

@@ -40,11 +40,16 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
+  if (options.member && options.kind != DeviceKind::Cpu)
+    return error(Code::Unsupported, "several ranks on {}: only the CPU has collectives yet",
+                 device_kind_name(options.kind));
   switch (options.kind) {
     case DeviceKind::Cpu: {
       ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
       cpu::register_cpu(*p.kernels, isa);
-      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device({options.threads, options.pin_threads, isa, options.live_sizes}));
+      if (options.member) cpu::register_collectives(*p.kernels, options.member);
+      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device(
+                                     {options.threads, options.pin_threads, isa, options.live_sizes, options.member}));
       return p;
     }
     case DeviceKind::Null:

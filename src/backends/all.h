@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "ops/platform.h"
+#include "ranks/member.h"
 
 namespace reprise {
 
@@ -27,7 +28,8 @@ struct DeviceOptions {
   bool live_sizes = true;                 // false: the CPU freezes sizes at capture as accelerators do; for checks
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
-  const CudaStandIn* cuda_stand_in = nullptr;  // in place of a GPU
+  const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; the CPU's only
 };
 
 // What `auto` means here: a GPU with a driver, or an NPU with its libraries, or the processor. Looked for once.

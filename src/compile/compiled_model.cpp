@@ -50,7 +50,7 @@ void CompiledModel::place(const CompileRequest& request) {
     address_[n->result()] = it != request.external.end() ? it->second : request.staging->address(name);
   }
   for (const PlannedStorage& s : plan_.storages)
-    if (s.root) address_[s.root] = static_cast<uint8_t*>(request.arena) + s.offset;
+    if (s.root) address_[s.root] = static_cast<uint8_t*>(s.exchanged ? request.exchange : request.arena) + s.offset;
 }
 
 Status CompiledModel::bind_host_operands(const Node& n, const KernelEntry& entry, LaunchArgs& args) const {

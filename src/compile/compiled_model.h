@@ -42,7 +42,8 @@ struct CompileRequest {
   Staging* staging = nullptr;  // every input that is not external
   // Inputs that live elsewhere, by name (the KV caches).
   std::unordered_map<std::string, void*> external;
-  void* arena = nullptr;  // at least the plan's arena_bytes
+  void* arena = nullptr;     // at least the plan's arena_bytes
+  void* exchange = nullptr;  // at least its exchange_bytes, at the same offset on all ranks
   // Counts the runs of everything that shares the arena, so that a view of an older run is not taken for a new one.
   // Null: the model has the arena to itself.
   uint32_t* arena_epoch = nullptr;

@@ -1,17 +1,34 @@
 #include "compile/memory_plan.h"
 
 #include <algorithm>
-#include <numeric>
+#include <unordered_set>
 
 namespace reprise {
 namespace {
 
 size_t align(size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-// Largest first, each at the lowest offset where it meets nothing that is alive at the same time.
-void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
-  std::vector<size_t> order(storages.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+// By node: the last collective that it depends on; -1 without one.
+std::unordered_map<const Node*, int64_t> collectives_before(const Graph& graph) {
+  std::unordered_map<const Node*, int64_t> last, number_of;
+  int64_t number = 0;
+  for (const Node* n = graph.first(); n; n = n->next, ++number) {
+    int64_t found = -1;
+    for (const Value* v : n->in)
+      found = std::max({found, last.at(v->def), v->def->op->has(op_trait::kCollective) ? number_of.at(v->def) : -1});
+    last[n] = found;
+    number_of[n] = number;
+  }
+  return last;
+}
+
+// Those of one memory, largest first, each at the lowest offset where it meets nothing that it may not share bytes
+// with.
+template <typename Apart>
+void place(std::vector<PlannedStorage>& storages, bool exchanged, const Apart& apart, size_t& arena_bytes) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < storages.size(); ++i)
+    if (storages[i].exchanged == exchanged) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return storages[a].bytes > storages[b].bytes; });
   std::vector<size_t> placed;  // by offset
@@ -21,7 +38,7 @@ void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
     size_t at = 0;
     for (size_t j : placed) {
       const PlannedStorage& o = storages[j];
-      if (o.last < s.first || s.last < o.first) continue;
+      if (apart(o, s)) continue;
       if (at + size <= o.offset) break;
       at = std::max(at, o.offset + align(o.bytes));
     }
@@ -34,6 +51,12 @@ void place(std::vector<PlannedStorage>& storages, size_t& arena_bytes) {
 }
 
 }  // namespace
+
+PlannedStorage MemoryPlan::storage(const Value* root, int64_t first, int64_t last, const LiveSizes& bounds) {
+  return {root, first,
+          last, static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype),
+          0,    root->def->op->has(op_trait::kCollective)};
+}
 
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
   MemoryPlan plan;
@@ -49,10 +72,7 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
       const Value* root = storage_root(v.get());
       if (root->def->is_source()) continue;
       auto [it, fresh] = plan.storage_of.try_emplace(root, plan.storages.size());
-      if (fresh)
-        plan.storages.push_back({root, number, number,
-                                 static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype),
-                                 0});
+      if (fresh) plan.storages.push_back(MemoryPlan::storage(root, number, number, bounds));
     }
     if (auto it = workspace.find(n); it != workspace.end() && it->second > 0) {
       plan.workspace_of[n] = plan.storages.size();
@@ -63,7 +83,18 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
     auto it = plan.storage_of.find(storage_root(o.value));
     if (it != plan.storage_of.end()) plan.storages[it->second].last = number;  // outputs live past the last node
   }
-  place(plan.storages, plan.arena_bytes);
+  place(
+      plan.storages, false,
+      [](const PlannedStorage& a, const PlannedStorage& b) { return a.last < b.first || b.last < a.first; },
+      plan.arena_bytes);
+  const auto before = collectives_before(graph);
+  const auto left_behind = [&](const PlannedStorage& a, const PlannedStorage& b) {
+    return a.last <= before.at(b.root->def);
+  };
+  place(
+      plan.storages, true,
+      [&](const PlannedStorage& a, const PlannedStorage& b) { return left_behind(a, b) || left_behind(b, a); },
+      plan.exchange_bytes);
   return plan;
 }
 
@@ -87,15 +118,19 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
     int64_t first, last;
     size_t begin, end;
     std::string what;
+    const Node* def = nullptr;
   };
-  std::vector<Block> blocks;
+  std::vector<Block> blocks, shared;
   for (auto& [root, span] : alive) {
     if (root->def->is_source()) continue;
     auto it = plan.storage_of.find(root);
     if (it == plan.storage_of.end()) return error(Code::Internal, "memory plan: %{} has no place", root->id);
     const PlannedStorage& s = plan.storages[it->second];
     const size_t bytes = static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype);
-    blocks.push_back({span.first, span.second, s.offset, s.offset + bytes, fmt::format("%{}", root->id)});
+    const bool exchanged = root->def->op->has(op_trait::kCollective);
+    if (s.exchanged != exchanged) return error(Code::Internal, "memory plan: %{} is in the wrong memory", root->id);
+    (exchanged ? shared : blocks)
+        .push_back({span.first, span.second, s.offset, s.offset + bytes, fmt::format("%{}", root->id), root->def});
   }
   for (size_t i = 0; i < nodes.size(); ++i)
     if (auto it = plan.workspace_of.find(nodes[i]); it != plan.workspace_of.end()) {
@@ -103,6 +138,36 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
       blocks.push_back({static_cast<int64_t>(i), static_cast<int64_t>(i), s.offset, s.offset + s.bytes,
                         fmt::format("workspace of {}", nodes[i]->op->name)});
     }
+  // Whether some collective that `later` depends on stands at or behind `last`.
+  std::unordered_map<const Node*, int64_t> number_of;
+  for (size_t i = 0; i < nodes.size(); ++i) number_of[nodes[i]] = static_cast<int64_t>(i);
+  const auto left_behind = [&](int64_t last, const Node* later) {
+    std::vector<const Node*> open{later};
+    std::unordered_set<const Node*> seen;
+    while (!open.empty()) {
+      const Node* n = open.back();
+      open.pop_back();
+      for (const Value* v : n->in) {
+        if (number_of.at(v->def) < last || !seen.insert(v->def).second) continue;
+        if (v->def->op->has(op_trait::kCollective)) return true;
+        open.push_back(v->def);
+      }
+    }
+    return false;
+  };
+  for (size_t a = 0; a < shared.size(); ++a) {
+    if (shared[a].end > plan.exchange_bytes)
+      return error(Code::Internal, "memory plan: {} ends at {} of {} exchanged bytes", shared[a].what, shared[a].end,
+                   plan.exchange_bytes);
+    for (size_t b = a + 1; b < shared.size(); ++b) {
+      const Block& first = shared[a].first < shared[b].first ? shared[a] : shared[b];
+      const Block& second = &first == &shared[a] ? shared[b] : shared[a];
+      const bool overlap = first.begin < second.end && second.begin < first.end;
+      if (overlap && !left_behind(first.last, second.def))
+        return error(Code::Internal, "memory plan: {} takes the bytes of {}, which other ranks may still read",
+                     second.what, first.what);
+    }
+  }
   for (size_t a = 0; a < blocks.size(); ++a) {
     if (blocks[a].end > plan.arena_bytes)
       return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end,

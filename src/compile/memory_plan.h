@@ -1,9 +1,15 @@
-// MemoryPlan: where every value of a graph lives, as offsets into one arena.
+// MemoryPlan: where every value of a graph lives, as offsets into one arena; and the results of collectives, as offsets
+// into the memory that ranks exchange them in.
 //
 // Values that alias (views, writes in place) share one storage. A storage lives from its definition to the last use of
 // any of its names; storages that are never alive together may share bytes. Sizes are taken at the symbols' bounds, so
 // one plan serves every live size. Inputs, params and what continues them are not in the arena. A plan is plain data
 // about one graph.
+//
+// What ranks exchange is written by all of them. A rank that writes the result of collective d knows of the others only
+// that they have come to the collectives which d depends on: before the last of these, they have read all they wanted.
+// So a result whose bytes d takes over was last read before that one. Which collectives run in between does not count:
+// heads leave theirs out.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +27,7 @@ struct PlannedStorage {
   int64_t first = 0, last = 0;  // node numbers, inclusive
   size_t bytes = 0;
   size_t offset = 0;
+  bool exchanged = false;  // in the memory of what ranks exchange
 };
 
 struct MemoryPlan {
@@ -28,6 +35,10 @@ struct MemoryPlan {
   std::unordered_map<const Value*, size_t> storage_of;   // root -> index
   std::unordered_map<const Node*, size_t> workspace_of;  // node -> index
   size_t arena_bytes = 0;
+  size_t exchange_bytes = 0;
+
+  // A plan's storage of this root; the bounds are the graph's.
+  static PlannedStorage storage(const Value* root, int64_t first, int64_t last, const LiveSizes& bounds);
 };
 
 // `workspace` gives scratch bytes per node (missing: none).

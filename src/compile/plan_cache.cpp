@@ -30,6 +30,8 @@ std::vector<std::string> kernel_names(const std::vector<const Node*>& nodes, con
   return names;
 }
 
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a storage, and in front of one
+
 size_t aligned(size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 // The stored plan on the graph's values. Everything that check_plan() takes for granted is checked here.
@@ -41,13 +43,12 @@ Result<MemoryPlan> restore_plan(const PlanFile& f, const Graph& graph, const std
     for (auto& v : n->out) values[v->id] = v.get();
   const LiveSizes bounds = graph.bounds();
   MemoryPlan plan;
-  size_t end = 0, workspaces = 0;
+  size_t workspaces = 0, end = 0;
   for (const StoredStorage& s : f.storages) {
     const size_t index = plan.storages.size();
-    const bool inside = s.bytes <= f.arena_bytes && s.offset <= f.arena_bytes - s.bytes;
+    const bool inside = s.bytes <= kMostBytes && s.offset <= kMostBytes;
     const bool ordered = s.first >= 0 && s.first <= s.last && s.last <= static_cast<int64_t>(nodes.size());
     if (!inside || !ordered || s.offset % kArenaAlignment != 0) return wrong;
-    end = std::max(end, aligned(s.offset + s.bytes));
     const Value* root = nullptr;
     if (s.workspace) {
       if (s.id >= nodes.size()) return wrong;
@@ -63,6 +64,10 @@ Result<MemoryPlan> restore_plan(const PlanFile& f, const Graph& graph, const std
       if (!plan.storage_of.emplace(root, index).second) return wrong;
     }
     plan.storages.push_back({root, s.first, s.last, s.bytes, s.offset});
+    PlannedStorage& stored = plan.storages.back();
+    stored.exchanged = root && root->def->op->has(op_trait::kCollective);
+    size_t& its_end = stored.exchanged ? plan.exchange_bytes : end;
+    its_end = std::max(its_end, aligned(s.offset + s.bytes));
   }
   const auto needed = std::count_if(selection.workspace.begin(), selection.workspace.end(),
                                     [](const auto& entry) { return entry.second > 0; });

@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 
 class Writer {
  public:
@@ -154,8 +154,7 @@ std::string encode_payload(const PlanFile& f) {
       w.number(static_cast<uint8_t>(part.recipe));
       w.number(part.columns);
       w.text(part.other);
-      w.number(part.first);
-      w.number(part.of);
+      for (int64_t n : {part.first, part.of, part.from, part.whole}) w.number(n);
     });
   });
   return std::move(w.out);
@@ -189,8 +188,7 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
       part.recipe = static_cast<Recipe>(recipe);
       part.columns = r.number<int64_t>("columns");
       part.other = r.text("part");
-      part.first = r.number<int64_t>("rows");
-      part.of = r.number<int64_t>("rows");
+      for (int64_t* n : {&part.first, &part.of, &part.from, &part.whole}) *n = r.number<int64_t>("rows");
       return part;
     });
     return p;

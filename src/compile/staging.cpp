@@ -39,7 +39,7 @@ Status Staging::allocate(Device& device) {
     e.offset = total;
     total += (e.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
-  ASSIGN_OR_RETURN(buffer_, device.pool().allocate(total, "staging"));
+  ASSIGN_OR_RETURN(buffer_, device.shared_pool().allocate(total, "staging"));
   slots_ = device.info().asynchronous ? 2 : 1;
   slot_bytes_ = total;
   if (!device.info().host_visible || slots_ > 1) {

@@ -60,6 +60,9 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
   virtual MemoryPool& pool() = 0;
+  // Memory for what ranks exchange and for staged inputs. Ranks that allocate the same in the same order have it at the
+  // same offsets of one place, where they share memory; it is zero-filled by whoever is first.
+  virtual MemoryPool& shared_pool() { return pool(); }
   // Host memory that the device copies from and to without a detour. Where the host sees device memory they are one.
   virtual MemoryPool& host_pool() { return pool(); }
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;

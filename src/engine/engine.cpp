@@ -14,6 +14,7 @@
 #include "engine/loader.h"
 #include "engine/memory_rules.h"
 #include "engine/model_engine.h"
+#include "engine/rank_cards.h"
 #include "engine/weight_cache.h"
 #include "models/foreign_fields.h"
 #include "passes/house_passes.h"
@@ -263,6 +264,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
 
 ModelEngine::~ModelEngine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
+  if (options_.member && front()) (void)options_.member->publish({.kind = ranks::StepMessage::Kind::Stop});
   if (learned_file_.empty() || !decode_ || !prefill_) return;
   if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
@@ -288,6 +290,7 @@ Status ModelEngine::open() {
   options_.quantization = quantisation.format;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
+  if (options_.member) options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size};
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
@@ -301,6 +304,8 @@ Status ModelEngine::open() {
     options_.graph.pipeline.observe_experts =
         options_.count_experts == CountExperts::On ||
         (options_.count_experts == CountExperts::WhereFree && device.host_visible);
+
+  RETURN_IF_ERROR(check_ranks());
 
   const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
@@ -342,6 +347,9 @@ Status ModelEngine::open() {
 
   const kv::KvShape caches = builder.caches();
   ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(caches));
+  if (options_.member) {
+    ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
+  }
   ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(), caches, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   return compile(builder);
@@ -372,14 +380,17 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   builder.declare_inputs(staging_, bindings.external);
   RETURN_IF_ERROR(staging_.allocate(*platform_.device));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
+  ASSIGN_OR_RETURN(exchange_, platform_.device->shared_pool().allocate(builder.exchange_bytes(), "exchange"));
   bindings.arena = arena_.data();
+  bindings.exchange = exchange_.data();
   bindings.arena_epoch = &arena_epoch_;
   for (int slot = 0; slot < staging_.slots(); ++slot) {
     StepStage& stage = stages_[static_cast<size_t>(slot)];
     RETURN_IF_ERROR(stage.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
                                  platform_.device->info(), slot));
-    RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
+    if (front()) RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
   }
+  if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
   if (scarce) {
@@ -411,6 +422,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   for (const GraphOutput& o : decode_->model().graph().outputs())
     if (o.name.starts_with(kExpertStarts))
       expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
+  if (options_.member) RETURN_IF_ERROR(options_.member->agree("captured sizes", sizes_text(*decode_, *prefill_)));
   times_.capture_s = seconds_since(start);
   log::info("captured in {:.1f} ms: decode {} sizes, prefill {} sizes; graphs {:.2f} MB, shared activations {:.1f} MB",
             times_.capture_s * 1e3, decode_->sizes().size(), prefill_->sizes().size(),
@@ -449,7 +461,13 @@ void Engine::set_step_hook(StepHook) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, Platform platform) {
   auto engine = std::make_unique<ModelEngine>(options, std::move(platform));
-  RETURN_IF_ERROR(engine->open());
+  if (Status opened = engine->open(); !opened.is_ok()) {
+    if (!options.member) return opened;
+    // The others would wait for this rank; which one's reason comes first is told by all.
+    const bool first = !options.member->aborted();
+    options.member->abort(fmt::format("rank {} did not start: {}", options.member->world().rank, opened.message()));
+    return first || opened.code() != Code::DeviceLost ? opened : options.member->lost();
+  }
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

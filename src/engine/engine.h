@@ -25,6 +25,7 @@
 #include "engine/step_runner.h"
 #include "engine/step_stage.h"
 #include "ops/platform.h"
+#include "ranks/member.h"
 
 namespace reprise::engine {
 
@@ -51,6 +52,8 @@ struct EngineOptions {
   GraphOptions graph;
   CountExperts count_experts = CountExperts::Off;
   bool progress = false;  // bars on standard error
+  // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
+  std::shared_ptr<ranks::Member> member = nullptr;
 };
 
 struct MemoryReport {
@@ -59,6 +62,7 @@ struct MemoryReport {
   size_t kv_page_bytes = 0;
   int64_t kv_pages = 0;
   size_t activation_bytes = 0;  // arena and staging
+  size_t exchange_bytes = 0;    // results of collectives, once for all ranks of a host
 };
 
 struct LoadTimes {
@@ -118,6 +122,10 @@ class Engine : public Executor {
   virtual const PipelineReport* prefill_passes() const { return nullptr; }
   // What went to which expert; null where that is not counted.
   virtual const ExpertUse* expert_use() const { return nullptr; }
+
+  // Of a rank that is not the front: runs what the front publishes until it stops. Ok when the front has ended in
+  // order.
+  virtual Status follow() { return error(Code::Unsupported, "this engine has no ranks"); }
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's
   // destructor.

@@ -139,7 +139,6 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
 Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live,
                                  StepOutput output) {
   const bool decode = is_decode(live);
-  const int64_t tokens = live.value[models::kTokens];
   StepRunner& runner = runner_of(live);
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
@@ -171,7 +170,7 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   if (fault) {
     RETURN_IF_ERROR(run_with_fault(*fault, runner, live, output));
   } else {
-    RETURN_IF_ERROR(runner.run(plan, tokens, live, *stream_, output));
+    RETURN_IF_ERROR(run_on_all(plan, live, output));
     last_ = runner.last_program();
   }
   device_s_ += seconds_since(begin);
@@ -318,6 +317,8 @@ Status ModelEngine::enqueue_copy(kv::PageId from, kv::PageId to) {
 }
 
 Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
+  if (options_.member)
+    RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::CopyPage, .from = from, .to = to}));
   if (overlaps()) page_copies_.emplace_back(from, to);
   return enqueue_copy(from, to);
 }
@@ -326,6 +327,8 @@ Status ModelEngine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   for (Flight& f : flights_)
     if (f.ticket != 0) finish(f);
+  if (options_.member && front())
+    RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::Resize, .size = tokens}));
   RETURN_IF_ERROR(pool_.resize(
       platform_.device->pool(), kv::pages_for(tokens),
       [&](void* to, const void* from, size_t n) { return stream_->copy(to, from, n, Copy::DeviceToDevice); }));

@@ -68,7 +68,7 @@ Status transposed_rows(const Checkpoint& c, const CheckpointTensor& t, const Par
   std::vector<uint8_t> in(static_cast<size_t>(part.columns) * width * size_of(dtype));
   uint64_t all_bad = 0;  // every block of the part reads the same rows
   RETURN_IF_ERROR(c.read_rows(t, part.first, part.columns, dtype, in.data(), &all_bad));
-  if (rows.first == 0) *bad += all_bad;
+  if (rows.first == part.from) *bad += all_bad;
   transpose(in, width, part, rows, size_of(dtype), out);
   return Status::ok();
 }
@@ -139,7 +139,7 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
   if (!part.other.empty()) RETURN_IF_ERROR(want_elements(c, *c.find(part.other), to_floats ? t.rows() : 1, to_floats));
   switch (part.recipe) {
     case Recipe::Converted: {
-      std::vector<int64_t> shape{part.of ? part.of : part.rows};
+      std::vector<int64_t> shape{part.of ? part.of : part.all_rows()};
       if (!is_vector(param)) shape.push_back(width_of(param));
       // Matrices that the checkpoint has stacked, and vectors that the parameter has.
       const bool stacked = param.type.shape.rank() > 2 && t.shape.size() > 2,
@@ -147,28 +147,28 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
       if ((stacked || single) && t.rows() == shape[0] && t.row_elements() == shape[1]) return Status::ok();
       return want_shape(c, t, shape);
     }
-    case Recipe::Transposed: return want_shape(c, t, {part.of, part.rows});
+    case Recipe::Transposed: return want_shape(c, t, {part.of, part.all_rows()});
     case Recipe::StoredBlocks:
-      if (t.rows() != part.rows || static_cast<int64_t>(Checkpoint::packed_row_bytes(t)) != width_of(param))
+      if (t.rows() != part.all_rows() || static_cast<int64_t>(Checkpoint::packed_row_bytes(t)) != width_of(param))
         return invalid("{}: tensor {} has {} rows of {} bytes, the configuration asks for {} of {}", c.source(), t.name,
-                       t.rows(), Checkpoint::packed_row_bytes(t), part.rows, width_of(param));
+                       t.rows(), Checkpoint::packed_row_bytes(t), part.all_rows(), width_of(param));
       return Status::ok();
     case Recipe::QuantisedRows:
     case Recipe::RowScales:
       RETURN_IF_ERROR(want_type(readable_as_float(t.type), "floats"));
-      return want_shape(c, t, {part.rows, part.columns});
+      return want_shape(c, t, {part.all_rows(), part.columns});
     case Recipe::ZeroPointSums:
       RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
-      return want_shape(c, t, {part.rows, part.columns});
+      return want_shape(c, t, {part.all_rows(), part.columns});
     case Recipe::Numbers:
     case Recipe::InputScales:
     case Recipe::Reciprocals:
-    case Recipe::ScaleProducts: return want_elements(c, t, part.rows, true);
-    case Recipe::DeqScales: return want_elements(c, t, part.rows, false);
+    case Recipe::ScaleProducts: return want_elements(c, t, part.all_rows(), true);
+    case Recipe::DeqScales: return want_elements(c, t, part.all_rows(), false);
     case Recipe::Dequantised:
     case Recipe::DequantisedTransposed:
       RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
-      return want_shape(c, t, {part.of, part.recipe == Recipe::Dequantised ? width_of(param) : part.rows});
+      return want_shape(c, t, {part.of, part.recipe == Recipe::Dequantised ? width_of(param) : part.all_rows()});
     case Recipe::Zeros: break;
   }
   return Status::ok();
@@ -181,6 +181,7 @@ size_t row_cost(const ParamPlan& param, const ParamPart& part) {
 
 Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& part, RowBlock rows,
                  std::vector<uint8_t>& out, uint64_t* bad) {
+  rows.first += part.from;
   const DType dtype = param.type.dtype;
   const int64_t elements = rows.count * width_of(param);
   uint8_t* bytes = grown<uint8_t>(out, elements * static_cast<int64_t>(size_of(dtype)));
@@ -191,9 +192,17 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
   const CheckpointTensor& t = *c.find(part.tensor);
   auto* floats = reinterpret_cast<float*>(bytes);
   switch (part.recipe) {
-    case Recipe::Converted:  // a checkpoint's vector is one row
-      return c.read_rows(t, is_vector(param) ? 0 : part.first + rows.first, is_vector(param) ? 1 : rows.count, dtype,
-                         bytes, bad);
+    case Recipe::Converted:
+      if (!is_vector(param)) return c.read_rows(t, part.first + rows.first, rows.count, dtype, bytes, bad);
+      // A checkpoint's vector is one row.
+      if (part.whole == 0) return c.read_rows(t, 0, 1, dtype, bytes, bad);
+      {
+        std::vector<uint8_t> all(static_cast<size_t>(part.whole) * size_of(dtype));
+        RETURN_IF_ERROR(c.read_rows(t, 0, 1, dtype, all.data(), bad));
+        std::memcpy(bytes, all.data() + static_cast<size_t>(rows.first) * size_of(dtype),
+                    static_cast<size_t>(rows.count) * size_of(dtype));
+      }
+      return Status::ok();
     case Recipe::Transposed: return transposed_rows(c, t, part, rows, dtype, bytes, bad);
     case Recipe::StoredBlocks:
       RETURN_IF_ERROR(c.read_packed_rows(t, rows.first, rows.count, bytes));
@@ -256,6 +265,7 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
 // of static ones is such that activations of about +-6 fit.
 void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, uint64_t key,
                  std::vector<uint8_t>& out) {
+  rows.first += part.from;
   constexpr float kInputScale = 0.05f;
   const DType dtype = param.type.dtype;
   const bool matrix = !is_vector(param);

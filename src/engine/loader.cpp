@@ -58,9 +58,13 @@ void use_halves(const checkpoint::Checkpoint& checkpoint, std::span<const ParamP
   const std::string half =
       s.part.tensor.substr(0, s.part.tensor.size() - kWhole.size()) + (keys ? ".k_b_proj.weight" : ".v_b_proj.weight");
   if (!checkpoint.find(half)) return;
-  ParamPart part{.tensor = half, .rows = s.part.rows};
-  part.first = s.row;
-  part.of = rows_of(params[s.param].type.shape);
+  // The halves have as many matrices as the whole has groups of rows.
+  const int64_t each = s.part.all_rows(),
+                matrices = checkpoint.find(half)->elements() / (each * width_of(params[s.param].type.shape));
+  if (matrices < 1 || s.part.of % matrices != 0) return;  // the check of its shape tells
+  ParamPart part{.tensor = half, .rows = s.part.rows, .from = s.part.from, .whole = s.part.whole};
+  part.first = s.part.first / (s.part.of / matrices) * each;
+  part.of = matrices * each;
   s.part = std::move(part);
 }
 

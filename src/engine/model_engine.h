@@ -35,8 +35,12 @@ class ModelEngine final : public Engine {
   Device& device() override { return *platform_.device; }
   StreamStats stream_stats() const override { return stream_->stats(); }
   MemoryReport memory() const override {
-    return {params_.bytes(), pool_.bytes(), pool_.shape().page_bytes(), pool_.total_pages(),
-            arena_.size() + staging_.bytes()};
+    return {params_.bytes(),
+            pool_.bytes(),
+            pool_.shape().page_bytes(),
+            pool_.total_pages(),
+            arena_.size() + staging_.bytes(),
+            exchange_.size()};
   }
   LoadTimes load_times() const override { return times_; }
   int64_t context_length() const override { return options_.context_length; }
@@ -60,6 +64,7 @@ class ModelEngine final : public Engine {
     sequence.pages().clear();
     sequence.set_cached(0);
   }
+  Status follow() override;
   int64_t free_pages() const override { return pool_.free_pages(); }
   kv::KvPool& kv_pool() override { return pool_; }
   Status copy_page(kv::PageId from, kv::PageId to) override;
@@ -91,6 +96,8 @@ class ModelEngine final : public Engine {
   Result<int64_t> choose_kv_pages(const kv::KvShape& shape) const;
   Status compile(ProgramBuilder& builder);
   void learn_sizes_from(const std::string& file);
+  Status check_ranks() const;
+  bool front() const { return !options_.member || options_.member->world().front(); }
   std::unordered_map<std::string, void*> caches() const;
 
   // Steps in flight, in engine_flight.cpp.
@@ -103,6 +110,12 @@ class ModelEngine final : public Engine {
   void finish(Flight& f);
   Status enqueue_copy(kv::PageId from, kv::PageId to);
   Status compute_again(Flight& f, const Status& failed);
+
+  // The step over ranks, in engine_ranks.cpp.
+  Status tell_followers(const ranks::StepMessage& message);
+  Status run_on_all(const StepPlan& plan, const LiveSizes& live, StepOutput output);
+  Status follow_step(const ranks::StepMessage& message);
+  Status obey(const ranks::StepMessage& message);
 
   // A step from its staging to its end, in engine_step.cpp.
   StepRunner& runner_of(const LiveSizes& live);
@@ -131,7 +144,7 @@ class ModelEngine final : public Engine {
   ParamStore params_;
   kv::KvPool pool_;
   uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
-  Buffer arena_;
+  Buffer arena_, exchange_;
   uint32_t arena_epoch_ = 0;  // runs on it
   Staging staging_;
   std::unique_ptr<StepRunner> decode_, prefill_;

@@ -1,5 +1,7 @@
 #include "engine/programs.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -165,6 +167,25 @@ size_t ProgramBuilder::arena_bytes() const {
   return bytes;
 }
 
+size_t ProgramBuilder::exchange_bytes() const {
+  size_t bytes = 0;
+  for (auto& p : prepared_) bytes = std::max(bytes, p.plan.exchange_bytes);
+  return bytes;
+}
+
+std::string ProgramBuilder::exchange_text() const {
+  std::string all;
+  size_t collectives = 0;
+  for (auto& p : prepared_)
+    for (const PlannedStorage& s : p.plan.storages)
+      if (s.exchanged) {
+        all += fmt::format("{} {} {};", s.root->def->op->name, s.bytes, s.offset);
+        ++collectives;
+      }
+  return fmt::format("{} collectives in {} bytes, plan {:016x}", collectives, exchange_bytes(),
+                     XXH3_64bits(all.data(), all.size()));
+}
+
 kv::KvShape ProgramBuilder::caches() const {
   kv::KvShape shape;
   const Graph& graph = prepared_.front().graph;
@@ -241,6 +262,7 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Kind
   request.staging = b.staging;
   request.external = b.external;
   request.arena = b.arena;
+  request.exchange = b.exchange;
   request.split_ops = options_.split_ops;
   request.arena_epoch = b.arena_epoch;
   request.heads = {std::begin(kStepHeads), std::end(kStepHeads)};

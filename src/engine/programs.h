@@ -47,6 +47,8 @@ class ProgramBuilder {
   // The graph's inputs that hold pages: what the pool of pages must hold.
   kv::KvShape caches() const;
   size_t arena_bytes() const;
+  size_t exchange_bytes() const;      // of what ranks exchange
+  std::string exchange_text() const;  // where each result of a collective lies, the same on all ranks
   // Parameters that a decode step reads whole; of a table only a few rows are read.
   size_t bytes_per_step() const;
   size_t expert_bytes() const;  // of those, in stacks of experts
@@ -60,6 +62,7 @@ class ProgramBuilder {
     const ParamStore* params = nullptr;
     std::unordered_map<std::string, void*> external;
     void* arena = nullptr;
+    void* exchange = nullptr;
     uint32_t* arena_epoch = nullptr;
     Staging* staging = nullptr;
     Stream* stream = nullptr;

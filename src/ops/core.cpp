@@ -1,6 +1,7 @@
 #include "ops/core.h"
 
 #include "base/block_format.h"
+#include "ops/collectives.h"
 #include "ops/draw.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
@@ -349,7 +350,7 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("embedding_packed(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_packed,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
-  ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor", infer_rms_norm,
+  ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
   ops.add(
       "rope_table(Index positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
@@ -362,29 +363,29 @@ void register_core_ops(OpRegistry& ops) {
           "then sines, each at i and at i + rot/2");
   ops.add("index_i64(Tensor x) -> Tensor : device_form", infer_index_i64, "i32 -> i64: the same numbers");
   ops.add(
-      "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor", infer_rope,
+      "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor : vectors", infer_rope,
       "[T, H, D], [T, rot] f32 -> [T, H, D]: rotates pairs (i, i + rot/2), interleaved (2 i, 2 i + 1) with results at "
       "(i, i + rot/2), of the first rot dimensions, fp32, rounded once");
-  ops.add("add(Rows a, Rows b) -> Tensor : commutes", infer_same, "a + b in fp32, rounded once");
-  ops.add("mul(Rows a, Rows b) -> Tensor : commutes", infer_same, "a * b in fp32, rounded once");
-  ops.add("silu(Rows x) -> Tensor", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
+  ops.add("add(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a + b in fp32, rounded once");
+  ops.add("mul(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a * b in fp32, rounded once");
+  ops.add("silu(Rows x) -> Tensor : columns", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
   ops.add("flatten(Tensor x) -> Tensor : view", infer_flatten, "[T, H, D] -> [T, H*D], same bytes");
-  ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)", infer_kv_write,
+  ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a) : per_head", infer_kv_write,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
       "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index query_starts, *, "
-      "float scale, int window = 0) -> Tensor : split_point",
+      "float scale, int window = 0) -> Tensor : split_point per_head",
       infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
       "order");
-  ops.add("rows(Tensor x, Index index) -> Tensor", infer_rows, "[T, N], [R] -> [R, N]: x[index[r]]");
-  ops.add("slice(Rows x, *, int begin, int size) -> Tensor", infer_slice,
+  ops.add("rows(Tensor x, Index index) -> Tensor : columns", infer_rows, "[T, N], [R] -> [R, N]: x[index[r]]");
+  ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
           "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
   ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
   ops.add("reciprocal(Tensor x) -> Tensor", infer_same, "1 / x in fp32, rounded once");
-  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor", infer_quantize_static,
+  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor : columns", infer_quantize_static,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
   ops.add(
@@ -418,6 +419,7 @@ void register_core_ops(OpRegistry& ops) {
       "and of the best ones with their ids, else 0 and -1");
   register_latent_ops(ops);
   register_expert_ops(ops);
+  register_collective_ops(ops);
 }
 
 }  // namespace reprise

@@ -192,11 +192,11 @@ void register_expert_ops(OpRegistry& ops) {
   ops.add("quantize_groups(Tensor x, Starts starts, Tensor scale, Tensor offset) -> Tensor", infer_quantize_groups,
           "[S, K], [E + 1], f32 [E], f32 [E] -> i8 [S, K]: quantize_static of rows [starts[e], starts[e + 1]) with "
           "scale[e] and offset[e]; rows of no group are zeros");
-  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor", infer_moe_combine,
+  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor : columns", infer_moe_combine,
           "[T k, N], f32 [T, k], [T, k] -> [T, N]: sum of weights[t, j] * y[place[t, j]] in ascending j, fp32, rounded "
           "once; a negative place adds nothing");
   ops.add("sigmoid(Tensor x) -> Tensor", infer_sigmoid, "1 / (1 + exp(-x)) in fp32, rounded once");
-  ops.add("scale_rows(Tensor x, Tensor scale) -> Tensor", infer_scale_rows,
+  ops.add("scale_rows(Tensor x, Tensor scale) -> Tensor : columns", infer_scale_rows,
           "[T, N], f32 [T, 1] -> [T, N]: x[t] * scale[t] in fp32, rounded once");
 }
 

@@ -133,18 +133,18 @@ Result<Types> infer_paged_attention_rows(const OpCall& c) {
 }  // namespace
 
 void register_latent_ops(OpRegistry& ops) {
-  ops.add("head_linear(Tensor x, Weight weight) -> Tensor", infer_head_linear,
+  ops.add("head_linear(Tensor x, Weight weight) -> Tensor : per_head", infer_head_linear,
           "[T, H, K], [H, N, K] -> [T, H, N]: every head times its own matrix, x[t, h] weight[h]^T, summed over K in "
           "ascending order in fp32, rounded once");
   ops.add(
-      "head_linear_rows(Tensor x, Index rows, Weight weight) -> Tensor", infer_head_linear_rows,
+      "head_linear_rows(Tensor x, Index rows, Weight weight) -> Tensor : per_head", infer_head_linear_rows,
       "[T, H, K], [T], [H, N, K] -> [T, H, N]: head_linear of the rows listed, ascending and before the first -1; the "
       "others are zeros");
   ops.add("row_write(Cache(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write,
           "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
       "latent_attention(Tensor q, Tensor q_rope, Cache latents, Cache ropes, Index page_table, Index context_lens, "
-      "Index query_starts, *, float scale) -> Tensor : split_point",
+      "Index query_starts, *, float scale) -> Tensor : split_point per_head",
       infer_latent_attention,
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
@@ -163,7 +163,7 @@ void register_latent_ops(OpRegistry& ops) {
   ops.add(
       "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Cache latents, Cache ropes, Weight weight, "
       "Weight value_weight, Index page_table, Index context_lens, Index query_starts, *, float scale) -> "
-      "Tensor(a) : split_point",
+      "Tensor(a) : split_point per_head",
       infer_expanded_latent_attention,
       "[T, H, V], [T, H, N], [T, H, D], [P, 128, C], [P, 128, D], [H, C, N], [H, V, C] -> [T, H, V]: causal attention "
       "with keys (latent weight[h], rope) and values latent value_weight[h]^T, both rounded; sequences of length 0 are "

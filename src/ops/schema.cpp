@@ -31,7 +31,11 @@ constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes},
                                      {"own_bytes", op_trait::kOwnBytes},
                                      {"linear", op_trait::kLinear},
                                      {"routes", op_trait::kRoutes},
-                                     {"device_form", op_trait::kDeviceForm}};
+                                     {"device_form", op_trait::kDeviceForm},
+                                     {"collective", op_trait::kCollective},
+                                     {"columns", op_trait::kColumns},
+                                     {"vectors", op_trait::kVectors},
+                                     {"per_head", op_trait::kHeads}};
 
 // A cursor over a declaration line.
 class DeclParser {

@@ -51,6 +51,12 @@ constexpr uint32_t kLinear = 64;       // column n of the result comes of row n 
                                        // entry n of every operand behind that; what stands before it is shared
 constexpr uint32_t kRoutes = 128;      // which weights a row meets depends on values: a rounding may send it elsewhere
 constexpr uint32_t kDeviceForm = 256;  // the operand as kernels of some device want it; others have no kernel for it
+constexpr uint32_t kCollective =
+    512;  // all ranks run it together: never dropped, moved past another or made twice on some
+constexpr uint32_t kColumns = 1024;  // column n of the result comes of column n of the operands with as many columns
+constexpr uint32_t kVectors = 2048;  // vectors along the last size are worked on alone: in [T, H, D] head by head
+constexpr uint32_t kHeads = 4096;    // head h comes of head h of the operands in three sizes, of matrix h of a Weight,
+                                     // and of the cache's head for its group
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait
 

@@ -55,6 +55,11 @@ struct ParamPart {
   // Converted, Transposed and Dequantised of some rows: from `first` on of the tensor's `of` (0: the part has all of
   // them).
   int64_t first = 0, of = 0;
+  // Of a rank that has a share of the part: `rows` from `from` on of the `whole` (0: all of them) that are described
+  // above.
+  int64_t from = 0, whole = 0;
+
+  int64_t all_rows() const { return whole ? whole : rows; }
   bool operator==(const ParamPart&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include "checkpoint/quantisation.h"
 #include "passes/pass_manager.h"
 #include "passes/rewrite.h"
+#include "passes/shard_over_ranks.h"
 
 namespace reprise {
 
@@ -20,6 +21,7 @@ struct PipelineOptions {
   bool expand_latents = false;   // prompts' attention over latents with keys and values expanded where that is cheaper
   bool greedy = false;           // return "next_tokens", the argmax of the logits, besides the logits
   std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
+  RankShare ranks{};                                            // of how many this one is; one: nothing is cut
 };
 
 struct PipelineReport {

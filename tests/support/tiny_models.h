@@ -57,6 +57,7 @@ struct EngineSetup {
   const CudaStandIn* cuda = nullptr;  // CUDA: in place of a GPU
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> prefill = {};
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -68,7 +69,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
+  device.member = s.member;
   engine::EngineOptions o;
+  o.member = s.member;
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = path;

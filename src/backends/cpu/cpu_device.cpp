@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -46,6 +47,37 @@ class CpuPool final : public MemoryPool {
 
  private:
   PoolLedger ledger_;
+};
+
+// Memory of all ranks of the host, taken in order and given back at once, when the last buffer goes.
+class SharedPool final : public MemoryPool {
+ public:
+  explicit SharedPool(const ranks::Region& region) : region_(region) {}
+
+  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
+    if (bytes == 0) return Buffer();
+    constexpr size_t kUnit = 4096;
+    const size_t unit = bytes >= kHugePage ? kHugePage : kUnit;
+    const size_t at = (used_ + unit - 1) / unit * unit;
+    if (bytes > region_.arena_bytes() || at > region_.arena_bytes() - bytes)
+      return error(Code::OutOfMemory, "{}: {} bytes do not fit what ranks share; {} of {} are taken", label, bytes,
+                   used_, region_.arena_bytes());
+    used_ = at + bytes;
+    ++buffers_;
+    std::string name(label);
+    ledger_.add(name, bytes);
+    return Buffer(region_.arena() + at, bytes, [this, name](void*, size_t size) {
+      ledger_.remove(name, size);
+      if (--buffers_ == 0) used_ = 0;
+    });
+  }
+  PoolStats stats() const override { return ledger_.stats(); }
+
+ private:
+  const ranks::Region& region_;
+  PoolLedger ledger_;
+  std::atomic<size_t> used_{0};
+  std::atomic<int> buffers_{0};
 };
 
 class CpuEvent final : public Event {};
@@ -100,7 +132,7 @@ void run_on_team(Team& team, const Walker& walker, Trace* trace) {
 // Launches run at once, so every event has already happened when it is recorded.
 class CpuStream final : public Stream {
  public:
-  explicit CpuStream(Team& team) : team_(team) {}
+  CpuStream(Team& team, const ranks::Member* member) : team_(team), member_(member) {}
 
   void set_live_sizes(const LiveSizes& live) override { live_ = live; }
   const LiveSizes& live_sizes() const { return live_; }
@@ -109,8 +141,10 @@ class CpuStream final : public Stream {
     ++stats_.launches;
     thunk_ = &thunk;
     run_on_team(team_, *this, trace_);
-    return Status::ok();
+    return world_lives();
   }
+  // A collective that was left because a rank is gone has no result.
+  Status world_lives() const { return member_ && member_->aborted() ? member_->lost() : Status::ok(); }
 
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
     stats_.count(kind);
@@ -146,6 +180,7 @@ class CpuStream final : public Stream {
 
  private:
   Team& team_;
+  const ranks::Member* member_;
   LiveSizes live_;
   StreamStats stats_;
   const Thunk* thunk_ = nullptr;
@@ -192,7 +227,7 @@ class CpuGraph final : public DeviceGraph {
     live_ = frozen_ ? *frozen_ : cpu_stream.live_sizes();
     ++replays_;
     run_on_team(team_, *this, cpu_stream.trace());
-    return Status::ok();
+    return cpu_stream.world_lives();
   }
 
   GraphStats stats() const override {
@@ -250,12 +285,19 @@ class CpuRecorder final : public Recorder {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(DeviceInfo info, bool pin) : info_(std::move(info)), team_(info_.ranks, pin) {}
+  CpuDevice(DeviceInfo info, bool pin, std::shared_ptr<ranks::Member> member)
+      : info_(std::move(info)), member_(std::move(member)), team_(info_.ranks, pin) {
+    if (member_) shared_.emplace(member_->region());
+  }
 
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
+  MemoryPool& shared_pool() override {
+    if (shared_) return *shared_;
+    return pool_;
+  }
   Result<std::unique_ptr<Stream>> make_stream() override {
-    return std::unique_ptr<Stream>(std::make_unique<CpuStream>(team_));
+    return std::unique_ptr<Stream>(std::make_unique<CpuStream>(team_, member_.get()));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<CpuEvent>()); }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
@@ -269,7 +311,9 @@ class CpuDevice final : public Device {
 
  private:
   DeviceInfo info_;
+  std::shared_ptr<ranks::Member> member_;
   CpuPool pool_;
+  std::optional<SharedPool> shared_;
   Team team_;
 };
 
@@ -286,8 +330,11 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   info.ranks = threads;
   info.live_sizes = options.live_sizes;
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
+  if (options.member && threads > ranks::Member::kMaxThreads)
+    return invalid("threads {} is out of range with several ranks; allowed: 1 to {}", threads,
+                   ranks::Member::kMaxThreads);
   info.memory_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options.pin));
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options.pin, options.member));
 }
 
 }  // namespace reprise::cpu

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/isa.h"
 #include "device/device.h"
+#include "ranks/member.h"
 
 namespace reprise::cpu {
 
@@ -15,6 +16,7 @@ struct CpuDeviceOptions {
   Isa isa = Isa::Baseline;
   // false: sizes freeze at capture, as they do on accelerators, so that padding rows are really computed; for checks.
   bool live_sizes = true;
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options);

@@ -6,6 +6,7 @@
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernels/table.h"
 #include "ops/args/entry.h"
+#include "ranks/member.h"
 
 namespace reprise::cpu {
 
@@ -18,6 +19,9 @@ void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of exper
 void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax, fused ops
 
 void register_cpu(KernelRegistry& kernels, Isa isa);
+
+// What ranks exchange goes through the member of this process; without one there is nothing to exchange.
+void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member);
 
 // Of a cache that is operand i: heads and head size are constants, the size is even and at most 256.
 Status want_cache(const OpCall& c, size_t i);

@@ -41,5 +41,6 @@ std::span<const OpArgs> rotation_args();
 std::span<const OpArgs> product_args();
 std::span<const OpArgs> attention_args();
 std::span<const OpArgs> expert_args();
+std::span<const OpArgs> collective_args();
 
 }  // namespace reprise

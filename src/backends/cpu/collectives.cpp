@@ -1,0 +1,73 @@
+// Collectives of the CPU: ranks write their parts into memory that all of them see, then meet. The result is read where
+// it was written; nothing is copied a second time.
+#include <cstring>
+
+#include "backends/cpu/register.h"
+#include "ops/args/collectives.h"
+
+namespace reprise::cpu {
+namespace {
+
+// Columns [begin, end) of the thread's own part, in all rows; or rows, where there are many.
+void write_columns(const AllGatherArgs& a, const Launch& l) {
+  const int64_t rows = l.size(a.rows);
+  const auto copy = [&](Range r, Range bytes) {
+    const auto* from = static_cast<const uint8_t*>(a.x.data);
+    auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
+    for (int64_t i = r.begin; i < r.end; ++i)
+      std::memcpy(to + i * a.of + bytes.begin, from + i * a.width + bytes.begin,
+                  static_cast<size_t>(bytes.end - bytes.begin));
+  };
+  constexpr int64_t kLine = 64;
+  if (rows >= 4 * l.ranks)
+    copy(l.share(rows), {0, a.width});
+  else
+    copy({0, rows}, l.share(a.width, kLine));
+}
+
+void write_own_rows(const GatherOwnedArgs& a, const Launch& l) {
+  const int32_t* ids = a.ids;
+  const Range r = l.share(l.size(a.rows));
+  for (int64_t i = r.begin; i < r.end; ++i)
+    if (ids[i] >= 0)
+      std::memcpy(static_cast<uint8_t*>(a.out.data) + i * a.width, static_cast<const uint8_t*>(a.x.data) + i * a.width,
+                  static_cast<size_t>(a.width));
+}
+
+void shift_ids(const LocalIdsArgs& a, const Launch& l) {
+  const int32_t* ids = a.ids;
+  int32_t* out = a.out;
+  const Range r = l.share(l.size(a.rows));
+  for (int64_t i = r.begin; i < r.end; ++i) {
+    const int64_t local = ids[i] - a.first;
+    out[i] = local >= 0 && local < a.count ? static_cast<int32_t>(local) : -1;
+  }
+}
+
+template <class A, void (*body)(const A&, const Launch&)>
+void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
+  enter<A>(args, live, rank, ranks, body);
+}
+
+// Every thread of the rank has written its share: a barrier stands between the phases of a launch.
+void meet(const LaunchArgs& args, const LiveSizes&, int thread, int) {
+  const_cast<ranks::Member*>(static_cast<const ranks::Member*>(args.constant))->meet(thread);
+}
+
+void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, std::string_view op, CpuKernel write) {
+  KernelEntry e = entry_of({.op = op, .bind = [member](const OpCall&, LaunchArgs& to) { to.constant = member.get(); }});
+  e.phase = {opaque(write), opaque(meet)};
+  kernels.add(std::move(e));
+}
+
+}  // namespace
+
+void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member) {
+  add(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
+  add(kernels, member, "gather_owned", run<GatherOwnedArgs, write_own_rows>);
+  KernelEntry ids = entry_of({.op = "local_ids"});
+  ids.phase[0] = opaque(run<LocalIdsArgs, shift_ids>);
+  kernels.add(std::move(ids));
+}
+
+}  // namespace reprise::cpu

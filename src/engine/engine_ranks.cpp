@@ -1,0 +1,98 @@
+// The step over ranks: the front tells what runs, the followers run exactly that.
+#include "engine/model_engine.h"
+#include "engine/rank_cards.h"
+#include "passes/shard_over_ranks.h"
+
+namespace reprise::engine {
+
+using ranks::StepMessage;
+
+// A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
+Status ModelEngine::check_ranks() const {
+  if (!options_.member) return Status::ok();
+  const auto& f = config_.fields;
+  const int size = options_.member->world().size;
+  const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
+  const std::vector<int64_t> allowed = allowed_ranks(heads, groups, ranks::kMaxRanks);
+  if (std::find(allowed.begin(), allowed.end(), size) == allowed.end())
+    return invalid("--tp-size {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
+                   groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
+  if (options_.graph.verify_replay > 0)
+    return error(Code::Unsupported,
+                 "--verify-replay with --tp-size {}: replays of several ranks are not checked yet; "
+                 "leave one of them out",
+                 size);
+  if (FaultInjector(options_.graph.faults).any())
+    return error(Code::Unsupported,
+                 "--inject-fault with --tp-size {}: faults are injected on one rank alone; leave one "
+                 "of them out",
+                 size);
+  return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
+}
+
+Status ModelEngine::tell_followers(const StepMessage& message) {
+  RETURN_IF_ERROR(options_.member->publish(message));
+  return options_.member->await_followers();
+}
+
+Status ModelEngine::run_on_all(const StepPlan& plan, const LiveSizes& live, StepOutput output) {
+  StepRunner& runner = runner_of(live);
+  const int64_t tokens = live.value[models::kTokens];
+  if (!options_.member) return runner.run(plan, tokens, live, *stream_, output);
+  ranks::Member& member = *options_.member;
+  RETURN_IF_ERROR(member.publish({.kind = StepMessage::Kind::Step,
+                                  .decode = is_decode(live),
+                                  .plan = static_cast<uint8_t>(plan.kind),
+                                  .output = static_cast<uint8_t>(output),
+                                  .size = plan.size,
+                                  .live = live}));
+  if (Status ran = runner.run(plan, tokens, live, *stream_, output); !ran.is_ok()) {
+    member.abort(fmt::format("rank 0: {}", ran.message()));
+    return member.lost();
+  }
+  return member.await_followers();  // nobody reads any more what the next step writes
+}
+
+Status ModelEngine::follow_step(const StepMessage& m) {
+  if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Sampled))
+    return error(Code::Internal, "a step of plan {} and output {}", m.plan, m.output);
+  RETURN_IF_ERROR(rebind_if_moved());
+  StepPlan plan;
+  plan.kind = static_cast<StepPlan::Kind>(m.plan);
+  plan.size = m.size;
+  plan.reason = "as the front runs it";
+  StepRunner& runner = m.decode ? *decode_ : *prefill_;
+  RETURN_IF_ERROR(runner.run(plan, m.live.value[models::kTokens], m.live, *stream_, static_cast<StepOutput>(m.output)));
+  last_ = runner.last_program();
+  ++counters_.steps;
+  return Status::ok();
+}
+
+Status ModelEngine::obey(const StepMessage& m) {
+  switch (m.kind) {
+    case StepMessage::Kind::Step: return follow_step(m);
+    case StepMessage::Kind::CopyPage:
+      if (std::min(m.from, m.to) < 0 || std::max(m.from, m.to) > pool_.total_pages())
+        return error(Code::Internal, "a copy of page {} to {} of {}", m.from, m.to, pool_.total_pages());
+      return enqueue_copy(static_cast<kv::PageId>(m.from), static_cast<kv::PageId>(m.to));
+    case StepMessage::Kind::Resize: return resize_kv(m.size);
+    case StepMessage::Kind::Stop: break;
+  }
+  return error(Code::Internal, "a message of kind {}", static_cast<int>(m.kind));
+}
+
+Status ModelEngine::follow() {
+  if (front()) return error(Code::Internal, "the front follows nobody");
+  ranks::Member& member = *options_.member;
+  while (true) {
+    ASSIGN_OR_RETURN(const StepMessage message, member.next());
+    if (message.kind == StepMessage::Kind::Stop) return Status::ok();
+    if (Status done = obey(message); !done.is_ok()) {
+      member.abort(fmt::format("rank {}: {}", member.world().rank, done.message()));
+      return done;
+    }
+    member.done();
+  }
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,33 @@
+#include "ops/args/collectives.h"
+
+#include "ops/args/rows.h"
+
+namespace reprise {
+
+void AllGatherArgs::fill(const OpCall& c) {
+  const auto element = static_cast<int64_t>(size_of(c.in[0].dtype));
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor * element;
+  first = c.attrs->integer("first") * element;
+  of = c.attrs->integer("of") * element;
+}
+void LocalIdsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+}
+void GatherOwnedArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
+}
+
+std::span<const OpArgs> collective_args() {
+  static const OpArgs rows[] = {
+      op_row("all_gather", &AllGatherArgs::out, &AllGatherArgs::x, constant_rows),
+      op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
+      op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
+  };
+  return rows;
+}
+
+}  // namespace reprise

@@ -1,0 +1,38 @@
+// Launch arguments of the ops by which ranks exchange data, and of what goes with them. As elements.h.
+#pragma once
+
+#include "device/thunk.h"
+
+namespace reprise {
+
+struct OpCall;
+
+// all_gather: this rank's bytes of a row go to [first, first + width) of `of`
+struct AllGatherArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width, first, of;  // bytes
+
+  void fill(const OpCall& call);
+};
+
+struct LocalIdsArgs {
+  In ids;
+  Out out;
+  Dim rows;
+  int64_t first, count;
+
+  void fill(const OpCall& call);
+};
+
+struct GatherOwnedArgs {
+  In x, ids;
+  Out out;
+  Dim rows;
+  int64_t width;  // bytes
+
+  void fill(const OpCall& call);
+};
+
+}  // namespace reprise

@@ -1,0 +1,48 @@
+#include "ops/collectives.h"
+
+#include "ops/kernel.h"
+#include "ops/want.h"
+
+namespace reprise {
+namespace {
+
+Result<Types> infer_all_gather(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
+  if (first < 0 || of < count || first > of - count)
+    return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
+                   of);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
+}
+
+Result<Types> infer_local_ids(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_range(c, "first", 0, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, INT32_MAX));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_gather_owned(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  return Types{c.in[0]};
+}
+
+}  // namespace
+
+void register_collective_ops(OpRegistry& ops) {
+  ops.add("all_gather(Tensor x, *, int first, int of) -> Tensor : collective", infer_all_gather,
+          "[T, n] on each rank -> [T, of] on all: this rank's columns are [first, first + n); any type");
+  ops.add("local_ids(Index ids, *, int first, int count) -> Tensor", infer_local_ids,
+          "i32 -> i32: id - first where that is in [0, count), else -1: which row of a rank's part of a table");
+  ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,
+          "[T, N], i32 [T] on each rank -> [T, N] on all: row t of the rank whose ids[t] is not negative; exactly one "
+          "rank has it; any type");
+}
+
+}  // namespace reprise

@@ -1,0 +1,392 @@
+#include "passes/shard_over_ranks.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace reprise {
+namespace {
+
+constexpr const char* kShardOverRanks = "shard_over_ranks";
+
+// The part of a size that this rank has.
+struct Cut {
+  int64_t first = 0, count = 0, of = 0;
+  bool repeated = false;  // other ranks have it as well
+  bool operator==(const Cut&) const = default;
+
+  Cut times(int64_t n) const { return {first * n, count * n, of * n, repeated}; }
+};
+
+// Which rank has which of `count` units, each in one piece.
+Cut share_of(int64_t count, RankShare s) {
+  const int64_t first = count * s.rank / s.size;
+  return {first, count * (s.rank + 1) / s.size - first, count};
+}
+
+// The same with borders at multiples of `unit`.
+Cut share_of(int64_t count, int64_t unit, RankShare s) {
+  const Cut units = share_of((count + unit - 1) / unit, s);
+  const int64_t first = std::min(count, units.first * unit);
+  return {first, std::min(count, (units.first + units.count) * unit) - first, count};
+}
+
+// Columns of a product that belong to no head. Larger units where there is plenty: kernels work on so many rows at
+// once.
+Cut share_of_columns(int64_t columns, RankShare s) {
+  constexpr int64_t kPlenty = 64;  // units a rank, so that one more or less is a percent or two
+  for (const int64_t unit : {int64_t{64}, int64_t{16}})
+    if (columns / unit >= (unit == 64 ? kPlenty : 1) * s.size) return share_of(columns, unit, s);
+  return share_of(columns, 1, s);
+}
+
+// Heads in groups, each group with one head of the cache. More ranks than groups share one.
+Cut share_of_heads(int64_t heads, int64_t groups, RankShare s) {
+  const int64_t each = heads / groups;
+  if (s.size <= groups) return share_of(groups, s).times(each);
+  const int64_t ways = s.size / groups, group = s.rank / ways;
+  if (each == 1) return {group, 1, heads, true};
+  const Cut inside = share_of(each, {static_cast<int>(s.rank % ways), static_cast<int>(ways)});
+  return {group * each + inside.first, inside.count, heads};
+}
+
+// Rows [begin, end) of what `parts` make.
+void cut_parts(const std::vector<ParamPart>& parts, int64_t begin, int64_t end, std::vector<ParamPart>& out) {
+  int64_t row = 0;
+  for (const ParamPart& part : parts) {
+    const int64_t lo = std::max(begin, row), hi = std::min(end, row + part.rows);
+    if (lo < hi) {
+      ParamPart mine = part;
+      if (hi - lo != part.rows) {
+        mine.whole = part.all_rows();
+        mine.from = part.from + lo - row;
+        mine.rows = hi - lo;
+      }
+      out.push_back(std::move(mine));
+    }
+    row += part.rows;
+  }
+}
+
+class Sharder {
+ public:
+  Sharder(Graph& g, PassContext& c, RankShare share) : g_(g), c_(c), share_(share), out_(g.name()) {}
+
+  Status run() {
+    for (const Symbol& s : g_.symbols()) RETURN_IF_ERROR(out_.add_symbol(s.name, s.bound).status());
+    for (const Node* n = g_.first(); n; n = n->next)
+      if (n->op->has(op_trait::kHeads)) find_groups(*n);
+    for (Node* n = g_.first(); n; n = n->next) RETURN_IF_ERROR(visit(*n));
+    for (const GraphOutput& o : g_.outputs()) {
+      ASSIGN_OR_RETURN(Value * v, whole(o.value));
+      RETURN_IF_ERROR(out_.add_output(o.name, v));
+    }
+    // How parameters are made that this rank has no use for, or only a part of.
+    std::erase_if(c_.derived(), [&](const DerivedParam& p) { return !out_.find_param(p.name); });
+    g_ = std::move(out_);
+    return Status::ok();
+  }
+
+ private:
+  // A value of the old graph in the new one: whole, or this rank's columns (of [T, N]) or heads (of [T, H, D]).
+  struct Placed {
+    Value* value = nullptr;
+    std::optional<Cut> cut;
+    Value* gathered = nullptr;
+  };
+  struct Groups {
+    int64_t groups = 0, head_size = 0;
+  };
+
+  static std::string text(const Node& n) { return fmt::format("%{} ({})", n.result()->id, n.op->name); }
+  static Status refuse(const Node& n, std::string_view why) {
+    return error(Code::Unsupported, "{} cannot be cut over ranks: {}", text(n), why);
+  }
+  static bool is_cut_cache(const Value& v) { return v.type.shape.rank() == 5; }
+  bool carries_heads(const Node& n, size_t i) const {
+    const OperandRole role = n.op->operands[i].role;
+    return role != OperandRole::Cache && role != OperandRole::Weight && !n.op->operands[i].is_index() &&
+           n.in[i]->type.shape.rank() == 3;
+  }
+
+  // Products whose columns are heads: how many of these stay together follows from what reads them.
+  void find_groups(const Node& n) {
+    std::optional<int64_t> groups;
+    for (size_t i = 0; i < n.in.size(); ++i)
+      if (n.op->operands[i].role == OperandRole::Cache && is_cut_cache(*n.in[i]))
+        groups = n.in[i]->type.shape[2].factor;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (!carries_heads(n, i)) continue;
+      const Value* v = n.in[i];
+      const int64_t mine = groups.value_or(v->type.shape[1].factor);
+      int64_t head_size = 0;
+      while (v->def->is_view() || v->def->op->has(op_trait::kVectors)) {
+        if (v->def->is_view() && v->type.shape.rank() == 3) head_size = v->type.shape[2].factor;
+        v = v->def->in[0];
+      }
+      if (v->def->op->has(op_trait::kLinear) && head_size > 0) groups_[v->def] = {mine, head_size};
+    }
+  }
+
+  Status visit(Node& n) {
+    if (n.is_param()) return Status::ok();  // made where it is read
+    if (n.is_input()) return input(n);
+    if (n.op->has(op_trait::kLinear)) return linear(n);
+    if (n.op->has(OperandRole::Table)) return embedding(n);
+    if (n.op->has(op_trait::kHeads)) return per_head(n);
+    if (n.op->has(op_trait::kColumns)) return columns(n);
+    if (n.is_view()) return view(n);
+    if (n.op->has(op_trait::kVectors) && n.in[0]->type.shape.rank() == 3) {
+      ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, 1));
+      in[0] = placed(n.in[0]).value;
+      return add(n, std::move(in), placed(n.in[0]).cut);
+    }
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+    return add(n, std::move(in), std::nullopt);
+  }
+
+  Status input(const Node& n) {
+    TensorType type = n.result()->type;
+    if (is_cache(*n.result()) && is_cut_cache(*n.result()))
+      type.shape[2] = Dim(share_of_heads(type.shape[2].factor, type.shape[2].factor, share_).count);
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*n.op, n.attrs.text("name"), type, n.made_by));
+    at_[n.result()] = {made->result(), std::nullopt, nullptr};
+    return Status::ok();
+  }
+
+  Placed& placed(const Value* v) { return at_.at(v); }
+
+  // The call with these operands; what it gives is cut so.
+  Status add(const Node& n, std::vector<Value*> in, const std::optional<Cut>& cut) {
+    ASSIGN_OR_RETURN(Node * made, out_.add(*n.op, std::move(in), n.attrs, n.made_by));
+    for (size_t i = 0; i < n.out.size(); ++i) at_[n.result(i)] = {made->result(i), cut, nullptr};
+    return Status::ok();
+  }
+
+  Result<Node*> call(std::string_view name, std::vector<Value*> in, Attrs attrs) {
+    const OpSchema* op = c_.ops().find(name);
+    if (!op) return error(Code::Unsupported, "there is no op {}", name);
+    return out_.add(*op, std::move(in), std::move(attrs), kShardOverRanks);
+  }
+
+  Result<Value*> whole(const Value* old) {
+    if (old->def->is_param()) return param(old);
+    Placed& p = placed(old);
+    if (!p.cut) return p.value;
+    if (p.gathered) return p.gathered;
+    if (p.cut->repeated) return refuse(*old->def, "several ranks have the same heads, and all are asked for");
+    const Shape& shape = p.value->type.shape;
+    const bool heads = shape.rank() == 3;
+    Value* mine = p.value;
+    Cut cut = *p.cut;
+    if (heads) {
+      cut = cut.times(shape[2].factor);
+      ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
+      mine = flat->result();
+    }
+    ASSIGN_OR_RETURN(Node * made, call("all_gather", {mine}, {{"first", cut.first}, {"of", cut.of}}));
+    c_.applied(*made,
+               fmt::format("{} of {} columns of %{} are here; all ranks' are gathered", cut.count, cut.of, old->id));
+    Value* all = made->result();
+    if (heads) {
+      ASSIGN_OR_RETURN(Node * again, call("heads", {all}, {{"size", shape[2].factor}}));
+      all = again->result();
+    }
+    return placed(old).gathered = all;
+  }
+
+  // Operands from `from` on, whole; those before it stay empty.
+  Result<std::vector<Value*>> all_whole(const Node& n, size_t from = 0) {
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = from; i < in.size(); ++i) {
+      if (!n.in[i]->def->is_param() && n.op->operands[i].role == OperandRole::Cache && is_cut_cache(*n.in[i]))
+        return refuse(n, "it works on a whole cache of keys and values, and every rank has its own heads of it");
+      ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+    }
+    return in;
+  }
+
+  Result<Value*> param(const Value* old) {
+    const std::string& name = old->def->attrs.text("name");
+    if (Node* known = out_.find_param(name)) return known->result();
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*old->def->op, name, old->type, old->def->made_by));
+    return made->result();
+  }
+
+  // This rank's part of a parameter that is `matrices` times cut.of units of `unit` rows, along its size `dim`.
+  Result<Value*> param_part(const Value* old, int dim, int64_t matrices, int64_t unit, const Cut& cut) {
+    const std::string& whole_name = old->def->attrs.text("name");
+    const std::string name = fmt::format("{}[{}+{}/{}]", whole_name, cut.first, cut.count, cut.of);
+    if (Node* known = out_.find_param(name)) return known->result();
+    const auto entry = std::find_if(c_.derived().begin(), c_.derived().end(),
+                                    [&](const DerivedParam& p) { return p.name == whole_name; });
+    const std::vector<ParamPart> parts =
+        entry != c_.derived().end() ? entry->parts : parts_of_name(whole_name, old->type.shape);
+    DerivedParam mine{name, {}};
+    for (int64_t m = 0; m < matrices; ++m)
+      cut_parts(parts, (m * cut.of + cut.first) * unit, (m * cut.of + cut.first + cut.count) * unit, mine.parts);
+    TensorType type = old->type;
+    type.shape[dim] = Dim(type.shape.rank() == 1 ? matrices * cut.count : cut.count);
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*old->def->op, name, type, kShardOverRanks));
+    c_.derived().push_back(std::move(mine));
+    return made->result();
+  }
+
+  Status linear(Node& n) {
+    c_.count_tried();
+    const size_t weight = n.op->first(OperandRole::Weight);
+    const AttrValue* word = n.attrs.find("shard");
+    const bool asked = word && std::get<std::string>(*word) != "none";
+    const Shape& shape = n.in[weight]->type.shape;
+    const int row_dim = shape.rank() == 3 ? 1 : 0;
+    const int64_t matrices = shape.rank() == 3 ? shape[0].factor : 1, rows = shape[row_dim].factor;
+    bool params = true;
+    for (size_t i = weight; i < n.in.size(); ++i) params = params && n.in[i]->def->is_param();
+    if (!asked || !params || rows < share_.size) {
+      ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+      return add(n, std::move(in), std::nullopt);
+    }
+    (void)c_.may_apply(n);
+    Cut cut = share_of_columns(rows, share_);
+    if (const auto heads = groups_.find(&n); heads != groups_.end())
+      cut = share_of_heads(rows / heads->second.head_size, heads->second.groups, share_).times(heads->second.head_size);
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = 0; i < weight; ++i) {
+      ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+    }
+    for (size_t i = weight; i < in.size(); ++i) {
+      ASSIGN_OR_RETURN(in[i], param_part(n.in[i], i == weight ? row_dim : 0, matrices, 1, cut));
+    }
+    return add(n, std::move(in), cut);
+  }
+
+  // The rows of a token are written by the rank that has them.
+  Status embedding(Node& n) {
+    const size_t table = n.op->first(OperandRole::Table), index = n.op->first(OperandRole::Index);
+    const AttrValue* word = n.attrs.find("shard");
+    const Value* rows = n.in[table];
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, std::max(table, index) + 1));
+    ASSIGN_OR_RETURN(in[index], whole(n.in[index]));
+    if (!word || std::get<std::string>(*word) == "none" || !rows->def->is_param() ||
+        rows->type.shape[0].factor < share_.size) {
+      ASSIGN_OR_RETURN(in[table], whole(rows));
+      return add(n, std::move(in), std::nullopt);
+    }
+    c_.count_tried();
+    (void)c_.may_apply(n);
+    const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
+    ASSIGN_OR_RETURN(in[table], param_part(rows, 0, 1, 1, cut));
+    ASSIGN_OR_RETURN(Node * ids, call("local_ids", {in[index]}, {{"first", cut.first}, {"count", cut.count}}));
+    in[index] = ids->result();
+    ASSIGN_OR_RETURN(Node * mine, out_.add(*n.op, std::move(in), n.attrs, n.made_by));
+    ASSIGN_OR_RETURN(Node * all, call("gather_owned", {mine->result(), ids->result()}, {}));
+    c_.applied(*all,
+               fmt::format("{} of {} rows of the table are here; a token's owner writes its row", cut.count, cut.of));
+    at_[n.result()] = {all->result(), std::nullopt, nullptr};
+    return Status::ok();
+  }
+
+  Status per_head(const Node& n) {
+    std::optional<Cut> cut;
+    bool first = true;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (!carries_heads(n, i)) continue;
+      const std::optional<Cut>& mine = placed(n.in[i]).cut;
+      if (!first && mine != cut) return refuse(n, "its operands have different heads on one rank");
+      cut = mine;
+      first = false;
+    }
+    if (!cut) {
+      ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+      return add(n, std::move(in), std::nullopt);
+    }
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      const Value* v = n.in[i];
+      const OperandRole role = n.op->operands[i].role;
+      if (role == OperandRole::Weight && v->def->is_param()) {
+        ASSIGN_OR_RETURN(in[i], param_part(v, 0, 1, v->type.shape[1].factor, *cut));
+      } else if (carries_heads(n, i)) {
+        in[i] = placed(v).value;
+      } else if (role == OperandRole::Cache) {
+        in[i] = placed(v).value;
+        const int64_t groups = is_cut_cache(*v) ? in[i]->type.shape[2].factor : 1;
+        if (cut->count % groups != 0) return refuse(n, fmt::format("{} heads for {} of the cache", cut->count, groups));
+      } else {
+        ASSIGN_OR_RETURN(in[i], whole(v));
+      }
+    }
+    const bool heads = n.result()->type.shape.rank() == 3 && !is_cache(*storage_root(n.result()));
+    return add(n, std::move(in), heads ? cut : std::nullopt);
+  }
+
+  // Operands with the result's columns are cut as it is, or all are whole.
+  Status columns(const Node& n) {
+    const auto carries = [&](size_t i) {
+      const Shape& s = n.in[i]->type.shape;
+      return s.rank() > 1 && !n.op->operands[i].is_index() && !n.in[i]->def->is_param() &&
+             same_dim(s.back(), n.result()->type.shape.back());
+    };
+    std::optional<Cut> cut;
+    bool first = true, same = true;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (carries(i)) {
+        const std::optional<Cut>& mine = placed(n.in[i]).cut;
+        same = same && (first || mine == cut);
+        cut = first ? mine : cut;
+        first = false;
+      } else if (n.in[i]->type.shape.rank() == 1 && !n.op->operands[i].is_index()) {
+        same = same && n.in[i]->type.shape[0].factor == 1;  // a number for each column would be cut as well
+      }
+    }
+    if (!same) cut.reset();
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (cut && carries(i)) {
+        in[i] = placed(n.in[i]).value;
+      } else {
+        ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+      }
+    }
+    return add(n, std::move(in), cut);
+  }
+
+  Status view(const Node& n) {
+    const Value* x = n.in[0];
+    if (x->def->is_param() || !placed(x).cut) {
+      ASSIGN_OR_RETURN(Value * v, whole(x));
+      return add(n, {v}, std::nullopt);
+    }
+    const Cut& cut = *placed(x).cut;
+    const int from = x->type.shape.rank(), to = n.result()->type.shape.rank();
+    if (from == 3 && to == 2) return add(n, {placed(x).value}, cut.times(x->type.shape[2].factor));
+    const int64_t size = to == 3 ? n.result()->type.shape[2].factor : 0;
+    if (from == 2 && size > 0 && cut.first % size == 0 && cut.count % size == 0)
+      return add(n, {placed(x).value}, Cut{cut.first / size, cut.count / size, cut.of / size, cut.repeated});
+    ASSIGN_OR_RETURN(Value * v, whole(x));
+    return add(n, {v}, std::nullopt);
+  }
+
+  Graph& g_;
+  PassContext& c_;
+  RankShare share_;
+  Graph out_;
+  std::unordered_map<const Value*, Placed> at_;
+  std::unordered_map<const Node*, Groups> groups_;
+};
+
+}  // namespace
+
+Pass shard_over_ranks(RankShare share) {
+  return {kShardOverRanks, true, [share](Graph& g, PassContext& c) { return Sharder(g, c, share).run(); }};
+}
+
+std::vector<int64_t> allowed_ranks(int64_t heads, int64_t groups, int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t n = 1; n <= std::min(heads, most); ++n)
+    if (n <= groups || n % groups == 0) out.push_back(n);
+  return out;
+}
+
+}  // namespace reprise

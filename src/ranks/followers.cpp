@@ -1,0 +1,196 @@
+#include "ranks/followers.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/log.h"
+
+namespace reprise::ranks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kReport{10};
+constexpr std::chrono::seconds kLastMoments{5};  // for followers to end by themselves
+
+// Its share of the processors that the front may use; all of them where there are fewer than ranks.
+void take_processors(World world) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  if (::sched_getaffinity(0, sizeof all, &all) != 0) return;
+  const int count = CPU_COUNT(&all);
+  if (count < world.size) return;
+  const int first = count * world.rank / world.size, end = count * (world.rank + 1) / world.size;
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  for (int cpu = 0, index = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &all)) {
+      if (index >= first && index < end) CPU_SET(cpu, &mine);
+      ++index;
+    }
+  (void)::sched_setaffinity(0, sizeof mine, &mine);
+}
+
+// Ends this process when the front's end of the pipe is closed.
+void hold_lifeline(int descriptor, int rank) {
+  std::thread([descriptor, rank] {
+    char byte = 0;
+    while (::read(descriptor, &byte, 1) < 0 && errno == EINTR) {
+    }
+    log::error("rank {}: the front has ended", rank);
+    ::_exit(1);
+  }).detach();
+}
+
+[[noreturn]] void be_follower(const Followers::Run& run, std::shared_ptr<Region> region, World world,
+                              std::chrono::milliseconds timeout, int lifeline) {
+  // The front decides what a signal means; it tells, or takes its followers with it.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+  if (const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC); null >= 0) {
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(null, STDOUT_FILENO);
+  }
+  hold_lifeline(lifeline, world.rank);
+  take_processors(world);
+  auto member = Member::join(std::move(region), world, timeout);
+  const int status = member.is_ok() ? run(std::move(*member)) : 1;
+  std::fflush(stderr);
+  ::_exit(status);
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("signal {}", WTERMSIG(status));
+  return fmt::format("status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Followers>> Followers::start(int size, const Run& run, std::chrono::milliseconds timeout) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Region> made, Region::create(size));
+  std::shared_ptr<Region> region = std::move(made);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return error(Code::OutOfMemory, "followers could not be started: {}", std::strerror(errno));
+  std::unique_ptr<Followers> world(new Followers);
+  world->timeout_ = timeout;
+  world->lifeline_ = ends[1];
+  ASSIGN_OR_RETURN(world->front_, Member::join(region, {0, size}, timeout));
+  std::fflush(nullptr);  // or each of them would write what is still to be written
+  for (int rank = 1; rank < size; ++rank) {
+    const pid_t id = ::fork();
+    if (id == 0) {
+      ::close(ends[1]);
+      be_follower(run, region, {rank, size}, timeout, ends[0]);
+    }
+    if (id < 0) {
+      const int why = errno;
+      ::close(ends[0]);
+      world->front_->abort("not all ranks could be started");
+      return error(Code::OutOfMemory, "rank {} could not be started: {}", rank, std::strerror(why));
+    }
+    world->processes_.push_back({id, static_cast<int>(::syscall(SYS_pidfd_open, id, 0)), false});
+  }
+  ::close(ends[0]);
+  take_processors(world->front_->world());
+  world->watcher_ = std::thread([w = world.get()] { w->watch(); });
+  return world;
+}
+
+std::vector<int> Followers::processes() const {
+  std::vector<int> out;
+  for (const Process& p : processes_) out.push_back(p.id);
+  return out;
+}
+
+void Followers::reap(size_t index, bool wait) {
+  Process& p = processes_[index];
+  int status = 0;
+  if (p.ended || ::waitpid(p.id, &status, wait ? 0 : WNOHANG) != p.id) return;
+  p.ended = true;
+  if (status != 0) front_->abort(fmt::format("rank {} (process {}) ended: {}", index + 1, p.id, how_it_ended(status)));
+}
+
+// A step is under way, and nobody moves.
+void Followers::look_for_hang() {
+  const Control& c = front_->region().control();
+  const int size = front_->world().size;
+  const uint64_t step = c.step.load(std::memory_order_acquire);
+  uint64_t moves = step;
+  bool open = false;
+  int last = 0;
+  for (int r = 0; r < size; ++r) {
+    const uint64_t epoch = c.line[r].epoch.load(std::memory_order_acquire),
+                   done = c.line[r].done.load(std::memory_order_acquire);
+    moves += epoch + done;
+    if (r > 0 && done < step) open = true;
+    if (epoch < c.line[last].epoch.load(std::memory_order_acquire)) last = r;
+  }
+  const auto now = Clock::now();
+  if (!open || moves != moves_ || moved_ == Clock::time_point{}) {
+    moves_ = moves;
+    moved_ = now;
+    reported_ = false;
+    return;
+  }
+  const auto still = std::chrono::duration_cast<std::chrono::seconds>(now - moved_);
+  if (still < kReport && still < timeout_) return;
+  const std::string what = fmt::format(
+      "no rank has moved for {} s: rank {} is the last, at collective {}; rank {} waits at {}", still.count(), last,
+      c.line[last].epoch.load(), last == 0 ? 1 : 0, c.line[last == 0 ? 1 : 0].epoch.load());
+  if (!reported_) log::warning("step {}: {}", step, what);
+  reported_ = true;
+  if (still >= timeout_) front_->abort(fmt::format("step {}: {} (--dist-timeout)", step, what));
+}
+
+void Followers::watch() {
+  std::vector<pollfd> waits;
+  for (const Process& p : processes_) waits.push_back({p.descriptor, POLLIN, 0});
+  constexpr int kTickMs = 50;
+  while (!stop_) {
+    (void)::poll(waits.data(), waits.size(), kTickMs);
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      reap(i, false);
+      if (processes_[i].ended) waits[i].fd = -1;
+    }
+    look_for_hang();
+  }
+}
+
+// The engine has told them to stop; one that has none yet, or that hangs, ends all the same.
+Followers::~Followers() {
+  if (watcher_.joinable()) {
+    const auto all_ended = [&] {
+      for (const Process& p : processes_)
+        if (!p.ended) return false;
+      return true;
+    };
+    stop_ = true;
+    watcher_.join();
+    front_->abort("the front has ended");
+    const auto until = Clock::now() + kLastMoments;
+    while (!all_ended() && Clock::now() < until) {
+      for (size_t i = 0; i < processes_.size(); ++i) reap(i, false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_[i].ended) {
+      ::kill(processes_[i].id, SIGKILL);
+      reap(i, true);
+    }
+    if (processes_[i].descriptor >= 0) ::close(processes_[i].descriptor);
+  }
+  if (lifeline_ >= 0) ::close(lifeline_);
+}
+
+}  // namespace reprise::ranks

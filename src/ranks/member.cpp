@@ -1,0 +1,191 @@
+#include "ranks/member.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <thread>
+
+#include "base/spin.h"
+
+namespace reprise::ranks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A meeting of ranks that run takes well below a microsecond, and a kernel's imbalance some tens of them.
+constexpr int kSpins = 2000;
+constexpr int kSpinsShared = 50;  // where ranks share processors
+// A thread that gave way so often waits for one that does not run at all.
+constexpr int kYields = 1000;
+constexpr std::chrono::microseconds kNap{50};
+// Between steps a follower spins so long, then sleeps until it is woken.
+constexpr std::chrono::microseconds kAwake{50};
+// A rank may read a large model from a slow disk.
+constexpr std::chrono::minutes kStart{60};
+constexpr timespec kDoze{0, 200'000'000};
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &kDoze, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Member>> Member::join(std::shared_ptr<Region> region, World world,
+                                             std::chrono::milliseconds timeout) {
+  RETURN_IF_ERROR(check_world(world));
+  if (region->control().size != world.size)
+    return invalid("rank {}: a world of {} ranks was asked for, the front made one of {}", world.rank, world.size,
+                   region->control().size);
+  return std::shared_ptr<Member>(new Member(std::move(region), world, timeout));
+}
+
+Member::Member(std::shared_ptr<Region> region, World world, std::chrono::milliseconds timeout)
+    : region_(std::move(region)), world_(world), timeout_(timeout), met_(new Count[kMaxThreads]) {
+  spins_ = own_processors() ? kSpins : kSpinsShared;
+}
+
+void Member::meet(int thread) {
+  Control& c = region_->control();
+  const uint64_t epoch = ++met_[thread].value;
+  if (thread == 0) c.line[world_.rank].epoch.store(epoch, std::memory_order_release);
+  for (int r = 0; r < world_.size; ++r) {
+    if (r == world_.rank) continue;
+    const std::atomic<uint64_t>& other = c.line[r].epoch;
+    int spins = 0;
+    while (other.load(std::memory_order_acquire) < epoch) {
+      if (++spins < spins_) {
+        spin_pause();
+        continue;
+      }
+      if (c.aborted.load(std::memory_order_relaxed) != 0) return;
+      if (spins < spins_ + kYields)
+        ::sched_yield();
+      else
+        std::this_thread::sleep_for(kNap);
+    }
+  }
+}
+
+// Yields, then naps: what is waited for here is another rank's step or its start.
+template <typename Ready>
+Status Member::wait(const Ready& ready, std::chrono::milliseconds timeout, const std::string& what) {
+  const auto begin = Clock::now();
+  for (int round = 0; !ready(); ++round) {
+    if (aborted()) return lost();
+    if (round < spins_) {
+      spin_pause();
+    } else if (round < spins_ + kYields) {
+      ::sched_yield();
+    } else {
+      if (Clock::now() - begin > timeout) {
+        abort(fmt::format("rank {} waited {} s for {}", world_.rank,
+                          std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), what));
+        return lost();
+      }
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return aborted() ? lost() : Status::ok();
+}
+
+Status Member::publish(const StepMessage& message) {
+  Control& c = region_->control();
+  if (aborted()) return lost();
+  c.message = message;
+  c.step.store(++steps_, std::memory_order_release);
+  c.bell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(c.bell);
+  return Status::ok();
+}
+
+Status Member::await_followers() {
+  const Control& c = region_->control();
+  for (int r = 0; r < world_.size; ++r) {
+    if (r == world_.rank) continue;
+    RETURN_IF_ERROR(wait([&] { return c.line[r].done.load(std::memory_order_acquire) >= steps_; }, timeout_,
+                         fmt::format("rank {} to end step {}", r, steps_)));
+  }
+  return Status::ok();
+}
+
+Result<StepMessage> Member::next() {
+  Control& c = region_->control();
+  const auto published = [&] { return c.step.load(std::memory_order_acquire) > steps_; };
+  const auto awake = Clock::now() + kAwake;
+  while (!published()) {
+    if (aborted()) return lost();
+    if (Clock::now() < awake) {
+      spin_pause();
+      continue;
+    }
+    const uint32_t bell = c.bell.load(std::memory_order_seq_cst);
+    if (!published()) futex_wait(c.bell, bell);
+  }
+  ++steps_;
+  return c.message;
+}
+
+void Member::done() { region_->control().line[world_.rank].done.store(steps_, std::memory_order_release); }
+
+Result<std::vector<std::string>> Member::show(std::string_view card) {
+  Control& c = region_->control();
+  Control::Card& mine = c.card[world_.rank];
+  if (card.size() > sizeof mine.text) return error(Code::Internal, "a card of {} bytes", card.size());
+  // Odd: shown; even: everybody's read. A card is written again when all have read it.
+  const auto all = [&](uint64_t count, std::string_view what) -> Status {
+    for (int r = 0; r < world_.size; ++r)
+      RETURN_IF_ERROR(wait([&] { return c.line[r].cards.load(std::memory_order_acquire) >= count; },
+                           std::max<std::chrono::milliseconds>(timeout_, kStart),
+                           fmt::format("rank {} to {}", r, what)));
+    return Status::ok();
+  };
+  RETURN_IF_ERROR(all(cards_, "start"));
+  std::memcpy(mine.text, card.data(), card.size());
+  mine.bytes = static_cast<uint32_t>(card.size());
+  c.line[world_.rank].cards.store(cards_ + 1, std::memory_order_release);
+  RETURN_IF_ERROR(all(cards_ + 1, "start"));
+  std::vector<std::string> out;
+  for (int r = 0; r < world_.size; ++r)
+    out.emplace_back(c.card[r].text, std::min<size_t>(c.card[r].bytes, sizeof mine.text));
+  cards_ += 2;
+  c.line[world_.rank].cards.store(cards_, std::memory_order_release);
+  return out;
+}
+
+Status Member::agree(std::string_view what, std::string_view value) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, show(value));
+  for (size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0]) return invalid("{}: rank {} has {}, rank 0 has {}", what, r, all[r], all[0]);
+  return Status::ok();
+}
+
+void Member::abort(std::string_view reason) {
+  Control& c = region_->control();
+  uint32_t none = 0;
+  if (c.aborted.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    const size_t bytes = std::min(reason.size(), sizeof c.reason - 1);
+    std::memcpy(c.reason, reason.data(), bytes);
+    c.reason[bytes] = 0;
+    c.aborted.store(2, std::memory_order_release);
+  }
+  c.bell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(c.bell);
+}
+
+Status Member::lost() const {
+  const Control& c = region_->control();
+  // Whoever aborts has the reason ready within a copy of some bytes, unless it dies in between.
+  for (int i = 0; i < 1000 && c.aborted.load(std::memory_order_acquire) == 1; ++i) ::sched_yield();
+  if (c.aborted.load(std::memory_order_acquire) != 2) return error(Code::DeviceLost, "a rank ended");
+  return error(Code::DeviceLost, "{}", std::string_view(c.reason, ::strnlen(c.reason, sizeof c.reason)));
+}
+
+}  // namespace reprise::ranks

@@ -1,0 +1,71 @@
+// Member: one rank's seat in its world: meetings inside kernels, messages between steps, cards at the start.
+//
+// Meetings are for kernels: every thread of a rank calls meet() in the same order on all ranks, and returns when all
+// ranks have come. One counter serves all collectives, so that two kinds cannot be mixed up. Messages are for the step
+// threads: the front publishes what is to run, followers run exactly that, and the front waits for all of them before
+// the next one, so nobody reads what a later step writes. Cards are for the start: texts that all ranks show each
+// other. abort() may come from any thread of any rank: every wait of every rank ends with its reason, and the world is
+// done. The rest is for one thread per rank at a time, but meet().
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "ranks/region.h"
+#include "ranks/world.h"
+
+namespace reprise::ranks {
+
+class Member {
+ public:
+  // The region is mapped already; `timeout`: of the answer to a message. Cards wait for the slowest start.
+  static Result<std::shared_ptr<Member>> join(std::shared_ptr<Region> region, World world,
+                                              std::chrono::milliseconds timeout = std::chrono::minutes(5));
+
+  const World& world() const { return world_; }
+  Region& region() const { return *region_; }
+  // Whether every rank has processors of its own.
+  bool own_processors() const { return region_->control().processors >= world_.size; }
+
+  // Kernels. `thread` is below kMaxThreads. Returns at once in a world that was aborted.
+  static constexpr int kMaxThreads = 256;
+  void meet(int thread);
+
+  // The front's.
+  Status publish(const StepMessage& message);
+  Status await_followers();  // until all have done what was published last
+  // A follower's: waits for the next message, without end while the world lives.
+  Result<StepMessage> next();
+  void done();
+
+  // All ranks' texts, by rank; everyone calls it the same number of times. At most Control::kCardBytes - 4 bytes.
+  Result<std::vector<std::string>> show(std::string_view card);
+  // Ok when all ranks have shown the same; else a line that names the first rank that differs, and both texts.
+  Status agree(std::string_view what, std::string_view value);
+
+  void abort(std::string_view reason);
+  bool aborted() const { return region_->control().aborted.load(std::memory_order_acquire) != 0; }
+  Status lost() const;  // DeviceLost with the reason, once aborted
+
+ private:
+  Member(std::shared_ptr<Region> region, World world, std::chrono::milliseconds timeout);
+  template <typename Ready>
+  Status wait(const Ready& ready, std::chrono::milliseconds timeout, const std::string& what);
+
+  struct alignas(64) Count {
+    uint64_t value = 0;
+  };
+  std::shared_ptr<Region> region_;
+  World world_;
+  std::chrono::milliseconds timeout_;
+  std::unique_ptr<Count[]> met_;  // per thread: meetings
+  uint64_t steps_ = 0;            // messages published, or taken
+  uint64_t cards_ = 0;
+  int spins_;  // before giving way
+};
+
+}  // namespace reprise::ranks

@@ -1,0 +1,85 @@
+// Region: memory that the ranks of one host share: a page of control, then the arena of what they exchange.
+//
+// It is an anonymous file (memfd): no name, no port, and nothing is left behind when the last process ends. Rank 0
+// creates it and hands the descriptor on; every rank maps it, at an address of its own. What lies in the arena is found
+// by its offset, which is the same on all ranks as long as they allocate the same things in the same order.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/dim.h"
+#include "base/status.h"
+#include "ranks/world.h"
+
+namespace reprise::ranks {
+
+// What a follower does next. A fixed struct: nothing in it is a length that is believed.
+struct StepMessage {
+  enum class Kind : uint8_t { Step, CopyPage, Resize, Stop } kind = Kind::Stop;
+  bool decode = false;       // Step: which phase's program ...
+  uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
+  uint8_t output = 0;        // ... and which heads (engine::StepOutput)
+  int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
+  int64_t from = 0, to = 0;  // CopyPage
+  LiveSizes live{};
+};
+
+// The page of control. Lines that several ranks spin on lie apart.
+struct Control {
+  static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
+  static constexpr uint32_t kProtocol = 1;
+  static constexpr size_t kCardBytes = size_t{8} << 10;
+  static constexpr size_t kReasonBytes = 480;
+
+  struct alignas(64) Line {
+    std::atomic<uint64_t> epoch{0};  // meetings arrived at
+    std::atomic<uint64_t> done{0};   // steps done
+    std::atomic<uint64_t> cards{0};  // cards shown and read
+  };
+  struct Card {
+    uint32_t bytes = 0;
+    char text[kCardBytes - sizeof(uint32_t)];
+  };
+
+  uint64_t magic = 0;
+  uint32_t protocol = 0;
+  int32_t size = 0;
+  int32_t processors = 0;  // that the front could use when it made the region
+  uint64_t arena_bytes = 0;
+  alignas(64) std::atomic<uint32_t> aborted{0};  // 1: somebody writes the reason; 2: it is there
+  char reason[kReasonBytes];
+  alignas(64) std::atomic<uint64_t> step{0};  // messages published
+  std::atomic<uint32_t> bell{0};              // futex word of ranks that wait for one
+  alignas(64) StepMessage message;
+  Line line[kMaxRanks];
+  Card card[kMaxRanks];
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+class Region {
+ public:
+  // A new one for so many ranks. Memory is taken when it is touched.
+  static Result<std::unique_ptr<Region>> create(int ranks);
+  // The one behind a descriptor, which stays the caller's.
+  static Result<std::unique_ptr<Region>> open(int descriptor);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  Control& control() const { return *static_cast<Control*>(base_); }
+  uint8_t* arena() const;
+  size_t arena_bytes() const { return control().arena_bytes; }
+
+ private:
+  Region(int descriptor, void* base, size_t bytes) : descriptor_(descriptor), base_(base), bytes_(bytes) {}
+
+  int descriptor_;  // its own
+  void* base_;
+  size_t bytes_;
+};
+
+}  // namespace reprise::ranks

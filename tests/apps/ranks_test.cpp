@@ -1,0 +1,174 @@
+// Commands over several ranks as processes: the same tokens, and what is left of a world that loses a rank.
+#include <dirent.h>
+
+#include <future>
+
+#include "apps/serving.h"
+#include "support/http_client.h"
+
+namespace reprise::apps::ranks_test {
+namespace {
+
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+constexpr const char* kPrompt = R"({"prompt": "once upon a time", "max_tokens": 24, "temperature": 0, "n": 2})";
+
+std::string choices(int64_t port, const std::string& body = kPrompt) {
+  HttpClient c(port);
+  const HttpAnswer a = c.post("/v1/completions", body);
+  return a.status == 200 ? OrderedJson::parse(a.body)["choices"].dump() : fmt::format("{} {}", a.status, a.body);
+}
+
+// Processes whose parent is `pid`; the followers of a front.
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> out;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    const auto id = static_cast<pid_t>(std::atoi(entry->d_name));
+    if (id <= 0) continue;
+    const std::string stat = content_of(fmt::format("/proc/{}/stat", id));
+    const size_t name = stat.rfind(')');
+    if (name == std::string::npos || name + 4 >= stat.size()) continue;
+    if (std::atoi(stat.c_str() + name + 4) == pid && stat[name + 2] != 'Z') out.push_back(id);
+  }
+  ::closedir(proc);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+bool is_gone(pid_t pid) {
+  const std::string stat = content_of(fmt::format("/proc/{}/stat", pid));
+  const size_t name = stat.rfind(')');
+  return name == std::string::npos || stat[name + 2] == 'Z';
+}
+
+TEST(Ranks, GenerateGivesTheSameTokens) {
+  const Model model;
+  const std::string ids =
+      fmt::format("generate {} --prompt-ids 1,2,3,4,5,6,7 --max-new-tokens 12 --ignore-eos --json ", model.flags());
+  const auto tokens = [&](const std::string& flags) {
+    const Outcome o = run_binary(ids + flags);
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    return o.exit_code == 0 ? OrderedJson::parse(o.out)["output"]["token_ids"].dump() : o.err;
+  };
+  const std::string one = tokens("");
+  EXPECT_EQ(tokens("--tp-size 2 --threads 1"), one);
+  EXPECT_EQ(tokens("-tp 4 --threads 1"), one);
+  EXPECT_EQ(tokens("--tensor-parallel-size 2 --graph off --threads 1"), one);
+  EXPECT_EQ(tokens("--tp-size 2 --threads 1 --temperature 0.7 --seed 5"), tokens("--temperature 0.7 --seed 5"));
+}
+
+TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
+  const Model model;
+  for (const int size : {3, 8}) {
+    const Outcome o = run_binary(fmt::format("generate {} --prompt-ids 1,2 --tp-size {}", model.flags(), size));
+    EXPECT_EQ(o.exit_code, 1);
+    EXPECT_TRUE(holds(
+        o.err, fmt::format("--tp-size {}: LlamaForCausalLM has 4 query heads in 2 groups; allowed: 1, 2, 4", size)))
+        << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  }
+  const Outcome o = run_binary(fmt::format("graph explain {} --tp-size 2", model.flags()));
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(holds(o.err, "this command runs a model on one rank; allowed: 1")) << o.err;
+}
+
+TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
+  const Model model;
+  const std::string drawn = R"({"prompt": "abc", "max_tokens": 16, "temperature": 0.9, "seed": 3})";
+  std::string greedy, sampled;
+  {
+    const Server one(model, "");
+    ASSERT_NE(one.port(), 0) << one.said();
+    greedy = choices(one.port());
+    sampled = choices(one.port(), drawn);
+  }
+  Server two(model, "--tp-size 2 --threads 1");
+  ASSERT_NE(two.port(), 0) << two.said();
+  EXPECT_EQ(children_of(two.pid()).size(), 1u);
+  EXPECT_EQ(choices(two.port()), greedy);
+  EXPECT_EQ(choices(two.port(), drawn), sampled);
+  EXPECT_EQ(choices(two.port()), greedy);  // from the cache of prefixes
+  // In order: nobody is left, and nothing is said of a loss.
+  const std::vector<pid_t> followers = children_of(two.pid());
+  ::kill(two.pid(), SIGTERM);
+  EXPECT_EQ(two.wait(), 0) << two.said();
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); }));
+  EXPECT_FALSE(holds(two.said(), "rank")) << two.said();
+}
+
+// Answers of clients that ask again and again until the server is gone; each must be one.
+struct Load {
+  explicit Load(int64_t port) {
+    for (int i = 0; i < 3; ++i)
+      clients.push_back(std::async(std::launch::async, [port] {
+        std::vector<int> statuses;
+        while (true) {
+          HttpClient c(port);
+          const HttpAnswer a =
+              c.post("/v1/completions", R"({"prompt": "once upon", "max_tokens": 100, "ignore_eos": true})");
+          statuses.push_back(a.status);
+          if (a.status != 200) return statuses;
+        }
+      }));
+  }
+  void expect_all_answered() {
+    for (auto& client : clients) {
+      ASSERT_EQ(client.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "a client hangs";
+      const std::vector<int> statuses = client.get();
+      // 503, or no connection any more.
+      EXPECT_TRUE(statuses.back() == 503 || statuses.back() <= 0) << statuses.back();
+    }
+  }
+  std::vector<std::future<std::vector<int>>> clients;
+};
+
+void expect_end(Server& server, const std::vector<pid_t>& followers, const std::string& reason) {
+  EXPECT_EQ(server.wait(), 1) << server.said();
+  EXPECT_TRUE(holds(server.said(), reason)) << server.said();
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); })) << f;
+}
+
+TEST(Ranks, AFollowerThatIsKilledEndsTheServerWithItsName) {
+  const Model model;
+  for (const bool busy : {false, true}) {
+    Server server(model, "--tp-size 4 --threads 1");
+    ASSERT_NE(server.port(), 0) << server.said();
+    const auto followers = children_of(server.pid());
+    ASSERT_EQ(followers.size(), 3u);
+    std::optional<Load> load;
+    if (busy) load.emplace(server.port());
+    std::this_thread::sleep_for(std::chrono::milliseconds(busy ? 200 : 0));
+    ::kill(followers[1], SIGKILL);
+    expect_end(server, followers, fmt::format("(process {}) ended: signal 9", followers[1]));
+    if (load) load->expect_all_answered();
+  }
+}
+
+TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
+  const Model model;
+  Server server(model, "--tp-size 2 --threads 1 --dist-timeout 1");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const auto followers = children_of(server.pid());
+  ASSERT_EQ(followers.size(), 1u);
+  Load load(server.port());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ::kill(followers[0], SIGSTOP);
+  expect_end(server, followers, "--dist-timeout");
+  EXPECT_TRUE(holds(server.said(), "rank 1")) << server.said();
+  load.expect_all_answered();
+}
+
+TEST(Ranks, FollowersEndWithTheirFront) {
+  const Model model;
+  Server server(model, "--tp-size 4 --threads 1");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const auto followers = children_of(server.pid());
+  ASSERT_EQ(followers.size(), 3u);
+  ::kill(server.pid(), SIGKILL);
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); })) << f;
+}
+
+}  // namespace
+}  // namespace reprise::apps::ranks_test

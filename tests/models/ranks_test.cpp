@@ -1,0 +1,164 @@
+// A model over several ranks gives the bits of one rank: every family, dtype and quantisation, in prompts, decode
+// steps, and steps that return tokens.
+#include <gtest/gtest.h>
+
+#include "support/ranked_engine.h"
+
+namespace reprise::ranks_test {
+namespace {
+
+using testing_support::all_logits;
+using testing_support::EngineSetup;
+using testing_support::open_ranked;
+using testing_support::same_bits;
+using testing_support::tiny_model_path;
+
+std::vector<int32_t> random_tokens(int64_t n, int64_t vocab, uint32_t seed) {
+  std::vector<int32_t> out;
+  for (int64_t i = 0; i < n; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    out.push_back(static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(vocab)));
+  }
+  return out;
+}
+
+EngineSetup small_setup(DType dtype) {
+  EngineSetup s;
+  s.dtype = dtype;
+  s.threads = 1;
+  s.rows = 160;
+  s.chunk = 160;
+  s.context = 0;
+  s.total_tokens = 2048;
+  return s;
+}
+
+// What a step of each kind gives for some sequences: a prompt with all logits over the border of a page, decode steps
+// token by token, and greedy and drawn tokens of a mixed batch.
+struct Answers {
+  std::vector<float> prompt, decode;
+  std::vector<int32_t> tokens;
+};
+
+Answers answers_of(engine::Engine& e) {
+  Answers a;
+  const int64_t length = std::min<int64_t>(e.context_length(), 133);
+  const auto text = random_tokens(length, e.vocab_size(), 1);
+  a.prompt = all_logits(e, text, 70);
+  a.decode = all_logits(e, std::span(text).first(6), 1);
+  std::vector<engine::Sequence> sequences;
+  for (const int64_t n : {3, 17, 30})
+    sequences.emplace_back(random_tokens(n, e.vocab_size(), static_cast<uint32_t>(n)));
+  for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 8).is_ok());
+  for (int step = 0; step < 6; ++step) {
+    const bool drawn = step % 2 == 1;
+    std::vector<engine::StepItem> items;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      engine::StepItem item{&sequences[i], sequences[i].uncached(), true, false};
+      if (drawn) {
+        Draw draw;
+        draw.scale = 1 / 0.8f;
+        draw.seed = 17 + i;
+        draw.position = sequences[i].size();
+        item.draw = draw;
+      }
+      items.push_back(item);
+    }
+    const auto ticket = e.submit(items, drawn ? engine::StepOutput::Sampled : engine::StepOutput::NextTokens);
+    EXPECT_TRUE(ticket.is_ok()) << ticket.status().message();
+    if (!ticket.is_ok()) break;
+    const auto result = e.wait(*ticket);
+    EXPECT_TRUE(result.is_ok()) << result.status().message();
+    if (!result.is_ok()) break;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      a.tokens.push_back(result->tokens[i]);
+      sequences[i].append(std::max(0, result->tokens[i]));
+    }
+  }
+  for (auto& s : sequences) e.release(s);
+  return a;
+}
+
+void expect_same(const Answers& one, const Answers& many, const std::string& what) {
+  EXPECT_TRUE(same_bits(one.prompt, many.prompt)) << what << ": prompt";
+  EXPECT_TRUE(same_bits(one.decode, many.decode)) << what << ": decode";
+  EXPECT_EQ(one.tokens, many.tokens) << what;
+}
+
+void expect_same_bits_over(const std::string& path, const EngineSetup& setup, const std::vector<int>& sizes) {
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Answers one = answers_of(**alone);
+  const size_t weights = (*alone)->memory().weight_bytes;
+  for (const int size : sizes) {
+    auto world = open_ranked(path, setup, size);
+    ASSERT_TRUE(world.is_ok()) << size << " ranks: " << world.status().message();
+    EXPECT_LT((*world)->front().memory().weight_bytes, weights) << size;
+    expect_same(one, answers_of((*world)->front()), fmt::format("{} ranks", size));
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
+std::string printed(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+struct Case {
+  std::string model;
+  DType dtype;
+  std::vector<int> sizes;
+};
+
+class RanksTest : public testing::TestWithParam<Case> {};
+
+TEST_P(RanksTest, AnyNumberOfRanksGivesTheSameBits) {
+  const Case& c = GetParam();
+  expect_same_bits_over(tiny_model_path(c.model), small_setup(c.dtype), c.sizes);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, RanksTest,
+    testing::Values(Case{"llama_bias", DType::BF16, {3}}, Case{"llama_gqa3_tied", DType::F32, {2, 3}},
+                    Case{"qwen3_tied", DType::BF16, {2, 4}}, Case{"qwen2_untied", DType::F16, {2}},
+                    Case{"mistral_window24", DType::F32, {2}}, Case{"mixtral_top2", DType::BF16, {2}},
+                    Case{"qwen2_moe_shared", DType::F32, {2}}, Case{"deepseek_v2_lite", DType::BF16, {2}},
+                    Case{"deepseek_v3_moe", DType::F32, {2, 3}}),
+    [](const auto& info) {
+      return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
+    });
+
+// Scales, folded biases, offsets and blocks are cut with their rows; a row's own scale is that of the whole row.
+class QuantisedRanksTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(QuantisedRanksTest, TwoRanksGiveTheSameBits) {
+  EngineSetup setup = small_setup(DType::BF16);
+  if (GetParam().find("f16") != std::string::npos) setup.dtype = DType::F16;
+  expect_same_bits_over(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + GetParam(), setup, {2});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stored, QuantisedRanksTest,
+    testing::Values("models_quantised/compressed_dynamic", "models_quantised/compressed_moe_dynamic",
+                    "models_quantised/compressed_moe_static", "models_quantised/compressed_static",
+                    "models_quantised/compressed_static_zero_point", "models_quantised/modelslim_dynamic",
+                    "models_quantised/modelslim_mixed_f16", "models_quantised/modelslim_mla_mixed",
+                    "models_quantised/modelslim_moe_dynamic", "models_quantised/modelslim_moe_static",
+                    "models_quantised/modelslim_norm_bias", "models_quantised/modelslim_static",
+                    "models_quantised/modelslim_static_bias", "gguf/deepseek_v2_lite.gguf", "gguf/deepseek_v3_moe.gguf",
+                    "gguf/qwen3_moe_norm.gguf"),
+    [](const auto& info) { return printed(info.param); });
+
+// Rows of a float model that become int8 while they are loaded, and an int8 cache.
+TEST(RanksTest, LoadTimeQuantisationAndInt8CacheKeepTheBits) {
+  EngineSetup setup = small_setup(DType::BF16);
+  setup.quantization = checkpoint::Quantization::W8A8Int8;
+  expect_same_bits_over(tiny_model_path("qwen3_tied"), setup, {2, 4});
+  setup = small_setup(DType::F32);
+  setup.kv_dtype = DType::I8;
+  expect_same_bits_over(tiny_model_path("llama_gqa4_sharded"), setup, {2});
+}
+
+}  // namespace
+}  // namespace reprise::ranks_test
