@@ -37,7 +37,6 @@ const std::vector<Row>& rows() {
       {"--node-rank", Kind::Integer, kOneProcess, {0, 0}},
       {"--dist-init-addr,--nccl-init-addr", Kind::Text, "there are no other ranks"},
       {"--nccl-port", Kind::Integer, "there are no other ranks", {0, 65535}},
-      {"--dist-timeout", Kind::Real, "there are no other ranks"},
       {"--base-gpu-id", Kind::Integer, kOneDevice},
       {"--gpu-id-step", Kind::Integer, kOneDevice, {1, INT64_MAX}},
       {"--moe-dense-tp-size", Kind::Integer, kOneProcess, {1, 1}},

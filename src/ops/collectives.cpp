@@ -33,6 +33,25 @@ Result<Types> infer_gather_owned(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_argmax_pairs(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_range(c, "first", 0, INT32_MAX));
+  return Types{{DType::I32, {c.in[0].shape[0], Dim(2)}}};
+}
+
+Result<Types> infer_merge_argmax(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  if (c.in[0].shape[1].factor % 2 != 0) return invalid("{}: pairs have an even number of columns", describe(c));
+  return Types{{DType::I32, {c.in[0].shape[0]}}};
+}
+
 }  // namespace
 
 void register_collective_ops(OpRegistry& ops) {
@@ -43,6 +62,12 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,
           "[T, N], i32 [T] on each rank -> [T, N] on all: row t of the rank whose ids[t] is not negative; exactly one "
           "rank has it; any type");
+  ops.add("argmax_pairs(Tensor x, Tensor ids, *, int first) -> Tensor", infer_argmax_pairs,
+          "f32 [L, V], i32 [L] -> i32 [L, 2]: the bits of x[l, ids[l]], and first + ids[l]");
+  ops.add(
+      "merge_argmax(Tensor pairs) -> Tensor", infer_merge_argmax,
+      "i32 [L, 2 n] -> i32 [L]: of n pairs (bits of a value, id) the id of the largest value, of the first such pair "
+      "on ties; NaN is never larger");
 }
 
 }  // namespace reprise

@@ -7,6 +7,7 @@
 #include "checkpoint/quantisation.h"
 #include "passes/pass.h"
 #include "passes/rewrite.h"
+#include "passes/shard_over_ranks.h"
 
 namespace reprise {
 
@@ -45,7 +46,8 @@ Pass expand_latents();
 
 // The graph returns "next_tokens", the argmax of the logits, as well. It has a call of its own that makes the logits,
 // so that the two may become one kernel; share_head() drops that call where they have not. Both are required.
-Pass greedy_head();
+// Over several ranks each finds the largest of its own logits, and these are compared: logits are not gathered for it.
+Pass greedy_head(RankShare ranks);
 Pass share_head();
 
 // Required: a device without a kernel for it loses the output "sampled" and what belongs to that.

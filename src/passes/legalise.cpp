@@ -34,18 +34,29 @@ Value* output_of(const Graph& g, std::string_view name) {
 }
 
 // The call that makes the logits is made once more for the argmax alone, which a fusion may then make one kernel of.
-Status add_argmax(Graph& g, PassContext& c) {
+Status add_argmax(Graph& g, PassContext& c, RankShare ranks) {
   c.count_tried();
   Value* logits = output_of(g, "logits");
   if (!logits) return invalid("the graph has no output \"logits\"");
-  const Node& head = *logits->def;
+  // What ranks have gathered was made by the call before.
+  const Node* gather = logits->def->op->has(op_trait::kCollective) ? logits->def : nullptr;
+  Value* made = gather ? gather->in[0] : logits;
+  const Node& head = *made->def;
   (void)c.may_apply(head);
-  Value* own = logits;
+  Value* own = made;
   if (head.op->pure() && !head.is_source()) {
     ASSIGN_OR_RETURN(Node * again, g.add(*head.op, head.in, head.attrs, "greedy_head"));
-    own = again->result(logits->result);
+    own = again->result(made->result);
   }
   ASSIGN_OR_RETURN(Node * next, g.add(*c.ops().find("argmax"), {own}, {}, "greedy_head"));
+  if (gather) {
+    ASSIGN_OR_RETURN(Node * pairs, g.add(*c.ops().find("argmax_pairs"), {own, next->result()},
+                                         {{"first", gather->attrs.integer("first")}}, "greedy_head"));
+    ASSIGN_OR_RETURN(Node * all,
+                     g.add(*gather->op, {pairs->result()},
+                           {{"first", int64_t{2} * ranks.rank}, {"of", int64_t{2} * ranks.size}}, "greedy_head"));
+    ASSIGN_OR_RETURN(next, g.add(*c.ops().find("merge_argmax"), {all->result()}, {}, "greedy_head"));
+  }
   return g.add_output("next_tokens", next->result());
 }
 
@@ -86,7 +97,9 @@ Status keep_sampling(Graph& g, PassContext& c) {
 }  // namespace
 
 Pass legalise() { return {"legalise", true, expand_unsupported}; }
-Pass greedy_head() { return {"greedy_head", true, add_argmax}; }
+Pass greedy_head(RankShare ranks) {
+  return {"greedy_head", true, [ranks](Graph& g, PassContext& c) { return add_argmax(g, c, ranks); }};
+}
 Pass sampling_head() { return {"sampling_head", true, keep_sampling}; }
 Pass share_head() { return {"share_head", true, drop_second_logits}; }
 

@@ -30,7 +30,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
   if (options.ranks.size > 1) RETURN_IF_ERROR(m.add(shard_over_ranks(options.ranks)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
-  if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head()));
+  if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head(options.ranks)));
   if (!options.pass_file.empty()) {
     ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
     auto rewrites = parse_rewrites(text, ops);

@@ -1,6 +1,7 @@
 // Collectives of the CPU: ranks write their parts into memory that all of them see, then meet. The result is read where
 // it was written; nothing is copied a second time.
 #include <cstring>
+#include <limits>
 
 #include "backends/cpu/register.h"
 #include "ops/args/collectives.h"
@@ -44,6 +45,37 @@ void shift_ids(const LocalIdsArgs& a, const Launch& l) {
   }
 }
 
+void pair_up(const ArgmaxPairsArgs& a, const Launch& l) {
+  const float* x = a.x;
+  const int32_t* ids = a.ids;
+  int32_t* out = a.out;
+  const Range r = l.share(l.size(a.rows));
+  for (int64_t i = r.begin; i < r.end; ++i) {
+    std::memcpy(out + 2 * i, x + i * a.width + ids[i], sizeof(float));
+    out[2 * i + 1] = static_cast<int32_t>(a.first) + ids[i];
+  }
+}
+
+void merge(const MergeArgmaxArgs& a, const Launch& l) {
+  const int32_t* pairs = a.pairs;
+  int32_t* out = a.out;
+  const Range r = l.share(l.size(a.rows));
+  for (int64_t i = r.begin; i < r.end; ++i) {
+    const int32_t* row = pairs + 2 * a.ranks * i;
+    int64_t best = 0;
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int64_t n = 0; n < a.ranks; ++n) {
+      float value = 0;
+      std::memcpy(&value, row + 2 * n, sizeof value);
+      if (value > largest) {
+        largest = value;
+        best = n;
+      }
+    }
+    out[i] = row[2 * best + 1];
+  }
+}
+
 template <class A, void (*body)(const A&, const Launch&)>
 void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
   enter<A>(args, live, rank, ranks, body);
@@ -65,9 +97,14 @@ void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, 
 void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member) {
   add(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
   add(kernels, member, "gather_owned", run<GatherOwnedArgs, write_own_rows>);
-  KernelEntry ids = entry_of({.op = "local_ids"});
-  ids.phase[0] = opaque(run<LocalIdsArgs, shift_ids>);
-  kernels.add(std::move(ids));
+  const auto add_local = [&](std::string_view op, CpuKernel kernel) {
+    KernelEntry e = entry_of({.op = op});
+    e.phase[0] = opaque(kernel);
+    kernels.add(std::move(e));
+  };
+  add_local("local_ids", run<LocalIdsArgs, shift_ids>);
+  add_local("argmax_pairs", run<ArgmaxPairsArgs, pair_up>);
+  add_local("merge_argmax", run<MergeArgmaxArgs, merge>);
 }
 
 }  // namespace reprise::cpu

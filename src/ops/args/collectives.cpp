@@ -21,11 +21,23 @@ void GatherOwnedArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
 }
 
+void ArgmaxPairsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+}
+void MergeArgmaxArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  ranks = c.in[0].shape[1].factor / 2;
+}
+
 std::span<const OpArgs> collective_args() {
   static const OpArgs rows[] = {
       op_row("all_gather", &AllGatherArgs::out, &AllGatherArgs::x, constant_rows),
       op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
       op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
+      op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),
+      op_row("merge_argmax", &MergeArgmaxArgs::out, &MergeArgmaxArgs::pairs, constant_rows),
   };
   return rows;
 }

@@ -35,4 +35,22 @@ struct GatherOwnedArgs {
   void fill(const OpCall& call);
 };
 
+struct ArgmaxPairsArgs {
+  In x, ids;
+  Out out;
+  Dim rows;
+  int64_t width, first;
+
+  void fill(const OpCall& call);
+};
+
+struct MergeArgmaxArgs {
+  In pairs;
+  Out out;
+  Dim rows;
+  int64_t ranks;
+
+  void fill(const OpCall& call);
+};
+
 }  // namespace reprise
