@@ -183,22 +183,30 @@ void print_table(const OrderedJson& report) {
     fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w.get<std::string>());
 }
 
-Status run_bench(BenchFlags f) {
+// What the runs need of the model, and no more.
+Status check_bench(BenchFlags& f) {
   const int64_t largest = *std::max_element(f.batch_sizes.begin(), f.batch_sizes.end());
-  f.model.max_running_requests = largest;  // no more rows of logits than needed
+  f.model.max_running_requests = largest;
   if (f.model.max_total_tokens == 0)
     f.model.max_total_tokens = largest * kv::pages_for(f.input_len + f.output_len) * kv::kPageTokens;
+  return f.model.check();
+}
+
+Status run_bench(const BenchFlags& f) {
   const Machine machine = describe_machine();
   const int threads =
       f.model.threads > 0 ? std::min(machine.threads, static_cast<int>(f.model.threads)) : machine.threads;
   // The limits of another device are known once it is open; nothing else runs on it before.
   ASSIGN_OR_RETURN(const DeviceOptions device, device_options(f.model.device, f.model.ascend_runtime, ::getenv));
-  const bool on_processor = device.kind != DeviceKind::Cuda && device.ascend_runtime != "sim";
+  const bool ranked = f.model.tp_size > 1;  // the front sees only its own processors, and no limits of the machine
+  const bool on_processor = device.kind != DeviceKind::Cuda && device.ascend_runtime != "sim" && !ranked;
   const MachineSpeed first = on_processor ? measure_machine(threads) : MachineSpeed{};
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   // Where time is modelled it is another machine's: the limits of this one say nothing about it.
   const bool modelled = engine->device().clock_us().has_value();
-  const auto of_device = [&] { return modelled ? MachineSpeed{} : measure_speed_of(engine->device().info(), threads); };
+  const auto of_device = [&] {
+    return modelled || ranked ? MachineSpeed{} : measure_speed_of(engine->device().info(), threads);
+  };
   const MachineSpeed before = on_processor ? first : of_device();
   if (f.input_len + f.output_len > engine->context_length())
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
@@ -259,7 +267,7 @@ Command add_bench_one_batch(CLI::App& bench) {
       "the\n"
       "linear layers in prefill, over its time; %: of the peak for\n"
       "the dtype (bf16: the faster of the bf16 dot product and fp32; int8 linears: that of int8).");
-  c.check = [flags] { return flags->model.check(); };
+  c.check = [flags] { return check_bench(*flags); };
   c.over_ranks = [flags] { return &flags->model; };
   c.run = [flags] { return run_bench(*flags); };
   return c;

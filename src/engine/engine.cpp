@@ -352,6 +352,7 @@ Status ModelEngine::open() {
   }
   ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(), caches, pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
+  if (!front()) RETURN_IF_ERROR(take_all_pages());
   return compile(builder);
 }
 

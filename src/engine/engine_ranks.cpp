@@ -68,14 +68,25 @@ Status ModelEngine::follow_step(const StepMessage& m) {
   return Status::ok();
 }
 
+// The front keeps the ledger of pages; here every page counts as taken, so that its bytes stay.
+Status ModelEngine::take_all_pages() { return pool_.allocate(pool_.free_pages()).status(); }
+
+Status ModelEngine::follow_resize(int64_t tokens) {
+  std::vector<kv::PageId> gone;  // the front has nothing in them
+  for (int64_t p = kv::pages_for(tokens) + 1; p <= pool_.total_pages(); ++p) gone.push_back(static_cast<kv::PageId>(p));
+  pool_.release(gone);
+  RETURN_IF_ERROR(resize_kv(tokens));
+  return take_all_pages();
+}
+
 Status ModelEngine::obey(const StepMessage& m) {
   switch (m.kind) {
     case StepMessage::Kind::Step: return follow_step(m);
     case StepMessage::Kind::CopyPage:
-      if (std::min(m.from, m.to) < 0 || std::max(m.from, m.to) > pool_.total_pages())
+      if (std::min(m.from, m.to) < 1 || std::max(m.from, m.to) > pool_.total_pages() || m.from == m.to)
         return error(Code::Internal, "a copy of page {} to {} of {}", m.from, m.to, pool_.total_pages());
       return enqueue_copy(static_cast<kv::PageId>(m.from), static_cast<kv::PageId>(m.to));
-    case StepMessage::Kind::Resize: return resize_kv(m.size);
+    case StepMessage::Kind::Resize: return follow_resize(m.size);
     case StepMessage::Kind::Stop: break;
   }
   return error(Code::Internal, "a message of kind {}", static_cast<int>(m.kind));

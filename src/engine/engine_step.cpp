@@ -327,13 +327,13 @@ Status ModelEngine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   for (Flight& f : flights_)
     if (f.ticket != 0) finish(f);
-  if (options_.member && front())
-    RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::Resize, .size = tokens}));
   RETURN_IF_ERROR(pool_.resize(
       platform_.device->pool(), kv::pages_for(tokens),
       [&](void* to, const void* from, size_t n) { return stream_->copy(to, from, n, Copy::DeviceToDevice); }));
   RETURN_IF_ERROR(stream_->synchronize());
   options_.max_total_tokens = pool_.total_pages() * kv::kPageTokens;
+  if (options_.member && front())
+    return tell_followers({.kind = ranks::StepMessage::Kind::Resize, .size = options_.max_total_tokens});
   return Status::ok();
 }
 

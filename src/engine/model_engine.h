@@ -115,6 +115,8 @@ class ModelEngine final : public Engine {
   Status tell_followers(const ranks::StepMessage& message);
   Status run_on_all(const StepPlan& plan, const LiveSizes& live, StepOutput output);
   Status follow_step(const ranks::StepMessage& message);
+  Status follow_resize(int64_t tokens);
+  Status take_all_pages();
   Status obey(const ranks::StepMessage& message);
 
   // A step from its staging to its end, in engine_step.cpp.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kReport{10};
-constexpr std::chrono::seconds kLastMoments{5};  // for followers to end by themselves
+// For followers to end by themselves: in order, and when the world is lost.
+constexpr std::chrono::seconds kLastMoments{5}, kLostMoments{1};
 
 // Its share of the processors that the front may use; all of them where there are fewer than ranks.
 void take_processors(World world) {
@@ -102,7 +104,12 @@ Result<std::unique_ptr<Followers>> Followers::start(int size, const Run& run, st
   }
   ::close(ends[0]);
   take_processors(world->front_->world());
+  // Signals are for threads of the caller.
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   world->watcher_ = std::thread([w = world.get()] { w->watch(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return world;
 }
 
@@ -127,14 +134,20 @@ void Followers::look_for_hang() {
   const uint64_t step = c.step.load(std::memory_order_acquire);
   uint64_t moves = step;
   bool open = false;
-  int last = 0;
+  // The one that is furthest behind: collectives come first, then the end of the step, which the front only waits for.
+  struct Progress {
+    uint64_t epoch = 0, done = 0;
+    auto operator<=>(const Progress&) const = default;
+  };
+  std::vector<Progress> at;
   for (int r = 0; r < size; ++r) {
     const uint64_t epoch = c.line[r].epoch.load(std::memory_order_acquire),
-                   done = c.line[r].done.load(std::memory_order_acquire);
+                   done = r == 0 ? step : c.line[r].done.load(std::memory_order_acquire);
     moves += epoch + done;
-    if (r > 0 && done < step) open = true;
-    if (epoch < c.line[last].epoch.load(std::memory_order_acquire)) last = r;
+    if (done < step) open = true;
+    at.push_back({epoch, done});
   }
+  const auto last = std::min_element(at.begin(), at.end()) - at.begin();
   const auto now = Clock::now();
   if (!open || moves != moves_ || moved_ == Clock::time_point{}) {
     moves_ = moves;
@@ -147,9 +160,9 @@ void Followers::look_for_hang() {
   const std::string what = fmt::format(
       "no rank has moved for {} s: rank {} is the last, at collective {}; rank {} waits at {}", still.count(), last,
       c.line[last].epoch.load(), last == 0 ? 1 : 0, c.line[last == 0 ? 1 : 0].epoch.load());
-  if (!reported_) log::warning("step {}: {}", step, what);
+  if (!reported_) log::warning("{}", what);
   reported_ = true;
-  if (still >= timeout_) front_->abort(fmt::format("step {}: {} (--dist-timeout)", step, what));
+  if (still >= timeout_) front_->abort(what + " (--dist-timeout)");
 }
 
 void Followers::watch() {
@@ -176,8 +189,8 @@ Followers::~Followers() {
     };
     stop_ = true;
     watcher_.join();
+    const auto until = Clock::now() + (front_->aborted() ? kLostMoments : kLastMoments);
     front_->abort("the front has ended");
-    const auto until = Clock::now() + kLastMoments;
     while (!all_ended() && Clock::now() < until) {
       for (size_t i = 0; i < processes_.size(); ++i) reap(i, false);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -20,6 +20,11 @@ std::string choices(int64_t port, const std::string& body = kPrompt) {
   return a.status == 200 ? OrderedJson::parse(a.body)["choices"].dump() : fmt::format("{} {}", a.status, a.body);
 }
 
+// A thread per rank.
+struct OneThread : Model {
+  OneThread() { threads = 1; }
+};
+
 // Processes whose parent is `pid`; the followers of a front.
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> out;
@@ -44,7 +49,7 @@ bool is_gone(pid_t pid) {
 }
 
 TEST(Ranks, GenerateGivesTheSameTokens) {
-  const Model model;
+  const OneThread model;
   const std::string ids =
       fmt::format("generate {} --prompt-ids 1,2,3,4,5,6,7 --max-new-tokens 12 --ignore-eos --json ", model.flags());
   const auto tokens = [&](const std::string& flags) {
@@ -53,14 +58,14 @@ TEST(Ranks, GenerateGivesTheSameTokens) {
     return o.exit_code == 0 ? OrderedJson::parse(o.out)["output"]["token_ids"].dump() : o.err;
   };
   const std::string one = tokens("");
-  EXPECT_EQ(tokens("--tp-size 2 --threads 1"), one);
-  EXPECT_EQ(tokens("-tp 4 --threads 1"), one);
-  EXPECT_EQ(tokens("--tensor-parallel-size 2 --graph off --threads 1"), one);
-  EXPECT_EQ(tokens("--tp-size 2 --threads 1 --temperature 0.7 --seed 5"), tokens("--temperature 0.7 --seed 5"));
+  EXPECT_EQ(tokens("--tp-size 2"), one);
+  EXPECT_EQ(tokens("-tp 4"), one);
+  EXPECT_EQ(tokens("--tensor-parallel-size 2 --graph off"), one);
+  EXPECT_EQ(tokens("--tp-size 2 --temperature 0.7 --seed 5"), tokens("--temperature 0.7 --seed 5"));
 }
 
 TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
-  const Model model;
+  const OneThread model;
   for (const int size : {3, 8}) {
     const Outcome o = run_binary(fmt::format("generate {} --prompt-ids 1,2 --tp-size {}", model.flags(), size));
     EXPECT_EQ(o.exit_code, 1);
@@ -75,7 +80,7 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
 }
 
 TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
-  const Model model;
+  const OneThread model;
   const std::string drawn = R"({"prompt": "abc", "max_tokens": 16, "temperature": 0.9, "seed": 3})";
   std::string greedy, sampled;
   {
@@ -84,7 +89,7 @@ TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
     greedy = choices(one.port());
     sampled = choices(one.port(), drawn);
   }
-  Server two(model, "--tp-size 2 --threads 1");
+  Server two(model, "--tp-size 2");
   ASSERT_NE(two.port(), 0) << two.said();
   EXPECT_EQ(children_of(two.pid()).size(), 1u);
   EXPECT_EQ(choices(two.port()), greedy);
@@ -131,9 +136,9 @@ void expect_end(Server& server, const std::vector<pid_t>& followers, const std::
 }
 
 TEST(Ranks, AFollowerThatIsKilledEndsTheServerWithItsName) {
-  const Model model;
+  const OneThread model;
   for (const bool busy : {false, true}) {
-    Server server(model, "--tp-size 4 --threads 1");
+    Server server(model, "--tp-size 4");
     ASSERT_NE(server.port(), 0) << server.said();
     const auto followers = children_of(server.pid());
     ASSERT_EQ(followers.size(), 3u);
@@ -147,8 +152,8 @@ TEST(Ranks, AFollowerThatIsKilledEndsTheServerWithItsName) {
 }
 
 TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
-  const Model model;
-  Server server(model, "--tp-size 2 --threads 1 --dist-timeout 1");
+  const OneThread model;
+  Server server(model, "--tp-size 2 --dist-timeout 1");
   ASSERT_NE(server.port(), 0) << server.said();
   const auto followers = children_of(server.pid());
   ASSERT_EQ(followers.size(), 1u);
@@ -161,8 +166,8 @@ TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
 }
 
 TEST(Ranks, FollowersEndWithTheirFront) {
-  const Model model;
-  Server server(model, "--tp-size 4 --threads 1");
+  const OneThread model;
+  Server server(model, "--tp-size 4");
   ASSERT_NE(server.port(), 0) << server.said();
   const auto followers = children_of(server.pid());
   ASSERT_EQ(followers.size(), 3u);

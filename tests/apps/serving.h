@@ -41,8 +41,11 @@ struct Model {
     folder.write("tokenizer_config.json",
                  R"({"chat_template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"})");
   }
-  std::string flags() const { return "--model-path " + folder.path() + " --load-format dummy --threads 2"; }
+  std::string flags() const {
+    return fmt::format("--model-path {} --load-format dummy --threads {}", folder.path(), threads);
+  }
   Folder folder;
+  int threads = 2;
 };
 
 class Server {

@@ -129,6 +129,73 @@ INSTANTIATE_TEST_SUITE_P(
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
 
+// Pages are copied and the pool moves on all ranks.
+TEST(RanksTest, CopiedPagesAndAMovedCacheAreTheSameOnAllRanks) {
+  const EngineSetup setup = small_setup(DType::F32);
+  const std::string path = tiny_model_path("llama_gqa4_sharded");
+  const auto run = [](engine::Engine& e) {
+    std::vector<float> out;
+    const auto text = random_tokens(140, e.vocab_size(), 3);
+    engine::Sequence first(std::vector<int32_t>(text.begin(), text.begin() + 130));
+    EXPECT_TRUE(e.reserve(first, 140).is_ok());
+    engine::StepItem item{&first, 130, false, false};
+    EXPECT_TRUE(e.step({&item, 1}).is_ok());
+    // The same prompt in other pages.
+    engine::Sequence second(text);
+    EXPECT_TRUE(e.reserve(second, 140).is_ok());
+    for (size_t p = 0; p < 2; ++p) EXPECT_TRUE(e.copy_page(first.pages()[p], second.pages()[p]).is_ok());
+    second.set_cached(130);
+    for (const int64_t tokens : {4096, 512}) {
+      EXPECT_TRUE(e.resize_kv(tokens).is_ok());
+      item = {&second, 5, false, true};
+      const auto logits = e.step({&item, 1});
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
+    }
+    e.release(first);
+    e.release(second);
+    return out;
+  };
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  auto world = open_ranked(path, setup, 2);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  EXPECT_TRUE(same_bits(run(**alone), run((*world)->front())));
+  EXPECT_GE((*world)->front().counters().rebinds, 2u);
+}
+
+// Ranks that were started with other settings, or on another model, are told apart before a step.
+TEST(RanksTest, RanksThatDoNotFitAreToldApart) {
+  const auto open = [](const std::string& model, EngineSetup setup, std::shared_ptr<ranks::Member> member) {
+    setup.member = std::move(member);
+    return testing_support::open_engine(tiny_model_path(model), setup);
+  };
+  const auto start =
+      [&](const std::function<Result<std::unique_ptr<engine::Engine>>(std::shared_ptr<ranks::Member>)>& f) {
+        const auto world = testing_support::RankedEngine::start(2, f);
+        EXPECT_FALSE(world.is_ok());
+        return world.status().message();
+      };
+  EngineSetup setup = small_setup(DType::F32);
+  const std::string sizes = start([&](std::shared_ptr<ranks::Member> member) {
+    EngineSetup mine = setup;
+    mine.rows = member->world().front() ? 16 : 32;
+    return open("llama_gqa3_tied", mine, std::move(member));
+  });
+  EXPECT_NE(sizes.find("settings: rank 1 has "), std::string::npos) << sizes;
+  const std::string models = start([&](std::shared_ptr<ranks::Member> member) {
+    const bool front = member->world().front();
+    return open(front ? "llama_mha_untied" : "llama_gqa3_tied", setup, std::move(member));
+  });
+  EXPECT_NE(models.find("model: rank 1 has LlamaForCausalLM"), std::string::npos) << models;
+  const std::string missing = start([&](std::shared_ptr<ranks::Member> member) {
+    const bool front = member->world().front();
+    return open(front ? "llama_gqa3_tied" : "not_there", setup, std::move(member));
+  });
+  EXPECT_NE(missing.find("rank 1 did not start: "), std::string::npos) << missing;
+  EXPECT_NE(missing.find("not_there"), std::string::npos) << missing;
+}
+
 // Scales, folded biases, offsets and blocks are cut with their rows; a row's own scale is that of the whole row.
 class QuantisedRanksTest : public testing::TestWithParam<std::string> {};
 
