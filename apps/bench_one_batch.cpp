@@ -116,6 +116,10 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["step_ms_p99"] = r.step_ms_p99;
   j["host_us"] = r.host_us;
   j["gap_us"] = r.gap_us;
+  if (f.model.member) {
+    j["ranks"] = f.model.member->world().size;
+    j["rank_wait_us"] = r.rank_wait_us;
+  }
   j["weight_bytes"] = static_cast<int64_t>(weight_bytes);
   j["kv_bytes"] = static_cast<int64_t>(kv_bytes);
   j["achieved_GBps"] = gbps;
@@ -170,6 +174,15 @@ void print_table(const OrderedJson& report) {
   if (report.contains("time")) {
     fmt::print("{}:\n", report["time"].get<std::string>());
     for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
+    return;
+  }
+  if (const auto& rows = report["rows"]; !rows.empty() && rows[0].contains("ranks")) {
+    std::string waits;
+    for (const auto& r : rows)
+      waits += fmt::format("{}{:.0f} us at batch {}", waits.empty() ? "" : ", ", r["rank_wait_us"].get<double>(),
+                           r["batch_size"].get<int64_t>());
+    fmt::print("{} ranks: GB/s are of the bytes that rank 0 reads; it waits for others {} in a decode step\n",
+               rows[0]["ranks"].get<int>(), waits);
     return;
   }
   const auto& l = report["limits"];

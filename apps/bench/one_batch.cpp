@@ -123,7 +123,11 @@ Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int6
                  "{} has no kernel that draws tokens, so that the host does (bench serving measures that); "
                  "allowed: --temperature 0",
                  device_kind_name(engine.device().info().kind));
-  std::vector<double> prefill, decode, steps, host, gaps;
+  std::vector<double> prefill, decode, steps, host, gaps, waits;
+  const auto waited_s = [&] {
+    const auto& member = engine.options().member;
+    return member ? member->standings().front().waited_s : 0;
+  };
   for (int64_t r = 0; r < plan.repeat; ++r) {
     Batch batch(engine, batch_size, plan.input_len, plan.seed + static_cast<uint64_t>(r), plan.temperature);
     RETURN_IF_ERROR(batch.reserve(plan.input_len + plan.output_len - 1));
@@ -131,6 +135,7 @@ Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int6
     RETURN_IF_ERROR(batch.prefill());
     prefill.push_back(device_seconds_since(begin, engine.device()));
     const auto before = engine.counters();
+    const double waited_before = waited_s();
     Batch::Decoded decoded;
     RETURN_IF_ERROR(batch.decode(plan.output_len - 1, decoded));
     double sum = 0;
@@ -144,11 +149,12 @@ Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int6
     const auto after = engine.counters();
     if (after.steps > before.steps)
       host.push_back((after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6);
+    waits.push_back((waited_s() - waited_before) * 1e6 / static_cast<double>(plan.output_len - 1));
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
   return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
                      quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5),
-                     quantile(gaps, 0.5)};
+                     quantile(gaps, 0.5),  quantile(waits, 0.5)};
 }
 
 }  // namespace reprise::apps

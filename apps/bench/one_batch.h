@@ -22,8 +22,9 @@ struct OneBatchRow {
   int64_t batch_size = 0;
   double prefill_s = 0, decode_s = 0;  // medians of the repeats; of all decode steps together
   double step_ms_p50 = 0, step_ms_p99 = 0;
-  double host_us = 0;  // of a decode step, outside the device; always this machine's time
-  double gap_us = 0;   // median of decode steps: the device had nothing to do before the step
+  double host_us = 0;       // of a decode step, outside the device; always this machine's time
+  double gap_us = 0;        // median of decode steps: the device had nothing to do before the step
+  double rank_wait_us = 0;  // of a decode step: the front waited in collectives for other ranks; mean
 };
 
 // Advances `bar` by one per repeat.

@@ -126,6 +126,10 @@ void say_what_is_in_effect(const ModelFlags& f, engine::Engine& e) {
       checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
       e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
       phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
+  if (o.member)
+    log::info("ranks: {} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",
+              o.member->world().size, static_cast<double>(e.memory().weight_bytes) / 1e6,
+              static_cast<double>(e.memory().exchange_bytes) / 1e6);
   if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
   for (const std::string& text : notices(f, e)) log::notice("{}", text);
   // Both were checked before the model was loaded.

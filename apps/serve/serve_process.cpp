@@ -65,6 +65,8 @@ server::GraphNumbers numbers_of(const engine::Engine& e) {
   n.verify_failures = c.differences;
   n.steps = c.steps;
   n.host_s = c.host_s;
+  if (const auto& member = e.options().member)
+    for (const auto& rank : member->standings()) n.ranks.push_back({rank.collectives, rank.waited_s});
   return n;
 }
 
@@ -112,6 +114,7 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"served_model_name", m.name},
           {"device", device_kind_name(const_cast<engine::Engine&>(e).device().info().kind)},
           {"dtype", dtype_name(e.dtype())},
+          {"tp_size", e.options().member ? e.options().member->world().size : 1},
           {"context_length", m.context_length},
           {"max_running_requests", o.scheduler.max_running},
           {"max_queued_requests", o.scheduler.max_queued},

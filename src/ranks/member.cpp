@@ -56,6 +56,7 @@ void Member::meet(int thread) {
   Control& c = region_->control();
   const uint64_t epoch = ++met_[thread].value;
   if (thread == 0) c.line[world_.rank].epoch.store(epoch, std::memory_order_release);
+  const auto begin = thread == 0 ? Clock::now() : Clock::time_point();
   for (int r = 0; r < world_.size; ++r) {
     if (r == world_.rank) continue;
     const std::atomic<uint64_t>& other = c.line[r].epoch;
@@ -72,6 +73,20 @@ void Member::meet(int thread) {
         std::this_thread::sleep_for(kNap);
     }
   }
+  if (thread != 0) return;
+  std::atomic<uint64_t>& waited = c.line[world_.rank].waited_ns;  // this thread's alone
+  waited.store(waited.load(std::memory_order_relaxed) + static_cast<uint64_t>((Clock::now() - begin).count()),
+               std::memory_order_relaxed);
+}
+
+std::vector<Member::Standing> Member::standings() const {
+  std::vector<Standing> out;
+  for (int r = 0; r < world_.size; ++r) {
+    const Control::Line& line = region_->control().line[r];
+    out.push_back({line.epoch.load(std::memory_order_relaxed),
+                   static_cast<double>(line.waited_ns.load(std::memory_order_relaxed)) * 1e-9});
+  }
+  return out;
 }
 
 // Yields, then naps: what is waited for here is another rank's step or its start.

@@ -31,6 +31,13 @@ class Member {
   // Whether every rank has processors of its own.
   bool own_processors() const { return region_->control().processors >= world_.size; }
 
+  // What a rank has done so far: collectives, and the time that it waited in them for later ones. Any thread.
+  struct Standing {
+    uint64_t collectives = 0;
+    double waited_s = 0;
+  };
+  std::vector<Standing> standings() const;  // by rank
+
   // Kernels. `thread` is below kMaxThreads. Returns at once in a world that was aborted.
   static constexpr int kMaxThreads = 256;
   void meet(int thread);

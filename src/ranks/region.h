@@ -35,9 +35,10 @@ struct Control {
   static constexpr size_t kReasonBytes = 480;
 
   struct alignas(64) Line {
-    std::atomic<uint64_t> epoch{0};  // meetings arrived at
-    std::atomic<uint64_t> done{0};   // steps done
-    std::atomic<uint64_t> cards{0};  // cards shown and read
+    std::atomic<uint64_t> epoch{0};      // meetings arrived at
+    std::atomic<uint64_t> done{0};       // steps done
+    std::atomic<uint64_t> cards{0};      // cards shown and read
+    std::atomic<uint64_t> waited_ns{0};  // in meetings, for ranks that came later
   };
   struct Card {
     uint32_t bytes = 0;

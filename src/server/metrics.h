@@ -31,6 +31,12 @@ struct GraphNumbers {
   uint64_t planned_bytes = 0, verified = 0, verify_failures = 0, steps = 0;
   double host_s = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;
+  // By rank, where there are several: collectives, and the seconds that it waited in them for the others.
+  struct Rank {
+    uint64_t collectives = 0;
+    double waited_s = 0;
+  };
+  std::vector<Rank> ranks;
 };
 
 class Metrics final : public sched::Observer {

@@ -163,6 +163,19 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");
   r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
+  if (!numbers_.ranks.empty()) {
+    const auto by_rank = [&](const char* name, const char* kind, const char* help, auto value) {
+      r.family(name, kind, help);
+      for (size_t rank = 0; rank < numbers_.ranks.size(); ++rank)
+        r.sample(value(numbers_.ranks[rank]), label("rank", std::to_string(rank)));
+    };
+    using Rank = GraphNumbers::Rank;
+    by_rank("reprise:collectives_total", "counter", "Collectives of a rank.",
+            [](const Rank& n) { return d(n.collectives); });
+    by_rank("reprise:rank_wait_seconds_total", "counter",
+            "Time that a rank waited in collectives for the others; the slowest waits least.",
+            [](const Rank& n) { return n.waited_s; });
+  }
   if (experts_) {
     r.family("reprise:expert_rows_total", "counter", "Rows that went to each expert of each layer.");
     for (size_t l = 0; l < experts_->layers(); ++l) {

@@ -95,12 +95,19 @@ TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
   EXPECT_EQ(choices(two.port()), greedy);
   EXPECT_EQ(choices(two.port(), drawn), sampled);
   EXPECT_EQ(choices(two.port()), greedy);  // from the cache of prefixes
+  const std::string metrics = HttpClient(two.port()).get("/metrics").body;
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(holds(metrics, fmt::format("reprise:collectives_total{{rank=\"{}\"}} ", rank))) << metrics;
+    EXPECT_TRUE(holds(metrics, fmt::format("reprise:rank_wait_seconds_total{{rank=\"{}\"}} ", rank))) << metrics;
+  }
+  EXPECT_TRUE(holds(HttpClient(two.port()).get("/server_info").body, "\"tp_size\":2"));
+  EXPECT_TRUE(holds(two.said(), "ranks: 2 on this host; rank 0 holds ")) << two.said();
   // In order: nobody is left, and nothing is said of a loss.
   const std::vector<pid_t> followers = children_of(two.pid());
   ::kill(two.pid(), SIGTERM);
   EXPECT_EQ(two.wait(), 0) << two.said();
   for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); }));
-  EXPECT_FALSE(holds(two.said(), "rank")) << two.said();
+  EXPECT_FALSE(holds(two.said(), "error")) << two.said();
 }
 
 // Answers of clients that ask again and again until the server is gone; each must be one.
