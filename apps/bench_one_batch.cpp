@@ -17,8 +17,12 @@
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "engine/engine.h"
+#include "see/graph_report.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 using engine::Engine;

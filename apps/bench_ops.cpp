@@ -16,6 +16,9 @@
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct OpsFlags {

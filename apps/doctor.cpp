@@ -12,6 +12,9 @@
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 std::string joined(const std::vector<std::string>& words) {

@@ -6,12 +6,16 @@
 #include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/machine_probe.h"
 #include "common/model_flags.h"
+#include "common/profile_flags.h"
 #include "graph/text.h"
 #include "see/html_report.h"
-#include "see/profile_flags.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct DumpFlags {

@@ -8,14 +8,17 @@
 
 #include "command.h"
 #include "common/flags.h"
-#include "common/graph_flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "see/decisions.h"
+#include "see/graph_report.h"
 #include "see/phase_view.h"
 #include "see/queue_table.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct ExplainFlags {

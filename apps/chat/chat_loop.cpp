@@ -1,10 +1,13 @@
 #include "chat/chat_loop.h"
 
 #include "base/log.h"
-#include "common/graph_flags.h"
 #include "common/terminal.h"
+#include "see/graph_report.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 std::string speed_of(const sched::GenerationTimes& times) {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 
 namespace reprise::apps {
 namespace {
@@ -103,7 +103,7 @@ auto one_of(std::vector<std::string> allowed) {
   return [allowed = std::move(allowed)](const std::string& s) -> Result<std::string> {
     if (std::find(allowed.begin(), allowed.end(), s) != allowed.end()) return s;
     const std::vector<std::string_view> views(allowed.begin(), allowed.end());
-    return invalid("\"{}\" is not known{}; allowed: {}", s, checkpoint::close_names(s, views), listed(allowed));
+    return invalid("\"{}\" is not known{}; allowed: {}", s, close_names(s, views), listed(allowed));
   };
 }
 
@@ -127,7 +127,7 @@ std::string unknown_words(const CLI::App& root) {
     const auto known = flag_names(*app);
     const std::vector<std::string_view> views(known.begin(), known.end());
     return fmt::format("{} is not a flag of \"{}\"{}; all of them: {} --help", name, app->get_name(),
-                       checkpoint::close_names(name, views), app->get_name());
+                       close_names(name, views), app->get_name());
   }
   const std::string word = left.empty() ? std::string() : left.front();
   std::vector<std::string> commands;

@@ -33,38 +33,6 @@ std::vector<std::string> words_of(const std::string& list) {
   return out;
 }
 
-OrderedJson phase_json(const engine::StepRunner* runner) {
-  OrderedJson j;
-  j["mode"] = phase_mode(runner);
-  const bool captured = phase_mode(runner) != "off";
-  j["sizes"] = captured ? OrderedJson(runner->sizes()) : OrderedJson::array();
-  j["replays"] = runner ? runner->stats().replays : 0;
-  j["fallbacks"] = OrderedJson::object();
-  if (runner)
-    for (const auto& [reason, count] : runner->stats().fallbacks) j["fallbacks"][reason] = count;
-  j["padded_rows"] = runner ? runner->stats().padded_rows : 0;
-  return j;
-}
-
-std::string number_of(uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
-
-std::string phase_summary(std::string_view name, const engine::StepRunner* runner) {
-  if (phase_mode(runner) == "off") {
-    const std::string why = runner ? runner->uncaptured_reason() : std::string();
-    return fmt::format("{} off{}", name, why.empty() ? "" : " (" + why + ")");
-  }
-  const auto& stats = runner->stats();
-  uint64_t fallbacks = 0;
-  std::string reasons;
-  for (const auto& [reason, count] : stats.fallbacks) {
-    fallbacks += count;
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? " (" : "; ", number_of(count, "step"), reason);
-  }
-  return fmt::format("{} {}: {} sizes up to {}, {}, {}{}", name, phase_mode(runner), runner->sizes().size(),
-                     runner->sizes().empty() ? 0 : runner->sizes().back(), number_of(stats.replays, "replay"),
-                     number_of(fallbacks, "fallback"), reasons.empty() ? "" : reasons + ")");
-}
-
 }  // namespace
 
 void GraphFlags::add_to(CLI::App& app) {
@@ -190,31 +158,6 @@ Result<engine::GraphOptions> GraphFlags::options(const StepLimits& limits) const
   if (dump_dir) p.dump_dir = *dump_dir;
   if (pass_file) o.pipeline.pass_file = *pass_file;
   return o;
-}
-
-std::string phase_mode(const engine::StepRunner* runner) {
-  if (!runner || !runner->uncaptured_reason().empty() || runner->mode() == GraphMode::Eager) return "off";
-  return std::string(graph_mode_name(runner->mode()));
-}
-
-OrderedJson graph_json(engine::Engine& engine) {
-  OrderedJson j;
-  j["decode"] = phase_json(engine.decode_runner());
-  j["prefill"] = phase_json(engine.prefill_runner());
-  size_t planned = 0;
-  for (const auto* runner : {engine.decode_runner(), engine.prefill_runner()}) {
-    if (!runner) continue;
-    planned = std::max(planned, runner->planned_bytes());
-  }
-  const auto live = engine.device().pool().stats().live_by_label;
-  const auto found = live.find("activations");
-  j["memory_bytes"] = {{"planned", planned}, {"actual", found == live.end() ? 0 : found->second}};
-  return j;
-}
-
-std::string graph_summary(engine::Engine& engine) {
-  return fmt::format("{}; {}", phase_summary("decode", engine.decode_runner()),
-                     phase_summary("prefill", engine.prefill_runner()));
 }
 
 }  // namespace reprise::apps

@@ -38,11 +38,4 @@ struct GraphFlags {
   Result<GraphMeaning> meaning(const StepLimits& limits) const;
 };
 
-// How one phase runs: "whole", "piecewise" or "off".
-std::string phase_mode(const engine::StepRunner* runner);
-// The "graph" object of `generate --json`.
-OrderedJson graph_json(engine::Engine& engine);
-// One line for people: modes, sizes, replays, fallbacks and why.
-std::string graph_summary(engine::Engine& engine);
-
 }  // namespace reprise::apps

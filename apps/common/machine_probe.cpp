@@ -21,6 +21,9 @@
 #include "common/pinned_team.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 constexpr int kTrials = 5;
@@ -235,14 +238,6 @@ MachineSpeed measure_machine(int threads) {
   if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
   s.other_load = others.load();
   return s;
-}
-
-std::string disturbance(const MachineSpeed& speed) {
-  if (!speed.disturbed()) return {};
-  return fmt::format(
-      "other programs kept {:.1f} processors busy while the limits of this machine were measured, so the shares are "
-      "omitted. Run it again on a quiet machine",
-      speed.other_load);
 }
 
 OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {

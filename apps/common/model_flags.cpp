@@ -14,8 +14,12 @@
 #include "passes/extension.h"
 #include "passes/pass_environment.h"
 #include "see/decisions.h"
+#include "see/graph_report.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 constexpr int64_t kMany = INT64_MAX;

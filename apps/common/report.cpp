@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
-#include "common/graph_flags.h"
 #include "common/terminal.h"
+#include "see/graph_report.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }

@@ -1,5 +1,5 @@
 // --override key=value: changes to config.json before it is parsed.
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 #include "checkpoint/config.h"
 #include "checkpoint/config_keys.h"
 #include "checkpoint/config_rope.h"

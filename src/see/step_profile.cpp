@@ -8,7 +8,7 @@
 #include "base/elapsed.h"
 #include "models/model.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 double median(std::vector<double> v) {
@@ -250,4 +250,4 @@ std::vector<OpTime> by_op(const StepProfile& p, const CompiledModel& model) {
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

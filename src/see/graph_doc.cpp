@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 // The digits of the layer number in a name.
@@ -296,4 +296,4 @@ Result<GraphDoc> doc_from(std::string_view text, std::string_view source) {
   return doc.is_ok() ? std::move(doc) : Result<GraphDoc>(doc.status().at(std::string(source)));
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -3,7 +3,7 @@
 
 #include "see/graph_diff.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 constexpr size_t kLongest = 150;
@@ -83,4 +83,4 @@ OrderedJson diff_json(const GraphDiff& d) {
   return j;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

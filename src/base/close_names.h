@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace reprise::checkpoint {
+namespace reprise {
 
 // "; close names: a, b" with at most three, or "" when nothing is near.
 std::string close_names(std::string_view name, std::span<const std::string_view> known);
 
-}  // namespace reprise::checkpoint
+}  // namespace reprise

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct QueueRow {
   std::string phase, mode;
@@ -34,4 +34,4 @@ std::optional<QueueTable> queue_table(engine::Engine& engine);
 OrderedJson queue_json(const QueueTable& table);
 std::string queue_text(const QueueTable& table);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

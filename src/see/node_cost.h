@@ -2,10 +2,10 @@
 // functions of a graph and of sizes.
 #pragma once
 
-#include "common/machine_probe.h"
 #include "graph/graph.h"
+#include "see/machine_speed.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 // The sizes of one step, with what the graph's symbols do not say.
 struct StepSizes {
@@ -33,4 +33,4 @@ NodeCost cost_of(const Node& node, const StepSizes& sizes);
 // Multiply-adds of this dtype at best, in GFLOP/s.
 double peak_gflops(const MachineSpeed& machine, DType dtype);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -10,7 +10,7 @@
 
 #include "see/graph_doc.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct DiffLine {
   char tag = ' ';  // ' ' on both sides, '-' only in A, '+' only in B; a changed node is a '-' and a '+' side by side
@@ -56,4 +56,4 @@ GraphDiff diff_graphs(const GraphDoc& a, const GraphDoc& b);
 std::string diff_text(const GraphDiff& diff, int context = 2);
 OrderedJson diff_json(const GraphDiff& diff);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

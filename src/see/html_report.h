@@ -8,7 +8,7 @@
 
 #include "see/step_profile.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct HtmlReport {
   engine::Engine& engine;
@@ -37,4 +37,4 @@ std::string op_table(const StepProfile& profile, const CompiledModel& model);
 Result<std::string> node_table(const CompiledModel& model, const StepProfile* profile);
 Result<std::string> pass_list(const PipelineReport& report);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct Decision {
   std::string shape;   // "decode, 1 to 64 sequences"
@@ -22,4 +22,4 @@ std::vector<Decision> decisions(engine::Engine& engine);
 // One line each, in columns.
 std::string decision_table(const std::vector<Decision>& rows);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "see/graph_doc.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct PhaseView {
   std::string phase;  // "decode" or "prefill"
@@ -43,4 +43,4 @@ OrderedJson pieces_json(const CompiledModel& model);
 // For graphviz: one box a node, one cluster a layer; parameters stand in the boxes that use them.
 std::string dump_dot(const CompiledModel& model);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 std::string range(std::string_view phase, int64_t from, int64_t to, std::string_view unit) {
@@ -98,4 +98,4 @@ std::string decision_table(const std::vector<Decision>& rows) {
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 constexpr size_t kNone = SIZE_MAX;
@@ -316,4 +316,4 @@ bool GraphDiff::same() const {
 
 GraphDiff diff_graphs(const GraphDoc& a, const GraphDoc& b) { return Differ(a, b).run(); }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -6,9 +6,9 @@
 
 namespace reprise::apps {
 
-void add_profile_flags(CLI::App& app, ProfileOptions& options);
+void add_profile_flags(CLI::App& app, see::ProfileOptions& options);
 
 // The KV cache that the step needs and no more, unless the flags ask for one.
-void make_room(const ProfileOptions& options, ModelFlags& flags);
+void make_room(const see::ProfileOptions& options, ModelFlags& flags);
 
 }  // namespace reprise::apps

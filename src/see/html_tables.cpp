@@ -6,7 +6,7 @@
 #include "see/graph_diff.h"
 #include "see/html_report.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 std::string swatch(std::string_view op) {
@@ -196,4 +196,4 @@ Result<std::string> pass_list(const PipelineReport& report) {
              before.nodes.size(), graph);
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

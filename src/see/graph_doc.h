@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct DocValue {
   uint32_t id = 0;
@@ -61,4 +61,4 @@ int layer_in(std::string_view name);
 // The same name with "*" for that number.
 std::string without_layer(const std::string& name);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

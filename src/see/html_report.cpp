@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/graph_flags.h"
+#include "see/graph_report.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 std::string card(const std::string& value, std::string_view what) {
@@ -178,4 +178,4 @@ Result<std::string> html_report(const HtmlReport& r) {
   return out + fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", report_script());
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -1,11 +1,11 @@
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-namespace reprise::checkpoint {
+namespace reprise {
 namespace {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -43,4 +43,4 @@ std::string close_names(std::string_view name, std::span<const std::string_view>
   return out;
 }
 
-}  // namespace reprise::checkpoint
+}  // namespace reprise

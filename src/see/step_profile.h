@@ -15,7 +15,7 @@
 #include "see/node_cost.h"
 #include "see/phase_view.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 struct ProfileOptions {
   std::string phase = "decode";
@@ -80,4 +80,4 @@ OrderedJson chrome_trace(const StepProfile& profile, const CompiledModel& model,
 OrderedJson profile_json(const StepProfile& profile, const CompiledModel& model);
 std::string profile_text(const StepProfile& profile, const CompiledModel& model);
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 // Sizes are alike but for their rows, so the largest's graphs stand for all of a program.
@@ -76,4 +76,4 @@ std::string queue_text(const QueueTable& table) {
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -5,7 +5,7 @@
 
 #include "ops/mutation.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 double bytes_of(const TensorType& t, const LiveSizes& live) {
@@ -134,4 +134,4 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   return c;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

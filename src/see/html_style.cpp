@@ -1,6 +1,6 @@
 #include "see/html_report.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 
 std::string_view report_style() {
   return R"css(
@@ -87,4 +87,4 @@ document.querySelectorAll('input.zoom').forEach(function (field) {
 )js";
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

@@ -6,7 +6,7 @@
 #include "graph/text.h"
 #include "see/step_profile.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 // Two decimals of a percent, three digits of a time are more than repeats agree on.
@@ -159,4 +159,4 @@ std::string profile_text(const StepProfile& p, const CompiledModel& model) {
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

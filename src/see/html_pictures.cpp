@@ -5,7 +5,7 @@
 #include "graph/text.h"
 #include "see/html_report.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 constexpr double kWidth = 1260;
@@ -149,4 +149,4 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
   return out + "</svg>\n";
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see

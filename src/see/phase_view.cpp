@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "common/graph_flags.h"
 #include "graph/text.h"
+#include "see/graph_report.h"
 
-namespace reprise::apps {
+namespace reprise::see {
 namespace {
 
 OrderedJson dims_json(const Graph& g, const Shape& shape) {
@@ -247,4 +247,4 @@ std::string dump_dot(const CompiledModel& m) {
   return out + edges + "}\n";
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::see
