@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/device_choice.h"
 #include "base/progress.h"
 #include "bench/one_batch.h"
 #include "command.h"
-#include "common/default_model.h"
-#include "common/device_flags.h"
 #include "common/device_probe.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
@@ -21,6 +21,7 @@
 
 namespace reprise::apps {
 
+using namespace api;
 using namespace see;
 
 namespace {

@@ -11,6 +11,7 @@
 #include "common/profile_flags.h"
 #include "graph/text.h"
 #include "see/html_report.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
 
@@ -47,8 +48,9 @@ Status run_dump(DumpFlags f) {
   std::string text;
   if (html) {
     ASSIGN_OR_RETURN(text, report(*e, view, f));
+    text = settings::as_flags(text);
   } else if (f.format == "json") {
-    text = dump_json(*e, view).dump() + "\n";
+    text = settings::as_flags(dump_json(*e, view).dump()) + "\n";
   } else {
     text = f.format == "dot" ? dump_dot(view.model()) : print(view.model().graph());
   }

@@ -1,8 +1,8 @@
-#include "common/text_generator.h"
+#include "api/text_generator.h"
 
 #include "text/text_stream.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 using sched::FinishReason;
@@ -37,8 +37,8 @@ sched::GeneratorOptions options_of(const engine::Engine& engine, bool prefix_cac
 std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t context_length) {
   if (result.finish != FinishReason::Length) return {};
   if (static_cast<int64_t>(result.token_ids.size()) >= max_new_tokens)
-    return fmt::format("--max-new-tokens {}; a larger N allows more", max_new_tokens);
-  return fmt::format("the end of the context, {} tokens; see --context-length", context_length);
+    return fmt::format("`max_new_tokens` {}; a larger N allows more", max_new_tokens);
+  return fmt::format("the end of the context, {} tokens; see `context_length`", context_length);
 }
 
 TextGenerator::TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache)
@@ -82,4 +82,4 @@ Result<std::vector<TextResult>> TextGenerator::run(std::span<const sched::Genera
   return results;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

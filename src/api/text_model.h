@@ -8,21 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "api/model_settings.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/generation_config.h"
-#include "common/model_flags.h"
 #include "engine/engine.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 
 // tokenizer.json and tokenizer_config.json with what a GGUF file's metadata says: file names and contents. NotFound
 // without a tokenizer, Unsupported when those files cannot hold its kind.
 Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(const checkpoint::GgufFile& file);
 
-// What --chat-template says: the text of a Jinja file, or of a built-in template by its name.
+// What `chat_template` says: the text of a Jinja file, or of a built-in template by its name.
 Result<std::string> chat_template_source(const std::string& file_or_name);
 
 class TextModel {
@@ -30,7 +30,7 @@ class TextModel {
   // `template_file` (or a built-in template's name) replaces the model's own template, "" keeps it. A tokenizer with
   // words that the model has no rows for is an error; special tokens beyond them (a padding token added later) are a
   // notice.
-  static Result<TextModel> open(const ModelFlags& flags, const std::string& template_file,
+  static Result<TextModel> open(const ModelSettings& chosen, const std::string& template_file,
                                 const engine::Engine& engine);
 
   const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -58,4 +58,4 @@ class TextModel {
   std::string where_;  // what was searched, for errors
 };
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 
 struct PhaseConfig {
   std::optional<std::string> mode;  // whole, piecewise, off
@@ -32,4 +32,4 @@ struct CompilationConfig {
 Result<CompilationConfig> parse_compilation_config(std::string_view json);
 Result<CompilationConfig> parse_cuda_graph_config(std::string_view json);
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

@@ -1,15 +1,15 @@
-#include "common/text_model.h"
+#include "api/text_model.h"
 
 #include <filesystem>
 
+#include "api/default_model.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_tokenizer.h"
-#include "common/default_model.h"
 #include "text/builtin_templates.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,10 +69,10 @@ Result<std::string> chat_template_source(const std::string& file_or_name) {
   std::error_code ignored;
   if (!fs::is_regular_file(file_or_name, ignored)) {
     auto built_in = text::builtin_template(file_or_name);
-    return built_in ? std::move(built_in) : built_in.status().at("--chat-template");
+    return built_in ? std::move(built_in) : built_in.status().at("`chat_template`");
   }
   if (file_or_name.ends_with(".json"))
-    return invalid("--chat-template {}: conversations in JSON are not read; allowed: a Jinja file, {}", file_or_name,
+    return invalid("`chat_template` {}: conversations in JSON are not read; allowed: a Jinja file, {}", file_or_name,
                    fmt::format("{}", fmt::join(text::builtin_template_names(), ", ")));
   return read_file(file_or_name);
 }
@@ -121,12 +121,12 @@ Status TextModel::open_gguf(const checkpoint::GgufFile& file) {
   return Status::ok();
 }
 
-Result<TextModel> TextModel::open(const ModelFlags& flags, const std::string& template_file,
+Result<TextModel> TextModel::open(const ModelSettings& chosen, const std::string& template_file,
                                   const engine::Engine& engine) {
   TextModel m;
-  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(flags.model_path, flags.hub));
-  const bool own = flags.tokenizer_path.empty();
-  m.where_ = own ? model : flags.tokenizer_path;
+  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(chosen.model_path, chosen.hub));
+  const bool own = chosen.tokenizer_path.empty();
+  m.where_ = own ? model : chosen.tokenizer_path;
   if (!is_there(m.where_)) return error(Code::NotFound, "{}: there is no such file or folder", m.where_);
   const checkpoint::GgufFile* gguf = engine.checkpoint() ? engine.checkpoint()->gguf() : nullptr;
   if (own && gguf) {
@@ -176,8 +176,8 @@ Status TextModel::check_vocabulary(int64_t rows) const {
 Status TextModel::require_tokenizer() const {
   if (tokenizer_) return Status::ok();
   return error(Code::NotFound,
-               "{}: there is no tokenizer (tokenizer.json, or GGUF metadata); give --tokenizer-path, or the prompt as "
-               "--prompt-ids",
+               "{}: there is no tokenizer (tokenizer.json, or GGUF metadata); give `tokenizer_path`, or the prompt as "
+               "token ids",
                where_);
 }
 
@@ -190,7 +190,7 @@ Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages)
   RETURN_IF_ERROR(require_tokenizer());
   if (!template_) {
     if (!template_problem_.is_ok() && template_problem_.code() != Code::NotFound) return template_problem_.at(where_);
-    return error(Code::NotFound, "{}: the model has no chat template; give one with --chat-template FILE", where_);
+    return error(Code::NotFound, "{}: the model has no chat template; give one with `chat_template` FILE", where_);
   }
   text::RenderOptions options;
   options.add_generation_prompt = true;
@@ -199,4 +199,4 @@ Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages)
   return tokenizer_->encode(prompt, {.add_special_tokens = false});
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

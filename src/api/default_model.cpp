@@ -1,8 +1,8 @@
-#include "common/default_model.h"
+#include "api/default_model.h"
 
 #include <cstdlib>
 
-namespace reprise::apps {
+namespace reprise::api {
 
 Result<std::string> cache_folder() {
   if (const char* set = std::getenv("REPRISE_CACHE"); set && *set) return std::string(set);
@@ -15,4 +15,4 @@ Result<std::string> default_model_file() {
   return fmt::format("{}/{}/{}", folder, kDefaultModelName, kDefaultModelFile);
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

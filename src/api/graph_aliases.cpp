@@ -1,12 +1,12 @@
-#include "common/graph_aliases.h"
+#include "api/graph_aliases.h"
 
 #include <algorithm>
 
-#include "common/compilation_config.h"
-#include "common/flags.h"
+#include "api/compilation_config.h"
 #include "engine/graph_sizes.h"
+#include "settings/values.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 constexpr std::string_view kAttention = "paged_attention";
@@ -25,9 +25,9 @@ struct Setting {
 
 class Settings {
  public:
-  Setting decode{"--graph-decode", {}, {}}, prefill{"--graph-prefill", {}, {}};
-  Setting decode_sizes{"--graph-decode-sizes", {}, {}}, prefill_sizes{"--graph-prefill-sizes", {}, {}};
-  Setting passes{"--passes", {}, {}}, split_ops{"--split-ops", {}, {}}, plan_cache{"--plan-cache", {}, {}};
+  Setting decode{"`graph_decode`", {}, {}}, prefill{"`graph_prefill`", {}, {}};
+  Setting decode_sizes{"`graph_decode_sizes`", {}, {}}, prefill_sizes{"`graph_prefill_sizes`", {}, {}};
+  Setting passes{"`passes`", {}, {}}, split_ops{"`split_ops`", {}, {}}, plan_cache{"`plan_cache`", {}, {}};
   std::vector<Notice> notices;
 
   // Callers go from the lowest rank to the highest.
@@ -108,35 +108,35 @@ Status read_aliases(Settings& out, const GraphAliases& a, const StepLimits& limi
   const auto set = [&](bool given, Setting& s, const char* value, const char* from) {
     return given ? out.set(s, Rank::Alias, value, from) : Status::ok();
   };
-  RETURN_IF_ERROR(set(a.disable_cuda_graph, out.decode, "off", "--disable-cuda-graph"));
-  RETURN_IF_ERROR(set(a.enforce_eager, out.decode, "off", "--enforce-eager"));
-  RETURN_IF_ERROR(set(a.enforce_eager, out.prefill, "off", "--enforce-eager"));
-  RETURN_IF_ERROR(set(a.piecewise_npu_decode, out.decode, "piecewise", "--enable-piecewise-npu-graph-decode"));
-  RETURN_IF_ERROR(set(a.enable_piecewise, out.prefill, "piecewise", "--enable-piecewise-cuda-graph"));
-  RETURN_IF_ERROR(set(a.disable_piecewise, out.prefill, "off", "--disable-piecewise-cuda-graph"));
+  RETURN_IF_ERROR(set(a.disable_cuda_graph, out.decode, "off", "`disable_cuda_graph`"));
+  RETURN_IF_ERROR(set(a.enforce_eager, out.decode, "off", "`enforce_eager`"));
+  RETURN_IF_ERROR(set(a.enforce_eager, out.prefill, "off", "`enforce_eager`"));
+  RETURN_IF_ERROR(set(a.piecewise_npu_decode, out.decode, "piecewise", "`enable_piecewise_npu_graph_decode`"));
+  RETURN_IF_ERROR(set(a.enable_piecewise, out.prefill, "piecewise", "`enable_piecewise_cuda_graph`"));
+  RETURN_IF_ERROR(set(a.disable_piecewise, out.prefill, "off", "`disable_piecewise_cuda_graph`"));
   if (a.backend_decode)
     RETURN_IF_ERROR(out.set(out.decode, Rank::Alias, mode_of(*a.backend_decode),
-                            fmt::format("--cuda-graph-backend-decode {}", *a.backend_decode)));
+                            fmt::format("`cuda_graph_backend_decode` {}", *a.backend_decode)));
   if (a.backend_prefill)
     RETURN_IF_ERROR(out.set(out.prefill, Rank::Alias, mode_of(*a.backend_prefill),
-                            fmt::format("--cuda-graph-backend-prefill {}", *a.backend_prefill)));
-  RETURN_IF_ERROR(set(a.torch_compile, out.passes, "all", "--enable-torch-compile"));
+                            fmt::format("`cuda_graph_backend_prefill` {}", *a.backend_prefill)));
+  RETURN_IF_ERROR(set(a.torch_compile, out.passes, "all", "`enable_torch_compile`"));
   std::vector<int64_t> decode, prefill;
   if (!a.cuda_graph_bs.empty()) {
-    ASSIGN_OR_RETURN(decode, list_of("--cuda-graph-bs", a.cuda_graph_bs));
+    ASSIGN_OR_RETURN(decode, list_of("`cuda_graph_bs`", a.cuda_graph_bs));
   }
   if (!a.piecewise_tokens.empty()) {
-    ASSIGN_OR_RETURN(prefill, list_of("--piecewise-cuda-graph-tokens", a.piecewise_tokens));
+    ASSIGN_OR_RETURN(prefill, list_of("`piecewise_cuda_graph_tokens`", a.piecewise_tokens));
   }
-  RETURN_IF_ERROR(set_sizes(out, out.decode_sizes, Rank::Alias, decode, "--cuda-graph-bs", a.cuda_graph_max_bs,
-                            "--cuda-graph-max-bs", limits.batch, rules.decode));
-  RETURN_IF_ERROR(set_sizes(out, out.prefill_sizes, Rank::Alias, prefill, "--piecewise-cuda-graph-tokens",
-                            a.piecewise_max_tokens, "--piecewise-cuda-graph-max-tokens", limits.tokens, rules.prefill));
+  RETURN_IF_ERROR(set_sizes(out, out.decode_sizes, Rank::Alias, decode, "`cuda_graph_bs`", a.cuda_graph_max_bs,
+                            "`cuda_graph_max_bs`", limits.batch, rules.decode));
+  RETURN_IF_ERROR(set_sizes(out, out.prefill_sizes, Rank::Alias, prefill, "`piecewise_cuda_graph_tokens`",
+                            a.piecewise_max_tokens, "`piecewise_cuda_graph_max_tokens`", limits.tokens, rules.prefill));
   if (a.piecewise_compiler && *a.piecewise_compiler == "inductor")
     out.notices.push_back(
-        {"--piecewise-cuda-graph-compiler inductor: pieces run what the passes made; effective: eager", false});
+        {"`piecewise_cuda_graph_compiler` inductor: pieces run what the passes made; effective: eager", false});
   else if (a.piecewise_compiler && *a.piecewise_compiler != "eager")
-    return invalid("--piecewise-cuda-graph-compiler \"{}\" is not known; allowed: eager, inductor",
+    return invalid("`piecewise_cuda_graph_compiler` \"{}\" is not known; allowed: eager, inductor",
                    *a.piecewise_compiler);
   return Status::ok();
 }
@@ -176,13 +176,13 @@ Status check_policy(const std::string& policy, const Settings& s, const std::vec
   for (const Setting* mode : {&s.decode, &s.prefill}) {
     if (!mode->value) continue;
     const bool off = *mode->value == "off";
-    if (policy == "off" && !off) return invalid("--graph off and {} contradict each other", mode->from);
+    if (policy == "off" && !off) return invalid("`graph` off and {} contradict each other", mode->from);
     if (policy == "required" && off)
-      return invalid("--graph required and {} contradict each other: {} off captures nothing", mode->from, mode->name);
+      return invalid("`graph` required and {} contradict each other: {} off captures nothing", mode->from, mode->name);
   }
   if (policy != "required") return Status::ok();
   for (const Notice& n : notices)
-    if (!n.honoured) return invalid("--graph required: {}", n.text);
+    if (!n.honoured) return invalid("`graph` required: {}", n.text);
   return Status::ok();
 }
 
@@ -201,11 +201,11 @@ Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a,
   RETURN_IF_ERROR(s.set_native(s.plan_cache, native.plan_cache));
   if (a.compilation_config) {
     ASSIGN_OR_RETURN(const CompilationConfig c, parse_compilation_config(*a.compilation_config));
-    RETURN_IF_ERROR(read_json(s, c, "--compilation-config", limits, rules));
+    RETURN_IF_ERROR(read_json(s, c, "`compilation_config`", limits, rules));
   }
   if (a.cuda_graph_config) {
     ASSIGN_OR_RETURN(const CompilationConfig c, parse_cuda_graph_config(*a.cuda_graph_config));
-    RETURN_IF_ERROR(read_json(s, c, "--cuda-graph-config", limits, rules));
+    RETURN_IF_ERROR(read_json(s, c, "`cuda_graph_config`", limits, rules));
   }
   RETURN_IF_ERROR(check_policy(native.policy, s, s.notices));
 
@@ -219,9 +219,9 @@ Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a,
   out.words.split_ops = s.split_ops.value;
   out.words.plan_cache = s.plan_cache.value;
   if (a.torch_compile_max_bs) {
-    const std::string from = fmt::format("--torch-compile-max-bs {}", *a.torch_compile_max_bs);
+    const std::string from = fmt::format("`torch_compile_max_bs` {}", *a.torch_compile_max_bs);
     if (out.words.passes == "none") {
-      s.notices.push_back({from + " has no effect beside --passes none"});
+      s.notices.push_back({from + " has no effect beside `passes` none"});
     } else {
       out.words.fused_decode_max = *a.torch_compile_max_bs;
       s.notices.push_back(
@@ -230,7 +230,7 @@ Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a,
   }
   if (a.profile)
     s.notices.push_back(
-        {"--enable-profile-cuda-graph: captures are not profiled; reprise graph profile times "
+        {"`enable_profile_cuda_graph`: captures are not profiled; reprise graph profile times "
          "every launch of a step"});
   out.notices = std::move(s.notices);
   return out;
@@ -246,7 +246,7 @@ Result<Environment> understand_environment(const std::function<const char*(const
       return invalid("ASCEND_USE_FIA=\"{}\" is not known; allowed: 0, 1, true, false", fia);
     out.ascend_fia = word == "1" || word == "true";
     if (!ascend)
-      out.notices.push_back({fmt::format("ASCEND_USE_FIA={} is not needed: it is for --device ascend", fia)});
+      out.notices.push_back({fmt::format("ASCEND_USE_FIA={} is not needed: it is for `device` ascend", fia)});
     else if (out.ascend_fia)
       out.notices.push_back(
           {fmt::format("ASCEND_USE_FIA={}: attention by FusedInferAttentionScore, the default", fia)});
@@ -255,7 +255,7 @@ Result<Environment> understand_environment(const std::function<const char*(const
           {fmt::format("ASCEND_USE_FIA={}: attention by PromptFlashAttention and IncreFlashAttention", fia)});
   }
   if (const char* streams = get("STREAMS_PER_DEVICE"); streams && *streams) {
-    auto n = parse_integer(streams, {1, 1 << 20});
+    auto n = settings::parse_integer(streams, {1, 1 << 20});
     if (!n.is_ok()) return n.status().at("STREAMS_PER_DEVICE");
     out.notices.push_back({fmt::format("STREAMS_PER_DEVICE={} is not needed: {}", *n,
                                        ascend ? "the streams of captured graphs are planned before they are captured"
@@ -264,4 +264,4 @@ Result<Environment> understand_environment(const std::function<const char*(const
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

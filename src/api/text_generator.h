@@ -13,7 +13,7 @@
 #include "sched/generator.h"
 #include "text/tokenizer.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 
 struct TextResult {
   std::optional<std::string> text;            // without end token and stop string; nullopt without a tokenizer
@@ -23,7 +23,7 @@ struct TextResult {
   double ttft_s = 0;
 };
 
-// What ended the answer before the model did: "--max-new-tokens 128; a larger N allows more", or the context. "" when
+// What ended the answer before the model did: "`max_new_tokens` 128; a larger N allows more", or the context. "" when
 // nothing did.
 std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t context_length);
 
@@ -43,4 +43,4 @@ class TextGenerator {
   const text::Tokenizer* tokenizer_;
 };
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

@@ -1,18 +1,15 @@
-#include "common/model_source.h"
+#include "api/model_source.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <tuple>
 
+#include "api/default_model.h"
 #include "base/log.h"
-#include "common/default_model.h"
-#include "common/flags.h"
-#include "common/interrupt_guard.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 bool is_on_disk(const std::string& path) {
@@ -39,9 +36,9 @@ void say_which(const hub::ModelName& name, const std::string& path, const std::s
                 by_rule, name.text());
 }
 
-Result<std::string> by_name(const std::string& path, const HubFlags& flags) {
-  ASSIGN_OR_RETURN(const hub::ModelName name, model_name(path, flags));
-  ASSIGN_OR_RETURN(const hub::Hub models, open_hub(flags));
+Result<std::string> by_name(const std::string& path, const HubOptions& options) {
+  ASSIGN_OR_RETURN(const hub::ModelName name, model_name(path, options));
+  ASSIGN_OR_RETURN(const hub::Hub models, open_hub(options));
   const auto kept = models.find(name);
   if (kept) {
     say_which(name, kept->path, kept->by_rule);
@@ -51,7 +48,7 @@ Result<std::string> by_name(const std::string& path, const HubFlags& flags) {
     return neither(
         error(Code::NotFound, "{}, and {} forbids to fetch it", kept.status().message(), models.settings().offline),
         path);
-  auto fetched = fetch_model(models, name, true);
+  auto fetched = fetch_model(models, name, options, true);
   if (!fetched) return neither(fetched.status(), path);
   say_which(name, fetched->path, fetched->by_rule);
   return fetched->path;
@@ -59,57 +56,53 @@ Result<std::string> by_name(const std::string& path, const HubFlags& flags) {
 
 }  // namespace
 
-void HubFlags::add_to(CLI::App& app) {
-  add_text(app, "--revision", revision, "branch, tag or commit of a model by name; default: the hub's", "NAME");
-  add_text(app, "--download-dir", download_dir,
-           "where models by name are kept; default: HF_HUB_CACHE, or "
-           "~/.cache/huggingface/hub",
-           "DIR");
+std::vector<settings::Binding> HubOptions::bindings() {
+  return {{"revision", &revision}, {"download_dir", &download_dir}};
 }
 
 bool is_model_name(const std::string& path) {
   return path != kDefaultModelName && hub::looks_like_model_name(path) && !is_on_disk(path);
 }
 
-Result<hub::ModelName> model_name(const std::string& path, const HubFlags& flags) {
+Result<hub::ModelName> model_name(const std::string& path, const HubOptions& options) {
   ASSIGN_OR_RETURN(hub::ModelName name, hub::parse_model_name(path));
-  if (flags.revision.empty() || flags.revision == name.revision) return name;
-  if (!name.revision.empty()) return invalid("--revision {} contradicts {}; give one of them", flags.revision, path);
-  RETURN_IF_ERROR(hub::check_revision(flags.revision).at("--revision"));
-  name.revision = flags.revision;
+  if (options.revision.empty() || options.revision == name.revision) return name;
+  if (!name.revision.empty()) return invalid("`revision` {} contradicts {}; give one of them", options.revision, path);
+  RETURN_IF_ERROR(hub::check_revision(options.revision).at("`revision`"));
+  name.revision = options.revision;
   return name;
 }
 
-Result<hub::Hub> open_hub(const HubFlags& flags) {
+Result<hub::Hub> open_hub(const HubOptions& options) {
   ASSIGN_OR_RETURN(hub::HubSettings settings, hub::hub_settings(::getenv));
-  if (!flags.download_dir.empty()) settings.cache = flags.download_dir;
+  if (!options.download_dir.empty()) settings.cache = options.download_dir;
   return hub::Hub(std::move(settings));
 }
 
-Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, bool runnable) {
-  const InterruptGuard guard;
-  hub::FetchOptions options;
-  options.progress = log::level() <= log::Level::Notice;
-  options.stop = InterruptGuard::interrupted;
-  options.runnable = runnable;
-  auto fetched = hub.fetch(name, options);
+Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, const HubOptions& options,
+                                      bool runnable) {
+  hub::FetchOptions how;
+  how.progress = options.progress;
+  if (options.stop) how.stop = options.stop;
+  how.runnable = runnable;
+  auto fetched = hub.fetch(name, how);
   if (!fetched && fetched.status().code() == Code::Cancelled)
     return error(Code::Cancelled, "interrupted; what has arrived is kept, and the same command goes on from there");
   return fetched;
 }
 
-Result<std::string> resolve_model_path(const std::string& path, const HubFlags& flags) {
+Result<std::string> resolve_model_path(const std::string& path, const HubOptions& options) {
   if (path == kDefaultModelName) return default_model();
   if (!is_model_name(path)) return path;
   // The weights and the tokenizer must be of one revision, whatever another process fetches meanwhile.
   static std::mutex mutex;
   static std::map<std::tuple<std::string, std::string, std::string>, std::string> known;
   const std::lock_guard lock(mutex);
-  std::string& found = known[{path, flags.revision, flags.download_dir}];
+  std::string& found = known[{path, options.revision, options.download_dir}];
   if (found.empty()) {
-    ASSIGN_OR_RETURN(found, by_name(path, flags));
+    ASSIGN_OR_RETURN(found, by_name(path, options));
   }
   return found;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

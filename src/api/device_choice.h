@@ -1,5 +1,5 @@
-// What --device, --ascend-runtime and the environment say about the device together, and what there is to say about
-// them. Plain functions on plain values.
+// What the settings `device` and `ascend_runtime` and the environment say about the device together, and what there is
+// to say about them. Plain functions on plain values.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/graph_aliases.h"
 #include "backends/all.h"
 #include "base/json.h"
-#include "common/graph_aliases.h"
 
-namespace CLI {
-class App;
-}
-
-namespace reprise::apps {
-
-// --device and --ascend-runtime.
-void add_device_flags(CLI::App& app, std::string& device, std::optional<std::string>& ascend_runtime);
+namespace reprise::api {
 
 // Kind and Ascend's settings; `get` as in understand_environment().
 Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
@@ -36,4 +29,4 @@ OrderedJson device_json(const Device& device);
 // The same as lines "name", "value"; notes have no name.
 std::vector<std::pair<std::string, std::string>> device_lines(const Device& device);
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

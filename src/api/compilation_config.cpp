@@ -1,8 +1,8 @@
-#include "common/compilation_config.h"
+#include "api/compilation_config.h"
 
 #include "base/json.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 constexpr int64_t kLargest = 1 << 20;
@@ -103,7 +103,7 @@ Status read_phase(CompilationConfig& c, PhaseConfig& phase, bool prefill, std::s
 }  // namespace
 
 Result<CompilationConfig> parse_compilation_config(std::string_view text) {
-  constexpr std::string_view kFlag = "--compilation-config";
+  constexpr std::string_view kFlag = "`compilation_config`";
   ASSIGN_OR_RETURN(const Json json, parse_object(kFlag, text));
   CompilationConfig c;
   for (const auto& [key, v] : json.items()) {
@@ -137,7 +137,7 @@ Result<CompilationConfig> parse_compilation_config(std::string_view text) {
 }
 
 Result<CompilationConfig> parse_cuda_graph_config(std::string_view text) {
-  constexpr std::string_view kFlag = "--cuda-graph-config";
+  constexpr std::string_view kFlag = "`cuda_graph_config`";
   ASSIGN_OR_RETURN(const Json json, parse_object(kFlag, text));
   CompilationConfig c;
   for (const auto& [key, v] : json.items()) {
@@ -149,4 +149,4 @@ Result<CompilationConfig> parse_cuda_graph_config(std::string_view text) {
   return c;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "device/device.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 
 // The flags as given; what was not given is empty.
 struct GraphAliases {
@@ -78,4 +78,4 @@ struct Environment {
 // is not set.
 Result<Environment> understand_environment(const std::function<const char*(const char*)>& get, DeviceKind device);
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

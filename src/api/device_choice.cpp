@@ -1,12 +1,9 @@
-#include "common/device_flags.h"
+#include "api/device_choice.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/flags.h"
-
-namespace reprise::apps {
+namespace reprise::api {
 namespace {
 
 constexpr const char* kAuto = "auto";
@@ -26,13 +23,6 @@ Result<DeviceKind> device_kind(const std::string& device, const std::optional<st
 
 }  // namespace
 
-void add_device_flags(CLI::App& app, std::string& device, std::optional<std::string>& ascend_runtime) {
-  add_choice(app, "--device", device, {"auto", "cpu", "cuda", "ascend", "npu", "null"},
-             "where to run; auto: what REPRISE_DEVICE names, else a GPU or NPU that is there, else the CPU");
-  add_choice(app, "--ascend-runtime", ascend_runtime, {kSystem, kSimulator},
-             "libraries of --device ascend: those of the system (the default), or the simulator's");
-}
-
 Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
                                      const std::function<const char*(const char*)>& get) {
   DeviceOptions out;
@@ -50,13 +40,13 @@ std::vector<Notice> device_notices(const std::string& device, const std::optiona
     if (std::getenv("REPRISE_DEVICE") || !kind.is_ok()) return {};
     const FoundDevice& found = found_device();
     if (found.kind != DeviceKind::Cpu || found.why.starts_with("an NPU"))
-      return {{fmt::format("--device auto: {} ({})", device_kind_name(found.kind), found.why)}};
+      return {{fmt::format("`device` auto: {} ({})", device_kind_name(found.kind), found.why)}};
     return {};
   }
   if (!ascend_runtime) return {};
-  if (!ascend) return {{fmt::format("--ascend-runtime {} has no effect on --device {}", *ascend_runtime, device)}};
+  if (!ascend) return {{fmt::format("`ascend_runtime` {} has no effect on `device` {}", *ascend_runtime, device)}};
   if (*ascend_runtime == kSimulator)
-    return {{"--ascend-runtime sim: no NPU is used; a simulator computes, and its times are those of a model"}};
+    return {{"`ascend_runtime` sim: no NPU is used; a simulator computes, and its times are those of a model"}};
   return {};
 }
 
@@ -109,4 +99,4 @@ std::vector<std::pair<std::string, std::string>> device_lines(const Device& devi
   return out;
 }
 
-}  // namespace reprise::apps
+}  // namespace reprise::api

