@@ -74,7 +74,7 @@ std::string cpu_name() {
 }
 
 // Two counters on lines of their own: the cheapest meeting of two threads.
-struct alignas(64) Flag {
+struct alignas(64) Turn {
   std::atomic<int64_t> value{0};
 };
 
@@ -97,7 +97,7 @@ double peak(const PeakLoop& loop, int threads) {
 double barrier_ns() {
   constexpr int64_t kMeetings = 50'000;
   return least_of([&] {
-    Flag flag[2];
+    Turn flag[2];
     return together(2,
                     [&](int t) {
                       for (int64_t k = 1; k <= kMeetings; ++k) {

@@ -64,14 +64,14 @@ class Batch {
 
 Status check(const engine::Engine& e, const ProfileOptions& o) {
   if (o.batch > e.max_step_rows())
-    return invalid("--batch {} is more than --max-running-requests {}", o.batch, e.max_step_rows());
+    return invalid("a batch of {} is more than `max_running_requests` {}", o.batch, e.max_step_rows());
   if (o.context > e.context_length())
-    return invalid("--context {} is more than the context length of {}", o.context, e.context_length());
+    return invalid("a context of {} is more than the context length of {}", o.context, e.context_length());
   if (o.phase == "decode") return Status::ok();
   if (o.context < 2)
-    return invalid("--context {}: a prompt of one token is a decode step; allowed: 2 or more", o.context);
+    return invalid("a context of {}: a prompt of one token is a decode step; allowed: 2 or more", o.context);
   if (o.batch * o.context > e.max_step_tokens())
-    return invalid("{} prompts of {} tokens do not fit one step of --chunked-prefill-size {}", o.batch, o.context,
+    return invalid("{} prompts of {} tokens do not fit one step of `chunked_prefill_size` {}", o.batch, o.context,
                    e.max_step_tokens());
   return Status::ok();
 }

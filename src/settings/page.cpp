@@ -54,7 +54,8 @@ std::string help_of(const Setting& s) {
 std::string facts_of(const Setting& s) {
   std::string out;
   const auto add = [&](const std::string& fact) { out += (out.empty() ? "" : "; ") + fact; };
-  if (s.kind != Kind::Switch && !allowed(s).empty()) add(in_marks(allowed(s)));
+  if (s.kind == Kind::Choice) add(in_marks(allowed(s)));
+  if (s.kind != Kind::Choice && !allowed(s).empty()) add(allowed(s));
   if (!s.initial.empty()) add("default " + in_marks(s.initial));
   return out.empty() ? out : " (" + out + ")";
 }

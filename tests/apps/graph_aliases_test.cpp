@@ -273,7 +273,8 @@ TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
     EXPECT_TRUE(device_notices(name, {}).empty());
   }
   ASSERT_EQ(device_notices("cpu", "sim").size(), 1u);
-  EXPECT_NE(settings::as_flags(device_notices("cpu", "sim")[0].text).find("no effect on --device cpu"), std::string::npos);
+  EXPECT_NE(settings::as_flags(device_notices("cpu", "sim")[0].text).find("no effect on --device cpu"),
+            std::string::npos);
   EXPECT_FALSE(device_options("cpu", {}, with("ASCEND_USE_FIA", "wahr")).is_ok());
 }
 
