@@ -45,7 +45,7 @@ struct Model::Parts {
 
   Status open(const Options& options);
   Result<std::vector<int32_t>> encode(const Prompt& prompt) const;
-  Result<Answer> generate(const Prompt& prompt, const OnText& on_text);
+  Result<Answer> generate(const Prompt& prompt, const TextSink& on_text);
 };
 
 Status Model::Parts::open(const Options& options) {
@@ -71,7 +71,7 @@ Result<std::vector<int32_t>> Model::Parts::encode(const Prompt& prompt) const {
   return text->encode_chat(messages);
 }
 
-Result<Answer> Model::Parts::generate(const Prompt& prompt, const OnText& on_text) {
+Result<Answer> Model::Parts::generate(const Prompt& prompt, const TextSink& on_text) {
   cancelled = false;
   SamplingSettings sampling;
   RETURN_IF_ERROR(set_all(prompt.sampling, sampling.bindings()));
@@ -103,7 +103,7 @@ std::unique_ptr<Model> Model::open(const Options& options, Error& error) {
   return std::unique_ptr<Model>(new Model(std::move(parts)));
 }
 
-std::optional<Answer> Model::generate(const Prompt& prompt, Error& error, const OnText& on_text) {
+std::optional<Answer> Model::generate(const Prompt& prompt, Error& error, const TextSink& on_text) {
   return told(parts_->generate(prompt, on_text), error);
 }
 

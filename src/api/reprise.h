@@ -51,7 +51,7 @@ struct Answer {
 };
 
 // Gets the text that each token made certain, often empty, on the thread of generate(). False ends the answer.
-using OnText = std::function<bool(std::string_view piece)>;
+using TextSink = std::function<bool(std::string_view piece)>;
 
 // One loaded model, with its device and its prefix cache. One thread at a time, but for cancel(); models are
 // independent of each other.
@@ -66,7 +66,7 @@ class Model {
 
   // Blocks until the answer has ended. Nothing, and the reason, when there is none; a cancelled answer is what there
   // was.
-  std::optional<Answer> generate(const Prompt& prompt, Error& error, const OnText& on_text = {});
+  std::optional<Answer> generate(const Prompt& prompt, Error& error, const TextSink& on_text = {});
   // Ends the answer that is being generated, at its next token; without one it does nothing. Any thread.
   void cancel();
 

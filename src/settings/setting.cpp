@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "settings/tables.h"
 
@@ -68,6 +69,35 @@ const Tables& tables() {
 }
 
 }  // namespace
+
+Setting flag(std::string_view key, std::string_view help) { return {.key = key, .kind = Kind::Switch, .help = help}; }
+Setting text(std::string_view key, std::string_view value, std::string_view help, std::string_view initial) {
+  return {.key = key, .initial = initial, .value = value, .help = help};
+}
+Setting texts(std::string_view key, std::string_view value, std::string_view help) {
+  return {.key = key, .kind = Kind::Texts, .value = value, .help = help};
+}
+Setting words(std::string_view key, std::string_view value, std::string_view help) {
+  return {.key = key, .kind = Kind::Words, .value = value, .help = help};
+}
+Setting choice(std::string_view key, std::vector<std::string> choices, std::string_view help,
+               std::string_view initial) {
+  return {.key = key, .kind = Kind::Choice, .initial = initial, .choices = std::move(choices), .help = help};
+}
+Setting integer(std::string_view key, IntegerRange range, std::string_view help, std::string_view initial) {
+  return {.key = key, .kind = Kind::Integer, .initial = initial, .integers = range, .help = help};
+}
+Setting real(std::string_view key, RealRange range, std::string_view help, std::string_view initial) {
+  return {.key = key, .kind = Kind::Real, .initial = initial, .reals = range, .help = help};
+}
+Setting also(std::string_view names, Setting row) {
+  row.also = names;
+  return row;
+}
+Setting refused(Setting row) {
+  row.refused = true;
+  return row;
+}
 
 std::span<const Setting> rows(Group group) { return tables().groups[static_cast<size_t>(group)]; }
 std::span<const Setting> table() { return tables().all; }

@@ -42,7 +42,8 @@ TEST(Settings, ValuesGoWhereTheyAreBound) {
   EXPECT_EQ(temperature, std::nullopt);
   EXPECT_FALSE(eos);
   const auto values = values_of_json(
-      R"({"context_length": 64, "dtype": "float32", "temperature": 0.5, "override": ["a=1", "b=2"], "ignore_eos": true})");
+      R"({"context_length": 64, "dtype": "float32", "temperature": 0.5,
+          "override": ["a=1", "b=2"], "ignore_eos": true})");
   ASSERT_TRUE(values.is_ok()) << values.status().message();
   for (const auto& [key, value] : *values) EXPECT_TRUE(set(all, key, value).is_ok()) << key;
   EXPECT_EQ(context, 64);
