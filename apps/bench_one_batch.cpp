@@ -6,19 +6,24 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/device_choice.h"
 #include "base/progress.h"
 #include "bench/one_batch.h"
 #include "command.h"
-#include "common/default_model.h"
-#include "common/device_flags.h"
 #include "common/device_probe.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "engine/engine.h"
+#include "see/graph_report.h"
 
 namespace reprise::apps {
+
+using namespace api;
+using namespace see;
+
 namespace {
 
 using engine::Engine;

@@ -6,16 +6,20 @@
 #include <cstdlib>
 #include <memory>
 
+#include "api/device_choice.h"
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
 #include "base/progress.h"
 #include "bench/op_bench.h"
 #include "command.h"
-#include "common/device_flags.h"
 #include "common/flags.h"
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace api;
+using namespace see;
+
 namespace {
 
 struct OpsFlags {
@@ -307,7 +311,9 @@ Command add_bench_ops(CLI::App& bench) {
              "whose shapes; launch-bound: a toy whose launches cost more than its work; A, B, L, M and T stand for the "
              "five models");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
-  add_device_flags(*c.app, flags->device, flags->ascend_runtime);
+  add_settings(*c.app,
+               std::vector<settings::Binding>{{"device", &flags->device}, {"ascend_runtime", &flags->ascend_runtime}},
+               "Options");
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: " + cpu::isa_choices(), "NAME");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 10000}, "samples of each side; medians are shown");
   add_integer(*c.app, "--calls", flags->calls, {0, 1 << 20},

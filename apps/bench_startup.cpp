@@ -8,18 +8,21 @@
 #include <filesystem>
 #include <memory>
 
+#include "api/default_model.h"
 #include "backends/cpu/isa.h"
 #include "base/elapsed.h"
 #include "base/progress.h"
 #include "bench/page_cache.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/process.h"
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +30,7 @@ namespace fs = std::filesystem;
 struct StartupFlags {
   std::string model_path{kDefaultModelName};
   std::string dtype = "auto", isa = "auto";
-  HubFlags hub;
+  HubOptions hub;
   int64_t threads = 0, prompt_len = 16, repeat = 5;
   bool evict = false, json = false;
 };
@@ -129,7 +132,7 @@ OrderedJson row_json(const char* kind, const std::vector<Start>& starts) {
 }
 
 Status run_startup(const StartupFlags& f) {
-  ASSIGN_OR_RETURN(const std::string model, resolve_model_path(f.model_path, f.hub));
+  ASSIGN_OR_RETURN(const std::string model, model_on_disk(f.model_path, f.hub));
   const double found = page_cache_share(model);
   std::vector<Start> cold, warm;
   {
@@ -173,8 +176,9 @@ Command add_bench_startup(CLI::App& bench) {
   auto flags = std::make_shared<StartupFlags>();
   Command c;
   c.app = bench.add_subcommand("startup", "From process start to the first token, cold and warm");
-  add_text(*c.app, "-m,--model-path,--model", flags->model_path, kModelPathHelp, "PATH");
-  flags->hub.add_to(*c.app);
+  add_text(*c.app, "-m,--model-path,--model", flags->model_path, std::string(settings::find("model_path")->help),
+           "PATH");
+  add_settings(*c.app, flags->hub.bindings(), "Options");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "cold and warm starts each; medians are shown");
   add_integer(*c.app, "--prompt-len", flags->prompt_len, {1, 65536}, "tokens of the prompt");
   add_choice(*c.app, "--dtype", flags->dtype, {"auto", "float32", "float16", "half", "bfloat16"}, "as in generate");
@@ -191,7 +195,8 @@ Command add_bench_startup(CLI::App& bench) {
       "that\n"
       "is not counted comes first. \"weights cached\": how much of the files with weights was in the page cache.");
   c.check = [flags] {
-    if (flags->model_path.empty()) return invalid("--model-path is missing; allowed: {}", kModelPathHelp);
+    if (flags->model_path.empty())
+      return invalid("--model-path is missing; allowed: {}", settings::find("model_path")->help);
     return Status::ok();
   };
   c.run = [flags] { return run_startup(*flags); };

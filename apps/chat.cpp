@@ -3,22 +3,25 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
 #include "base/log.h"
 #include "chat/chat_loop.h"
 #include "chat/line_editor.h"
 #include "chat/plain_input.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct ChatFlags {
   ModelFlags model;
-  SamplingFlags sampling;
+  SamplingSettings sampling;
   std::optional<std::string> system, history;
   std::string chat_template;
 };
@@ -68,7 +71,7 @@ Command add_chat(CLI::App& program) {
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
   add_text(*c.app, "--history", flags->history,
            "where typed messages are kept; off: nowhere; default: chat_history in $REPRISE_CACHE", "FILE");
-  flags->sampling.add_to(*c.app);
+  add_settings(*c.app, flags->sampling.bindings());
   flags->model.add_to(*c.app);
   c.app->footer(
       "Reads one message a line; works from a pipe as well. /help lists the commands, /exit or Ctrl-D ends, Ctrl-C\n"

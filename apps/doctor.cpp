@@ -4,14 +4,18 @@
 #include <cstdlib>
 #include <memory>
 
+#include "api/device_choice.h"
 #include "command.h"
-#include "common/device_flags.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
 #include "common/self_test.h"
 #include "common/terminal.h"
 
 namespace reprise::apps {
+
+using namespace api;
+using namespace see;
+
 namespace {
 
 std::string joined(const std::vector<std::string>& words) {
@@ -119,7 +123,9 @@ Command add_doctor(CLI::App& program) {
   c.app = program.add_subcommand("doctor", "Measure and report this machine: bandwidth, peak arithmetic, warnings");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "threads of the figures for all; 0: every allowed one");
-  add_device_flags(*c.app, flags->device, flags->ascend_runtime);
+  add_settings(*c.app,
+               std::vector<settings::Binding>{{"device", &flags->device}, {"ascend_runtime", &flags->ascend_runtime}},
+               "Options");
   c.app->footer(
       "Each figure is the best of a few trials of some milliseconds; the whole takes about two seconds. With\n"
       "another --device than cpu, what that says of itself follows, and a self-test of memory, a computation, graphs\n"

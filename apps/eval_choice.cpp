@@ -4,18 +4,21 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/text_model.h"
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/text_model.h"
 #include "engine/text_scores.h"
 #include "eval/choice.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct ChoiceFlags {

@@ -4,21 +4,24 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/text_generator.h"
+#include "api/text_model.h"
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "client/load.h"
 #include "client/server_probe.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/text_generator.h"
-#include "common/text_model.h"
 #include "eval/gsm8k.h"
 #include "eval/text_file.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct Gsm8kFlags {

@@ -3,16 +3,19 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/text_model.h"
 #include "base/progress.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/text_model.h"
 #include "engine/perplexity.h"
 #include "eval/text_file.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct PerplexityFlags {

@@ -3,25 +3,29 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/sampling_settings.h"
+#include "api/text_generator.h"
+#include "api/text_model.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/report.h"
-#include "common/sampling_flags.h"
 #include "common/standard_input.h"
 #include "common/terminal.h"
-#include "common/text_generator.h"
-#include "common/text_model.h"
 #include "eval/text_file.h"
+#include "settings/values.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct GenerateFlags {
   ModelFlags model;
-  SamplingFlags sampling;
+  SamplingSettings sampling;
   std::optional<std::string> prompt, prompt_ids, prompts_file, system;
   std::string chat_template;
   bool apply_chat_template = false;
@@ -36,7 +40,7 @@ struct GenerateFlags {
     if (!apply_chat_template && system) return invalid("--system needs --apply-chat-template");
     if (!apply_chat_template && !chat_template.empty()) return invalid("--chat-template needs --apply-chat-template");
     if (apply_chat_template && prompt_ids) return invalid("--prompt-ids cannot go with --apply-chat-template");
-    if (prompt_ids) RETURN_IF_ERROR(parse_integers(*prompt_ids, {0, INT32_MAX}).status().at("--prompt-ids"));
+    if (prompt_ids) RETURN_IF_ERROR(settings::parse_integers(*prompt_ids, {0, INT32_MAX}).status().at("--prompt-ids"));
     return Status::ok();
   }
 };
@@ -68,7 +72,7 @@ Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f,
                                                          const TextModel& text) {
   std::vector<std::vector<int32_t>> out;
   if (f.prompt_ids) {
-    ASSIGN_OR_RETURN(auto ids, parse_integers(*f.prompt_ids, {0, INT32_MAX}));
+    ASSIGN_OR_RETURN(auto ids, settings::parse_integers(*f.prompt_ids, {0, INT32_MAX}));
     out.emplace_back(ids.begin(), ids.end());
     return out;
   }
@@ -173,7 +177,7 @@ Command add_generate(CLI::App& program) {
   add_switch(app, "--summary", flags->summary, "speed, graphs and memory at the end (standard error)");
   add_integer(app, "--logprobs", flags->sampling.logprobs, {0, 1 << 20},
               "with --json: each token's log-probability and the N likeliest");
-  flags->sampling.add_to(app);
+  add_settings(app, flags->sampling.bindings());
   flags->model.add_to(app);
   app.footer(
       "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph}; with --prompts-file\n"

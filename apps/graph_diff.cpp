@@ -10,6 +10,9 @@
 #include "common/flags.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct DiffFlags {

@@ -6,12 +6,17 @@
 #include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/machine_probe.h"
 #include "common/model_flags.h"
+#include "common/profile_flags.h"
 #include "graph/text.h"
 #include "see/html_report.h"
-#include "see/profile_flags.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct DumpFlags {
@@ -43,8 +48,9 @@ Status run_dump(DumpFlags f) {
   std::string text;
   if (html) {
     ASSIGN_OR_RETURN(text, report(*e, view, f));
+    text = settings::as_flags(text);
   } else if (f.format == "json") {
-    text = dump_json(*e, view).dump() + "\n";
+    text = settings::as_flags(dump_json(*e, view).dump()) + "\n";
   } else {
     text = f.format == "dot" ? dump_dot(view.model()) : print(view.model().graph());
   }

@@ -8,14 +8,19 @@
 
 #include "command.h"
 #include "common/flags.h"
-#include "common/graph_flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "see/decisions.h"
+#include "see/explain.h"
+#include "see/graph_report.h"
 #include "see/phase_view.h"
 #include "see/queue_table.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 struct ExplainFlags {
@@ -23,39 +28,6 @@ struct ExplainFlags {
   bool json = false;
   std::string phase = "decode";
 };
-
-// How often each of the device's kernels is launched in a step: where an op has several, which one it became.
-std::map<std::string, int> kernel_calls(const CompiledModel& m) {
-  std::map<std::string, int> calls;
-  for (const auto& piece : m.pieces())
-    for (const Thunk& t : piece.thunks) ++calls[m.kernel(t.node)->name];
-  return calls;
-}
-
-OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
-  OrderedJson j;
-  j["passes"] = passes_json(*v.passes);
-  j["pieces"] = pieces_json(v.model());
-  j["kernels"] = kernel_calls(v.model());
-  j["sizes"] = {{"decode", e.decode_runner()->sizes()}, {"prefill", e.prefill_runner()->sizes()}};
-  const auto live = e.device().pool().stats().live_by_label;
-  const auto found = live.find("activations");
-  OrderedJson by_size = OrderedJson::array();
-  for (const auto* runner : {e.decode_runner(), e.prefill_runner()})
-    by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}});
-  size_t planned = 0;
-  for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());
-  j["memory"] = {
-      {"planned_bytes", planned}, {"actual_bytes", found == live.end() ? 0 : found->second}, {"by_size", by_size}};
-  j["fallbacks_possible"] = OrderedJson::array();
-  j["decisions"] = OrderedJson::array();
-  for (const Decision& d : decisions(e)) {
-    j["decisions"].push_back({{"shape", d.shape}, {"mode", d.mode}, {"reason", d.reason}});
-    if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
-  }
-  if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
-  return j;
-}
 
 // The same reason at many nodes is one line.
 void print_refusals(const PassReport& p) {
@@ -71,7 +43,7 @@ void print_refusals(const PassReport& p) {
     std::string places;
     for (size_t k = 0; k < std::min(kPlaces, at.size()); ++k) places += fmt::format("{}%{}", k ? ", " : "", at[k]);
     if (at.size() > kPlaces) places += fmt::format(" and {} more", at.size() - kPlaces);
-    fmt::print("    {}: {}\n", places, by_reason[i].first);
+    fmt::print("    {}: {}\n", places, settings::as_flags(by_reason[i].first));
   }
   if (by_reason.size() > kReasons) fmt::print("    and {} more reasons\n", by_reason.size() - kReasons);
   const auto kept = static_cast<int64_t>(p.refused.size());
@@ -83,13 +55,13 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
   fmt::print("{} {}: {}, {} launches a step in {} pieces, {} sizes, {:.1f} MB planned\n", v.phase,
              coloured(Colour::Bold, m.graph().name(), stdout), phase_mode(v.runner), launches_of_step(m),
              m.pieces().size(), v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
-  fmt::print("\n{}\n", decision_table(decisions(e)));
-  if (const auto queues = queue_table(e)) fmt::print("\n{}\n", queue_text(*queues));
+  fmt::print("\n{}\n", settings::as_flags(decision_table(decisions(e))));
+  if (const auto queues = queue_table(e)) fmt::print("\n{}\n", settings::as_flags(queue_text(*queues)));
   fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
   for (const PassReport& p : v.passes->passes) {
     fmt::print("{:<28}{:>7}{:>9}{:>9}{:>14}{:>9.2f}{}\n", p.name, p.tried, p.matched, p.refusals,
                fmt::format("{} > {}", p.nodes_before, p.nodes_after), p.seconds * 1e3,
-               p.skipped.empty() ? "" : fmt::format("  ({})", p.skipped));
+               p.skipped.empty() ? "" : fmt::format("  ({})", settings::as_flags(p.skipped)));
     print_refusals(p);
   }
   fmt::print("\n{:<8}{:<10}{:>9}  ops\n", "piece", "", "kernels");
@@ -110,7 +82,7 @@ Status run_explain(const ExplainFlags& f) {
   ASSIGN_OR_RETURN(auto e, open_engine(f.model));
   ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(*e, f.phase));
   if (f.json)
-    fmt::print("{}\n", explain_json(*e, v).dump());
+    fmt::print("{}\n", settings::as_flags(explain_json(*e, v).dump()));
   else
     explain_text(*e, v);
   return Status::ok();

@@ -7,10 +7,13 @@
 #include "command.h"
 #include "common/device_probe.h"
 #include "common/flags.h"
+#include "common/machine_probe.h"
 #include "common/model_flags.h"
-#include "see/profile_flags.h"
+#include "common/profile_flags.h"
 
 namespace reprise::apps {
+
+using namespace see;
 namespace {
 
 struct GraphProfileFlags {

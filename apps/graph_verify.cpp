@@ -8,19 +8,23 @@
 #include <cstdlib>
 #include <memory>
 
+#include "api/device_choice.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
-#include "common/device_flags.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "engine/fusion_bound.h"
 #include "passes/extension.h"
+#include "settings/setting.h"
 #include "verify/runs.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 struct VerifyFlags {
@@ -135,7 +139,7 @@ Result<std::unique_ptr<engine::Engine>> Verification::open(const Mode& mode) con
                          .piecewise_max_tokens = said.piecewise_max_tokens};
   flags.live_sizes = mode.live_sizes;
   flags.graph.learn = false;
-  flags.progress = show_;
+  flags.bars = show_;
   if (mode.threads) flags.threads = mode.threads;
   return open_engine(flags);
 }
@@ -190,8 +194,10 @@ engine::FusionBound bound_of(const engine::Engine& e) {
 void add_remarks(engine::Engine& e, const Mode& mode, Totals& totals) {
   for (const auto* runner : {e.decode_runner(), e.prefill_runner()}) {
     if (!runner) continue;
-    for (const auto& [size, reason] : runner->quarantined()) totals.add(fmt::format("{}: {}", mode.name, reason));
-    for (const auto& d : runner->dropped()) totals.add(fmt::format("{}: size {}: {}", mode.name, d.size, d.reason));
+    for (const auto& [size, reason] : runner->quarantined())
+      totals.add(fmt::format("{}: {}", mode.name, settings::as_flags(reason)));
+    for (const auto& d : runner->dropped())
+      totals.add(fmt::format("{}: size {}: {}", mode.name, d.size, settings::as_flags(d.reason)));
   }
 }
 

@@ -3,17 +3,22 @@
 #include <cstdio>
 #include <vector>
 
-#include "base/log.h"
+#include "base/log_form.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/ranked_run.h"
 #include "common/spellings.h"
 #include "common/version.h"
+#include "settings/setting.h"
 
 int main(int argc, char** argv) {
   using namespace reprise;
   using namespace reprise::apps;
+  // The library names settings by their keys; here they are flags.
+  log::set_sink([](log::Level level, std::string_view message, const OrderedJson& fields) {
+    log::write_to_standard_error(level, settings::as_flags(message), fields);
+  });
   CLI::App program("Reprise: a server and toolbox for large language models, with execution graphs you can see.",
                    "reprise");
   program.require_subcommand(1);

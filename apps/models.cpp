@@ -9,10 +9,12 @@
 
 namespace reprise::apps {
 
+using namespace api;
+
 Command add_models(CLI::App& program) {
   struct Flags {
     bool json = false;
-    HubFlags hub;
+    HubOptions hub;
   };
   auto flags = std::make_shared<Flags>();
   Command c;

@@ -7,15 +7,19 @@
 #include <filesystem>
 #include <memory>
 
+#include "api/default_model.h"
+#include "api/model_source.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
-#include "common/default_model.h"
 #include "common/flags.h"
-#include "common/model_source.h"
+#include "common/interrupt_guard.h"
 #include "common/process.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,10 +146,14 @@ Status pull_default_model() {
   return Status::ok();
 }
 
-Status pull_by_name(const std::string& text, const HubFlags& flags) {
+Status pull_by_name(const std::string& text, const HubOptions& flags) {
   ASSIGN_OR_RETURN(const hub::ModelName name, model_name(text, flags));
   ASSIGN_OR_RETURN(const hub::Hub models, open_hub(flags));
-  ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, false));
+  const InterruptGuard guard;
+  HubOptions how = flags;
+  how.progress = log::level() <= log::Level::Notice;
+  how.stop = InterruptGuard::interrupted;
+  ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, how, false));
   log::info("{} {}: {} ({} file{}, {}{})", name.text(), m.fetched > 0 ? "is stored" : "is there already", m.path,
             m.files, m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);
   if (m.parts > 1)
@@ -175,7 +183,7 @@ constexpr const char* kFooter =
 Command add_pull(CLI::App& program) {
   struct Flags {
     std::string name;
-    HubFlags hub;
+    HubOptions hub;
   };
   auto flags = std::make_shared<Flags>();
   Command c;
@@ -184,7 +192,7 @@ Command add_pull(CLI::App& program) {
       ->add_option("model", flags->name,
                    fmt::format("{}, or {} (SmolLM2-135M-Instruct, 98 MB)", hub::kNameForm, kDefaultModelName))
       ->required();
-  flags->hub.add_to(*c.app);
+  add_settings(*c.app, flags->hub.bindings(), "Options");
   c.app->footer(kFooter);
   c.check = [flags]() -> Status {
     if (flags->name == kDefaultModelName) return Status::ok();

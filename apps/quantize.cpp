@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "api/text_model.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "checkpoint/fit_to_tensors.h"
@@ -13,13 +14,15 @@
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
-#include "common/text_model.h"
 #include "engine/checkpoint_quantiser.h"
 #include "engine/perplexity.h"
 #include "eval/text_file.h"
 #include "models/model.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,7 +207,7 @@ void print_report(const engine::QuantisedCheckpoint& q, const Scores& scores) {
 
 Status run_quantize(QuantizeFlags f) {
   f.model.quantization = "none";
-  ASSIGN_OR_RETURN(const std::string path, resolve_model_path(f.model.model_path, f.model.hub));
+  ASSIGN_OR_RETURN(const std::string path, model_on_disk(f.model.model_path, f.model.hub));
   std::error_code ignored;
   if (fs::exists(f.output, ignored) && fs::equivalent(path, f.output, ignored))
     return invalid("--output {} is the model itself", f.output);

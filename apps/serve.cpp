@@ -1,40 +1,79 @@
 // `reprise serve`: the HTTP server.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <sstream>
 
+#include "api/text_model.h"
 #include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/text_model.h"
 #include "serve/serve_process.h"
 #include "server/cors.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 constexpr int64_t kPreemption = 10;  // SGLang's default
 
 struct ServeFlags {
   ServeOptions options;
-  int64_t port = 30000, max_queued = 2048, max_queued_tokens = 0, max_body = 16 << 20, budget = 1 << 20,
-          most_answers = 128;
-  std::optional<int64_t> admin_port;
-  int64_t max_connections = 4096;
-  bool enable_metrics = false;
-  std::string expert_metrics = "auto";
-  std::string allowed_hosts, cors_origins, key_file;
+  int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
+  std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
+  bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
+  std::string expert_metrics, allowed_hosts, cors_origins, key_file;
 
-  bool log_requests = false;
-  bool no_overlap = false, priorities = false, no_preemption = false, small_first = false, abort_on_priority = false;
-  std::optional<int64_t> preemption_threshold, default_priority, prefill_requests;
-
+  ServeFlags() { settings::reset(bindings()); }
+  std::vector<settings::Binding> bindings();
   Status check();
   Status check_schedule();
 };
+
+std::vector<settings::Binding> ServeFlags::bindings() {
+  ServeOptions& o = options;
+  return {{"host", &o.http.host},
+          {"port", &port},
+          {"served_model_name", &o.served_model_name},
+          {"chat_template", &o.chat_template},
+          {"tool_call_parser", &o.tool_call_parser},
+          {"reasoning_parser", &o.reasoning_parser},
+          {"api_key", &o.api.api_key},
+          {"api_key_file", &key_file},
+          {"max_answers_per_key", &o.api.most_answers_of_key},
+          {"admin_api_key", &o.api.admin_api_key},
+          {"admin_port", &admin_port},
+          {"allowed_hosts", &allowed_hosts},
+          {"cors_origins", &cors_origins},
+          {"strict_fields", &o.api.limits.strict_fields},
+          {"max_queued_requests", &max_queued},
+          {"max_queued_tokens", &max_queued_tokens},
+          {"request_token_budget", &budget},
+          {"max_answers", &most_answers},
+          {"max_request_bytes", &max_body},
+          {"max_connections", &max_connections},
+          {"profile_dir", &o.profile_dir},
+          {"shutdown_timeout", &o.shutdown_timeout_s},
+          {"log_format", &o.log_format},
+          {"access_log", &o.api.access_log},
+          {"log_requests", &log_requests},
+          {"soft_watchdog_timeout", &o.soft_watchdog_timeout_s},
+          {"prefill_max_requests", &prefill_requests},
+          {"disable_overlap_schedule", &no_overlap},
+          {"enable_priority_scheduling", &priorities},
+          {"disable_priority_preemption", &no_preemption},
+          {"priority_scheduling_preemption_threshold", &preemption_threshold},
+          {"schedule_low_priority_values_first", &small_first},
+          {"default_priority_value", &default_priority},
+          {"abort_on_priority_when_disabled", &abort_on_priority},
+          {"sampling_defaults", &o.sampling_defaults},
+          {"check", &o.check},
+          {"enable_metrics", &enable_metrics},
+          {"expert_metrics", &expert_metrics}};
+}
 
 // SGLang's names and rules for the order of waiting requests.
 Status ServeFlags::check_schedule() {
@@ -144,83 +183,10 @@ Status ServeFlags::check() {
 
 Command add_serve(CLI::App& program) {
   auto flags = std::make_shared<ServeFlags>();
-  ServeOptions& o = flags->options;
-  constexpr int64_t kMany = int64_t{1} << 40;
   Command c;
   c.app = program.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API, and SGLang's /generate)");
-  c.app->option_defaults()->group("Server");
-  add_text(*c.app, "--host", o.http.host, "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "ADDRESS");
-  add_integer(*c.app, "--port", flags->port, {0, 65535}, "port to listen on; 0: any free one (default 30000)");
-  add_text(*c.app, "-a,--served-model-name,--alias", o.served_model_name,
-           "what clients call the model; default: the last part of its path", "NAME");
-  add_text(*c.app, "--chat-template", o.chat_template,
-           "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
-  std::vector<std::string> tool_parsers = server::tool_format_names(), reasoning_parsers{"auto", "none"};
-  tool_parsers.insert(tool_parsers.begin(), "auto");
-  for (const server::ReasoningParser& p : server::reasoning_parsers()) reasoning_parsers.emplace_back(p.name);
-  add_choice(*c.app, "--tool-call-parser", o.tool_call_parser, tool_parsers,
-             "how the model writes tool calls; auto: as its chat template shows");
-  add_choice(*c.app, "--reasoning-parser", o.reasoning_parser, reasoning_parsers,
-             "take thoughts between <think> marks out of the answer; auto: when the chat template knows them; "
-             "deepseek-r1 and qwen3-thinking: answers begin with a thought");
-  add_text(*c.app, "--api-key", o.api.api_key, "key that every route but health asks for", "KEY");
-  add_text(*c.app, "--api-key-file", flags->key_file, "more such keys, one on a line", "FILE");
-  add_integer(*c.app, "--max-answers-per-key", o.api.most_answers_of_key, {0, kMany},
-              "answers (prompts times n) of one key that run or wait; 0: no bound");
-  add_text(*c.app, "--admin-api-key", o.api.admin_api_key, "key that opens the admin routes to other machines", "KEY");
-  add_integer(*c.app, "--admin-port", flags->admin_port, {0, 65535},
-              "serve the admin routes on this port of loopback alone");
-  add_text(*c.app, "--allowed-hosts", flags->allowed_hosts,
-           "hosts that requests may name beside this machine's loopback, for a proxy that passes them on; *: any "
-           "(default on loopback: none, on other addresses: any)",
-           "NAME,...");
-  add_text(*c.app, "--cors-origins", flags->cors_origins,
-           "origins whose web pages may call this server (https://chat.example); *: every page (default: none)",
-           "ORIGIN,...");
-  add_switch(*c.app, "--strict-fields", o.api.limits.strict_fields,
-             "fields of requests that are not known or not honoured are errors, where else they are warnings");
-  add_integer(*c.app, "--max-queued-requests", flags->max_queued, {0, kMany},
-              "requests that may wait; more are refused with 429 (default 2048)");
-  add_integer(*c.app, "--max-queued-tokens", flags->max_queued_tokens, {0, kMany},
-              "tokens that waiting requests may take, answers included; 0: no bound");
-  add_integer(*c.app, "--request-token-budget", flags->budget, {1, kMany},
-              "tokens that one request may take, all its answers together");
-  add_integer(*c.app, "--max-answers", flags->most_answers, {1, 65536}, "answers (prompts times n) of one request");
-  add_integer(*c.app, "--max-request-bytes", flags->max_body, {1024, int64_t{1} << 32}, "largest body of a request");
-  add_integer(*c.app, "--max-connections", flags->max_connections, {1, 1 << 20},
-              "open connections; more are closed at once");
-  add_text(*c.app, "--profile-dir", o.profile_dir, "folder where /stop_profile writes; without it profiles are off",
-           "FOLDER");
-  add_real(*c.app, "--shutdown-timeout", o.shutdown_timeout_s, {0, HUGE_VAL},
-           "seconds that requests may take to finish after SIGTERM");
-  add_choice(*c.app, "--log-format", o.log_format, {"text", "json"},
-             "form of log lines, each with time and level (default text)");
-  add_switch(*c.app, "--access-log,--enable-log-requests", o.api.access_log,
-             "a log line for every request: client, tokens, times, how it ended; never text");
-  add_switch(*c.app, "--log-requests", flags->log_requests, "--access-log");
-  add_real(*c.app, "--soft-watchdog-timeout", o.soft_watchdog_timeout_s, {0, HUGE_VAL},
-           "seconds that a step may take before it is reported; 0: any time");
-  add_integer(*c.app, "--prefill-max-requests", flags->prefill_requests, {1, kMany}, "most prompts of a step");
-  add_switch(*c.app, "--disable-overlap-schedule", flags->no_overlap,
-             "form a batch only when the one before is done, also on devices that compute asynchronously");
-  add_switch(*c.app, "--enable-priority-scheduling", flags->priorities,
-             "larger values of the field `priority` preempt running requests");
-  add_switch(*c.app, "--disable-priority-preemption", flags->no_preemption, "priorities order waiting requests alone");
-  add_integer(*c.app, "--priority-scheduling-preemption-threshold", flags->preemption_threshold, {0, kMany},
-              "difference of priorities above which a running request is preempted (default 10)");
-  add_switch(*c.app, "--schedule-low-priority-values-first", flags->small_first, "smaller priorities go first");
-  add_integer(*c.app, "--default-priority-value", flags->default_priority, {-1000000, 1000000},
-              "priority of requests that name none (default 0)");
-  add_switch(*c.app, "--abort-on-priority-when-disabled", flags->abort_on_priority,
-             "accepted; priorities are never disabled");
-  add_choice(*c.app, "--sampling-defaults", o.sampling_defaults, {"model", "openai"},
-             "of fields that a request leaves out: generation_config.json, then OpenAI's; or OpenAI's alone");
-  add_switch(*c.app, "--check", o.check, "check the command line, print the notices, and exit");
-  add_switch(*c.app, "--enable-metrics", flags->enable_metrics, "accepted; /metrics is always there");
-  add_choice(*c.app, "--expert-metrics", flags->expert_metrics, {"auto", "on", "off"},
-             "count rows by expert in /metrics; auto: where that needs no copy from the device");
-  c.app->option_defaults()->group("Options");
-  o.model.add_to(*c.app);
+  add_settings(*c.app, flags->bindings());
+  flags->options.model.add_to(*c.app);
   c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");
   c.check = [flags] { return flags->check(); };
   c.over_ranks = [flags] { return flags->options.check ? nullptr : &flags->options.model; };

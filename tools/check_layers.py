@@ -4,7 +4,10 @@
 Rules, each reported as "file:line: what is wrong":
   - every #include "folder/..." under src/ is an edge that layers.txt allows, transitively;
   - a folder under src/ has a line in layers.txt and a CMake target whose DEPS are the same;
+  - apps/ holds programs: its line says which folders of src/ it may use, and no folder of src/ may include it;
   - backends/X includes nothing of backends/Y (only backends/all.cpp knows them all);
+  - messages of the library name a setting by its key in backquotes, which programs spell (src/settings/setting.h): no
+    flag stands in a text of src/, but for the rows of the table and for the server, which is a program's;
   - vendor headers stay in backends/cuda and backends/ascend; #if on a device stays in backends/all.cpp.
 """
 
@@ -22,6 +25,8 @@ VENDOR = {
     "ascend": re.compile(r"^(acl/|aclnn|hccl/|atb/|tiling/|graph/ascend)"),
 }
 SOURCE_SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".inc"}
+FLAG = re.compile(r'"(?:[^"\\]|\\.)*?(?<![\w-])--[a-z](?:[^"\\]|\\.)*"')
+SPELLS_FLAGS = {"settings", "server"}  # and command lines to copy, which begin with the program's name
 
 
 def read_layers(path):
@@ -70,7 +75,9 @@ def cmake_deps(text, folder):
 def check_file(src, path, allowed):
     errors = []
     parts = path.relative_to(src).parts
-    folder = parts[0]
+    program = src.name == "apps"
+    folder = "apps" if program else parts[0]
+    own = {p.name for p in src.iterdir() if p.is_dir()} if program else set()
     backend = parts[1] if folder == "backends" and len(parts) > 2 else None
     is_device_list = parts == ("backends", "all.cpp")
     shown = path.relative_to(src.parent).as_posix()
@@ -85,6 +92,9 @@ def check_file(src, path, allowed):
             errors.append(f"{where}: #if on a device; only src/backends/all.cpp may have one")
         include = INCLUDE.match(line)
         if not include:
+            flag = FLAG.search(line) if not program and folder not in SPELLS_FLAGS else None
+            if flag and "reprise " not in line and not line.lstrip().startswith("//"):
+                errors.append(f"{where}: a flag in a message; name the setting by its key in backquotes")
             continue
         quote, name = include.groups()
         for owner, pattern in VENDOR.items():
@@ -92,6 +102,10 @@ def check_file(src, path, allowed):
                 if backend != owner:
                     errors.append(f"{where}: {name} belongs to a vendor; only src/backends/{owner} may include it")
         target = name.split("/")[0]
+        if program and quote == '"' and ("/" not in name or target in own):
+            if not (src / name).is_file():
+                errors.append(f'{where}: there is no "{name}" in apps/')
+            continue
         if quote == "<":
             if "/" in name and target in allowed:
                 errors.append(f'{where}: write "{name}" with quotes')
@@ -133,6 +147,13 @@ def check(root):
         for path in files:
             if path.suffix in SOURCE_SUFFIXES:
                 errors += check_file(src, path, allowed)
+    apps = root / "apps"
+    if apps.is_dir():
+        if "apps" not in layers:
+            return errors + ["apps: no line in tools/layers.txt"]
+        for path in sorted(apps.rglob("*")):
+            if path.suffix in SOURCE_SUFFIXES:
+                errors += check_file(apps, path, allowed)
     return errors
 
 

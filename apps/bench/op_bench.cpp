@@ -16,6 +16,9 @@
 #include "see/node_cost.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

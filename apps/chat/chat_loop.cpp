@@ -1,10 +1,15 @@
 #include "chat/chat_loop.h"
 
 #include "base/log.h"
-#include "common/graph_flags.h"
 #include "common/terminal.h"
+#include "see/graph_report.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
+
+using namespace api;
+using namespace see;
+
 namespace {
 
 std::string speed_of(const sched::GenerationTimes& times) {
@@ -162,7 +167,7 @@ void ChatLoop::show_stats() {
   line("sampling",
        fmt::format("temperature {:g}, top-p {:g}, top-k {}, min-p {:g}, seed {}, at most {} tokens", p.temperature,
                    p.top_p, p.top_k > 0 ? fmt::format("{}", p.top_k) : "all", p.min_p, p.seed, p.max_new_tokens));
-  line("graphs", graph_summary(engine_));
+  line("graphs", settings::as_flags(graph_summary(engine_)));
 }
 
 void ChatLoop::tell(std::string_view text) const { write_now(text, terminal_ ? stdout : stderr); }

@@ -3,21 +3,21 @@
 // ends it. Borrows its parts; main thread.
 #pragma once
 
+#include "api/sampling_settings.h"
+#include "api/text_generator.h"
+#include "api/text_model.h"
 #include "chat/commands.h"
 #include "chat/conversation.h"
 #include "chat/message_source.h"
 #include "chat/terminal_session.h"
-#include "common/sampling_flags.h"
-#include "common/text_generator.h"
-#include "common/text_model.h"
 
 namespace reprise::apps {
 
 class ChatLoop {
  public:
   // `terminal` may be null. `random_seed` draws where the flags say no seed.
-  ChatLoop(engine::Engine& engine, const TextModel& text, const SamplingFlags& sampling, int64_t random_seed,
-           std::optional<std::string> system, TerminalSession* terminal, bool prefix_cache = true)
+  ChatLoop(engine::Engine& engine, const api::TextModel& text, const api::SamplingSettings& sampling,
+           int64_t random_seed, std::optional<std::string> system, TerminalSession* terminal, bool prefix_cache = true)
       : engine_(engine),
         text_(text),
         generator_(engine, text.tokenizer(), prefix_cache),
@@ -36,14 +36,14 @@ class ChatLoop {
   Status load(const std::string& path);
   void show_system(const std::string& wanted);
   void show_stats();
-  void note(const TextResult& result, const sched::GenerationTimes& times);
+  void note(const api::TextResult& result, const sched::GenerationTimes& times);
   void tell(std::string_view text) const;  // what is not an answer
   engine::SamplingParams params() const;
 
   engine::Engine& engine_;
-  const TextModel& text_;
-  TextGenerator generator_;  // one for all answers: each prompt begins with the conversation so far
-  const SamplingFlags& sampling_;
+  const api::TextModel& text_;
+  api::TextGenerator generator_;  // one for all answers: each prompt begins with the conversation so far
+  const api::SamplingSettings& sampling_;
   const int64_t random_seed_;
   TerminalSession* const terminal_;
   Conversation conversation_;

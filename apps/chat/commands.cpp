@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 #include "text/unicode.h"
 
 namespace reprise::apps {
@@ -49,7 +49,7 @@ Status unknown_command(std::string_view name) {
   std::vector<std::string_view> names;
   for (const KnownCommand& c : kCommands) names.push_back(c.name);
   return invalid("{} is not a command{}; all of them: {}; a message that begins with a slash is written with two", name,
-                 checkpoint::close_names(name, names), fmt::join(names, " "));
+                 close_names(name, names), fmt::join(names, " "));
 }
 
 }  // namespace

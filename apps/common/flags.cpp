@@ -1,39 +1,23 @@
 #include "common/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <utility>
 
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
+#include "common/help.h"
+#include "settings/values.h"
 
 namespace reprise::apps {
+
+using settings::Kind;
+using settings::Setting;
+using settings::Target;
+
 namespace {
 
-std::string words(IntegerRange r) {
-  if (r.low == r.high) return fmt::format("{}", r.low);
-  if (r.high == INT64_MAX) return fmt::format("{} or more", r.low);
-  return fmt::format("{} to {}", r.low, r.high);
-}
-
-std::string words(RealRange r) {
-  const std::string low = r.low_excluded ? fmt::format("above {}", r.low) : fmt::format("{}", r.low);
-  if (std::isinf(r.high)) return r.low_excluded ? low : low + " or more";
-  return fmt::format("{}{} {}", low, r.low_excluded ? ", up to" : " to", r.high);
-}
-
-Result<double> parse_real(std::string_view text, RealRange range) {
-  double v = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (text.empty() || problem != std::errc() || end != text.data() + text.size())
-    return invalid("\"{}\" is not a number; allowed: {}", text, words(range));
-  if (!(v >= range.low && v <= range.high) || std::isinf(v) || (range.low_excluded && v == range.low))
-    return invalid("{} is out of range; allowed: {}", text, words(range));
-  return v;
-}
-
+std::string shown(bool v) { return v ? "true" : "false"; }
 std::string shown(int64_t v) { return fmt::format("{}", v); }
 std::string shown(double v) { return fmt::format("{:g}", v); }
 std::string shown(const std::string& v) { return v; }
@@ -46,10 +30,9 @@ std::string shown(const std::optional<Value>& v) {
 std::string shown(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, ",")); }
 
 // What is in effect without the flag stands in its help: there already, or by its target's value.
-template <typename Target>
-std::string with_default(const std::string& help, const Target& target) {
-  if (help.find("default") != std::string::npos) return help;
-  const std::string value = shown(target);
+std::string with_default(std::string_view help, const Target& target) {
+  if (help.find("default") != std::string::npos) return std::string(help);
+  const std::string value = std::visit([](const auto* t) { return shown(*t); }, target);
   return fmt::format("{} (default{} {})", help, value.empty() ? ":" : "", value.empty() ? "none" : value);
 }
 
@@ -68,21 +51,40 @@ std::string untaken(const CLI::App& app, const std::string& names) {
   return out;
 }
 
-// An option whose text goes through `parse`; what parse complains about is the usage error.
-template <typename Target, typename Parse>
-CLI::Option* add_parsed(CLI::App& app, const std::string& names, Target& target, const std::string& help,
-                        const std::string& value, Parse parse) {
-  auto check = [parse](const std::string& text) {
-    auto parsed = parse(text);
-    return parsed.is_ok() ? std::string() : parsed.status().message();
-  };
-  auto store = [parse, &target](const std::string& text) {
-    if (auto parsed = parse(text); parsed.is_ok()) target = std::move(parsed).value();
-  };
-  return app.add_option_function<std::string>(untaken(app, names), store, with_default(help, target))
-      ->check(CLI::Validator(check, ""))
-      ->type_name(value)
-      ->expected(1);
+std::string_view value_of(const Setting& s) {
+  if (!s.value.empty()) return s.value;
+  switch (s.kind) {
+    case Kind::Integer: return "N";
+    case Kind::Integers: return "N,N,...";
+    case Kind::Real: return "X";
+    default: return "TEXT";
+  }
+}
+
+// The option of a row; what is wrong with a value is the usage error.
+void add_option(CLI::App& app, const std::string& all_names, const Setting& s, const Target& target,
+                std::string_view help) {
+  const std::string names = untaken(app, all_names);
+  if (s.kind == Kind::Switch) {
+    app.add_flag(names, *std::get<bool*>(target), std::string(help));
+  } else if (s.kind == Kind::Texts || s.kind == Kind::Words) {
+    CLI::Option* o = app.add_option(names, *std::get<std::vector<std::string>*>(target), with_default(help, target));
+    o->type_name(std::string(value_of(s)));
+    if (s.kind == Kind::Texts) {
+      o->allow_extra_args(false);
+    } else {
+      o->expected(1, 1 << 16);
+    }
+  } else {
+    const std::string value =
+        s.kind == Kind::Choice ? fmt::format("{{{}}}", settings::allowed(s)) : std::string(value_of(s));
+    const auto check = [s](const std::string& text) { return settings::check(s, text).message(); };
+    const auto store = [s, target](const std::string& text) { static_cast<void>(settings::assign(s, text, target)); };
+    app.add_option_function<std::string>(names, store, with_default(help, target))
+        ->check(CLI::Validator(check, ""))
+        ->type_name(value)
+        ->expected(1);
+  }
 }
 
 // Every long name of the command and of those above it.
@@ -97,14 +99,6 @@ std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
-}
-
-auto one_of(std::vector<std::string> allowed) {
-  return [allowed = std::move(allowed)](const std::string& s) -> Result<std::string> {
-    if (std::find(allowed.begin(), allowed.end(), s) != allowed.end()) return s;
-    const std::vector<std::string_view> views(allowed.begin(), allowed.end());
-    return invalid("\"{}\" is not known{}; allowed: {}", s, checkpoint::close_names(s, views), listed(allowed));
-  };
 }
 
 // CLI11's words for a flag with too many values, or too few, in the house's.
@@ -127,7 +121,7 @@ std::string unknown_words(const CLI::App& root) {
     const auto known = flag_names(*app);
     const std::vector<std::string_view> views(known.begin(), known.end());
     return fmt::format("{} is not a flag of \"{}\"{}; all of them: {} --help", name, app->get_name(),
-                       checkpoint::close_names(name, views), app->get_name());
+                       close_names(name, views), app->get_name());
   }
   const std::string word = left.empty() ? std::string() : left.front();
   std::vector<std::string> commands;
@@ -140,83 +134,47 @@ std::string unknown_words(const CLI::App& root) {
 
 }  // namespace
 
+void add_setting(CLI::App& app, const settings::Binding& binding, std::string_view help, std::string_view group) {
+  const Setting& s = binding.row();
+  if (group.empty()) group = s.group == settings::Group::Launcher ? kUnlisted : settings::title_of(s.group);
+  app.option_defaults()->group(std::string(group));
+  add_option(app, settings::flag_names(s), s, binding.target, settings::as_flags(help.empty() ? s.help : help));
+  app.option_defaults()->group("Options");
+}
+
+void add_settings(CLI::App& app, std::span<const settings::Binding> bindings, std::string_view group) {
+  for (const settings::Binding& b : bindings) add_setting(app, b, {}, group);
+}
+
 void add_switch(CLI::App& app, const std::string& names, bool& target, const std::string& help) {
-  app.add_flag(untaken(app, names), target, help);
+  add_option(app, names, {.kind = Kind::Switch}, &target, help);
 }
 
-void add_text(CLI::App& app, const std::string& names, std::string& target, const std::string& help,
-              const std::string& value) {
-  add_parsed(app, names, target, help, value, [](const std::string& s) { return Result<std::string>(s); });
-}
-
-void add_text(CLI::App& app, const std::string& names, std::optional<std::string>& target, const std::string& help,
-              const std::string& value) {
-  add_parsed(app, names, target, help, value, [](const std::string& s) { return Result<std::string>(s); });
+void add_text(CLI::App& app, const std::string& names, Place place, const std::string& help, const char* value) {
+  add_option(app, names, {.value = value}, place.target, help);
 }
 
 void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
-               const std::string& value) {
-  app.add_option(untaken(app, names), target, with_default(help, target))->type_name(value)->allow_extra_args(false);
+               const char* value) {
+  add_option(app, names, {.kind = Kind::Texts, .value = value}, &target, help);
 }
 
-void add_words(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
-               const std::string& value) {
-  app.add_option(untaken(app, names), target, with_default(help, target))->type_name(value)->expected(1, 1 << 16);
-}
-
-void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
+void add_choice(CLI::App& app, const std::string& names, Place place, std::vector<std::string> allowed,
                 const std::string& help) {
-  add_parsed(app, names, target, help, fmt::format("{{{}}}", listed(allowed)), one_of(allowed));
+  add_option(app, names, {.kind = Kind::Choice, .choices = std::move(allowed)}, place.target, help);
 }
 
-void add_choice(CLI::App& app, const std::string& names, std::optional<std::string>& target,
-                std::vector<std::string> allowed, const std::string& help) {
-  add_parsed(app, names, target, help, fmt::format("{{{}}}", listed(allowed)), one_of(allowed));
-}
-
-void add_integer(CLI::App& app, const std::string& names, int64_t& target, IntegerRange range,
-                 const std::string& help) {
-  add_parsed(app, names, target, help, "N", [range](const std::string& s) { return parse_integer(s, range); });
-}
-
-void add_integer(CLI::App& app, const std::string& names, std::optional<int64_t>& target, IntegerRange range,
-                 const std::string& help) {
-  add_parsed(app, names, target, help, "N", [range](const std::string& s) { return parse_integer(s, range); });
+void add_integer(CLI::App& app, const std::string& names, Place place, IntegerRange range, const std::string& help) {
+  add_option(app, names, {.kind = Kind::Integer, .integers = range}, place.target, help);
 }
 
 void add_integers(CLI::App& app, const std::string& names, std::vector<int64_t>& target, IntegerRange range,
                   const std::string& help) {
-  add_parsed(app, names, target, help, "N,N,...", [range](const std::string& s) { return parse_integers(s, range); });
+  add_option(app, names, {.kind = Kind::Integers, .integers = range}, &target, help);
 }
 
-void add_real(CLI::App& app, const std::string& names, double& target, RealRange range, const std::string& help) {
-  add_parsed(app, names, target, help, "X", [range](const std::string& s) { return parse_real(s, range); });
-}
-
-void add_real(CLI::App& app, const std::string& names, std::optional<double>& target, RealRange range,
-              const std::string& help) {
-  add_parsed(app, names, target, help, "X", [range](const std::string& s) { return parse_real(s, range); });
-}
-
-Result<int64_t> parse_integer(std::string_view text, IntegerRange range) {
-  int64_t v = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (text.empty() || end != text.data() + text.size() || problem == std::errc::invalid_argument)
-    return invalid("\"{}\" is not a whole number; allowed: {}", text, words(range));
-  if (problem != std::errc() || v < range.low || v > range.high)
-    return invalid("{} is out of range; allowed: {}", text, words(range));
-  return v;
-}
-
-Result<std::vector<int64_t>> parse_integers(std::string_view text, IntegerRange range) {
-  std::vector<int64_t> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    ASSIGN_OR_RETURN(int64_t v, parse_integer(text.substr(begin, end - begin), range));
-    out.push_back(v);
-    begin = end + 1;
-  }
-  return out;
+void add_real(CLI::App& app, const std::string& names, Place place, RealRange range, const std::string& help) {
+  add_option(app, names, {.kind = Kind::Real, .reals = range}, place.target, help);
 }
 
 std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>& words) {

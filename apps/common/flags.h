@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "settings/binding.h"
 
 namespace CLI {
 class App;
@@ -20,42 +23,36 @@ constexpr int kExitFailed = 1;  // the work failed
 constexpr int kExitUsage = 2;   // the command line is wrong
 constexpr int kExitInterrupted = 130;
 
+using settings::IntegerRange;
+using settings::RealRange;
+
+// Where a flag's value goes: a variable of a type that a setting may have.
+struct Place {
+  template <typename Value>
+  Place(Value& value) : target(&value) {}  // NOLINT: a variable is a place
+  settings::Target target;
+};
+
+// The flag of a setting, by its row in the table; `help` in place of the row's, where a command has more to say.
+void add_setting(CLI::App& app, const settings::Binding& binding, std::string_view help = {},
+                 std::string_view group = {});
+// `group`: the heading in --help, in place of the rows' own.
+void add_settings(CLI::App& app, std::span<const settings::Binding> bindings, std::string_view group = {});
+
+// Flags of one command alone, which are about what it prints or measures, and stand in no table.
 void add_switch(CLI::App& app, const std::string& names, bool& target, const std::string& help);
-void add_text(CLI::App& app, const std::string& names, std::string& target, const std::string& help,
-              const std::string& value = "TEXT");
-void add_text(CLI::App& app, const std::string& names, std::optional<std::string>& target, const std::string& help,
-              const std::string& value = "TEXT");
+void add_text(CLI::App& app, const std::string& names, Place place, const std::string& help,
+              const char* value = "TEXT");
 // May be given several times, one value each.
 void add_texts(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
-               const std::string& value = "TEXT");
-// One value or more after the flag, up to the next flag: "1 2 4".
-void add_words(CLI::App& app, const std::string& names, std::vector<std::string>& target, const std::string& help,
-               const std::string& value = "TEXT");
-void add_choice(CLI::App& app, const std::string& names, std::string& target, std::vector<std::string> allowed,
+               const char* value = "TEXT");
+void add_choice(CLI::App& app, const std::string& names, Place place, std::vector<std::string> allowed,
                 const std::string& help);
-void add_choice(CLI::App& app, const std::string& names, std::optional<std::string>& target,
-                std::vector<std::string> allowed, const std::string& help);
-
-struct IntegerRange {
-  int64_t low, high;
-};
-void add_integer(CLI::App& app, const std::string& names, int64_t& target, IntegerRange range, const std::string& help);
-void add_integer(CLI::App& app, const std::string& names, std::optional<int64_t>& target, IntegerRange range,
-                 const std::string& help);
+void add_integer(CLI::App& app, const std::string& names, Place place, IntegerRange range, const std::string& help);
 // "1,8,32"
 void add_integers(CLI::App& app, const std::string& names, std::vector<int64_t>& target, IntegerRange range,
                   const std::string& help);
-
-struct RealRange {
-  double low, high;
-  bool low_excluded = false;
-};
-void add_real(CLI::App& app, const std::string& names, double& target, RealRange range, const std::string& help);
-void add_real(CLI::App& app, const std::string& names, std::optional<double>& target, RealRange range,
-              const std::string& help);
-
-Result<int64_t> parse_integer(std::string_view text, IntegerRange range);
-Result<std::vector<int64_t>> parse_integers(std::string_view text, IntegerRange range);
+void add_real(CLI::App& app, const std::string& names, Place place, RealRange range, const std::string& help);
 
 // Parses, and prints help or the error of a wrong command line. nullopt: go on; else the exit code.
 std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>& words);

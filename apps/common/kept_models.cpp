@@ -6,14 +6,17 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "api/default_model.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantisation.h"
-#include "common/default_model.h"
 #include "engine/memory_rules.h"
 #include "kv/kv_pool.h"
 #include "models/model.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,7 +181,7 @@ void describe(ListedModel& m) {
   if (m.problem.starts_with(folder)) m.problem.erase(0, folder.size());
 }
 
-Result<std::vector<ListedModel>> listed_models(const HubFlags& flags) {
+Result<std::vector<ListedModel>> listed_models(const HubOptions& flags) {
   std::vector<ListedModel> out;
   RETURN_IF_ERROR(add_default_model(out));
   if (!flags.download_dir.empty()) {

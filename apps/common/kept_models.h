@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "api/model_source.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "common/model_source.h"
 
 namespace reprise::apps {
 
@@ -34,7 +34,7 @@ struct ListedModel {
 };
 
 // In the order of their names. A cache that is not there has none.
-Result<std::vector<ListedModel>> listed_models(const HubFlags& flags);
+Result<std::vector<ListedModel>> listed_models(const api::HubOptions& flags);
 // Opens the model and fills what follows from it; what cannot be read becomes its problem.
 void describe(ListedModel& model);
 

@@ -1,6 +1,7 @@
 // LauncherFlags: flags of launch lines of SGLang, vLLM and llama.cpp that change nothing here, each with what is in
 // effect instead, and those that ask for what this build cannot do, each refused in one line. They are not shown by
-// --help; docs/configuration.md lists them. A plain value; the targets of its flags are its own.
+// --help; docs/configuration.md lists them. Their rows are in the table of settings. A plain value; the targets of its
+// flags are its own.
 #pragma once
 
 #include <optional>
@@ -23,8 +24,6 @@ class LauncherFlags {
   Status check() const;
   // One line for each flag that was given.
   std::vector<std::string> notices() const;
-  // Every flag, for the test of the documentation.
-  static std::vector<std::string> names();
 
  private:
   struct Given {

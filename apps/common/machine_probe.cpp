@@ -21,6 +21,9 @@
 #include "common/pinned_team.h"
 
 namespace reprise::apps {
+
+using namespace see;
+
 namespace {
 
 constexpr int kTrials = 5;
@@ -71,7 +74,7 @@ std::string cpu_name() {
 }
 
 // Two counters on lines of their own: the cheapest meeting of two threads.
-struct alignas(64) Flag {
+struct alignas(64) Turn {
   std::atomic<int64_t> value{0};
 };
 
@@ -94,7 +97,7 @@ double peak(const PeakLoop& loop, int threads) {
 double barrier_ns() {
   constexpr int64_t kMeetings = 50'000;
   return least_of([&] {
-    Flag flag[2];
+    Turn flag[2];
     return together(2,
                     [&](int t) {
                       for (int64_t k = 1; k <= kMeetings; ++k) {
@@ -235,14 +238,6 @@ MachineSpeed measure_machine(int threads) {
   if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
   s.other_load = others.load();
   return s;
-}
-
-std::string disturbance(const MachineSpeed& speed) {
-  if (!speed.disturbed()) return {};
-  return fmt::format(
-      "other programs kept {:.1f} processors busy while the limits of this machine were measured, so the shares are "
-      "omitted. Run it again on a quiet machine",
-      speed.other_load);
 }
 
 OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {

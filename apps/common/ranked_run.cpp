@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backends/cpu/team.h"
 #include "base/log.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
@@ -14,7 +13,7 @@ namespace {
 // Opens the same engine as the front, and follows it. The front says what is in effect.
 int follow(ModelFlags flags, std::shared_ptr<ranks::Member> member) {
   log::set_level(std::max(log::level(), log::Level::Warning));
-  flags.progress = false;
+  flags.bars = false;
   flags.member = member;
   const auto end = [&]() -> Status {
     ASSIGN_OR_RETURN(auto engine, open_engine(flags));
@@ -40,11 +39,6 @@ Status run_over_ranks(const Command& command) {
   Status done = command.run();
   flags->member = nullptr;
   return done;
-}
-
-int threads_of_rank(const ranks::Member& member) {
-  // Where ranks have processors of their own, the mask names only those.
-  return member.own_processors() ? static_cast<int>(cpu::Team::allowed_processors().size()) : 1;
 }
 
 }  // namespace reprise::apps

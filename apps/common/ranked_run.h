@@ -3,15 +3,11 @@
 #pragma once
 
 #include "command.h"
-#include "ranks/member.h"
 
 namespace reprise::apps {
 
 // The command's run(), over --tp-size ranks where that is above 1 and the command can do so. In a follower it does not
 // return.
 Status run_over_ranks(const Command& command);
-
-// Threads of a rank for --threads 0: the processors it may use, or its share of too few.
-int threads_of_rank(const ranks::Member& member);
 
 }  // namespace reprise::apps

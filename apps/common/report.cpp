@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
-#include "common/graph_flags.h"
 #include "common/terminal.h"
+#include "see/graph_report.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
+
+using namespace api;
+using namespace see;
+
 namespace {
 
 double per_second(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
@@ -61,7 +66,7 @@ OrderedJson generate_json(const std::string& model, engine::Engine& engine, cons
   timing["prefill_tok_s"] = per_second(times.prefill_tokens, times.prefill_s);
   timing["decode_tok_s"] = per_second(times.decode_tokens, times.decode_s);
   j["timing"] = std::move(timing);
-  j["graph"] = graph_json(engine);
+  j["graph"] = OrderedJson::parse(settings::as_flags(graph_json(engine).dump()));
   return j;
 }
 
@@ -82,7 +87,7 @@ void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
                    times.prefill_tokens, first_token_s(results)));
   line("start",
        fmt::format("load {:.2f} s, compile {:.2f} s, capture {:.2f} s", load.load_s, load.compile_s, load.capture_s));
-  line("graphs", graph_summary(engine));
+  line("graphs", settings::as_flags(graph_summary(engine)));
   line("memory", fmt::format("weights {}, activations {}, KV cache up to {} ({} per page of {} tokens)",
                              megabytes(m.weight_bytes), megabytes(m.activation_bytes), megabytes(m.kv_bytes),
                              megabytes(m.kv_page_bytes), kv::kPageTokens));

@@ -5,18 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "api/text_generator.h"
 #include "base/json.h"
-#include "common/text_generator.h"
 #include "engine/engine.h"
 
 namespace reprise::apps {
 
 // With `as_list` the outputs stand in "results", else the only one stands at the top.
 OrderedJson generate_json(const std::string& model, engine::Engine& engine, const sched::GenerationTimes& times,
-                          std::span<const sched::GenerationRequest> requests, const std::vector<TextResult>& results,
-                          bool as_list);
+                          std::span<const sched::GenerationRequest> requests,
+                          const std::vector<api::TextResult>& results, bool as_list);
 
 // To standard error.
-void print_summary(engine::Engine& engine, const sched::GenerationTimes& times, const std::vector<TextResult>& results);
+void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
+                   const std::vector<api::TextResult>& results);
 
 }  // namespace reprise::apps

@@ -10,15 +10,19 @@
 #include <optional>
 #include <thread>
 
+#include "api/device_choice.h"
+#include "api/text_model.h"
 #include "base/elapsed.h"
 #include "base/log_form.h"
-#include "common/device_flags.h"
 #include "common/terminal.h"
-#include "common/text_model.h"
 #include "serve/thread_dump.h"
 #include "server/metrics.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
+
+using namespace api;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -44,7 +48,7 @@ server::GraphPhase phase_of(const char* name, const engine::StepRunner* runner) 
   out.mode = graph_mode_name(runner->mode());
   const engine::PhaseStats& s = runner->stats();
   out.replays = s.replays_by_size;
-  for (const auto& [reason, n] : s.fallbacks) out.fallbacks[reason] = n;
+  for (const auto& [reason, n] : s.fallbacks) out.fallbacks[settings::as_flags(reason)] = n;
   out.padding_tokens = s.padded_rows;
   return out;
 }
@@ -160,7 +164,7 @@ void allow_descriptors(int64_t connections) {
 class TellsLoss final : public sched::Observer {
  public:
   explicit TellsLoss(server::Api& api) : api_(api) {}
-  void lost_device(const Status& why) override { api_.fail(why.message()); }
+  void lost_device(const Status& why) override { api_.fail(settings::as_flags(why.message())); }
 
  private:
   server::Api& api_;

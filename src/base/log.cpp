@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <mutex>
 
 #include "base/log_form.h"
@@ -18,6 +19,7 @@ namespace {
 std::atomic<Level> g_level{Level::Info};
 std::atomic<Form> g_form{Form::Plain};
 std::mutex g_mutex;
+std::shared_ptr<const Sink> g_sink;
 
 std::string_view word(Level level) {
   switch (level) {
@@ -114,7 +116,25 @@ std::string line(Form form, Level level, double seconds, std::string_view messag
   return out + "\n";
 }
 
+void set_sink(Sink sink) {
+  auto kept = sink ? std::make_shared<const Sink>(std::move(sink)) : nullptr;
+  std::lock_guard lock(g_mutex);
+  g_sink = std::move(kept);
+}
+
 void write(Level level, std::string_view message, const OrderedJson& fields) {
+  std::shared_ptr<const Sink> sink;
+  {
+    std::lock_guard lock(g_mutex);
+    sink = g_sink;
+  }
+  if (sink)
+    (*sink)(level, message, fields);
+  else
+    write_to_standard_error(level, message, fields);
+}
+
+void write_to_standard_error(Level level, std::string_view message, const OrderedJson& fields) {
   static const char* const no_colour = std::getenv("NO_COLOR");
   static const bool colours = ::isatty(STDERR_FILENO) != 0 && !(no_colour && *no_colour);
   std::string text = line(form(), level, now_s(), message, fields);

@@ -2,6 +2,7 @@
 // service, or JSON for a collector. Set it once, before other threads log. Safe from any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,15 @@ Form form();
 // A line with named values, which a collector can count by: an object of numbers, texts and flags.
 void write(Level level, std::string_view message, const OrderedJson& fields);
 
-// What write() prints, with its line break, without colours. `seconds` since 1970.
+// Where log lines go in place of standard error: a function of whoever embeds the library, for the whole process. It is
+// called on the thread that logs, and by several threads at once; it may not log. An empty one is standard error again.
+// Lines below the level do not reach it.
+using Sink = std::function<void(Level level, std::string_view message, const OrderedJson& fields)>;
+void set_sink(Sink sink);
+// What becomes of a line without a sink; for sinks that change a line and print it.
+void write_to_standard_error(Level level, std::string_view message, const OrderedJson& fields);
+
+// What goes to standard error, with its line break, without colours. `seconds` since 1970.
 std::string line(Form form, Level level, double seconds, std::string_view message, const OrderedJson& fields);
 
 }  // namespace reprise::log

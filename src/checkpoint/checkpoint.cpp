@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/expert_tensors.h"
 #include "checkpoint/gguf_names.h"

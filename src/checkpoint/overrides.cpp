@@ -1,5 +1,5 @@
 // --override key=value: changes to config.json before it is parsed.
-#include "checkpoint/close_names.h"
+#include "base/close_names.h"
 #include "checkpoint/config.h"
 #include "checkpoint/config_keys.h"
 #include "checkpoint/config_rope.h"
@@ -24,7 +24,7 @@ Status unknown(std::string_view what, std::string_view key, const Json& object,
     close = "; allowed: ";
     for (size_t i = 0; i < names.size(); ++i) close += fmt::format("{}{}", i ? ", " : "", names[i]);
   }
-  return invalid("--override: {} has no key \"{}\"{}", what, key, close);
+  return invalid("`override`: {} has no key \"{}\"{}", what, key, close);
 }
 
 // A value may be spelt in two places, of which the parser reads one; an override must reach that one.
@@ -50,19 +50,19 @@ void redirect(const Json& config, std::string& key, std::string& inner) {
 Status apply(Json& config, const std::string& text, std::span<const std::string_view> known_keys) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    return invalid("--override: \"{}\" is not of the form key=value", text);
+    return invalid("`override`: \"{}\" is not of the form key=value", text);
   std::string key = text.substr(0, equals), inner;
   const std::string value_text = text.substr(equals + 1);
   if (const size_t dot = key.find('.'); dot != std::string::npos) {
     inner = key.substr(dot + 1);
     key.resize(dot);
     if (inner.empty() || inner.find('.') != std::string::npos)
-      return invalid("--override: \"{}\": a key has at most two parts", text);
+      return invalid("`override`: \"{}\": a key has at most two parts", text);
   }
   if (!contains(known_keys, key) && !config.contains(key)) return unknown("the config", key, config, known_keys);
   redirect(config, key, inner);
 
-  Result<Json> parsed = parse_json(value_text, "--override");
+  Result<Json> parsed = parse_json(value_text, "`override`");
   Json value = parsed.is_ok() ? std::move(*parsed) : Json(value_text);
   if (inner.empty()) {
     // The new spelling keeps the base frequency inside; replacing the rest must not lose it.
@@ -76,7 +76,7 @@ Status apply(Json& config, const std::string& text, std::span<const std::string_
   const bool is_rope = key == "rope_scaling" || key == "rope_parameters";
   Json& object = config[key];
   if (object.is_null() && is_rope) object = Json::object();
-  if (!object.is_object()) return invalid("--override: {} has no keys of its own, so \"{}\" cannot be set", key, text);
+  if (!object.is_object()) return invalid("`override`: {} has no keys of its own, so \"{}\" cannot be set", key, text);
   const std::span<const std::string_view> known = is_rope ? known_rope_keys() : std::span<const std::string_view>();
   if (!contains(known, inner) && !object.contains(inner)) return unknown(key, inner, object, known);
   object[inner] = std::move(value);
@@ -86,7 +86,7 @@ Status apply(Json& config, const std::string& text, std::span<const std::string_
 }  // namespace
 
 Status apply_overrides(Json& config, std::span<const std::string> overrides, const Families& families) {
-  if (!config.is_object()) return invalid("--override: the config is not a JSON object");
+  if (!config.is_object()) return invalid("`override`: the config is not a JSON object");
   std::vector<std::string_view> keys(known_config_keys().begin(), known_config_keys().end());
   for (const Family* f : families.list)
     for (const std::string_view key : f->fields)

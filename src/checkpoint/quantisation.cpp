@@ -170,7 +170,7 @@ Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& c
         stored == Quantization::None ? "not quantised" : fmt::format("quantised ({})", quantization_name(stored)));
   };
   if (asked == Quantization::None && stored != Quantization::None)
-    return invalid("{}, --quantization none cannot undo that; allowed: auto, {}", is(), quantization_name(stored));
+    return invalid("{}, `quantization` none cannot undo that; allowed: auto, {}", is(), quantization_name(stored));
   const bool by_name = asked == Quantization::ModelSlim || asked == Quantization::CompressedTensors;
   if (by_name && asked != stored)
     return invalid("{}, not {}; allowed: auto, {}", is(), quantization_name(asked),
@@ -188,8 +188,8 @@ Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& c
   } else if (stored == Quantization::CompressedTensors) {
     if (!checkpoint)
       return error(Code::Unsupported,
-                   "{}, whose dummy weights would need its tensors; allowed with --load-format dummy: models without "
-                   "quantization_config, with --quantization none or w8a8_int8",
+                   "{}, whose dummy weights would need its tensors; allowed with `load_format` dummy: models without "
+                   "quantization_config, with `quantization` none or w8a8_int8",
                    is());
     ASSIGN_OR_RETURN(plan, read_compressed_tensors_plan(config, *checkpoint));
   } else if (asked == Quantization::W8A8Int8) {

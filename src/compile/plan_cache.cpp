@@ -148,7 +148,7 @@ void PlanCache::write(const PlanKey& key, const PlanFile& file) {
     prune();
   } else if (!complained_) {
     complained_ = true;
-    log::warning("plan cache: {}; programs are not kept (--plan-cache DIR names another folder, off none)",
+    log::warning("plan cache: {}; programs are not kept (`plan_cache` DIR names another folder, off none)",
                  written.message());
   }
 }

@@ -42,12 +42,12 @@ Status ModelEngine::check_options() const {
   auto range = [](std::string_view flag, int64_t v, int64_t lo, int64_t hi) {
     return v >= lo && v <= hi ? Status::ok() : invalid("{} {} is out of range; allowed: {} to {}", flag, v, lo, hi);
   };
-  RETURN_IF_ERROR(range("--max-running-requests", options_.max_running_requests, 1, 4096));
-  RETURN_IF_ERROR(range("--chunked-prefill-size", options_.chunked_prefill_size, 1, 65536));
-  RETURN_IF_ERROR(range("--context-length", options_.context_length, 0, int64_t{1} << 24));
-  RETURN_IF_ERROR(range("--max-total-tokens", options_.max_total_tokens, 0, int64_t{1} << 32));
+  RETURN_IF_ERROR(range("`max_running_requests`", options_.max_running_requests, 1, 4096));
+  RETURN_IF_ERROR(range("`chunked_prefill_size`", options_.chunked_prefill_size, 1, 65536));
+  RETURN_IF_ERROR(range("`context_length`", options_.context_length, 0, int64_t{1} << 24));
+  RETURN_IF_ERROR(range("`max_total_tokens`", options_.max_total_tokens, 0, int64_t{1} << 32));
   if (!(options_.mem_fraction_static > 0 && options_.mem_fraction_static <= 1))
-    return invalid("--mem-fraction-static {} is out of range; allowed: above 0, up to 1", options_.mem_fraction_static);
+    return invalid("`mem_fraction_static` {} is out of range; allowed: above 0, up to 1", options_.mem_fraction_static);
   auto usual = [](DType d) { return d == DType::F32 || d == DType::F16 || d == DType::BF16; };
   if (options_.dtype && !usual(*options_.dtype))
     return invalid("dtype {} is not a model dtype; allowed: float32, float16, bfloat16", dtype_name(*options_.dtype));
@@ -77,9 +77,9 @@ Status ModelEngine::open_checkpoint() {
   ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path));
   const bool gguf = opened.format() == Checkpoint::Format::Gguf;
   if (options_.load_format == LoadFormat::Gguf && !gguf)
-    return invalid("{}: not a GGUF file, but --load-format gguf was given", options_.model_path);
+    return invalid("{}: not a GGUF file, but `load_format` gguf was given", options_.model_path);
   if (options_.load_format == LoadFormat::Safetensors && gguf)
-    return invalid("{}: a GGUF file, but --load-format safetensors was given", options_.model_path);
+    return invalid("{}: a GGUF file, but `load_format` safetensors was given", options_.model_path);
   checkpoint_.emplace(std::move(opened));
   if (!folder) RETURN_IF_ERROR(read_config());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
@@ -114,7 +114,7 @@ Status ModelEngine::choose_context() {
   if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;
   if (static_cast<double>(options_.context_length) > longest)
     return invalid(
-        "--context-length {} is more than the model's {}; set max_position_embeddings with --override to try it anyway",
+        "`context_length` {} is more than the model's {}; set max_position_embeddings with `override` to try it anyway",
         options_.context_length, static_cast<int64_t>(longest));
   return Status::ok();
 }
@@ -221,15 +221,15 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
     look(false);
     if (found.empty()) return explain_head_size(trace, why);
     return error(Code::Unsupported,
-                 "--kv-cache-dtype {}: {} has no kernels for this model's cache in it; allowed: auto",
+                 "`kv_cache_dtype` {}: {} has no kernels for this model's cache in it; allowed: auto",
                  dtype_flag(trace.kv_dtype), device);
   }
   if (found.empty()) return explain_head_size(trace, why);
   log::debug("{}", why.message());
   if (!any_dtype)
-    return error(Code::Unsupported, "--dtype {}: {} has no kernels for this model in it; allowed: auto, {}",
+    return error(Code::Unsupported, "`dtype` {}: {} has no kernels for this model in it; allowed: auto, {}",
                  dtype_flag(trace.dtype), device, fmt::join(names, ", "));
-  log::notice("--dtype auto: {} has no kernels for this model in {}; effective: {}", device, dtype_flag(trace.dtype),
+  log::notice("`dtype` auto: {} has no kernels for this model in {}; effective: {}", device, dtype_flag(trace.dtype),
               names.front());
   return found.front();
 }
@@ -247,16 +247,16 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
     const int64_t smaller = std::max(trace.max_tokens / 2, trace.max_sequences);
     if (smaller == trace.max_tokens || options_.graph.policy == GraphPolicy::Required)
       return error(Code::OutOfMemory,
-                   "activations need {:.1f} MB, but --mem-fraction-static {} of the free memory is {:.1f} MB; lower "
-                   "--chunked-prefill-size ({}) or --max-running-requests ({}), or raise the fraction",
+                   "activations need {:.1f} MB, but `mem_fraction_static` {} of the free memory is {:.1f} MB; lower "
+                   "`chunked_prefill_size` ({}) or `max_running_requests` ({}), or raise the fraction",
                    needed / 1e6, options_.mem_fraction_static, limit / 1e6, trace.max_tokens, trace.max_sequences);
     trace.max_tokens = smaller;
     std::erase_if(options_.graph.prefill_sizes, [&](int64_t n) { return n > smaller; });
   }
   if (trace.max_tokens < asked)
     log::warning(
-        "prefill sizes above {} are left out: their activations do not fit --mem-fraction-static {} "
-        "(--chunked-prefill-size {} avoids this)",
+        "prefill sizes above {} are left out: their activations do not fit `mem_fraction_static` {} "
+        "(`chunked_prefill_size` {} avoids this)",
         trace.max_tokens, options_.mem_fraction_static, trace.max_tokens);
   options_.chunked_prefill_size = trace.max_tokens;
   return Status::ok();
@@ -298,7 +298,7 @@ Status ModelEngine::open() {
                  device.name, dtype_name(device.index_dtype));
 
   if (options_.graph.pipeline.expand_latents && !config_.fields.latent)
-    return error(Code::Unsupported, "--mla-prefill expanded: {} has no latent attention; leave it out",
+    return error(Code::Unsupported, "`mla_prefill` expanded: {} has no latent attention; leave it out",
                  config_.fields.architecture);
   if (config_.fields.experts.count > 0)
     options_.graph.pipeline.observe_experts =
@@ -360,7 +360,7 @@ Status ModelEngine::open() {
 int ModelEngine::usual_warmups() const {
   if (platform_.device->info().live_sizes) return 0;
   if (!platform_.device->clock_us()) return 2;
-  log::notice("the device is simulated: no warm-ups before captures (--graph-warmups 2 runs those of a device)");
+  log::notice("the device is simulated: no warm-ups before captures (`graph_warmups` 2 runs those of a device)");
   return 0;
 }
 
@@ -410,7 +410,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
                                            fusion_bound(plans));
     if (const FusionBound& b = check_->bound(); !b.exact())
       log::notice(
-          "--verify-replay: not exact on this device: {}; replays are compared bit for bit with the same "
+          "`verify_replay`: not exact on this device: {}; replays are compared bit for bit with the same "
           "passes run eagerly, and with the unfused run within {:.3g} of a row's root mean square",
           fmt::join(b.ops, ", "), b.relative);
   }

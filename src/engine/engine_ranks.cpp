@@ -15,16 +15,16 @@ Status ModelEngine::check_ranks() const {
   const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
   const std::vector<int64_t> allowed = allowed_ranks(heads, groups, ranks::kMaxRanks);
   if (std::find(allowed.begin(), allowed.end(), size) == allowed.end())
-    return invalid("--tp-size {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
+    return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
                    groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
   if (options_.graph.verify_replay > 0)
     return error(Code::Unsupported,
-                 "--verify-replay with --tp-size {}: replays of several ranks are not checked yet; "
+                 "`verify_replay` with `tp_size` {}: replays of several ranks are not checked yet; "
                  "leave one of them out",
                  size);
   if (FaultInjector(options_.graph.faults).any())
     return error(Code::Unsupported,
-                 "--inject-fault with --tp-size {}: faults are injected on one rank alone; leave one "
+                 "`inject_fault` with `tp_size` {}: faults are injected on one rank alone; leave one "
                  "of them out",
                  size);
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());

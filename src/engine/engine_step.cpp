@@ -233,7 +233,7 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
   }));
   RETURN_IF_ERROR(flipped);
   if (!hit)
-    return invalid("--inject-fault bit-flip: node {} launches nothing (reprise graph dump shows the nodes)", node);
+    return invalid("`inject_fault` bit-flip: node {} launches nothing (reprise graph dump shows the nodes)", node);
   return Status::ok();
 }
 
@@ -285,7 +285,7 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
     prefill_->replace(check_->shadow(false), reason);
     log::warning(
         "{}; every step runs eagerly and unfused from now on; earlier answers may be wrong, and so may what is cached "
-        "of them: restart with --passes none, or without the pass at fault (docs/debugging.md finds it)",
+        "of them: restart with `passes` none, or without the pass at fault (docs/debugging.md finds it)",
         reason);
   } else {
     runner.quarantine(plan.size, reason);

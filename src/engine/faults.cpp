@@ -83,7 +83,7 @@ Result<Fault> parse_fault(std::string_view text) {
   const Name* known = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.name == kind; });
   if (known == std::end(kNames) || at == std::string_view::npos)
     return invalid(
-        "--inject-fault \"{}\" is not of the form KIND@STEP or KIND@STEP:NODE; kinds: padding-leak, stale-input, "
+        "`inject_fault` \"{}\" is not of the form KIND@STEP or KIND@STEP:NODE; kinds: padding-leak, stale-input, "
         "wrong-length, bit-flip, alloc, kernel-error, hang",
         text);
   Fault f;
@@ -91,13 +91,13 @@ Result<Fault> parse_fault(std::string_view text) {
   std::string_view rest = text.substr(at + 1);
   const auto colon = rest.find(':');
   if (!parse_number(rest.substr(0, colon), f.step) || f.step < 1)
-    return invalid("--inject-fault \"{}\": the step is not a number from 1", text);
+    return invalid("`inject_fault` \"{}\": the step is not a number from 1", text);
   if (colon == std::string_view::npos) return f;
   uint32_t node = 0;
   if (f.kind != FaultKind::BitFlip && f.kind != FaultKind::KernelError)
-    return invalid("--inject-fault \"{}\": only bit-flip and kernel-error take a node", text);
+    return invalid("`inject_fault` \"{}\": only bit-flip and kernel-error take a node", text);
   if (!parse_number(rest.substr(colon + 1), node))
-    return invalid("--inject-fault \"{}\": the node is not a number (reprise graph dump shows them)", text);
+    return invalid("`inject_fault` \"{}\": the node is not a number (reprise graph dump shows them)", text);
   f.node = node;
   return f;
 }

@@ -74,7 +74,7 @@ Result<double> mem_fraction(const FractionInputs& in) {
   if (fraction <= 0)
     return error(Code::OutOfMemory,
                  "{:.0f} MB are reserved for steps of {} tokens and batches of {}, and the device has {:.0f} MB; set "
-                 "--mem-fraction-static (0.5, say), or lower --chunked-prefill-size and --max-running-requests",
+                 "`mem_fraction_static` (0.5, say), or lower `chunked_prefill_size` and `max_running_requests`",
                  reserved_mb(in), in.chunk, in.largest_batch, memory);
   return fraction;
 }
@@ -93,8 +93,8 @@ Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
   const StepDefaults defaults = step_defaults(device.kind, memory_mb, 1);
   if (o.max_running_requests == 0) o.max_running_requests = defaults.largest_batch;
   if (o.chunked_prefill_size == 0) o.chunked_prefill_size = usable_chunk(defaults.chunk, device.kind, memory_mb, o);
-  fit(o.graph.decode_sizes, o.max_running_requests, "--graph-decode-sizes");
-  fit(o.graph.prefill_sizes, std::max(o.chunked_prefill_size, o.max_running_requests), "--graph-prefill-sizes");
+  fit(o.graph.decode_sizes, o.max_running_requests, "`graph_decode_sizes`");
+  fit(o.graph.prefill_sizes, std::max(o.chunked_prefill_size, o.max_running_requests), "`graph_prefill_sizes`");
   if (o.mem_fraction_static != 0) return Status::ok();
   if (!accelerator(device.kind)) {
     o.mem_fraction_static = kCpuFraction;
@@ -103,7 +103,7 @@ Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {
   const int64_t captured = o.graph.decode_sizes.empty() ? o.max_running_requests : o.graph.decode_sizes.back();
   ASSIGN_OR_RETURN(o.mem_fraction_static,
                    mem_fraction({.memory_mb = memory_mb, .chunk = o.chunked_prefill_size, .largest_batch = captured}));
-  log::info("from {} MB of memory: --max-running-requests {}, --chunked-prefill-size {}, --mem-fraction-static {}",
+  log::info("from {} MB of memory: `max_running_requests` {}, `chunked_prefill_size` {}, `mem_fraction_static` {}",
             memory_mb, o.max_running_requests, o.chunked_prefill_size, o.mem_fraction_static);
   return Status::ok();
 }
@@ -114,18 +114,18 @@ double usable_bytes(const DeviceInfo& device) {
 
 Result<int64_t> kv_pages_that_fit(const KvBudget& b, int64_t wanted) {
   if (b.memory_bytes <= 0)
-    return error(Code::OutOfMemory, "the device does not say how much memory it has; set --max-total-tokens");
+    return error(Code::OutOfMemory, "the device does not say how much memory it has; set `max_total_tokens`");
   const auto fits = static_cast<int64_t>((b.fraction * b.memory_bytes - b.weight_bytes) / b.page_bytes) - 1;
   if (fits >= 1) return std::min(wanted, fits);
   // One page for tokens, one for scratch; the third digit is rounded up.
   const double least = std::ceil((b.weight_bytes + 2 * b.page_bytes) / b.memory_bytes * 1000) / 1000;
   const std::string why =
-      fmt::format("no memory is left for the KV cache: {:.2f} GB x --mem-fraction-static {} minus {:.2f} GB of weights",
+      fmt::format("no memory is left for the KV cache: {:.2f} GB x `mem_fraction_static` {} minus {:.2f} GB of weights",
                   b.memory_bytes / 1e9, b.fraction, b.weight_bytes / 1e9);
-  if (least <= 1) return error(Code::OutOfMemory, "{}; set --mem-fraction-static {} or more", why, least);
+  if (least <= 1) return error(Code::OutOfMemory, "{}; set `mem_fraction_static` {} or more", why, least);
   return error(Code::OutOfMemory,
                "{}; the device is too small for this model at any fraction, or other processes use it: a smaller "
-               "--dtype or model is needed",
+               "`dtype` or model is needed",
                why);
 }
 

@@ -42,7 +42,7 @@ std::vector<int64_t> thin(Phase phase, StepRunnerParts& parts, size_t room, cons
                                          parts.sizes.size(), all.size(), why.message());
   for (auto size = all.rbegin(); size != all.rend(); ++size)
     if (!std::binary_search(parts.sizes.begin(), parts.sizes.end(), *size)) parts.dropped.push_back({*size, reason});
-  log::warning("{}: {} (--graph-{}-sizes names others)", phase_name(phase), reason, phase_name(phase));
+  log::warning("{}: {} (`graph_{}_sizes` names others)", phase_name(phase), reason, phase_name(phase));
   return {parts.sizes.rbegin(), parts.sizes.rend()};
 }
 
@@ -91,7 +91,7 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
   if (shadow ? !vectors : !more.empty() || p.selection.params.size() != params_.size())
     return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
                  kind == Kind::Fused ? "" : "unfused ", phase_name(phase),
-                 shadow ? "; --verify-replay needs all of pack_parallel_linears or none of it" : "");
+                 shadow ? "; `verify_replay` needs all of pack_parallel_linears or none of it" : "");
   params_.insert(params_.end(), more.begin(), more.end());
   for (const DerivedParam& d : p.report.derived)
     if (std::none_of(derived_.begin(), derived_.end(), [&](const DerivedParam& k) { return k.name == d.name; }))
@@ -123,7 +123,7 @@ Status ProgramBuilder::check_split_ops() const {
     if (platform_.ops->find(name)) continue;
     std::string known;
     for (const OpSchema* op : platform_.ops->all()) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->name);
-    return invalid("--split-ops: op \"{}\" is not known; known: {}", name, known);
+    return invalid("`split_ops`: op \"{}\" is not known; known: {}", name, known);
   }
   return Status::ok();
 }
@@ -315,7 +315,7 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
       i = static_cast<size_t>(-1);  // begin again
       continue;
     }
-    if (options_.policy == GraphPolicy::Required) return captured.at("--graph required: capture failed");
+    if (options_.policy == GraphPolicy::Required) return captured.at("`graph` required: capture failed");
     parts.dropped.push_back({size, fmt::format("{} capture failed: {}", mode, captured.message())});
     if (parts.live_sizes) {
       parts.sizes.clear();
@@ -326,7 +326,7 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
       return Status::ok();
     }
     std::erase(parts.sizes, size);
-    log::warning("{} size {} is left out: {} (--graph-{}-sizes without it avoids this)", phase_name(phase), size,
+    log::warning("{} size {} is left out: {} (`graph_{}_sizes` without it avoids this)", phase_name(phase), size,
                  parts.dropped.back().reason, phase_name(phase));
   }
   return Status::ok();
@@ -346,8 +346,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
     parts.fused_max = options_.fused_decode_max;
   }
   GraphMode mode = mode_of(phase, options_);
-  if (mode == GraphMode::Eager) parts.reason = fmt::format("--graph-{} off", phase_name(phase));
-  if (options_.policy == GraphPolicy::Off) mode = GraphMode::Eager, parts.reason = "--graph off";
+  if (mode == GraphMode::Eager) parts.reason = fmt::format("`graph_{}` off", phase_name(phase));
+  if (options_.policy == GraphPolicy::Off) mode = GraphMode::Eager, parts.reason = "`graph` off";
   while (mode != GraphMode::Eager) {
     parts.sizes = sizes_of(phase);
     cut_all(mode, parts);
@@ -355,7 +355,7 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
     if (!parts.sizes.empty()) break;
     const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
     const std::string why = parts.dropped.back().reason;
-    log::warning("{}: {}; continuing {} (--graph-{} {} avoids this)", phase_name(phase), why, graph_mode_name(next),
+    log::warning("{}: {}; continuing {} (`graph_{}` {} avoids this)", phase_name(phase), why, graph_mode_name(next),
                  phase_name(phase), next == GraphMode::Eager ? "off" : "piecewise");
     mode = next;
     if (mode == GraphMode::Eager) parts.reason = why;

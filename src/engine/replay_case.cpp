@@ -110,12 +110,12 @@ Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_vie
   const auto check = [&]() -> Status {
     int64_t tokens = 0, rows = 0;
     const auto sequences = static_cast<int64_t>(c.sequences.size());
-    RETURN_IF_ERROR(within("the number of sequences", sequences, limits.step_rows, "--max-running-requests"));
+    RETURN_IF_ERROR(within("the number of sequences", sequences, limits.step_rows, "`max_running_requests`"));
     for (size_t i = 0; i < c.sequences.size(); ++i) {
       const ReplayCase::Part& p = c.sequences[i];
       const std::string where = fmt::format("sequences[{}]", i);
       RETURN_IF_ERROR(within(where + ".cached and count together", p.cached + p.count, limits.context,
-                             "the context; --context-length"));
+                             "the context; `context_length`"));
       for (size_t t = 0; t < static_cast<size_t>(p.cached + p.count); ++t)
         if (p.tokens[t] >= limits.vocabulary)
           return invalid("{}.tokens[{}] is {}; allowed: 0 to {} (the model's vocabulary)", where, t, p.tokens[t],
@@ -123,8 +123,8 @@ Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_vie
       tokens += p.count;
       rows += p.all ? p.count : 1;
     }
-    RETURN_IF_ERROR(within("the sum of count", tokens, limits.step_tokens, "--chunked-prefill-size"));
-    return within("the number of rows with logits", rows, limits.step_rows, "--max-running-requests");
+    RETURN_IF_ERROR(within("the sum of count", tokens, limits.step_tokens, "`chunked_prefill_size`"));
+    return within("the number of rows with logits", rows, limits.step_rows, "`max_running_requests`");
   };
   return check().at(source);
 }

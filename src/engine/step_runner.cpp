@@ -11,7 +11,7 @@ Result<GraphPolicy> parse_graph_policy(std::string_view name) {
   if (name == "auto") return GraphPolicy::Auto;
   if (name == "off") return GraphPolicy::Off;
   if (name == "required") return GraphPolicy::Required;
-  return invalid("--graph \"{}\" is not known; allowed: auto, off, required", name);
+  return invalid("`graph` \"{}\" is not known; allowed: auto, off, required", name);
 }
 
 Result<GraphMode> parse_phase_mode(std::string_view flag, std::string_view name) {
@@ -107,7 +107,7 @@ Result<StepPlan> StepRunner::plan(int64_t n) const {
   if (plan.size) plan.kind = StepPlan::Kind::Replay;
   if (parts_.reason.empty() && parts_.choose_by_cost) cheapest(n, plan);
   if (plan.kind == StepPlan::Kind::Eager && parts_.policy == GraphPolicy::Required)
-    return invalid("--graph required: a {} step of {} cannot run captured: {}", parts_.phase, n, plan.reason);
+    return invalid("`graph` required: a {} step of {} cannot run captured: {}", parts_.phase, n, plan.reason);
   return plan;
 }
 

@@ -47,7 +47,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
     parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
     const int64_t rows = item.logit_rows();
     if (wanted + rows > static_cast<int64_t>(last_rows_.size()))
-      return invalid("more than {} rows with logits in one step (--max-running-requests sets this)", last_rows_.size());
+      return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", last_rows_.size());
     for (int64_t i = item.count - rows; i < item.count; ++i) last_rows_[wanted++] = static_cast<int32_t>(row + i);
     if (item.draw) {
       if (draws_.empty()) return error(Code::Internal, "this model draws no tokens");

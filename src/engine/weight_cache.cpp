@@ -179,7 +179,7 @@ Status load_params_cached(const checkpoint::Checkpoint& checkpoint, ParamStore& 
                           const WeightCacheOptions& cache) {
   if (cache.folder.empty() || params.bytes() == 0) return load_params(checkpoint, params, load);
   if (!cache.host_visible) {
-    log::warning("--cache-weights: this device's memory cannot be read and written by the host; nothing is kept");
+    log::warning("`cache_weights`: this device's memory cannot be read and written by the host; nothing is kept");
     return load_params(checkpoint, params, load);
   }
   const auto place = place_of(checkpoint, params, load, cache);

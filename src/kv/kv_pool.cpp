@@ -61,7 +61,7 @@ Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {
   if (pages < 0) return invalid("cannot allocate {} pages", pages);
   if (pages > free_pages())
     return error(Code::OutOfMemory,
-                 "{} KV pages asked for, {} of {} are free (a page is {} tokens; --max-total-tokens sets the pool)",
+                 "{} KV pages asked for, {} of {} are free (a page is {} tokens; `max_total_tokens` sets the pool)",
                  pages, free_pages(), total_pages(), kPageTokens);
   std::vector<PageId> out(free_.end() - pages, free_.end());
   free_.resize(free_.size() - static_cast<size_t>(pages));

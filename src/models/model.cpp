@@ -12,7 +12,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
     return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
   if (f.latent && o.kv_dtype != o.dtype)
     return error(Code::Unsupported,
-                 "{}: latent attention keeps its cache in the model's dtype, {}; --kv-cache-dtype asks for {}",
+                 "{}: latent attention keeps its cache in the model's dtype, {}; `kv_cache_dtype` asks for {}",
                  f.source, dtype_name(o.dtype), dtype_name(o.kv_dtype));
   Tracer tracer(std::string(spec.family.architecture), ops);
   const Dim tokens = tracer.symbol("T", o.max_tokens);

@@ -28,7 +28,7 @@ class Expander {
 
  private:
   static Status stop(const Node& n, std::string_view why) {
-    return error(Code::Unsupported, "--mla-prefill expanded: %{} ({}) {}", n.result()->id, n.op->name, why);
+    return error(Code::Unsupported, "`mla_prefill` expanded: %{} ({}) {}", n.result()->id, n.op->name, why);
   }
 
   Result<Absorbed> around(Node* n) const {
@@ -49,7 +49,7 @@ class Expander {
     CHECK(op, "op {} is not registered", name);
     std::vector<TensorType> types;
     for (const Value* v : in) types.push_back(v->type);
-    if (Status s = c_.has_kernel(*op, types, attrs); !s.is_ok()) return s.at("--mla-prefill expanded");
+    if (Status s = c_.has_kernel(*op, types, attrs); !s.is_ok()) return s.at("`mla_prefill` expanded");
     return g_.add(*op, std::move(in), std::move(attrs), kExpandLatents, place_);
   }
 

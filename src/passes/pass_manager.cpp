@@ -22,7 +22,7 @@ Status dump(const Graph& graph, const PassOptions& options, size_t number, std::
   if (options.dump_dir.empty()) return Status::ok();
   std::error_code failed;
   std::filesystem::create_directories(options.dump_dir, failed);
-  if (failed) return invalid("--dump-dir {}: {}", options.dump_dir, failed.message());
+  if (failed) return invalid("`dump_dir` {}: {}", options.dump_dir, failed.message());
   return write_file_atomically(fmt::format("{}/{:02}-{}.{}.txt", options.dump_dir, number, pass, when), print(graph));
 }
 
@@ -66,23 +66,23 @@ Status PassManager::check(const PassOptions& o) const {
                        fmt::join(known, ", "));
     return Status::ok();
   };
-  RETURN_IF_ERROR(check_list(o.enable, "--passes", "all, none"));
-  RETURN_IF_ERROR(check_list(o.disable, "--disable-pass", ""));
-  RETURN_IF_ERROR(check_list(o.print_after, "--print-after", "all"));
+  RETURN_IF_ERROR(check_list(o.enable, "`passes`", "all, none"));
+  RETURN_IF_ERROR(check_list(o.disable, "`disable_pass`", ""));
+  RETURN_IF_ERROR(check_list(o.print_after, "`print_after`", "all"));
   if (o.enable.size() > 1 && (contains(o.enable, "all") || contains(o.enable, "none")))
-    return invalid("--passes: \"all\" and \"none\" stand alone");
+    return invalid("`passes`: \"all\" and \"none\" stand alone");
   for (const Pass& p : passes_)
     if (p.required && contains(o.disable, p.name))
-      return invalid("--disable-pass: {} is required and cannot be left out", p.name);
+      return invalid("`disable_pass`: {} is required and cannot be left out", p.name);
   return Status::ok();
 }
 
 std::string PassManager::why_skipped(const Pass& pass, const PassOptions& o) {
   if (pass.required) return {};
-  if (contains(o.disable, pass.name)) return "switched off by --disable-pass";
+  if (contains(o.disable, pass.name)) return "switched off by `disable_pass`";
   if (contains(o.leave_out, pass.name)) return o.leave_out_reason;
   if (contains(o.enable, "all") || contains(o.enable, pass.name)) return {};
-  return "not among --passes";
+  return "not among `passes`";
 }
 
 Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& context, const PassOptions& options) const {

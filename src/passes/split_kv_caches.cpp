@@ -110,7 +110,7 @@ class Splitter {
       if (model != cache && split_kernels(j, model).is_ok())
         return error(Code::Unsupported,
                      "a KV cache of {}: this device keeps keys and values in caches of their own, in the model's "
-                     "dtype; --kv-cache-dtype auto asks for {}",
+                     "dtype; `kv_cache_dtype` auto asks for {}",
                      dtype_name(cache), dtype_name(model));
       return error(Code::Unsupported, "{}; nor on keys and values in one cache: {}", split.message(), why.message());
     }

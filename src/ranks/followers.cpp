@@ -162,7 +162,7 @@ void Followers::look_for_hang() {
       c.line[last].epoch.load(), last == 0 ? 1 : 0, c.line[last == 0 ? 1 : 0].epoch.load());
   if (!reported_) log::warning("{}", what);
   reported_ = true;
-  if (still >= timeout_) front_->abort(what + " (--dist-timeout)");
+  if (still >= timeout_) front_->abort(what + " (`dist_timeout`)");
 }
 
 void Followers::watch() {

@@ -126,7 +126,7 @@ Status Member::await_followers() {
   for (int r = 0; r < world_.size; ++r) {
     if (r == world_.rank) continue;
     RETURN_IF_ERROR(wait([&] { return c.line[r].done.load(std::memory_order_acquire) >= steps_; }, timeout_,
-                         fmt::format("rank {} to end step {} (--dist-timeout)", r, steps_)));
+                         fmt::format("rank {} to end step {} (`dist_timeout`)", r, steps_)));
   }
   return Status::ok();
 }

@@ -12,7 +12,7 @@ constexpr int kMaxRanks = 64;
 
 struct World {
   int rank = 0;
-  int size = 1;  // ranks that hold the model together: --tp-size
+  int size = 1;  // ranks that hold the model together
 
   bool alone() const { return size == 1; }
   bool front() const { return rank == 0; }

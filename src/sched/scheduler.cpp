@@ -80,8 +80,8 @@ Status Scheduler::check(const Request& request) const {
   const int64_t pages = executor_.kv_pool().total_pages();
   if (kv::pages_for(size) > pages)
     return error(Code::Invalid,
-                 "the prompt of {} tokens needs {} KV pages of {} tokens, but the pool has {} (--max-total-tokens, "
-                 "--mem-fraction-static)",
+                 "the prompt of {} tokens needs {} KV pages of {} tokens, but the pool has {} (`max_total_tokens`, "
+                 "`mem_fraction_static`)",
                  size, kv::pages_for(size), kv::kPageTokens, pages);
   return request.sampling.check(vocab);
 }

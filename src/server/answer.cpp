@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/elapsed.h"
+#include "settings/setting.h"
 
 namespace reprise::server {
 
@@ -99,7 +100,7 @@ OrderedJson AnswerWriter::finish_of(const RequestResult& result, const std::stri
   OrderedJson out = {{"type", reason_of(result)}};
   if (result.finish == FinishReason::Length) out["length"] = result.completion_tokens;
   if (result.finish == FinishReason::Cancelled) {
-    out["message"] = result.status.message();
+    out["message"] = settings::as_flags(result.status.message());
     out["status_code"] = nullptr;
     out["err_type"] = nullptr;
   }

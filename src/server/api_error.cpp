@@ -1,5 +1,7 @@
 #include "server/api_error.h"
 
+#include "settings/setting.h"
+
 namespace reprise::server {
 namespace {
 
@@ -14,7 +16,8 @@ const char* type_of(int status) {
 }  // namespace
 
 ApiError ApiError::from(const Status& status) {
-  ApiError e{500, status.message()};
+  // Its operator reads it, who gave flags.
+  ApiError e{500, settings::as_flags(status.message())};
   switch (status.code()) {
     case Code::Invalid:
     case Code::Unsupported: e.status = 400; break;

@@ -3,16 +3,19 @@
 
 #include <thread>
 
+#include "api/sampling_settings.h"
 #include "apps/serving.h"
 #include "chat/commands.h"
 #include "chat/conversation.h"
 #include "chat/history.h"
 #include "chat/key_decoder.h"
-#include "common/sampling_flags.h"
 #include "common/terminal.h"
 #include "support/http_client.h"
 
 namespace reprise::apps::chat_test {
+
+using namespace api;
+
 namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -121,14 +124,14 @@ TEST(SamplingDefaults, AreThePublishersElseTheField) {
   const auto with = [](const char* json) {
     const auto read = checkpoint::parse_generation_config(Json::parse(json), "generation_config.json");
     EXPECT_TRUE(read.is_ok());
-    return SamplingFlags().params(*read, 0);
+    return SamplingSettings().params(*read, 0);
   };
   EXPECT_EQ(with("{}").temperature, 1);
   EXPECT_EQ(with("{}").top_p, 1);
   EXPECT_EQ(with(R"({"temperature": 0.6, "top_k": 20})").temperature, 0.6);
   EXPECT_EQ(with(R"({"temperature": 0.6, "top_k": 20})").top_k, 20);
   EXPECT_EQ(with(R"({"do_sample": false, "temperature": 0.6})").temperature, 0);
-  SamplingFlags flags;
+  SamplingSettings flags;
   flags.temperature = 0.3;
   EXPECT_EQ(flags.params({}, 0).temperature, 0.3);
 }

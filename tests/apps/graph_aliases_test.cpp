@@ -1,19 +1,23 @@
 // Other systems' graph flags, one by one: what each means here, which one wins, and every error (F04, F08, F09, F28,
 // F32, F33, F34, F46).
-#include "common/graph_aliases.h"
+#include "api/graph_aliases.h"
 
 #include <gtest/gtest.h>
 
-#include "common/device_flags.h"
+#include "api/device_choice.h"
+#include "settings/setting.h"
 
 namespace reprise::apps::graph_aliases_test {
+
+using namespace api;
+
 namespace {
 
 constexpr StepLimits kLimits{64, 2048};
 
 bool said(const GraphMeaning& m, const std::string& part) {
   for (const Notice& n : m.notices)
-    if (n.text.find(part) != std::string::npos) return true;
+    if (settings::as_flags(n.text).find(part) != std::string::npos) return true;
   return false;
 }
 
@@ -25,7 +29,7 @@ GraphMeaning ok(const GraphWords& native, const GraphAliases& aliases) {
 
 std::string failure(const GraphWords& native, const GraphAliases& aliases) {
   auto m = understand(native, aliases, kLimits);
-  return m.is_ok() ? "no error" : m.status().message();
+  return m.is_ok() ? "no error" : settings::as_flags(m.status().message());
 }
 
 GraphAliases json(std::string text) { return {.compilation_config = std::move(text)}; }
@@ -269,7 +273,8 @@ TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
     EXPECT_TRUE(device_notices(name, {}).empty());
   }
   ASSERT_EQ(device_notices("cpu", "sim").size(), 1u);
-  EXPECT_NE(device_notices("cpu", "sim")[0].text.find("no effect on --device cpu"), std::string::npos);
+  EXPECT_NE(settings::as_flags(device_notices("cpu", "sim")[0].text).find("no effect on --device cpu"),
+            std::string::npos);
   EXPECT_FALSE(device_options("cpu", {}, with("ASCEND_USE_FIA", "wahr")).is_ok());
 }
 

@@ -6,6 +6,9 @@
 #include "see/phase_view.h"
 
 namespace reprise::apps::graph_diff_test {
+
+using namespace see;
+
 namespace {
 
 // `layers` layers of two linears, an activation and a residual.

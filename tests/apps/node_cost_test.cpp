@@ -1,6 +1,7 @@
 // What a node must touch: caches count by what a step reads and writes of them, whatever their size.
 #include "see/node_cost.h"
 
+#include "common/machine_probe.h"
 #include "graph/tracer.h"
 #include "models/model.h"
 #include "ops/core.h"
@@ -9,6 +10,9 @@
 #include "support/tiny_models.h"
 
 namespace reprise::apps::node_cost_test {
+
+using namespace see;
+
 namespace {
 
 constexpr int64_t kBatch = 3, kContext = 40;

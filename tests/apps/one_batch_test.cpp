@@ -1,12 +1,15 @@
 // What `bench one-batch` and the engine take for time where a device's time is modelled.
 #include "bench/one_batch.h"
 
+#include "api/device_choice.h"
 #include "backends/null/null_device.h"
-#include "common/device_flags.h"
 #include "ops/core.h"
 #include "run_binary.h"
 
 namespace reprise::apps::one_batch_test {
+
+using namespace api;
+
 namespace {
 
 constexpr double kLaunchUs = 7;

@@ -7,6 +7,9 @@
 #include "support/http_client.h"
 
 namespace reprise::apps::serve_test {
+
+using namespace api;
+
 namespace {
 
 using testing_support::HttpAnswer;

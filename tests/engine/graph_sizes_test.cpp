@@ -83,11 +83,11 @@ TEST(GraphSizes, FewerAreSpreadOverAll) {
 }
 
 TEST(GraphSizes, UserListsAreSortedAndChecked) {
-  EXPECT_EQ(*parse_sizes("--graph-decode-sizes", "8, 1,2,8", 64), (std::vector<int64_t>{1, 2, 8}));
+  EXPECT_EQ(*parse_sizes("`graph_decode_sizes`", "8, 1,2,8", 64), (std::vector<int64_t>{1, 2, 8}));
   for (const char* bad : {"", "0", "65", "1,,2", "a", "1,2x", "-3"}) {
-    auto r = parse_sizes("--graph-decode-sizes", bad, 64);
+    auto r = parse_sizes("`graph_decode_sizes`", bad, 64);
     ASSERT_FALSE(r.is_ok()) << bad;
-    EXPECT_NE(r.status().message().find("--graph-decode-sizes"), std::string::npos);
+    EXPECT_NE(r.status().message().find("`graph_decode_sizes`"), std::string::npos);
     EXPECT_NE(r.status().message().find("from 1 to 64"), std::string::npos);
   }
 }

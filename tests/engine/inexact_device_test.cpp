@@ -172,11 +172,11 @@ TEST(DeviceDtypes, AFlagThatItCannotDoIsOneLineWithWhatItCan) {
     EXPECT_EQ(e.status().message(), expected);
   };
   expect_line({.dtype = DType::BF16},
-              "--dtype bfloat16: null has no kernels for this model in it; allowed: auto, float32");
+              "`dtype` bfloat16: null has no kernels for this model in it; allowed: auto, float32");
   expect_line({.dtype = DType::F16},
-              "--dtype float16: null has no kernels for this model in it; allowed: auto, float32");
+              "`dtype` float16: null has no kernels for this model in it; allowed: auto, float32");
   expect_line({.dtype = DType::F32, .kv_dtype = DType::BF16},
-              "--kv-cache-dtype bfloat16: null has no kernels for this model's cache in it; allowed: auto");
+              "`kv_cache_dtype` bfloat16: null has no kernels for this model's cache in it; allowed: auto");
   // Where no dtype helps the reason stays what it was.
   const auto e = open({}, "mixtral_top2");
   ASSERT_FALSE(e.is_ok());

@@ -77,7 +77,7 @@ TEST(MemoryRules, Fraction) {
   EXPECT_DOUBLE_EQ(fraction({.chunk = 4096, .largest_batch = 160}), 0.88);
   const auto none = mem_fraction({.memory_mb = 4096, .chunk = 32768, .largest_batch = 16});
   ASSERT_FALSE(none.is_ok());
-  EXPECT_NE(none.status().message().find("set --mem-fraction-static"), std::string::npos) << none.status().message();
+  EXPECT_NE(none.status().message().find("set `mem_fraction_static`"), std::string::npos) << none.status().message();
 }
 
 TEST(MemoryRules, WhatIsSetStaysAndTheRestIsFilled) {
@@ -163,13 +163,13 @@ TEST(MemoryRules, KvPagesAndTheFractionToSet) {
   EXPECT_EQ(*kv_pages_that_fit({1000, 0.12, 100, 10}, 7), 1);
   const auto more = kv_pages_that_fit({1000, 0.119, 100, 10}, 7);
   ASSERT_FALSE(more.is_ok());
-  EXPECT_NE(more.status().message().find("set --mem-fraction-static 0.12 or more"), std::string::npos)
+  EXPECT_NE(more.status().message().find("set `mem_fraction_static` 0.12 or more"), std::string::npos)
       << more.status().message();
-  EXPECT_NE(kv_pages_that_fit({0, 0.8, 100, 10}, 7).status().message().find("--max-total-tokens"), std::string::npos);
+  EXPECT_NE(kv_pages_that_fit({0, 0.8, 100, 10}, 7).status().message().find("`max_total_tokens`"), std::string::npos);
   // What it says works, also where it had to be rounded.
   const auto odd = kv_pages_that_fit({997, 0.1, 331, 13}, 7);
   ASSERT_FALSE(odd.is_ok());
-  const std::string words = "set --mem-fraction-static ";
+  const std::string words = "set `mem_fraction_static` ";
   const double named = std::stod(odd.status().message().substr(odd.status().message().find(words) + words.size()));
   EXPECT_TRUE(kv_pages_that_fit({997, named, 331, 13}, 7).is_ok()) << named;
   EXPECT_FALSE(kv_pages_that_fit({997, named - 0.002, 331, 13}, 7).is_ok()) << named;

@@ -93,9 +93,9 @@ TEST(ReplayCase, AnEnginesLimitsAreKept) {
   const std::pair<CaseLimits, const char*> limits[] = {
       {{3, 3, 4, 4}, "sequences[0].tokens[2] is 3; allowed: 0 to 2 (the model's vocabulary)"},
       {{4, 2, 4, 4}, "sequences[0].cached and count together is 3; allowed: up to 2 (the context"},
-      {{4, 3, 3, 4}, "the sum of count is 4; allowed: up to 3 (--chunked-prefill-size)"},
-      {{4, 3, 4, 3}, "the number of rows with logits is 4; allowed: up to 3 (--max-running-requests)"},
-      {{4, 3, 4, 1}, "the number of sequences is 2; allowed: up to 1 (--max-running-requests)"}};
+      {{4, 3, 3, 4}, "the sum of count is 4; allowed: up to 3 (`chunked_prefill_size`)"},
+      {{4, 3, 4, 3}, "the number of rows with logits is 4; allowed: up to 3 (`max_running_requests`)"},
+      {{4, 3, 4, 1}, "the number of sequences is 2; allowed: up to 1 (`max_running_requests`)"}};
   for (const auto& [limit, part] : limits) {
     const Status s = check_case(c, limit, "r.json");
     ASSERT_FALSE(s.is_ok()) << part;

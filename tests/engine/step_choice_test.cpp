@@ -95,7 +95,7 @@ TEST(Faults, NamesStepsAndNodesAreChecked) {
                           "alloc@1:2", "hang@1:2", "bit-flip@-1", "bit-flip@1 "}) {
     const auto p = parse_fault(bad);
     ASSERT_FALSE(p.is_ok()) << bad;
-    EXPECT_NE(p.status().message().find("--inject-fault"), std::string::npos) << p.status().message();
+    EXPECT_NE(p.status().message().find("`inject_fault`"), std::string::npos) << p.status().message();
   }
 }
 

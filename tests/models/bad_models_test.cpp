@@ -67,7 +67,7 @@ TEST(BadModels, AContextBeyondTheModelsNamesBoth) {
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path("llama_bias");
   o.context_length = 100000;
-  expect_parts(engine::Engine::create(o, std::move(*platform)).status(), {"--context-length 100000", "--override"});
+  expect_parts(engine::Engine::create(o, std::move(*platform)).status(), {"`context_length` 100000", "`override`"});
 }
 
 }  // namespace

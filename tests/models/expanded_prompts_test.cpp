@@ -113,7 +113,7 @@ TEST(ExpandedPrompts, CompanyChangesNothing) {
 TEST(ExpandedPrompts, AreRefusedWhereThereIsNothingToExpand) {
   auto llama = open(tiny_model_path("llama_gqa3_tied"), DType::F32);
   ASSERT_FALSE(llama.is_ok());
-  EXPECT_NE(llama.status().message().find("--mla-prefill expanded: LlamaForCausalLM has no latent attention"),
+  EXPECT_NE(llama.status().message().find("`mla_prefill` expanded: LlamaForCausalLM has no latent attention"),
             std::string::npos)
       << llama.status().message();
   DeviceOptions ascend;
@@ -121,7 +121,7 @@ TEST(ExpandedPrompts, AreRefusedWhereThereIsNothingToExpand) {
   const testing_support::WideLatents wide("deepseek_v2_lite", 2);
   auto other = open(wide.path(), DType::BF16, {}, ascend);
   ASSERT_FALSE(other.is_ok());
-  EXPECT_NE(other.status().message().find("--mla-prefill expanded"), std::string::npos) << other.status().message();
+  EXPECT_NE(other.status().message().find("`mla_prefill` expanded"), std::string::npos) << other.status().message();
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {
   }
   auto logits = (*e)->step(items);
   ASSERT_FALSE(logits.is_ok());
-  EXPECT_NE(logits.status().message().find("--graph required"), std::string::npos) << logits.status().message();
+  EXPECT_NE(logits.status().message().find("`graph` required"), std::string::npos) << logits.status().message();
   items.resize(2);
   EXPECT_TRUE((*e)->step(items).is_ok());
   for (auto& s : sequences) (*e)->release(s);
@@ -147,7 +147,7 @@ TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {
 TEST(GraphPolicyTest, NamesAreChecked) {
   EXPECT_TRUE(engine::parse_graph_policy("required").is_ok());
   EXPECT_NE(engine::parse_graph_policy("on").status().message().find("auto, off, required"), std::string::npos);
-  EXPECT_NE(engine::parse_phase_mode("--graph-decode", "full").status().message().find("whole, piecewise, off"),
+  EXPECT_NE(engine::parse_phase_mode("`graph_decode`", "full").status().message().find("whole, piecewise, off"),
             std::string::npos);
 }
 

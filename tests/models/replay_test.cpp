@@ -318,7 +318,7 @@ TEST(FailedCapture, LeavesASizeOutOrDegradesAndServes) {
   g.faults = {*engine::parse_fault("alloc@2")};
   const auto refused = open("qwen3_tied", {.graph = g});
   ASSERT_FALSE(refused.is_ok());
-  EXPECT_NE(refused.status().message().find("--graph required"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("`graph` required"), std::string::npos) << refused.status().message();
 }
 
 // F63: too little memory for activations means smaller chunks, and says so.
@@ -334,7 +334,7 @@ TEST(MemoryBudget, ShrinksTheChunkOrNamesTheFlags) {
   EXPECT_LE(e->prefill_runner()->sizes().back(), 100);
   const auto none = open("qwen3_tied", {.fraction = 0.01 * bytes / memory});
   ASSERT_FALSE(none.is_ok());
-  for (const char* flag : {"--chunked-prefill-size", "--max-running-requests", "--mem-fraction-static"})
+  for (const char* flag : {"`chunked_prefill_size`", "`max_running_requests`", "`mem_fraction_static`"})
     EXPECT_NE(none.status().message().find(flag), std::string::npos) << none.status().message();
 }
 

@@ -60,9 +60,9 @@ TEST_F(PassManagerTest, RunsInOrderAndHonoursTheSwitches) {
 TEST_F(PassManagerTest, OptionsThatMakeNoSenseAreErrors) {
   ASSERT_TRUE(manager.add(pass("first")).is_ok());
   ASSERT_TRUE(manager.add(pass("needed", true)).is_ok());
-  expect_error({.enable = {"frist"}}, "--passes: pass \"frist\" is not known; known: all, none, first, needed");
-  expect_error({.disable = {"all"}}, "--disable-pass: pass \"all\" is not known; known: first, needed");
-  expect_error({.print_after = {"x"}}, "--print-after");
+  expect_error({.enable = {"frist"}}, "`passes`: pass \"frist\" is not known; known: all, none, first, needed");
+  expect_error({.disable = {"all"}}, "`disable_pass`: pass \"all\" is not known; known: first, needed");
+  expect_error({.print_after = {"x"}}, "`print_after`");
   expect_error({.disable = {"needed"}}, "needed is required");
   expect_error({.enable = {"all", "first"}}, "stand alone");
   EXPECT_FALSE(manager.add(pass("first")).is_ok());

@@ -154,7 +154,7 @@ TEST(SplitKvCaches, CachesOfAnotherTypeAreAnError) {
     ASSERT_FALSE(report.is_ok());
     const std::string expected = fmt::format(
         "kv.0: a KV cache of {}: this device keeps keys and values in caches of their own, in the model's "
-        "dtype; --kv-cache-dtype auto asks for bf16",
+        "dtype; `kv_cache_dtype` auto asks for bf16",
         dtype_name(cache));
     EXPECT_NE(report.status().message().find(expected), std::string::npos) << report.status().message();
   }

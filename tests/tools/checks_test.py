@@ -105,10 +105,30 @@ class Layers(Tree):
     def test_cycle(self):
         self.assertIn("no line above", self.errors("tools/layers.txt", "base: device\ndevice: base\n")[0])
 
-    def test_the_repository_has_sixteen_layers(self):
+    def test_programs(self):
+        self.write("apps/common/flags.h", "")
+        self.assertEqual(self.errors(), ["apps: no line in tools/layers.txt"])
+        layers = (self.root / "tools/layers.txt").read_text()
+        self.write("tools/layers.txt", layers + "apps: device\n")
+        self.assertEqual(self.errors("apps/main.cpp", '#include "common/flags.h"\n#include "device/a.h"\n'), [])
+        self.only("apps/main.cpp", '#include "ops/a.h"\n', "apps may not include ops")
+        self.only("apps/main.cpp", '#include "common/none.h"\n', "there is no")
+        self.only("apps/main.cpp", "#if HAVE_CUDA\n#endif\n", "#if on a device")
+        self.only("apps/main.cpp", "#include <acl/acl.h>\n", "only src/backends/ascend")
+        self.write("apps/main.cpp", 'fail("--dtype is wrong");\n')
+        self.only("src/ops/a.h", '#include "apps/main.h"\n', "apps")
+
+    def test_flags_in_messages(self):
+        self.only("src/ops/a.cpp", 'return invalid("lower --max-total-tokens");\n', "by its key")
+        self.assertEqual(self.errors("src/ops/a.cpp", 'return invalid("lower `max_total_tokens`");\n'), [])
+        self.assertEqual(self.errors("src/ops/a.cpp", 'return f("see: reprise graph dump --phase decode");\n'), [])
+        self.assertEqual(self.errors("src/ops/a.cpp", 'x("models--org--name");\n'), [])
+
+    def test_the_layers_of_the_repository(self):
         layers, errors = check_layers.read_layers(ROOT / "tools" / "layers.txt")
         self.assertEqual(errors, [])
-        self.assertEqual(len(layers), 16)
+        self.assertEqual(list(layers)[-1], "apps")
+        self.assertNotIn("server", check_layers.closure(layers)["api"])
         self.assertEqual(check_layers.closure(layers)["checkpoint"], {"checkpoint", "base"})
 
 

@@ -230,7 +230,7 @@ class NewThings(unittest.TestCase):
             "src/models/list.h": "  X(kPascal)\n",
             "src/device/device.cpp": "DeviceKind::AbacusTwo",
             "src/backends/all.cpp": "make_abacus_two_device(",
-            "apps/common/device_flags.cpp": '"abacus_two", "null"}',
+            "src/settings/model_rows.cpp": '"abacus_two", "null"}',
         }
         for name, words in wired.items():
             self.assertIn(words, self.text(name), name)

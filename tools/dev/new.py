@@ -157,7 +157,7 @@ def new_backend(change, name):
         raise Refused(f"{everyone}: no case of DeviceKind::Null to copy; wire it by hand")
     mine = renamed(case.group(0), pairs + [(r"\bnull::", f"{name}::")])
     change.files[everyone] = change.read(everyone).replace(case.group(0), mine + case.group(0))
-    change.edit("apps/common/device_flags.cpp", r'(\{"auto", "cpu", [^}]*), "null"\}', rf'\1, "{name}", "null"}}')
+    change.edit("src/settings/model_rows.cpp", r'(\{"auto", "cpu", [^}]*), "null"\}', rf'\1, "{name}", "null"}}')
     return f"""next, with docs/tour.md:
   1. make it real: src/backends/{name}/ (now it accepts every launch and computes nothing)
   2. register its kernels there; ops without one are expanded into smaller ops, or refused by name

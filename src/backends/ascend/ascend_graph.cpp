@@ -262,7 +262,7 @@ Status GraphResources::reserve(int queues) {
   if (used_ + queues > b.total)
     return error(Code::Busy,
                  "the graph needs {} of the chip's queues, and {} of {} are held by other graphs; capture fewer sizes "
-                 "(--cuda-graph-bs) or whole steps instead of pieces",
+                 "(`cuda_graph_bs`) or whole steps instead of pieces",
                  queues, used_, b.total);
   used_ += queues;
   return Status::ok();

@@ -123,7 +123,7 @@ Status Library::load(const std::string& runtime) {
                  runtime == "sim" ? "the simulator is built with the rest (./dev build) and belongs into "
                                     "lib/ascend-sim beside bin; REPRISE_ASCEND_SIM_DIR names another folder"
                                   : "install CANN and source its set_env.sh, or use the simulator: "
-                                    "--ascend-runtime sim");
+                                    "`ascend_runtime` sim");
   };
   for (const char* name : kRuntime)
     if (!take(name)) return not_found(name);

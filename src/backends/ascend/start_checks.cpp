@@ -21,7 +21,7 @@ Status check_chip(const std::string& soc) {
   if (soc.starts_with(kOther))
     return error(Code::Unsupported,
                  "{} is no chip of an Atlas A2 or A3: this backend needs an Ascend910B or Ascend910_93 (`npu-smi info` "
-                 "shows the chip; --device cpu works without)",
+                 "shows the chip; `device` cpu works without)",
                  soc);
   for (const std::string_view known : kGenerations)
     if (soc.starts_with(known)) return Status::ok();
@@ -70,7 +70,7 @@ Status check_start(const Context& context, size_t free_bytes, size_t total_bytes
   if (lacks_task_updates(driver))
     log::notice(
         "driver {} is older than 25.0.RC1, the first that changes attention of captured graphs: captured steps leave "
-        "service at their first replay and run eagerly; --graph off saves their capture",
+        "service at their first replay and run eagerly; `graph` off saves their capture",
         driver);
   return Status::ok();
 }

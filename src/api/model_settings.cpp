@@ -1,0 +1,248 @@
+#include "api/model_settings.h"
+
+#include <cstdlib>
+
+#include "api/default_model.h"
+#include "api/device_choice.h"
+#include "backends/all.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/team.h"
+#include "base/log.h"
+#include "passes/extension.h"
+#include "passes/pass_environment.h"
+#include "see/decisions.h"
+#include "see/graph_report.h"
+
+namespace reprise::api {
+
+using namespace see;
+
+namespace {
+
+Result<std::optional<DType>> dtype_of(const std::string& name) {
+  if (name == "auto") return std::optional<DType>();
+  if (name == "float") return std::optional(DType::F32);
+  ASSIGN_OR_RETURN(DType t, parse_dtype(name));
+  return std::optional<DType>(t);
+}
+
+// --json-model-override-args as --override says it.
+Result<std::vector<std::string>> overrides_of(const std::string& text) {
+  ASSIGN_OR_RETURN(const OrderedJson json, parse_ordered_json(text, "`json_model_override_args`"));
+  if (!json.is_object()) return invalid("`json_model_override_args` {}: a JSON object is expected", text);
+  std::vector<std::string> out;
+  for (const auto& [key, value] : json.items()) {
+    // A null says what an absent field says.
+    if (value.is_null()) continue;
+    out.push_back(key + "=" + value.dump());
+  }
+  return out;
+}
+
+Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
+  engine::EngineOptions o;
+  ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path, f.hub));
+  ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
+  if (f.kv_dtype == "int8") {
+    o.kv_dtype = DType::I8;
+  } else {
+    ASSIGN_OR_RETURN(o.kv_dtype, dtype_of(f.kv_dtype));
+  }
+  ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
+  ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
+  o.context_length = f.context_length;
+  o.max_running_requests = f.max_running_requests;
+  o.max_total_tokens = f.max_total_tokens;
+  o.chunked_prefill_size = f.chunk_tokens();
+  o.mem_fraction_static = f.mem_fraction_static;
+  o.random_seed = static_cast<uint64_t>(f.random_seed);
+  o.overrides = f.overrides;
+  if (f.json_overrides) {
+    ASSIGN_OR_RETURN(const auto more, overrides_of(*f.json_overrides));
+    o.overrides.insert(o.overrides.end(), more.begin(), more.end());
+  }
+  o.count_experts = f.count_experts;
+  ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
+  o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
+  RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
+  if (f.cache_weights) {
+    ASSIGN_OR_RETURN(const std::string folder, cache_folder());
+    o.weight_cache = folder + "/weights";
+    if (o.load_format == engine::LoadFormat::Dummy)
+      log::notice("`cache_weights`: dummy weights are made and not read; nothing is kept");
+  }
+  if (o.graph.learned_dir.empty() && (o.graph.learn_decode_sizes || o.graph.learn_prefill_sizes)) {
+    ASSIGN_OR_RETURN(const std::string cache, cache_folder());
+    o.graph.learned_dir = cache + "/learned";
+  }
+  o.progress = f.progress;
+  return o;
+}
+
+// Flags that change nothing here, with what is in effect instead.
+std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
+  std::vector<std::string> out = f.plain_notices();
+  if (f.chunked_prefill_size && *f.chunked_prefill_size < 0)
+    out.push_back(
+        fmt::format("`chunked_prefill_size` -1: prompts are read in chunks all the same, and the answers "
+                    "have the same bits; effective: {}",
+                    e.max_step_tokens()));
+  if (f.attention_backend && *f.attention_backend != device_kind_name(e.device().info().kind))
+    out.push_back(fmt::format("`attention_backend` {}: each device has one attention; effective: {}",
+                              *f.attention_backend, device_kind_name(e.device().info().kind)));
+  if (f.serving) return out;
+  if (f.max_prefill_tokens)
+    out.push_back(fmt::format("`max_prefill_tokens` {}: a step is bounded by `chunked_prefill_size`; effective: {}",
+                              *f.max_prefill_tokens, e.max_step_tokens()));
+  if (f.mixed_prefill_tokens)
+    out.push_back(
+        fmt::format("`mixed_prefill_tokens` {}: this command mixes no prompts with decoding", *f.mixed_prefill_tokens));
+  if (f.schedule_policy)
+    out.push_back(fmt::format("`schedule_policy` {}: this command runs its requests in order; effective: fcfs",
+                              *f.schedule_policy));
+  if (f.watchdog_timeout) out.push_back("`watchdog_timeout`: this command has no watchdog; effective: off");
+  return out;
+}
+
+void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string>& more, engine::Engine& e) {
+  const auto& o = e.options();
+  const DeviceInfo& info = e.device().info();
+  log::info(
+      "{}, {}, {} thread{}, {} (quantization {}, KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph "
+      "decode {} prefill {}, "
+      "passes {}",
+      device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
+      checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
+      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
+      phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
+  if (o.member)
+    log::info("ranks: {} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",
+              o.member->world().size, static_cast<double>(e.memory().weight_bytes) / 1e6,
+              static_cast<double>(e.memory().exchange_bytes) / 1e6);
+  if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
+  for (const std::string& text : more) log::notice("{}", text);
+  for (const std::string& text : notices(f, e)) log::notice("{}", text);
+  // Both were checked before the model was loaded.
+  if (auto said = f.graph.meaning(f.limits()); said.is_ok())
+    for (const Notice& n : said->notices) log::notice("{}", n.text);
+  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::notice("{}", n.text);
+  if (auto said = understand_environment(::getenv, info.kind); said.is_ok())
+    for (const Notice& n : said->notices) log::notice("{}", n.text);
+}
+
+// For `threads` 0: the processors that the rank may use. Where ranks have processors of their own, the mask names only
+// those; too few are shared.
+int threads_of_rank(const ranks::Member& member) {
+  return member.own_processors() ? static_cast<int>(cpu::Team::allowed_processors().size()) : 1;
+}
+
+}  // namespace
+
+ModelSettings::ModelSettings() { settings::reset(bindings()); }
+
+std::vector<settings::Binding> ModelSettings::bindings() {
+  return {{"model_path", &model_path},
+          {"revision", &hub.revision},
+          {"download_dir", &hub.download_dir},
+          {"tokenizer_path", &tokenizer_path},
+          {"load_format", &load_format},
+          {"dtype", &dtype},
+          {"kv_cache_dtype", &kv_dtype},
+          {"quantization", &quantization},
+          {"mla_prefill", &mla_prefill},
+          {"context_length", &context_length},
+          {"override", &overrides},
+          {"json_model_override_args", &json_overrides},
+          {"random_seed", &random_seed},
+          {"trust_remote_code", &trust_remote_code},
+          {"device", &device},
+          {"ascend_runtime", &ascend_runtime},
+          {"threads", &threads},
+          {"extension", &extensions},
+          {"isa", &isa},
+          {"max_running_requests", &max_running_requests},
+          {"max_total_tokens", &max_total_tokens},
+          {"chunked_prefill_size", &chunked_prefill_size},
+          {"mem_fraction_static", &mem_fraction_static},
+          {"attention_backend", &attention_backend},
+          {"max_prefill_tokens", &max_prefill_tokens},
+          {"mixed_prefill_tokens", &mixed_prefill_tokens},
+          {"schedule_policy", &schedule_policy},
+          {"disable_radix_cache", &disable_radix_cache},
+          {"watchdog_timeout", &watchdog_timeout},
+          {"cache_weights", &cache_weights},
+          {"page_size", &page_size},
+          {"tp_size", &tp_size},
+          {"dist_timeout", &dist_timeout},
+          {"dp_size", &dp_size}};
+}
+
+std::vector<std::string> ModelSettings::plain_notices() const {
+  std::vector<std::string> out;
+  if (trust_remote_code) out.push_back("`trust_remote_code`: no code from a model is ever run");
+  if (!is_model_name(model_path)) {
+    constexpr const char* kNoHub = "the model is read from this machine, as it is there";
+    if (!hub.revision.empty()) out.push_back(fmt::format("`revision` {}: {}", hub.revision, kNoHub));
+    if (!hub.download_dir.empty()) out.push_back(fmt::format("`download_dir` {}: {}", hub.download_dir, kNoHub));
+  }
+  return out;
+}
+
+StepLimits ModelSettings::limits() const {
+  // What the device decides is not known yet; the engine leaves out sizes that turn out too large.
+  const auto kind = device_options(device, ascend_runtime, ::getenv);
+  const bool cpu = kind.is_ok() && kind->kind == DeviceKind::Cpu;
+  return {max_running_requests ? max_running_requests
+          : cpu                ? 64
+                               : 4096,
+          chunk_tokens() ? chunk_tokens()
+          : cpu          ? 2048
+                         : 65536};
+}
+
+Status ModelSettings::check() const {
+  if (model_path.empty()) return invalid("`model_path` is missing; allowed: {}", settings::find("model_path")->help);
+  if (is_model_name(model_path)) RETURN_IF_ERROR(model_name(model_path, hub).status());
+  if (auto isa_known = cpu::parse_isa(isa); !isa_known) return isa_known.status().at("`isa`");
+  for (const std::string& o : overrides)
+    if (o.find('=') == std::string::npos || o[0] == '=')
+      return invalid("`override` \"{}\" is not of the form key=value", o);
+  if (tp_size > ranks::kMaxRanks)
+    return invalid("`tp_size` {} is out of range; allowed: 1 to {}", tp_size, ranks::kMaxRanks);
+  if (const auto on = device_options(device, ascend_runtime, ::getenv); tp_size > 1 && on.is_ok())
+    if (on->kind != DeviceKind::Cpu)
+      return invalid("`tp_size` {}: ranks exchange data on the CPU alone yet; with `device` {} allowed: 1", tp_size,
+                     device_kind_name(on->kind));
+  if (dp_size > 1)
+    return invalid("`dp_size` {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
+  if (chunked_prefill_size && *chunked_prefill_size == 0)
+    return invalid("`chunked_prefill_size`: 0 is out of range; allowed: 1 to {}, or -1",
+                   settings::find("chunked_prefill_size")->integers.high);
+  if (json_overrides) RETURN_IF_ERROR(overrides_of(*json_overrides).status());
+  for (const std::string& fault : graph.faults)
+    if (fault.starts_with("hang") && !serving)
+      return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
+  RETURN_IF_ERROR(graph.options(limits()).status());
+  RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
+  return Status::ok();
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
+                                                    const std::vector<std::string>& notices) {
+  if (chosen.tp_size > 1 && !chosen.member)
+    return error(Code::Unsupported, "`tp_size` {}: the model is run on one rank here; allowed: 1", chosen.tp_size);
+  ASSIGN_OR_RETURN(auto options, engine_options(chosen));
+  ASSIGN_OR_RETURN(DeviceOptions device, device_options(chosen.device, chosen.ascend_runtime, ::getenv));
+  device.isa = chosen.isa;
+  device.threads = static_cast<int>(chosen.threads);
+  device.live_sizes = chosen.live_sizes;
+  device.member = options.member = chosen.member;
+  if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));
+  ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
+  if (!chosen.member || chosen.member->world().front()) say_what_is_in_effect(chosen, notices, *engine);
+  return engine;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,101 @@
+#include "see/decisions.h"
+
+#include <algorithm>
+#include <set>
+
+namespace reprise::see {
+namespace {
+
+std::string range(std::string_view phase, int64_t from, int64_t to, std::string_view unit) {
+  if (from == to) return fmt::format("{}, {} {}", phase, to, unit);
+  return fmt::format("{}, {} to {} {}", phase, from, to, unit);
+}
+
+// "31 captured pieces; paged_attention runs uncaptured"
+std::string pieces_in_words(const CompiledModel& m) {
+  size_t captured = 0;
+  std::set<std::string> uncaptured;
+  for (const Piece& p : m.pieces()) {
+    if (p.heads != kAllHeads) continue;
+    captured += p.captured ? 1 : 0;
+    for (const Thunk& t : p.thunks)
+      if (!p.captured) uncaptured.insert(m.node(t.node)->op->name);
+  }
+  std::string out = fmt::format("{} captured piece{}", captured, captured == 1 ? "" : "s");
+  if (!uncaptured.empty())
+    out += fmt::format("; {} {} uncaptured", fmt::join(uncaptured, ", "), uncaptured.size() == 1 ? "runs" : "run");
+  return out;
+}
+
+bool has_heads(const CompiledModel& m) {
+  return std::any_of(m.pieces().begin(), m.pieces().end(), [](const Piece& p) { return p.heads != kAllHeads; });
+}
+
+std::string how(const engine::StepRunner& r, const CompiledModel& m, bool padding, bool live_sizes) {
+  std::string out = m.mode() == GraphMode::Piecewise ? pieces_in_words(m) : "one graph";
+  if (!live_sizes && has_heads(m)) out += "; heads are launched behind it";
+  if (live_sizes && padding)
+    out += "; serves every size, padding rows are skipped";
+  else if (padding)
+    out += fmt::format("; {} sizes, batches are padded to the next", r.sizes().size());
+  else
+    out += fmt::format("; exactly the {} captured sizes", r.sizes().size());
+  return out;
+}
+
+void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::StepRunner& r, std::string_view phase,
+               std::string_view unit, int64_t largest) {
+  if (!r.uncaptured_reason().empty() || r.mode() == GraphMode::Eager) {
+    rows.push_back({fmt::format("{}, any number of {}", phase, unit), "eager",
+                    r.uncaptured_reason().empty() ? "nothing is captured" : r.uncaptured_reason()});
+    return;
+  }
+  const bool live_sizes = e.device().info().live_sizes, padding = e.options().graph.padding;
+  const int64_t top = r.sizes().empty() ? 0 : r.sizes().back();
+  const int64_t fused = e.options().graph.fused_decode_max;
+  const bool two = phase == "decode" && fused > 0 && fused < r.largest();
+  for (const bool unfused : {false, true}) {
+    if (unfused && !two) break;
+    const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
+    if (from > to) continue;
+    const CompiledModel& m = r.model(from);
+    std::string reason = how(r, m, padding, live_sizes);
+    if (unfused) reason += fmt::format("; the unfused plan, as sizes above {} are to have", fused);
+    rows.push_back({range(phase, from, to, unit), std::string(graph_mode_name(m.mode())), reason});
+  }
+  for (const auto& d : r.dropped()) rows.push_back({fmt::format("{}, size {}", phase, d.size), "left out", d.reason});
+  for (const auto& [size, reason] : r.quarantined())
+    rows.push_back({fmt::format("{}, size {}", phase, size), "eager", reason});
+  if (!padding)
+    rows.push_back({fmt::format("{}, other sizes", phase), "eager", "padding is off and the size is not captured"});
+  if (top < largest)
+    rows.push_back({fmt::format("{}, above {} {}", phase, top, unit), "eager",
+                    fmt::format("larger than the largest captured size {}", top)});
+}
+
+}  // namespace
+
+std::vector<Decision> decisions(engine::Engine& e) {
+  std::vector<Decision> rows;
+  if (const auto* r = e.decode_runner()) add_phase(rows, e, *r, "decode", "sequences", e.max_step_rows());
+  if (const auto* r = e.prefill_runner()) {
+    const size_t first = rows.size();
+    add_phase(rows, e, *r, "prefill", "tokens", e.max_step_tokens());
+    const std::string mode = rows[first].mode;
+    rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
+    rows.push_back({"prompt log-probabilities", mode,
+                    fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
+  }
+  return rows;
+}
+
+std::string decision_table(const std::vector<Decision>& rows) {
+  std::string out;
+  size_t width = 0;
+  for (const Decision& d : rows) width = std::max(width, d.shape.size());
+  for (const Decision& d : rows)
+    out += fmt::format("{}  {:<{}}  {:<9}  {}", out.empty() ? "" : "\n", d.shape, width, d.mode, d.reason);
+  return out;
+}
+
+}  // namespace reprise::see

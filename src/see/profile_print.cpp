@@ -1,0 +1,162 @@
+// StepProfile as a table, as JSON and as a Chrome trace.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "graph/text.h"
+#include "see/step_profile.h"
+
+namespace reprise::see {
+namespace {
+
+// Two decimals of a percent, three digits of a time are more than repeats agree on.
+double rounded(double v, double unit) { return std::round(v / unit) * unit; }
+
+OrderedJson share_json(const std::optional<double>& share) {
+  return share ? OrderedJson(rounded(*share, 0.01)) : OrderedJson(nullptr);
+}
+
+std::string shapes_of(const Graph& g, const Node& n) {
+  std::string out;
+  for (const Value* v : n.in) out += (out.empty() ? "" : ", ") + print(g, v->type);
+  out += " -> ";
+  for (size_t i = 0; i < n.out.size(); ++i) out += (i ? ", " : "") + print(g, n.out[i]->type);
+  return out;
+}
+
+// The first parameter of a node, which says best which part of the model it is.
+std::string where_of(const Node& n) {
+  for (const Value* v : n.in)
+    if (v->def->is_source()) return v->def->attrs.text("name");
+  return {};
+}
+
+OrderedJson event(const char* kind, const std::string& name, int track, int64_t begin_ns, int64_t end_ns) {
+  return {{"name", name},
+          {"cat", kind},
+          {"ph", "X"},
+          {"pid", 1},
+          {"tid", track},
+          {"ts", static_cast<double>(begin_ns) / 1e3},
+          {"dur", static_cast<double>(end_ns - begin_ns) / 1e3}};
+}
+
+}  // namespace
+
+OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const std::string& title) {
+  const Graph& g = model.graph();
+  const int host = p.tracks;
+  OrderedJson events = OrderedJson::array();
+  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 1}, {"args", {{"name", title}}}});
+  for (int t = 0; t <= p.tracks; ++t)
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", 1},
+                      {"tid", t},
+                      {"args", {{"name", t == host ? std::string("step") : fmt::format("rank {}", t)}}}});
+  OrderedJson step = event("step", fmt::format("{} step", p.options.phase), host, p.begin_ns, p.end_ns);
+  step["args"] = {{"batch", p.options.batch}, {"context", p.options.context}, {"mode", graph_mode_name(model.mode())}};
+  events.push_back(std::move(step));
+  std::map<uint32_t, const NodeTime*> times;
+  for (const NodeTime& n : p.nodes) times[n.node] = &n;
+  for (const TrackEvent& t : p.events) {
+    const TraceEvent& e = t.event;
+    if (e.kind == TraceEvent::Kind::Wait) {
+      OrderedJson wait = event("wait", "wait", t.track, e.begin_ns, e.end_ns);
+      wait["cname"] = "grey";
+      if (e.node == TraceEvent::kNoNode)
+        wait["args"] = {{"for", "the other ranks to finish"}};
+      else
+        wait["args"] = {{"for", fmt::format("%{} {}", model.node(e.node)->result()->id, model.node(e.node)->op->name)}};
+      events.push_back(std::move(wait));
+      continue;
+    }
+    const Node& n = *model.node(e.node);
+    const NodeTime& time = *times.at(e.node);
+    OrderedJson one = event("kernel", n.op->name, t.track, e.begin_ns, e.end_ns);
+    OrderedJson args{{"node", fmt::format("%{}", n.result()->id)}, {"number", e.node}, {"op", n.op->name}};
+    if (e.phase) args["phase"] = e.phase;
+    if (const KernelEntry* k = model.kernel(e.node)) args["kernel"] = k->name;
+    if (const std::string where = where_of(n); !where.empty()) args["uses"] = where;
+    args["shapes"] = shapes_of(g, n);
+    args["bytes"] = time.cost.bytes();
+    if (time.cost.flops > 0) args["flops"] = time.cost.flops;
+    args["pct_of_limit"] = share_json(p.share(time.cost, time.span_s));
+    one["args"] = std::move(args);
+    events.push_back(std::move(one));
+  }
+  OrderedJson j;
+  j["displayTimeUnit"] = "ns";
+  j["otherData"] = profile_json(p, model);
+  j["otherData"].erase("nodes");
+  j["traceEvents"] = std::move(events);
+  return j;
+}
+
+OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
+  OrderedJson j;
+  j["phase"] = p.options.phase;
+  j["batch"] = p.options.batch;
+  j["context"] = p.options.context;
+  j["repeat"] = p.options.repeat;
+  j["mode"] = graph_mode_name(model.mode());
+  j["ranks"] = p.tracks;
+  j["step_us"] = p.step_s * 1e6;
+  j["timed_step_us"] = p.timed_step_s * 1e6;
+  j["busy_us"] = p.busy_s() * 1e6;
+  j["wait_us"] = p.wait_s() * 1e6;
+  j["host_us"] = p.host_s * 1e6;
+  j["limits"] = {{"read_GBps", p.machine.read_GBps_all},
+                 {"fp32_gflops", p.machine.fp32_gflops},
+                 {"other_load", rounded(p.machine.other_load, 0.01)}};
+  if (p.machine.bf16_gflops) j["limits"]["bf16_gflops"] = *p.machine.bf16_gflops;
+  if (const std::string warning = p.warning(); !warning.empty()) j["warnings"] = {warning};
+  j["ops"] = OrderedJson::array();
+  for (const OpTime& o : by_op(p, model))
+    j["ops"].push_back({{"op", o.op},
+                        {"count", o.count},
+                        {"busy_us", o.busy_s * 1e6},
+                        {"wait_us", o.wait_s * 1e6},
+                        {"span_us", o.span_s * 1e6},
+                        {"bytes", o.bytes},
+                        {"flops", o.flops},
+                        {"pct_of_limit", share_json(o.share)}});
+  j["nodes"] = OrderedJson::array();
+  for (const NodeTime& n : p.nodes)
+    j["nodes"].push_back({{"number", n.node},
+                          {"value", model.node(n.node)->result()->id},
+                          {"op", model.node(n.node)->op->name},
+                          {"busy_us", n.busy_s * 1e6},
+                          {"wait_us", n.wait_s * 1e6},
+                          {"span_us", n.span_s * 1e6},
+                          {"bytes", n.cost.bytes()},
+                          {"flops", n.cost.flops},
+                          {"pct_of_limit", share_json(p.share(n.cost, n.span_s))}});
+  return j;
+}
+
+std::string profile_text(const StepProfile& p, const CompiledModel& model) {
+  std::string out =
+      fmt::format("{} step, batch {}, context {}, {}: {:.1f} us ({:.1f} us when timed), {} launches on {} rank{}\n\n",
+                  p.options.phase, p.options.batch, p.options.context, graph_mode_name(model.mode()), p.step_s * 1e6,
+                  p.timed_step_s * 1e6, p.nodes.size(), p.tracks, p.tracks == 1 ? "" : "s");
+  out += fmt::format("{:<28}{:>6}{:>11}{:>8}{:>10}{:>11}{:>9}{:>10}\n", "op", "count", "busy us", "%", "wait us", "MB",
+                     "GB/s", "% limit");
+  const double step = std::max(p.timed_step_s, 1e-12);
+  for (const OpTime& o : by_op(p, model)) {
+    out += fmt::format("{:<28}{:>6}{:>11.1f}{:>8.1f}{:>10.1f}{:>11.3f}{:>9.1f}{:>10}\n", o.op, o.count, o.busy_s * 1e6,
+                       100 * o.busy_s / step, o.wait_s * 1e6, o.bytes / 1e6,
+                       o.span_s > 0 ? o.bytes / o.span_s / 1e9 : 0, share_text(o.has_limit, o.share));
+  }
+  out += fmt::format("{:<28}{:>6}{:>11.1f}{:>8.1f}{:>10.1f}\n{:<34}{:>11.1f}{:>8.1f}\n", "all kernels", "",
+                     p.busy_s() * 1e6, 100 * p.busy_s() / step, p.wait_s() * 1e6, "host, outside replays",
+                     p.host_s * 1e6, 100 * p.host_s / step);
+  out += fmt::format(
+      "busy: mean over the ranks; wait: for the other ranks before it; %: of the step; limit: weights and KV at {:.1f} "
+      "GB/s,\nor products at the peak; cache: works on what the caches hold\n",
+      p.machine.read_GBps_all);
+  if (const std::string warning = p.warning(); !warning.empty()) out += "warning: " + warning + "\n";
+  return out;
+}
+
+}  // namespace reprise::see

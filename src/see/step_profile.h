@@ -1,0 +1,83 @@
+// StepProfile: one step of a model, run many times as it always runs, with every rank's kernels and waits timed.
+//
+// The steps are real ones: sequences with the wanted context, the phase's own graphs. What is shown is the repeat of
+// median length; a node's time is the median over the repeats. Untimed steps are measured as well, so that what timing
+// itself costs is known. A plain value; nodes are numbered as in CompiledModel::node().
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "device/trace.h"
+#include "engine/engine.h"
+#include "see/node_cost.h"
+#include "see/phase_view.h"
+
+namespace reprise::see {
+
+struct ProfileOptions {
+  std::string phase = "decode";
+  int64_t batch = 1;      // sequences
+  int64_t context = 128;  // decode: keys of each sequence; prefill: tokens of each prompt
+  int64_t repeat = 21;
+};
+
+struct NodeTime {
+  uint32_t node = 0;
+  double busy_s = 0;  // in its kernel, mean over the ranks
+  double wait_s = 0;  // waiting to begin it, mean over the ranks
+  double span_s = 0;  // from the first rank's begin to the last rank's end
+  NodeCost cost;
+};
+
+struct TrackEvent {
+  int track = 0;
+  TraceEvent event;
+};
+
+struct StepProfile {
+  ProfileOptions options;
+  StepSizes sizes;
+  int tracks = 0;
+  double step_s = 0;         // of steps that are not timed inside
+  double timed_step_s = 0;   // of those that are
+  double host_s = 0;         // of the step shown: before its first and after its last event
+  double finish_wait_s = 0;  // waiting for the other ranks at the end of replays, mean over the ranks
+  std::vector<NodeTime> nodes;
+  std::vector<TrackEvent> events;  // of the step shown, in the order of each track
+  int64_t begin_ns = 0, end_ns = 0;
+  MachineSpeed machine;  // the caller's to fill; limits are zero without it
+
+  double busy_s() const;
+  double wait_s() const;  // with finish_wait_s
+  double limit_s() const;
+  // Why shares of the limit are left out: the machine was busy while its limits were measured, or the step beat them.
+  // Empty when they hold.
+  std::string warning() const;
+  // Percent of the limit that `cost` took in `span_s`; nullopt where no limit applies, or where none holds.
+  std::optional<double> share(const NodeCost& cost, double span_s) const;
+};
+
+Result<StepProfile> profile_step(engine::Engine& engine, const ProfileOptions& options);
+
+struct OpTime {
+  std::string op;
+  int count = 0;
+  double busy_s = 0, wait_s = 0, span_s = 0, bytes = 0, flops = 0, limit_s = 0;
+  bool has_limit = false;
+  std::optional<double> share;  // percent of the limit, as StepProfile::share()
+};
+// A share for people: "cache" where no limit applies, "-" where none holds.
+std::string share_text(bool has_limit, const std::optional<double>& share);
+// Summed by op, the longest first.
+std::vector<OpTime> by_op(const StepProfile& profile, const CompiledModel& model);
+
+// The step shown as a Chrome trace (also read by Perfetto): one track a rank, one for the host.
+OrderedJson chrome_trace(const StepProfile& profile, const CompiledModel& model, const std::string& title);
+// The figures, without the events.
+OrderedJson profile_json(const StepProfile& profile, const CompiledModel& model);
+std::string profile_text(const StepProfile& profile, const CompiledModel& model);
+
+}  // namespace reprise::see

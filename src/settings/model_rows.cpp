@@ -1,0 +1,85 @@
+#include "settings/tables.h"
+
+namespace reprise::settings {
+
+std::vector<Setting> model_rows() {
+  return {
+      also("model,-m,--model,--hf-repo", text("model_path", "PATH", kModelPathHelp)),
+      text("revision", "NAME", "branch, tag or commit of a model by name; default: the hub's"),
+      text("download_dir", "DIR", "where models by name are kept; default: HF_HUB_CACHE, or ~/.cache/huggingface/hub"),
+      also("--tokenizer", text("tokenizer_path", "PATH", "folder, tokenizer.json or GGUF; default: the model's own")),
+      choice("load_format", {"auto", "safetensors", "gguf", "dummy"},
+             "dummy: random weights, only config.json is needed", "auto"),
+      choice("dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
+             "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; a "
+             "dtype without kernels on the device is replaced, with a notice",
+             "auto"),
+      choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
+             "of the KV cache; auto: as `dtype`; int8: half of bfloat16, a scale per token and head", "auto"),
+      choice("quantization", {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
+             "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
+             "while it is loaded",
+             "auto"),
+      choice("mla_prefill", {"absorbed", "expanded"},
+             "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that "
+             "is fewer operations",
+             "absorbed"),
+      also("-c,--max-model-len,--ctx-size",
+           integer("context_length", {0, int64_t{1} << 24}, "longest sequence; 0: the model's own", "0")),
+      texts("override", "KEY=VALUE", "one field of config.json, for example rope_theta=500000; repeatable"),
+      also("--hf-overrides", text("json_model_override_args", "JSON", "`override`, as one JSON object")),
+      integer("random_seed", {0, kMany}, "of dummy weights and of draws without `seed`", "0"),
+      flag("trust_remote_code", "accepted; no code from a model is ever run"),
+  };
+}
+
+std::vector<Setting> engine_rows() {
+  return {
+      choice("device", {"auto", "cpu", "cuda", "ascend", "npu", "null"},
+             "where to run; auto: what REPRISE_DEVICE names, else a GPU or NPU that is there, else the CPU", "auto"),
+      choice("ascend_runtime", {"system", "sim"},
+             "libraries of `device` ascend: those of the system (the default), or the simulator's"),
+      also("-t", integer("threads", {0, 1024}, "CPU threads; 0: one per allowed processor", "0")),
+      texts("extension", "FILE", "a library with ops, kernels and rewrites of its own; repeatable"),
+      text("isa", "NAME", "CPU instruction set", "auto"),
+      also("--max-num-seqs,--parallel", integer("max_running_requests", {1, 4096},
+                                                "sequences that run together; default: 64, or by the device's memory")),
+      integer("max_total_tokens", {0, int64_t{1} << 32}, "tokens that the KV cache holds; 0: what memory allows", "0"),
+      also("--max-num-batched-tokens",
+           integer("chunked_prefill_size", {-1, kLargestChunk},
+                   "most tokens of one step; default, and -1: 2048, or by the device's memory")),
+      real("mem_fraction_static", {0, 1, true},
+           "share of memory for weights and KV cache; default: 0.8, or by the device's memory"),
+      choice(
+          "attention_backend",
+          {"ascend", "triton", "torch_native", "flex_attention", "flashinfer", "fa3", "fa4", "flashmla", "cutlass_mla",
+           "trtllm_mla", "trtllm_mha", "nsa", "aiter", "wave", "intel_amx", "intel_xpu", "dual_chunk_flash_attn"},
+          "accepted; default: each device's own"),
+      integer("max_prefill_tokens", {1, kMany},
+              "serve: most prompt tokens of a step beyond the first prompt (default 16384)"),
+      integer("mixed_prefill_tokens", {1, kMany},
+              "serve: most prompt tokens of a step in which others decode (default 256)"),
+      choice("schedule_policy", {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
+             "serve: order of waiting requests, as in SGLang: fcfs (default), lpm (longest cached prefix first), "
+             "dfs-weight (heaviest branch of the prefix tree first), random, lof (longest output first)"),
+      also("--no-enable-prefix-caching", flag("disable_radix_cache", "keep no prefixes of earlier requests")),
+      real("watchdog_timeout", {0, kEndless},
+           "serve: seconds that a step may take before the process ends with status 1; 0: any time (default 300)"),
+      flag("cache_weights", "keep the packed weights in $REPRISE_CACHE, for quick starts"),
+      also("--block-size", integer("page_size", {128, 128}, "tokens of a KV page", "128")),
+      also("--tp,--tensor-parallel-size",
+           integer("tp_size", {1, kMany},
+                   "processes of this host that hold the model together, each a part of it; the CPU's processors are "
+                   "shared out",
+                   "1")),
+      real("dist_timeout", {1, 1e6},
+           "seconds that a rank may stay away from the others in a step before all of them end", "60"),
+      also("--dp,--data-parallel-size",
+           integer("dp_size", {1, kMany}, "data-parallel replicas; only 1 is supported", "1")),
+      choice("log_level", {"debug", "info", "notice", "warning", "error", "off"},
+             "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice"),
+      also("-v", flag("verbose", "report at the start what is in effect; `log_level` info")),
+  };
+}
+
+}  // namespace reprise::settings
