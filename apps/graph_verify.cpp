@@ -17,6 +17,7 @@
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "engine/fusion_bound.h"
+#include "engine/local_world.h"
 #include "passes/extension.h"
 #include "settings/setting.h"
 #include "verify/runs.h"
@@ -70,6 +71,15 @@ struct Totals {
   }
 };
 
+// The engine of a mode: on one rank, or the front of a world of threads.
+struct Opened {
+  std::unique_ptr<engine::Engine> alone;
+  std::unique_ptr<engine::LocalWorld> world;
+
+  engine::Engine& operator*() const { return world ? world->front() : *alone; }
+  engine::Engine* operator->() const { return &**this; }
+};
+
 // What all runs of the command share, and what they found.
 class Verification {
  public:
@@ -85,14 +95,17 @@ class Verification {
   const std::vector<Mode>& modes() const { return modes_; }
   const std::optional<engine::FusionTally>& fusions() const { return fusions_; }
   const std::string& left_out() const { return runs_.left_out; }
+  int64_t ranks() const { return f_.model.tp_size; }  // of all modes but the keys
 
  private:
-  Result<std::unique_ptr<engine::Engine>> open(const Mode& mode) const;
+  Result<Opened> open(const Mode& mode) const;
   // The mode whose rows are the right ones for `mode`.
   const Mode& key_of(const Mode& mode) const {
     return !inexact_.empty() && !mode.only_exact && std::string_view(mode.passes) == "all" ? kFusedKey : kKey;
   }
   bool is_key(const Mode& mode) const { return same(key_of(mode), mode); }
+  // Keys are on one rank.
+  bool is_ranked(const Mode& mode) const { return f_.model.tp_size > 1 && !is_key(mode); }
   const std::vector<Outcome>& rows_of(const Mode& key) const { return same(key, kKey) ? plain_ : fused_; }
 
   Status find_keys();
@@ -118,7 +131,7 @@ class Verification {
   Totals totals_;
 };
 
-Result<std::unique_ptr<engine::Engine>> Verification::open(const Mode& mode) const {
+Result<Opened> Verification::open(const Mode& mode) const {
   ModelFlags flags = f_.model;
   flags.graph.graph = mode.graph;
   flags.graph.decode = mode.decode ? std::optional<std::string>(mode.decode) : std::nullopt;
@@ -141,7 +154,21 @@ Result<std::unique_ptr<engine::Engine>> Verification::open(const Mode& mode) con
   flags.graph.learn = false;
   flags.bars = show_;
   if (mode.threads) flags.threads = mode.threads;
-  return open_engine(flags);
+  Opened opened;
+  if (is_ranked(mode)) {
+    if (flags.threads == 0) flags.threads = 1;
+    const auto one = [flags](std::shared_ptr<ranks::Member> member) {
+      ModelFlags mine = flags;
+      mine.member = std::move(member);
+      mine.bars = mine.bars && mine.member->world().front();
+      return open_engine(mine);
+    };
+    ASSIGN_OR_RETURN(opened.world, engine::LocalWorld::start(static_cast<int>(flags.tp_size), one));
+    return opened;
+  }
+  flags.tp_size = 1;
+  ASSIGN_OR_RETURN(opened.alone, open_engine(flags));
+  return opened;
 }
 
 Status Verification::prepare() {
@@ -293,7 +320,11 @@ Status Verification::check_mode(const Mode& mode) {
   ASSIGN_OR_RETURN(auto e, open(mode));
   e->set_step_hook(poison());
   for (size_t i = 0; i < runs_.runs.size(); ++i) RETURN_IF_ERROR(check_run(*e, mode, i));
-  return check_changes(*e, mode);
+  if (!is_ranked(mode)) return check_changes(*e, mode);
+  // Changed inputs lead to pages that the check has filled on the front alone.
+  for (const int64_t batch : runs_.changed_batches) step_on(mode, "nothing changed", cost_of_changes(batch));
+  add_remarks(*e, mode, totals_);
+  return Status::ok();
 }
 
 // Fed otherwise, the rows must be those of the batch: the key's own, too.
@@ -358,6 +389,7 @@ OrderedJson json_of(const Verification& v) {
   j["sizes_checked"] = totals.sizes;
   j["tokens_checked"] = totals.rows;
   j["inputs_changed"] = totals.perturbations;
+  if (v.ranks() > 1) j["ranks"] = v.ranks();
   j["mismatches"] = totals.mismatches;
   j["max_abs_diff"] = totals.max_abs_diff;
   if (const auto& fusions = v.fusions())
@@ -380,6 +412,7 @@ void print_text(const Verification& v) {
         "fused against unfused (not exact: {}): {} rows, the farthest {:.3g} of its root mean square, bound {:.3g}\n",
         fmt::join(fusions->bound().ops, ", "), fusions->rows(), fusions->largest(), fusions->bound().relative);
   if (!v.left_out().empty()) fmt::print("left out: {}\n", v.left_out());
+  if (v.ranks() > 1) fmt::print("over {} ranks, against one rank run eagerly\n", v.ranks());
   fmt::print("{} modes, {} runs, {} rows of logits, {} changed inputs: {} mismatches\n", v.modes().size(), totals.sizes,
              totals.rows, totals.perturbations, totals.mismatches);
 }

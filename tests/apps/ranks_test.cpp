@@ -74,9 +74,15 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
         << o.err;
     EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
   }
+  // A check, which compares any number of ranks with one.
+  const Outcome verified =
+      run_binary(fmt::format("graph verify {} --quick --largest 4 --tp-size 2 --max-total-tokens 4096", model.flags()));
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_TRUE(holds(verified.out, "over 2 ranks, against one rank run eagerly")) << verified.out;
+  EXPECT_TRUE(holds(verified.out, " 0 mismatches")) << verified.out;
   const Outcome o = run_binary(fmt::format("graph explain {} --tp-size 2", model.flags()));
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_TRUE(holds(o.err, "this command runs a model on one rank; allowed: 1")) << o.err;
+  EXPECT_TRUE(holds(o.err, "the model is run on one rank here; allowed: 1")) << o.err;
 }
 
 TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {

@@ -172,7 +172,7 @@ TEST(RanksTest, RanksThatDoNotFitAreToldApart) {
   };
   const auto start =
       [&](const std::function<Result<std::unique_ptr<engine::Engine>>(std::shared_ptr<ranks::Member>)>& f) {
-        const auto world = testing_support::RankedEngine::start(2, f);
+        const auto world = engine::LocalWorld::start(2, f);
         EXPECT_FALSE(world.is_ok());
         return world.status().message();
       };

@@ -1,0 +1,44 @@
+// LocalWorld: all ranks of a world in one process, for checks: every follower is a thread with an engine of its own,
+// and they meet in memory that each has mapped for itself, as processes do (ranks/followers.h). Whoever started it owns
+// it, and drives the front's engine from one thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace reprise::engine {
+
+class LocalWorld {
+ public:
+  // Opens the engine of a rank; called on all of them at once.
+  using Open = std::function<Result<std::unique_ptr<Engine>>(std::shared_ptr<ranks::Member>)>;
+
+  // The front's error, when one of the ranks does not start.
+  static Result<std::unique_ptr<LocalWorld>> start(int size, Open open,
+                                                   std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  ~LocalWorld() { stop(); }
+  LocalWorld(const LocalWorld&) = delete;
+  LocalWorld& operator=(const LocalWorld&) = delete;
+
+  Engine& front() { return *front_; }
+  // Ends the front, then the followers; how each of them ended.
+  std::vector<Status> stop();
+
+ private:
+  struct Follower {
+    std::thread thread;
+    Status end;
+  };
+  LocalWorld() = default;
+
+  Open open_;
+  std::unique_ptr<Engine> front_;
+  std::vector<Follower> followers_;
+};
+
+}  // namespace reprise::engine
