@@ -14,6 +14,7 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/terminal.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
 
@@ -268,7 +269,8 @@ Status run_ops(const OpsFlags& f) {
   if (platform.device->clock_us()) return run_modelled(f, platform, fused);
   const DeviceInfo& info = platform.device->info();
   Machine machine = describe_machine();
-  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) machine.warnings.push_back(n.text);
+  for (const Notice& n : device_notices(f.device, f.ascend_runtime))
+    machine.warnings.push_back(settings::as_flags(n.text));
   const MachineSpeed speed = measure_machine(info.ranks);
   if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
   const CacheSpeeds caches = measure_caches(info.ranks);

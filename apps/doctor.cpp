@@ -10,6 +10,7 @@
 #include "common/machine_probe.h"
 #include "common/self_test.h"
 #include "common/terminal.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
 
@@ -44,7 +45,7 @@ void print_table(const Machine& m, const MachineSpeed& s) {
 }
 
 void print_device(const Device& device) {
-  for (const auto& [name, value] : device_lines(device)) fmt::print("{:<22}{}\n", name, value);
+  for (const auto& [name, value] : device_lines(device)) fmt::print("{:<22}{}\n", name, settings::as_flags(value));
 }
 
 void print_self_test(const SelfTest& t) {
@@ -53,7 +54,7 @@ void print_self_test(const SelfTest& t) {
     const std::string verdict = !c.passed   ? "skip"
                                 : *c.passed ? coloured(Colour::Green, "pass", stdout)
                                             : coloured(Colour::Red, "FAIL", stdout);
-    fmt::print("  {}  {}{}{}\n", verdict, c.name, c.detail.empty() ? "" : ": ", c.detail);
+    fmt::print("  {}  {}{}{}\n", verdict, c.name, c.detail.empty() ? "" : ": ", settings::as_flags(c.detail));
   }
   for (const auto& [name, us] : t.times_us) fmt::print("  {:<22}{:.2f} us\n", name, us);
 }
@@ -96,7 +97,7 @@ Status run_doctor(const DoctorFlags& f) {
   if (f.threads > m.threads)
     m.warnings.push_back(fmt::format("--threads {} is more than the {} that may be used; measured with {}", f.threads,
                                      m.threads, m.threads));
-  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) m.warnings.push_back(n.text);
+  for (const Notice& n : device_notices(f.device, f.ascend_runtime)) m.warnings.push_back(settings::as_flags(n.text));
   const int used = f.threads > 0 ? static_cast<int>(std::min<int64_t>(f.threads, m.threads)) : m.threads;
   const MachineSpeed s = measure_machine(used);
   if (const std::string why = disturbance(s); !f.json && !why.empty()) m.warnings.push_back(why);
@@ -105,7 +106,7 @@ Status run_doctor(const DoctorFlags& f) {
     OrderedJson j = machine_json(m, s);
     if (platform) j["device"] = device_json(*platform->device);
     if (test) j["self_test"] = self_test_json(*test);
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", settings::as_flags(j.dump()));
   } else {
     print_table(m, s);
     if (platform) print_device(*platform->device);

@@ -107,7 +107,7 @@ void ChatLoop::note(const TextResult& result, const sched::GenerationTimes& time
   tokens_ += static_cast<int64_t>(result.token_ids.size());
   times_.decode_tokens += times.decode_tokens;
   times_.decode_s += times.decode_s;
-  const std::string cut = cut_at(result, sampling_.max_new_tokens, engine_.context_length());
+  const std::string cut = settings::as_flags(cut_at(result, sampling_.max_new_tokens, engine_.context_length()));
   if (!terminal_) {
     if (!cut.empty() && !sampling_.ignore_eos) log::notice("the answer was cut at {}", cut);
     return;

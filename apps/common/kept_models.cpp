@@ -12,6 +12,7 @@
 #include "engine/memory_rules.h"
 #include "kv/kv_pool.h"
 #include "models/model.h"
+#include "settings/setting.h"
 
 namespace reprise::apps {
 
@@ -112,7 +113,7 @@ void add_kept(std::vector<ListedModel>& out, const hub::HubCache::Entry& e, cons
     m.path = kept->path;
     m.bytes = kept->bytes;
   }
-  m.problem = kept ? kept->missing : kept.status().message();
+  m.problem = kept ? kept->missing : settings::as_flags(kept.status().message());
   if (m.problem.empty()) return out.push_back(std::move(m));
   m.complete = false;
   if (e.partial_bytes > 0)
@@ -175,7 +176,7 @@ void describe(ListedModel& m) {
   if (!m.complete) return;
   const Status s = read_model(m);
   if (s.is_ok()) return;
-  m.problem = s.message();
+  m.problem = settings::as_flags(s.message());
   // The folder of a snapshot is long, and in the path already.
   const std::string folder = fs::path(m.path).parent_path().string() + "/";
   if (m.problem.starts_with(folder)) m.problem.erase(0, folder.size());

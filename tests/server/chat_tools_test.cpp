@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "server/tool_dialects.h"
+#include "settings/setting.h"
+
 namespace reprise::server::chat_tools_test {
 namespace {
 
@@ -13,6 +16,15 @@ OrderedJson messages_of(const char* list) {
   auto out = read_messages(f, body, ServedModel());
   EXPECT_FALSE(f.error()) << f.error()->message;
   return out ? *out : OrderedJson();
+}
+
+// The table of settings stands below the server, and has the names of its parsers.
+TEST(Parsers, AreThoseOfTheSettings) {
+  std::vector<std::string> tools{"auto"}, reasoning{"auto", "none"};
+  for (const std::string& name : tool_format_names()) tools.push_back(name);
+  for (const ReasoningParser& p : reasoning_parsers()) reasoning.emplace_back(p.name);
+  EXPECT_EQ(settings::find("tool_call_parser")->choices, tools);
+  EXPECT_EQ(settings::find("reasoning_parser")->choices, reasoning);
 }
 
 TEST(ReadMessages, ACallWithoutWordsHasEmptyContent) {
