@@ -265,7 +265,7 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
 ModelEngine::~ModelEngine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
   if (options_.member && front()) (void)options_.member->publish({.kind = ranks::StepMessage::Kind::Stop});
-  if (learned_file_.empty() || !decode_ || !prefill_) return;
+  if (learned_file_.empty() || !decode_ || !prefill_ || !front()) return;
   if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
 }
