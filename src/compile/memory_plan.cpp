@@ -50,13 +50,13 @@ void place(std::vector<PlannedStorage>& storages, bool exchanged, const Apart& a
   }
 }
 
-}  // namespace
-
-PlannedStorage MemoryPlan::storage(const Value* root, int64_t first, int64_t last, const LiveSizes& bounds) {
+PlannedStorage storage_of_root(const Value* root, int64_t first, int64_t last, const LiveSizes& bounds) {
   return {root, first,
           last, static_cast<size_t>(root->type.shape.elements(bounds)) * size_of(root->type.dtype),
           0,    root->def->op->has(op_trait::kCollective)};
 }
+
+}  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
   MemoryPlan plan;
@@ -72,7 +72,7 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
       const Value* root = storage_root(v.get());
       if (root->def->is_source()) continue;
       auto [it, fresh] = plan.storage_of.try_emplace(root, plan.storages.size());
-      if (fresh) plan.storages.push_back(MemoryPlan::storage(root, number, number, bounds));
+      if (fresh) plan.storages.push_back(storage_of_root(root, number, number, bounds));
     }
     if (auto it = workspace.find(n); it != workspace.end() && it->second > 0) {
       plan.workspace_of[n] = plan.storages.size();

@@ -36,9 +36,6 @@ struct MemoryPlan {
   std::unordered_map<const Node*, size_t> workspace_of;  // node -> index
   size_t arena_bytes = 0;
   size_t exchange_bytes = 0;
-
-  // A plan's storage of this root; the bounds are the graph's.
-  static PlannedStorage storage(const Value* root, int64_t first, int64_t last, const LiveSizes& bounds);
 };
 
 // `workspace` gives scratch bytes per node (missing: none).
