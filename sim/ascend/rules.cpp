@@ -12,7 +12,7 @@ constexpr auto kRules = static_cast<size_t>(Rule::Count);
 // Sources: OPB is hicann/opbase @ aa3cd74b (2026-07-22), NN hicann/ops-nn @ e5c3fa93 (2026-08-22), OT-2511
 // hicann/ops-transformer @ c29bc106 (2025-11-15), MATH hicann/ops-math @ c4193324 and RT hicann/runtime @ 681ef761
 // (2026-08-22), OT-2608 libochao-huawei/ops-transformer @ 57781440 (2026-08-21), 8.1
-// the headers and kernels of CANN 8.1.RC1 in leideng/CANN-8.1.RC1 @ 551ed27c.
+// the headers and kernels of CANN 8.1.RC1 in leideng/CANN-8.1.RC1 @ 551ed27c, HCCL hicann/hccl @ 09300b70 (2026-08-22).
 constexpr std::array<RuleText, kRules> kTable = {{
     {Rule::SymbolOf85, "symbol-of-8.5", "Operators that 8.1.RC1 has no header for are not there.",
      "8.1: aclnnop headers; OT-2511: the operators' op_api folders", kV81, 561003,
@@ -110,6 +110,9 @@ constexpr std::array<RuleText, kRules> kTable = {{
     {Rule::OneOperatorLibrary, "one-operator-library",
      "libopapi.so and libopapi_math/nn/transformer.so exclude each other.", "MATH docs/zh/op_api_list.md:12",
      kV85 | kV91, 100000, "sim.RtRules.OneSetOfOperatorLibraries"},
+    {Rule::CollectiveSame, "collective-same", "All ranks run the same collective, with the same count and type.",
+     "HCCL docs/zh/api_ref/comm_op_interface/HcclAllGather.md, HcclAllReduce.md: constraints", kAll, 507015,
+     "sim.RtHcclRanks.WhatDiffersIsTold"},
 }};
 
 std::array<std::atomic<uint64_t>, kRules>& counters() {

@@ -50,6 +50,7 @@ enum class Rule : uint8_t {
   UpdateAllTasks,
   UpdateMixedOnly,
   OneOperatorLibrary,
+  CollectiveSame,
   Count
 };
 

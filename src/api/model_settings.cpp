@@ -210,9 +210,9 @@ Status ModelSettings::check() const {
   if (tp_size > ranks::kMaxRanks)
     return invalid("`tp_size` {} is out of range; allowed: 1 to {}", tp_size, ranks::kMaxRanks);
   if (const auto on = device_options(device, ascend_runtime, ::getenv); tp_size > 1 && on.is_ok())
-    if (on->kind != DeviceKind::Cpu)
-      return invalid("`tp_size` {}: ranks exchange data on the CPU alone yet; with `device` {} allowed: 1", tp_size,
-                     device_kind_name(on->kind));
+    if (on->kind != DeviceKind::Cpu && on->kind != DeviceKind::Ascend)
+      return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
+                     tp_size, device_kind_name(on->kind));
   if (dp_size > 1)
     return invalid("`dp_size` {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
   if (chunked_prefill_size && *chunked_prefill_size == 0)

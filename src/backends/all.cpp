@@ -40,8 +40,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
-  if (options.member && options.kind != DeviceKind::Cpu)
-    return error(Code::Unsupported, "several ranks on {}: only the CPU has collectives yet",
+  if (options.member && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
+    return error(Code::Unsupported, "several ranks on {}: cpu and ascend alone have collectives yet",
                  device_kind_name(options.kind));
   switch (options.kind) {
     case DeviceKind::Cpu: {
@@ -72,7 +72,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
 #endif
     }
     case DeviceKind::Ascend: {
-      ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device({options.ascend_runtime, options.ascend_fia}));
+      ASSIGN_OR_RETURN(auto ascend,
+                       ascend::make_ascend_device({options.ascend_runtime, options.ascend_fia, options.member}));
       ascend::register_ascend(*p.kernels, ascend.context);
       p.device = std::move(ascend.device);
       return p;

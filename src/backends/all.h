@@ -29,7 +29,7 @@ struct DeviceOptions {
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
   const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
-  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; the CPU's only
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; cpu, ascend
 };
 
 // What `auto` means here: a GPU with a driver, or an NPU with its libraries, or the processor. Looked for once.

@@ -1,5 +1,7 @@
 #include "compile/staging.h"
 
+#include <cstring>
+
 #include "compile/memory_plan.h"
 
 namespace reprise {
@@ -45,6 +47,10 @@ Status Staging::allocate(Device& device) {
   if (!device.info().host_visible || slots_ > 1) {
     ASSIGN_OR_RETURN(host_, device.host_pool().allocate(static_cast<size_t>(slots_) * total, "staging"));
   }
+  if (MemoryPool* pool = device.between_ranks()) {
+    CHECK(host_, "ranks copy staged inputs, and the host writes the device's memory");
+    ASSIGN_OR_RETURN(between_, pool->allocate(total, "staging of all ranks"));
+  }
   for (auto& [name, e] : entries_) e.view.data = (host_ ? host_ : buffer_).as<uint8_t>() + e.offset;
   return Status::ok();
 }
@@ -55,6 +61,14 @@ Status Staging::upload(Stream& stream) const {
         stream.copy(buffer_.data(), host_.as<uint8_t>() + host_offset(), buffer_.size(), Copy::HostToDevice));
   for (const Feed& f : feeds_) RETURN_IF_ERROR(stream.copy(f.to, f.source, f.bytes, Copy::DeviceToDevice));
   return Status::ok();
+}
+
+void Staging::show() const {
+  if (between_) std::memcpy(between_.data(), host_.as<uint8_t>() + host_offset(), slot_bytes_);
+}
+
+void Staging::take() {
+  if (between_) std::memcpy(host_.as<uint8_t>() + host_offset(), between_.data(), slot_bytes_);
 }
 
 void Staging::select(int slot) {

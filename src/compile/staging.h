@@ -41,6 +41,11 @@ class Staging {
   size_t host_offset() const { return static_cast<size_t>(selected_) * slot_bytes_; }
   // Sends what the host wrote, where that is not what the device reads; part of every run.
   Status upload(Stream& stream) const;
+  // Whether ranks have a copy each of what the host writes (Device::between_ranks()). Then the front shows the selected
+  // slot to the others, which take it into theirs, between two steps that all of them run.
+  bool is_copied() const { return static_cast<bool>(between_); }
+  void show() const;
+  void take();
   size_t bytes() const { return buffer_.size(); }
 
  private:
@@ -56,7 +61,8 @@ class Staging {
   };
   std::unordered_map<std::string, Entry> entries_;
   Buffer buffer_;
-  Buffer host_;  // all slots; empty where the host writes buffer_
+  Buffer host_;     // all slots; empty where the host writes buffer_
+  Buffer between_;  // one slot that all ranks see; empty where that is buffer_, or there is one rank
   int slots_ = 1, selected_ = 0;
   size_t slot_bytes_ = 0;
   std::vector<Feed> feeds_;

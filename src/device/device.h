@@ -63,6 +63,9 @@ class Device {
   // Memory for what ranks exchange and for staged inputs. Ranks that allocate the same in the same order have it at the
   // same offsets of one place, where they share memory; it is zero-filled by whoever is first.
   virtual MemoryPool& shared_pool() { return pool(); }
+  // Host memory by which the front hands the staged inputs to other ranks, whose devices read no memory of its own; in
+  // the same order on all, as above. Null: shared_pool() is seen by all ranks, or there is one.
+  virtual MemoryPool* between_ranks() { return nullptr; }
   // Host memory that the device copies from and to without a detour. Where the host sees device memory they are one.
   virtual MemoryPool& host_pool() { return pool(); }
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;

@@ -389,7 +389,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
     StepStage& stage = stages_[static_cast<size_t>(slot)];
     RETURN_IF_ERROR(stage.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
                                  platform_.device->info(), slot));
-    if (front()) RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
+    if (front() || staging_.is_copied()) RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
   }
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.

@@ -68,9 +68,11 @@ std::string_view Flight::wanted(Name name) const {
   return "";
 }
 
-// Checks, faults and counts look at a step before the next one may change anything.
+// Checks, faults and counts look at a step before the next one may change anything, and ranks are told of one at a
+// time.
 bool ModelEngine::overlaps() const {
-  return platform_.device->info().asynchronous && !check_ && !faults_.any() && !hook_ && expert_use_.layers() == 0;
+  return platform_.device->info().asynchronous && !options_.member && !check_ && !faults_.any() && !hook_ &&
+         expert_use_.layers() == 0;
 }
 
 Result<Ticket> ModelEngine::submit(std::span<const StepItem> items, StepOutput output) {

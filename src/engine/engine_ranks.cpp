@@ -40,6 +40,7 @@ Status ModelEngine::run_on_all(const StepPlan& plan, const LiveSizes& live, Step
   const int64_t tokens = live.value[models::kTokens];
   if (!options_.member) return runner.run(plan, tokens, live, *stream_, output);
   ranks::Member& member = *options_.member;
+  staging_.show();
   RETURN_IF_ERROR(member.publish({.kind = StepMessage::Kind::Step,
                                   .decode = is_decode(live),
                                   .plan = static_cast<uint8_t>(plan.kind),
@@ -61,8 +62,10 @@ Status ModelEngine::follow_step(const StepMessage& m) {
   plan.kind = static_cast<StepPlan::Kind>(m.plan);
   plan.size = m.size;
   plan.reason = "as the front runs it";
+  staging_.take();
   StepRunner& runner = m.decode ? *decode_ : *prefill_;
   RETURN_IF_ERROR(runner.run(plan, m.live.value[models::kTokens], m.live, *stream_, static_cast<StepOutput>(m.output)));
+  RETURN_IF_ERROR(stream_->synchronize());  // what was staged may be overwritten afterwards
   last_ = runner.last_program();
   ++counters_.steps;
   return Status::ok();

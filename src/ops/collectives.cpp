@@ -9,10 +9,13 @@ namespace {
 Result<Types> infer_all_gather(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_range(c, "even", 0, 1));
   const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
   if (first < 0 || of < count || first > of - count)
     return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
                    of);
+  if (c.attrs->integer("even") == 1 && (of % count != 0 || first % count != 0))
+    return invalid("{}: columns [{}, {} + {}) of {} are no even part", describe(c), first, first, count, of);
   return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
 }
 
@@ -55,8 +58,9 @@ Result<Types> infer_merge_argmax(const OpCall& c) {
 }  // namespace
 
 void register_collective_ops(OpRegistry& ops) {
-  ops.add("all_gather(Tensor x, *, int first, int of) -> Tensor : collective", infer_all_gather,
-          "[T, n] on each rank -> [T, of] on all: this rank's columns are [first, first + n); any type");
+  ops.add("all_gather(Tensor x, *, int first, int of, int even) -> Tensor : collective", infer_all_gather,
+          "[T, n] on each rank -> [T, of] on all: this rank's columns are [first, first + n), "
+          "even 1: all ranks have n, in order; any type");
   ops.add("local_ids(Index ids, *, int first, int count) -> Tensor", infer_local_ids,
           "i32 -> i32: id - first where that is in [0, count), else -1: which row of a rank's part of a table");
   ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,

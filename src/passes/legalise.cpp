@@ -40,6 +40,17 @@ Status add_argmax(Graph& g, PassContext& c, RankShare ranks) {
   if (!logits) return invalid("the graph has no output \"logits\"");
   // What ranks have gathered was made by the call before.
   const Node* gather = logits->def->op->has(op_trait::kCollective) ? logits->def : nullptr;
+  if (gather) {
+    // Where a device cannot say which rank's maximum is the largest, all logits are looked at once more.
+    const std::vector<TensorType> pair_types{gather->in[0]->type, {DType::I32, {logits->type.shape[0]}}};
+    const Status pairs = c.has_kernel(*c.ops().find("argmax_pairs"), pair_types, {{"first", int64_t{0}}});
+    if (!pairs.is_ok()) {
+      (void)c.may_apply(*logits->def);
+      ASSIGN_OR_RETURN(Node * next, g.add(*c.ops().find("argmax"), {logits}, {}, "greedy_head"));
+      c.applied(*next, fmt::format("the logits of all ranks are gathered: {}", pairs.message()));
+      return g.add_output("next_tokens", next->result());
+    }
+  }
   Value* made = gather ? gather->in[0] : logits;
   const Node& head = *made->def;
   (void)c.may_apply(head);
@@ -54,7 +65,8 @@ Status add_argmax(Graph& g, PassContext& c, RankShare ranks) {
                                          {{"first", gather->attrs.integer("first")}}, "greedy_head"));
     ASSIGN_OR_RETURN(Node * all,
                      g.add(*gather->op, {pairs->result()},
-                           {{"first", int64_t{2} * ranks.rank}, {"of", int64_t{2} * ranks.size}}, "greedy_head"));
+                           {{"first", int64_t{2} * ranks.rank}, {"of", int64_t{2} * ranks.size}, {"even", int64_t{1}}},
+                           "greedy_head"));
     ASSIGN_OR_RETURN(next, g.add(*c.ops().find("merge_argmax"), {all->result()}, {}, "greedy_head"));
   }
   return g.add_output("next_tokens", next->result());

@@ -14,22 +14,24 @@ constexpr const char* kShardOverRanks = "shard_over_ranks";
 struct Cut {
   int64_t first = 0, count = 0, of = 0;
   bool repeated = false;  // other ranks have it as well
+  bool even = false;      // all ranks have as many
   bool operator==(const Cut&) const = default;
 
-  Cut times(int64_t n) const { return {first * n, count * n, of * n, repeated}; }
+  Cut times(int64_t n) const { return {first * n, count * n, of * n, repeated, even}; }
 };
 
 // Which rank has which of `count` units, each in one piece.
 Cut share_of(int64_t count, RankShare s) {
   const int64_t first = count * s.rank / s.size;
-  return {first, count * (s.rank + 1) / s.size - first, count};
+  return {first, count * (s.rank + 1) / s.size - first, count, false, count % s.size == 0};
 }
 
 // The same with borders at multiples of `unit`.
 Cut share_of(int64_t count, int64_t unit, RankShare s) {
   const Cut units = share_of((count + unit - 1) / unit, s);
   const int64_t first = std::min(count, units.first * unit);
-  return {first, std::min(count, (units.first + units.count) * unit) - first, count};
+  return {first, std::min(count, (units.first + units.count) * unit) - first, count, false,
+          units.even && count % unit == 0};
 }
 
 // Columns of a product that belong to no head. Larger units where there is plenty: kernels work on so many rows at
@@ -48,7 +50,7 @@ Cut share_of_heads(int64_t heads, int64_t groups, RankShare s) {
   const int64_t ways = s.size / groups, group = s.rank / ways;
   if (each == 1) return {group, 1, heads, true};
   const Cut inside = share_of(each, {static_cast<int>(s.rank % ways), static_cast<int>(ways)});
-  return {group * each + inside.first, inside.count, heads};
+  return {group * each + inside.first, inside.count, heads, false, inside.even};
 }
 
 // Rows [begin, end) of what `parts` make.
@@ -185,7 +187,8 @@ class Sharder {
       ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
       mine = flat->result();
     }
-    ASSIGN_OR_RETURN(Node * made, call("all_gather", {mine}, {{"first", cut.first}, {"of", cut.of}}));
+    ASSIGN_OR_RETURN(Node * made,
+                     call("all_gather", {mine}, {{"first", cut.first}, {"of", cut.of}, {"even", int64_t{cut.even}}}));
     c_.applied(*made,
                fmt::format("{} of {} columns of %{} are here; all ranks' are gathered", cut.count, cut.of, old->id));
     Value* all = made->result();
@@ -275,6 +278,13 @@ class Sharder {
     }
     c_.count_tried();
     (void)c_.may_apply(n);
+    const std::vector<TensorType> row_types{n.result()->type, n.in[index]->type};
+    if (const Status why = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}); !why.is_ok()) {
+      ASSIGN_OR_RETURN(in[table], whole(rows));
+      RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+      c_.applied(*placed(n.result()).value->def, fmt::format("the table stays whole on every rank: {}", why.message()));
+      return Status::ok();
+    }
     const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
     ASSIGN_OR_RETURN(in[table], param_part(rows, 0, 1, 1, cut));
     ASSIGN_OR_RETURN(Node * ids, call("local_ids", {in[index]}, {{"first", cut.first}, {"count", cut.count}}));
@@ -363,7 +373,7 @@ class Sharder {
     if (from == 3 && to == 2) return add(n, {placed(x).value}, cut.times(x->type.shape[2].factor));
     const int64_t size = to == 3 ? n.result()->type.shape[2].factor : 0;
     if (from == 2 && size > 0 && cut.first % size == 0 && cut.count % size == 0)
-      return add(n, {placed(x).value}, Cut{cut.first / size, cut.count / size, cut.of / size, cut.repeated});
+      return add(n, {placed(x).value}, Cut{cut.first / size, cut.count / size, cut.of / size, cut.repeated, cut.even});
     ASSIGN_OR_RETURN(Value * v, whole(x));
     return add(n, {v}, std::nullopt);
   }

@@ -99,8 +99,8 @@ TEST(LaunchLines, EachIsUnderstood) {
 
 TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"--device npu --attention-backend ascend --trust-remote-code --tp-size 4 --port 30111 --mem-fraction-static 0.8",
-       "--tp-size 4: ranks exchange data on the CPU alone yet; with --device ascend allowed: 1"},
+      {"--device cuda --tp-size 4 --port 30111 --mem-fraction-static 0.8",
+       "--tp-size 4: ranks exchange data on cpu and ascend alone yet; with --device cuda allowed: 1"},
       {"--tensor-parallel-size 65", "--tp-size 65 is out of range; allowed: 1 to 64"},
       {"--data-parallel-size 2", "--dp-size 2: a process is one replica"},
       {"--nnodes 2 --node-rank 1", "--nnodes"},

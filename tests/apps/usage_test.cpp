@@ -92,7 +92,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--device npu --page-size 64", "allowed: 128"},
       {"--ascend-runtime simulator", "allowed: system, sim"},
       {"--tp-size 65", "allowed: 1 to 64"},
-      {"--device npu --tp 2", "ranks exchange data on the CPU alone yet; with --device ascend allowed: 1"},
+      {"--device cuda --tp 2", "ranks exchange data on cpu and ascend alone yet; with --device cuda allowed: 1"},
       {"--tp 0", "allowed: 1"},
       {"--dp 2", "a process is one replica; start several behind a load balancer; allowed: 1"},
       {"--mem-fraction-static 1.5", "allowed: above 0, up to 1"},

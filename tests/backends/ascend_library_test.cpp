@@ -26,10 +26,9 @@ TEST(AscendPurposes, EverythingThatMayBeMissingSaysWhatItIsFor) {
 TEST(AscendCollectives, WhatIsNotThereIsNamedAndNeededByNobody) {
   const std::vector<std::string> none = Collectives().report("8.5.0");
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_EQ(
-      none[0],
-      "HCCL: not there (libhccl.so, libhcomm.so); a process drives one device (world size 1), which needs none of "
-      "it");
+  EXPECT_EQ(none[0],
+            "HCCL: not there (libhccl.so, libhcomm.so); several ranks need it; one device needs none of "
+            "it");
   Collectives some;
   some.HcclCommDestroy = [](HcclComm) { return 0; };
   const std::vector<std::string> lines = some.report("8.5.0");

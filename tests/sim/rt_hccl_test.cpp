@@ -96,8 +96,8 @@ TEST_F(RtHccl, ArgumentsAreChecked) {
   uint32_t n = 0;
   EXPECT_EQ(HcclGetRootInfo(nullptr), HCCL_E_PTR);
   ASSERT_EQ(HcclGetRootInfo(&root), HCCL_SUCCESS);
-  EXPECT_EQ(HcclCommInitRootInfo(2, &root, 0, &other), HCCL_E_NOT_SUPPORT);
-  EXPECT_NE(last_text().find("2 ranks; the simulator's collectives have one"), std::string::npos);
+  EXPECT_EQ(HcclCommInitRootInfo(17, &root, 0, &other), HCCL_E_NOT_SUPPORT);
+  EXPECT_NE(last_text().find("17 ranks; simulated are the devices of one server, 16 at most"), std::string::npos);
   EXPECT_EQ(HcclCommInitRootInfo(1, &root, 1, &other), HCCL_E_PARA);
   EXPECT_EQ(HcclCommInitRootInfo(0, &root, 0, &other), HCCL_E_PARA);
   EXPECT_EQ(HcclCommInitRootInfo(1, nullptr, 0, &other), HCCL_E_PTR);

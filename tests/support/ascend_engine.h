@@ -19,6 +19,8 @@ struct AscendOptions {
   GraphMode decode = GraphMode::Whole;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
   int64_t sequences = 4;
+  std::vector<std::string> without = {};            // passes
+  std::shared_ptr<ranks::Member> member = nullptr;  // of several ranks, a simulated card each
 };
 
 // The checkpoint in `folder`.
@@ -28,8 +30,10 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   device.kind = DeviceKind::Ascend;
   device.ascend_runtime = "sim";
   device.ascend_fia = options.fia;
+  device.member = options.member;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
+  o.member = options.member;
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;
@@ -40,6 +44,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.graph.prefill = options.prefill;
   o.graph.decode = options.decode;
   o.quantization = options.quantization;
+  o.graph.pipeline.passes.disable = options.without;
   o.graph.decode_sizes = options.decode_sizes;
   o.graph.prefill_sizes = options.prefill_sizes;
   return engine::Engine::create(o, std::move(platform));

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ascend/runtime/collective.h"
 #include "ascend/runtime/fill.h"
 #include "ascend/runtime/stream.h"
 
@@ -132,6 +133,34 @@ struct Runner {
     if (world.config.computes || copy.bytes <= kMovesAnyway) {
       outside(world, lock, [&] { std::memmove(to, from, copy.bytes); });
     }
+  }
+
+  void operator()(const CollectiveTask& what) {
+    begin(true);
+    const std::string problem = meet(what);
+    if (!problem.empty()) raise(world, stream, kCoreException, std::string(what.name()) + ": " + problem);
+  }
+
+  // Waits for all ranks and moves their bytes; empty, or what is wrong.
+  std::string meet(const CollectiveTask& what) {
+    const void* from = locate(world, what.from, what.sent_bytes());
+    void* to = locate(world, what.to, what.taken_bytes());
+    if (from == nullptr || to == nullptr)
+      return describe(from == nullptr ? what.from : what.to, from == nullptr ? what.sent_bytes() : what.taken_bytes()) +
+             ": freed or never allocated";
+    touch(what.from, what.sent_bytes(), false, task->name());
+    touch(what.to, what.taken_bytes(), true, task->name());
+    const bool moves = world.config.computes || what.taken_bytes() <= kMovesAnyway;
+    double clock = lane.clock;
+    std::string problem;
+    const auto stopped = [&]() -> std::string {
+      Lock again(world.mutex);
+      return is_abandoned(stream) ? "the stream was stopped while it waited for other ranks" : "";
+    };
+    outside(world, lock, [&] { problem = collect(what, moves ? from : nullptr, to, &clock, stopped); });
+    lane.clock = clock;
+    device_time(collective_micros(link_bytes(what)));
+    return problem;
   }
 
   void operator()(const FillTask& fill) {
@@ -286,6 +315,7 @@ std::string Task::name() const {
   struct Names {
     std::string operator()(const KernelTask& task) const { return task.kernel->name; }
     std::string operator()(const CopyTask&) const { return "asynchronous copy"; }
+    std::string operator()(const CollectiveTask& task) const { return task.name(); }
     std::string operator()(const FillTask&) const { return "asynchronous fill"; }
     std::string operator()(const RecordTask&) const { return "event record"; }
     std::string operator()(const WaitTask&) const { return "event wait"; }

@@ -1,11 +1,16 @@
-// Collectives of one rank: each is a copy in the order of its stream, which captures record like any other.
+// Collectives: of one rank a copy, of several a meeting (meeting.h), in the order of their stream, which captures
+// record like any other.
 //
-// What several ranks would add (rendezvous, waiting for each other, streams of the library's own) is not simulated, and
-// a communicator of more than one rank is refused.
+// Ranks are devices of this host, of one process or of several. What is not simulated: several hosts, links that fail,
+// and the streams that the library takes for itself.
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "ascend/runtime/hccl.h"
+#include "ascend/runtime/meeting.h"
 #include "ascend/runtime/stream.h"
 
 using namespace ascend_sim;
@@ -15,7 +20,6 @@ namespace {
 const double kAsk = rate(Rate::HostCall);
 const double kQueue = rate(Rate::HostAsyncCopy);
 
-constexpr char kMark[] = "ascend-sim root";
 constexpr size_t kNameRoom = 128;
 constexpr size_t kBuffers = size_t{400} << 20;  // two of hcclBufferSize's default
 
@@ -65,25 +69,79 @@ struct Part {
   HcclDataType type = HCCL_DATA_TYPE_INT8;
 };
 
-int collect(World& world, Lock& lock, const Part& from, const Part& to, HcclComm comm, aclrtStream stream) {
+// What every call checks.
+int check_call(World& world, const Part& from, const Part& to, HcclComm comm, aclrtStream stream, size_t* bytes,
+               const Communicator** known, std::shared_ptr<Stream>* found) {
   if (from.at == nullptr) return null_argument("the buffer to send");
   if (to.at == nullptr) return null_argument("the buffer to receive");
+  ASCEND_SIM_TRY(find_communicator(world, comm, known));
+  ASCEND_SIM_TRY(check_type(from.type, bytes));
+  ASCEND_SIM_TRY(find_stream(world, stream, found));
+  const int device = (*found)->context->device;
+  if (device == (*known)->device) return 0;
+  return refuse(HCCL_E_PARA, "the stream belongs to device " + std::to_string(device) + ", the communicator to " +
+                                 std::to_string((*known)->device));
+}
+
+// One rank copies; several meet. `task` says the kind and what goes with it.
+int collect(World& world, Lock& lock, CollectiveTask task, const Part& from, const Part& to, HcclComm comm,
+            aclrtStream stream) {
   const Communicator* known = nullptr;
-  ASCEND_SIM_TRY(find_communicator(world, comm, &known));
-  size_t bytes = 0;
-  ASCEND_SIM_TRY(check_type(from.type, &bytes));
-  if (from.type != to.type || from.count != to.count)
-    return refuse(HCCL_E_PARA, "what the only rank sends it receives: count and type must be the same");
   std::shared_ptr<Stream> found;
-  ASCEND_SIM_TRY(find_stream(world, stream, &found));
-  if (found->context->device != known->device)
-    return refuse(HCCL_E_PARA, "the stream belongs to device " + std::to_string(found->context->device) +
-                                   ", the communicator to " + std::to_string(known->device));
-  if (from.count == 0) return 0;
+  size_t bytes = 0;
+  ASCEND_SIM_TRY(check_call(world, from, to, comm, stream, &bytes, &known, &found));
+  if (from.type != to.type || from.count != to.count)
+    return refuse(HCCL_E_PARA, "what a rank sends to each other one it receives: count and type must be the same");
+  if (from.count == 0 && task.send_counts.empty()) return 0;
   const auto place = [&](const Part& p) {
     return const_cast<uint8_t*>(static_cast<const uint8_t*>(p.at)) + p.first * bytes;
   };
-  return submit(world, lock, found, Task{CopyTask{place(to), place(from), from.count * bytes}, 0});
+  if (!known->meeting)
+    return from.count == 0 ? 0
+                           : submit(world, lock, found, Task{CopyTask{place(to), place(from), from.count * bytes}, 0});
+  task.meeting = known->meeting;
+  task.from = from.at;
+  task.to = const_cast<void*>(to.at);
+  task.count = from.count;
+  task.element = bytes;
+  task.type = from.type;
+  return submit(world, lock, found, Task{std::move(task), 0});
+}
+
+CollectiveTask of(CollectiveTask::Kind kind, int32_t reduction = -1, int32_t root = -1) {
+  CollectiveTask task;
+  task.kind = kind;
+  task.reduction = reduction;
+  task.root = root;
+  return task;
+}
+
+using Kind = CollectiveTask::Kind;
+
+// How long ranks wait for each other when a communicator is made: HCCL_CONNECT_TIMEOUT, 120 s by default
+// (hicann/hccl docs/zh/user_guide/hccl_env/HCCL_CONNECT_TIMEOUT.md).
+double connect_seconds() {
+  const char* text = std::getenv("HCCL_CONNECT_TIMEOUT");
+  return text && *text ? std::strtod(text, nullptr) : 120;
+}
+
+// Waits until all ranks have come.
+int gather_ranks(World& world, Lock& lock, const std::shared_ptr<Meeting>& meeting) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  ++world.busy;
+  lock.unlock();
+  bool complete = false;
+  while (!(complete = meeting->complete()) &&
+         std::chrono::duration<double>(Clock::now() - begin).count() < connect_seconds())
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  lock.lock();
+  --world.busy;
+  meeting->close_door();
+  if (complete) return 0;
+  return refuse(HCCL_E_TIMEOUT, "not all " + std::to_string(meeting->size()) +
+                                    " ranks came within HCCL_CONNECT_TIMEOUT (" +
+                                    std::to_string(static_cast<int>(connect_seconds())) + " s)");
 }
 
 }  // namespace
@@ -91,29 +149,39 @@ int collect(World& world, Lock& lock, const Part& from, const Part& to, HcclComm
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
   return hccl("HcclGetRootInfo", kAsk, [&](World&, Lock&) {
     if (rootInfo == nullptr) return null_argument("rootInfo");
-    *rootInfo = {};
-    std::memcpy(rootInfo->internal, kMark, sizeof kMark);
+    if (!Meeting::found(rootInfo->internal, sizeof rootInfo->internal))
+      return refuse(HCCL_E_MEMORY, "the host gives no memory that ranks could share");
     return 0;
   });
 }
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm) {
-  return hccl("HcclCommInitRootInfo", rate(Rate::HostCreate), [&](World& world, Lock&) -> int {
+  return hccl("HcclCommInitRootInfo", rate(Rate::HostCreate), [&](World& world, Lock& lock) -> int {
     if (rootInfo == nullptr) return null_argument("rootInfo");
     if (comm == nullptr) return null_argument("comm");
     if (nRanks == 0 || rank >= nRanks)
       return refuse(HCCL_E_PARA, "rank " + std::to_string(rank) + " of " + std::to_string(nRanks));
-    if (nRanks > 1)
-      return refuse(HCCL_E_NOT_SUPPORT, std::to_string(nRanks) + " ranks; the simulator's collectives have one");
-    if (std::memcmp(rootInfo->internal, kMark, sizeof kMark) != 0)
-      return refuse(HCCL_E_PARA, "the root's information is not what HcclGetRootInfo wrote");
+    if (nRanks > Meeting::kMaxRanks)
+      return refuse(HCCL_E_NOT_SUPPORT, std::to_string(nRanks) + " ranks; simulated are the devices of one server, " +
+                                            std::to_string(Meeting::kMaxRanks) + " at most");
     std::shared_ptr<Context> context;
     ASCEND_SIM_TRY(current_context(world, &context));
     void* buffers = world.memory(context->device).allocate(kBuffers, 0);
     if (buffers == nullptr)
       return refuse(HCCL_E_MEMORY, "no device memory for the buffers: " + std::to_string(kBuffers) + " bytes");
+    std::string problem;
+    std::shared_ptr<Meeting> meeting =
+        Meeting::join(rootInfo->internal, static_cast<int>(nRanks), static_cast<int>(rank), &problem);
+    const int joined = !meeting ? refuse(HCCL_E_PARA, problem) : gather_ranks(world, lock, meeting);
+    if (joined != 0) {
+      world.memory(context->device).release(buffers);
+      return joined;
+    }
     void* handle = world.new_handle();
-    world.communicators[handle] = {context->device, "sim_group_" + std::to_string(world.communicators_made++), buffers};
+    if (nRanks == 1) meeting = nullptr;
+    world.communicators[handle] = {context->device, "sim_group_" + std::to_string(world.communicators_made++),
+                                   buffers,         std::move(meeting),
+                                   nRanks,          rank};
     *comm = handle;
     return 0;
   });
@@ -124,6 +192,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
     const Communicator* known = nullptr;
     ASCEND_SIM_TRY(find_communicator(world, comm, &known));
     world.memory(known->device).release(known->buffers);
+    if (known->meeting) known->meeting->leave();
     world.communicators.erase(comm);
     return 0;
   });
@@ -144,7 +213,7 @@ HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
     const Communicator* known = nullptr;
     ASCEND_SIM_TRY(find_communicator(world, comm, &known));
     if (rankSize == nullptr) return null_argument("rankSize");
-    *rankSize = 1;
+    *rankSize = known->size;
     return 0;
   });
 }
@@ -154,7 +223,7 @@ HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
     const Communicator* known = nullptr;
     ASCEND_SIM_TRY(find_communicator(world, comm, &known));
     if (rank == nullptr) return null_argument("rank");
-    *rank = 0;
+    *rank = known->rank;
     return 0;
   });
 }
@@ -164,7 +233,7 @@ HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
     const Communicator* known = nullptr;
     ASCEND_SIM_TRY(find_communicator(world, comm, &known));
     if (asyncError == nullptr) return null_argument("asyncError");
-    *asyncError = HCCL_SUCCESS;  // one rank has no link that could fail
+    *asyncError = HCCL_SUCCESS;  // no link of these can fail
     return 0;
   });
 }
@@ -177,6 +246,7 @@ const char* HcclGetErrorString(HcclResult code) {
     case HCCL_E_MEMORY: return "memory error";
     case HCCL_E_INTERNAL: return "internal error";
     case HCCL_E_NOT_SUPPORT: return "not supported";
+    case HCCL_E_TIMEOUT: return "timeout";
     case HCCL_E_RUNTIME: return "error of the runtime";
   }
   return "unknown error";
@@ -186,15 +256,20 @@ HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataT
                          HcclComm comm, aclrtStream stream) {
   return hccl("HcclAllReduce", kQueue, [&](World& world, Lock& lock) {
     ASCEND_SIM_TRY(check_reduction(dataType, op));
-    return collect(world, lock, {sendBuf, 0, count, dataType}, {recvBuf, 0, count, dataType}, comm, stream);
+    return collect(world, lock, of(Kind::AllReduce, op), {sendBuf, 0, count, dataType}, {recvBuf, 0, count, dataType},
+                   comm, stream);
   });
 }
 
 HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm comm,
                          aclrtStream stream) {
   return hccl("HcclBroadcast", kQueue, [&](World& world, Lock& lock) {
-    if (root > 0) return refuse(HCCL_E_PARA, "the root is rank " + std::to_string(root) + " of 1");
-    return collect(world, lock, {buf, 0, count, dataType}, {buf, 0, count, dataType}, comm, stream);
+    const Communicator* known = nullptr;
+    ASCEND_SIM_TRY(find_communicator(world, comm, &known));
+    if (root >= known->size)
+      return refuse(HCCL_E_PARA, "the root is rank " + std::to_string(root) + " of " + std::to_string(known->size));
+    return collect(world, lock, of(Kind::Broadcast, -1, static_cast<int32_t>(root)), {buf, 0, count, dataType},
+                   {buf, 0, count, dataType}, comm, stream);
   });
 }
 
@@ -202,14 +277,16 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, H
                              HcclComm comm, aclrtStream stream) {
   return hccl("HcclReduceScatter", kQueue, [&](World& world, Lock& lock) {
     ASCEND_SIM_TRY(check_reduction(dataType, op));
-    return collect(world, lock, {sendBuf, 0, recvCount, dataType}, {recvBuf, 0, recvCount, dataType}, comm, stream);
+    return collect(world, lock, of(Kind::ReduceScatter, op), {sendBuf, 0, recvCount, dataType},
+                   {recvBuf, 0, recvCount, dataType}, comm, stream);
   });
 }
 
 HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType, HcclComm comm,
                          aclrtStream stream) {
   return hccl("HcclAllGather", kQueue, [&](World& world, Lock& lock) {
-    return collect(world, lock, {sendBuf, 0, sendCount, dataType}, {recvBuf, 0, sendCount, dataType}, comm, stream);
+    return collect(world, lock, of(Kind::AllGather), {sendBuf, 0, sendCount, dataType},
+                   {recvBuf, 0, sendCount, dataType}, comm, stream);
   });
 }
 
@@ -218,7 +295,8 @@ HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
   return hccl("HcclAlltoAll", kQueue, [&](World& world, Lock& lock) {
     if (sendBuf != nullptr && sendBuf == recvBuf)
       return refuse(HCCL_E_PARA, "the buffers to send and to receive are one");
-    return collect(world, lock, {sendBuf, 0, sendCount, sendType}, {recvBuf, 0, recvCount, recvType}, comm, stream);
+    return collect(world, lock, of(Kind::AllToAll), {sendBuf, 0, sendCount, sendType},
+                   {recvBuf, 0, recvCount, recvType}, comm, stream);
   });
 }
 
@@ -230,8 +308,21 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
       if (numbers == nullptr) return null_argument("an array of counts or displacements");
     if (sendBuf != nullptr && sendBuf == recvBuf)
       return refuse(HCCL_E_PARA, "the buffers to send and to receive are one");
-    const auto first = [](const void* numbers) { return *static_cast<const uint64_t*>(numbers); };  // of one rank
-    return collect(world, lock, {sendBuf, first(sdispls), first(sendCounts), sendType},
-                   {recvBuf, first(rdispls), first(recvCounts), recvType}, comm, stream);
+    const Communicator* known = nullptr;
+    ASCEND_SIM_TRY(find_communicator(world, comm, &known));
+    const auto first = [](const void* numbers) { return *static_cast<const uint64_t*>(numbers); };
+    if (!known->meeting)
+      return collect(world, lock, {}, {sendBuf, first(sdispls), first(sendCounts), sendType},
+                     {recvBuf, first(rdispls), first(recvCounts), recvType}, comm, stream);
+    CollectiveTask task = of(Kind::AllToAllV);
+    const auto all = [&](const void* numbers) {
+      const auto* begin = static_cast<const uint64_t*>(numbers);
+      return std::vector<uint64_t>(begin, begin + known->size);
+    };
+    task.send_counts = all(sendCounts);
+    task.send_begins = all(sdispls);
+    task.take_counts = all(recvCounts);
+    task.take_begins = all(rdispls);
+    return collect(world, lock, std::move(task), {sendBuf, 0, 0, sendType}, {recvBuf, 0, 0, recvType}, comm, stream);
   });
 }

@@ -21,6 +21,7 @@ typedef enum : int32_t {
   HCCL_E_MEMORY = 3,
   HCCL_E_INTERNAL = 4,
   HCCL_E_NOT_SUPPORT = 5,
+  HCCL_E_TIMEOUT = 9,
   HCCL_E_RUNTIME = 15
 } HcclResult;
 typedef enum : int32_t {

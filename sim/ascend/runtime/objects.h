@@ -129,11 +129,13 @@ struct Capture {
   Stream* group_stream = nullptr;
 };
 
-// Of HCCL, with one rank.
+// Of HCCL.
 struct Communicator {
   int device = 0;
   std::string name;
   void* buffers = nullptr;
+  std::shared_ptr<Meeting> meeting = nullptr;  // null with one rank
+  uint32_t size = 1, rank = 0;
 };
 
 struct Device {

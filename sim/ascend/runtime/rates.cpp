@@ -66,6 +66,10 @@ constexpr std::array<Constant, static_cast<size_t>(Rate::Count)> kRates = {{
     {"device: rewriting one task of a graph", 2, "us", Known::Assumed, "a small copy to the device"},
     {"device: start of a copy", 2, "us", Known::Assumed, "as a vector kernel"},
     {"link between host and device", 25e9, "bytes/s", Known::Assumed, "PCIe 4 x16 at about 80 percent"},
+    {"device: a collective of several ranks, beside its bytes", 10, "us", Known::Assumed,
+     "derived from published steps of tensor parallel engines"},
+    {"link between two devices, one way", 28e9, "bytes/s", Known::Assumed,
+     "an eighth of an A2's links: 392 GB/s, both ways, to seven others"},
     {"share of the peak that arithmetic sustains", 0.7, "", Known::Assumed, "vendor's start value, to be calibrated"},
     {"share of the bandwidth that matrix kernels sustain", 0.75, "", Known::Assumed, "long streams of weights"},
     {"share of the bandwidth that other kernels sustain", 0.6, "", Known::Assumed,
@@ -176,6 +180,10 @@ double device_copy_micros(const Soc& soc, size_t bytes) {
 
 double link_copy_micros(size_t bytes) {
   return rate(Rate::CopyStart) + static_cast<double>(bytes) / rate(Rate::LinkBandwidth) * 1e6;
+}
+
+double collective_micros(size_t bytes) {
+  return rate(Rate::CollectiveStart) + static_cast<double>(bytes) / rate(Rate::PeerBandwidth) * 1e6;
 }
 
 std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rates rates) {

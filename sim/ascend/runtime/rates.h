@@ -46,6 +46,8 @@ enum class Rate {
   Rewrite,
   CopyStart,
   LinkBandwidth,
+  CollectiveStart,
+  PeerBandwidth,
   ComputeEfficiency,
   StreamingEfficiency,
   MemoryEfficiency,
@@ -68,6 +70,8 @@ double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel);
 double update_micros(Rates rates);
 double device_copy_micros(const Soc& soc, size_t bytes);  // within the device
 double link_copy_micros(size_t bytes);                    // between host and device
+// What a collective takes when all ranks have come, where each sends so many bytes to each other one.
+double collective_micros(size_t bytes);
 
 // Every constant above in words, one line each.
 std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rates rates);

@@ -15,6 +15,7 @@
 
 namespace ascend_sim {
 
+class Meeting;
 struct Graph;
 struct Stream;
 struct Task;
@@ -37,6 +38,30 @@ struct CopyTask {
   void* to = nullptr;
   const void* from = nullptr;
   size_t bytes = 0;
+};
+// What the ranks of a communicator do together. `bytes` are those of one rank's part, or of the whole where all have
+// it.
+struct CollectiveTask {
+  enum class Kind : uint8_t {
+    AllReduce,
+    Broadcast,
+    ReduceScatter,
+    AllGather,
+    AllToAll,
+    AllToAllV
+  } kind = Kind::AllGather;
+  std::shared_ptr<Meeting> meeting;
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t count = 0;    // elements, as the call says
+  size_t element = 1;  // bytes
+  int32_t type = 0, reduction = -1, root = -1;
+  // AllToAllV: elements of and for each rank, and where they begin.
+  std::vector<uint64_t> send_counts, send_begins, take_counts, take_begins;
+
+  const char* name() const;
+  size_t sent_bytes() const;   // that this rank reads
+  size_t taken_bytes() const;  // that it writes
 };
 struct FillTask {
   void* to = nullptr;
@@ -84,8 +109,8 @@ struct RewriteTask {
 };
 
 struct Task {
-  std::variant<KernelTask, CopyTask, FillTask, RecordTask, WaitTask, ResetTask, ValueWriteTask, ValueWaitTask, HostTask,
-               CallbackTask, GraphTask, RewriteTask>
+  std::variant<KernelTask, CopyTask, CollectiveTask, FillTask, RecordTask, WaitTask, ResetTask, ValueWriteTask,
+               ValueWaitTask, HostTask, CallbackTask, GraphTask, RewriteTask>
       what;
   double launched = 0;                          // host clock when the call returned
   bool in_group = false;                        // an update may rewrite it

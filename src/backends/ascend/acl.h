@@ -47,6 +47,8 @@ constexpr int32_t ACL_FORMAT_FRACTAL_NZ = 29;
 constexpr aclError ACL_SUCCESS = 0;
 constexpr aclError ACL_ERROR_REPEAT_INITIALIZE = 100002;
 constexpr aclError ACL_ERROR_RT_MEMORY_ALLOCATION = 207001;
+constexpr aclError ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046;
+constexpr aclError ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = 507047;
 
 constexpr int32_t ACL_MEM_MALLOC_HUGE_FIRST = 0;
 constexpr int32_t ACL_MEMCPY_HOST_TO_DEVICE = 1;

@@ -5,6 +5,7 @@
 #include "backends/ascend/ascend_graph.h"
 #include "backends/ascend/card_checks.h"
 #include "backends/ascend/start_checks.h"
+#include "backends/shared_pool.h"
 #include "device/aligned_pool.h"
 
 namespace reprise::ascend {
@@ -50,11 +51,14 @@ class AscendDevice final : public Device {
         context_(std::move(context)),
         resources_(std::make_shared<GraphResources>(context_)),
         pool_(context_, false, info_.memory_bytes),
-        host_pool_(context_, true, SIZE_MAX / 4) {}
+        host_pool_(context_, true, SIZE_MAX / 4) {
+    if (const Communicator* ranks = context_->communicator()) shared_.emplace(ranks->member().region());
+  }
 
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
   MemoryPool& host_pool() override { return host_pool_; }
+  MemoryPool* between_ranks() override { return shared_ ? &*shared_ : nullptr; }
   Result<std::unique_ptr<Stream>> make_stream() override {
     ASSIGN_OR_RETURN(auto stream, AscendStream::make(context_));
     return std::unique_ptr<Stream>(std::move(stream));
@@ -90,6 +94,7 @@ class AscendDevice final : public Device {
   std::shared_ptr<GraphResources> resources_;
   AscendPool pool_;
   AscendPool host_pool_;
+  std::optional<SharedPool> shared_;  // where there are several ranks
 };
 
 std::vector<std::string> notes_of(const Context& context) {
@@ -114,11 +119,16 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
     return error(Code::Unsupported, "no Ascend device: {}; see `npu-smi info`",
                  counted.is_ok() ? "the driver knows of none" : counted.message());
   AscendParts parts;
-  parts.context = std::make_shared<Context>(library, options.fused_attention);
+  const ranks::World world = options.member ? options.member->world() : ranks::World{};
+  if (world.size > static_cast<int>(count))
+    return invalid("`tp_size` {}: {} Ascend device{} visible here (ASCEND_RT_VISIBLE_DEVICES); allowed: 1 to {}",
+                   world.size, count, count == 1 ? " is" : "s are", count);
+  parts.context = std::make_shared<Context>(library, options.fused_attention, world.rank);
   RETURN_IF_ERROR(parts.context->attach());
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));
   RETURN_IF_ERROR(check_start(*parts.context, free, total));
+  if (options.member) RETURN_IF_ERROR(parts.context->join(options.member));
   DeviceInfo info;
   info.kind = DeviceKind::Ascend;
   info.isa = parts.context->soc();

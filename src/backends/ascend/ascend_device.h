@@ -1,21 +1,24 @@
 // AscendDevice: one Ascend NPU (or the simulator of one), driven through CANN's C interface.
 //
 // Work runs asynchronously on streams; captured graphs are replayed whole, and launches whose lengths lie on the host
-// are updated beside the replay (ascend_graph.h). One device per process: number 0 of ASCEND_RT_VISIBLE_DEVICES.
+// are updated beside the replay (ascend_graph.h). One device per process: number 0 of ASCEND_RT_VISIBLE_DEVICES, or
+// that of the process's rank where several hold a model together.
 #pragma once
 
 #include <memory>
 
 #include "device/device.h"
 #include "ops/kernel.h"
+#include "ranks/member.h"
 
 namespace reprise::ascend {
 
 class Context;
 
 struct AscendOptions {
-  std::string runtime = "system";  // or "sim"
-  bool fused_attention = true;     // ASCEND_USE_FIA
+  std::string runtime = "system";                   // or "sim"
+  bool fused_attention = true;                      // ASCEND_USE_FIA
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 struct AscendParts {

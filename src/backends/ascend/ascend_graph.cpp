@@ -1,6 +1,8 @@
 #include "backends/ascend/ascend_graph.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -72,7 +74,7 @@ class AscendGraph final : public DeviceGraph {
   Status reserve(const AscendStream& stream, const Notes& counted) {
     live_ = stream.live_sizes();
     ASSIGN_OR_RETURN(const int64_t tasks, counted.tasks(*context_, live_));
-    const int queues = GraphResources::queues_of(tasks);
+    const int queues = resources_->streams_of_each() * GraphResources::queues_of(tasks);
     RETURN_IF_ERROR(resources_->reserve(queues));
     queues_ = {tasks, queues};
     ASSIGN_OR_RETURN(done_, AscendEvent::make(context_));
@@ -249,9 +251,18 @@ QueueBudget GraphResources::budget() {
     const bool told = acl.aclrtGetStreamAvailableNum && context_->attach().is_ok() &&
                       acl.aclrtGetStreamAvailableNum(&streams) == ACL_SUCCESS;
     const bool numbers = told && streams > kMoreThanQueues;
-    budget_ = QueueBudget{!numbers, numbers ? static_cast<int>(streams) - kSpareStreams : kQueues, 0};
+    budget_ = QueueBudget{!numbers,
+                          (numbers ? static_cast<int>(streams) - kSpareStreams : kQueues) -
+                              (context_->communicator() ? kQueuesOfCommunicator : 0),
+                          0};
   }
   return {budget_->held_for_life, budget_->total, used_};
+}
+
+int GraphResources::streams_of_each() const {
+  if (!context_->communicator()) return 1;
+  const char* mode = std::getenv("HCCL_OP_EXPANSION_MODE");
+  return mode && std::string_view(mode) == "AIV" ? 2 : 3;
 }
 
 Status GraphResources::reserve(int queues) {

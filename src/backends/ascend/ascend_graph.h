@@ -28,7 +28,7 @@ class GraphResources {
   // Made on first use.
   Result<UpdateWorker*> worker();
 
-  // Queues that a graph of so many tasks holds for its life.
+  // Queues that a graph of so many tasks holds for its life, before those of collectives.
   static int queues_of(int64_t tasks) { return static_cast<int>(1 + (tasks - 1) / kTasksOfQueue); }
   // Busy, with the figures, when the graph would not fit beside the others.
   Status reserve(int queues);
@@ -46,6 +46,10 @@ class GraphResources {
   static constexpr uint32_t kMoreThanQueues = 2048;
   static constexpr int kSpareStreams = 1024;
   static constexpr int kQueuesOfRun = 1024;
+  // What a communicator takes for itself, and streams that its collectives add to one of a graph: one where they run on
+  // vector cores, else two (vllm-ascend vllm_ascend/utils.py, update_aclgraph_sizes()).
+  static constexpr int kQueuesOfCommunicator = 40;
+  int streams_of_each() const;
 
  private:
   std::shared_ptr<Context> context_;

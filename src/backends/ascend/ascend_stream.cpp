@@ -45,7 +45,7 @@ Result<std::unique_ptr<AscendStream>> AscendStream::make(std::shared_ptr<Context
 AscendStream::~AscendStream() {
   if (!context_->attach().is_ok()) return;
   const Library& acl = context_->library();
-  if (lost_.is_ok()) (void)acl.aclrtSynchronizeStreamWithTimeout(stream_, kStuckMs);
+  if (lost_.is_ok()) (void)synchronize();
   (void)acl.aclrtDestroyStreamForce(stream_);
 }
 
@@ -91,14 +91,27 @@ Status AscendStream::wait(const Event& event) {
 Status AscendStream::synchronize() {
   RETURN_IF_ERROR(ready());
   const Library& acl = context_->library();
-  return or_failed(check(acl.aclrtSynchronizeStreamWithTimeout(stream_, kStuckMs), "synchronize"));
+  return or_failed(wait_for([&](int32_t ms) { return acl.aclrtSynchronizeStreamWithTimeout(stream_, ms); }));
 }
 
 Status AscendStream::synchronize(const Event& event) {
   RETURN_IF_ERROR(ready());
   const Library& acl = context_->library();
   const aclrtEvent mark = static_cast<const AscendEvent&>(event).native();
-  return or_failed(check(acl.aclrtSynchronizeEventWithTimeout(mark, kStuckMs), "synchronize"));
+  return or_failed(wait_for([&](int32_t ms) { return acl.aclrtSynchronizeEventWithTimeout(mark, ms); }));
+}
+
+Status AscendStream::wait_for(const std::function<int(int32_t)>& call) {
+  constexpr int32_t kLookMs = 100;
+  const Communicator* ranks = context_->communicator();
+  if (!ranks) return check(call(kStuckMs), "synchronize");
+  int code = ACL_SUCCESS;
+  for (int32_t waited = 0; waited < kStuckMs; waited += kLookMs) {
+    code = call(kLookMs);
+    if (ranks->member().aborted()) return noted(ranks->member().lost());
+    if (code != ACL_ERROR_RT_STREAM_SYNC_TIMEOUT && code != ACL_ERROR_RT_EVENT_SYNC_TIMEOUT) break;
+  }
+  return check(code, "synchronize");
 }
 
 Status AscendStream::or_failed(Status done) {

@@ -2,6 +2,7 @@
 // captured.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -59,6 +60,8 @@ class AscendStream final : public Stream {
   Status ready() const;
   Status noted(Status status);    // the same; a lost device is remembered
   Status or_failed(Status done);  // or else what failed on another thread
+  // Waits by `call`, which takes milliseconds. Where there are other ranks, their end ends it.
+  Status wait_for(const std::function<int(int32_t)>& call);
 
   std::shared_ptr<Context> context_;
   aclrtStream stream_;

@@ -20,7 +20,7 @@ std::vector<std::string> Collectives::missing() const {
 }
 
 std::vector<std::string> Collectives::report(const std::string& version) const {
-  constexpr const char* kUse = "a process drives one device (world size 1), which needs none of it";
+  constexpr const char* kUse = "several ranks need it; one device needs none of it";
   const std::vector<std::string> absent = missing();
   if (absent.size() == Collectives().missing().size())
     return {fmt::format("HCCL: not there (libhccl.so, libhcomm.so); {}", kUse)};

@@ -1,8 +1,8 @@
 // Collectives: the functions of HCCL, which exchanges data between devices.
 //
-// A process drives one device, so nothing calls them yet; they are looked up so that a report can say what an
-// installation lacks before it is needed. The newest CANN has communicators in a library of their own. Read-only after
-// find().
+// They are looked up in every process, so that a report can say what an installation lacks before it is needed; a world
+// of several ranks calls them (communicator.h). The newest CANN has communicators in a library of their own. Read-only
+// after find().
 #pragma once
 
 #include <string>

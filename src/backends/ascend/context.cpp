@@ -7,26 +7,35 @@
 
 namespace reprise::ascend {
 
-Context::Context(std::shared_ptr<const Library> library, bool fused_attention)
-    : library_(std::move(library)), fused_attention_(fused_attention) {
+Context::Context(std::shared_ptr<const Library> library, bool fused_attention, int device)
+    : library_(std::move(library)), fused_attention_(fused_attention), device_(device) {
   operators_.find(*library_);
   if (const char* name = library_->aclrtGetSocName()) soc_ = name;
 }
 
 Context::~Context() {
   if (!attach().is_ok()) return;
+  communicator_.reset();
   for (auto& [key, address] : constants_) (void)library_->aclrtFree(address);
 }
 
 Status Context::attach() const {
   // A thread stays with its device, so one look suffices for each of them.
   thread_local const Library* attached = nullptr;
-  if (attached == library_.get()) {
+  thread_local int attached_to = 0;
+  if (attached == library_.get() && attached_to == device_) {
     aclrtContext current = nullptr;
     if (library_->aclrtGetCurrentContext(&current) == ACL_SUCCESS && current) return Status::ok();
   }
-  RETURN_IF_ERROR(library_->check(library_->aclrtSetDevice(0), "use the device"));
+  RETURN_IF_ERROR(library_->check(library_->aclrtSetDevice(device_), "use the device"));
   attached = library_.get();
+  attached_to = device_;
+  return Status::ok();
+}
+
+Status Context::join(std::shared_ptr<ranks::Member> member) {
+  RETURN_IF_ERROR(attach());
+  ASSIGN_OR_RETURN(communicator_, Communicator::make(library_, std::move(member)));
   return Status::ok();
 }
 

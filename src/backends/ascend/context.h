@@ -10,13 +10,15 @@
 #include <mutex>
 #include <string>
 
+#include "backends/ascend/communicator.h"
 #include "backends/ascend/operators.h"
 
 namespace reprise::ascend {
 
 class Context {
  public:
-  Context(std::shared_ptr<const Library> library, bool fused_attention);
+  // The device's number among those that the process sees.
+  Context(std::shared_ptr<const Library> library, bool fused_attention, int device = 0);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -29,6 +31,10 @@ class Context {
 
   // Makes the runtime know the calling thread; every call into the runtime comes after it.
   Status attach() const;
+
+  // Once, before any kernel is bound: meets the other ranks. Afterwards communicator() is theirs.
+  Status join(std::shared_ptr<ranks::Member> member);
+  const Communicator* communicator() const { return communicator_.get(); }
 
   // `bytes` of device memory whose content `fill` writes on the host; made on the first call with this key. Null when
   // it cannot be made, which is not tried again; take_constant_error() says why, once for each call.
@@ -49,6 +55,8 @@ class Context {
   Operators operators_;
   std::string soc_;
   bool fused_attention_;
+  int device_;
+  std::unique_ptr<Communicator> communicator_;  // null: of one rank
   std::mutex mutex_;
   std::map<std::string, void*> constants_;
   std::map<std::string, Status> failed_;

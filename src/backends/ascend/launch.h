@@ -170,6 +170,13 @@ class Launch {
     return library_.check(op.run(workspace, bytes, executor, stream_), op.name);
   }
 
+  // Enqueues what is no operator: `call` takes the stream. Not called in a probe.
+  template <typename Call>
+  Status collective(const Call& call) {
+    ++launched_;
+    return probing_ ? Status::ok() : call(stream_);
+  }
+
   // Operators that may be repeated go there instead of being used up; kept_all() tells whether all of them may.
   void keep(std::vector<KeptOperator>* to) { kept_ = to; }
   bool kept_all() const { return static_cast<int>(kept_->size()) == launched_; }

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/team.h"
+#include "backends/shared_pool.h"
 #include "device/pool_ledger.h"
 #include "device/trace.h"
 
@@ -47,37 +48,6 @@ class CpuPool final : public MemoryPool {
 
  private:
   PoolLedger ledger_;
-};
-
-// Memory of all ranks of the host, taken in order and given back at once, when the last buffer goes.
-class SharedPool final : public MemoryPool {
- public:
-  explicit SharedPool(const ranks::Region& region) : region_(region) {}
-
-  Result<Buffer> allocate(size_t bytes, std::string_view label) override {
-    if (bytes == 0) return Buffer();
-    constexpr size_t kUnit = 4096;
-    const size_t unit = bytes >= kHugePage ? kHugePage : kUnit;
-    const size_t at = (used_ + unit - 1) / unit * unit;
-    if (bytes > region_.arena_bytes() || at > region_.arena_bytes() - bytes)
-      return error(Code::OutOfMemory, "{}: {} bytes do not fit what ranks share; {} of {} are taken", label, bytes,
-                   used_, region_.arena_bytes());
-    used_ = at + bytes;
-    ++buffers_;
-    std::string name(label);
-    ledger_.add(name, bytes);
-    return Buffer(region_.arena() + at, bytes, [this, name](void*, size_t size) {
-      ledger_.remove(name, size);
-      if (--buffers_ == 0) used_ = 0;
-    });
-  }
-  PoolStats stats() const override { return ledger_.stats(); }
-
- private:
-  const ranks::Region& region_;
-  PoolLedger ledger_;
-  std::atomic<size_t> used_{0};
-  std::atomic<int> buffers_{0};
 };
 
 class CpuEvent final : public Event {};

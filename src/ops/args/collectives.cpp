@@ -10,6 +10,8 @@ void AllGatherArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor * element;
   first = c.attrs->integer("first") * element;
   of = c.attrs->integer("of") * element;
+  type = c.in[0].dtype;
+  even = c.attrs->integer("even") == 1;
 }
 void LocalIdsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];

@@ -7,12 +7,15 @@ namespace reprise {
 
 struct OpCall;
 
-// all_gather: this rank's bytes of a row go to [first, first + width) of `of`
+// all_gather: this rank's bytes of a row go to [first, first + width) of `of`. `even`: all ranks have as many, in
+// order.
 struct AllGatherArgs {
   In x;
   Out out;
   Dim rows;
   int64_t width, first, of;  // bytes
+  DType type;
+  bool even;
 
   void fill(const OpCall& call);
 };

@@ -1,0 +1,70 @@
+#include "backends/ascend/communicator.h"
+
+#include <cstring>
+
+#include "backends/ascend/library.h"
+
+namespace reprise::ascend {
+namespace {
+
+// HcclDataType and HcclReduceOp (hccl_types.h).
+constexpr int32_t kInt8 = 0, kInt16 = 1, kInt32 = 2, kSum = 0;
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const Library> library,
+                                                         std::shared_ptr<ranks::Member> member) {
+  std::unique_ptr<Communicator> out(new Communicator(std::move(library), std::move(member)));
+  const Collectives& hccl = out->library_->collectives();
+  std::vector<std::string> absent;
+  for (const std::string& name : hccl.missing())
+    for (const char* needed :
+         {"HcclGetRootInfo", "HcclCommInitRootInfo", "HcclCommDestroy", "HcclAllGather", "HcclAllReduce"})
+      if (name == needed) absent.push_back(name);
+  if (!absent.empty())
+    return error(Code::Unsupported, "several ranks need HCCL, and {} of it are not there (libhccl.so, libhcomm.so)",
+                 fmt::join(absent, ", "));
+  ranks::Member& world = *out->member_;
+  HcclRootInfo root{};
+  std::string card;
+  if (world.world().front()) {
+    RETURN_IF_ERROR(out->check(hccl.HcclGetRootInfo(&root), "begin a communicator"));
+    card.assign(root.internal, sizeof root.internal);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> cards, world.show(card));
+  if (cards[0].size() != sizeof root.internal)
+    return error(Code::Internal, "rank 0 shows {} bytes of a communicator", cards[0].size());
+  std::memcpy(root.internal, cards[0].data(), sizeof root.internal);
+  RETURN_IF_ERROR(out->check(hccl.HcclCommInitRootInfo(static_cast<uint32_t>(out->size()), &root,
+                                                       static_cast<uint32_t>(world.world().rank), &out->comm_),
+                             "meet the other ranks"));
+  return out;
+}
+
+Communicator::~Communicator() {
+  if (comm_) (void)library_->collectives().HcclCommDestroy(comm_);
+}
+
+Status Communicator::check(int32_t code, std::string_view what) const {
+  if (code == 0) return Status::ok();
+  if (member_->aborted()) return member_->lost();
+  const Collectives& hccl = library_->collectives();
+  const char* words = hccl.HcclGetErrorString ? hccl.HcclGetErrorString(code) : nullptr;
+  const char* more = library_->aclGetRecentErrMsg ? library_->aclGetRecentErrMsg() : nullptr;
+  return error(Code::Device, "ascend: {}: HCCL error {}{}{}{}{}", what, code, words ? " (" : "", words ? words : "",
+               words ? ")" : "", more && *more ? fmt::format(": {}", more) : "");
+}
+
+Status Communicator::all_gather(const void* from, void* to, int64_t bytes, aclrtStream stream) const {
+  return check(library_->collectives().HcclAllGather(const_cast<void*>(from), to, static_cast<uint64_t>(bytes), kInt8,
+                                                     comm_, stream),
+               "HcclAllGather");
+}
+
+Status Communicator::merge(void* data, int64_t count, DType type, aclrtStream stream) const {
+  const int32_t as = size_of(type) == 1 ? kInt8 : size_of(type) == 2 ? kInt16 : kInt32;
+  return check(library_->collectives().HcclAllReduce(data, data, static_cast<uint64_t>(count), as, kSum, comm_, stream),
+               "HcclAllReduce");
+}
+
+}  // namespace reprise::ascend

@@ -1,0 +1,43 @@
+// Communicator: HCCL's handle of the ranks that hold a model together, and the calls on it.
+//
+// Made once per device, when all ranks have come; its kernels' entries keep it alive through the Context. Calls enqueue
+// on a stream and may be captured; all ranks make the same ones in the same order. Sums are asked for of integers
+// alone, whose order does not matter.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "backends/ascend/collectives.h"
+#include "base/dtype.h"
+#include "ranks/member.h"
+
+namespace reprise::ascend {
+
+class Communicator {
+ public:
+  static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<const Library> library,
+                                                    std::shared_ptr<ranks::Member> member);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  ranks::Member& member() const { return *member_; }
+  int size() const { return member_->world().size; }
+
+  // `bytes` of every rank, one after the other.
+  Status all_gather(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
+  // Bits of all ranks put together: elsewhere than in its own part a rank has zeros. In place.
+  Status merge(void* data, int64_t count, DType type, aclrtStream stream) const;
+
+ private:
+  Communicator(std::shared_ptr<const Library> library, std::shared_ptr<ranks::Member> member)
+      : library_(std::move(library)), member_(std::move(member)) {}
+  Status check(int32_t code, std::string_view what) const;
+
+  std::shared_ptr<const Library> library_;
+  std::shared_ptr<ranks::Member> member_;
+  HcclComm comm_ = nullptr;
+};
+
+}  // namespace reprise::ascend

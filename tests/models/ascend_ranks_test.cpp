@@ -1,0 +1,103 @@
+// Models over several simulated cards, with HCCL between them, give the bits of one: in whole and piecewise graphs and
+// without any, for each kind of attention and weights.
+#include "engine/local_world.h"
+#include "support/ascend_engine.h"
+
+namespace reprise::ascend_ranks_test {
+namespace {
+
+using testing_support::AscendOptions;
+using testing_support::decode_traffic;
+using testing_support::open_ascend;
+
+std::vector<float> one_card(const std::string& folder, const AscendOptions& options) {
+  auto engine = open_ascend(folder, options);
+  EXPECT_TRUE(engine.is_ok()) << engine.status().message();
+  return engine.is_ok() ? decode_traffic(**engine, 6) : std::vector<float>();
+}
+
+Result<std::unique_ptr<engine::LocalWorld>> open_cards(const std::string& folder, const AscendOptions& options,
+                                                       int cards) {
+  return engine::LocalWorld::start(
+      cards,
+      [folder, options](std::shared_ptr<ranks::Member> member) {
+        AscendOptions own = options;
+        own.member = std::move(member);
+        return open_ascend(folder, own);
+      },
+      std::chrono::seconds(120));
+}
+
+std::vector<float> several_cards(const std::string& folder, const AscendOptions& options, int cards) {
+  auto world = open_cards(folder, options, cards);
+  EXPECT_TRUE(world.is_ok()) << world.status().message();
+  if (!world.is_ok()) return {};
+  std::vector<float> out = decode_traffic((*world)->front(), 6);
+  if (options.policy != engine::GraphPolicy::Off) {
+    EXPECT_GT((*world)->front().decode_runner()->stats().replays, 0u);
+  }
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  return out;
+}
+
+struct Case {
+  const char* model;
+  std::vector<int> cards;
+  bool all_modes = false;
+  // A fusion that rounds otherwise than its parts, and that a gather between them keeps from firing.
+  std::vector<std::string> without = {};
+};
+
+void PrintTo(const Case& c, std::ostream* to) { *to << c.model; }
+
+class AscendRanks : public testing::TestWithParam<Case> {};
+
+TEST_P(AscendRanks, GiveTheBitsOfOneCard) {
+  const Case& c = GetParam();
+  const std::string folder = std::string(REPRISE_SOURCE_DIR "/tests/data/") + c.model;
+  const AscendOptions usual{.prefill_sizes = {64, 128}, .context = 128};
+  std::vector<AscendOptions> modes{usual};
+  if (c.all_modes) {
+    modes.push_back({.policy = engine::GraphPolicy::Off, .context = 128});
+    modes.push_back({.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {64, 128}, .context = 128});
+    modes.push_back({.prefill_sizes = {64, 128}, .context = 128, .decode = GraphMode::Piecewise});
+  }
+  for (AscendOptions& options : modes) {
+    options.without = c.without;
+    const std::vector<float> expected = one_card(folder, options);
+    ASSERT_FALSE(expected.empty());
+    for (const int n : c.cards) {
+      const std::vector<float> got = several_cards(folder, options, n);
+      ASSERT_EQ(got.size(), expected.size()) << n << " cards";
+      const auto [at, wanted] = std::mismatch(got.begin(), got.end(), expected.begin());
+      EXPECT_TRUE(at == got.end()) << n << " cards, mode " << &options - modes.data() << ": logit " << at - got.begin()
+                                   << " is " << *at << " instead of " << *wanted;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AscendRanks,
+                         testing::Values(Case{"models/qwen3_tied", {2, 4}, true}, Case{"models/llama_mha_untied", {2}},
+                                         Case{"models/qwen2_moe_shared", {2}},
+                                         Case{"models_quantised/modelslim_dynamic", {2}, false, {"silu_mul_quant"}},
+                                         Case{"models_quantised/compressed_static", {2}}),
+                         [](const auto& info) {
+                           std::string name = info.param.model;
+                           return name.substr(name.find('/') + 1);
+                         });
+
+// A world of more ranks than there are cards, and one whose other rank does not start.
+TEST(AscendRanksStart, TellsWhatIsMissing) {
+  const std::string folder = REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied";
+  setenv("ASCEND_SIM_FAULT", "devices:1", 1);
+  const auto world = open_cards(folder, {}, 2);
+  unsetenv("ASCEND_SIM_FAULT");
+  ASSERT_FALSE(world.is_ok());
+  EXPECT_NE(
+      world.status().message().find("1 Ascend device is visible here (ASCEND_RT_VISIBLE_DEVICES); allowed: 1 to 1"),
+      std::string::npos)
+      << world.status().message();
+}
+
+}  // namespace
+}  // namespace reprise::ascend_ranks_test
