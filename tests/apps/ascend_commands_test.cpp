@@ -15,8 +15,8 @@ TEST(AscendDoctor, SaysVersionsAndTestsTheDevice) {
   std::string notes;
   for (const auto& n : j["device"]["notes"]) notes += n.get<std::string>() + "\n";
   for (const char* part :
-       {"CANN: 9.1.0\n", "driver: 25.0.RC1\n", "HCCL: 9.1.0; several ranks need it",
-        "collectives not there: none\n", "functions not there: none\n", "operators not there: none\n"})
+       {"CANN: 9.1.0\n", "driver: 25.0.RC1\n", "HCCL: 9.1.0; several ranks need it", "collectives not there: none\n",
+        "functions not there: none\n", "operators not there: none\n"})
     EXPECT_TRUE(holds(notes, part)) << part << "\n" << notes;
   ASSERT_GE(j["self_test"]["checks"].size(), 11u);
   for (const auto& c : j["self_test"]["checks"]) EXPECT_EQ(c["result"], "pass") << c;
