@@ -1,6 +1,7 @@
 // Launch arguments of the ops by which ranks exchange data, and of what goes with them. As elements.h.
 #pragma once
 
+#include "base/dtype.h"
 #include "device/thunk.h"
 
 namespace reprise {
