@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "ascend/ops/numbers.h"
 #include "ascend/runtime/hccl.h"
@@ -25,24 +26,17 @@ T reduced(T a, T b, int32_t op) {
   }
 }
 
+// 16-bit floats are added in fp32.
 template <typename T>
-void reduce_whole(uint8_t* into, const uint8_t* other, size_t bytes, int32_t op) {
+void reduce_each(uint8_t* into, const uint8_t* other, size_t bytes, int32_t op) {
   for (size_t i = 0; i + sizeof(T) <= bytes; i += sizeof(T)) {
     T a, b;
     std::memcpy(&a, into + i, sizeof a);
     std::memcpy(&b, other + i, sizeof b);
-    a = reduced(a, b, op);
-    std::memcpy(into + i, &a, sizeof a);
-  }
-}
-
-template <typename T>
-void reduce_half(uint8_t* into, const uint8_t* other, size_t bytes, int32_t op) {
-  for (size_t i = 0; i + sizeof(T) <= bytes; i += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, into + i, sizeof a);
-    std::memcpy(&b, other + i, sizeof b);
-    a = convert<T>(reduced(widen(a), widen(b), op));
+    if constexpr (std::is_arithmetic_v<T>)
+      a = reduced(a, b, op);
+    else
+      a = convert<T>(reduced(widen(a), widen(b), op));
     std::memcpy(into + i, &a, sizeof a);
   }
 }
@@ -50,17 +44,17 @@ void reduce_half(uint8_t* into, const uint8_t* other, size_t bytes, int32_t op) 
 // into = into op other. Types are those that check_reduction() lets pass.
 void reduce(uint8_t* into, const uint8_t* other, size_t bytes, int32_t type, int32_t op) {
   switch (type) {
-    case HCCL_DATA_TYPE_INT8: return reduce_whole<int8_t>(into, other, bytes, op);
-    case HCCL_DATA_TYPE_INT16: return reduce_whole<int16_t>(into, other, bytes, op);
-    case HCCL_DATA_TYPE_INT32: return reduce_whole<int32_t>(into, other, bytes, op);
-    case HCCL_DATA_TYPE_INT64: return reduce_whole<int64_t>(into, other, bytes, op);
-    case HCCL_DATA_TYPE_FP16: return reduce_half<Half>(into, other, bytes, op);
-    case HCCL_DATA_TYPE_BFP16: return reduce_half<Bf16>(into, other, bytes, op);
-    default: return reduce_whole<float>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_INT8: return reduce_each<int8_t>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_INT16: return reduce_each<int16_t>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_INT32: return reduce_each<int32_t>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_INT64: return reduce_each<int64_t>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_FP16: return reduce_each<Half>(into, other, bytes, op);
+    case HCCL_DATA_TYPE_BFP16: return reduce_each<Bf16>(into, other, bytes, op);
+    default: return reduce_each<float>(into, other, bytes, op);
   }
 }
 
-// Those of `part`'s bytes that lie in [begin, end) of what its rank sends, to where they belong from `to` on.
+// Those bytes of a piece that lie in [begin, end) of what its rank sends, to where they belong from `to` on.
 void copy_range(const Meeting::Parts& parts, int rank, size_t begin, size_t end, uint8_t* to) {
   const size_t first = std::max(begin, parts.offset), last = std::min(end, parts.offset + parts.bytes[rank]);
   if (first < last) std::memcpy(to + (first - begin), parts.data[rank] + (first - parts.offset), last - first);
@@ -151,10 +145,10 @@ std::string collect(const CollectiveTask& t, const void* from, void* to, double*
   Meeting& meeting = *t.meeting;
   const auto ranks = static_cast<size_t>(meeting.size());
   const auto me = static_cast<size_t>(meeting.rank());
-  const auto deadline = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   const double limit = timeout_seconds();
   const auto stopped = [&]() -> std::string {
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - deadline;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     if (limit > 0 && waited.count() > limit)
       return "other ranks did not come within HCCL_EXEC_TIMEOUT (" + std::to_string(static_cast<int>(limit)) + " s)";
     return stop();
