@@ -148,6 +148,7 @@ std::string encode_payload(const PlanFile& f) {
   w.list(passes, [&](const PassReport& p) { write(w, p); });
   w.list(derived, [&](const DerivedParam& p) {
     w.text(p.name);
+    w.flag(p.elsewhere);
     w.list(p.parts, [&](const ParamPart& part) {
       w.text(part.tensor);
       w.number(part.rows);
@@ -179,6 +180,7 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
   f.report.derived = r.list<DerivedParam>("derived parameters", [&] {
     DerivedParam p;
     p.name = r.text("derived parameter");
+    p.elsewhere = r.flag("derived parameter");
     p.parts = r.list<ParamPart>("parts", [&] {
       ParamPart part;
       part.tensor = r.text("part");

@@ -103,7 +103,7 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);
   add("observe experts", options.observe_experts);
-  add("ranks", fmt::format("{}/{}", options.ranks.rank, options.ranks.size));
+  add("ranks", fmt::format("{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts));
   if (options.pass_file.empty()) return Status::ok();
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);

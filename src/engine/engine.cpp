@@ -290,7 +290,9 @@ Status ModelEngine::open() {
   options_.quantization = quantisation.format;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
-  if (options_.member) options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size};
+  if (options_.member)
+    options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
+                                     static_cast<int>(options_.ep_size)};
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)

@@ -54,6 +54,7 @@ struct EngineOptions {
   bool progress = false;  // bars on standard error
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
   std::shared_ptr<ranks::Member> member = nullptr;
+  int64_t ep_size = 1;  // over so many parts of that world whole experts are shared out
 };
 
 struct MemoryReport {

@@ -7,9 +7,27 @@ namespace reprise::engine {
 
 using ranks::StepMessage;
 
+// Sizes by which experts can be shared out.
+Status ModelEngine::check_expert_ranks() const {
+  const int64_t ep = options_.ep_size, experts = config_.fields.experts.count;
+  if (ep == 1) return Status::ok();
+  const int size = options_.member ? options_.member->world().size : 1;
+  std::vector<int64_t> allowed{1};
+  const bool cpu = platform_.device->info().kind == DeviceKind::Cpu;
+  for (int64_t n = 2; cpu && n <= std::min<int64_t>(size, experts); ++n)
+    if (size % n == 0) allowed.push_back(n);
+  if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
+  const std::string& name = config_.fields.architecture;
+  const std::string why =
+      experts == 0 ? fmt::format("{} has no experts", name)
+      : !cpu       ? std::string("experts are shared out over ranks on cpu alone yet")
+             : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size, size == 1 ? "" : "s");
+  return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
+}
+
 // A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
 Status ModelEngine::check_ranks() const {
-  if (!options_.member) return Status::ok();
+  if (!options_.member) return check_expert_ranks();
   const auto& f = config_.fields;
   const int size = options_.member->world().size;
   const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
@@ -17,6 +35,7 @@ Status ModelEngine::check_ranks() const {
   if (std::find(allowed.begin(), allowed.end(), size) == allowed.end())
     return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
                    groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
+  RETURN_IF_ERROR(check_expert_ranks());
   if (options_.graph.verify_replay > 0)
     return error(Code::Unsupported,
                  "`verify_replay` with `tp_size` {}: replays of several ranks are not checked yet; "

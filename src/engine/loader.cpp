@@ -145,6 +145,10 @@ Status check_names(const checkpoint::Checkpoint& checkpoint, std::span<const Sou
     }
     if (complete) RETURN_IF_ERROR(check_part(checkpoint, params[s.param], s.part));
   }
+  for (const DerivedParam& p : options.derived)
+    for (const ParamPart& part : p.parts)
+      if (p.elsewhere)
+        for (std::string& name : tensors_of(part)) wanted.insert(std::move(name));
   for (auto& t : checkpoint.tensors())
     if (!wanted.contains(t.name) && !ignorable(t.name, options)) left.push_back(t.name);
   if (missing.empty() && left.empty()) return Status::ok();

@@ -97,6 +97,7 @@ class ModelEngine final : public Engine {
   Status compile(ProgramBuilder& builder);
   void learn_sizes_from(const std::string& file);
   Status check_ranks() const;
+  Status check_expert_ranks() const;
   bool front() const { return !options_.member || options_.member->world().front(); }
   std::unordered_map<std::string, void*> caches() const;
 

@@ -36,6 +36,29 @@ Result<Types> infer_gather_owned(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_own_groups(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 0));
+  const int64_t groups = c.in[0].shape[0].factor - 1;
+  RETURN_IF_ERROR(want_range(c, "count", 1, groups));
+  RETURN_IF_ERROR(want_range(c, "first", 0, groups - c.attrs->integer("count")));
+  return Types{{c.in[0].dtype, {Dim(c.attrs->integer("count") + 1)}}};
+}
+
+Result<Types> infer_gather_groups(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 1, 0));
+  const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
+  if (first < 0 || of < count || first > of - count)
+    return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
+                   of);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
+}
+
 Result<Types> infer_argmax_pairs(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -66,6 +89,11 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,
           "[T, N], i32 [T] on each rank -> [T, N] on all: row t of the rank whose ids[t] is not negative; exactly one "
           "rank has it; any type");
+  ops.add("own_groups(Index starts, *, int first, int count) -> Tensor", infer_own_groups,
+          "[E + 1] -> [count + 1]: the borders of groups [first, first + count)");
+  ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
+          "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
+          "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
   ops.add("argmax_pairs(Tensor x, Tensor ids, *, int first) -> Tensor", infer_argmax_pairs,
           "f32 [L, V], i32 [L] -> i32 [L, 2]: the bits of x[l, ids[l]], and first + ids[l]");
   ops.add(

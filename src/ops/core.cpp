@@ -395,7 +395,7 @@ void register_core_ops(OpRegistry& ops) {
       "[T, N], [T, N], [N], [N], [N] -> i8 [T, N], [T, N]: sum = x + r, its RMS norm / divisor + zero as int8; and the "
       "sum. add_rms_norm_quant_static as a vendor has it: the divisors are bf16 beside bf16, f32 beside f16");
   ops.add(
-      "quantize_dynamic(Tensor x) -> (Tensor, Tensor)", infer_quantize_dynamic,
+      "quantize_dynamic(Tensor x) -> (Tensor, Tensor) : vectors", infer_quantize_dynamic,
       "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
       "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
   ops.add(

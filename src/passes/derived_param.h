@@ -69,6 +69,7 @@ std::vector<ParamPart> parts_of_name(const std::string& name, const Shape& shape
 struct DerivedParam {
   std::string name;
   std::vector<ParamPart> parts;
+  bool elsewhere = false;  // no parameter of this rank: other ranks hold what these parts read
   bool operator==(const DerivedParam&) const = default;
 };
 

@@ -85,7 +85,7 @@ class Sharder {
       RETURN_IF_ERROR(out_.add_output(o.name, v));
     }
     // How parameters are made that this rank has no use for, or only a part of.
-    std::erase_if(c_.derived(), [&](const DerivedParam& p) { return !out_.find_param(p.name); });
+    std::erase_if(c_.derived(), [&](const DerivedParam& p) { return !p.elsewhere && !out_.find_param(p.name); });
     g_ = std::move(out_);
     return Status::ok();
   }
@@ -96,6 +96,7 @@ class Sharder {
     Value* value = nullptr;
     std::optional<Cut> cut;
     Value* gathered = nullptr;
+    Value* groups = nullptr;  // borders of the groups of which this rank has the rows; null: it has all
   };
   struct Groups {
     int64_t groups = 0, head_size = 0;
@@ -134,6 +135,10 @@ class Sharder {
   Status visit(Node& n) {
     if (n.is_param()) return Status::ok();  // made where it is read
     if (n.is_input()) return input(n);
+    if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
+    ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
+    if (kept) return Status::ok();
+    for (const Value* v : n.in) RETURN_IF_ERROR(settle(v));
     if (n.op->has(op_trait::kLinear)) return linear(n);
     if (n.op->has(OperandRole::Table)) return embedding(n);
     if (n.op->has(op_trait::kHeads)) return per_head(n);
@@ -153,16 +158,16 @@ class Sharder {
     if (is_cache(*n.result()) && is_cut_cache(*n.result()))
       type.shape[2] = Dim(share_of_heads(type.shape[2].factor, type.shape[2].factor, share_).count);
     ASSIGN_OR_RETURN(Node * made, out_.add_source(*n.op, n.attrs.text("name"), type, n.made_by));
-    at_[n.result()] = {made->result(), std::nullopt, nullptr};
+    at_[n.result()] = {made->result(), std::nullopt};
     return Status::ok();
   }
 
   Placed& placed(const Value* v) { return at_.at(v); }
 
   // The call with these operands; what it gives is cut so.
-  Status add(const Node& n, std::vector<Value*> in, const std::optional<Cut>& cut) {
+  Status add(const Node& n, std::vector<Value*> in, const std::optional<Cut>& cut, Value* groups = nullptr) {
     ASSIGN_OR_RETURN(Node * made, out_.add(*n.op, std::move(in), n.attrs, n.made_by));
-    for (size_t i = 0; i < n.out.size(); ++i) at_[n.result(i)] = {made->result(i), cut, nullptr};
+    for (size_t i = 0; i < n.out.size(); ++i) at_[n.result(i)] = {made->result(i), cut, nullptr, groups};
     return Status::ok();
   }
 
@@ -174,6 +179,7 @@ class Sharder {
 
   Result<Value*> whole(const Value* old) {
     if (old->def->is_param()) return param(old);
+    RETURN_IF_ERROR(settle(old));
     Placed& p = placed(old);
     if (!p.cut) return p.value;
     if (p.gathered) return p.gathered;
@@ -199,6 +205,39 @@ class Sharder {
     return placed(old).gathered = all;
   }
 
+  // Rows of other ranks' groups come here.
+  Status settle(const Value* old) {
+    if (old->def->is_param() || !placed(old).groups) return Status::ok();
+    Placed& p = placed(old);
+    const int64_t width = p.value->type.shape.back().factor;
+    if (!p.cut && share_.experts < share_.size) return refuse(*old->def, "several ranks have the same rows");
+    const Cut cut = p.cut.value_or(Cut{0, width, width});
+    ASSIGN_OR_RETURN(Node * made, call("gather_groups", {p.value, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
+    c_.applied(*made, fmt::format("rows of {} groups of %{} are here, {} of {} columns; all ranks' are gathered",
+                                  p.groups->type.shape[0].factor - 1, old->id, cut.count, cut.of));
+    p = {made->result(), std::nullopt};
+    return Status::ok();
+  }
+
+  // Rows of own groups stay alone through an op that works row by row.
+  Result<bool> keep_rows(const Node& n) {
+    Value* groups = nullptr;
+    std::optional<Cut> cut;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (n.in[i]->def->is_param()) return false;
+      const Placed& p = placed(n.in[i]);
+      const bool by_rows = n.op->operands[i].role == OperandRole::Rows || (i == 0 && n.op->has(op_trait::kVectors));
+      if (!p.groups || !by_rows || (groups && (p.groups != groups || p.cut != cut))) return false;
+      groups = p.groups;
+      cut = p.cut;
+    }
+    if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
+    std::vector<Value*> in;
+    for (const Value* v : n.in) in.push_back(placed(v).value);
+    RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
+    return true;
+  }
+
   // Operands from `from` on, whole; those before it stay empty.
   Result<std::vector<Value*>> all_whole(const Node& n, size_t from = 0) {
     std::vector<Value*> in(n.in.size());
@@ -222,18 +261,90 @@ class Sharder {
     const std::string& whole_name = old->def->attrs.text("name");
     const std::string name = fmt::format("{}[{}+{}/{}]", whole_name, cut.first, cut.count, cut.of);
     if (Node* known = out_.find_param(name)) return known->result();
-    const auto entry = std::find_if(c_.derived().begin(), c_.derived().end(),
-                                    [&](const DerivedParam& p) { return p.name == whole_name; });
-    const std::vector<ParamPart> parts =
-        entry != c_.derived().end() ? entry->parts : parts_of_name(whole_name, old->type.shape);
+    const std::vector<ParamPart> parts = parts_of(old);
     DerivedParam mine{name, {}};
     for (int64_t m = 0; m < matrices; ++m)
       cut_parts(parts, (m * cut.of + cut.first) * unit, (m * cut.of + cut.first + cut.count) * unit, mine.parts);
     TensorType type = old->type;
     type.shape[dim] = Dim(type.shape.rank() == 1 ? matrices * cut.count : cut.count);
-    ASSIGN_OR_RETURN(Node * made, out_.add_source(*old->def->op, name, type, kShardOverRanks));
+    return add_part(old, type, std::move(mine));
+  }
+
+  Result<Value*> add_part(const Value* old, const TensorType& type, DerivedParam mine) {
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*old->def->op, mine.name, type, kShardOverRanks));
     c_.derived().push_back(std::move(mine));
     return made->result();
+  }
+
+  std::vector<ParamPart> parts_of(const Value* old) const {
+    const std::string& name = old->def->attrs.text("name");
+    const auto entry =
+        std::find_if(c_.derived().begin(), c_.derived().end(), [&](const DerivedParam& p) { return p.name == name; });
+    return entry != c_.derived().end() ? entry->parts : parts_of_name(name, old->type.shape);
+  }
+
+  // What a parameter has for this rank's groups: of a matrix only the rows of `cut`, if there is one.
+  Result<Value*> group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut) {
+    std::string name = fmt::format("{}[{}+{}/{}]", old->def->attrs.text("name"), groups.first, groups.count, groups.of);
+    if (cut) name += fmt::format("[{}+{}/{}]", cut->first, cut->count, cut->of);
+    if (Node* known = out_.find_param(name)) return known->result();
+    const std::vector<ParamPart> parts = parts_of(old);
+    const int64_t each = rows_of(old->type.shape) / groups.of, first = cut ? cut->first : 0,
+                  count = cut ? cut->count : each;
+    DerivedParam mine{name, {}}, others{name + " elsewhere", {}, true};
+    cut_parts(parts, 0, groups.first * each, others.parts);
+    cut_parts(parts, (groups.first + groups.count) * each, groups.of * each, others.parts);
+    c_.derived().push_back(std::move(others));
+    for (int64_t m = groups.first; m < groups.first + groups.count; ++m)
+      cut_parts(parts, m * each + first, m * each + first + count, mine.parts);
+    TensorType type = old->type;
+    const bool vector = type.shape.rank() == 1;
+    type.shape[0] = Dim(groups.count * (vector ? count : 1));
+    if (!vector) type.shape[1] = Dim(count);
+    return add_part(old, type, std::move(mine));
+  }
+
+  // Only this rank's groups: their rows, with their matrices or whatever each group has. Further ranks with the same
+  // groups have other columns.
+  Status groups(Node& n) {
+    const size_t starts = n.op->first(OperandRole::Starts);
+    const bool linear = n.op->has(op_trait::kLinear);
+    const int ways = share_.size / share_.experts;
+    const int64_t all = n.in[starts]->type.shape[0].factor - 1;
+    const int64_t rows = linear ? n.in[n.op->first(OperandRole::Weight)]->type.shape[1].factor : ways;
+    bool params = true;
+    for (size_t i = starts + 1; i < n.in.size(); ++i) params = params && n.in[i]->def->is_param();
+    c_.count_tried();
+    if (!params || rows < ways) {
+      ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+      return add(n, std::move(in), std::nullopt);
+    }
+    (void)c_.may_apply(n);
+    const Cut mine = share_of(all, {share_.rank / ways, share_.experts});
+    if (mine.count == 0) return refuse(n, fmt::format("{} groups for {} ranks", all, share_.experts));
+    std::optional<Cut> cut;
+    if (linear && ways > 1) cut = share_of_columns(rows, {share_.rank % ways, ways});
+    ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = 0; i < starts; ++i) {
+      if (placed(n.in[i]).groups == borders && !placed(n.in[i]).cut) {
+        in[i] = placed(n.in[i]).value;
+      } else {
+        ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+      }
+    }
+    in[starts] = borders;
+    for (size_t i = starts + 1; i < in.size(); ++i) {
+      ASSIGN_OR_RETURN(in[i], group_part(n.in[i], mine, cut));
+    }
+    return add(n, std::move(in), cut, borders);
+  }
+
+  Result<Value*> own_borders(const Value* starts, const Cut& mine) {
+    if (const auto known = borders_.find(starts); known != borders_.end()) return known->second;
+    ASSIGN_OR_RETURN(Value * all, whole(starts));
+    ASSIGN_OR_RETURN(Node * made, call("own_groups", {all}, {{"first", mine.first}, {"count", mine.count}}));
+    return borders_[starts] = made->result();
   }
 
   Status linear(Node& n) {
@@ -293,7 +404,7 @@ class Sharder {
     ASSIGN_OR_RETURN(Node * all, call("gather_owned", {mine->result(), ids->result()}, {}));
     c_.applied(*all,
                fmt::format("{} of {} rows of the table are here; a token's owner writes its row", cut.count, cut.of));
-    at_[n.result()] = {all->result(), std::nullopt, nullptr};
+    at_[n.result()] = {all->result(), std::nullopt};
     return Status::ok();
   }
 
@@ -384,6 +495,7 @@ class Sharder {
   Graph out_;
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, Groups> groups_;
+  std::unordered_map<const Value*, Value*> borders_;  // of all groups, and of this rank's
 };
 
 }  // namespace

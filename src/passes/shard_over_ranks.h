@@ -6,6 +6,9 @@
 // ops by the traits and roles of their schemas. It is required where there are several ranks, and stands behind
 // quantise_linears, so that scales and biases are cut with their rows; passes behind it see an ordinary graph of this
 // rank's sizes.
+//
+// Where whole experts are shared out, a rank has the rows of its own groups (operands Starts) and leaves the others
+// zero, through all ops that work row by row; gather_groups puts the rows of all ranks together.
 #pragma once
 
 #include <string_view>
@@ -18,6 +21,8 @@ namespace reprise {
 struct RankShare {
   int rank = 0;
   int size = 1;
+  int experts =
+      1;  // divides size: over so many parts whole experts are shared out, and each expert's rows over the rest
 };
 
 Pass shard_over_ranks(RankShare share);

@@ -85,16 +85,23 @@ void expect_same(const Answers& one, const Answers& many, const std::string& wha
   EXPECT_EQ(one.tokens, many.tokens) << what;
 }
 
-void expect_same_bits_over(const std::string& path, const EngineSetup& setup, const std::vector<int>& sizes) {
+// A world, and over how many parts of it whole experts are shared out.
+struct Sizes {
+  Sizes(int ranks, int parts = 1) : size(ranks), experts(parts) {}
+  int size, experts;
+};
+
+void expect_same_bits_over(const std::string& path, EngineSetup setup, const std::vector<Sizes>& sizes) {
   auto alone = testing_support::open_engine(path, setup);
   ASSERT_TRUE(alone.is_ok()) << alone.status().message();
   const Answers one = answers_of(**alone);
   const size_t weights = (*alone)->memory().weight_bytes;
-  for (const int size : sizes) {
+  for (const auto& [size, experts] : sizes) {
+    setup.ep_size = experts;
     auto world = open_ranked(path, setup, size);
     ASSERT_TRUE(world.is_ok()) << size << " ranks: " << world.status().message();
     EXPECT_LT((*world)->front().memory().weight_bytes, weights) << size;
-    expect_same(one, answers_of((*world)->front()), fmt::format("{} ranks", size));
+    expect_same(one, answers_of((*world)->front()), fmt::format("{} ranks, experts over {}", size, experts));
     for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   }
 }
@@ -108,7 +115,7 @@ std::string printed(std::string name) {
 struct Case {
   std::string model;
   DType dtype;
-  std::vector<int> sizes;
+  std::vector<Sizes> sizes;
 };
 
 class RanksTest : public testing::TestWithParam<Case> {};
@@ -125,6 +132,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mistral_window24", DType::F32, {2}}, Case{"mixtral_top2", DType::BF16, {2}},
                     Case{"qwen2_moe_shared", DType::F32, {2}}, Case{"deepseek_v2_lite", DType::BF16, {2}},
                     Case{"deepseek_v3_moe", DType::F32, {2, 3}}),
+    [](const auto& info) {
+      return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
+    });
+
+// Whole experts on each rank, or a part of the rows of some: uneven counts, fewer experts a rank than a token goes to,
+// and one alone.
+INSTANTIATE_TEST_SUITE_P(
+    Experts, RanksTest,
+    testing::Values(
+        Case{"mixtral_top2", DType::BF16, {{2, 2}, {4, 2}, {4, 4}}}, Case{"mixtral_one_expert", DType::F32, {{2, 2}}},
+        Case{"qwen2_moe_shared", DType::F16, {{2, 2}, {4, 2}}}, Case{"qwen2_moe_lopsided", DType::F32, {{2, 2}}},
+        Case{"qwen3_moe_norm", DType::F32, {{2, 2}, {4, 4}}}, Case{"qwen3_moe_top1", DType::BF16, {{2, 2}}},
+        Case{"qwen3_moe_top8", DType::BF16, {{2, 2}, {4, 2}}}, Case{"deepseek_v2_lite", DType::BF16, {{2, 2}}},
+        Case{"deepseek_v2_moe", DType::F32, {{2, 2}}}, Case{"deepseek_v3_moe", DType::BF16, {{2, 2}, {3, 3}}}),
     [](const auto& info) {
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
@@ -202,7 +223,9 @@ class QuantisedRanksTest : public testing::TestWithParam<std::string> {};
 TEST_P(QuantisedRanksTest, TwoRanksGiveTheSameBits) {
   EngineSetup setup = small_setup(DType::BF16);
   if (GetParam().find("f16") != std::string::npos) setup.dtype = DType::F16;
-  expect_same_bits_over(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + GetParam(), setup, {2});
+  const bool experts = GetParam().find("moe") != std::string::npos || GetParam().find("deepseek") != std::string::npos;
+  expect_same_bits_over(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + GetParam(), setup,
+                        experts ? std::vector<Sizes>{2, {2, 2}} : std::vector<Sizes>{2});
 }
 
 INSTANTIATE_TEST_SUITE_P(

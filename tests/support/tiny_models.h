@@ -58,6 +58,7 @@ struct EngineSetup {
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> prefill = {};
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
+  int64_t ep_size = 1;
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -72,6 +73,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.member = s.member;
   engine::EngineOptions o;
   o.member = s.member;
+  o.ep_size = s.ep_size;
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = path;

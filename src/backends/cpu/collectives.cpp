@@ -1,5 +1,6 @@
 // Collectives of the CPU: ranks write their parts into memory that all of them see, then meet. The result is read where
 // it was written; nothing is copied a second time.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -33,6 +34,25 @@ void write_own_rows(const GatherOwnedArgs& a, const Launch& l) {
     if (ids[i] >= 0)
       std::memcpy(static_cast<uint8_t*>(a.out.data) + i * a.width, static_cast<const uint8_t*>(a.x.data) + i * a.width,
                   static_cast<size_t>(a.width));
+}
+
+// Rows of the rank's own groups, which lie together, and its columns of them.
+void write_own_groups(const GatherGroupsArgs& a, const Launch& l) {
+  const int32_t* starts = a.starts;
+  const int64_t rows = l.size(a.rows), begin = std::clamp<int64_t>(starts[0], 0, rows),
+                end = std::clamp<int64_t>(starts[a.groups], begin, rows);
+  const Range r = l.share(end - begin);
+  const auto* from = static_cast<const uint8_t*>(a.x.data);
+  auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
+  for (int64_t i = begin + r.begin; i < begin + r.end; ++i)
+    std::memcpy(to + i * a.of, from + i * a.width, static_cast<size_t>(a.width));
+}
+
+void take_own_groups(const OwnGroupsArgs& a, const Launch& l) {
+  const int32_t* starts = a.starts;
+  int32_t* out = a.out;
+  const Range r = l.share(a.count + 1);
+  for (int64_t i = r.begin; i < r.end; ++i) out[i] = starts[a.first + i];
 }
 
 void shift_ids(const LocalIdsArgs& a, const Launch& l) {
@@ -97,12 +117,14 @@ void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, 
 void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member) {
   add(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
   add(kernels, member, "gather_owned", run<GatherOwnedArgs, write_own_rows>);
+  add(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
   const auto add_local = [&](std::string_view op, CpuKernel kernel) {
     KernelEntry e = entry_of({.op = op});
     e.phase[0] = opaque(kernel);
     kernels.add(std::move(e));
   };
   add_local("local_ids", run<LocalIdsArgs, shift_ids>);
+  add_local("own_groups", run<OwnGroupsArgs, take_own_groups>);
   add_local("argmax_pairs", run<ArgmaxPairsArgs, pair_up>);
   add_local("merge_argmax", run<MergeArgmaxArgs, merge>);
 }

@@ -22,6 +22,18 @@ void GatherOwnedArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
 }
+void OwnGroupsArgs::fill(const OpCall& c) {
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+}
+void GatherGroupsArgs::fill(const OpCall& c) {
+  const auto element = static_cast<int64_t>(size_of(c.in[0].dtype));
+  rows = c.in[0].shape[0];
+  groups = c.in[1].shape[0].factor - 1;
+  width = c.in[0].shape[1].factor * element;
+  first = c.attrs->integer("first") * element;
+  of = c.attrs->integer("of") * element;
+}
 
 void ArgmaxPairsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
@@ -38,6 +50,8 @@ std::span<const OpArgs> collective_args() {
       op_row("all_gather", &AllGatherArgs::out, &AllGatherArgs::x, constant_rows),
       op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
       op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
+      op_row("own_groups", &OwnGroupsArgs::out, &OwnGroupsArgs::starts),
+      op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),
       op_row("merge_argmax", &MergeArgmaxArgs::out, &MergeArgmaxArgs::pairs, constant_rows),
   };

@@ -39,6 +39,24 @@ struct GatherOwnedArgs {
   void fill(const OpCall& call);
 };
 
+struct OwnGroupsArgs {
+  In starts;
+  Out out;
+  int64_t first, count;
+
+  void fill(const OpCall& call);
+};
+
+// gather_groups: this rank's bytes of rows [starts[0], starts[groups]) go to [first, first + width) of `of`.
+struct GatherGroupsArgs {
+  In x, starts;
+  Out out;
+  Dim rows;
+  int64_t groups, width, first, of;  // all but the groups in bytes
+
+  void fill(const OpCall& call);
+};
+
 struct ArgmaxPairsArgs {
   In x, ids;
   Out out;

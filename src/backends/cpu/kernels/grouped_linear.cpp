@@ -75,9 +75,7 @@ void run(const GroupedCall& c, const Launch& l) {
           }
         }
       });
-  const Range rest = l.share(all - used);
-  if (rest.begin < rest.end)
-    std::memset(out + (used + rest.begin) * n, 0, static_cast<size_t>((rest.end - rest.begin) * n) * sizeof(T));
+  clear_rows(walk, used, out, n, l);
 }
 
 template <class In>

@@ -2,6 +2,8 @@
 // nothing. Internal linkage, as in a source file of its own.
 #pragma once
 
+#include <cstring>
+
 #include "backends/cpu/cpu_kernel.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -15,10 +17,12 @@ struct GroupWalk {
   const int32_t* starts;
   int64_t groups, rows;
 
-  // Calls body(group, first row, rows) for every group that has rows; returns the first row of no group.
+  int64_t first() const { return std::min<int64_t>(rows, std::max<int32_t>(0, starts[0])); }
+
+  // Calls body(group, first row, rows) for every group that has rows; returns the first row behind the last one.
   template <typename Body>
   int64_t each(const Body& body) const {
-    int64_t begin = 0;
+    int64_t begin = first();
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t end = std::min(rows, std::max<int64_t>(begin, starts[g + 1]));
       if (end > begin) body(g, begin, end - begin);
@@ -28,8 +32,8 @@ struct GroupWalk {
   }
 };
 
-// Calls body(group, first row, rows, panels) with the rank's panels of every group, and returns the first row of no
-// group.
+// Calls body(group, first row, rows, panels) with the rank's panels of every group, and returns the first row
+// behind the last one.
 template <typename Body>
 int64_t for_each_share(const GroupWalk& walk, int64_t panels, int rank, int ranks, const Body& body) {
   int64_t total = 0;
@@ -45,6 +49,18 @@ int64_t for_each_share(const GroupWalk& walk, int64_t panels, int rank, int rank
     if (mine.begin < mine.end) body(g, first, rows, mine);
     at += cost * panels;
   });
+}
+
+// Rows of no group, [0, walk.first()) and [used, walk.rows), become zeros.
+template <typename T>
+void clear_rows(const GroupWalk& walk, int64_t used, T* out, int64_t n, const Launch& l) {
+  const auto clear = [&](int64_t first, int64_t count) {
+    const Range mine = l.share(count);
+    if (mine.begin < mine.end)
+      std::memset(out + (first + mine.begin) * n, 0, static_cast<size_t>((mine.end - mine.begin) * n) * sizeof(T));
+  };
+  clear(0, walk.first());
+  clear(used, walk.rows - used);
 }
 
 }  // namespace

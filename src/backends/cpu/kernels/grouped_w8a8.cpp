@@ -14,13 +14,6 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-template <typename T>
-void clear_rows(T* out, int64_t used, int64_t all, int64_t n, const Launch& l) {
-  const Range rest = l.share(all - used);
-  if (rest.begin < rest.end)
-    std::memset(out + (used + rest.begin) * n, 0, static_cast<size_t>((rest.end - rest.begin) * n) * sizeof(T));
-}
-
 // Sixteen columns of so many rows: `sums` kPanelColumns apart, `out` n apart.
 template <class Out>
 struct Finished {
@@ -80,7 +73,7 @@ void grouped(const A& a, const Launch& l) {
           }
         }
       });
-  clear_rows(out, used, all, n, l);
+  clear_rows(walk, used, out, n, l);
 }
 
 template <typename E>
@@ -99,7 +92,7 @@ void quant_groups(const QuantizeGroupsArgs& a, const Launch& l) {
         store_i8_n(out + row * n + i, by.apply(load_n<E>(x + row * n + i, rest), i, rest), rest);
       });
   });
-  clear_rows(out, used, all, n, l);
+  clear_rows(walk, used, out, n, l);
 }
 
 }  // namespace
