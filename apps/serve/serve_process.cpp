@@ -119,6 +119,7 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"device", device_kind_name(const_cast<engine::Engine&>(e).device().info().kind)},
           {"dtype", dtype_name(e.dtype())},
           {"tp_size", e.options().member ? e.options().member->world().size : 1},
+          {"ep_size", e.options().ep_size},
           {"context_length", m.context_length},
           {"max_running_requests", o.scheduler.max_running},
           {"max_queued_requests", o.scheduler.max_queued},

@@ -62,6 +62,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
     o.overrides.insert(o.overrides.end(), more.begin(), more.end());
   }
   o.count_experts = f.count_experts;
+  o.ep_size = f.expert_parts();
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
   RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
@@ -173,6 +174,8 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"cache_weights", &cache_weights},
           {"page_size", &page_size},
           {"tp_size", &tp_size},
+          {"ep_size", &ep_size},
+          {"enable_expert_parallel", &enable_expert_parallel},
           {"dist_timeout", &dist_timeout},
           {"dp_size", &dp_size}};
 }
@@ -200,6 +203,19 @@ StepLimits ModelSettings::limits() const {
                          : 65536};
 }
 
+// Of the model's experts the engine knows.
+Status ModelSettings::check_experts() const {
+  if (enable_expert_parallel && ep_size > 1 && ep_size != tp_size)
+    return invalid("`ep_size` {} with `enable_expert_parallel`, which means {} (`tp_size`); leave one of them out",
+                   ep_size, tp_size);
+  if (tp_size % ep_size == 0) return Status::ok();
+  std::vector<int64_t> allowed;
+  for (int64_t n = 1; n <= tp_size; ++n)
+    if (tp_size % n == 0) allowed.push_back(n);
+  return invalid("`ep_size` {} with `tp_size` {}: ranks are shared out evenly over the parts; allowed: {}", ep_size,
+                 tp_size, fmt::join(allowed, ", "));
+}
+
 Status ModelSettings::check() const {
   if (model_path.empty()) return invalid("`model_path` is missing; allowed: {}", settings::find("model_path")->help);
   if (is_model_name(model_path)) RETURN_IF_ERROR(model_name(model_path, hub).status());
@@ -213,6 +229,7 @@ Status ModelSettings::check() const {
     if (on->kind != DeviceKind::Cpu && on->kind != DeviceKind::Ascend)
       return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
                      tp_size, device_kind_name(on->kind));
+  RETURN_IF_ERROR(check_experts());
   if (dp_size > 1)
     return invalid("`dp_size` {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
   if (chunked_prefill_size && *chunked_prefill_size == 0)

@@ -33,7 +33,8 @@ struct ModelSettings {
   int64_t max_running_requests, max_total_tokens;
   std::optional<int64_t> chunked_prefill_size;  // -1: SGLang's word for whole prompts; here as if it was not given
   double mem_fraction_static;
-  int64_t page_size, tp_size, dp_size, random_seed;
+  int64_t page_size, tp_size, ep_size, dp_size, random_seed;
+  bool enable_expert_parallel;
   double dist_timeout;
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
   bool trust_remote_code;
@@ -53,10 +54,12 @@ struct ModelSettings {
   // Where the values of the groups Model and Engine lie; those of `graph` are its own.
   std::vector<settings::Binding> bindings();
   int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
+  int64_t expert_parts() const { return enable_expert_parallel ? tp_size : ep_size; }
   // The largest batch and number of tokens that the settings allow.
   StepLimits limits() const;
   // Errors that need more than one value to see.
   Status check() const;
+  Status check_experts() const;
   // What can be told without an engine about settings that change nothing.
   std::vector<std::string> plain_notices() const;
 };

@@ -422,6 +422,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
       restore(learned->prefill, *prefill_);
     }
   }
+  expert_use_.share_out(options_.ep_size);
   for (const GraphOutput& o : decode_->model().graph().outputs())
     if (o.name.starts_with(kExpertStarts))
       expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);

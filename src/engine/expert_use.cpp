@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nn/experts.h"
+
 namespace reprise::engine {
 
 std::string ExpertUse::layer_name(size_t layer) const {
@@ -20,6 +22,19 @@ void ExpertUse::add(size_t layer, std::span<const int32_t> starts) {
   for (size_t e = 0; e < experts; ++e)
     if (const int32_t n = starts[e + 1] - starts[e]; n > 0)
       rows[e].store(rows[e].load(std::memory_order_relaxed) + static_cast<uint64_t>(n), std::memory_order_relaxed);
+}
+
+double ExpertUse::imbalance(size_t layer) const {
+  uint64_t most = 0, all = 0;
+  for (int64_t part = 0; part < parts_; ++part) {
+    const auto here = nn::expert_range(experts(layer), part, parts_);
+    if (!here.is_ok()) return 1;  // fewer experts than parts: such a model is refused at the start
+    uint64_t mine = 0;
+    for (int64_t e = here->first; e < here->first + here->count; ++e) mine += rows(layer, e);
+    most = std::max(most, mine);
+    all += mine;
+  }
+  return all > 0 ? static_cast<double>(most) * static_cast<double>(parts_) / static_cast<double>(all) : 1;
 }
 
 }  // namespace reprise::engine

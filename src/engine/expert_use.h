@@ -28,6 +28,12 @@ class ExpertUse {
     return layers_[layer].rows[static_cast<size_t>(expert)].load(std::memory_order_relaxed);
   }
 
+  // Before the first step: over how many parts of the ranks whole experts are shared out.
+  void share_out(int64_t parts) { parts_ = parts; }
+  int64_t parts() const { return parts_; }
+  // Rows of the part that has most, over the mean of all parts; 1 before the first row.
+  double imbalance(size_t layer) const;
+
   // One step: the first row of every expert, and one number more, as moe_route gives them.
   void add(size_t layer, std::span<const int32_t> starts);
 
@@ -38,6 +44,7 @@ class ExpertUse {
     Counts rows;
   };
   std::vector<Layer> layers_;
+  int64_t parts_ = 1;
 };
 
 }  // namespace reprise::engine

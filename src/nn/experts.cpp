@@ -4,11 +4,10 @@ namespace reprise::nn {
 
 Result<ExpertRange> expert_range(int64_t experts, int64_t rank, int64_t ranks) {
   if (ranks < 1 || rank < 0 || rank >= ranks) return invalid("rank {} of {} does not exist", rank, ranks);
-  if (experts % ranks != 0)
-    return invalid("{} experts cannot be shared by {} ranks; allowed: numbers of ranks that divide {}", experts, ranks,
-                   experts);
-  const int64_t each = experts / ranks;
-  return ExpertRange{rank * each, each};
+  if (experts < ranks)
+    return invalid("{} experts cannot be shared by {} ranks; allowed: 1 to {}", experts, ranks, experts);
+  const int64_t first = experts * rank / ranks;
+  return ExpertRange{first, experts * (rank + 1) / ranks - first};
 }
 
 Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope& p) {

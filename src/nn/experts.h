@@ -12,7 +12,7 @@ namespace reprise::nn {
 struct ExpertRange {
   int64_t first = 0, count = 0;
 };
-// Equal parts, in order; experts that do not divide are an error.
+// In order, none without experts; counts differ by at most one.
 Result<ExpertRange> expert_range(int64_t experts, int64_t rank, int64_t ranks);
 
 struct ExpertSpec {

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "nn/experts.h"
+
 namespace reprise {
 namespace {
 
@@ -320,8 +322,8 @@ class Sharder {
       return add(n, std::move(in), std::nullopt);
     }
     (void)c_.may_apply(n);
-    const Cut mine = share_of(all, {share_.rank / ways, share_.experts});
-    if (mine.count == 0) return refuse(n, fmt::format("{} groups for {} ranks", all, share_.experts));
+    ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways, share_.experts));
+    const Cut mine{here.first, here.count, all};
     std::optional<Cut> cut;
     if (linear && ways > 1) cut = share_of_columns(rows, {share_.rank % ways, ways});
     ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));

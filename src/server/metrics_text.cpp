@@ -183,6 +183,11 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
       for (int64_t e = 0; e < experts_->experts(l); ++e)
         r.sample(d(experts_->rows(l, e)), layer + label("expert", std::to_string(e)));
     }
+    if (experts_->parts() > 1) {
+      r.family("reprise:ep_imbalance", "gauge", "Most rows of a rank's experts over the mean of all ranks.");
+      for (size_t l = 0; l < experts_->layers(); ++l)
+        r.sample(experts_->imbalance(l), label("layer", experts_->layer_name(l)));
+    }
   }
   r.single("reprise:http_connections", "gauge", d(http.open), "Open connections.");
   r.single("reprise:http_requests_total", "counter", d(http.requests), "HTTP requests.");

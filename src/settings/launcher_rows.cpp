@@ -18,7 +18,6 @@ std::vector<Setting> launcher_rows() {
   return {
       // One process
       also("--pipeline-parallel-size", integer("pp_size", {1, 1}, kOneProcess)),
-      also("--ep,--expert-parallel-size", integer("ep_size", {1, 1}, "all experts are on this device")),
       integer("nnodes", {1, 1}, kOneProcess),
       integer("node_rank", {0, 0}, kOneProcess),
       also("--nccl-init-addr", text("dist_init_addr", "TEXT", "there are no other ranks")),
@@ -34,9 +33,10 @@ std::vector<Setting> launcher_rows() {
       flag("enable_dp_lm_head", "there is one replica"),
       flag("disable_custom_all_reduce", "there is one rank, and nothing to reduce"),
       flag("enable_symm_mem", "there is one rank, and nothing to reduce"),
-      choice("moe_a2a_backend", {"none", "deepep", "mooncake", "ascend_fuseep", "nixl", "mori", "flashinfer"},
-             "all experts are on this device; effective: none"),
-      choice("deepep_mode", {"auto", "normal", "low_latency"}, "all experts are on this device"),
+      choice("moe_a2a_backend", {"none", "auto", "deepep", "mooncake", "ascend_fuseep", "nixl", "mori", "flashinfer"},
+             "ranks exchange all rows of their experts; effective: none"),
+      choice("deepep_mode", {"auto", "normal", "low_latency"}, "ranks exchange all rows of their experts"),
+      integer("ep_num_redundant_experts", {0, 0}, "no expert is on two ranks yet"),
       text("moe_runner_backend", "TEXT", "each device has one kernel for experts; effective: auto"),
       flag("disable_shared_experts_fusion", "shared experts are not fused with routed ones"),
       // Scheduling
@@ -139,6 +139,7 @@ std::vector<Setting> launcher_rows() {
       integer("cpu_offload_gb", {0, 0}, "weights stay on the device"),
       refused(flag("is_embedding", "models generate text; embeddings are not served")),
       refused(flag("skip_tokenizer_init", "the tokenizer is cheap; requests may give token ids all the same")),
+      refused(flag("enable_eplb", "experts are not moved between ranks yet")),
       refused(flag("enable_two_batch_overlap", "a step is one batch")),
       refused(text("completion_template", "TEXT", "/v1/completions takes no `suffix`")),
       refused(text("preferred_sampling_params", "TEXT", "generation_config.json of the model gives the defaults")),

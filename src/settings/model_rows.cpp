@@ -72,6 +72,12 @@ std::vector<Setting> engine_rows() {
                    "processes of this host that hold the model together, each a part of it; the CPU's processors are "
                    "shared out",
                    "1")),
+      also("--ep,--expert-parallel-size",
+           integer("ep_size", {1, kMany},
+                   "parts of these processes over which whole experts are shared out; the rows of an expert are cut over "
+                   "the processes of a part",
+                   "1")),
+      flag("enable_expert_parallel", "vLLM's word for `ep_size` equal to `tp_size`"),
       real("dist_timeout", {1, 1e6},
            "seconds that a rank may stay away from the others in a step before all of them end", "60"),
       also("--dp,--data-parallel-size",

@@ -164,12 +164,21 @@ TEST(Experts, DeepSeeksRoutersAreChecked) {
   expect_parts(open_with("deepseek_v2_moe", {"kv_lora_rank=23"}), {"kv_a", "[30, 48]"});
 }
 
-TEST(Experts, RangesOfRanksDivideThemAll) {
+TEST(Experts, RangesOfRanksAreAllOfThem) {
   auto second = nn::expert_range(12, 1, 3);
   ASSERT_TRUE(second.is_ok());
   EXPECT_EQ(second->first, 4);
   EXPECT_EQ(second->count, 4);
-  expect_parts(nn::expert_range(12, 0, 5).status(), {"12 experts cannot be shared by 5 ranks"});
+  int64_t next = 0;
+  for (int rank = 0; rank < 5; ++rank) {
+    const auto part = nn::expert_range(12, rank, 5);
+    ASSERT_TRUE(part.is_ok());
+    EXPECT_EQ(part->first, next);
+    EXPECT_TRUE(part->count == 2 || part->count == 3) << part->count;
+    next += part->count;
+  }
+  EXPECT_EQ(next, 12);
+  expect_parts(nn::expert_range(12, 0, 13).status(), {"12 experts cannot be shared by 13 ranks", "allowed: 1 to 12"});
   expect_parts(nn::expert_range(12, 3, 3).status(), {"rank 3 of 3"});
 }
 

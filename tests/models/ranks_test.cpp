@@ -204,6 +204,13 @@ TEST(RanksTest, RanksThatDoNotFitAreToldApart) {
     return open("llama_gqa3_tied", mine, std::move(member));
   });
   EXPECT_NE(sizes.find("settings: rank 1 has "), std::string::npos) << sizes;
+  const std::string experts = start([&](std::shared_ptr<ranks::Member> member) {
+    EngineSetup mine = setup;
+    mine.ep_size = member->world().front() ? 2 : 1;
+    return open("mixtral_top2", mine, std::move(member));
+  });
+  EXPECT_NE(experts.find("settings: rank 1 has "), std::string::npos) << experts;
+  EXPECT_NE(experts.find("experts over 2"), std::string::npos) << experts;
   const std::string models = start([&](std::shared_ptr<ranks::Member> member) {
     const bool front = member->world().front();
     return open(front ? "llama_mha_untied" : "llama_gqa3_tied", setup, std::move(member));
@@ -240,11 +247,70 @@ INSTANTIATE_TEST_SUITE_P(
                     "gguf/qwen3_moe_norm.gguf"),
     [](const auto& info) { return printed(info.param); });
 
+// Eager, whole and piecewise graphs contain the same collectives.
+TEST(RanksTest, SharedOutExpertsGiveTheSameBitsInEveryGraphMode) {
+  EngineSetup setup = small_setup(DType::BF16);
+  const std::string path = tiny_model_path("qwen3_moe_norm");
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Answers one = answers_of(**alone);
+  setup.ep_size = 2;
+  for (const auto policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Auto})
+    for (const GraphMode prefill : {GraphMode::Eager, GraphMode::Piecewise, GraphMode::Whole}) {
+      setup.policy = policy;
+      setup.prefill = prefill;
+      auto world = open_ranked(path, setup, 2);
+      ASSERT_TRUE(world.is_ok()) << world.status().message();
+      expect_same(one, answers_of((*world)->front()), std::string(graph_mode_name(prefill)));
+    }
+}
+
+// What no world of these ranks can do is one line with the numbers that fit.
+TEST(RanksTest, ExpertsThatCannotBeSharedOutAreRefused) {
+  const auto refusal = [](const std::string& model, int size, int64_t parts) {
+    EngineSetup setup = small_setup(DType::F32);
+    setup.ep_size = parts;
+    const auto world = open_ranked(tiny_model_path(model), setup, size);
+    EXPECT_FALSE(world.is_ok());
+    return world.status().message();
+  };
+  EXPECT_NE(refusal("llama_gqa4_sharded", 2, 2).find("`ep_size` 2: LlamaForCausalLM has no experts; allowed: 1"),
+            std::string::npos);
+  EXPECT_NE(refusal("mixtral_one_expert", 4, 4)
+                .find("`ep_size` 4: MixtralForCausalLM has 3 experts, and the world 4 ranks; allowed: 1, 2"),
+            std::string::npos);
+  EXPECT_NE(refusal("mixtral_top2", 2, 3).find("and the world 2 ranks; allowed: 1, 2"), std::string::npos);
+}
+
+// The front counts the rows of all ranks' experts.
+TEST(RanksTest, RowsOfExpertsAreCountedOnce) {
+  EngineSetup setup = small_setup(DType::F32);
+  setup.count_experts = true;
+  const auto counted = [&](engine::Engine& e) {
+    (void)answers_of(e);
+    std::vector<uint64_t> out;
+    const engine::ExpertUse& use = *e.expert_use();
+    for (size_t l = 0; l < use.layers(); ++l)
+      for (int64_t i = 0; i < use.experts(l); ++i) out.push_back(use.rows(l, i));
+    return out;
+  };
+  const std::string path = tiny_model_path("mixtral_top2");
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const auto one = counted(**alone);
+  setup.ep_size = 2;
+  auto world = open_ranked(path, setup, 2);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  EXPECT_EQ(counted((*world)->front()), one);
+  EXPECT_GT(one[0], 0u);
+}
+
 // Rows of a float model that become int8 while they are loaded, and an int8 cache.
 TEST(RanksTest, LoadTimeQuantisationAndInt8CacheKeepTheBits) {
   EngineSetup setup = small_setup(DType::BF16);
   setup.quantization = checkpoint::Quantization::W8A8Int8;
   expect_same_bits_over(tiny_model_path("qwen3_tied"), setup, {2, 4});
+  expect_same_bits_over(tiny_model_path("qwen2_moe_shared"), setup, {{2, 2}, {4, 2}});
   setup = small_setup(DType::F32);
   setup.kv_dtype = DType::I8;
   expect_same_bits_over(tiny_model_path("llama_gqa4_sharded"), setup, {2});

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <sstream>
+
 #include "compile/binding.h"
 #include "compile/memory_plan.h"
 #include "support.h"
@@ -132,6 +135,83 @@ TEST(ShardOverRanks, ExchangedBytesAreTakenOverOnlyBehindACollective) {
   for (PlannedStorage& p : plan.storages)
     if (p.exchanged) p.offset = 0;
   EXPECT_NE(check_plan(s->graph, plan).message().find("other ranks may still read"), std::string::npos);
+}
+
+std::string text_of_experts(const Graph& g) {
+  std::istringstream lines(print(g));
+  std::string out, line;
+  bool inside = false;
+  while (std::getline(lines, line)) {
+    inside = inside || line.find("moe_route(") != std::string::npos;
+    if (inside) out += line.substr(2, line.rfind(" from ") - 2) + "\n";  // without the pass that made it
+    if (line.find("moe_combine(") != std::string::npos) break;
+  }
+  return out;
+}
+
+// Two ranks with three experts each: rows of other ranks come once, in front of the sum over a token's choices. Four
+// ranks with half of the columns of three experts: once more in front of the last product.
+TEST(ShardOverRanks, WholeExpertsAreSharedOut) {
+  const Platform platform = test::null_platform();
+  const auto two = shard(platform, {"MixtralForCausalLM", 1}, {1, 2, 2}, false);
+  ASSERT_TRUE(two.is_ok()) << two.status().message();
+  EXPECT_EQ(text_of_experts(two->graph),
+            R"(%40: i32[2*T], %41: i32[T, 2], %42: i32[7] = moe_route(%39, first=0, count=6)
+%43: bf16[2*T, 96] = rows(%35, %40)
+%44: i32[4] = own_groups(%42, first=3, count=3)
+%45: bf16[3, 160, 96] = param(name="model.layers.0.mlp.experts.{0..5}.gate_proj.weight[3+3/6]")
+%46: bf16[2*T, 160] = grouped_linear(%43, %44, %45, shard="column")
+%47: bf16[3, 160, 96] = param(name="model.layers.0.mlp.experts.{0..5}.up_proj.weight[3+3/6]")
+%48: bf16[2*T, 160] = grouped_linear(%43, %44, %47, shard="column")
+%49: bf16[2*T, 160] = silu(%46)
+%50: bf16[2*T, 160] = mul(%49, %48)
+%51: bf16[3, 96, 160] = param(name="model.layers.0.mlp.experts.{0..5}.down_proj.weight[3+3/6]")
+%52: bf16[2*T, 96] = grouped_linear(%50, %44, %51, shard="row")
+%53: bf16[2*T, 96] = gather_groups(%52, %44, first=0, of=96)
+%54: bf16[T, 96] = moe_combine(%53, %38, %41)
+)");
+  const auto four = shard(platform, {"MixtralForCausalLM", 1}, {3, 4, 2}, false);
+  ASSERT_TRUE(four.is_ok()) << four.status().message();
+  EXPECT_EQ(text_of_experts(four->graph),
+            R"(%40: i32[2*T], %41: i32[T, 2], %42: i32[7] = moe_route(%39, first=0, count=6)
+%43: bf16[2*T, 96] = rows(%35, %40)
+%44: i32[4] = own_groups(%42, first=3, count=3)
+%45: bf16[3, 80, 96] = param(name="model.layers.0.mlp.experts.{0..5}.gate_proj.weight[3+3/6][80+80/160]")
+%46: bf16[2*T, 80] = grouped_linear(%43, %44, %45, shard="column")
+%47: bf16[3, 80, 96] = param(name="model.layers.0.mlp.experts.{0..5}.up_proj.weight[3+3/6][80+80/160]")
+%48: bf16[2*T, 80] = grouped_linear(%43, %44, %47, shard="column")
+%49: bf16[2*T, 80] = silu(%46)
+%50: bf16[2*T, 80] = mul(%49, %48)
+%51: bf16[2*T, 160] = gather_groups(%50, %44, first=80, of=160)
+%52: bf16[3, 48, 160] = param(name="model.layers.0.mlp.experts.{0..5}.down_proj.weight[3+3/6][48+48/96]")
+%53: bf16[2*T, 48] = grouped_linear(%51, %44, %52, shard="row")
+%54: bf16[2*T, 96] = gather_groups(%53, %44, first=48, of=96)
+%55: bf16[T, 96] = moe_combine(%54, %38, %41)
+)");
+}
+
+// Whatever is shared out, all ranks meet in the same order; the parts of a stack that are elsewhere are named.
+TEST(ShardOverRanks, RanksWithOtherExpertsRunTheSameCollectives) {
+  const Platform platform = test::null_platform();
+  for (const char* family : {"MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"})
+    for (const int experts : {2, 4})
+      for (const bool fused : {true, false}) {
+        std::vector<std::string> first;
+        for (int rank = 0; rank < 4; ++rank) {
+          const auto s = shard(platform, {family, 2}, {rank, 4, experts}, fused);
+          ASSERT_TRUE(s.is_ok()) << family << ": " << s.status().message();
+          if (rank == 0) first = collectives(s->graph);
+          EXPECT_EQ(collectives(s->graph), first) << family << ", rank " << rank << ", experts over " << experts;
+          const MemoryPlan plan = plan_memory(s->graph, {});
+          EXPECT_TRUE(check_plan(s->graph, plan).is_ok()) << check_plan(s->graph, plan).message();
+          std::set<std::string> here, elsewhere;
+          for (const DerivedParam& p : s->report.derived)
+            for (const ParamPart& part : p.parts)
+              if (part.tensor.find("experts.") != std::string::npos)
+                (p.elsewhere ? elsewhere : here).insert(part.tensor);
+          EXPECT_EQ(here.size() + elsewhere.size(), 2u * 3 * 6) << family;
+        }
+      }
 }
 
 TEST(ShardOverRanks, OneRankIsNotCut) {

@@ -113,6 +113,12 @@ TEST(ExpertMetrics, AreCountersByLayerAndExpert) {
     EXPECT_NE(text.find(std::string("\nreprise:expert_rows_total{model_name=\"m\",") + line), std::string::npos)
         << line;
   EXPECT_EQ(without.text({}, {}, 0).find("expert_rows_total"), std::string::npos);
+  EXPECT_EQ(text.find("ep_imbalance"), std::string::npos);
+  // Rank 0 has expert 0, rank 1 the others: 8 and 10 rows, then 1 and 0.
+  use.share_out(2);
+  const std::string shared = with.text({}, {}, 0);
+  for (const char* line : {"layer=\"3\"} 1.11111", "layer=\"12\"} 2\n"})
+    EXPECT_NE(shared.find(std::string("\nreprise:ep_imbalance{model_name=\"m\",") + line), std::string::npos) << line;
 }
 
 }  // namespace
