@@ -74,8 +74,8 @@ std::vector<Setting> engine_rows() {
                    "1")),
       also("--ep,--expert-parallel-size",
            integer("ep_size", {1, kMany},
-                   "parts of these processes over which whole experts are shared out; the rows of an expert are cut over "
-                   "the processes of a part",
+                   "parts of these processes over which whole experts are shared out; the rows of an expert are cut "
+                   "over the processes of a part",
                    "1")),
       flag("enable_expert_parallel", "vLLM's word for `ep_size` equal to `tp_size`"),
       real("dist_timeout", {1, 1e6},

@@ -108,7 +108,7 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--ep-size 3 --tp-size 4",
        "--ep-size 3 with --tp-size 4: ranks are shared out evenly over the parts; allowed: 1, 2, 4"},
       {"--enable-expert-parallel --ep-size 2 --tp-size 4", "which means 4 (--tp-size); leave one of them out"},
-      {"--ep-num-redundant-experts 2", "no expert is on two ranks yet"},
+      {"--ep-num-redundant-experts 2", "--ep-num-redundant-experts: 2 is out of range; allowed: 0"},
       {"--enable-eplb", "experts are not moved between ranks yet"},
       {"--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
        "--speculative-num-draft-tokens 2",
