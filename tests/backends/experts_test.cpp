@@ -167,13 +167,15 @@ TEST_P(Experts, RoutingIsAStableSortByExpert) {
   }
 }
 
-// Groups of 0, 1, a few and many rows; what is left over belongs to none.
+// Groups of 0, 1, a few and many rows; what lies in front of the first or behind the last belongs to none.
 TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
   const std::vector<std::vector<double>> borders{{0, 0, 1, 1, 6, 103},
                                                  {0, 110, 110, 110, 110, 110},
                                                  {0, 1, 2, 3, 4, 5},
                                                  {0, 0, 0, 0, 0, 0},
-                                                 {0, 3, 20, 41, 90, 110}};
+                                                 {0, 3, 20, 41, 90, 110},
+                                                 {7, 7, 20, 41, 42, 95},
+                                                 {110, 110, 110, 110, 110, 110}};
   constexpr int64_t kRows = 110, kGroups = 5;
   for (DType dtype : {DType::F32, DType::BF16, DType::F16})
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 48}, {130, 65}, {64, 129}}) {
@@ -200,6 +202,7 @@ TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
           const TestTensor rest = rows_of(out, used, kRows - used);
           for (int64_t i = 0; i < rest.size(); ++i) ASSERT_EQ(rest.get(i), 0);
         }
+        for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
         for (int ranks : {2, 3})
           expect_same_bits(out, runner.run("grouped_linear", {x, starts, weight}, {}, {.ranks = ranks})[0]);
         const TestTensor by_rows = runner.run("grouped_linear", {gathered, starts, weight})[0];
@@ -214,7 +217,8 @@ TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
 // Groups of 0, 1, a few and all rows; several row tiles and blocks of k; rows that belong to none.
 TEST_P(Experts, Int8RowsOfAGroupHaveTheBitsOfLinear) {
   constexpr int64_t kRows = 107, kGroups = 4;
-  const std::vector<std::vector<double>> borders{{0, 0, 1, 8, 57}, {0, 107, 107, 107, 107}, {0, 0, 0, 0, 0}};
+  const std::vector<std::vector<double>> borders{
+      {0, 0, 1, 8, 57}, {0, 107, 107, 107, 107}, {0, 0, 0, 0, 0}, {9, 12, 12, 57, 100}};
   for (const char* out_type : {"f32", "bf16", "f16"})
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 48}, {130, 67}, {64, 1030}}) {
       const TestTensor x = random_tensor(DType::I8, {kRows, k}, 5, -128, 127);
@@ -246,6 +250,7 @@ TEST_P(Experts, Int8RowsOfAGroupHaveTheBitsOfLinear) {
             if (HasFatalFailure()) return;
           }
           for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
+          for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
           for (int ranks : {2, 3}) expect_same_bits(out, runner.run(op, in, out_attr, {.ranks = ranks})[0]);
         }
       }
@@ -259,7 +264,8 @@ TEST_P(Experts, RowsAreQuantisedByTheNumbersOfTheirGroup) {
       const TestTensor x = random_tensor(dtype, {kRows, n}, 11, -3, 3);
       const TestTensor scale = tensor_of(DType::F32, {kGroups}, {40, 20, 90, 33});
       const TestTensor offset = tensor_of(DType::F32, {kGroups}, {0, -7, 50, 3});
-      for (const std::vector<double>& border : {std::vector<double>{0, 5, 5, 6, 20}, {0, 0, 0, 0, 23}}) {
+      for (const std::vector<double>& border :
+           {std::vector<double>{0, 5, 5, 6, 20}, {0, 0, 0, 0, 23}, {4, 5, 9, 9, 21}}) {
         const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
         const TestTensor out = runner.run("quantize_groups", {x, starts, scale, offset})[0];
         for (int64_t g = 0; g < kGroups; ++g) {
@@ -271,6 +277,7 @@ TEST_P(Experts, RowsAreQuantisedByTheNumbersOfTheirGroup) {
               rows_of(out, first, count), fmt::format("{} n {} group {}", dtype_name(dtype), n, g));
         }
         for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
+        for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
         for (int ranks : {2, 3})
           expect_same_bits(out, runner.run("quantize_groups", {x, starts, scale, offset}, {}, {.ranks = ranks})[0]);
       }
