@@ -230,7 +230,8 @@ class QuantisedRanksTest : public testing::TestWithParam<std::string> {};
 TEST_P(QuantisedRanksTest, TwoRanksGiveTheSameBits) {
   EngineSetup setup = small_setup(DType::BF16);
   if (GetParam().find("f16") != std::string::npos) setup.dtype = DType::F16;
-  const bool experts = GetParam().find("moe") != std::string::npos || GetParam().find("deepseek") != std::string::npos;
+  const auto named = [&](const char* part) { return GetParam().find(part) != std::string::npos; };
+  const bool experts = named("moe") || named("deepseek") || named("mla");
   expect_same_bits_over(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + GetParam(), setup,
                         experts ? std::vector<Sizes>{2, {2, 2}} : std::vector<Sizes>{2});
 }
