@@ -393,13 +393,13 @@ struct QuantizeGroups {
   template <class L>
   DEV void operator()(L& lane) const {
     const int64_t row = lane.block();
-    // With borders made ascending, the row's group is the first that ends behind it.
+    // With borders made ascending, the row's group is the first that ends behind it; none begins before the first border.
     int32_t group = static_cast<int32_t>(groups.count);
     for (int g = lane.thread() % 32; g < groups.count; g += 32)
       if (groups.starts[g + 1] > row) group = smaller(group, g);
     UNROLL
     for (int mask = 16; mask > 0; mask >>= 1) group = smaller(group, lane.shuffle_xor(group, mask));
-    const bool nothing = group >= groups.count;
+    const bool nothing = group >= groups.count || row < groups.starts[0];
     const StaticScale by{scale + group, offset + group, 0, 0};
     for (int64_t c = lane.thread(); c < columns; c += kThreads)
       out[row * columns + c] = nothing ? int8_t{0} : by.apply(E::load(x[row * columns + c]), 0);
