@@ -94,7 +94,7 @@ constexpr int64_t kRows = 90, kGroups = 5;
 
 // The group of every row, kGroups for none.
 std::vector<int64_t> groups_of(const std::vector<double>& borders) {
-  std::vector<int64_t> group;
+  std::vector<int64_t> group(static_cast<size_t>(borders[0]), kGroups);
   for (int64_t g = 0; g < kGroups; ++g)
     while (static_cast<double>(group.size()) < borders[static_cast<size_t>(g) + 1] &&
            static_cast<int64_t>(group.size()) < kRows)

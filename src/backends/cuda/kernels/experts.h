@@ -261,16 +261,19 @@ struct Groups {
   int64_t count, rows;
 
   // Tiles that any borders may need, those of rows of no group among them.
-  HOST_DEV int64_t most_tiles(int64_t tile_rows) const { return smaller(rows, rows / tile_rows + count + 1); }
+  HOST_DEV int64_t most_tiles(int64_t tile_rows) const { return smaller(rows, rows / tile_rows + count + 2); }
 
-  // Whole blocks take part; the tiles of no group come last, and those behind all rows are empty.
+  // Whole blocks take part; the tiles of no group come first and last, and those behind all rows are
+  // empty.
   template <class L>
   DEV TileOfGroup tile(L& lane, int tile_rows, int index) const {
     auto* found = reinterpret_cast<TileOfGroup*>(lane.shared());
     if (lane.thread() < 32) {
       const int me = lane.thread(), groups = static_cast<int>(count), all = static_cast<int>(rows);
       const int run = (groups + 31) / 32, from = smaller(groups, me * run), to = smaller(groups, from + run);
-      int32_t top = 0;
+      const int32_t first = smaller(all, greater(0, starts[0]));
+      const int lead = (first + tile_rows - 1) / tile_rows, wanted = index - lead;
+      int32_t top = first;
       for (int g = from; g < to; ++g) top = greater(top, starts[g + 1]);
       UNROLL
       for (int step = 1; step < 32; step <<= 1) {
@@ -279,7 +282,7 @@ struct Groups {
       }
       const int32_t used = smaller(all, lane.shuffle(top, 31));
       const int32_t previous = lane.shuffle(top, me > 0 ? me - 1 : 0);
-      const int32_t begin = me > 0 ? smaller(all, previous) : 0;
+      const int32_t begin = me > 0 ? smaller(all, previous) : first;
       int32_t at = begin, tiles = 0;
       for (int g = from; g < to; ++g) {
         const int32_t end = smaller(all, greater(at, starts[g + 1]));
@@ -287,14 +290,15 @@ struct Groups {
         at = end;
       }
       const int32_t up_to = sum_up_to(lane, tiles), total = lane.shuffle(up_to, 31);
-      if (me == 0 && index >= total)
-        *found = {groups, static_cast<int32_t>(smaller<int64_t>(all, used + int64_t{index - total} * tile_rows)), all};
+      if (me == 0 && wanted < 0) *found = {groups, index * tile_rows, first};
+      if (me == 0 && wanted >= total)
+        *found = {groups, static_cast<int32_t>(smaller<int64_t>(all, used + int64_t{wanted - total} * tile_rows)), all};
       int32_t first_tile = up_to - tiles;
       at = begin;
-      for (int g = from; g < to && index >= first_tile && index < up_to; ++g) {
+      for (int g = from; g < to && wanted >= first_tile && wanted < up_to; ++g) {
         const int32_t end = smaller(all, greater(at, starts[g + 1])), here = (end - at + tile_rows - 1) / tile_rows;
-        if (index < first_tile + here) {
-          *found = {g, at + (index - first_tile) * tile_rows, end};
+        if (wanted < first_tile + here) {
+          *found = {g, at + (wanted - first_tile) * tile_rows, end};
           break;
         }
         first_tile += here;
@@ -393,7 +397,8 @@ struct QuantizeGroups {
   template <class L>
   DEV void operator()(L& lane) const {
     const int64_t row = lane.block();
-    // With borders made ascending, the row's group is the first that ends behind it; none begins before the first border.
+    // With borders made ascending, the row's group is the first that ends behind it; none begins before the first
+    // border.
     int32_t group = static_cast<int32_t>(groups.count);
     for (int g = lane.thread() % 32; g < groups.count; g += 32)
       if (groups.starts[g + 1] > row) group = smaller(group, g);
