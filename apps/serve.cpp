@@ -25,7 +25,7 @@ struct ServeFlags {
   int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
   std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
   bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
-  std::string expert_metrics, allowed_hosts, cors_origins, key_file;
+  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, key_file;
 
   ServeFlags() { settings::reset(bindings()); }
   std::vector<settings::Binding> bindings();
@@ -72,6 +72,7 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"sampling_defaults", &o.sampling_defaults},
           {"check", &o.check},
           {"enable_metrics", &enable_metrics},
+          {"load_balance_method", &load_balance},
           {"expert_metrics", &expert_metrics}};
 }
 
@@ -139,6 +140,9 @@ Status ServeFlags::check() {
   o.model.serving = true;
   RETURN_IF_ERROR(o.model.check());
   RETURN_IF_ERROR(check_schedule());
+  ASSIGN_OR_RETURN(o.balance, sched::parse_balance(load_balance));
+  if (o.model.dp_size > 1 && !o.profile_dir.empty())
+    o.notices.push_back("--profile-dir with several replicas: profiles show the first of them");
   if (!o.chat_template.empty()) RETURN_IF_ERROR(chat_template_source(o.chat_template).status());
   o.api.access_log |= log_requests;
   using engine::CountExperts;

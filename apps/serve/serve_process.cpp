@@ -15,6 +15,7 @@
 #include "base/elapsed.h"
 #include "base/log_form.h"
 #include "common/terminal.h"
+#include "serve/replica.h"
 #include "serve/thread_dump.h"
 #include "server/metrics.h"
 #include "settings/setting.h"
@@ -120,6 +121,8 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"dtype", dtype_name(e.dtype())},
           {"tp_size", e.options().member ? e.options().member->world().size : 1},
           {"ep_size", e.options().ep_size},
+          {"dp_size", o.model.dp_size},
+          {"load_balance_method", std::string(sched::balance_name(o.balance))},
           {"context_length", m.context_length},
           {"max_running_requests", o.scheduler.max_running},
           {"max_queued_requests", o.scheduler.max_queued},
@@ -165,10 +168,13 @@ void allow_descriptors(int64_t connections) {
 class TellsLoss final : public sched::Observer {
  public:
   explicit TellsLoss(server::Api& api) : api_(api) {}
-  void lost_device(const Status& why) override { api_.fail(settings::as_flags(why.message())); }
+  void lost_device(const Status& why) override {
+    if (!told_.exchange(true)) api_.fail(settings::as_flags(why.message()));
+  }
 
  private:
   server::Api& api_;
+  std::atomic<bool> told_{false};
 };
 
 // The process ends all the same, whatever does not: a device that hangs and does not let go of what it was given, a
@@ -193,10 +199,12 @@ class Keeper {
     ended_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // From now on the end is a drain. A signal that came before ends it here.
-  void keep(sched::Scheduler* scheduler) {
+  // From now on the end is a drain. A signal that came before ends it here. `threads`: those that run the schedulers.
+  void keep(sched::Replicas* scheduler, std::vector<pthread_t> threads) {
     std::lock_guard lock(mutex_);
     scheduler_ = scheduler;
+    reported_.resize(threads.size());
+    threads_ = std::move(threads);
   }
   // The scheduler has ended and goes. Signals are still waited for: the second ends whatever hangs.
   void let_go() {
@@ -220,7 +228,7 @@ class Keeper {
         drain_since_ = Clock::now().time_since_epoch().count();
         api_.drain();
         std::lock_guard lock(mutex_);
-        sched::Scheduler* s = scheduler_;
+        sched::Replicas* s = scheduler_;
         if (let_go_) continue;
         // Nothing is served yet, so nothing can be lost.
         if (!s) std::_Exit(0);
@@ -229,22 +237,24 @@ class Keeper {
                   s->stats().running + s->stats().waiting, options_.shutdown_timeout_s);
       }
       std::lock_guard lock(mutex_);
-      if (sched::Scheduler* s = scheduler_) {
+      if (sched::Replicas* s = scheduler_) {
         look_after_ranks(*s);
+        // Of a replica that is lost the server's state is worth nothing.
+        if (!s->lost().is_ok()) s->stop();
         end_when_drained(*s);
-        look_for_hangs(*s);
+        for (size_t r = 0; r < s->size(); ++r) look_for_hangs(s->at(r), r);
       }
     }
   }
 
   // A step that runs tells the scheduler itself.
-  void look_after_ranks(sched::Scheduler& s) {
+  void look_after_ranks(sched::Replicas& s) {
     if (!options_.model.member || !options_.model.member->aborted() || !s.idle()) return;
     api_.fail(options_.model.member->lost().message());
     s.stop();
   }
 
-  void end_when_drained(sched::Scheduler& s) {
+  void end_when_drained(sched::Replicas& s) {
     if (!asked_to_end() || ended_) return;
     const auto since = Clock::time_point(Clock::duration(drain_since_.load()));
     const double waited = seconds_since(since);
@@ -256,31 +266,32 @@ class Keeper {
     if (s.idle()) s.stop();
   }
 
-  void look_for_hangs(sched::Scheduler& s) {
+  void look_for_hangs(sched::Scheduler& s, size_t replica) {
     const sched::SchedulerStats st = s.stats();
     if (!st.step_since) {
-      reported_ = {};
+      reported_[replica] = {};
       return;
     }
     const double running = seconds_since(*st.step_since);
     const bool hard = options_.watchdog_timeout_s > 0 && running >= options_.watchdog_timeout_s;
     const bool soft = options_.soft_watchdog_timeout_s > 0 && running >= options_.soft_watchdog_timeout_s &&
-                      reported_ != *st.step_since;
+                      reported_[replica] != *st.step_since;
     if (!hard && !soft) return;
-    reported_ = *st.step_since;
+    reported_[replica] = *st.step_since;
     const std::string what = fmt::format(
-        "step {} has been running for {:.3g} s ({} {:g}): {} requests run, {} wait, {} of {} KV pages are free",
-        st.steps + 1, running, hard ? "--watchdog-timeout" : "--soft-watchdog-timeout",
+        "{}step {} has been running for {:.3g} s ({} {:g}): {} requests run, {} wait, {} of {} KV pages are free",
+        threads_.size() > 1 ? fmt::format("replica {}: ", replica) : "", st.steps + 1, running,
+        hard ? "--watchdog-timeout" : "--soft-watchdog-timeout",
         hard ? options_.watchdog_timeout_s : options_.soft_watchdog_timeout_s, st.running, st.waiting, st.free_pages,
         st.pages);
     log::error("{}\n{}", what, thread_states());
-    if (hard) end_hanging(what);
+    if (hard) end_hanging(what, replica);
   }
 
   // As SGLang's watchdog: a step cannot be taken back, so the process ends, and a supervisor starts another one.
-  void end_hanging(const std::string& what) {
+  void end_hanging(const std::string& what, size_t replica) {
     api_.fail(what);
-    dump_stack(steps_);
+    dump_stack(threads_[replica]);
     log::error("this server has to be started again: a step hangs");
     std::_Exit(1);
   }
@@ -288,15 +299,15 @@ class Keeper {
   static constexpr int kSecondSignal = 130;
   const ServeOptions& options_;
   server::Api& api_;
-  const pthread_t steps_ = ::pthread_self();  // the thread that runs the scheduler
   std::thread thread_;
   std::atomic<bool> ended_{false};
-  std::mutex mutex_;  // of the next two
-  sched::Scheduler* scheduler_ = nullptr;
+  std::mutex mutex_;  // of the next three
+  sched::Replicas* scheduler_ = nullptr;
+  std::vector<pthread_t> threads_;
   bool let_go_ = false;
   std::atomic<Clock::rep> drain_since_{0};
   bool cut_ = false;
-  Clock::time_point reported_{};
+  std::vector<Clock::time_point> reported_;  // by replica: the step that was told of
 };
 
 // What a flag asks for and the model, the device or the memory does not give.
@@ -313,6 +324,23 @@ std::vector<std::string> shortfalls(const ServeOptions& o, const engine::Engine&
        {std::pair{"--tool-call-parser", o.tool_call_parser}, std::pair{"--reasoning-parser", o.reasoning_parser}})
     if (value != "auto" && value != "none")
       out.push_back(fmt::format("{} {} has no effect: the model has no chat template", flag, value));
+  return out;
+}
+
+// The others than the first, whose cache is as large.
+Result<std::vector<std::unique_ptr<Replica>>> open_others(const ServeOptions& o, const engine::Engine& first,
+                                                          const ranks::Processors& processors) {
+  std::vector<std::unique_ptr<Replica>> out;
+  for (int r = 1; r < static_cast<int>(o.model.dp_size); ++r) {
+    ModelFlags flags = o.model;
+    flags.replica = r;
+    flags.max_total_tokens = first.memory().kv_pages * kv::kPageTokens;
+    out.push_back(std::make_unique<Replica>(std::move(flags), processors));
+  }
+  for (size_t r = 0; r < out.size(); ++r) RETURN_IF_ERROR(out[r]->opened().at(fmt::format("replica {}", r + 1)));
+  if (!out.empty())
+    log::info("replicas: {}; a request goes to one of them (--load-balance-method {})", out.size() + 1,
+              sched::balance_name(o.balance));
   return out;
 }
 
@@ -357,7 +385,11 @@ Status serve(ServeOptions o) {
 
   const Status done = [&]() -> Status {
     o.model.serving = true;
+    const ranks::Processors processors = ranks::Processors::allowed();
+    const int replicas = static_cast<int>(o.model.dp_size);
+    if (replicas > 1 && !processors.take(0, replicas) && o.model.threads == 0) o.model.threads = 1;
     ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
+    ASSIGN_OR_RETURN(const auto others, open_others(o, *engine, processors));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
     server::ServedModel model = served_model(o, *engine, text);
     ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
@@ -377,24 +409,45 @@ Status serve(ServeOptions o) {
         o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens), o.watchdog_timeout_s);
     say(o.notices);
     say(shortfalls(o, *engine, model));
-    server::Metrics metrics(
-        model.name, [&] { return numbers_of(*engine); }, engine->expert_use());
+    std::vector<std::function<server::GraphNumbers()>> numbers{[&e = *engine] { return numbers_of(e); }};
+    std::vector<const engine::ExpertUse*> experts{engine->expert_use()};
+    for (const auto& r : others) {
+      numbers.emplace_back([&e = r->engine()] { return numbers_of(e); });
+      experts.push_back(r->engine().expert_use());
+    }
+    if (!experts.front()) experts.clear();
+    server::Metrics metrics(model.name, std::move(numbers), std::move(experts));
     server::SpanTrace spans([&] { return numbers_of(*engine); });
     TellsLoss loss(api);
     sched::Observers observers({&metrics, &spans, &loss});
+    o.scheduler.id_step = static_cast<sched::RequestId>(replicas);
     sched::Scheduler scheduler(*engine, o.scheduler, &observers);
+    std::vector<sched::Scheduler*> schedulers{&scheduler};
+    std::vector<pthread_t> threads{::pthread_self()};
+    std::vector<std::unique_ptr<sched::Observers>> watching;
+    for (size_t r = 1; r <= others.size(); ++r) {
+      o.scheduler.first_id = r + 1;
+      watching.push_back(std::make_unique<sched::Observers>(std::vector<sched::Observer*>{&metrics.of(r), &loss}));
+      schedulers.push_back(&others[r - 1]->schedule(o.scheduler, *watching.back()));
+      threads.push_back(others[r - 1]->thread());
+    }
+    sched::Replicas all(schedulers, o.balance);
     server::Profiler profiler(spans, o.profile_dir);
     server::WorkPool workers(kReaders, kMostUnread);
-    api.serve({&model, &scheduler, &metrics, info_of(o, *engine, model), &profiler, &workers});
-    keeper.keep(&scheduler);
+    api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
+    keeper.keep(&all, std::move(threads));
     const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
     log::info("serving {} at http://{}:{} (docs: /docs, /metrics, /health); Ctrl-C ends", model.name, host,
               http->port());
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
-    if (!keeper.asked_to_end()) scheduler.run();
+    if (!keeper.asked_to_end()) {
+      for (const auto& r : others) r->run();
+      scheduler.run();
+    }
+    all.stop();
     keeper.let_go();
-    const Status lost = scheduler.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost()
-                                                                                                : scheduler.lost();
+    const Status lost =
+        all.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost() : all.lost();
     if (lost.is_ok())
       end_within(kLastWork, 0, "a request is still being read");
     else
@@ -404,7 +457,7 @@ Status serve(ServeOptions o) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     http->stop();
     http_thread.join();
-    log::info("ended after {} requests, {} tokens", scheduler.stats().requests, scheduler.stats().generated_tokens);
+    log::info("ended after {} requests, {} tokens", all.stats().requests, all.stats().generated_tokens);
     return lost.at("this server has to be started again");
   }();
   if (!done.is_ok()) {

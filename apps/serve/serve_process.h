@@ -1,7 +1,8 @@
 // ServeProcess: the life of `reprise serve`: listen, load, serve, drain, end.
 //
 // Three threads besides the engine's own: the caller's runs the scheduler (and is rank 0 of the engine), one runs HTTP,
-// one waits for signals and for steps that hang; two read what would hold up HTTP. The first SIGINT or SIGTERM drains:
+// one waits for signals and for steps that hang; two read what would hold up HTTP. Each further replica (--dp-size) has
+// an engine, a scheduler and a thread that runs it. The first SIGINT or SIGTERM drains:
 // what runs may finish until the shutdown time is over. The second ends at once.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include <string>
 
 #include "common/model_flags.h"
-#include "sched/scheduler.h"
+#include "sched/replicas.h"
 #include "server/api.h"
 #include "server/http_server.h"
 
@@ -23,7 +24,8 @@ struct ServeOptions {
   server::HttpOptions http;
   server::ApiOptions api;
   sched::SchedulerOptions scheduler;
-  std::string profile_dir;  // where /stop_profile writes; "" = profiles are off
+  sched::Balance balance = sched::Balance::Prefix;  // over replicas
+  std::string profile_dir;                          // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
   std::string sampling_defaults = "model";  // or openai
   double watchdog_timeout_s = 300;          // the process ends; 0: never

@@ -216,6 +216,24 @@ Status ModelSettings::check_experts() const {
                  tp_size, fmt::join(allowed, ", "));
 }
 
+Status ModelSettings::check_replicas() const {
+  if (dp_size == 1) return Status::ok();
+  if (!serving) return invalid("`dp_size` {}: replicas answer requests of `serve` alone; allowed here: 1", dp_size);
+  if (dp_size > ranks::kMaxRanks)
+    return invalid("`dp_size` {} is out of range; allowed: 1 to {}", dp_size, ranks::kMaxRanks);
+  if (tp_size > 1)
+    return invalid(
+        "`dp_size` {} with `tp_size` {}: a replica is one rank yet; allowed: 1 for one of them, and several "
+        "servers behind a load balancer",
+        dp_size, tp_size);
+  if (const auto on = device_options(device, ascend_runtime, ::getenv); on.is_ok() && on->kind == DeviceKind::Cuda)
+    return invalid(
+        "`dp_size` {}: replicas have devices of their own on cpu and ascend alone yet; with `device` {} "
+        "allowed: 1",
+        dp_size, device_kind_name(on->kind));
+  return Status::ok();
+}
+
 Status ModelSettings::check() const {
   if (model_path.empty()) return invalid("`model_path` is missing; allowed: {}", settings::find("model_path")->help);
   if (is_model_name(model_path)) RETURN_IF_ERROR(model_name(model_path, hub).status());
@@ -230,8 +248,7 @@ Status ModelSettings::check() const {
       return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
                      tp_size, device_kind_name(on->kind));
   RETURN_IF_ERROR(check_experts());
-  if (dp_size > 1)
-    return invalid("`dp_size` {}: a process is one replica; start several behind a load balancer; allowed: 1", dp_size);
+  RETURN_IF_ERROR(check_replicas());
   if (chunked_prefill_size && *chunked_prefill_size == 0)
     return invalid("`chunked_prefill_size`: 0 is out of range; allowed: 1 to {}, or -1",
                    settings::find("chunked_prefill_size")->integers.high);
@@ -254,11 +271,15 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   device.threads = static_cast<int>(chosen.threads);
   device.live_sizes = chosen.live_sizes;
   device.member = options.member = chosen.member;
+  device.index = chosen.replica;
+  // Replicas of a host share its memory; those of other devices have one each.
+  if (device.kind == DeviceKind::Cpu) options.memory_share = 1.0 / static_cast<double>(chosen.dp_size);
   if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
-  if (!chosen.member || chosen.member->world().front()) say_what_is_in_effect(chosen, notices, *engine);
+  if (chosen.replica == 0 && (!chosen.member || chosen.member->world().front()))
+    say_what_is_in_effect(chosen, notices, *engine);
   return engine;
 }
 

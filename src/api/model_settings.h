@@ -36,6 +36,7 @@ struct ModelSettings {
   int64_t page_size, tp_size, ep_size, dp_size, random_seed;
   bool enable_expert_parallel;
   double dist_timeout;
+  int replica = 0;                                  // no setting: which of dp_size
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
   bool trust_remote_code;
   bool serving = false;  // no setting: the settings of a server below are in effect, not only reported
@@ -60,6 +61,7 @@ struct ModelSettings {
   // Errors that need more than one value to see.
   Status check() const;
   Status check_experts() const;
+  Status check_replicas() const;
   // What can be told without an engine about settings that change nothing.
   std::vector<std::string> plain_notices() const;
 };

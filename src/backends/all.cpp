@@ -72,8 +72,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
 #endif
     }
     case DeviceKind::Ascend: {
-      ASSIGN_OR_RETURN(auto ascend,
-                       ascend::make_ascend_device({options.ascend_runtime, options.ascend_fia, options.member}));
+      ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device(
+                                        {options.ascend_runtime, options.ascend_fia, options.index, options.member}));
       ascend::register_ascend(*p.kernels, ascend.context);
       p.device = std::move(ascend.device);
       return p;

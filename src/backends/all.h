@@ -29,6 +29,7 @@ struct DeviceOptions {
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
   const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
+  int index = 0;                                    // of the visible devices, that of rank 0; ascend
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; cpu, ascend
 };
 

@@ -123,9 +123,10 @@ Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
-  return kv_pages_that_fit({usable_bytes(platform_.device->info()), options_.mem_fraction_static,
-                            static_cast<double>(params_.bytes()), static_cast<double>(shape.page_bytes())},
-                           wanted);
+  return kv_pages_that_fit(
+      {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
+       static_cast<double>(params_.bytes()), static_cast<double>(shape.page_bytes())},
+      wanted);
 }
 
 Status ModelEngine::load(const ProgramBuilder& builder) {

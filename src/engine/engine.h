@@ -46,6 +46,7 @@ struct EngineOptions {
   int64_t chunked_prefill_size = 0;    // most tokens of one step
   int64_t max_total_tokens = 0;        // KV capacity in tokens; 0: from memory
   double mem_fraction_static = 0;      // of the device's memory, for weights and KV together; 0: by rule
+  double memory_share = 1;             // of the device's memory, which other engines use as well
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
   std::string weight_cache;            // folder of packed weights; empty: none are kept

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "ranks/processors.h"
 
 namespace reprise::ranks {
 namespace {
@@ -24,24 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kReport{10};
 // For followers to end by themselves: in order, and when the world is lost.
 constexpr std::chrono::seconds kLastMoments{5}, kLostMoments{1};
-
-// Its share of the processors that the front may use; all of them where there are fewer than ranks.
-void take_processors(World world) {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  if (::sched_getaffinity(0, sizeof all, &all) != 0) return;
-  const int count = CPU_COUNT(&all);
-  if (count < world.size) return;
-  const int first = count * world.rank / world.size, end = count * (world.rank + 1) / world.size;
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  for (int cpu = 0, index = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &all)) {
-      if (index >= first && index < end) CPU_SET(cpu, &mine);
-      ++index;
-    }
-  (void)::sched_setaffinity(0, sizeof mine, &mine);
-}
 
 // Ends this process when the front's end of the pipe is closed.
 void hold_lifeline(int descriptor, int rank) {
@@ -63,7 +45,7 @@ void hold_lifeline(int descriptor, int rank) {
     ::dup2(null, STDOUT_FILENO);
   }
   hold_lifeline(lifeline, world.rank);
-  take_processors(world);
+  (void)Processors::allowed().take(world.rank, world.size);  // too few are shared
   auto member = Member::join(std::move(region), world, timeout);
   const int status = member.is_ok() ? run(std::move(*member)) : 1;
   std::fflush(stderr);
@@ -103,7 +85,7 @@ Result<std::unique_ptr<Followers>> Followers::start(int size, const Run& run, st
     world->processes_.push_back({id, static_cast<int>(::syscall(SYS_pidfd_open, id, 0)), false});
   }
   ::close(ends[0]);
-  take_processors(world->front_->world());
+  (void)Processors::allowed().take(0, size);
   // Signals are for threads of the caller.
   sigset_t all, before;
   sigfillset(&all);

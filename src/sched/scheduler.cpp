@@ -86,6 +86,14 @@ Status Scheduler::check(const Request& request) const {
   return request.sampling.check(vocab);
 }
 
+bool Scheduler::full(const Request& request) const {
+  const auto size = static_cast<int64_t>(request.prompt.size());
+  std::lock_guard lock(mutex_);
+  if (closed_ || unfinished_.load() >= options_.max_running + options_.max_queued) return true;
+  const int64_t tokens = size + std::min(request.sampling.max_new_tokens, executor_.context_length() - size);
+  return options_.max_queued_tokens > 0 && queued_ > 0 && queued_tokens_ + tokens > options_.max_queued_tokens;
+}
+
 Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(check(request));
   const auto size = static_cast<int64_t>(request.prompt.size());
@@ -106,7 +114,8 @@ Result<RequestId> Scheduler::add(Request request) {
   if (options_.max_queued_tokens > 0 && queued_ > 0 && queued_tokens_ + tokens > options_.max_queued_tokens)
     return error(Code::Busy, "the waiting requests may take {} tokens, and this one {}; at most {} may wait",
                  queued_tokens_, tokens, options_.max_queued_tokens);
-  const RequestId id = ++last_id_;
+  const RequestId id = last_id_ == 0 ? options_.first_id : last_id_ + options_.id_step;
+  last_id_ = id;
   live->id = live->result.id = id;
   ++queued_;
   queued_tokens_ += tokens;

@@ -62,8 +62,9 @@ struct SchedulerOptions {
   // A waiting request whose priority is larger by more than this preempts running ones; none: priorities order the
   // queue alone.
   std::optional<int64_t> preemption_threshold = {};
-  bool log_failures = true;  // a failed step is an error in the log; its requests hear of it anyway
-  uint64_t seed = 0;         // of Policy::Random
+  bool log_failures = true;             // a failed step is an error in the log; its requests hear of it anyway
+  uint64_t seed = 0;                    // of Policy::Random
+  RequestId first_id = 1, id_step = 1;  // its requests are first_id, first_id + id_step, ...
   std::vector<int32_t> eos_tokens = {};
 };
 
@@ -76,6 +77,8 @@ class Scheduler {
 
   // Any thread. Whether add() would take it, but for the queue's length.
   Status check(const Request& request) const;
+  // Any thread. Whether add() would refuse it with Busy now.
+  bool full(const Request& request) const;
   // Any thread. Refused: Invalid (the request cannot be served, and why), Busy (the queue is full, or draining).
   Result<RequestId> add(Request request);
   // Any thread. The request ends with Cancelled at the next step, unless it ends before that. Unknown ids are ignored.

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sched/replicas.h"
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/job.h"
@@ -42,7 +43,7 @@ enum class ServerState : uint8_t { Loading, Serving, Draining, Failed };
 // What there is to serve; all of it outlives the server's threads.
 struct Serving {
   const ServedModel* model = nullptr;
-  sched::Scheduler* scheduler = nullptr;
+  sched::Replicas* scheduler = nullptr;
   Metrics* metrics = nullptr;
   Json info;                     // of /server_info
   Profiler* profiler = nullptr;  // null: none

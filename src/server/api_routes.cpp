@@ -135,13 +135,14 @@ void Api::model_info(Call& call) {
 
 void Api::server_info(Call& call) {
   OrderedJson out = serving_.info;
-  const sched::SchedulerStats s = serving_.scheduler->stats();
   out["version"] = kVersion;
-  out["internal_states"] = {{{"running", s.running},
-                             {"waiting", s.waiting},
-                             {"kv_pages", s.pages},
-                             {"kv_pages_free", s.free_pages},
-                             {"kv_pages_cached", s.cached_pages}}};
+  OrderedJson& states = out["internal_states"] = OrderedJson::array();
+  for (const sched::SchedulerStats& s : serving_.scheduler->each())
+    states.push_back({{"running", s.running},
+                      {"waiting", s.waiting},
+                      {"kv_pages", s.pages},
+                      {"kv_pages_free", s.free_pages},
+                      {"kv_pages_cached", s.cached_pages}});
   call.json(out);
 }
 
@@ -154,7 +155,7 @@ void Api::requests(Call& call) {
 
 void Api::metrics(Call& call) {
   call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
-                   serving_.metrics->text(serving_.scheduler->stats(), http_->counters(), active_), call.headers);
+                   serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_), call.headers);
 }
 
 void Api::read(Call& call, std::function<Answer(const std::string& body)> reader) {
@@ -303,11 +304,9 @@ void Api::embeddings(Call& call) {
 
 void Api::flush_cache(Call& call) {
   // The cache is the scheduler's; the answer waits for the end of its step.
-  sched::Scheduler& scheduler = *serving_.scheduler;
   HttpServer& http = *http_;
   auto reply = std::make_shared<Call>(std::move(call));
-  scheduler.post([&scheduler, &http, reply = std::move(reply)]() mutable {
-    const int64_t pages = scheduler.flush_cache();
+  serving_.scheduler->flush_cache([&http, reply = std::move(reply)](int64_t pages) mutable {
     http.post([reply = std::move(reply), pages] { reply->json({{"success", true}, {"pages", pages}}); });
   });
 }

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "sched/scheduler.h"
+#include "sched/replicas.h"
 #include "server/answer.h"
 #include "server/generate_call.h"
 #include "server/http_server.h"
@@ -20,7 +20,7 @@ namespace reprise::server {
 // What a job works with; all of it outlives the jobs.
 struct JobContext {
   const ServedModel& model;
-  sched::Scheduler& scheduler;
+  sched::Replicas& scheduler;
   HttpServer& http;
 };
 

@@ -1,5 +1,8 @@
 // What is counted; metrics_text.cpp writes it.
 #include "server/metrics.h"
+
+#include <algorithm>
+
 #include "base/elapsed.h"
 
 namespace reprise::server {
@@ -27,15 +30,42 @@ std::vector<double> step_tokens() {
   return out;
 }
 
+// Of replicas, which run the same graphs at once.
+GraphNumbers added_up(const std::vector<GraphNumbers>& each) {
+  GraphNumbers sum = each.front();
+  for (size_t i = 1; i < each.size(); ++i) {
+    const GraphNumbers& n = each[i];
+    for (size_t p = 0; p < std::min(sum.phases.size(), n.phases.size()); ++p) {
+      GraphPhase& phase = sum.phases[p];
+      for (const auto& [size, count] : n.phases[p].replays) phase.replays[size] += count;
+      for (const auto& [reason, count] : n.phases[p].fallbacks) phase.fallbacks[reason] += count;
+      phase.padding_tokens += n.phases[p].padding_tokens;
+    }
+    for (auto member : {&GraphNumbers::capture_s, &GraphNumbers::load_s, &GraphNumbers::compile_s})
+      sum.*member = std::max(sum.*member, n.*member);
+    for (auto member : {&GraphNumbers::planned_bytes, &GraphNumbers::verified, &GraphNumbers::verify_failures,
+                        &GraphNumbers::steps, &GraphNumbers::weight_bytes, &GraphNumbers::kv_bytes})
+      sum.*member += n.*member;
+    sum.host_s += n.host_s;
+    sum.ranks.insert(sum.ranks.end(), n.ranks.begin(), n.ranks.end());
+  }
+  return sum;
+}
+
 double between(sched::Clock::time_point a, sched::Clock::time_point b) { return seconds_of(b - a); }
 
 }  // namespace
 
 Metrics::Metrics(std::string model_name, std::function<GraphNumbers()> graph, const engine::ExpertUse* experts)
+    : Metrics(std::move(model_name), std::vector{std::move(graph)},
+              experts ? std::vector{experts} : std::vector<const engine::ExpertUse*>()) {}
+
+Metrics::Metrics(std::string model_name, std::vector<std::function<GraphNumbers()>> graphs,
+                 std::vector<const engine::ExpertUse*> experts)
     : model_(std::move(model_name)),
-      graph_(std::move(graph)),
-      experts_(experts),
-      numbers_(graph_()),
+      graphs_(std::move(graphs)),
+      experts_(std::move(experts)),
+      seats_(graphs_.size()),
       ttft_(short_times()),
       itl_(token_times()),
       tpot_(token_times()),
@@ -51,10 +81,17 @@ Metrics::Metrics(std::string model_name, std::function<GraphNumbers()> graph, co
       computed_tokens_(tokens()),
       answers_({1, 2, 5, 10, 20}),
       host_gap_({1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2}),
-      step_s_(token_times()) {}
+      step_s_(token_times()) {
+  for (size_t r = 0; r < seats_.size(); ++r) {
+    seats_[r].all = this;
+    seats_[r].replica = r;
+    each_.push_back(graphs_[r]());
+  }
+  numbers_ = added_up(each_);
+}
 
-void Metrics::stepped(const sched::StepRecord& step) {
-  GraphNumbers now = graph_();
+void Metrics::stepped(size_t replica, const sched::StepRecord& step) {
+  GraphNumbers now = graphs_[replica]();
   std::lock_guard lock(mutex_);
   const double took = between(step.begin, step.end);
   iteration_tokens_.add(static_cast<double>(step.decode_tokens + step.prefill_tokens));
@@ -62,9 +99,10 @@ void Metrics::stepped(const sched::StepRecord& step) {
   if (step.decode_tokens > 0) itl_.add(took, static_cast<uint64_t>(step.decode_tokens));
   if (step.gap_s)
     host_gap_.add(*step.gap_s);
-  else if (now.steps > numbers_.steps)
-    host_gap_.add(step.forming_s + (now.host_s - numbers_.host_s) / static_cast<double>(now.steps - numbers_.steps));
-  numbers_ = std::move(now);
+  else if (const GraphNumbers& before = each_[replica]; now.steps > before.steps)
+    host_gap_.add(step.forming_s + (now.host_s - before.host_s) / static_cast<double>(now.steps - before.steps));
+  each_[replica] = std::move(now);
+  numbers_ = added_up(each_);
   rate_tokens_ += static_cast<uint64_t>(step.decode_tokens);
   if (rate_since_ == sched::Clock::time_point{}) rate_since_ = step.begin;
   const double window = between(rate_since_, step.end);

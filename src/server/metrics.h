@@ -1,17 +1,19 @@
 // Metrics: what the scheduler, the engine and the HTTP server did, under the names that dashboards know: vLLM's,
 // SGLang's core ones, and our own about graphs.
 //
-// It is the scheduler's observer; text() may be called by any thread.
+// It is the scheduler's observer, and has one of its own for each of several replicas; text() may be called by any
+// thread.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "engine/expert_use.h"
 #include "sched/observer.h"
-#include "sched/scheduler.h"
+#include "sched/replicas.h"
 #include "server/http_server.h"
 #include "server/metric_text.h"
 
@@ -45,16 +47,32 @@ class Metrics final : public sched::Observer {
   explicit Metrics(std::string model_name, std::function<GraphNumbers()> graph,
                    const engine::ExpertUse* experts = nullptr);
 
-  void stepped(const sched::StepRecord& step) override;
+  // Of several replicas, one `graph` each, which is called on its thread; `experts` is empty or has one each.
+  Metrics(std::string model_name, std::vector<std::function<GraphNumbers()>> graphs,
+          std::vector<const engine::ExpertUse*> experts);
+
+  // What the scheduler of a replica tells. This itself is the first one's.
+  sched::Observer& of(size_t replica) { return replica == 0 ? static_cast<sched::Observer&>(*this) : seats_[replica]; }
+  void stepped(const sched::StepRecord& step) override { stepped(0, step); }
   void finished(const sched::Request& request, const sched::RequestResult& result) override;
 
   // The exposition; the numbers of the engine are those of the last step. `active`: HTTP requests whose answer is not
   // complete.
-  std::string text(const sched::SchedulerStats& stats, const HttpCounters& http, int64_t active) const;
+  std::string text(const std::vector<sched::SchedulerStats>& replicas, const HttpCounters& http, int64_t active) const;
   void answered(int status);  // one HTTP response
   void called(int64_t n);     // a generating call, with so many answers to each prompt
 
  private:
+  struct Seat final : sched::Observer {
+    void stepped(const sched::StepRecord& step) override { all->stepped(replica, step); }
+    void finished(const sched::Request& request, const sched::RequestResult& result) override {
+      all->finished(request, result);
+    }
+    Metrics* all = nullptr;
+    size_t replica = 0;
+  };
+  void stepped(size_t replica, const sched::StepRecord& step);
+  void add_replicas(const std::vector<sched::SchedulerStats>& replicas, MetricText& t) const;
   std::string vllm_text(const sched::SchedulerStats& s) const;
   std::string sglang_text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const;
   std::string own_text(const sched::SchedulerStats& s, const HttpCounters& http) const;
@@ -63,10 +81,12 @@ class Metrics final : public sched::Observer {
   uint64_t ended_as(const char* reason) const;
 
   std::string model_;
-  std::function<GraphNumbers()> graph_;
-  const engine::ExpertUse* experts_;
+  std::vector<std::function<GraphNumbers()>> graphs_;
+  std::vector<const engine::ExpertUse*> experts_;
+  std::vector<Seat> seats_;
   mutable std::mutex mutex_;
-  GraphNumbers numbers_;
+  std::vector<GraphNumbers> each_;  // by replica
+  GraphNumbers numbers_;            // of all of them
   Histogram ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, inference_, prompt_tokens_, generation_tokens_,
       max_tokens_, iteration_tokens_, computed_tokens_, answers_, host_gap_, step_s_;
   std::map<std::string, uint64_t> success_;

@@ -20,9 +20,34 @@ double used_share(const sched::SchedulerStats& s) {
 
 }  // namespace
 
-std::string Metrics::text(const sched::SchedulerStats& s, const HttpCounters& http, int64_t active) const {
+std::string Metrics::text(const std::vector<sched::SchedulerStats>& replicas, const HttpCounters& http,
+                          int64_t active) const {
+  const sched::SchedulerStats s = sched::added_up(replicas);
+  MetricText by_replica(label("model_name", model_));
+  if (replicas.size() > 1) add_replicas(replicas, by_replica);
   std::lock_guard lock(mutex_);
-  return vllm_text(s) + sglang_text(s, http, active) + own_text(s, http);
+  return vllm_text(s) + sglang_text(s, http, active) + own_text(s, http) + by_replica.take();
+}
+
+void Metrics::add_replicas(const std::vector<sched::SchedulerStats>& replicas, MetricText& t) const {
+  const auto add = [&](const char* name, const char* kind, const char* help, auto value) {
+    t.family(name, kind, help);
+    for (size_t r = 0; r < replicas.size(); ++r) t.sample(d(value(replicas[r])), label("dp_rank", std::to_string(r)));
+  };
+  using Stats = sched::SchedulerStats;
+  add("reprise:dp_requests_running", "gauge", "Requests in the batch of a replica.",
+      [](const Stats& s) { return s.running; });
+  add("reprise:dp_requests_waiting", "gauge", "Requests that wait for a replica.",
+      [](const Stats& s) { return s.waiting; });
+  add("reprise:dp_requests_total", "counter", "Requests that a replica was given.",
+      [](const Stats& s) { return s.requests; });
+  add("reprise:dp_steps_total", "counter", "Steps of a replica.", [](const Stats& s) { return s.steps; });
+  add("reprise:dp_generated_tokens_total", "counter", "Tokens that a replica generated.",
+      [](const Stats& s) { return s.generated_tokens; });
+  add("reprise:dp_prompt_tokens_cached_total", "counter", "Prompt tokens that a replica found in its prefix cache.",
+      [](const Stats& s) { return s.cached_tokens; });
+  add("reprise:dp_kv_pages_free", "gauge", "KV pages of a replica that nobody holds.",
+      [](const Stats& s) { return s.free_pages; });
 }
 
 uint64_t Metrics::ended_as(const char* reason) const {
@@ -176,17 +201,20 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
             "Time that a rank waited in collectives for the others; the slowest waits least.",
             [](const Rank& n) { return n.waited_s; });
   }
-  if (experts_) {
+  if (!experts_.empty()) {
+    const engine::ExpertUse& first = *experts_.front();
     r.family("reprise:expert_rows_total", "counter", "Rows that went to each expert of each layer.");
-    for (size_t l = 0; l < experts_->layers(); ++l) {
-      const std::string layer = label("layer", experts_->layer_name(l)) + ",";
-      for (int64_t e = 0; e < experts_->experts(l); ++e)
-        r.sample(d(experts_->rows(l, e)), layer + label("expert", std::to_string(e)));
+    for (size_t l = 0; l < first.layers(); ++l) {
+      const std::string layer = label("layer", first.layer_name(l)) + ",";
+      for (int64_t e = 0; e < first.experts(l); ++e) {
+        uint64_t rows = 0;
+        for (const engine::ExpertUse* use : experts_) rows += use->rows(l, e);
+        r.sample(d(rows), layer + label("expert", std::to_string(e)));
+      }
     }
-    if (experts_->parts() > 1) {
+    if (first.parts() > 1) {
       r.family("reprise:ep_imbalance", "gauge", "Most rows of a rank's experts over the mean of all ranks.");
-      for (size_t l = 0; l < experts_->layers(); ++l)
-        r.sample(experts_->imbalance(l), label("layer", experts_->layer_name(l)));
+      for (size_t l = 0; l < first.layers(); ++l) r.sample(first.imbalance(l), label("layer", first.layer_name(l)));
     }
   }
   r.single("reprise:http_connections", "gauge", d(http.open), "Open connections.");

@@ -81,7 +81,10 @@ std::vector<Setting> engine_rows() {
       real("dist_timeout", {1, 1e6},
            "seconds that a rank may stay away from the others in a step before all of them end", "60"),
       also("--dp,--data-parallel-size",
-           integer("dp_size", {1, kMany}, "data-parallel replicas; only 1 is supported", "1")),
+           integer("dp_size", {1, kMany},
+                   "serve: replicas of the model in one server, each with a device, a KV cache and a share of the "
+                   "CPU's processors of its own",
+                   "1")),
       choice("log_level", {"debug", "info", "notice", "warning", "error", "off"},
              "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice"),
       also("-v", flag("verbose", "report at the start what is in effect; `log_level` info")),

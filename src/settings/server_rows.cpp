@@ -61,6 +61,10 @@ std::vector<Setting> server_rows() {
              "of fields that a request leaves out: generation_config.json, then OpenAI's; or OpenAI's alone", "model"),
       flag("check", "check the command line, print the notices, and exit"),
       flag("enable_metrics", "accepted; /metrics is always there"),
+      choice("load_balance_method",
+             {"auto", "round_robin", "follow_bootstrap_room", "total_requests", "total_tokens", "shortest_queue",
+              "minimum_tokens"},
+             "which of several replicas gets a request; auto: the one that had most of its prompt before", "auto"),
       choice("expert_metrics", {"auto", "on", "off"},
              "count rows by expert in /metrics; auto: where that needs no copy from the device", "auto"),
   };

@@ -117,6 +117,43 @@ TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
   EXPECT_FALSE(holds(two.said(), "error")) << two.said();
 }
 
+// Two replicas answer as one server does, each with its threads, cache and counters.
+TEST(Ranks, ReplicasAnswerAsOneServer) {
+  const OneThread model;
+  std::string greedy;
+  {
+    Server one(model, "");
+    ASSERT_NE(one.port(), 0) << one.said();
+    greedy = choices(one.port());
+  }
+  Server two(model, "--dp-size 2 --load-balance-method round_robin");
+  ASSERT_NE(two.port(), 0) << two.said();
+  EXPECT_TRUE(children_of(two.pid()).empty());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(choices(two.port()), greedy);
+  const std::string metrics = HttpClient(two.port()).get("/metrics").body;
+  for (const int replica : {0, 1}) {
+    const std::regex steps(fmt::format("reprise:dp_steps_total\\{{[^}}]*dp_rank=\"{}\"\\}} [1-9]", replica));
+    EXPECT_TRUE(std::regex_search(metrics, steps)) << metrics;
+  }
+  const Json info = Json::parse(HttpClient(two.port()).get("/server_info").body);
+  EXPECT_EQ(info["dp_size"], 2);
+  EXPECT_EQ(info["load_balance_method"], "round_robin");
+  EXPECT_EQ(info["internal_states"].size(), 2u);
+  EXPECT_TRUE(holds(two.said(), "replicas: 2; a request goes to one of them")) << two.said();
+  HttpClient admin(two.port());
+  EXPECT_TRUE(holds(admin.post("/flush_cache", "").body, "\"success\":true"));
+  ::kill(two.pid(), SIGTERM);
+  EXPECT_EQ(two.wait(), 0) << two.said();
+  EXPECT_FALSE(holds(two.said(), "error")) << two.said();
+}
+
+TEST(Ranks, ReplicasAreForServers) {
+  const OneThread model;
+  const Outcome o = run_binary(fmt::format("generate {} --prompt-ids 1,2 --dp-size 2", model.flags()));
+  EXPECT_EQ(o.exit_code, 2) << o.err;
+  EXPECT_TRUE(holds(o.err, "--dp-size 2: replicas answer requests of `serve` alone; allowed here: 1")) << o.err;
+}
+
 // Answers of clients that ask again and again until the server is gone; each must be one.
 struct Load {
   explicit Load(int64_t port) {

@@ -94,7 +94,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--tp-size 65", "allowed: 1 to 64"},
       {"--device cuda --tp 2", "ranks exchange data on cpu and ascend alone yet; with --device cuda allowed: 1"},
       {"--tp 0", "allowed: 1"},
-      {"--dp 2", "a process is one replica; start several behind a load balancer; allowed: 1"},
+      {"--dp 2", "replicas answer requests of `serve` alone; allowed here: 1"},
       {"--mem-fraction-static 1.5", "allowed: above 0, up to 1"},
       {"--chunked-prefill-size 0", "allowed: 1 to"},
       {"--override rope_theta", "key=value"},

@@ -45,8 +45,9 @@ class ApiTest : public testing::Test {
     observers_ = std::make_unique<sched::Observers>(std::vector<sched::Observer*>{metrics_.get(), spans_.get()});
     scheduler_ = std::make_unique<sched::Scheduler>(*executor_, scheduling, observers_.get());
     scheduler_thread_ = std::thread([this] { scheduler_->run(); });
+    replicas_ = std::make_unique<sched::Replicas>(std::vector{scheduler_.get()});
     if (!serving) return;
-    api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object(), profiler_.get(), workers_.get()});
+    api_->serve({&model_, replicas_.get(), metrics_.get(), Json::object(), profiler_.get(), workers_.get()});
     HttpClient c(http_->port());
     ASSERT_TRUE(soon([&] { return c.get("/ready").status == 200; }));
   }
@@ -88,6 +89,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<Profiler> profiler_;
   std::unique_ptr<sched::Observers> observers_;
   std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<sched::Replicas> replicas_;
   std::thread http_thread_, scheduler_thread_;
   std::unique_ptr<WorkPool> workers_;  // likewise, by tests that are about it
 };

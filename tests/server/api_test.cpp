@@ -187,7 +187,7 @@ TEST_F(ApiTest, RoutesMethodsAndStates) {
   HttpAnswer a = c.get("/v1/models");
   EXPECT_EQ(a.status, 503);
   EXPECT_TRUE(a.headers.contains("retry-after"));
-  api_->serve({&model_, scheduler_.get(), metrics_.get(), Json::object()});
+  api_->serve({&model_, replicas_.get(), metrics_.get(), Json::object()});
   EXPECT_TRUE(soon([&] { return c.get("/ready").status == 200; }));
   EXPECT_EQ(Json::parse(c.get("/v1/models").body)["data"][0]["id"], "fake");
   EXPECT_EQ(Json::parse(c.get("/v1/models").body)["data"][0]["root"], "somewhere/fake");

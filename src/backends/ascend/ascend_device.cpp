@@ -123,7 +123,13 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   if (world.size > static_cast<int>(count))
     return invalid("`tp_size` {}: {} Ascend device{} visible here (ASCEND_RT_VISIBLE_DEVICES); allowed: 1 to {}",
                    world.size, count, count == 1 ? " is" : "s are", count);
-  parts.context = std::make_shared<Context>(library, options.fused_attention, world.rank);
+  if (options.index + world.size > static_cast<int>(count))
+    return invalid(
+        "`dp_size`: replica {} would be on device {}, and {} visible here (ASCEND_RT_VISIBLE_DEVICES); "
+        "allowed: 1 to {}",
+        options.index, options.index, count == 1 ? "1 is" : fmt::format("{} are", count),
+        static_cast<int>(count) / world.size);
+  parts.context = std::make_shared<Context>(library, options.fused_attention, options.index + world.rank);
   RETURN_IF_ERROR(parts.context->attach());
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));

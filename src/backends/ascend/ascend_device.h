@@ -18,6 +18,7 @@ class Context;
 struct AscendOptions {
   std::string runtime = "system";                   // or "sim"
   bool fused_attention = true;                      // ASCEND_USE_FIA
+  int index = 0;                                    // of the visible devices, that of rank 0
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
