@@ -2,11 +2,15 @@
 
 namespace reprise::apps {
 
+void take_share(ModelFlags& flags, const ranks::Processors& processors) {
+  if (!processors.take(flags.replica, static_cast<int>(flags.dp_size)) && flags.threads == 0) flags.threads = 1;
+}
+
 Replica::Replica(ModelFlags flags, const ranks::Processors& processors)
     : thread_([this, flags = std::move(flags), processors] { live(flags, processors); }) {}
 
 void Replica::live(ModelFlags flags, ranks::Processors processors) {
-  if (!processors.take(flags.replica, static_cast<int>(flags.dp_size)) && flags.threads == 0) flags.threads = 1;
+  take_share(flags, processors);
   flags.bars = false;
   auto opened = open_engine(flags);
   if (opened.is_ok()) engine_ = std::move(*opened);
@@ -23,12 +27,12 @@ sched::Scheduler& Replica::schedule(const sched::SchedulerOptions& options, sche
 }
 
 void Replica::run() {
-  gone_ = true;
+  runs_ = true;
   go_.set_value(true);
 }
 
 Replica::~Replica() {
-  if (!gone_) go_.set_value(false);
+  if (!runs_) go_.set_value(false);
   if (scheduler_) scheduler_->stop();
   end_.set_value();
   thread_.join();

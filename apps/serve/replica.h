@@ -16,6 +16,10 @@
 
 namespace reprise::apps {
 
+// The calling thread keeps to the share of replica flags.replica; where processors are too few for that, the replica
+// has one thread unless the flags say otherwise.
+void take_share(ModelFlags& flags, const ranks::Processors& processors);
+
 class Replica {
  public:
   // Replica flags.replica of flags.dp_size. Returns at once.
@@ -38,7 +42,7 @@ class Replica {
   std::promise<Status> opened_;
   std::promise<bool> go_;  // whether there is something to run
   std::promise<void> end_;
-  bool gone_ = false;
+  bool runs_ = false;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::thread thread_;

@@ -386,8 +386,7 @@ Status serve(ServeOptions o) {
   const Status done = [&]() -> Status {
     o.model.serving = true;
     const ranks::Processors processors = ranks::Processors::allowed();
-    const int replicas = static_cast<int>(o.model.dp_size);
-    if (replicas > 1 && !processors.take(0, replicas) && o.model.threads == 0) o.model.threads = 1;
+    if (o.model.dp_size > 1) take_share(o.model, processors);
     ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
     ASSIGN_OR_RETURN(const auto others, open_others(o, *engine, processors));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
@@ -420,7 +419,7 @@ Status serve(ServeOptions o) {
     server::SpanTrace spans([&] { return numbers_of(*engine); });
     TellsLoss loss(api);
     sched::Observers observers({&metrics, &spans, &loss});
-    o.scheduler.id_step = static_cast<sched::RequestId>(replicas);
+    o.scheduler.id_step = static_cast<sched::RequestId>(o.model.dp_size);
     sched::Scheduler scheduler(*engine, o.scheduler, &observers);
     std::vector<sched::Scheduler*> schedulers{&scheduler};
     std::vector<pthread_t> threads{::pthread_self()};

@@ -57,7 +57,7 @@ std::string_view balance_name(Balance balance) {
 }
 
 Replicas::Replicas(std::vector<Scheduler*> schedulers, Balance balance)
-    : schedulers_(std::move(schedulers)), balance_(balance), sent_(schedulers_.size()) {}
+    : schedulers_(std::move(schedulers)), balance_(balance) {}
 
 std::vector<uint64_t> Replicas::blocks_of(const Request& request) const {
   std::vector<uint64_t> out;
@@ -133,7 +133,6 @@ Result<RequestId> Replicas::add(Request request) {
   for (size_t i = 0; i < size() && schedulers_[to]->full(request); ++i) to = (to + 1) % size();
   auto id = schedulers_[to]->add(std::move(request));
   if (!id.is_ok()) return id;
-  ++sent_[to];
   remember(blocks, to);
   return id;
 }
@@ -202,11 +201,6 @@ void Replicas::flush_cache(std::function<void(int64_t pages)> done) {
       flush->pages += s->flush_cache();
       if (--flush->left == 0) flush->done(flush->pages);
     });
-}
-
-std::vector<uint64_t> Replicas::sent() const {
-  std::lock_guard lock(mutex_);
-  return sent_;
 }
 
 }  // namespace reprise::sched

@@ -52,9 +52,6 @@ class Replicas {
   // Empties all prefix caches; `done` gets the pages that they held, on the thread of the last scheduler.
   void flush_cache(std::function<void(int64_t pages)> done);
 
-  // The requests that were sent to each replica so far.
-  std::vector<uint64_t> sent() const;
-
  private:
   using Mask = uint64_t;  // of replicas
   std::vector<uint64_t> blocks_of(const Request& request) const;
@@ -65,9 +62,8 @@ class Replicas {
 
   std::vector<Scheduler*> schedulers_;
   Balance balance_;
-  mutable std::mutex mutex_;  // of what follows
-  size_t next_ = 0;           // where a tie begins
-  std::vector<uint64_t> sent_;
+  std::mutex mutex_;  // of what follows
+  size_t next_ = 0;   // where a tie begins
   // Which replicas were sent a prompt that begins so, by the hash of whole pages. Caches may have given it up since,
   // which costs a prefill and no more. The oldest go first.
   std::unordered_map<uint64_t, Mask> blocks_;

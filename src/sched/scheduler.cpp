@@ -86,34 +86,42 @@ Status Scheduler::check(const Request& request) const {
   return request.sampling.check(vocab);
 }
 
-bool Scheduler::full(const Request& request) const {
+// The last token that is generated needs no place in the cache.
+int64_t Scheduler::most_new_tokens(const Request& request) const {
   const auto size = static_cast<int64_t>(request.prompt.size());
-  std::lock_guard lock(mutex_);
-  if (closed_ || unfinished_.load() >= options_.max_running + options_.max_queued) return true;
-  const int64_t tokens = size + std::min(request.sampling.max_new_tokens, executor_.context_length() - size);
-  return options_.max_queued_tokens > 0 && queued_ > 0 && queued_tokens_ + tokens > options_.max_queued_tokens;
-}
-
-Result<RequestId> Scheduler::add(Request request) {
-  RETURN_IF_ERROR(check(request));
-  const auto size = static_cast<int64_t>(request.prompt.size());
-  // The last token that is generated needs no place in the cache.
   const int64_t room =
       std::min(executor_.context_length() - size, executor_.kv_pool().total_pages() * kv::kPageTokens - size + 1);
-  if (options_.small_priorities_first) request.priority = -request.priority;
-  auto live = std::make_unique<LiveRequest>(0, std::move(request), options_.eos_tokens);
-  live->most_new_tokens = std::min(live->request.sampling.max_new_tokens, room);
-  live->result.arrived = Clock::now();
-  std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(lost_);
+  return std::min(request.sampling.max_new_tokens, room);
+}
+
+Status Scheduler::place_for(int64_t tokens) const {
   if (closed_) return error(Code::Busy, "the server is shutting down and takes no new requests");
   const int64_t most = options_.max_running + options_.max_queued;
   if (unfinished_.load() >= most)
     return error(Code::Busy, "{} requests are running or waiting, which is the most this server holds", most);
-  const int64_t tokens = tokens_of(*live);
   if (options_.max_queued_tokens > 0 && queued_ > 0 && queued_tokens_ + tokens > options_.max_queued_tokens)
     return error(Code::Busy, "the waiting requests may take {} tokens, and this one {}; at most {} may wait",
                  queued_tokens_, tokens, options_.max_queued_tokens);
+  return Status::ok();
+}
+
+bool Scheduler::full(const Request& request) const {
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + most_new_tokens(request);
+  std::lock_guard lock(mutex_);
+  return !place_for(tokens).is_ok();
+}
+
+Result<RequestId> Scheduler::add(Request request) {
+  RETURN_IF_ERROR(check(request));
+  const int64_t most_new = most_new_tokens(request);
+  if (options_.small_priorities_first) request.priority = -request.priority;
+  auto live = std::make_unique<LiveRequest>(0, std::move(request), options_.eos_tokens);
+  live->most_new_tokens = most_new;
+  live->result.arrived = Clock::now();
+  std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(lost_);
+  const int64_t tokens = tokens_of(*live);
+  RETURN_IF_ERROR(place_for(tokens));
   const RequestId id = last_id_ == 0 ? options_.first_id : last_id_ + options_.id_step;
   last_id_ = id;
   live->id = live->result.id = id;

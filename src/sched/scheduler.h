@@ -130,6 +130,9 @@ class Scheduler {
     bool rested = false;  // there was nothing to do before it
   };
 
+  // With the mutex: Busy, and why, when a request of so many tokens in all finds no place.
+  Status place_for(int64_t tokens) const;
+  int64_t most_new_tokens(const Request& request) const;
   bool take_mail();
   void enqueue(LivePtr r);
   void drop_late();

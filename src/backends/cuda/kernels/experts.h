@@ -263,8 +263,7 @@ struct Groups {
   // Tiles that any borders may need, those of rows of no group among them.
   HOST_DEV int64_t most_tiles(int64_t tile_rows) const { return smaller(rows, rows / tile_rows + count + 2); }
 
-  // Whole blocks take part; the tiles of no group come first and last, and those behind all rows are
-  // empty.
+  // Whole blocks take part; the tiles of no group come first and last, and those behind all rows are empty.
   template <class L>
   DEV TileOfGroup tile(L& lane, int tile_rows, int index) const {
     auto* found = reinterpret_cast<TileOfGroup*>(lane.shared());
