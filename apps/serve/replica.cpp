@@ -15,27 +15,53 @@ void Replica::live(ModelFlags flags, ranks::Processors processors) {
   auto opened = open_engine(flags);
   if (opened.is_ok()) engine_ = std::move(*opened);
   opened_.set_value(opened.status());
-  if (go_.get_future().get()) scheduler_->run();
-  end_.get_future().get();  // clients may still cancel
+  if (go_.get_future().get()) {
+    scheduler_->run();
+    scheduler_->share_loss(lost_());
+  }
+  settled_.set_value();
+  end_.get_future().get();
   scheduler_.reset();
   engine_.reset();
 }
 
-sched::Scheduler& Replica::schedule(const sched::SchedulerOptions& options, sched::Observer& observer) {
-  scheduler_ = std::make_unique<sched::Scheduler>(*engine_, options, &observer);
+sched::Scheduler& Replica::schedule(const sched::SchedulerOptions& options, std::unique_ptr<sched::Observer> observer) {
+  observer_ = std::move(observer);
+  scheduler_ = std::make_unique<sched::Scheduler>(*engine_, options, observer_.get());
   return *scheduler_;
 }
 
-void Replica::run() {
+void Replica::run(std::function<Status()> lost) {
+  lost_ = std::move(lost);
   runs_ = true;
   go_.set_value(true);
 }
 
-Replica::~Replica() {
+void Replica::settle() {
+  if (waited_) return;
+  waited_ = true;
   if (!runs_) go_.set_value(false);
+  settled_.get_future().get();
+}
+
+void Replica::end() {
+  if (!thread_.joinable()) return;
   if (scheduler_) scheduler_->stop();
+  settle();
   end_.set_value();
   thread_.join();
+}
+
+Result<Replicas> open_other_replicas(const ModelFlags& flags, int64_t tokens, const ranks::Processors& processors) {
+  Replicas out;
+  for (int r = 1; r < static_cast<int>(flags.dp_size); ++r) {
+    ModelFlags mine = flags;
+    mine.replica = r;
+    mine.max_total_tokens = tokens;
+    out.push_back(std::make_unique<Replica>(std::move(mine), processors));
+  }
+  for (size_t r = 0; r < out.size(); ++r) RETURN_IF_ERROR(out[r]->opened().at(fmt::format("replica {}", r + 1)));
+  return out;
 }
 
 }  // namespace reprise::apps

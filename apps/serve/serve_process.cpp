@@ -327,21 +327,24 @@ std::vector<std::string> shortfalls(const ServeOptions& o, const engine::Engine&
   return out;
 }
 
-// The others than the first, whose cache is as large.
-Result<std::vector<std::unique_ptr<Replica>>> open_others(const ServeOptions& o, const engine::Engine& first,
-                                                          const ranks::Processors& processors) {
-  std::vector<std::unique_ptr<Replica>> out;
-  for (int r = 1; r < static_cast<int>(o.model.dp_size); ++r) {
-    ModelFlags flags = o.model;
-    flags.replica = r;
-    flags.max_total_tokens = first.memory().kv_pages * kv::kPageTokens;
-    out.push_back(std::make_unique<Replica>(std::move(flags), processors));
-  }
-  for (size_t r = 0; r < out.size(); ++r) RETURN_IF_ERROR(out[r]->opened().at(fmt::format("replica {}", r + 1)));
-  if (!out.empty())
-    log::info("replicas: {}; a request goes to one of them (--load-balance-method {})", out.size() + 1,
-              sched::balance_name(o.balance));
-  return out;
+server::Metrics metrics_of(const std::string& model, const engine::Engine& first, const Replicas& others) {
+  std::vector<std::function<server::GraphNumbers()>> numbers;
+  std::vector<const engine::ExpertUse*> experts;
+  const auto add = [&](const engine::Engine& e) {
+    numbers.emplace_back([&e] { return numbers_of(e); });
+    if (e.expert_use()) experts.push_back(e.expert_use());
+  };
+  add(first);
+  for (const auto& r : others) add(r->engine());
+  return {model, std::move(numbers), std::move(experts)};
+}
+
+// No more than the graphs cover, unless a flag says so.
+void choose_most_running(ServeOptions& o, const engine::Engine& e) {
+  if (o.scheduler.max_running != 0) return;
+  o.scheduler.max_running = e.max_step_rows();
+  if (const int64_t most = covered(e); most > 0 && o.model.max_running_requests == 0)
+    o.scheduler.max_running = std::min(o.scheduler.max_running, most);
 }
 
 void say(const std::vector<std::string>& notices) {
@@ -388,18 +391,17 @@ Status serve(ServeOptions o) {
     const ranks::Processors processors = ranks::Processors::allowed();
     if (o.model.dp_size > 1) take_share(o.model, processors);
     ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
-    ASSIGN_OR_RETURN(const auto others, open_others(o, *engine, processors));
+    ASSIGN_OR_RETURN(const Replicas others,
+                     open_other_replicas(o.model, engine->memory().kv_pages * kv::kPageTokens, processors));
+    if (!others.empty())
+      log::info("replicas: {}; a request goes to one of them (--load-balance-method {})", o.model.dp_size,
+                sched::balance_name(o.balance));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
     server::ServedModel model = served_model(o, *engine, text);
     ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
     model.grammars = grammars.get();
     o.scheduler.eos_tokens = model.eos_tokens;
-    // No more than the graphs cover, unless a flag says so.
-    if (o.scheduler.max_running == 0) {
-      o.scheduler.max_running = engine->max_step_rows();
-      if (const int64_t most = covered(*engine); most > 0 && o.model.max_running_requests == 0)
-        o.scheduler.max_running = std::min(o.scheduler.max_running, most);
-    }
+    choose_most_running(o, *engine);
     log::info(
         "requests: policy {}, at most {} at a time, prompts of a step {} tokens beyond the first, {} beside "
         "decoding; watchdog {:g} s",
@@ -408,14 +410,7 @@ Status serve(ServeOptions o) {
         o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens), o.watchdog_timeout_s);
     say(o.notices);
     say(shortfalls(o, *engine, model));
-    std::vector<std::function<server::GraphNumbers()>> numbers{[&e = *engine] { return numbers_of(e); }};
-    std::vector<const engine::ExpertUse*> experts{engine->expert_use()};
-    for (const auto& r : others) {
-      numbers.emplace_back([&e = r->engine()] { return numbers_of(e); });
-      experts.push_back(r->engine().expert_use());
-    }
-    if (!experts.front()) experts.clear();
-    server::Metrics metrics(model.name, std::move(numbers), std::move(experts));
+    server::Metrics metrics = metrics_of(model.name, *engine, others);
     server::SpanTrace spans([&] { return numbers_of(*engine); });
     TellsLoss loss(api);
     sched::Observers observers({&metrics, &spans, &loss});
@@ -423,12 +418,12 @@ Status serve(ServeOptions o) {
     sched::Scheduler scheduler(*engine, o.scheduler, &observers);
     std::vector<sched::Scheduler*> schedulers{&scheduler};
     std::vector<pthread_t> threads{::pthread_self()};
-    std::vector<std::unique_ptr<sched::Observers>> watching;
-    for (size_t r = 1; r <= others.size(); ++r) {
-      o.scheduler.first_id = r + 1;
-      watching.push_back(std::make_unique<sched::Observers>(std::vector<sched::Observer*>{&metrics.of(r), &loss}));
-      schedulers.push_back(&others[r - 1]->schedule(o.scheduler, *watching.back()));
-      threads.push_back(others[r - 1]->thread());
+    for (const auto& r : others) {
+      const size_t index = schedulers.size();
+      o.scheduler.first_id = index + 1;
+      schedulers.push_back(&r->schedule(
+          o.scheduler, std::make_unique<sched::Observers>(std::vector<sched::Observer*>{&metrics.of(index), &loss})));
+      threads.push_back(r->thread());
     }
     sched::Replicas all(schedulers, o.balance);
     server::Profiler profiler(spans, o.profile_dir);
@@ -440,9 +435,10 @@ Status serve(ServeOptions o) {
               http->port());
     if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
     if (!keeper.asked_to_end()) {
-      for (const auto& r : others) r->run();
+      for (const auto& r : others) r->run([&all] { return all.lost(); });
       scheduler.run();
     }
+    scheduler.share_loss(all.lost());
     all.stop();
     keeper.let_go();
     const Status lost =
@@ -451,11 +447,13 @@ Status serve(ServeOptions o) {
       end_within(kLastWork, 0, "a request is still being read");
     else
       end_within(kLetGo, 1, "the lost device does not release its resources");
+    for (const auto& r : others) r->settle();
     // Last words reach their clients before the sockets close.
     for (int i = 0; i < 50 && http->counters().open > 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     http->stop();
     http_thread.join();
+    for (const auto& r : others) r->end();  // what they tell of and to goes next
     log::info("ended after {} requests, {} tokens", all.stats().requests, all.stats().generated_tokens);
     return lost.at("this server has to be started again");
   }();

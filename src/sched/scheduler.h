@@ -101,6 +101,9 @@ class Scheduler {
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
   void stop();  // any thread
+  // The scheduler's thread, after run(): where `lost` is not ok, another scheduler's device is lost, and with it the
+  // server; what is left here ends with that.
+  void share_loss(const Status& lost);
 
   // The scheduler's thread. What the cache can give up; the pages it held.
   int64_t flush_cache();
@@ -160,6 +163,7 @@ class Scheduler {
   void complete_all();
   void fail(const Batch& batch, const Status& why);
   void lose(const Status& why);
+  void end_with(const Status& lost);
   void take_rows(const Submitted& step, const engine::StepResult& result);
   void take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);

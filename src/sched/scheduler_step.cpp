@@ -156,8 +156,13 @@ void Scheduler::fail(const Batch& batch, const Status& why) {
 }
 
 // Whoever runs, waits or is still in the mail hears of it at once.
-void Scheduler::lose(const Status& why) {
-  const Status lost = why.at("the device is lost");
+void Scheduler::lose(const Status& why) { end_with(why.at("the device is lost")); }
+
+void Scheduler::share_loss(const Status& lost) {
+  if (!lost.is_ok() && this->lost().is_ok()) end_with(lost);
+}
+
+void Scheduler::end_with(const Status& lost) {
   {
     std::lock_guard lock(mutex_);
     lost_ = lost;

@@ -71,9 +71,15 @@ TEST(AscendFaultsOfTheServer, ALostDeviceEndsItWithStatusOne) {
       "--max-running-requests 2 --cuda-graph-bs 1 2 --context-length 256 --max-total-tokens 512";
   // Long enough that a busy machine is not taken for a device that hangs.
   const std::string quick = "ASCEND_SIM_HANG_MS=3000 ASCEND_SIM_DESTROY_MS=200 ";
-  const std::vector<Case> cases{{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, {"event:20", {"50704"}}};
-  for (const Case& c : cases) {
-    Server server(model, flags, quick + "ASCEND_SIM_FAULT=" + c.fault);
+  struct Loss : Case {
+    const char* flags = "";
+  };
+  const std::vector<Loss> cases{
+      {{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}},
+      {{"event:20", {"50704"}}},
+      {{"kernel:aclnnSwiGlu:200", {"507015", "aclnnSwiGlu"}}, " --dp-size 2 --load-balance-method round_robin"}};
+  for (const Loss& c : cases) {
+    Server server(model, flags + c.flags, quick + "ASCEND_SIM_FAULT=" + c.fault);
     ASSERT_NE(server.port(), 0) << server.said();
     std::vector<std::unique_ptr<testing_support::HttpClient>> clients;
     for (int i = 0; i < 5; ++i) {  // two run, three wait
