@@ -362,6 +362,126 @@ Status say_what_flags_mean(const ServeOptions& o) {
   return Status::ok();
 }
 
+// The schedulers of all replicas: the first's, which the caller runs, and those of the others' threads.
+struct Schedulers {
+  Schedulers(const ServeOptions& o, engine::Engine& first, sched::Observer* observer)
+      : first(first, of_replica(o, 0), observer) {}
+
+  static sched::SchedulerOptions of_replica(const ServeOptions& o, size_t replica) {
+    sched::SchedulerOptions out = o.scheduler;
+    out.first_id = replica + 1;
+    out.id_step = static_cast<sched::RequestId>(o.model.dp_size);
+    return out;
+  }
+
+  sched::Scheduler first;
+  std::vector<sched::Scheduler*> all{&first};
+  std::vector<pthread_t> threads{::pthread_self()};
+};
+
+void schedule(const Replicas& others, const ServeOptions& o, server::Metrics& metrics, TellsLoss& loss,
+              Schedulers& out) {
+  for (const auto& r : others) {
+    const size_t index = out.all.size();
+    out.all.push_back(
+        &r->schedule(Schedulers::of_replica(o, index),
+                     std::make_unique<sched::Observers>(std::vector<sched::Observer*>{&metrics.of(index), &loss})));
+    out.threads.push_back(r->thread());
+  }
+}
+
+void say_where(const ServeOptions& o, const std::string& model, const server::HttpServer& http) {
+  const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
+  log::info("serving {} at http://{}:{} (docs: /docs, /metrics, /health); Ctrl-C ends", model, host, http.port());
+  if (http.admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http.admin_port());
+}
+
+void say_limits(const ServeOptions& o) {
+  log::info(
+      "requests: policy {}, at most {} at a time, prompts of a step {} tokens beyond the first, {} beside "
+      "decoding; watchdog {:g} s",
+      sched::policy_name(o.scheduler.policy), o.scheduler.max_running,
+      o.model.max_prefill_tokens.value_or(sched::kMaxPrefillTokens),
+      o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens), o.watchdog_timeout_s);
+}
+
+// HTTP on a thread of its own, until this ends.
+class HttpThread {
+ public:
+  explicit HttpThread(server::HttpServer& http) : http_(http), thread_([this] { http_.run(); }) {}
+  ~HttpThread() { end(); }
+  HttpThread(const HttpThread&) = delete;
+  HttpThread& operator=(const HttpThread&) = delete;
+  // Last words reach their clients before the sockets close.
+  void drain() {
+    for (int i = 0; i < 50 && http_.counters().open > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  void end() {
+    http_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  server::HttpServer& http_;
+  std::thread thread_;
+};
+
+// Opens the model and serves it until the keeper, or a loss, ends that.
+Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, HttpThread& http_thread,
+                   Keeper& keeper) {
+  o.model.serving = true;
+  const ranks::Processors processors = ranks::Processors::allowed();
+  if (o.model.dp_size > 1) take_share(o.model, processors);
+  ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
+  ASSIGN_OR_RETURN(const Replicas others,
+                   open_other_replicas(o.model, engine->memory().kv_pages * kv::kPageTokens, processors));
+  if (!others.empty())
+    log::info("replicas: {}; a request goes to one of them (--load-balance-method {})", o.model.dp_size,
+              sched::balance_name(o.balance));
+  ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
+  server::ServedModel model = served_model(o, *engine, text);
+  ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
+  model.grammars = grammars.get();
+  o.scheduler.eos_tokens = model.eos_tokens;
+  choose_most_running(o, *engine);
+  say_limits(o);
+  say(o.notices);
+  say(shortfalls(o, *engine, model));
+  server::Metrics metrics = metrics_of(model.name, *engine, others);
+  server::SpanTrace spans([&] { return numbers_of(*engine); });
+  TellsLoss loss(api);
+  sched::Observers observers({&metrics, &spans, &loss});
+  Schedulers schedulers(o, *engine, &observers);
+  schedule(others, o, metrics, loss, schedulers);
+  sched::Replicas all(schedulers.all, o.balance);
+  server::Profiler profiler(spans, o.profile_dir);
+  server::WorkPool workers(kReaders, kMostUnread);
+  api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
+  keeper.keep(&all, std::move(schedulers.threads));
+  say_where(o, model.name, http);
+  if (!keeper.asked_to_end()) {
+    for (const auto& r : others) r->run([&all] { return all.lost(); });
+    schedulers.first.run();
+  }
+  schedulers.first.share_loss(all.lost());
+  all.stop();
+  keeper.let_go();
+  const Status lost =
+      all.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost() : all.lost();
+  if (lost.is_ok())
+    end_within(kLastWork, 0, "a request is still being read");
+  else
+    end_within(kLetGo, 1, "the lost device does not release its resources");
+  for (const auto& r : others) r->settle();
+  http_thread.drain();
+  http_thread.end();
+  const sched::SchedulerStats stats = all.stats();
+  for (const auto& r : others) r->end();  // what they tell of and to goes next
+  log::info("ended after {} requests, {} tokens", stats.requests, stats.generated_tokens);
+  return lost.at("this server has to be started again");
+}
+
 }  // namespace
 
 Status serve(ServeOptions o) {
@@ -382,87 +502,11 @@ Status serve(ServeOptions o) {
   if (http->on_loopback() && !o.api.allowed_hosts) o.api.allowed_hosts = std::vector{o.http.host};
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
-  std::thread http_thread([&] { http->run(); });
+  HttpThread http_thread(*http);
   Keeper keeper(o, api);
   keeper.start();
 
-  const Status done = [&]() -> Status {
-    o.model.serving = true;
-    const ranks::Processors processors = ranks::Processors::allowed();
-    if (o.model.dp_size > 1) take_share(o.model, processors);
-    ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
-    ASSIGN_OR_RETURN(const Replicas others,
-                     open_other_replicas(o.model, engine->memory().kv_pages * kv::kPageTokens, processors));
-    if (!others.empty())
-      log::info("replicas: {}; a request goes to one of them (--load-balance-method {})", o.model.dp_size,
-                sched::balance_name(o.balance));
-    ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
-    server::ServedModel model = served_model(o, *engine, text);
-    ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
-    model.grammars = grammars.get();
-    o.scheduler.eos_tokens = model.eos_tokens;
-    choose_most_running(o, *engine);
-    log::info(
-        "requests: policy {}, at most {} at a time, prompts of a step {} tokens beyond the first, {} beside "
-        "decoding; watchdog {:g} s",
-        sched::policy_name(o.scheduler.policy), o.scheduler.max_running,
-        o.model.max_prefill_tokens.value_or(sched::kMaxPrefillTokens),
-        o.model.mixed_prefill_tokens.value_or(sched::kMixedPrefillTokens), o.watchdog_timeout_s);
-    say(o.notices);
-    say(shortfalls(o, *engine, model));
-    server::Metrics metrics = metrics_of(model.name, *engine, others);
-    server::SpanTrace spans([&] { return numbers_of(*engine); });
-    TellsLoss loss(api);
-    sched::Observers observers({&metrics, &spans, &loss});
-    o.scheduler.id_step = static_cast<sched::RequestId>(o.model.dp_size);
-    sched::Scheduler scheduler(*engine, o.scheduler, &observers);
-    std::vector<sched::Scheduler*> schedulers{&scheduler};
-    std::vector<pthread_t> threads{::pthread_self()};
-    for (const auto& r : others) {
-      const size_t index = schedulers.size();
-      o.scheduler.first_id = index + 1;
-      schedulers.push_back(&r->schedule(
-          o.scheduler, std::make_unique<sched::Observers>(std::vector<sched::Observer*>{&metrics.of(index), &loss})));
-      threads.push_back(r->thread());
-    }
-    sched::Replicas all(schedulers, o.balance);
-    server::Profiler profiler(spans, o.profile_dir);
-    server::WorkPool workers(kReaders, kMostUnread);
-    api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
-    keeper.keep(&all, std::move(threads));
-    const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
-    log::info("serving {} at http://{}:{} (docs: /docs, /metrics, /health); Ctrl-C ends", model.name, host,
-              http->port());
-    if (http->admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http->admin_port());
-    if (!keeper.asked_to_end()) {
-      for (const auto& r : others) r->run([&all] { return all.lost(); });
-      scheduler.run();
-    }
-    scheduler.share_loss(all.lost());
-    all.stop();
-    keeper.let_go();
-    const Status lost =
-        all.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost() : all.lost();
-    if (lost.is_ok())
-      end_within(kLastWork, 0, "a request is still being read");
-    else
-      end_within(kLetGo, 1, "the lost device does not release its resources");
-    for (const auto& r : others) r->settle();
-    // Last words reach their clients before the sockets close.
-    for (int i = 0; i < 50 && http->counters().open > 0; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    http->stop();
-    http_thread.join();
-    for (const auto& r : others) r->end();  // what they tell of and to goes next
-    log::info("ended after {} requests, {} tokens", all.stats().requests, all.stats().generated_tokens);
-    return lost.at("this server has to be started again");
-  }();
-  if (!done.is_ok()) {
-    keeper.stop();
-    http->stop();
-    if (http_thread.joinable()) http_thread.join();
-  }
-  return done;
+  return serve_model(o, api, *http, http_thread, keeper);
 }
 
 }  // namespace reprise::apps
