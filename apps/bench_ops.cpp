@@ -271,9 +271,9 @@ Status run_ops(const OpsFlags& f) {
   Machine machine = describe_machine();
   for (const Notice& n : device_notices(f.device, f.ascend_runtime))
     machine.warnings.push_back(settings::as_flags(n.text));
-  const MachineSpeed speed = measure_machine(info.ranks);
+  const MachineSpeed speed = measure_machine(info.threads);
   if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
-  const CacheSpeeds caches = measure_caches(info.ranks);
+  const CacheSpeeds caches = measure_caches(info.threads);
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
   ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, speed, caches));
 
@@ -282,14 +282,14 @@ Status run_ops(const OpsFlags& f) {
     std::string levels;
     for (const CacheLevel& l : caches.levels) levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
     fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,
-               info.ranks, info.ranks == 1 ? "" : "s", levels, speed.fp32_gflops, launch);
+               info.threads, info.threads == 1 ? "" : "s", levels, speed.fp32_gflops, launch);
     for (const auto& r : m.refused) fmt::print("not here: {}\n", r);
     for (const auto& w : machine.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
     return Status::ok();
   }
   OrderedJson limits = machine_json(machine, speed);
   limits["isa"] = info.isa;
-  limits["threads"] = info.ranks;
+  limits["threads"] = info.threads;
   limits["launch_us"] = launch;
   for (const CacheLevel& l : caches.levels) limits["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
   fmt::print("{}\n", ops_report(m, std::move(limits)).dump());

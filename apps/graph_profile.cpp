@@ -1,4 +1,4 @@
-// `reprise graph profile`: where the time of one step goes, rank by rank, as it really runs.
+// `reprise graph profile`: where the time of one step goes, thread by thread, as it really runs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

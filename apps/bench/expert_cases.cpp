@@ -89,7 +89,7 @@ std::vector<OpCase> cases_of(const std::string& op, const LatentSizes& m, int64_
     return TensorType{kCaseDtype, {Dim(1, kCaseTokens), Dim(m.heads), Dim(width)}};
   };
   OpCase c{op, m.name, "", {{"T", max_tokens}}, {}, {}};
-  if (op == "head_linear") {
+  if (op == "per_head_matmul") {
     const auto projection = [&](const char* place, int64_t n, int64_t k) {
       OpCase one = c;
       one.detail = fmt::format("{} heads: {}", m.heads, place);
@@ -127,7 +127,7 @@ std::vector<std::string> expert_ops() {
           "moe_gate",
           "moe_route",
           "moe_combine",
-          "head_linear",
+          "per_head_matmul",
           "latent_attention"};
 }
 

@@ -29,7 +29,7 @@ constexpr ModelSizes kModels[] = {
 const std::vector<std::string> kSingleOps{"linear",
                                           "linear_w8a8_static",
                                           "linear_w8a8_dynamic",
-                                          "linear_packed",
+                                          "linear_blocks",
                                           "rms_norm",
                                           "rope",
                                           "paged_attention",
@@ -74,14 +74,14 @@ class Maker {
     if (op == "linear_add")
       return {linear(op, "attention output", h, m_.heads * m_.head_size, true), linear(op, "mlp output", h, f, true)};
     if (op == "lm_head_argmax") return {{op, m_.name, "", t(), {rows(h), matrix(m_.vocabulary, h)}, {}}};
-    if (op == "lm_head_argmax_packed")
+    if (op == "lm_head_argmax_blocks")
       return {{op,
                m_.name,
                "q8_0",
                t(),
                {rows(h), blocks(m_.vocabulary, h, BlockFormat::Q8_0)},
                {{"format", std::string("q8_0")}}}};
-    if (op == "linear_packed") {
+    if (op == "linear_blocks") {
       std::vector<OpCase> out;
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       for (const BlockFormatInfo& b : kBlockFormats) {

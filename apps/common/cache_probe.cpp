@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "common/machine_probe.h"
 #include "common/peak_loops.h"
-#include "common/pinned_team.h"
+#include "common/pinned_threads.h"
 
 namespace reprise::apps {
 namespace {

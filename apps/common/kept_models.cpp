@@ -52,7 +52,7 @@ kv::KvShape kv_shape(const ModelConfigFields& f, DType dtype) {
   kv::KvShape shape;
   const auto row = static_cast<size_t>(f.latent->kv_lora_rank + f.latent->qk_rope_head_dim) * size_of(dtype);
   for (int64_t l = 0; l < f.num_hidden_layers; ++l)
-    shape.caches.push_back({"latents." + std::to_string(l), static_cast<size_t>(kv::kPageTokens) * row});
+    shape.caches.push_back({"c_kv." + std::to_string(l), static_cast<size_t>(kv::kPageTokens) * row});
   return shape;
 }
 

@@ -18,7 +18,7 @@
 #include "base/elapsed.h"
 #include "base/spin.h"
 #include "common/peak_loops.h"
-#include "common/pinned_team.h"
+#include "common/pinned_threads.h"
 
 namespace reprise::apps {
 

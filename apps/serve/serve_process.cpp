@@ -165,9 +165,9 @@ void allow_descriptors(int64_t connections) {
 }
 
 // Health says so before the first request does.
-class TellsLoss final : public sched::Observer {
+class DeviceLossObserver final : public sched::Observer {
  public:
-  explicit TellsLoss(server::Api& api) : api_(api) {}
+  explicit DeviceLossObserver(server::Api& api) : api_(api) {}
   void lost_device(const Status& why) override {
     if (!told_.exchange(true)) api_.fail(settings::as_flags(why.message()));
   }
@@ -188,10 +188,10 @@ void end_within(std::chrono::seconds time, int status, const char* why) {
 }
 
 // Waits for signals, and looks after the scheduler meanwhile.
-class Keeper {
+class Supervisor {
  public:
-  Keeper(const ServeOptions& options, server::Api& api) : options_(options), api_(api) {}
-  ~Keeper() { stop(); }
+  Supervisor(const ServeOptions& options, server::Api& api) : options_(options), api_(api) {}
+  ~Supervisor() { stop(); }
   void start() {
     thread_ = std::thread([this] { watch(); });
   }
@@ -379,7 +379,7 @@ struct Schedulers {
   std::vector<pthread_t> threads{::pthread_self()};
 };
 
-void schedule(const Replicas& others, const ServeOptions& o, server::Metrics& metrics, TellsLoss& loss,
+void schedule(const Replicas& others, const ServeOptions& o, server::Metrics& metrics, DeviceLossObserver& loss,
               Schedulers& out) {
   for (const auto& r : others) {
     const size_t index = out.all.size();
@@ -427,9 +427,9 @@ class HttpThread {
   std::thread thread_;
 };
 
-// Opens the model and serves it until the keeper, or a loss, ends that.
+// Opens the model and serves it until the supervisor, or a loss, ends that.
 Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, HttpThread& http_thread,
-                   Keeper& keeper) {
+                   Supervisor& supervisor) {
   o.model.serving = true;
   const ranks::Processors processors = ranks::Processors::allowed();
   if (o.model.dp_size > 1) take_share(o.model, processors);
@@ -450,7 +450,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   say(shortfalls(o, *engine, model));
   server::Metrics metrics = metrics_of(model.name, *engine, others);
   server::SpanTrace spans([&] { return numbers_of(*engine); });
-  TellsLoss loss(api);
+  DeviceLossObserver loss(api);
   sched::Observers observers({&metrics, &spans, &loss});
   Schedulers schedulers(o, *engine, &observers);
   schedule(others, o, metrics, loss, schedulers);
@@ -458,15 +458,15 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   server::Profiler profiler(spans, o.profile_dir);
   server::WorkPool workers(kReaders, kMostUnread);
   api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
-  keeper.keep(&all, std::move(schedulers.threads));
+  supervisor.keep(&all, std::move(schedulers.threads));
   say_where(o, model.name, http);
-  if (!keeper.asked_to_end()) {
+  if (!supervisor.asked_to_end()) {
     for (const auto& r : others) r->run([&all] { return all.lost(); });
     schedulers.first.run();
   }
   schedulers.first.share_loss(all.lost());
   all.stop();
-  keeper.let_go();
+  supervisor.let_go();
   const Status lost =
       all.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost() : all.lost();
   if (lost.is_ok())
@@ -488,7 +488,7 @@ Status serve(ServeOptions o) {
   if (o.check) return say_what_flags_mean(o);
   log::set_form(o.log_format == "json" ? log::Form::Json : log::Form::Timed);
   const sigset_t set = end_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the keeper asks for them
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the supervisor asks for them
   std::signal(SIGPIPE, SIG_IGN);
   allow_descriptors(o.http.max_connections);
 
@@ -503,10 +503,10 @@ Status serve(ServeOptions o) {
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
   HttpThread http_thread(*http);
-  Keeper keeper(o, api);
-  keeper.start();
+  Supervisor supervisor(o, api);
+  supervisor.start();
 
-  return serve_model(o, api, *http, http_thread, keeper);
+  return serve_model(o, api, *http, http_thread, supervisor);
 }
 
 }  // namespace reprise::apps

@@ -90,13 +90,12 @@ Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch) {
     bool applied = false;
     ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, false, [&](const StagedStep& s) {
                        const auto& b = s.stage.buffers();
-                       if (b.query_starts[row + 1] - b.query_starts[row] < 2) return;
-                       ++b.query_starts[row];
+                       if (b.cu_seqlens[row + 1] - b.cu_seqlens[row] < 2) return;
+                       ++b.cu_seqlens[row];
                        ++b.context_lens[row - 1];
                        applied = true;
                      }));
-    if (applied && e.config().num_hidden_layers > 1)
-      compare(prefill, changed, "query_starts", r, {row - 1, row}, {row});
+    if (applied && e.config().num_hidden_layers > 1) compare(prefill, changed, "cu_seqlens", r, {row - 1, row}, {row});
   }
   return result;
 }

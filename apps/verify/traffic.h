@@ -45,7 +45,7 @@ Result<Outcome> run_case(engine::Engine& e, const engine::ReplayCase& c, std::st
                          const Outcome* expected = nullptr, bool keep_all = false);
 
 // What is wrong when one staged input is changed: "" when exactly the rows that should change did. Runs a decode step
-// of `batch` sequences (a prefill for query_starts).
+// of `batch` sequences (a prefill for cu_seqlens).
 struct PerturbResult {
   int64_t checked = 0;
   std::vector<std::string> wrong;

@@ -43,10 +43,10 @@ void multiply(const Rows& r, int64_t first, int64_t last) {
     for (int64_t i = 0; i < r.width; ++i) r.out[t * r.width + i] = r.x[t * r.width + i] * r.y[t * r.stride + i];
 }
 
-// Every rank takes its share of the tokens.
-void cpu_kernel(const reprise_args* args, const int64_t* live, int rank, int ranks) {
+// Every thread takes its share of the tokens.
+void cpu_kernel(const reprise_args* args, const int64_t* live, int thread, int threads) {
   const int64_t tokens = reprise_size(args->dim[0], live);
-  multiply(rows(args, live), tokens * rank / ranks, tokens * (rank + 1) / ranks);
+  multiply(rows(args, live), tokens * thread / threads, tokens * (thread + 1) / threads);
 }
 
 void null_kernel(const reprise_args* args, const int64_t* live) {

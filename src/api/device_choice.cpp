@@ -67,7 +67,7 @@ OrderedJson device_json(const Device& device) {
   j["kind"] = device_kind_name(d.kind);
   j["name"] = d.name;
   j["isa"] = d.isa;
-  j["ranks"] = d.ranks;
+  j["ranks"] = d.threads;
   j["memory_bytes"] = d.memory_bytes;
   j["host_visible"] = d.host_visible;
   j["live_sizes"] = d.live_sizes;

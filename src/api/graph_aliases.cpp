@@ -188,7 +188,7 @@ Status check_policy(const std::string& policy, const Settings& s, const std::vec
 
 }  // namespace
 
-Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& a, const StepLimits& limits) {
+Result<GraphMeaning> resolve(const GraphWords& native, const GraphAliases& a, const StepLimits& limits) {
   Settings s;
   const SizeRules rules = size_rules(native.padding);
   RETURN_IF_ERROR(read_aliases(s, a, limits, rules));

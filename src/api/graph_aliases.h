@@ -66,7 +66,7 @@ struct GraphMeaning {
   std::vector<Notice> notices = {};
 };
 
-Result<GraphMeaning> understand(const GraphWords& native, const GraphAliases& aliases, const StepLimits& limits);
+Result<GraphMeaning> resolve(const GraphWords& native, const GraphAliases& aliases, const StepLimits& limits);
 
 // What ASCEND_USE_FIA and STREAMS_PER_DEVICE ask for on a device.
 struct Environment {

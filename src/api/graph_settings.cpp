@@ -85,7 +85,7 @@ Result<GraphMeaning> GraphSettings::meaning(const StepLimits& limits) const {
   words.split_ops = split_ops;
   words.plan_cache = plan_cache;
   words.padding = !no_padding;
-  return understand(words, aliases, limits);
+  return resolve(words, aliases, limits);
 }
 
 Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) const {

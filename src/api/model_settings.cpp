@@ -6,7 +6,7 @@
 #include "api/device_choice.h"
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
-#include "backends/cpu/team.h"
+#include "backends/cpu/thread_pool.h"
 #include "base/log.h"
 #include "passes/extension.h"
 #include "passes/pass_environment.h"
@@ -112,7 +112,7 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
       "{}, {}, {} thread{}, {} (quantization {}, KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph "
       "decode {} prefill {}, "
       "passes {}",
-      device_kind_name(info.kind), info.isa, info.ranks, info.ranks == 1 ? "" : "s", dtype_name(e.dtype()),
+      device_kind_name(info.kind), info.isa, info.threads, info.threads == 1 ? "" : "s", dtype_name(e.dtype()),
       checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
       e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
       phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
@@ -134,7 +134,7 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
 // For `threads` 0: the processors that the rank may use. Where ranks have processors of their own, the mask names only
 // those; too few are shared.
 int threads_of_rank(const ranks::Member& member) {
-  return member.own_processors() ? static_cast<int>(cpu::Team::allowed_processors().size()) : 1;
+  return member.own_processors() ? static_cast<int>(cpu::ThreadPool::allowed_processors().size()) : 1;
 }
 
 }  // namespace

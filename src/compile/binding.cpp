@@ -74,7 +74,7 @@ Result<Chosen> choose_at(const LiveSizes& bounds, const OpCall& call, const Plat
     Result<const KernelEntry*> entry = platform.kernels->choose(device.kind, call, refused);
     if (!entry.is_ok()) return why.is_ok() ? entry.status() : why;
     if (!(*entry)->workspace) return Chosen{*entry, 0};
-    Result<size_t> bytes = (*entry)->workspace(call, bounds, device.ranks);
+    Result<size_t> bytes = (*entry)->workspace(call, bounds, device.threads);
     if (bytes.is_ok()) return Chosen{*entry, *bytes};
     const Status said = bytes.status().at((*entry)->name);
     announce_once(fmt::format("{}: {}; looking for another kernel", describe(call), said.message()));

@@ -18,8 +18,8 @@ class AlignedPool : public MemoryPool {
   PoolStats stats() const final { return ledger_.stats(); }
 
  protected:
-  virtual Status take(size_t bytes, void** raw) = 0;
-  virtual void give(void* raw) = 0;
+  virtual Status allocate_raw(size_t bytes, void** raw) = 0;
+  virtual void free_raw(void* raw) = 0;
   virtual Status zero(void* data, size_t bytes) = 0;
 
  private:

@@ -29,7 +29,7 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::Null;
   std::string name;         // for people: "Intel Xeon (2 threads, avx512)"
   std::string isa;          // instruction set or architecture the kernels were chosen for
-  int ranks = 1;            // threads that share a kernel's work
+  int threads = 1;          // that share a kernel's work
   size_t memory_bytes = 0;  // total memory the device may use
   size_t free_bytes = 0;    // of it when it was opened, which other processes may share; 0: not told
   // What the device can do; tests/device/ holds it to every line.

@@ -32,7 +32,7 @@ struct Patch {
 
 struct GraphStats {
   size_t launches = 0;
-  size_t barriers = 0;  // places where ranks or queues wait for each other
+  size_t barriers = 0;  // places where threads or queues wait for each other
   size_t bytes = 0;     // host memory of the graph object
   uint64_t replays = 0;
   size_t copies_to_host = 0;  // that each replay makes; a step is meant to have none

@@ -83,11 +83,11 @@ using OpaqueKernel = void (*)();
 static_assert(std::is_standard_layout_v<LaunchArgs> && std::is_trivially_copyable_v<LaunchArgs>);
 
 struct Thunk {
-  // Phases run in order; all ranks of a device finish one before the next begins. Unused phases are null.
+  // Phases run in order; all threads of a device finish one before the next begins. Unused phases are null.
   std::array<OpaqueKernel, 2> phase{};
   LaunchArgs args;
   uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
-  // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose ranks or queues run
+  // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose threads or queues run
   // ahead of each other must finish those first; where this is false they need not.
   bool depends = true;
 };

@@ -136,7 +136,7 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
   const DeviceInfo& info = platform_.device->info();
   constexpr unsigned kMostThreads = 16;
   load.threads = info.host_visible
-                     ? info.ranks
+                     ? info.threads
                      : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   load.progress = options_.progress;
   load.tied_head = config_.fields.tie_word_embeddings;
@@ -332,10 +332,10 @@ Status ModelEngine::open() {
   RETURN_IF_ERROR(prepared);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ =
-        fmt::format("{}/{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
-                    config_.fields.num_hidden_layers, config_.fields.hidden_size, dtype_name(*options_.dtype),
-                    device_kind_name(info.kind), info.isa, info.ranks, platform_.device->clock_us() ? "-modelled" : "");
+    learned_file_ = fmt::format("{}/{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir,
+                                config_.fields.architecture, config_.fields.num_hidden_layers,
+                                config_.fields.hidden_size, dtype_name(*options_.dtype), device_kind_name(info.kind),
+                                info.isa, info.threads, platform_.device->clock_us() ? "-modelled" : "");
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();

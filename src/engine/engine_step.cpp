@@ -179,7 +179,7 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   if (checked) {
     ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_, *stream_));
     if (difference) {
-      RETURN_IF_ERROR(settle(*difference, plan, items, output, decode));
+      RETURN_IF_ERROR(recover_mismatch(*difference, plan, items, output, decode));
     }
   }
   for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
@@ -239,8 +239,8 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
 
 // A replay differed: the caches are made right, what was wrong goes out of service, and what happened is written down.
 // Where the same program is wrong without a replay too, that is all programs which the passes have made.
-Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
-                           StepOutput output, bool decode) {
+Status ModelEngine::recover_mismatch(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
+                                     StepOutput output, bool decode) {
   ++counters_.differences;
   StepRunner& runner = decode ? *decode_ : *prefill_;
   OrderedJson report;
@@ -253,7 +253,7 @@ Status ModelEngine::settle(const ReplayDifference& d, const StepPlan& plan, std:
   report["model"] = options_.model_path;
   report["dtype"] = dtype_name(dtype());
   const DeviceInfo& info = platform_.device->info();
-  report["device"] = {{"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"ranks", info.ranks}};
+  report["device"] = {{"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"ranks", info.threads}};
   report["graph"] = {{"mode", graph_mode_name(runner.mode())},
                      {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
   report["sequences"] = items_json(items);

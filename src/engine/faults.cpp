@@ -45,7 +45,7 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
   if (decode) {
     const int64_t row = live.value[models::kSequences]++;
     live.value[models::kQueryBorders]++;
-    b.query_starts[row + 1] = static_cast<int32_t>(tokens + 1);
+    b.cu_seqlens[row + 1] = static_cast<int32_t>(tokens + 1);
   }
   return true;
 }
@@ -60,7 +60,7 @@ bool bring_back_tokens(std::span<const int32_t> old, const StepStage& stage, con
 
 bool shorten(const StepStage& stage, const LiveSizes& live) {
   auto lens = stage.buffers().context_lens;
-  const auto& starts = stage.buffers().query_starts;
+  const auto& starts = stage.buffers().cu_seqlens;
   for (int64_t r = 0; r < live.value[models::kSequences]; ++r) {
     if (lens[r] <= starts[r + 1] - starts[r]) continue;  // queries must keep a position
     --lens[r];

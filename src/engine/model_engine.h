@@ -127,8 +127,8 @@ class ModelEngine final : public Engine {
   Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
   Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
   Status run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output);
-  Status settle(const ReplayDifference& difference, const StepPlan& plan, std::span<const StepItem> items,
-                StepOutput output, bool decode);
+  Status recover_mismatch(const ReplayDifference& difference, const StepPlan& plan, std::span<const StepItem> items,
+                          StepOutput output, bool decode);
   Status rebind_if_moved();
   Status collect(StepOutput output);
   Status count_experts();

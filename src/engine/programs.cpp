@@ -34,7 +34,7 @@ void cut_all(GraphMode mode, const StepRunnerParts& parts) {
 
 // The device has room for `room` sizes. Small steps gain most, so it is not given to the largest alone: what is
 // captured goes, and the sizes that shall be are answered, largest first.
-std::vector<int64_t> thin(Phase phase, StepRunnerParts& parts, size_t room, const Status& why) {
+std::vector<int64_t> drop_sizes(Phase phase, StepRunnerParts& parts, size_t room, const Status& why) {
   for (const int64_t size : parts.sizes)
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
   const std::vector<int64_t> all = std::exchange(parts.sizes, spread_sizes(parts.sizes, room));
@@ -309,7 +309,7 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
     if (captured.code() == Code::Busy && done > 0 && !thinned && options_.padding) {
-      wanted = thin(phase, parts, done, captured);
+      wanted = drop_sizes(phase, parts, done, captured);
       thinned = true;
       done = 0;
       i = static_cast<size_t>(-1);  // begin again

@@ -155,7 +155,7 @@ Draw Sampler::draw_at(int64_t position) const {
           .logprobs = params_.logprobs};
 }
 
-void Sampler::took(int32_t) {
+void Sampler::observe_token(int32_t) {
   ++position_;
   ++generated_;
 }

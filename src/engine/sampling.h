@@ -67,12 +67,12 @@ class Sampler {
   Result<SampledToken> sample(std::span<float> logits);
 
   // The next token is the largest logit as it stands, and nothing else about the logits is asked: the argmax may then
-  // be taken elsewhere, and told to took().
+  // be taken elsewhere, and told to observe_token().
   bool takes_argmax() const;
-  // How a device may draw the token `ahead` places behind the next one, to be told to took(); none where the logits are
-  // changed first, or more log-probabilities are asked for than a device gives.
+  // How a device may draw the token `ahead` places behind the next one, to be told to observe_token(); none where the
+  // logits are changed first, or more log-probabilities are asked for than a device gives.
   std::optional<Draw> device_draw(int64_t ahead = 0) const;
-  void took(int32_t token);
+  void observe_token(int32_t token);
 
   const SamplingParams& params() const { return params_; }
 

@@ -22,7 +22,7 @@ Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab,
   ASSIGN_OR_RETURN(buffers_.slots, ints("slots"));
   ASSIGN_OR_RETURN(buffers_.page_table, ints("page_table"));
   ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
-  ASSIGN_OR_RETURN(buffers_.query_starts, ints("query_starts"));
+  ASSIGN_OR_RETURN(buffers_.cu_seqlens, ints("cu_seqlens"));
   ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
   draws_ = {};
   if (staging.input("draws", slot).is_ok()) {

@@ -39,7 +39,7 @@ Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& 
   for (size_t i = 0; i < parts.size(); ++i) {
     const SequencePart& p = parts[i];
     const int64_t end = p.cached + p.count;
-    out.query_starts[i] = static_cast<int32_t>(row);
+    out.cu_seqlens[i] = static_cast<int32_t>(row);
     out.context_lens[i] = static_cast<int32_t>(end);
     int32_t* table = out.page_table.data() + static_cast<int64_t>(i) * out.columns;
     const int64_t used = pages_for(end);
@@ -51,7 +51,7 @@ Result<StepCounts> fill(std::span<const SequencePart> parts, const StepBuffers& 
       out.slots[row] = static_cast<int32_t>(p.pages[t / kPageTokens] * kPageTokens + t % kPageTokens);
     }
   }
-  std::fill(out.query_starts.begin() + n.sequences, out.query_starts.end(), static_cast<int32_t>(row));
+  std::fill(out.cu_seqlens.begin() + n.sequences, out.cu_seqlens.end(), static_cast<int32_t>(row));
   std::fill(out.context_lens.begin() + n.sequences, out.context_lens.end(), 0);
   std::fill(out.page_table.begin() + n.sequences * out.columns, out.page_table.end(), kScratchPage);
   std::fill(out.tokens.begin() + row, out.tokens.end(), 0);

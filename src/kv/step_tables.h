@@ -26,7 +26,7 @@ struct StepBuffers {
   std::span<int32_t> tokens, positions, slots;  // [T bound]
   std::span<int32_t> page_table;                // [R bound, columns]
   std::span<int32_t> context_lens;              // [R bound]
-  std::span<int32_t> query_starts;              // [R bound + 1]
+  std::span<int32_t> cu_seqlens;                // [R bound + 1]
   int64_t columns = 0;
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
 };

@@ -34,7 +34,7 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
     x = nn::add(x, mlp(h, l, p));
   }
   // Only the rows whose logits are wanted go through the norm and the head.
-  x = nn::rms_norm(nn::rows(x, in.last_rows), model / "norm", f.rms_norm_eps);
+  x = nn::rms_norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   return {x, nn::linear_f32(x, head, nn::Shard::Column)};

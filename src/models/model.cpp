@@ -27,7 +27,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   in.slots = ids("slots", {tokens});
   in.page_table = ids("page_table", {sequences, Dim(o.max_pages)});
   in.context_lens = ids("context_lens", {sequences});
-  in.query_starts = ids("query_starts", {borders});
+  in.cu_seqlens = ids("cu_seqlens", {borders});
   in.last_rows = ids("last_rows", {logit_rows});
   if (o.sampling) in.draws = tracer.input("draws", TensorType{DType::I32, {logit_rows, Dim(kDrawWords)}});
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
@@ -36,7 +36,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
         return tracer.input(fmt::format("{}.{}", name, l),
                             TensorType{o.kv_dtype, {pages, Dim(kPageTokens), Dim(width)}});
       };
-      in.latents.push_back({rows("latents", f.latent->kv_lora_rank), rows("ropes", f.latent->qk_rope_head_dim)});
+      in.c_kv.push_back({rows("c_kv", f.latent->kv_lora_rank), rows("k_pe", f.latent->qk_rope_head_dim)});
       continue;
     }
     in.kv.push_back(

@@ -54,7 +54,7 @@ struct TraceOptions {
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
 enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
 
-// Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "latents.<layer>" and "ropes.<layer>"; the outputs are
+// Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "c_kv.<layer>" and "k_pe.<layer>"; the outputs are
 // "hidden", "logits" and, with sampling, the results of op sample: "sampled", "sampled.logprob", "sampled.top_tokens",
 // "sampled.top_logprobs".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,

@@ -24,7 +24,7 @@ Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope
     Tensor stack = experts.stacked(here.first, here.first + here.count, std::string(name) + ".weight", shape);
     return grouped_linear(rows, routed.starts, stack, shard);
   };
-  Tensor sorted = rows(x, routed.token);
+  Tensor sorted = index_select(x, routed.token);
   Tensor gate_part = product(sorted, "gate_proj", s.intermediate, Shard::Column);
   Tensor up_part = product(sorted, "up_proj", s.intermediate, Shard::Column);
   Tensor y = product(mul(silu(gate_part), up_part), "down_proj", hidden.factor, Shard::Row);

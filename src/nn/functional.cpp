@@ -36,7 +36,7 @@ Tensor mul(Tensor a, Tensor b) { return one("mul", {a, b}); }
 Tensor silu(Tensor x) { return one("silu", {x}); }
 Tensor heads(Tensor x, int64_t size) { return one("heads", {x}, {{"size", size}}); }
 Tensor flatten(Tensor x) { return one("flatten", {x}); }
-Tensor rows(Tensor x, Tensor index) { return one("rows", {x, index}); }
+Tensor index_select(Tensor x, Tensor index) { return one("index_select", {x, index}); }
 
 Tensor slice(Tensor x, int64_t begin, int64_t size) { return one("slice", {x}, {{"begin", begin}, {"size", size}}); }
 Tensor copy(Tensor x) { return one("copy", {x}); }
@@ -74,18 +74,16 @@ Tensor rope(Tensor x, Tensor table) { return one("rope", {x, table}); }
 Tensor rope_interleaved(Tensor x, Tensor table) { return one("rope", {x, table}, {{"interleaved", int64_t{1}}}); }
 
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
-Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
+Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
                        int64_t window) {
-  return one("paged_attention", {q, kv, page_table, context_lens, query_starts},
-             {{"scale", scale}, {"window", window}});
+  return one("paged_attention", {q, kv, page_table, context_lens, cu_seqlens}, {{"scale", scale}, {"window", window}});
 }
 
-Tensor head_linear(Tensor x, Tensor weight) { return one("head_linear", {x, weight}); }
+Tensor per_head_matmul(Tensor x, Tensor weight) { return one("per_head_matmul", {x, weight}); }
 Tensor row_write(Tensor cache, Tensor rows, Tensor slots) { return one("row_write", {cache, rows, slots}); }
-Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor page_table, Tensor context_lens,
-                        Tensor query_starts, double scale) {
-  return one("latent_attention", {q, q_rope, latents, ropes, page_table, context_lens, query_starts},
-             {{"scale", scale}});
+Tensor latent_attention(Tensor q, Tensor q_rope, Tensor c_kv, Tensor k_pe, Tensor page_table, Tensor context_lens,
+                        Tensor cu_seqlens, double scale) {
+  return one("latent_attention", {q, q_rope, c_kv, k_pe, page_table, context_lens, cu_seqlens}, {{"scale", scale}});
 }
 
 Gated moe_gate(Tensor logits, Tensor slots, Tensor bias, const GateSpec& s) {

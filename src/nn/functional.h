@@ -27,7 +27,7 @@ Tensor silu(Tensor x);
 Tensor heads(Tensor x, int64_t size);
 Tensor flatten(Tensor x);
 // [T, N], [R] -> [R, N]
-Tensor rows(Tensor x, Tensor index);
+Tensor index_select(Tensor x, Tensor index);
 
 // [T, N] -> [T, size] or [T, H, N] -> [T, H, size]: columns [begin, begin + size)
 Tensor slice(Tensor x, int64_t begin, int64_t size);
@@ -71,16 +71,16 @@ Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbou
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
-Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor query_starts, double scale,
+Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
                        int64_t window = 0);
 
 // Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
-Tensor head_linear(Tensor x, Tensor weight);
+Tensor per_head_matmul(Tensor x, Tensor weight);
 // Writes rows [T, N] into a cache [P, 128, N] and returns the cache as it is afterwards.
 Tensor row_write(Tensor cache, Tensor rows, Tensor slots);
 // [T, H, C], [T, H, D] -> [T, H, C]: keys are latents with ropes behind them, values the latents.
-Tensor latent_attention(Tensor q, Tensor q_rope, Tensor latents, Tensor ropes, Tensor page_table, Tensor context_lens,
-                        Tensor query_starts, double scale);
+Tensor latent_attention(Tensor q, Tensor q_rope, Tensor c_kv, Tensor k_pe, Tensor page_table, Tensor context_lens,
+                        Tensor cu_seqlens, double scale);
 
 // A layer of experts, as ops/experts.cpp has it: E experts of which a token goes to k.
 struct GateSpec {

@@ -25,7 +25,7 @@ Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in,
   Tensor& kv = in.kv[static_cast<size_t>(layer)];
   kv = kv_write(kv, k, v, in.slots);
   const double scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
-  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.query_starts, scale, s.window);
+  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, s.window);
   return linear(flatten(a), p / "o_proj", hidden.factor, s.output_bias, Shard::Row);
 }
 

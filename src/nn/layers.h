@@ -11,8 +11,8 @@ namespace reprise::nn {
 
 // The two caches of a layer with latent attention.
 struct LatentCache {
-  Tensor latents;  // [P, 128, kv_rank]
-  Tensor ropes;    // [P, 128, rope]
+  Tensor c_kv;  // [P, 128, kv_rank]
+  Tensor k_pe;  // [P, 128, rope]
 };
 
 // What the engine stages before each step. C is the number of page-table columns. kv (or latents) holds the caches, one
@@ -23,11 +23,11 @@ struct StepInputs {
   Tensor slots;         // [T] i32, where each token's key and value go; negative: nowhere
   Tensor page_table;    // [R, C] i32
   Tensor context_lens;  // [R] i32, keys of each sequence including this step's
-  Tensor query_starts;  // [R + 1] i32, first row of each sequence
+  Tensor cu_seqlens;    // [R + 1] i32, first row of each sequence
   Tensor last_rows;     // [L] i32, rows whose logits are wanted
   Tensor draws;         // [L, 10] i32, how their tokens are drawn (ops/draw.h); absent where no token is drawn
   std::vector<Tensor> kv;
-  std::vector<LatentCache> latents;
+  std::vector<LatentCache> c_kv;
 };
 
 struct AttentionSpec {

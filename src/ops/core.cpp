@@ -56,7 +56,7 @@ Result<int64_t> packed_width(const OpCall& c, size_t i) {
   return row / bytes * kBlockElements;
 }
 
-Result<Types> infer_linear_packed(const OpCall& c) {
+Result<Types> infer_linear_blocks(const OpCall& c) {
   ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 1));
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -74,7 +74,7 @@ Result<Types> infer_linear_packed(const OpCall& c) {
   return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
 }
 
-Result<Types> infer_embedding_packed(const OpCall& c) {
+Result<Types> infer_embedding_blocks(const OpCall& c) {
   ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 0));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
   RETURN_IF_ERROR(want_index(c, 1));
@@ -217,7 +217,7 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   return Types{c.in[0]};
 }
 
-Result<Types> infer_rows(const OpCall& c) {
+Result<Types> infer_index_select(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
   RETURN_IF_ERROR(want_index(c, 1));
@@ -341,14 +341,14 @@ void register_core_ops(OpRegistry& ops) {
           infer_linear,
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
   ops.add(
-      "linear_packed(Rows x, Weight weight, Tensor? bias, *, str format, str out = same, str shard = none) -> "
+      "linear_blocks(Rows x, Weight weight, Tensor? bias, *, str format, str out = same, str shard = none) -> "
       "Tensor : linear",
-      infer_linear_packed,
+      infer_linear_blocks,
       "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0 or "
       "q4_1), "
       "each number taken as fp32");
-  ops.add("embedding_packed(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
-          infer_embedding_packed,
+  ops.add("embedding_blocks(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
+          infer_embedding_blocks,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
   ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
@@ -374,13 +374,14 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a) : per_head", infer_kv_write,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index query_starts, *, "
+      "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, *, "
       "float scale, int window = 0) -> Tensor : split_point per_head",
       infer_paged_attention,
-      "[T, H, D] -> [T, H, D]: causal attention of rows query_starts[r] .. query_starts[r+1] over context_lens[r] keys "
+      "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
       "order");
-  ops.add("rows(Tensor x, Index index) -> Tensor : columns", infer_rows, "[T, N], [R] -> [R, N]: x[index[r]]");
+  ops.add("index_select(Tensor x, Index index) -> Tensor : columns", infer_index_select,
+          "[T, N], [R] -> [R, N]: x[index[r]]");
   ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
           "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
   ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
@@ -420,6 +421,11 @@ void register_core_ops(OpRegistry& ops) {
   register_latent_ops(ops);
   register_expert_ops(ops);
   register_collective_ops(ops);
+  for (const auto& [from, to] :
+       {std::pair("rows", "index_select"), std::pair("linear_packed", "linear_blocks"),
+        std::pair("embedding_packed", "embedding_blocks"), std::pair("lm_head_argmax_packed", "lm_head_argmax_blocks"),
+        std::pair("head_linear", "per_head_matmul"), std::pair("head_linear_rows", "per_head_matmul_rows")})
+    ops.renamed(from, to);
 }
 
 }  // namespace reprise

@@ -48,7 +48,7 @@ struct KernelEntry {
   std::function<void(const OpCall& call, LaunchArgs& args)> bind;
   // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, whatever
   // `accepts` says. Empty means none.
-  std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int ranks)> workspace;
+  std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int threads)> workspace;
   std::array<OpaqueKernel, 2> phase{};
   // Layouts accepted for a parameter that is the op's Weight or Table, best first; empty: row_major.
   std::vector<std::string> param_layouts;

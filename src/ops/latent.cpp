@@ -7,7 +7,7 @@
 namespace reprise {
 namespace {
 
-Result<Types> head_linear_types(const OpCall& c, size_t weight) {
+Result<Types> per_head_matmul_types(const OpCall& c, size_t weight) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
   RETURN_IF_ERROR(want_rank(c, weight, 3, 3));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -19,13 +19,13 @@ Result<Types> head_linear_types(const OpCall& c, size_t weight) {
   return Types{{c.in[0].dtype, {x[0], w[0], w[1]}}};
 }
 
-Result<Types> infer_head_linear(const OpCall& c) { return head_linear_types(c, 1); }
+Result<Types> infer_per_head_matmul(const OpCall& c) { return per_head_matmul_types(c, 1); }
 
-Result<Types> infer_head_linear_rows(const OpCall& c) {
+Result<Types> infer_per_head_matmul_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
   RETURN_IF_ERROR(want_index(c, 1));
   RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of tokens"));
-  return head_linear_types(c, 2);
+  return per_head_matmul_types(c, 2);
 }
 
 Result<Types> infer_latent_forms(const OpCall& c) {
@@ -86,18 +86,18 @@ Result<Types> infer_expanded_latent_attention(const OpCall& c) {
     RETURN_IF_ERROR(want_row_cache(c, i));
     RETURN_IF_ERROR(want_same_dtype(c, i, 1));
   }
-  const Shape &q = c.in[1].shape, &out = c.in[0].shape, &latents = c.in[3].shape;
+  const Shape &q = c.in[1].shape, &out = c.in[0].shape, &c_kv = c.in[3].shape;
   RETURN_IF_ERROR(want_constant(c, 1, 1));
   RETURN_IF_ERROR(want_constant(c, 1, 2));
   RETURN_IF_ERROR(want_constant(c, 0, 2));
   for (size_t i : {0, 2})
     for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, i, d, q[d], d == 0 ? "number of tokens" : "number of heads"));
   RETURN_IF_ERROR(want_dim(c, 2, 2, c.in[4].shape[2], "cache's width"));
-  RETURN_IF_ERROR(want_dim(c, 4, 0, latents[0], "number of pages"));
-  const Dim key_weight[] = {q[1], latents[2], q[2]}, value_weight[] = {q[1], out[2], latents[2]};
+  RETURN_IF_ERROR(want_dim(c, 4, 0, c_kv[0], "number of pages"));
+  const Dim key_weight[] = {q[1], c_kv[2], q[2]}, value_weight[] = {q[1], out[2], c_kv[2]};
   for (int d : {0, 1, 2}) {
-    RETURN_IF_ERROR(want_dim(c, 5, d, key_weight[d], "size of queries, latents and heads"));
-    RETURN_IF_ERROR(want_dim(c, 6, d, value_weight[d], "size of latents, results and heads"));
+    RETURN_IF_ERROR(want_dim(c, 5, d, key_weight[d], "size of queries, c_kv and heads"));
+    RETURN_IF_ERROR(want_dim(c, 6, d, value_weight[d], "size of c_kv, results and heads"));
   }
   RETURN_IF_ERROR(want_rank(c, 7, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 8, 1, 1));
@@ -133,24 +133,24 @@ Result<Types> infer_paged_attention_rows(const OpCall& c) {
 }  // namespace
 
 void register_latent_ops(OpRegistry& ops) {
-  ops.add("head_linear(Tensor x, Weight weight) -> Tensor : per_head", infer_head_linear,
+  ops.add("per_head_matmul(Tensor x, Weight weight) -> Tensor : per_head", infer_per_head_matmul,
           "[T, H, K], [H, N, K] -> [T, H, N]: every head times its own matrix, x[t, h] weight[h]^T, summed over K in "
           "ascending order in fp32, rounded once");
-  ops.add(
-      "head_linear_rows(Tensor x, Index rows, Weight weight) -> Tensor : per_head", infer_head_linear_rows,
-      "[T, H, K], [T], [H, N, K] -> [T, H, N]: head_linear of the rows listed, ascending and before the first -1; the "
-      "others are zeros");
+  ops.add("per_head_matmul_rows(Tensor x, Index rows, Weight weight) -> Tensor : per_head", infer_per_head_matmul_rows,
+          "[T, H, K], [T], [H, N, K] -> [T, H, N]: per_head_matmul of the rows listed, ascending and before the first "
+          "-1; the "
+          "others are zeros");
   ops.add("row_write(Cache(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write,
           "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "latent_attention(Tensor q, Tensor q_rope, Cache latents, Cache ropes, Index page_table, Index context_lens, "
-      "Index query_starts, *, float scale) -> Tensor : split_point per_head",
+      "latent_attention(Tensor q, Tensor q_rope, Cache c_kv, Cache k_pe, Index page_table, Index context_lens, "
+      "Index cu_seqlens, *, float scale) -> Tensor : split_point per_head",
       infer_latent_attention,
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
       "paged_attention");
   ops.add(
-      "latent_forms(Index slots, Index context_lens, Index query_starts, *, int latent, int nope, int value) -> "
+      "latent_forms(Index slots, Index context_lens, Index cu_seqlens, *, int latent, int nope, int value) -> "
       "(Tensor, "
       "Tensor, Tensor)",
       infer_latent_forms,
@@ -161,8 +161,8 @@ void register_latent_ops(OpRegistry& ops) {
       "value) > (L - n) latent (nope + value): where that is fewer operations. The tokens of all other sequences, then "
       "-1; the lengths L with 0 for those expanded, and with 0 for the others");
   ops.add(
-      "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Cache latents, Cache ropes, Weight weight, "
-      "Weight value_weight, Index page_table, Index context_lens, Index query_starts, *, float scale) -> "
+      "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Cache c_kv, Cache k_pe, Weight weight, "
+      "Weight value_weight, Index page_table, Index context_lens, Index cu_seqlens, *, float scale) -> "
       "Tensor(a) : split_point per_head",
       infer_expanded_latent_attention,
       "[T, H, V], [T, H, N], [T, H, D], [P, 128, C], [P, 128, D], [H, C, N], [H, V, C] -> [T, H, V]: causal attention "
@@ -170,7 +170,7 @@ void register_latent_ops(OpRegistry& ops) {
       "left as they are in out");
   ops.add(
       "paged_attention_rows(Tensor q, Cache keys, Cache values, Index page_table, Index context_lens, "
-      "Index query_starts, *, float scale, int window = 0) -> Tensor : split_point",
+      "Index cu_seqlens, *, float scale, int window = 0) -> Tensor : split_point",
       infer_paged_attention_rows,
       "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
       "which a token has one row of all heads");

@@ -279,7 +279,14 @@ const OpSchema& OpRegistry::add(std::string_view decl, InferFn infer, std::strin
 
 const OpSchema* OpRegistry::find(std::string_view name) const {
   auto it = schemas_.find(std::string(name));
+  if (it == schemas_.end())
+    if (const auto old = former_.find(std::string(name)); old != former_.end()) it = schemas_.find(old->second);
   return it == schemas_.end() ? nullptr : it->second.get();
+}
+
+void OpRegistry::renamed(std::string_view from, std::string_view to) {
+  CHECK(!schemas_.contains(std::string(from)), "op {} has its old name still", from);
+  former_[std::string(from)] = std::string(to);
 }
 
 std::vector<const OpSchema*> OpRegistry::all() const {

@@ -125,11 +125,15 @@ class OpRegistry {
  public:
   // CHECKs that the declaration parses and the name is new: both are written by us or by an extension's author.
   const OpSchema& add(std::string_view decl, InferFn infer, std::string_view doc);
+  // Also by a name that the op had before (renamed()).
   const OpSchema* find(std::string_view name) const;
+  // Text passes and graph texts that were written for the old name go on working; graphs print the new one.
+  void renamed(std::string_view from, std::string_view to);
   std::vector<const OpSchema*> all() const;  // by name
 
  private:
   std::unordered_map<std::string, std::unique_ptr<OpSchema>> schemas_;
+  std::unordered_map<std::string, std::string> former_;  // old name -> name
 };
 
 }  // namespace reprise

@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kExpandLatents = "expand_latents";
 
-// head_linear(latent_attention(head_linear(q, weight), q_rope, ...), value_weight).
+// per_head_matmul(latent_attention(per_head_matmul(q, weight), q_rope, ...), value_weight).
 struct Absorbed {
   Node *queries = nullptr, *attention = nullptr, *values = nullptr;
 };
@@ -35,10 +35,10 @@ class Expander {
     Absorbed a;
     a.attention = n;
     a.queries = n->in[0]->def;
-    if (a.queries->op != linear_) return stop(*n, "does not read a head_linear's queries");
+    if (a.queries->op != linear_) return stop(*n, "does not read a per_head_matmul's queries");
     const Value& out = *n->result();
     if (out.uses.size() != 1 || !out.outputs.empty() || out.uses[0].user->op != linear_ || out.uses[0].operand != 0)
-      return stop(*n, "is not read by one head_linear alone");
+      return stop(*n, "is not read by one per_head_matmul alone");
     a.values = out.uses[0].user;
     return a;
   }
@@ -75,11 +75,12 @@ class Expander {
     place_ = a.queries;
     ASSIGN_OR_RETURN(Node * form, forms(a));
     place_ = a.values;
-    ASSIGN_OR_RETURN(Node * some, add("head_linear_rows", {q, form->result(0), weight}, {}));
+    ASSIGN_OR_RETURN(Node * some, add("per_head_matmul_rows", {q, form->result(0), weight}, {}));
     ASSIGN_OR_RETURN(Node * attention,
                      add("latent_attention", {some->result(), in[1], in[2], in[3], in[4], form->result(1), in[6]},
                          a.attention->attrs));
-    ASSIGN_OR_RETURN(Node * values, add("head_linear_rows", {attention->result(), form->result(0), value_weight}, {}));
+    ASSIGN_OR_RETURN(Node * values,
+                     add("per_head_matmul_rows", {attention->result(), form->result(0), value_weight}, {}));
     ASSIGN_OR_RETURN(
         Node * own, add("expanded_latent_attention",
                         {values->result(), q, in[1], in[2], in[3], weight, value_weight, in[4], form->result(2), in[6]},
@@ -95,7 +96,7 @@ class Expander {
   Graph& g_;
   PassContext& c_;
   const OpSchema* attention_ = c_.ops().find("latent_attention");
-  const OpSchema* linear_ = c_.ops().find("head_linear");
+  const OpSchema* linear_ = c_.ops().find("per_head_matmul");
   const OpSchema* row_write_ = c_.ops().find("row_write");
   std::vector<Node*> made_;  // latent_forms
   Node* place_ = nullptr;

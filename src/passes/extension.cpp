@@ -96,8 +96,8 @@ Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform
     bind(Call(c).get(), reinterpret_cast<reprise_args*>(&args));
   };
   if (k.workspace)
-    e.workspace = [workspace = k.workspace](const OpCall& c, const LiveSizes& bound, int ranks) -> Result<size_t> {
-      return workspace(Call(c).get(), bound.value.data(), ranks);
+    e.workspace = [workspace = k.workspace](const OpCall& c, const LiveSizes& bound, int threads) -> Result<size_t> {
+      return workspace(Call(c).get(), bound.value.data(), threads);
     };
   for (size_t i = 0; i < e.phase.size(); ++i) e.phase[i] = k.phase[i];
   return e;

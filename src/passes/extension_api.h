@@ -73,9 +73,10 @@ typedef struct {
 } reprise_args;
 
 typedef void (*reprise_phase)(void);
-// The types behind it. On the CPU every rank calls it and computes its own share of the work; what is computed may not
-// depend on the number of ranks. All ranks finish phase 0 before phase 1 begins. On CUDA it launches on the stream.
-typedef void (*reprise_cpu_kernel)(const reprise_args* args, const int64_t* live, int rank, int ranks);
+// The types behind it. On the CPU every thread calls it and computes its own share of the work; what is computed may
+// not depend on the number of threads. All threads finish phase 0 before phase 1 begins. On CUDA it launches on the
+// stream.
+typedef void (*reprise_cpu_kernel)(const reprise_args* args, const int64_t* live, int thread, int threads);
 typedef void (*reprise_null_kernel)(const reprise_args* args, const int64_t* live);
 typedef void (*reprise_cuda_kernel)(const reprise_args* args, const int64_t* live, void* stream);
 
@@ -90,7 +91,7 @@ typedef struct {
   // Fills dim and scalar; the pointers are set already.
   void (*bind)(const reprise_call* call, reprise_args* args);
   // Scratch bytes at the bounds of the symbols; NULL: none.
-  size_t (*workspace)(const reprise_call* call, const int64_t* bounds, int ranks);
+  size_t (*workspace)(const reprise_call* call, const int64_t* bounds, int threads);
   reprise_phase phase[2];
 } reprise_kernel;
 

@@ -21,9 +21,9 @@ class Hoister {
       changed = false;
       stopped_.clear();
       for (Node* n = g_.first(); n && !changed;) {
-        if (n->op == rows_) merge_twins(n);
+        if (n->op == index_select_) merge_twins(n);
         Node* next = n->next;  // before n goes
-        if (n->op == rows_) {
+        if (n->op == index_select_) {
           ASSIGN_OR_RETURN(changed, hoist(n));
         }
         n = next;
@@ -75,7 +75,7 @@ class Hoister {
     return true;
   }
 
-  // rows(x, index) before `place`, made if it is not there yet.
+  // index_select(x, index) before `place`, made if it is not there yet.
   Result<Value*> gather(Value* x, Node* place) {
     for (const Use& u : x->uses)
       if (u.user->op == place->op && u.operand == 0 && u.user->in[1] == place->in[1] && comes_before(u.user, place))
@@ -86,7 +86,7 @@ class Hoister {
 
   Graph& g_;
   PassContext& c_;
-  const OpSchema* rows_ = c_.ops().find("rows");
+  const OpSchema* index_select_ = c_.ops().find("index_select");
   const OpSchema* route_ = c_.ops().find("moe_route");
   std::vector<PassRemark> stopped_;
 };

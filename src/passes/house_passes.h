@@ -18,8 +18,8 @@ Pass canonicalise();
 // Pure calls of the same op on the same operands with the same attributes become one.
 Pass common_subexpressions();
 
-// rows(f(x)) becomes f(rows(x)) as long as nobody else reads f(x): only the wanted rows are computed, and the last norm
-// stands behind its addition again.
+// index_select(f(x)) becomes f(index_select(x)) as long as nobody else reads f(x): only the wanted rows are computed,
+// and the last norm stands behind its addition again.
 Pass hoist_row_gather();
 
 // RMS norms for which the plan has a bias add it. Required. Behind hoist_row_gather, before the fusions.

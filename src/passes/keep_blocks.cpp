@@ -18,7 +18,7 @@ Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorTyp
   const bool linear = n.op == c.ops().find("linear") && use.declared().role == OperandRole::Weight;
   if (!linear && n.op != c.ops().find("embedding"))
     return error(Code::Unsupported, "%{} ({}) reads it as floats", n.result()->id, n.op->name);
-  Packed p{c.ops().find(linear ? "linear_packed" : "embedding_packed"), n.in_types(), {}};
+  Packed p{c.ops().find(linear ? "linear_blocks" : "embedding_blocks"), n.in_types(), {}};
   if (!p.op) return error(Code::Unsupported, "there are no ops on packed weights");
   p.in[use.operand] = blocks;
   p.attrs.set("format", std::string(format));

@@ -1,5 +1,5 @@
 // keep_blocks: the part of quantise_linears that leaves weights in GGUF blocks: a parameter becomes the bytes of its
-// rows, each linear of it linear_packed and each embedding embedding_packed, all of them or none. Stateless.
+// rows, each linear of it linear_blocks and each embedding embedding_blocks, all of them or none. Stateless.
 #pragma once
 
 #include "checkpoint/quantisation.h"

@@ -162,7 +162,7 @@ class Scheduler {
   void complete_first();
   void complete_all();
   void fail(const Batch& batch, const Status& why);
-  void lose(const Status& why);
+  void fail_all(const Status& why);
   void end_with(const Status& lost);
   void take_rows(const Submitted& step, const engine::StepResult& result);
   void take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end);

@@ -151,12 +151,12 @@ void Scheduler::fail(const Batch& batch, const Status& why) {
     std::lock_guard lock(mutex_);
     ++stats_.failed_steps;
   }
-  if (why.code() == Code::DeviceLost) return lose(why);
+  if (why.code() == Code::DeviceLost) return fail_all(why);
   for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, why);
 }
 
 // Whoever runs, waits or is still in the mail hears of it at once.
-void Scheduler::lose(const Status& why) { end_with(why.at("the device is lost")); }
+void Scheduler::fail_all(const Status& why) { end_with(why.at("the device is lost")); }
 
 void Scheduler::share_loss(const Status& lost) {
   if (!lost.is_ok() && this->lost().is_ok()) end_with(lost);
@@ -230,7 +230,7 @@ void Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, siz
     for (size_t k = row * most; k < row * most + static_cast<size_t>(wanted) && result.top_tokens[k] >= 0; ++k)
       token.top.push_back({result.top_tokens[k], result.top_logprobs[k]});
   }
-  r.sampler.took(token.token);
+  r.sampler.observe_token(token.token);
   accept(r, std::move(token), end);
 }
 

@@ -1,4 +1,4 @@
-// The pictures of the HTML report: memory over time, and the ranks over one step.
+// The pictures of the HTML report: memory over time, and the threads over one step.
 #include <algorithm>
 #include <map>
 
@@ -119,7 +119,7 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
   const double total = std::max<double>(1, static_cast<double>(p.end_ns - p.begin_ns));
   const double w = kWidth / total, height = kRow * p.tracks;
   std::string out = fmt::format(
-      "<svg style=\"width:100%;height:{0}px\" role=\"img\" aria-label=\"one step, rank by rank\">\n"
+      "<svg style=\"width:100%;height:{0}px\" role=\"img\" aria-label=\"one step, thread by thread\">\n"
       "<svg width=\"100%\" height=\"{1}\" viewBox=\"0 0 {2} {1}\" preserveAspectRatio=\"none\">\n",
       height + kText, height, kWidth);
   for (const TrackEvent& e : p.events) {
@@ -129,14 +129,14 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
     const bool wait = e.event.kind == TraceEvent::Kind::Wait;
     if (wait && length < 0.02) continue;  // would not be seen
     const Node* n = e.event.node == TraceEvent::kNoNode ? nullptr : m.node(e.event.node);
-    const std::string name = n ? fmt::format("%{} {}", n->result()->id, n->op->name) : "the other ranks to finish";
+    const std::string name = n ? fmt::format("%{} {}", n->result()->id, n->op->name) : "the other threads to finish";
     const double top = kRow * e.track;
     if (wait)
       out += rect(x, top + 10, length, kRow - 26, "#9aa2ad",
-                  fmt::format("rank {}: wait {:.2f} us for {}", e.track, us, name));
+                  fmt::format("thread {}: wait {:.2f} us for {}", e.track, us, name));
     else
       out += rect(x, top, std::max(length, 0.03), kRow - 6, op_colour(n->op->name),
-                  fmt::format("rank {}: {} {:.2f} us", e.track, name, us));
+                  fmt::format("thread {}: {} {:.2f} us", e.track, name, us));
   }
   out += "</svg>\n";
   for (int i = 0; i <= 8; ++i)

@@ -139,7 +139,7 @@ Result<std::string> html_report(const HtmlReport& r) {
     out += fmt::format(
         "<h2 id=\"time\">Time</h2>\n<p class=\"soft\">Median of {} steps: {:.1f} us, {:.1f} us with every launch "
         "timed. Busy is "
-        "the mean over the ranks, wait is for the other ranks before the op begins. Limit: weights and KV at the "
+        "the mean over the threads, wait is for the other threads before the op begins. Limit: weights and KV at the "
         "{:.1f} GB/s "
         "this machine reads, or products at its peak; cache means that the op works on what the caches hold.</p>\n"
         "<div class=\"box\">{}</div>\n",
@@ -148,7 +148,7 @@ Result<std::string> html_report(const HtmlReport& r) {
     if (const std::string warning = profile->warning(); !warning.empty())
       out += fmt::format("<p><b>Warning: {}</b></p>\n", escape_html(warning));
     out += fmt::format(
-        "<p class=\"soft\" style=\"margin-top:14px\">One step, rank by rank; grey is waiting. Zoom "
+        "<p class=\"soft\" style=\"margin-top:14px\">One step, thread by thread; grey is waiting. Zoom "
         "<input class=\"zoom\" data-of=\"timeline\" type=\"range\" min=\"1\" max=\"40\" value=\"1\"/></p>\n"
         "<div class=\"box\" id=\"timeline\">{}</div>\n",
         timeline_picture(*profile, m));

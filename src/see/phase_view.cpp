@@ -190,7 +190,7 @@ OrderedJson dump_json(engine::Engine& e, const PhaseView& v) {
   j["phase"] = v.phase;
   j["model"] = e.options().model_path;
   j["device"] = {
-      {"kind", device_kind_name(device.kind)}, {"name", device.name}, {"isa", device.isa}, {"ranks", device.ranks}};
+      {"kind", device_kind_name(device.kind)}, {"name", device.name}, {"isa", device.isa}, {"ranks", device.threads}};
   j["mode"] = phase_mode(v.runner);
   j["size"] = v.runner->largest();
   j["sizes"] = v.runner->sizes();

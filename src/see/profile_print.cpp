@@ -53,7 +53,7 @@ OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const
                       {"ph", "M"},
                       {"pid", 1},
                       {"tid", t},
-                      {"args", {{"name", t == host ? std::string("step") : fmt::format("rank {}", t)}}}});
+                      {"args", {{"name", t == host ? std::string("step") : fmt::format("thread {}", t)}}}});
   OrderedJson step = event("step", fmt::format("{} step", p.options.phase), host, p.begin_ns, p.end_ns);
   step["args"] = {{"batch", p.options.batch}, {"context", p.options.context}, {"mode", graph_mode_name(model.mode())}};
   events.push_back(std::move(step));
@@ -65,7 +65,7 @@ OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const
       OrderedJson wait = event("wait", "wait", t.track, e.begin_ns, e.end_ns);
       wait["cname"] = "grey";
       if (e.node == TraceEvent::kNoNode)
-        wait["args"] = {{"for", "the other ranks to finish"}};
+        wait["args"] = {{"for", "the other threads to finish"}};
       else
         wait["args"] = {{"for", fmt::format("%{} {}", model.node(e.node)->result()->id, model.node(e.node)->op->name)}};
       events.push_back(std::move(wait));
@@ -137,7 +137,7 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
 
 std::string profile_text(const StepProfile& p, const CompiledModel& model) {
   std::string out =
-      fmt::format("{} step, batch {}, context {}, {}: {:.1f} us ({:.1f} us when timed), {} launches on {} rank{}\n\n",
+      fmt::format("{} step, batch {}, context {}, {}: {:.1f} us ({:.1f} us when timed), {} launches on {} thread{}\n\n",
                   p.options.phase, p.options.batch, p.options.context, graph_mode_name(model.mode()), p.step_s * 1e6,
                   p.timed_step_s * 1e6, p.nodes.size(), p.tracks, p.tracks == 1 ? "" : "s");
   out += fmt::format("{:<28}{:>6}{:>11}{:>8}{:>10}{:>11}{:>9}{:>10}\n", "op", "count", "busy us", "%", "wait us", "MB",
@@ -152,7 +152,8 @@ std::string profile_text(const StepProfile& p, const CompiledModel& model) {
                      p.busy_s() * 1e6, 100 * p.busy_s() / step, p.wait_s() * 1e6, "host, outside replays",
                      p.host_s * 1e6, 100 * p.host_s / step);
   out += fmt::format(
-      "busy: mean over the ranks; wait: for the other ranks before it; %: of the step; limit: weights and KV at {:.1f} "
+      "busy: mean over the threads; wait: for the other threads before it; %: of the step; limit: weights and KV at "
+      "{:.1f} "
       "GB/s,\nor products at the peak; cache: works on what the caches hold\n",
       p.machine.read_GBps_all);
   if (const std::string warning = p.warning(); !warning.empty()) out += "warning: " + warning + "\n";

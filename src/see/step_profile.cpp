@@ -163,7 +163,7 @@ Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& option
   StepProfile p;
   p.options = options;
   p.sizes = sizes_of(options);
-  p.tracks = e.device().info().ranks;
+  p.tracks = e.device().info().threads;
   Batch batch(e, options);
   RETURN_IF_ERROR(batch.prepare());
   const engine::StepRunner* runner = options.phase == "decode" ? e.decode_runner() : e.prefill_runner();

@@ -1,4 +1,4 @@
-// StepProfile: one step of a model, run many times as it always runs, with every rank's kernels and waits timed.
+// StepProfile: one step of a model, run many times as it always runs, with every thread's kernels and waits timed.
 //
 // The steps are real ones: sequences with the wanted context, the phase's own graphs. What is shown is the repeat of
 // median length; a node's time is the median over the repeats. Untimed steps are measured as well, so that what timing
@@ -26,9 +26,9 @@ struct ProfileOptions {
 
 struct NodeTime {
   uint32_t node = 0;
-  double busy_s = 0;  // in its kernel, mean over the ranks
-  double wait_s = 0;  // waiting to begin it, mean over the ranks
-  double span_s = 0;  // from the first rank's begin to the last rank's end
+  double busy_s = 0;  // in its kernel, mean over the threads
+  double wait_s = 0;  // waiting to begin it, mean over the threads
+  double span_s = 0;  // from the first thread's begin to the last thread's end
   NodeCost cost;
 };
 
@@ -44,7 +44,7 @@ struct StepProfile {
   double step_s = 0;         // of steps that are not timed inside
   double timed_step_s = 0;   // of those that are
   double host_s = 0;         // of the step shown: before its first and after its last event
-  double finish_wait_s = 0;  // waiting for the other ranks at the end of replays, mean over the ranks
+  double finish_wait_s = 0;  // waiting for the other threads at the end of replays, mean over the threads
   std::vector<NodeTime> nodes;
   std::vector<TrackEvent> events;  // of the step shown, in the order of each track
   int64_t begin_ns = 0, end_ns = 0;
@@ -74,7 +74,7 @@ std::string share_text(bool has_limit, const std::optional<double>& share);
 // Summed by op, the longest first.
 std::vector<OpTime> by_op(const StepProfile& profile, const CompiledModel& model);
 
-// The step shown as a Chrome trace (also read by Perfetto): one track a rank, one for the host.
+// The step shown as a Chrome trace (also read by Perfetto): one track a thread, one for the host.
 OrderedJson chrome_trace(const StepProfile& profile, const CompiledModel& model, const std::string& title);
 // The figures, without the events.
 OrderedJson profile_json(const StepProfile& profile, const CompiledModel& model);

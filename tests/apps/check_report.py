@@ -68,34 +68,34 @@ def check_html(path, parts):
     print(json.dumps({"bytes": len(text), "rects": rects, "details": report.count["details"]}))
 
 
-def check_trace(path, ranks):
+def check_trace(path, threads):
     trace = json.load(open(path, encoding="utf-8"))
     events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     step = [e for e in events if e["cat"] == "step"]
     assert len(step) == 1, step
     kernels = 0
-    for rank in range(ranks):
-        mine = sorted((e for e in events if e["tid"] == rank), key=lambda e: e["ts"])
+    for thread in range(threads):
+        mine = sorted((e for e in events if e["tid"] == thread), key=lambda e: e["ts"])
         kernels = sum(e["cat"] == "kernel" for e in mine)
-        assert kernels > 10, f"rank {rank}: {kernels} kernels"
-        assert any(e["cat"] == "wait" for e in mine), f"rank {rank} never waits"
+        assert kernels > 10, f"thread {thread}: {kernels} kernels"
+        assert any(e["cat"] == "wait" for e in mine), f"thread {thread} never waits"
         end = step[0]["ts"]
         for e in mine:
-            assert e["dur"] >= 0 and e["ts"] >= end - 1e-3, f"rank {rank}: {e} begins before {end}"
+            assert e["dur"] >= 0 and e["ts"] >= end - 1e-3, f"thread {thread}: {e} begins before {end}"
             end = e["ts"] + e["dur"]
         assert end <= step[0]["ts"] + step[0]["dur"] + 1e-3
         # Kernels, waits and the way in and out are all of the step.
         total = sum(e["dur"] for e in mine)
         assert total <= step[0]["dur"] + 1e-3
         # Rank 0 drives the step; the others may sleep until they are called.
-        if rank == 0:
+        if thread == 0:
             assert total >= 0.2 * step[0]["dur"], f"{total} us of {step[0]['dur']} us are explained"
     for e in events:
         if e["cat"] == "kernel":
             for key in ("node", "op", "kernel", "shapes", "bytes", "pct_of_limit"):
                 assert key in e["args"], f"{key} is missing in {e}"
     names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
-    assert names == {f"rank {r}" for r in range(ranks)} | {"step"}, names
+    assert names == {f"thread {r}" for r in range(threads)} | {"step"}, names
     print(json.dumps({"events": len(events), "kernels": kernels}))
 
 

@@ -22,13 +22,13 @@ bool said(const GraphMeaning& m, const std::string& part) {
 }
 
 GraphMeaning ok(const GraphWords& native, const GraphAliases& aliases) {
-  auto m = understand(native, aliases, kLimits);
+  auto m = resolve(native, aliases, kLimits);
   EXPECT_TRUE(m.is_ok()) << m.status().message();
   return m.is_ok() ? *m : GraphMeaning();
 }
 
 std::string failure(const GraphWords& native, const GraphAliases& aliases) {
-  auto m = understand(native, aliases, kLimits);
+  auto m = resolve(native, aliases, kLimits);
   return m.is_ok() ? "no error" : settings::as_flags(m.status().message());
 }
 

@@ -284,7 +284,7 @@ TEST(GraphExplain, TheFusionOfThePageFiresOnTheModelItNames) {
   EXPECT_EQ(floats["matched"], 60);
   EXPECT_TRUE(holds(page, "residual_linear                  60       60        0"));
   EXPECT_EQ(blocks["matched"], 0);
-  EXPECT_TRUE(holds(blocks["refused"].dump(), "expected linear, found linear_packed")) << blocks["refused"];
+  EXPECT_TRUE(holds(blocks["refused"].dump(), "expected linear, found linear_blocks")) << blocks["refused"];
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   Tensor floats = t.param("floats", {DType::BF16, {Dim(kVocabulary), Dim(kWidth)}});
   Tensor blocks = t.param("blocks", {DType::U8, {Dim(kVocabulary), Dim(68)}});  // two blocks of q8_0
   t.output("a", t.call("embedding", {floats, ids})[0]);
-  t.output("b", t.call("embedding_packed", {blocks, ids},
+  t.output("b", t.call("embedding_blocks", {blocks, ids},
                        {{"format", std::string("q8_0")}, {"width", kWidth}, {"out", std::string("f32")}})[0]);
-  t.output("c", t.call("rows", {x, ids})[0]);
+  t.output("c", t.call("index_select", {x, ids})[0]);
   const auto traced = t.finish();
   ASSERT_TRUE(traced.is_ok()) << traced.status().message();
   StepSizes s;
@@ -64,9 +64,9 @@ TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   std::map<std::string, NodeCost> costs;
   for (const Node* n = traced->first(); n; n = n->next) costs[n->op->name] = cost_of(*n, s);
   EXPECT_EQ(costs.at("embedding").param_bytes, 3 * kWidth * 2);
-  EXPECT_EQ(costs.at("embedding_packed").param_bytes, 3 * 68);
-  EXPECT_EQ(costs.at("rows").param_bytes, 0);
-  EXPECT_EQ(costs.at("rows").activation_bytes, 2 * 3 * kWidth * 4 + 3 * 4) << "read, written, and the indices";
+  EXPECT_EQ(costs.at("embedding_blocks").param_bytes, 3 * 68);
+  EXPECT_EQ(costs.at("index_select").param_bytes, 0);
+  EXPECT_EQ(costs.at("index_select").activation_bytes, 2 * 3 * kWidth * 4 + 3 * 4) << "read, written, and the indices";
 }
 
 // What was measured beside other load is marked, and no share of it is printed.
@@ -134,7 +134,7 @@ TEST(NodeCost, ExpandedPromptsCountTheirKeysAndValues) {
   const Graph& graph = (*e)->prefill_runner()->model().graph();
   for (const Node* n = graph.first(); n; n = n->next) {
     const NodeCost c = cost_of(*n, s);
-    if (n->op->name == "latent_attention" || n->op->name == "head_linear_rows") {
+    if (n->op->name == "latent_attention" || n->op->name == "per_head_matmul_rows") {
       EXPECT_EQ(c.flops, 0);
       EXPECT_EQ(c.kv_bytes, 0);
     }

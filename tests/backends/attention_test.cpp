@@ -1,5 +1,5 @@
 // kv_write and paged_attention against double precision and against themselves: the bits rule over batches, chunks,
-// page places, team sizes, and caches full of NaN where nothing was written.
+// page places, pool sizes, and caches full of NaN where nothing was written.
 #include <gtest/gtest.h>
 
 #include "backends/cpu/kernels/kv_layout.h"
@@ -46,7 +46,7 @@ struct Part {
 };
 
 struct StepOptions {
-  int ranks = 1;
+  int threads = 1;
   uint32_t page_seed = 1;     // which physical pages
   int64_t extra_columns = 2;  // padding of the page table, never to be read
   int dot = -1;               // whether bf16 uses vdpbf16ps where it can; -1: what is faster here
@@ -68,8 +68,8 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
       zero_tensor(m.format.cache(), {at.pages, 2, m.kv_heads, kPageTokens, kv_row(m.format.cache(), m.size)});
   std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
   if (at.slots.size() > 0)
-    kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots}, {}, {.ranks = options.ranks})[0];
-  RunOptions run{.ranks = options.ranks};
+    kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots}, {}, {.threads = options.threads})[0];
+  RunOptions run{.threads = options.threads};
   if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.way = dot; };
   return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
                     {{"scale", m.scale()}, {"window", m.window}}, run)[0];
@@ -151,7 +151,7 @@ void expect_matches(const Model& m, const std::vector<Part>& parts, const StepOp
   const std::vector<double> want = expected(m, parts);
   for (Isa isa : supported_isas())
     expect_close(step(OpRunner(isa), m, parts, options), want, 0, tolerance(m.format.dtype),
-                 fmt::format("{} {}, {} ranks", isa_name(isa), m.name(), options.ranks));
+                 fmt::format("{} {}, {} threads", isa_name(isa), m.name(), options.threads));
 }
 
 constexpr Format kFormats[] = {{DType::F32, false}, {DType::BF16, false}, {DType::F16, false},
@@ -203,11 +203,11 @@ TEST(KvWrite, PutsEveryElementInItsPlace) {
               want.set(kv_block(page, true, h, heads, size) + value_offset(place, d, size, pairs), v.get(from));
             }
         }
-        for (int ranks : {1, 2, 3}) {
+        for (int threads : {1, 2, 3}) {
           const auto got =
-              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
+              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.threads = threads});
           expect_same_bits(got[0], want,
-                           fmt::format("{} {} size {} ranks {}", isa_name(isa), dtype_name(t), size, ranks));
+                           fmt::format("{} {} size {} threads {}", isa_name(isa), dtype_name(t), size, threads));
         }
         if (HasFatalFailure()) return;
       }
@@ -250,11 +250,11 @@ TEST(KvWrite, GivesEveryInt8RowItsOwnScale) {
               std::memcpy(want.bytes.data() + block + kv_scales_offset(size) + place * 4, &r.scale, 4);
             }
         }
-        for (int ranks : {1, 2, 3}) {
+        for (int threads : {1, 2, 3}) {
           const auto got =
-              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.ranks = ranks});
+              runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {tokens}, slots)}, {}, {.threads = threads});
           expect_same_bits(got[0], want,
-                           fmt::format("{} {} size {} ranks {}", isa_name(isa), dtype_name(t), size, ranks));
+                           fmt::format("{} {} size {} threads {}", isa_name(isa), dtype_name(t), size, threads));
         }
         if (HasFatalFailure()) return;
       }
@@ -266,8 +266,8 @@ TEST(PagedAttention, MatchesTheReferenceAtPageBorders) {
     const Model m{t, 4, 2, 24, 0};
     for (int64_t n : {0, 1, 2, 127, 128, 129, 255, 256, 257, 500}) {
       const Sequence s = make_sequence(m, std::max(n, int64_t{1}), 10);
-      expect_matches(m, {{&s, n < 300 ? 0 : n - 40, n}}, {.ranks = 2});
-      if (n > 0) expect_matches(m, {{&s, n - 1, n}}, {.ranks = 2});
+      expect_matches(m, {{&s, n < 300 ? 0 : n - 40, n}}, {.threads = 2});
+      if (n > 0) expect_matches(m, {{&s, n - 1, n}}, {.threads = 2});
       if (HasFatalFailure()) return;
     }
   }
@@ -293,7 +293,7 @@ TEST(PagedAttention, MatchesTheReferenceForEveryHeadShape) {
                                          {2, 2, 256}}) {
       const Model m{t, heads, kv_heads, size, 0};
       const Sequence a = make_sequence(m, 133, 20), b = make_sequence(m, 70, 21);
-      expect_matches(m, {{&a, 126, 133}, {&b, 69, 70}}, {.ranks = 2});
+      expect_matches(m, {{&a, 126, 133}, {&b, 69, 70}}, {.threads = 2});
       if (HasFatalFailure()) return;
     }
 }
@@ -303,7 +303,7 @@ TEST(PagedAttention, WindowsHideOldKeys) {
     for (int64_t window : {1, 2, 24, 127, 128, 129, 300}) {
       const Model m{t, 6, 2, 32, window};
       const Sequence a = make_sequence(m, 400, 30), b = make_sequence(m, 131, 31);
-      expect_matches(m, {{&a, 370, 400}, {&b, 130, 131}}, {.ranks = 3});
+      expect_matches(m, {{&a, 370, 400}, {&b, 130, 131}}, {.threads = 3});
       if (HasFatalFailure()) return;
     }
 }
@@ -331,13 +331,13 @@ TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
         const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
         const TestTensor all = step(runner, m, batch.parts);
         expect_close(all, want, 0, tolerance(t.dtype), what);
-        for (int ranks : {2, 3, 7})
-          expect_same_bits(step(runner, m, batch.parts, {.ranks = ranks}), all, what + " ranks");
-        expect_same_bits(step(runner, m, batch.parts, {.ranks = 2, .page_seed = 99, .extra_columns = 0}), all,
+        for (int threads : {2, 3, 7})
+          expect_same_bits(step(runner, m, batch.parts, {.threads = threads}), all, what + " threads");
+        expect_same_bits(step(runner, m, batch.parts, {.threads = 2, .page_seed = 99, .extra_columns = 0}), all,
                          what + " pages");
         int64_t row = 0;
         for (auto& p : batch.parts) {
-          const TestTensor alone = step(runner, m, {p}, {.ranks = 2, .page_seed = 5});
+          const TestTensor alone = step(runner, m, {p}, {.threads = 2, .page_seed = 5});
           expect_same_bits(alone, rows_of(all, row, p.to - p.from), what + " alone");
           row += p.to - p.from;
         }
@@ -367,9 +367,9 @@ TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
                                   {256, 389},
                                   {389, 390},
                                   {385, 390}})
-            for (int ranks : {1, 2})
+            for (int threads : {1, 2})
               expect_same_bits(
-                  step(runner, m, {{&s, from, to}}, {.ranks = ranks, .page_seed = static_cast<uint32_t>(to)}),
+                  step(runner, m, {{&s, from, to}}, {.threads = threads, .page_seed = static_cast<uint32_t>(to)}),
                   rows_of(whole, from, to - from), fmt::format("{} tokens {} to {}", what, from, to));
           if (HasFatalFailure()) return;
         }
@@ -391,10 +391,10 @@ TEST(PagedAttention, TheBf16InstructionAndItsEmulationAgree) {
           for (int64_t i = 0; i < m.kv_heads * size; i += 3) s.v.set(token * m.kv_heads * size + i, INFINITY);
         const TestTensor want = step(runner, m, {{&s, 0, 301}}, {.dot = 1});
         const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
-        expect_same_bits(step(runner, m, {{&s, 0, 301}}, {.ranks = 2, .dot = 0}), want, what);
+        expect_same_bits(step(runner, m, {{&s, 0, 301}}, {.threads = 2, .dot = 0}), want, what);
         for (int dot : {0, 1})
           for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 1}, {3, 7}, {7, 61}, {128, 129}, {255, 301}})
-            expect_same_bits(step(runner, m, {{&s, from, to}}, {.ranks = 3, .dot = dot}),
+            expect_same_bits(step(runner, m, {{&s, from, to}}, {.threads = 3, .dot = dot}),
                              rows_of(want, from, to - from),
                              fmt::format("{} tokens {} to {}, dot {}", what, from, to, dot));
         if (HasFatalFailure()) return;
@@ -412,9 +412,9 @@ TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
         const std::vector<Part> parts{{&a, 1099, 1100}, {&b, 299, 300}};
         const TestTensor one = step(runner, m, parts);
         expect_close(one, expected(m, parts), 0, tolerance(t.dtype), m.name());
-        for (int ranks : {2, 3, 4, 5, 16})
-          expect_same_bits(step(runner, m, parts, {.ranks = ranks}), one,
-                           fmt::format("{} {} ranks {}", isa_name(isa), m.name(), ranks));
+        for (int threads : {2, 3, 4, 5, 16})
+          expect_same_bits(step(runner, m, parts, {.threads = threads}), one,
+                           fmt::format("{} {} threads {}", isa_name(isa), m.name(), threads));
         if (HasFatalFailure()) return;
       }
   }
@@ -435,7 +435,7 @@ TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
             dirty.v.set(token * m.kv_heads * size + i, i % 2 ? INFINITY : NAN);
             dirty.k.set(token * m.kv_heads * size + i, i % 3 ? -INFINITY : NAN);
           }
-        const TestTensor got = step(runner, m, {{&dirty, 0, 200}}, {.ranks = 2});
+        const TestTensor got = step(runner, m, {{&dirty, 0, 200}}, {.threads = 2});
         for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 60}, {101, 150}, {190, 199}})
           expect_same_bits(rows_of(got, from, to - from), rows_of(want, from, to - from),
                            fmt::format("{} {} rows {} to {}", isa_name(isa), m.name(), from, to));
@@ -456,7 +456,7 @@ TEST(PagedAttention, RowsWithoutKeysAreZero) {
       const TestTensor got = runner.run("paged_attention",
                                         {q, kv, tensor_of(DType::I32, {1, 1}, {-1}), tensor_of(DType::I32, {1}, {0}),
                                          tensor_of(DType::I32, {2}, {0, 2})},
-                                        {{"scale", 1.0}}, {.ranks = 2})[0];
+                                        {{"scale", 1.0}}, {.threads = 2})[0];
       for (int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.get(i), 0) << isa_name(isa);
     }
   }

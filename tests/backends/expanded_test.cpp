@@ -45,7 +45,7 @@ struct Part {
 };
 
 struct How {
-  int ranks = 1;
+  int threads = 1;
   uint32_t page_seed = 1;
   int dot = -1;  // whether bf16 uses vdpbf16ps where it can; -1: what is faster here
 };
@@ -73,7 +73,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   TestTensor out = zero_tensor(m.dtype, {tokens, m.heads, m.value});
   for (int64_t i = 0; i < out.size(); ++i) out.set(i, kUntouched);
   const Weights w = make_weights(m);
-  RunOptions run{.ranks = how.ranks};
+  RunOptions run{.threads = how.threads};
   if (how.dot >= 0) run.adjust = [dot = how.dot](LaunchArgs& args) { args.way = dot; };
   return runner.run("expanded_latent_attention",
                     {out, concat(q), concat(q_rope), cache(m.latent, latents), cache(m.rope, ropes), w.key, w.value,
@@ -157,7 +157,7 @@ TEST(ExpandedLatentAttention, SameBitsInAnyBatchChunkTeamAndPlace) {
       const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
       const Sequence a = make_sequence(m, 300, 21), b = make_sequence(m, 140, 22);
       const TestTensor whole = step(runner, m, {{&a, 0, 300}});
-      for (const int ranks : {2, 3}) expect_same_bits(step(runner, m, {{&a, 0, 300}}, {ranks, 5}), whole, what);
+      for (const int threads : {2, 3}) expect_same_bits(step(runner, m, {{&a, 0, 300}}, {threads, 5}), whole, what);
       for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, 33}, {1, 131}, {131, 132}, {255, 300}})
         expect_same_bits(step(runner, m, {{&a, from, to}}, {2, 9}), rows_of(whole, from, to - from), what);
       const TestTensor batch = step(runner, m, {{&b, 100, 140}, {&a, 250, 300}, {&b, 0, 3, true}}, {3});
@@ -175,8 +175,8 @@ TEST(ExpandedLatentAttention, BothWaysOfBf16PairsHaveTheSameBits) {
     if (m.dtype != DType::BF16) continue;
     const Sequence s = make_sequence(m, 201, 41);
     const TestTensor want = step(runner, m, {{&s, 0, 201}}, {.dot = 1});
-    expect_same_bits(step(runner, m, {{&s, 0, 201}}, {.ranks = 2, .dot = 0}), want, m.name());
-    expect_same_bits(step(runner, m, {{&s, 60, 131}}, {.ranks = 2, .dot = 0}), rows_of(want, 60, 71), m.name());
+    expect_same_bits(step(runner, m, {{&s, 0, 201}}, {.threads = 2, .dot = 0}), want, m.name());
+    expect_same_bits(step(runner, m, {{&s, 60, 131}}, {.threads = 2, .dot = 0}), rows_of(want, 60, 71), m.name());
   }
 }
 
@@ -194,7 +194,7 @@ TEST(ExpandedLatentAttention, NaNOfALaterTokenStaysThere) {
       }
 }
 
-TEST(HeadLinearRows, ComputesThoseOfTheList) {
+TEST(PerHeadMatmulRows, ComputesThoseOfTheList) {
   for (const Isa isa : supported_isas()) {
     const OpRunner runner(isa);
     for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
@@ -203,9 +203,9 @@ TEST(HeadLinearRows, ComputesThoseOfTheList) {
                                               {0, 1, 2, 3, 4, 5, 6},
                                               {6, -1, -1, -1, -1, -1, -1}}) {
         const TestTensor x = random_tensor(dtype, {7, 3, 19}, 1), w = random_tensor(dtype, {3, 70, 19}, 2);
-        const TestTensor all = runner.run("head_linear", {x, w})[0];
-        for (const int ranks : {1, 3}) {
-          const TestTensor got = runner.run("head_linear_rows", {x, indices(list), w}, {}, {.ranks = ranks})[0];
+        const TestTensor all = runner.run("per_head_matmul", {x, w})[0];
+        for (const int threads : {1, 3}) {
+          const TestTensor got = runner.run("per_head_matmul_rows", {x, indices(list), w}, {}, {.threads = threads})[0];
           for (int64_t t = 0; t < 7; ++t) {
             const bool listed = std::find(list.begin(), list.end(), static_cast<double>(t)) != list.end();
             expect_same_bits(rows_of(got, t, 1), listed ? rows_of(all, t, 1) : zero_tensor(dtype, {1, 3, 70}),
@@ -235,7 +235,7 @@ TEST(LatentForms, ExpandWhereThatIsFewerOperations) {
   want_rows.resize(tokens, -1);
   const auto got =
       runner.run("latent_forms", {indices(std::vector<double>(tokens, 3)), indices(lengths), indices(starts)},
-                 {{"latent", int64_t{512}}, {"nope", int64_t{128}}, {"value", int64_t{128}}}, {.ranks = 2});
+                 {{"latent", int64_t{512}}, {"nope", int64_t{128}}, {"value", int64_t{128}}}, {.threads = 2});
   expect_same_bits(got[0], indices(want_rows));
   expect_same_bits(got[1], indices(want_absorbed));
   expect_same_bits(got[2], indices(want_expanded));

@@ -107,9 +107,9 @@ TEST_P(Experts, TheGateChoosesAsTheReferenceDoes) {
                     1e-5 * want.weights[static_cast<size_t>(j)] + 1e-9);
       }
     }
-    for (int ranks : {2, 3}) {
-      const std::vector<TestTensor> again = runner.run("moe_gate", in, g.attrs(), {.ranks = ranks});
-      for (size_t i : {0, 1}) expect_same_bits(out[i], again[i], fmt::format("{} ranks", ranks));
+    for (int threads : {2, 3}) {
+      const std::vector<TestTensor> again = runner.run("moe_gate", in, g.attrs(), {.threads = threads});
+      for (size_t i : {0, 1}) expect_same_bits(out[i], again[i], fmt::format("{} threads", threads));
     }
   }
 }
@@ -149,8 +149,9 @@ TEST_P(Experts, RoutingIsAStableSortByExpert) {
       experts.set(i, static_cast<double>(e));
       if (e >= c.first && e < c.first + c.count) choices[static_cast<size_t>(e - c.first)].push_back(i);
     }
-    for (int ranks : {1, 2, 3}) {
-      const auto out = runner.run("moe_route", {experts}, {{"first", c.first}, {"count", c.count}}, {.ranks = ranks});
+    for (int threads : {1, 2, 3}) {
+      const auto out =
+          runner.run("moe_route", {experts}, {{"first", c.first}, {"count", c.count}}, {.threads = threads});
       std::vector<double> token(static_cast<size_t>(experts.size()), -1), place = token, starts{0};
       size_t at = 0;
       for (const auto& of : choices) {
@@ -183,7 +184,7 @@ TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
       TestTensor token = zero_tensor(DType::I32, {kRows});
       for (int64_t i = 0; i < kRows; ++i) token.set(i, static_cast<double>(i * 37 % kRows));
       token.set(2, -1);
-      const TestTensor gathered = runner.run("rows", {x, token})[0];
+      const TestTensor gathered = runner.run("index_select", {x, token})[0];
       for (const auto& border : borders) {
         const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
         const TestTensor out = runner.run("grouped_linear", {x, starts, weight})[0];
@@ -203,12 +204,12 @@ TEST_P(Experts, RowsOfAGroupHaveTheBitsOfLinear) {
           for (int64_t i = 0; i < rest.size(); ++i) ASSERT_EQ(rest.get(i), 0);
         }
         for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
-        for (int ranks : {2, 3})
-          expect_same_bits(out, runner.run("grouped_linear", {x, starts, weight}, {}, {.ranks = ranks})[0]);
+        for (int threads : {2, 3})
+          expect_same_bits(out, runner.run("grouped_linear", {x, starts, weight}, {}, {.threads = threads})[0]);
         const TestTensor by_rows = runner.run("grouped_linear", {gathered, starts, weight})[0];
-        for (int ranks : {1, 2})
+        for (int threads : {1, 2})
           expect_same_bits(by_rows,
-                           runner.run("grouped_linear_rows", {x, token, starts, weight}, {}, {.ranks = ranks})[0]);
+                           runner.run("grouped_linear_rows", {x, token, starts, weight}, {}, {.threads = threads})[0]);
         if (HasFatalFailure()) return;
       }
     }
@@ -251,7 +252,7 @@ TEST_P(Experts, Int8RowsOfAGroupHaveTheBitsOfLinear) {
           }
           for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
           for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
-          for (int ranks : {2, 3}) expect_same_bits(out, runner.run(op, in, out_attr, {.ranks = ranks})[0]);
+          for (int threads : {2, 3}) expect_same_bits(out, runner.run(op, in, out_attr, {.threads = threads})[0]);
         }
       }
     }
@@ -278,8 +279,8 @@ TEST_P(Experts, RowsAreQuantisedByTheNumbersOfTheirGroup) {
         }
         for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
         for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
-        for (int ranks : {2, 3})
-          expect_same_bits(out, runner.run("quantize_groups", {x, starts, scale, offset}, {}, {.ranks = ranks})[0]);
+        for (int threads : {2, 3})
+          expect_same_bits(out, runner.run("quantize_groups", {x, starts, scale, offset}, {}, {.threads = threads})[0]);
       }
     }
 }
@@ -303,8 +304,8 @@ TEST_P(Experts, CombiningAddsUpByWeight) {
           want.push_back(sum);
         }
       expect_close(out, want, 1.01 * unit_roundoff(dtype), 4e-7);
-      for (int ranks : {2, 3})
-        expect_same_bits(out, runner.run("moe_combine", {y, weights, place}, {}, {.ranks = ranks})[0]);
+      for (int threads : {2, 3})
+        expect_same_bits(out, runner.run("moe_combine", {y, weights, place}, {}, {.threads = threads})[0]);
     }
 }
 
@@ -320,11 +321,11 @@ TEST_P(Experts, SigmoidAndScaledRows) {
       sigmoid.push_back(1 / (1 + std::exp(-x.get(i))));
       scaled.push_back(x.get(i) * scale.get(i / 37));
     }
-    for (int ranks : {1, 2}) {
-      expect_close(runner.run("sigmoid", {x}, {}, {.ranks = ranks})[0], sigmoid, 1.01 * unit_roundoff(dtype) + 3e-7,
+    for (int threads : {1, 2}) {
+      expect_close(runner.run("sigmoid", {x}, {}, {.threads = threads})[0], sigmoid, 1.01 * unit_roundoff(dtype) + 3e-7,
                    dtype == DType::F16 ? 3.1e-8 : 1e-37);
-      expect_close(runner.run("scale_rows", {x, scale}, {}, {.ranks = ranks})[0], scaled, 1.01 * unit_roundoff(dtype),
-                   3.1e-8);
+      expect_close(runner.run("scale_rows", {x, scale}, {}, {.threads = threads})[0], scaled,
+                   1.01 * unit_roundoff(dtype), 3.1e-8);
     }
   }
 }

@@ -1,5 +1,5 @@
 // Fused kernels against their meaning: the meaning is traced on the test's types and run op by op through the plain
-// kernels; every bit of every result must agree, on every instruction set, dtype and team size. The new primitive ops
+// kernels; every bit of every result must agree, on every instruction set, dtype and pool size. The new primitive ops
 // have answers of their own here.
 #include <gtest/gtest.h>
 
@@ -56,12 +56,12 @@ void expect_meaning(const OpRunner& runner, std::string_view name, const std::ve
                     const Attrs& attrs, const std::string& what, RunOptions options = {}) {
   static const nn::FusedOps fused = nn::fused_ops();
   const std::vector<TestTensor> want = run_meaning(runner, *fused.find(name), in, attrs, options);
-  for (int ranks : {1, 2, 3}) {
-    options.ranks = ranks;
+  for (int threads : {1, 2, 3}) {
+    options.threads = threads;
     const std::vector<TestTensor> got = runner.run(name, in, attrs, options);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i)
-      expect_same_bits(got[i], want[i], fmt::format("{} {}, result {}, {} ranks", name, what, i, ranks));
+      expect_same_bits(got[i], want[i], fmt::format("{} {}, result {}, {} threads", name, what, i, threads));
   }
 }
 
@@ -83,9 +83,9 @@ TEST(Slice, CopiesColumns) {
         const TestTensor x = random_tensor(t, {rows, c.width}, 1);
         TestTensor want = zero_tensor(t, {rows, c.size});
         for (int64_t i = 0; i < want.size(); ++i) want.set(i, x.get(i / c.size * c.width + c.begin + i % c.size));
-        for (int ranks : {1, 2, 3})
-          expect_same_bits(runner.run("slice", {x}, {{"begin", c.begin}, {"size", c.size}}, {.ranks = ranks})[0], want,
-                           name_of(isa, x));
+        for (int threads : {1, 2, 3})
+          expect_same_bits(runner.run("slice", {x}, {{"begin", c.begin}, {"size", c.size}}, {.threads = threads})[0],
+                           want, name_of(isa, x));
       }
   });
 }
@@ -94,8 +94,8 @@ TEST(Copy, KeepsEveryBit) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {
     for (const auto& shape : std::vector<std::vector<int64_t>>{{1}, {33}, {3, 77}, {2, 3, 64}, {0, 8}}) {
       const TestTensor x = random_tensor(t, shape, 2);
-      for (int ranks : {1, 2, 3})
-        expect_same_bits(runner.run("copy", {x}, {}, {.ranks = ranks})[0], x, name_of(isa, x));
+      for (int threads : {1, 2, 3})
+        expect_same_bits(runner.run("copy", {x}, {}, {.threads = threads})[0], x, name_of(isa, x));
     }
   });
 }
@@ -116,8 +116,8 @@ TEST(Argmax, SmallestIndexAndNoNan) {
           for (int64_t i = 0; i < n; ++i)
             if (x.get(r * n + i) > top) top = x.get(r * n + i), want.set(r, static_cast<double>(i));
         }
-        for (int ranks : {1, 2, 3})
-          expect_same_bits(runner.run("argmax", {x}, {}, {.ranks = ranks})[0], want, name_of(isa, x));
+        for (int threads : {1, 2, 3})
+          expect_same_bits(runner.run("argmax", {x}, {}, {.threads = threads})[0], want, name_of(isa, x));
       }
   });
 }
@@ -128,8 +128,8 @@ TEST(Reciprocal, RoundsOnce) {
     add_odd_values(x);
     TestTensor want = x;
     for (int64_t i = 0; i < x.size(); ++i) want.set(i, 1.0f / static_cast<float>(x.get(i)));
-    for (int ranks : {1, 2, 3})
-      expect_same_bits(runner.run("reciprocal", {x}, {}, {.ranks = ranks})[0], want, name_of(isa, x));
+    for (int threads : {1, 2, 3})
+      expect_same_bits(runner.run("reciprocal", {x}, {}, {.threads = threads})[0], want, name_of(isa, x));
   });
 }
 
@@ -156,8 +156,8 @@ TEST(Quantize, StaticMatchesTheReference) {
             const float product = static_cast<float>(x.get(i)) * static_cast<float>(scale.get(wide == 1 ? 0 : i % n));
             want.as<int8_t>()[i] = quantised(product + static_cast<float>(offset.get(i % n)));
           }
-          for (int ranks : {1, 2, 3})
-            EXPECT_EQ(runner.run("quantize_static", {x, scale, offset}, {}, {.ranks = ranks})[0].bytes, want.bytes)
+          for (int threads : {1, 2, 3})
+            EXPECT_EQ(runner.run("quantize_static", {x, scale, offset}, {}, {.threads = threads})[0].bytes, want.bytes)
                 << name_of(isa, x);
         }
   });
@@ -184,8 +184,8 @@ TEST(Quantize, DynamicMatchesTheReference) {
           for (int64_t i = 0; i < n; ++i)
             want.as<int8_t>()[r * n + i] = quantised(static_cast<float>(x.get(r * n + i)) / scale);
         }
-        for (int ranks : {1, 2, 3}) {
-          const auto got = runner.run("quantize_dynamic", {x}, {}, {.ranks = ranks});
+        for (int threads : {1, 2, 3}) {
+          const auto got = runner.run("quantize_dynamic", {x}, {}, {.threads = threads});
           EXPECT_EQ(got[0].bytes, want.bytes) << name_of(isa, x);
           EXPECT_EQ(got[1].bytes, scales.bytes) << name_of(isa, x);
         }
@@ -215,7 +215,7 @@ TEST(Quantize, DynamicRoundsTheExactQuotient) {
         }
         for (int64_t i = 0; i < kColumns; ++i) want.as<int8_t>()[r * kColumns + i] = quantised(row[i] / scale);
       }
-      const auto got = runner.run("quantize_dynamic", {x}, {}, {.ranks = 2});
+      const auto got = runner.run("quantize_dynamic", {x}, {}, {.threads = 2});
       EXPECT_EQ(got[0].bytes, want.bytes) << isa_name(isa) << " power " << power;
       EXPECT_EQ(got[1].bytes, scales.bytes) << isa_name(isa) << " power " << power;
     }

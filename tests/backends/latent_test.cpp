@@ -1,5 +1,5 @@
 // The ops of multi-head latent attention against double precision and against themselves: the bits rule over batches,
-// chunks, page places, team sizes, and caches full of NaN where nothing was written.
+// chunks, page places, pool sizes, and caches full of NaN where nothing was written.
 #include <gtest/gtest.h>
 
 #include "backends/paged_step.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr DType kDtypes[] = {DType::F32, DType::BF16, DType::F16};
 
-TEST(HeadLinear, IsALinearForEveryHead) {
+TEST(PerHeadMatmul, IsALinearForEveryHead) {
   struct Case {
     int64_t tokens, heads, k, n;
   };
@@ -23,9 +23,9 @@ TEST(HeadLinear, IsALinearForEveryHead) {
             fmt::format("{} {} T {} H {} K {} N {}", isa_name(isa), dtype_name(dtype), c.tokens, c.heads, c.k, c.n);
         const TestTensor x = random_tensor(dtype, {c.tokens, c.heads, c.k}, 1);
         const TestTensor w = random_tensor(dtype, {c.heads, c.n, c.k}, 2);
-        const TestTensor got = runner.run("head_linear", {x, w})[0];
-        for (const int ranks : {2, 3})
-          expect_same_bits(runner.run("head_linear", {x, w}, {}, {.ranks = ranks})[0], got, what);
+        const TestTensor got = runner.run("per_head_matmul", {x, w})[0];
+        for (const int threads : {2, 3})
+          expect_same_bits(runner.run("per_head_matmul", {x, w}, {}, {.threads = threads})[0], got, what);
         for (int64_t h = 0; h < c.heads; ++h) {
           TestTensor rows = zero_tensor(dtype, {c.tokens, c.k}), part = zero_tensor(dtype, {c.tokens, c.n});
           for (int64_t t = 0; t < c.tokens; ++t) {
@@ -54,7 +54,7 @@ TEST(Rope, InterleavedTurnsNeighboursAndPutsThemApart) {
         for (int64_t r = 0; r < tokens * heads; ++r)
           for (int64_t i = 0; i < size; ++i) apart.set(r * size + place(i), x.get(r * size + i));
         const TestTensor want = runner.run("rope", {apart, table})[0];
-        const TestTensor got = runner.run("rope", {x, table}, {{"interleaved", int64_t{1}}}, {.ranks = 2})[0];
+        const TestTensor got = runner.run("rope", {x, table}, {{"interleaved", int64_t{1}}}, {.threads = 2})[0];
         expect_same_bits(got, want, fmt::format("{} {} size {}", isa_name(isa), dtype_name(dtype), size));
       }
   }
@@ -63,7 +63,7 @@ TEST(Rope, InterleavedTurnsNeighboursAndPutsThemApart) {
 TEST(Slice, TakesColumnsOfEveryHead) {
   const OpRunner runner(Isa::Baseline);
   const TestTensor x = random_tensor(DType::BF16, {3, 5, 11}, 7);
-  const TestTensor got = runner.run("slice", {x}, {{"begin", int64_t{4}}, {"size", int64_t{6}}}, {.ranks = 2})[0];
+  const TestTensor got = runner.run("slice", {x}, {{"begin", int64_t{4}}, {"size", int64_t{6}}}, {.threads = 2})[0];
   ASSERT_EQ(got.size(), 3 * 5 * 6);
   for (int64_t r = 0; r < 15; ++r)
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(got.get(r * 6 + i), x.get(r * 11 + 4 + i));
@@ -74,7 +74,7 @@ TEST(RowWrite, StoresRowsAndSkipsNegativeSlots) {
   TestTensor cache = random_tensor(DType::BF16, {3, kPageTokens, 7}, 8);
   const TestTensor rows = random_tensor(DType::BF16, {4, 7}, 9);
   const std::vector<double> slots{2 * kPageTokens + 5, -1, 0, 3 * kPageTokens - 1};
-  const TestTensor got = runner.run("row_write", {cache, rows, indices(slots)}, {}, {.ranks = 3})[0];
+  const TestTensor got = runner.run("row_write", {cache, rows, indices(slots)}, {}, {.threads = 3})[0];
   for (size_t t = 0; t < slots.size(); ++t)
     for (int64_t i = 0; slots[t] >= 0 && i < 7; ++i)
       cache.set(static_cast<int64_t>(slots[t]) * 7 + i, rows.get(static_cast<int64_t>(t) * 7 + i));
@@ -107,7 +107,7 @@ struct Part {
 };
 
 // `dot`: whether bf16 uses vdpbf16ps where it can; -1: what is faster here.
-TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts, int ranks = 1,
+TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>& parts, int threads = 1,
                 uint32_t page_seed = 1, int dot = -1) {
   const PagedStep at(parts, page_seed);
   std::vector<TestTensor> q, q_rope, latents, ropes;
@@ -120,9 +120,9 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   const auto cache = [&](int64_t width, const std::vector<TestTensor>& rows) {
     TestTensor empty = zero_tensor(m.dtype, {at.pages, kPageTokens, width});
     std::fill(empty.bytes.begin(), empty.bytes.end(), uint8_t{0xff});
-    return runner.run("row_write", {empty, concat(rows), at.slots}, {}, {.ranks = ranks})[0];
+    return runner.run("row_write", {empty, concat(rows), at.slots}, {}, {.threads = threads})[0];
   };
-  RunOptions run{.ranks = ranks};
+  RunOptions run{.threads = threads};
   if (dot >= 0) run.adjust = [dot](LaunchArgs& args) { args.way = dot; };
   return runner.run(
       "latent_attention",
@@ -183,10 +183,10 @@ TEST(LatentAttention, SameBitsInAnyBatchChunkTeamAndPlace) {
       const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
       const Sequence a = make_sequence(m, 300, 21), b = make_sequence(m, 140, 22), c = make_sequence(m, 129, 23);
       const TestTensor whole = step(runner, m, {{&a, 0, 300}});
-      for (const int ranks : {2, 3}) expect_same_bits(step(runner, m, {{&a, 0, 300}}, ranks, 5), whole, what);
+      for (const int threads : {2, 3}) expect_same_bits(step(runner, m, {{&a, 0, 300}}, threads, 5), whole, what);
       for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, 1}, {1, 131}, {131, 132}, {255, 300}, {299, 300}})
-        for (const int ranks : {1, 2})
-          expect_same_bits(step(runner, m, {{&a, from, to}}, ranks, 9), rows_of(whole, from, to - from), what);
+        for (const int threads : {1, 2})
+          expect_same_bits(step(runner, m, {{&a, from, to}}, threads, 9), rows_of(whole, from, to - from), what);
       const TestTensor batch = step(runner, m, {{&b, 139, 140}, {&a, 250, 300}, {&c, 0, 129}, {&a, 299, 300}}, 3);
       expect_same_bits(rows_of(batch, 0, 1), step(runner, m, {{&b, 139, 140}}), what);
       expect_same_bits(rows_of(batch, 1, 50), rows_of(whole, 250, 50), what);
@@ -237,7 +237,7 @@ TEST(LatentOps, WrongOperandsAreNamed) {
   const auto type = [](DType t, std::initializer_list<int64_t> sizes) {
     return TensorType{t, constant_shape(std::vector<int64_t>(sizes))};
   };
-  const auto refused = runner.choose("head_linear", {type(DType::F32, {2, 3, 8}), type(DType::F32, {4, 8, 8})});
+  const auto refused = runner.choose("per_head_matmul", {type(DType::F32, {2, 3, 8}), type(DType::F32, {4, 8, 8})});
   ASSERT_FALSE(refused.is_ok());
   EXPECT_NE(refused.status().message().find("weight's number of heads"), std::string::npos)
       << refused.status().message();

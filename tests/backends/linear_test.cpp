@@ -83,11 +83,11 @@ TEST_P(Linear, ARowIsTheSameInEveryBatchAndTeam) {
       const TestTensor w = random_tensor(types.in, {n, k}, 3), bias = random_tensor(types.in, {n}, 4);
       const TestTensor x = random_tensor(types.in, {200, k}, 5);
       const TestTensor whole = run(x, w, &bias, types);
-      for (int ranks : {2, 3, 5})
-        expect_same_bits(run(x, w, &bias, types, {.ranks = ranks}), whole, fmt::format("{} ranks", ranks));
+      for (int threads : {2, 3, 5})
+        expect_same_bits(run(x, w, &bias, types, {.threads = threads}), whole, fmt::format("{} threads", threads));
       for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 19, 23, 24, 25, 36, 37, 96, 97}) {
         const int64_t first = (m * 31) % (200 - m);
-        const TestTensor part = run(rows_of(x, first, m), w, &bias, types, {.ranks = static_cast<int>(1 + m % 3)});
+        const TestTensor part = run(rows_of(x, first, m), w, &bias, types, {.threads = static_cast<int>(1 + m % 3)});
         expect_same_bits(part, rows_of(whole, first, m),
                          fmt::format("{} {} rows from {}", dtype_name(types.in), m, first));
       }
@@ -100,7 +100,7 @@ TEST_P(Linear, RowsMayBeSymbolicAndNone) {
   TestTensor x = random_tensor(DType::BF16, {5, 33}, 5);
   const TestTensor want = run(x, w, nullptr, kTypes[1]);
   x.type.shape[0] = Dim(1, 1);
-  RunOptions options{.ranks = 2};
+  RunOptions options{.threads = 2};
   options.live.value[1] = 5;
   TestTensor got = run(x, w, nullptr, kTypes[1], options);
   expect_same_bits(got, want);
@@ -141,7 +141,7 @@ TEST_P(Linear, TheBf16InstructionAndItsEmulationAgree) {
                          w = random_tensor(DType::BF16, {100, k}, 2, -scale, scale);
         const TestTensor bias = random_tensor(DType::BF16, {100}, 3, -1e-39, 1e-39);
         auto with = [&](int64_t dot) {
-          return run(x, w, &bias, kTypes[2], {.ranks = 2, .adjust = [dot](LaunchArgs& a) { a.way = dot; }});
+          return run(x, w, &bias, kTypes[2], {.threads = 2, .adjust = [dot](LaunchArgs& a) { a.way = dot; }});
         };
         expect_same_bits(with(1), with(0), fmt::format("scale {} k={} m={}", scale, k, m));
       }
@@ -177,9 +177,9 @@ TEST_P(Linear, EmbeddingTakesRowsInBothLayouts) {
         for (int64_t j = 0; j < width; ++j)
           want.push_back(i >= 0 && i < 130 ? table.get(static_cast<int64_t>(i) * width + j) : 0.0);
       for (const char* layout : {"panel64", "row_major"})
-        for (int ranks : {1, 2, 3})
-          expect_close(runner.run("embedding", {table, id}, {}, {.ranks = ranks, .layout = layout})[0], want, 0, 0,
-                       fmt::format("{} {} width {} ranks {}", layout, dtype_name(t), width, ranks));
+        for (int threads : {1, 2, 3})
+          expect_close(runner.run("embedding", {table, id}, {}, {.threads = threads, .layout = layout})[0], want, 0, 0,
+                       fmt::format("{} {} width {} threads {}", layout, dtype_name(t), width, threads));
     }
 }
 
@@ -195,13 +195,13 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
         std::mt19937 gen(1);
         for (int round = 0; round < 5; ++round) {
           Bytes pieces(layout->bytes(m.type), 0);
-          std::vector<std::thread> team;
+          std::vector<std::thread> pool;
           for (int64_t first = 0, count; first < 150; first += count) {
             count = std::min<int64_t>(150 - first, 1 + static_cast<int64_t>(gen() % 70));
             const uint8_t* rows = m.bytes.data() + static_cast<size_t>(first * k) * size_of(t);
-            team.emplace_back([=, &m, &pieces] { layout->pack(m.type, pieces.data(), rows, first, count); });
+            pool.emplace_back([=, &m, &pieces] { layout->pack(m.type, pieces.data(), rows, first, count); });
           }
-          for (auto& thread : team) thread.join();
+          for (auto& thread : pool) thread.join();
           EXPECT_TRUE(pieces == once) << name << " " << dtype_name(t) << " k=" << k;
         }
         if (std::string_view(name) == "row_major") continue;

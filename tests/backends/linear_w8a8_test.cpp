@@ -1,5 +1,5 @@
 // The int8 linears against sums in 64-bit integers, scaled step by step in fp32: every bit must agree, on every
-// instruction set, size and team.
+// instruction set, size and pool.
 #include "backends/op_runner.h"
 
 namespace reprise::cpu::linear_w8a8_test {
@@ -72,7 +72,7 @@ class LinearW8A8 : public testing::TestWithParam<Isa> {
     for (bool dynamic : {false, true})
       for (bool with_add : {false, true})
         for (const char* out : kOuts)
-          expect_same_bits(run(c, dynamic, with_add, out, {.ranks = 1 + turn++ % 3}),
+          expect_same_bits(run(c, dynamic, with_add, out, {.threads = 1 + turn++ % 3}),
                            c.reference(dynamic, with_add, parse_dtype(out).value()),
                            fmt::format("{} dynamic={} add={} {}", what, dynamic, with_add, out));
   }
@@ -103,7 +103,7 @@ TEST_P(LinearW8A8, NothingSaturates) {
       for (int64_t j = 0; j < 19; ++j) c.scale.set(j, 1);
       for (int64_t i = 0; i < 7; ++i) c.x_scale.set(i, 1);
       expect_same_bits(run(c, true, false, "f32"), c.reference(true, false, DType::F32), fmt::format("{} {}", a, b));
-      expect_same_bits(run(c, false, true, "bf16", {.ranks = 2}), c.reference(false, true, DType::BF16), "static");
+      expect_same_bits(run(c, false, true, "bf16", {.threads = 2}), c.reference(false, true, DType::BF16), "static");
     }
 }
 
@@ -112,14 +112,15 @@ TEST_P(LinearW8A8, ARowIsTheSameInEveryBatchAndTeam) {
     const Call all(200, k, n, 3);
     for (bool dynamic : {false, true}) {
       const TestTensor whole = run(all, dynamic, true, "bf16");
-      for (int ranks : {2, 3, 5})
-        expect_same_bits(run(all, dynamic, true, "bf16", {.ranks = ranks}), whole, fmt::format("{} ranks", ranks));
+      for (int threads : {2, 3, 5})
+        expect_same_bits(run(all, dynamic, true, "bf16", {.threads = threads}), whole,
+                         fmt::format("{} threads", threads));
       for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 13, 19, 24, 25, 33, 48, 49, 96, 97}) {
         const int64_t first = (m * 31) % (200 - m);
         Call part = all;
         part.x = rows_of(all.x, first, m);
         part.x_scale = rows_of(all.x_scale, first, m);
-        expect_same_bits(run(part, dynamic, true, "bf16", {.ranks = static_cast<int>(1 + m % 3)}),
+        expect_same_bits(run(part, dynamic, true, "bf16", {.threads = static_cast<int>(1 + m % 3)}),
                          rows_of(whole, first, m), fmt::format("{} rows from {}", m, first));
       }
       if (HasFailure()) return;
@@ -131,7 +132,7 @@ TEST_P(LinearW8A8, RowsMayBeSymbolicAndNone) {
   Call c(5, 33, 70, 9);
   const TestTensor want = run(c, true, true, "f32");
   c.x.type.shape[0] = c.x_scale.type.shape[0] = Dim(1, 1);
-  RunOptions options{.ranks = 2};
+  RunOptions options{.threads = 2};
   options.live.value[1] = 5;
   expect_same_bits(run(c, true, true, "f32", options), want);
   options.live.value[1] = 0;
@@ -167,7 +168,7 @@ TEST_P(LinearW8A8, RefusalsSayWhy) {
             std::string::npos);
   EXPECT_NE(message("linear_w8a8_static", {i8(2, 8), i8(9, 8), f32(9), f32(9)}, "f32").find("bias must be i32"),
             std::string::npos);
-  EXPECT_NE(message("linear_w8a8_dynamic", {i8(2, 8), f32(2), i8(9, 8), f32(9)}, "f32").find("rank"),
+  EXPECT_NE(message("linear_w8a8_dynamic", {i8(2, 8), f32(2), i8(9, 8), f32(9)}, "f32").find("thread"),
             std::string::npos);
   EXPECT_NE(message("linear_w8a8_dynamic", {i8(2, 7), column, i8(9, 8), f32(9)}, "f32").find("inner size"),
             std::string::npos);

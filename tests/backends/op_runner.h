@@ -1,7 +1,7 @@
 // OpRunner: runs one op through the real registries on given buffers, with real threads, for kernel tests:
 //   OpRunner runner(Isa::Avx512);
 //   TestTensor x = random_tensor(DType::BF16, {3, 64}, 1);
-//   std::vector<TestTensor> out = runner.run("silu", {x}, {}, {.ranks = 2});
+//   std::vector<TestTensor> out = runner.run("silu", {x}, {}, {.threads = 2});
 //
 // Types come from the op's own shape function, parameters are packed into the layout the entry asks for, results start
 // as poison and are fenced by guard bytes, the workspace holds NaN. An operand left out at the end is simply not
@@ -161,7 +161,7 @@ inline TestTensor rows_of(const TestTensor& t, int64_t first, int64_t count) {
 }
 
 struct RunOptions {
-  int ranks = 1;
+  int threads = 1;
   LiveSizes live{};
   std::string layout{};                       // of the parameter; empty: the entry's first
   std::function<void(LaunchArgs&)> adjust{};  // after bind, before launch
@@ -170,7 +170,8 @@ struct RunOptions {
 class OpRunner {
  public:
   // How an entry's phases are run: with real threads on the CPU, by other means elsewhere.
-  using Runs = std::function<void(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int ranks)>;
+  using Runs =
+      std::function<void(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int threads)>;
 
   explicit OpRunner(Isa isa) : runs_(launch) {
     register_core_ops(ops_);
@@ -238,11 +239,11 @@ class OpRunner {
       }
     }
     for (size_t i = 0; i < result.size(); ++i) args.ptr[schema->operands.size() + i] = result[i].data();
-    Bytes workspace(entry.workspace ? *entry.workspace(call, options.live, options.ranks) + kGuard : kGuard, kPoison);
+    Bytes workspace(entry.workspace ? *entry.workspace(call, options.live, options.threads) + kGuard : kGuard, kPoison);
     args.workspace = workspace.data();
     entry.bind(call, args);
     if (options.adjust) options.adjust(args);
-    runs_(entry, args, options.live, options.ranks);
+    runs_(entry, args, options.live, options.threads);
 
     for (size_t i = 0; i < operand.size(); ++i)
       EXPECT_TRUE(operand[i] == given[i]) << entry.name << " wrote operand " << i;
@@ -268,20 +269,20 @@ class OpRunner {
     return packed;
   }
 
-  // Every phase on `ranks` threads with a barrier after each.
-  static void launch(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int ranks) {
-    std::barrier barrier(ranks);
-    auto body = [&](int rank) {
+  // Every phase on `threads` threads with a barrier after each.
+  static void launch(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int threads) {
+    std::barrier barrier(threads);
+    auto body = [&](int thread) {
       for (OpaqueKernel phase : entry.phase)
         if (phase) {
-          reinterpret_cast<CpuKernel>(phase)(args, live, rank, ranks);
+          reinterpret_cast<CpuKernel>(phase)(args, live, thread, threads);
           barrier.arrive_and_wait();
         }
     };
-    std::vector<std::thread> team;
-    for (int rank = 1; rank < ranks; ++rank) team.emplace_back(body, rank);
+    std::vector<std::thread> pool;
+    for (int thread = 1; thread < threads; ++thread) pool.emplace_back(body, thread);
     body(0);
-    for (std::thread& t : team) t.join();
+    for (std::thread& t : pool) t.join();
   }
 
  private:

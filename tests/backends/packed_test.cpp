@@ -1,4 +1,4 @@
-// linear_packed, embedding_packed and lm_head_argmax_packed against the same weights unpacked: every bit must agree
+// linear_blocks, embedding_blocks and lm_head_argmax_blocks against the same weights unpacked: every bit must agree
 // with the plain fp32 kernels, on every instruction set.
 #include "backends/cpu/layout.h"
 #include "backends/op_runner.h"
@@ -93,12 +93,12 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
             Attrs attrs = format_attr(f.format);
             attrs.set("out", std::string(t.attr));
             const TestTensor expected = want(x, w.plain, b, t.out);
-            for (int ranks : {1, 2, 3}) {
+            for (int threads : {1, 2, 3}) {
               // Both ways of unpacking, whatever the registration prefers.
               for (int64_t direct : {0, 99})
                 expect_same_bits(
-                    runner.run("linear_packed", in, attrs,
-                               {.ranks = ranks, .adjust = [&](LaunchArgs& a) { a.way = direct; }})[0],
+                    runner.run("linear_blocks", in, attrs,
+                               {.threads = threads, .adjust = [&](LaunchArgs& a) { a.way = direct; }})[0],
                     expected, fmt::format("{} {} m={} n={} k={} direct={}", f.name, dtype_name(t.in), m, n, k, direct));
               if (HasFailure()) return;
             }
@@ -110,13 +110,13 @@ TEST_P(PackedOps, RowsMayBeSymbolicAndNone) {
   for (const BlockFormatInfo& f : kBlockFormats) {
     const Packed w = random_blocks(f.format, 70, 64, 3);
     TestTensor x = random_tensor(DType::BF16, {5, 64}, 5);
-    const TestTensor want = runner.run("linear_packed", {x, w.blocks}, format_attr(f.format))[0];
+    const TestTensor want = runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format))[0];
     x.type.shape[0] = Dim(1, 1);
-    RunOptions options{.ranks = 2};
+    RunOptions options{.threads = 2};
     options.live.value[1] = 5;
-    expect_same_bits(runner.run("linear_packed", {x, w.blocks}, format_attr(f.format), options)[0], want);
+    expect_same_bits(runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format), options)[0], want);
     options.live.value[1] = 0;
-    EXPECT_EQ(runner.run("linear_packed", {x, w.blocks}, format_attr(f.format), options)[0].size(), 0);
+    EXPECT_EQ(runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format), options)[0].size(), 0);
   }
 }
 
@@ -130,8 +130,8 @@ TEST_P(PackedOps, EmbeddingIsTheRowRounded) {
         attrs.set("width", k);
         attrs.set("out", std::string(dtype_name(out)));
         const TestTensor want = convert(runner.run("embedding", {table.plain, ids})[0], out);
-        for (int ranks : {1, 2, 3})
-          expect_same_bits(runner.run("embedding_packed", {table.blocks, ids}, attrs, {.ranks = ranks})[0], want,
+        for (int threads : {1, 2, 3})
+          expect_same_bits(runner.run("embedding_blocks", {table.blocks, ids}, attrs, {.threads = threads})[0], want,
                            fmt::format("{} {} k={}", f.name, dtype_name(out), k));
       }
     }
@@ -146,9 +146,9 @@ TEST_P(PackedOps, TheHeadFindsTheSameToken) {
           const TestTensor x = random_tensor(t, {m, 96}, 14);
           const TestTensor logits = want(x, w.plain, nullptr, DType::F32);
           const TestTensor expected = runner.run("argmax", {logits})[0];
-          for (int ranks : {1, 2, 3})
+          for (int threads : {1, 2, 3})
             expect_same_bits(
-                runner.run("lm_head_argmax_packed", {x, w.blocks}, format_attr(f.format), {.ranks = ranks})[0],
+                runner.run("lm_head_argmax_blocks", {x, w.blocks}, format_attr(f.format), {.threads = threads})[0],
                 expected, fmt::format("{} {} m={} n={}", f.name, dtype_name(t), m, n));
         }
 }
@@ -173,20 +173,20 @@ TEST_P(PackedOps, WrongCallsAreRefusedInWords) {
   };
   const TensorType x{DType::F32, {4, 64}};
   const Attrs q8 = format_attr(BlockFormat::Q8_0);
-  EXPECT_TRUE(runner.choose("linear_packed", {x, {DType::U8, {8, 68}}}, q8).is_ok());
+  EXPECT_TRUE(runner.choose("linear_blocks", {x, {DType::U8, {8, 68}}}, q8).is_ok());
   EXPECT_NE(
-      message("linear_packed", {x, {DType::U8, {8, 68}}}, {{"format", std::string("q9")}}).find("q8_0, q4_0, q4_1"),
+      message("linear_blocks", {x, {DType::U8, {8, 68}}}, {{"format", std::string("q9")}}).find("q8_0, q4_0, q4_1"),
       std::string::npos);
-  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 67}}}, q8).find("67 bytes"), std::string::npos);
-  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 34}}}, q8).find("inner size"), std::string::npos);
-  EXPECT_NE(message("linear_packed", {x, {DType::I8, {8, 68}}}, q8).find("must be u8"), std::string::npos);
+  EXPECT_NE(message("linear_blocks", {x, {DType::U8, {8, 67}}}, q8).find("67 bytes"), std::string::npos);
+  EXPECT_NE(message("linear_blocks", {x, {DType::U8, {8, 34}}}, q8).find("inner size"), std::string::npos);
+  EXPECT_NE(message("linear_blocks", {x, {DType::I8, {8, 68}}}, q8).find("must be u8"), std::string::npos);
   Attrs narrow = q8;
   narrow.set("out", std::string("bf16"));
-  EXPECT_NE(message("linear_packed", {x, {DType::U8, {8, 68}}}, narrow).find("takes f32"), std::string::npos);
+  EXPECT_NE(message("linear_blocks", {x, {DType::U8, {8, 68}}}, narrow).find("takes f32"), std::string::npos);
   Attrs table = q8;
   table.set("width", int64_t{32});
   table.set("out", std::string("f32"));
-  EXPECT_NE(message("embedding_packed", {{DType::U8, {8, 68}}, {DType::I32, {3}}}, table).find("width 32"),
+  EXPECT_NE(message("embedding_blocks", {{DType::U8, {8, 68}}, {DType::I32, {3}}}, table).find("width 32"),
             std::string::npos);
 }
 

@@ -59,8 +59,8 @@ TEST(Sample, IsTheRuleOnEverySetAndTeam) {
     std::vector<TestTensor> first;
     for (const Isa isa : supported_isas()) {
       const OpRunner runner(isa);
-      for (const int ranks : {1, 2, 3}) {
-        const auto out = runner.run("sample", {logits, draws_of(draws)}, {}, {.ranks = ranks});
+      for (const int threads : {1, 2, 3}) {
+        const auto out = runner.run("sample", {logits, draws_of(draws)}, {}, {.threads = threads});
         expect_same_bits(out[0], want, fmt::format("{} columns on {}", n, isa_name(isa)));
         if (first.empty()) first = out;
         for (size_t i = 0; i < out.size(); ++i) expect_same_bits(out[i], first[i], fmt::format("result {}", i));

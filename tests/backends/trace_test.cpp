@@ -1,4 +1,4 @@
-// Timing of single launches: every rank's kernels and waits, in order, without gaps; nothing while it is off.
+// Timing of single launches: every thread's kernels and waits, in order, without gaps; nothing while it is off.
 #include "device/trace.h"
 
 #include <gtest/gtest.h>
@@ -50,24 +50,24 @@ struct TraceTest : testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Ranks, TraceTest, testing::Values(1, 2, 3));
 
 TEST_P(TraceTest, AReplayIsTimedAsItRuns) {
-  const int ranks = GetParam();
-  Trace trace(ranks, 100);
+  const int threads = GetParam();
+  Trace trace(threads, 100);
   ASSERT_TRUE(stream->set_trace(&trace).is_ok());
   g_calls = 0;
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(graph->replay(*stream).is_ok());
   ASSERT_TRUE(stream->set_trace(nullptr).is_ok());
   ASSERT_TRUE(graph->replay(*stream).is_ok());
-  EXPECT_EQ(g_calls.load(), 3 * 4 * ranks) << "timed or not, the same kernels run";
+  EXPECT_EQ(g_calls.load(), 3 * 4 * threads) << "timed or not, the same kernels run";
   EXPECT_EQ(trace.dropped(), 0u);
   using Kind = TraceEvent::Kind;
   const std::vector<std::tuple<Kind, uint32_t, int>> expected{{Kind::Kernel, 10, 0}, {Kind::Wait, 20, 0},
                                                               {Kind::Kernel, 20, 0}, {Kind::Wait, 20, 1},
                                                               {Kind::Kernel, 20, 1}, {Kind::Kernel, 30, 0}};
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto events = trace.events(rank);
+  for (int thread = 0; thread < threads; ++thread) {
+    const auto events = trace.events(thread);
     // The caller also waits for the others to finish.
-    const size_t each = expected.size() + (rank == 0 && ranks > 1 ? 1 : 0);
-    ASSERT_EQ(events.size(), 2 * each) << "rank " << rank;
+    const size_t each = expected.size() + (thread == 0 && threads > 1 ? 1 : 0);
+    ASSERT_EQ(events.size(), 2 * each) << "thread " << thread;
     for (size_t i = 0; i < events.size(); ++i) {
       const TraceEvent& e = events[i];
       EXPECT_EQ(e.replay, 1 + i / each);
@@ -83,8 +83,8 @@ TEST_P(TraceTest, AReplayIsTimedAsItRuns) {
     }
   }
   // Nobody begins what depends on the first launch before everybody has finished that.
-  for (int a = 0; a < ranks; ++a)
-    for (int b = 0; b < ranks; ++b) EXPECT_LE(trace.events(a)[0].end_ns, trace.events(b)[2].begin_ns);
+  for (int a = 0; a < threads; ++a)
+    for (int b = 0; b < threads; ++b) EXPECT_LE(trace.events(a)[0].end_ns, trace.events(b)[2].begin_ns);
 }
 
 TEST_P(TraceTest, LaunchesOutsideGraphsAreTimedToo) {
@@ -102,7 +102,7 @@ TEST_P(TraceTest, WhatFindsNoRoomIsCounted) {
   Trace trace(GetParam(), 4);
   ASSERT_TRUE(stream->set_trace(&trace).is_ok());
   ASSERT_TRUE(graph->replay(*stream).is_ok());
-  for (int rank = 0; rank < GetParam(); ++rank) EXPECT_EQ(trace.events(rank).size(), 4u);
+  for (int thread = 0; thread < GetParam(); ++thread) EXPECT_EQ(trace.events(thread).size(), 4u);
   EXPECT_EQ(trace.dropped(), static_cast<size_t>(2 * GetParam() + (GetParam() > 1 ? 1 : 0)));
   trace.start();
   EXPECT_EQ(trace.dropped(), 0u);

@@ -1,4 +1,4 @@
-// Norms, rotary embedding, elementwise ops and rows against double precision, on every instruction set, dtype and team
+// Norms, rotary embedding, elementwise ops and rows against double precision, on every instruction set, dtype and pool
 // size.
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@ std::string name_of(Isa isa, DType t, const std::string& more) {
   return fmt::format("{} {} {}", isa_name(isa), dtype_name(t), more);
 }
 
-// Runs on 1, 2 and 3 ranks, expects the same bits and returns them.
-TestTensor run_all_ranks(const OpRunner& runner, std::string_view op, const std::vector<TestTensor>& in,
-                         const Attrs& attrs, const std::string& what) {
-  const TestTensor one = runner.run(op, in, attrs, {.ranks = 1})[0];
-  for (int ranks : {2, 3}) expect_same_bits(runner.run(op, in, attrs, {.ranks = ranks})[0], one, what);
+// Runs on 1, 2 and 3 threads, expects the same bits and returns them.
+TestTensor run_all_threads(const OpRunner& runner, std::string_view op, const std::vector<TestTensor>& in,
+                           const Attrs& attrs, const std::string& what) {
+  const TestTensor one = runner.run(op, in, attrs, {.threads = 1})[0];
+  for (int threads : {2, 3}) expect_same_bits(runner.run(op, in, attrs, {.threads = threads})[0], one, what);
   return one;
 }
 
@@ -36,7 +36,7 @@ TEST(RmsNorm, MatchesTheReference) {
              {1, 1}, {1, 1024}, {2, 15}, {3, 16}, {5, 17}, {7, 576}, {4, 3, 64}, {3, 5, 33}, {1, 9, 128}, {9, 1000}}) {
       const TestTensor x = random_tensor(t, shape, 1, -3, 3), w = random_tensor(t, {shape.back()}, 2, 0.5, 1.5);
       const std::string what = name_of(isa, t, describe(x.type));
-      const TestTensor got = run_all_ranks(runner, "rms_norm", {x, w}, {{"eps", 1e-5}}, what);
+      const TestTensor got = run_all_threads(runner, "rms_norm", {x, w}, {{"eps", 1e-5}}, what);
       expect_close(got, reference::rms_norm(to_doubles(x), to_doubles(w), 1e-5), unit_roundoff(t) + 5e-7, 1e-7, what);
     }
   });
@@ -49,7 +49,7 @@ TEST(RmsNorm, WithABiasMatchesTheReferenceAndRoundsOnce) {
       const TestTensor x = random_tensor(t, shape, 1, -3, 3), w = random_tensor(t, {shape.back()}, 2, 0.5, 1.5);
       const TestTensor b = random_tensor(t, {shape.back()}, 3, -2, 2);
       const std::string what = name_of(isa, t, describe(x.type));
-      const TestTensor got = run_all_ranks(runner, "rms_norm", {x, w, b}, {{"eps", 1e-5}}, what);
+      const TestTensor got = run_all_threads(runner, "rms_norm", {x, w, b}, {{"eps", 1e-5}}, what);
       // Where the bias cancels the norm, what is left carries the fp32 errors of both.
       expect_close(got, reference::rms_norm(to_doubles(x), to_doubles(w), 1e-5, to_doubles(b)), unit_roundoff(t) + 5e-7,
                    2e-6, what);
@@ -86,7 +86,7 @@ TEST(RopeTable, MatchesTheReference) {
       const std::vector<double> freq = inverse_frequencies(dim, 10000);
       const std::string what = name_of(isa, DType::F32, fmt::format("dim {}", dim));
       const TestTensor got =
-          run_all_ranks(runner, "rope_table", {p}, {{"dim", dim}, {"inv_freq", freq}, {"scale", 1.25}}, what);
+          run_all_threads(runner, "rope_table", {p}, {{"dim", dim}, {"inv_freq", freq}, {"scale", 1.25}}, what);
       expect_close(got, reference::rope_table(positions, freq, 1.25), 1.3e-7, 0, what);
     }
   }
@@ -103,7 +103,7 @@ TEST(RopeTable, DynamicNtkStretchesLongPositionsOnly) {
                       {"ntk_base", 10000.0},
                       {"ntk_factor", 2.0},
                       {"ntk_window", int64_t{64}}};
-    const TestTensor got = run_all_ranks(runner, "rope_table", {p}, attrs, "ntk");
+    const TestTensor got = run_all_threads(runner, "rope_table", {p}, attrs, "ntk");
     // An inverse frequency that rounds to another float moves an angle of up to 200 by half a unit in its last place.
     expect_close(got, reference::rope_table(positions, freq, 1, {10000, 2, 64}), 2e-7, 2e-5, "ntk");
     const TestTensor plain = runner.run("rope_table", {p}, {{"dim", int64_t{32}}, {"inv_freq", freq}})[0];
@@ -130,7 +130,7 @@ TEST(Rope, MatchesTheReference) {
       const TestTensor x = random_tensor(t, {c.tokens, c.heads, c.size}, 5, -2, 2);
       const TestTensor table = random_tensor(DType::F32, {c.tokens, c.rot}, 6);
       const std::string what = name_of(isa, t, describe(x.type));
-      const TestTensor got = run_all_ranks(runner, "rope", {x, table}, {}, what);
+      const TestTensor got = run_all_threads(runner, "rope", {x, table}, {}, what);
       const auto u = [](int64_t n) { return static_cast<size_t>(n); };
       expect_close(got, reference::rope(to_doubles(x), to_doubles(table), u(c.tokens), u(c.heads), u(c.size), u(c.rot)),
                    unit_roundoff(t), 4e-7, what);
@@ -145,7 +145,7 @@ TEST(Elementwise, AddAndMulRoundOnce) {
       const TestTensor a = random_tensor(t, shape, 7, -4, 4), b = random_tensor(t, shape, 8, -4, 4);
       for (const char* op : {"add", "mul"}) {
         const std::string what = name_of(isa, t, op);
-        const TestTensor got = run_all_ranks(runner, op, {a, b}, {}, what);
+        const TestTensor got = run_all_threads(runner, op, {a, b}, {}, what);
         TestTensor want = a;
         for (int64_t i = 0; i < a.size(); ++i) {
           const float x = static_cast<float>(a.get(i)), y = static_cast<float>(b.get(i));
@@ -168,7 +168,7 @@ TEST(Elementwise, SubnormalsAreRoundedToo) {
       }
       a.set(70, INFINITY);
       const std::string what = name_of(isa, t, "mul");
-      const TestTensor got = run_all_ranks(runner, "mul", {a, b}, {}, what);
+      const TestTensor got = run_all_threads(runner, "mul", {a, b}, {}, what);
       TestTensor want = a;
       for (int64_t i = 0; i < a.size(); ++i) want.set(i, static_cast<float>(a.get(i)) * static_cast<float>(b.get(i)));
       expect_same_bits(got, want, what);
@@ -188,7 +188,7 @@ TEST(Elementwise, SiluIsAccurateEverywhere) {
     const OpRunner runner(isa);
     TestTensor x = random_tensor(DType::F32, {101, 997}, 9, -105, 105);
     for (int64_t i = 0; i < 50000; ++i) x.set(i, x.get(i) / 10);
-    const TestTensor got = run_all_ranks(runner, "silu", {x}, {}, "silu");
+    const TestTensor got = run_all_threads(runner, "silu", {x}, {}, "silu");
     double worst = 0, at = 0;
     for (int64_t i = 0; i < x.size(); ++i) {
       const double e = ulps(got.as<float>()[i], reference::silu(x.get(i)));
@@ -231,7 +231,7 @@ TEST(Rows, GathersAndZeroesBadIndices) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {
     const TestTensor x = random_tensor(t, {5, 33}, 11);
     const TestTensor index = tensor_of(DType::I32, {7}, {4, 0, -1, 5, 2, 2, 1000000});
-    const TestTensor got = run_all_ranks(runner, "rows", {x, index}, {}, name_of(isa, t, "rows"));
+    const TestTensor got = run_all_threads(runner, "index_select", {x, index}, {}, name_of(isa, t, "rows"));
     for (int64_t r = 0; r < 7; ++r)
       for (int64_t i = 0; i < 33; ++i) {
         const int64_t from = static_cast<int64_t>(index.get(r));
@@ -242,7 +242,7 @@ TEST(Rows, GathersAndZeroesBadIndices) {
 
 TEST(Vector, OnlyLiveRowsAreTouched) {
   const OpRunner runner(supported_isas().back());
-  RunOptions options{.ranks = 2};
+  RunOptions options{.threads = 2};
   options.live.value[1] = 3;
   for (DType t : kDTypes) {
     // The result buffer of the runner has exactly the live rows, then guard bytes.

@@ -212,7 +212,7 @@ TEST_F(CompiledModelTest, KernelsSayWhichIndicesTheyTake) {
   auto gather = [&](DType index) {
     Tracer t("g", *platform.ops);
     Tensor x = t.input("x", {DType::F32, {Dim(8), Dim(8)}});
-    t.output("y", nn::rows(x, t.input("i", {index, {t.symbol("T", 9)}})));
+    t.output("y", nn::index_select(x, t.input("i", {index, {t.symbol("T", 9)}})));
     return t.finish();
   };
   for (DType takes : {DType::I32, DType::I64}) {

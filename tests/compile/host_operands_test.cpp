@@ -30,7 +30,7 @@ void add(const LaunchArgs& args, const LiveSizes& live) {
   for (int64_t i = 0; i < args.dim[0].value(live) * kWidth; ++i) static_cast<float*>(args.ptr[2])[i] = a[i] + b[i];
 }
 
-// y = rows(x, index) + more, with the index read on the host and `more` outside.
+// y = index_select(x, index) + more, with the index read on the host and `more` outside.
 struct HostOperandsTest : testing::Test {
   Taken seen;
   Platform platform;
@@ -47,7 +47,7 @@ struct HostOperandsTest : testing::Test {
     platform.device = std::make_unique<TakingDevice>(TakingOptions{patches, free_patches, true}, seen);
     KernelEntry e;
     e.name = "null.rows";
-    e.op = "rows";
+    e.op = "index_select";
     e.device = DeviceKind::Null;
     e.accepts = [](const OpCall&) { return Status::ok(); };
     e.bind = [](const OpCall& c, LaunchArgs& args) { args.dim[0] = c.out[0].shape[0]; };
@@ -67,7 +67,7 @@ struct HostOperandsTest : testing::Test {
     Tensor x = t.input("x", {DType::F32, {Dim(kRows), Dim(kWidth)}});
     Tensor index = t.input("index", {DType::I32, {rows}});
     Tensor more = t.input("more", {DType::F32, {rows, Dim(kWidth)}});
-    t.output("y", nn::add(nn::rows(x, index), more));
+    t.output("y", nn::add(nn::index_select(x, index), more));
     ASSIGN_OR_RETURN(Graph g, t.finish());
     ASSIGN_OR_RETURN(const KernelSelection selection, select_kernels(g, platform));
     ASSIGN_OR_RETURN(outside, platform.device->pool().allocate(kRows * kWidth * 4, "more"));
@@ -203,7 +203,7 @@ TEST_F(HostOperandsTest, OnlyStagedInputsWillDo) {
   Tracer t("g", *platform.ops);
   Tensor x = t.input("x", {DType::F32, {Dim(kRows), Dim(kWidth)}});
   Tensor index = t.input("index", {DType::I32, {Dim(kRows)}});
-  t.output("y", nn::add(nn::rows(x, index), x));
+  t.output("y", nn::add(nn::index_select(x, index), x));
   Graph g = std::move(*t.finish());
   auto selection = select_kernels(g, platform);
   ASSERT_TRUE(selection.is_ok()) << selection.status().message();
@@ -230,7 +230,7 @@ TEST_F(HostOperandsTest, ResultsOfOtherOpsAreNoneEither) {
   make_platform(true, 0);
   Tracer t("g", *platform.ops);
   Tensor x = t.input("x", {DType::F32, {Dim(kRows), Dim(kWidth)}});
-  t.output("y", nn::rows(nn::add(x, x), t.input("index", {DType::I32, {Dim(kRows)}})));
+  t.output("y", nn::index_select(nn::add(x, x), t.input("index", {DType::I32, {Dim(kRows)}})));
   Graph g = std::move(*t.finish());
   auto selection = select_kernels(g, platform);
   ASSERT_TRUE(selection.is_ok()) << selection.status().message();

@@ -22,14 +22,14 @@ class SkewedPool final : public AlignedPool {
   bool refuses_to_zero = false;
 
  private:
-  Status take(size_t bytes, void** raw) override {
+  Status allocate_raw(size_t bytes, void** raw) override {
     asked.push_back(bytes);
     const auto first = (reinterpret_cast<uintptr_t>(arena_.data()) + kLarge - 1) / kLarge * kLarge;
     *raw = reinterpret_cast<void*>(first + skew);
     ++live;
     return Status::ok();
   }
-  void give(void*) override { --live; }
+  void free_raw(void*) override { --live; }
   Status zero(void* data, size_t bytes) override {
     if (refuses_to_zero) return error(Code::Device, "no");
     std::memset(data, 0, bytes);

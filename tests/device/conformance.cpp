@@ -15,8 +15,8 @@ const float* from(const LaunchArgs& args) { return static_cast<const float*>(arg
 float* to(const LaunchArgs& args) { return static_cast<float*>(args.ptr[1]); }
 
 template <typename Op>
-void cpu_toy(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  const cpu::Range r = cpu::share(args.dim[0].value(live), rank, ranks);
+void cpu_toy(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
+  const cpu::Range r = cpu::share(args.dim[0].value(live), thread, threads);
   for (int64_t i = r.begin; i < r.end; ++i) to(args)[i] = Op()(from(args)[i], static_cast<float>(args.scalar[0]));
 }
 

@@ -44,6 +44,23 @@ TEST_F(TextTest, EveryModelPrintsAndParsesBackToItself) {
   }
 }
 
+// What was written for an op's old name is read, and printed with the new one.
+TEST_F(TextTest, FormerNamesOfOps) {
+  auto g = parse_graph(R"(graph "old" {
+  symbol T <= 4
+  %0: bf16[T, 48] = input(name="x") from "trace"
+  %1: i32[T] = input(name="i") from "trace"
+  %2: bf16[T, 48] = rows(%0, %1) from "trace"
+  return y=%2
+}
+)",
+                       ops);
+  ASSERT_TRUE(g.is_ok()) << g.status().message();
+  EXPECT_NE(print(*g).find("%2: bf16[T, 48] = index_select(%0, %1)"), std::string::npos) << print(*g);
+  EXPECT_EQ(ops.find("head_linear"), ops.find("per_head_matmul"));
+  EXPECT_EQ(ops.find("no_such_op"), nullptr);
+}
+
 TEST_F(TextTest, WhatItLooksLike) {
   const char* text = R"(graph "toy" {
   symbol T <= 2048

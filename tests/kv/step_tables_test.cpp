@@ -10,7 +10,7 @@ namespace {
 
 struct StepTablesTest : testing::Test {
   static constexpr int64_t kTokens = 700, kRows = 4, kColumns = 5;
-  std::vector<int32_t> tokens, positions, slots, page_table, context_lens, query_starts;
+  std::vector<int32_t> tokens, positions, slots, page_table, context_lens, cu_seqlens;
   StepBuffers buffers;
 
   StepTablesTest() { poison(); }
@@ -21,8 +21,8 @@ struct StepTablesTest : testing::Test {
     slots.assign(kTokens, 7777);
     page_table.assign(kRows * kColumns, 7777);
     context_lens.assign(kRows, 7777);
-    query_starts.assign(kRows + 1, 7777);
-    buffers = {tokens, positions, slots, page_table, context_lens, query_starts, kColumns};
+    cu_seqlens.assign(kRows + 1, 7777);
+    buffers = {tokens, positions, slots, page_table, context_lens, cu_seqlens, kColumns};
   }
 };
 
@@ -47,8 +47,8 @@ TEST_F(StepTablesTest, EveryLengthFillsItsRowAndOnlyIt) {
     EXPECT_EQ(n->tokens, length);
     EXPECT_EQ(n->sequences, 1);
     EXPECT_EQ(context_lens[0], length);
-    EXPECT_EQ(query_starts[0], 0);
-    EXPECT_EQ(query_starts[1], length);
+    EXPECT_EQ(cu_seqlens[0], 0);
+    EXPECT_EQ(cu_seqlens[1], length);
     for (int64_t c = 0; c < kColumns; ++c)
       EXPECT_EQ(page_table[c], c < pages_for(length) ? pages[c] : kScratchPage)
           << "column " << c << " of length " << length;
@@ -59,7 +59,7 @@ TEST_F(StepTablesTest, EveryLengthFillsItsRowAndOnlyIt) {
     }
     for (int64_t r = 1; r < kRows; ++r) {  // rows beyond the batch
       EXPECT_EQ(context_lens[r], 0);
-      EXPECT_EQ(query_starts[r + 1], length);
+      EXPECT_EQ(cu_seqlens[r + 1], length);
       for (int64_t c = 0; c < kColumns; ++c) EXPECT_EQ(page_table[r * kColumns + c], kScratchPage);
     }
   }
@@ -75,7 +75,7 @@ TEST_F(StepTablesTest, PrefillDecodeAndPrefixMixInOneStep) {
   auto n = fill(parts, buffers);
   ASSERT_TRUE(n.is_ok()) << n.status().message();
   EXPECT_EQ(n->tokens, 178);
-  EXPECT_EQ(query_starts, (std::vector<int32_t>{0, 1, 173, 178, 178}));
+  EXPECT_EQ(cu_seqlens, (std::vector<int32_t>{0, 1, 173, 178, 178}));
   EXPECT_EQ(context_lens, (std::vector<int32_t>{130, 300, 5, 0}));
   EXPECT_EQ(tokens[0], 129);
   EXPECT_EQ(positions[0], 129);

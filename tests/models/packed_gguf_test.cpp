@@ -343,7 +343,7 @@ TEST_F(PackedGguf, TypesWithoutKernelsAreUnpackedAndSayWhy) {
   reasons.clear();
   for (const PassRemark& r : pack->refused) reasons += r.reason + "\n";
   for (const char* words : {"its format is \"q8_0\", and that of the first linear of its input \"q4_1\"",
-                            "it is a linear, and the first linear of its input a linear_packed"})
+                            "it is a linear, and the first linear of its input a linear_blocks"})
     EXPECT_NE(reasons.find(words), std::string::npos) << reasons;
 }
 

@@ -257,7 +257,7 @@ TEST(Pipeline, AlikeLinearsAreJoinedAndTheOthersSayWhyNot) {
   t.output("b", nn::linear_f32(x, weight("b.weight")));
   t.output("c", nn::linear(x, weight("c.weight")));
   t.output("d", nn::linear(wide, t.param("d.weight", {DType::BF16, {Dim(12), Dim(32)}})));
-  t.output("e", t.call("linear_packed", {wide, bytes}, {{"format", "q8_0"}})[0]);
+  t.output("e", t.call("linear_blocks", {wide, bytes}, {{"format", "q8_0"}})[0]);
   Graph g = std::move(*t.finish());
   const auto id = [&](const char* name) { return g.find_param(name)->result()->uses[0].user->result()->id; };
   const uint32_t b = id("b.weight"), e = id("e.weight");
@@ -270,7 +270,7 @@ TEST(Pipeline, AlikeLinearsAreJoinedAndTheOthersSayWhyNot) {
     EXPECT_EQ(p.refused[0].at, b);
     EXPECT_EQ(p.refused[0].reason, "its out is \"f32\", and that of the first linear of its input \"same\"");
     EXPECT_EQ(p.refused[1].at, e);
-    EXPECT_EQ(p.refused[1].reason, "it is a linear_packed, and the first linear of its input a linear");
+    EXPECT_EQ(p.refused[1].reason, "it is a linear_blocks, and the first linear of its input a linear");
   }
   EXPECT_TRUE(g.find_param("a_c.weight"));
 }
@@ -342,10 +342,10 @@ TEST(Pipeline, RowsAreNotGatheredEarlierWhenOthersReadTheTensor) {
   Tensor few = t.input("few", {DType::I32, {t.symbol("L", 2)}}),
          many = t.input("many", {DType::I32, {t.symbol("M", 99)}});
   Tensor shared = nn::silu(x), own = nn::mul(x, x);
-  t.output("a", nn::rows(shared, few));
+  t.output("a", nn::index_select(shared, few));
   t.output("b", shared);
-  t.output("c", nn::rows(own, many));
-  t.output("d", nn::rows(nn::silu(nn::add(x, x)), few));
+  t.output("c", nn::index_select(own, many));
+  t.output("d", nn::index_select(nn::silu(nn::add(x, x)), few));
   Graph g = std::move(*t.finish());
   for (auto& p : run(g, platform).passes)
     if (p.name == "hoist_row_gather") {

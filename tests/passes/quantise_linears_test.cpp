@@ -340,8 +340,8 @@ TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
       EXPECT_EQ(n["quantise_linears"], 7 * 3 + (tied ? 1 : 2)) << family;
       EXPECT_EQ(n["pack_parallel_linears"], 2 * 3) << family;
       EXPECT_EQ(count(o.graph, "linear"), 0) << family;
-      EXPECT_EQ(count(o.graph, "embedding_packed"), 1) << family;
-      EXPECT_EQ(count(o.graph, "lm_head_argmax_packed"), 1) << family;
+      EXPECT_EQ(count(o.graph, "embedding_blocks"), 1) << family;
+      EXPECT_EQ(count(o.graph, "lm_head_argmax_blocks"), 1) << family;
       const DerivedParam* qkv = derived(o.report, "model.layers.0.self_attn.qkv_proj.weight");
       ASSERT_TRUE(qkv);
       ASSERT_EQ(qkv->parts.size(), 3u);
@@ -371,7 +371,7 @@ TEST(KeepBlocks, AllReadersOrNone) {
         .scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = BlockFormat::Q8_0};
     plan.linears["b.weight"] = {.unpacked = "Q5_K"};
     const Outcome o = run(std::move(*traced), plan, platform);
-    EXPECT_EQ(count(o.graph, "linear_packed"), as_floats ? 0 : 1);
+    EXPECT_EQ(count(o.graph, "linear_blocks"), as_floats ? 0 : 1);
     std::string reasons;
     for (const PassReport& p : o.report.passes)
       if (p.name == "quantise_linears")

@@ -195,7 +195,7 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
       ints("slots", slots);
       ints("page_table", {1, 0, 3, 0});
       ints("context_lens", {9, 4});
-      ints("query_starts", {0, 9, 13});
+      ints("cu_seqlens", {0, 9, 13});
       ints("last_rows", {8, 12});
       LiveSizes live = traced.bounds();
       live.value[models::kTokens] = 13;

@@ -149,7 +149,7 @@ TEST_F(RewriteTest, ANearMissOfCommutingOperandsNamesTheLikelyOne) {
   Tensor packed = t.param("packed", {DType::U8, {Dim(kWidth), Dim(34)}});
   Tensor activation = t.input("activation", {DType::F32, {t.symbol("P", 9), Dim(32)}});
   const auto product = [&] {
-    return t.call("linear_packed", {activation, packed}, {{"format", std::string("q8_0")}})[0];
+    return t.call("linear_blocks", {activation, packed}, {{"format", std::string("q8_0")}})[0];
   };
   Tensor residual = nn::silu(t.input("residual", {DType::F32, {t.symbol("P", 9), Dim(kWidth)}}));
   t.output("left", nn::add(product(), residual));
@@ -157,7 +157,7 @@ TEST_F(RewriteTest, ANearMissOfCommutingOperandsNamesTheLikelyOne) {
   const PassReport report = apply(rewrite);
   ASSERT_EQ(report.refused.size(), 2u);
   for (const PassRemark& r : report.refused)
-    EXPECT_NE(r.reason.find("expected linear, found linear_packed"), std::string::npos) << r.reason;
+    EXPECT_NE(r.reason.find("expected linear, found linear_blocks"), std::string::npos) << r.reason;
 }
 
 // Two results; the second input may come to depend on the first result.

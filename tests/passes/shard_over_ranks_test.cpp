@@ -157,7 +157,7 @@ TEST(ShardOverRanks, WholeExpertsAreSharedOut) {
   ASSERT_TRUE(two.is_ok()) << two.status().message();
   EXPECT_EQ(text_of_experts(two->graph),
             R"(%40: i32[2*T], %41: i32[T, 2], %42: i32[7] = moe_route(%39, first=0, count=6)
-%43: bf16[2*T, 96] = rows(%35, %40)
+%43: bf16[2*T, 96] = index_select(%35, %40)
 %44: i32[4] = own_groups(%42, first=3, count=3)
 %45: bf16[3, 160, 96] = param(name="model.layers.0.mlp.experts.{0..5}.gate_proj.weight[3+3/6]")
 %46: bf16[2*T, 160] = grouped_linear(%43, %44, %45, shard="column")
@@ -174,7 +174,7 @@ TEST(ShardOverRanks, WholeExpertsAreSharedOut) {
   ASSERT_TRUE(four.is_ok()) << four.status().message();
   EXPECT_EQ(text_of_experts(four->graph),
             R"(%40: i32[2*T], %41: i32[T, 2], %42: i32[7] = moe_route(%39, first=0, count=6)
-%43: bf16[2*T, 96] = rows(%35, %40)
+%43: bf16[2*T, 96] = index_select(%35, %40)
 %44: i32[4] = own_groups(%42, first=3, count=3)
 %45: bf16[3, 80, 96] = param(name="model.layers.0.mlp.experts.{0..5}.gate_proj.weight[3+3/6][80+80/160]")
 %46: bf16[2*T, 80] = grouped_linear(%43, %44, %45, shard="column")

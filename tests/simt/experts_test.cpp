@@ -112,7 +112,7 @@ TEST(CudaExperts, RowsOfAGroupHaveTheBitsOfLinear) {
       for (int64_t i = 0; i < kRows; ++i) token.set(i, static_cast<double>(i * 37 % kRows));
       token.set(2, -1);
       token.set(5, kRows);
-      const TestTensor gathered = cuda.run("rows", {x, token})[0];
+      const TestTensor gathered = cuda.run("index_select", {x, token})[0];
       std::vector<TestTensor> products;  // of all rows with every matrix
       for (int64_t g = 0; g < kGroups; ++g) {
         TestTensor matrix = rows_of(weight, g, 1);

@@ -21,7 +21,7 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
       for (const char* op : {"silu", "reciprocal"}) expect_equal(op, {a});
       expect_equal("silu_mul", {random_tensor(t, {5, 2 * width}, 3, -20, 20)});
       expect_equal("copy", {a});
-      expect_equal("rows", {a, indices({4, 0, -1, 2, 5, 4})});
+      expect_equal("index_select", {a, indices({4, 0, -1, 2, 5, 4})});
       expect_equal("embedding", {a, indices({4, 0, -1, 2, 5, 4})});
       if (width > 7) expect_equal("slice", {a}, {{"begin", int64_t{3}}, {"size", width - 5}});
     }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace cpu;
 
-TEST(CudaHeadLinear, IsALinearForEveryHead) {
+TEST(CudaPerHeadMatmul, IsALinearForEveryHead) {
   struct Case {
     int64_t tokens, heads, k, n;
   };
@@ -18,8 +18,8 @@ TEST(CudaHeadLinear, IsALinearForEveryHead) {
     for (const Case& c : {Case{1, 3, 12, 20}, Case{7, 2, 33, 64}, Case{67, 2, 40, 70}, Case{3, 5, 64, 40}}) {
       const std::string what = fmt::format("{} T {} H {} K {} N {}", dtype_name(t), c.tokens, c.heads, c.k, c.n);
       const TestTensor x = random_tensor(t, {c.tokens, c.heads, c.k}, 1), w = random_tensor(t, {c.heads, c.n, c.k}, 2);
-      const TestTensor got = on_cuda().run("head_linear", {x, w})[0];
-      expect_same_bits(on_cuda(Order::Descending).run("head_linear", {x, w})[0], got, what + " lanes backwards");
+      const TestTensor got = on_cuda().run("per_head_matmul", {x, w})[0];
+      expect_same_bits(on_cuda(Order::Descending).run("per_head_matmul", {x, w})[0], got, what + " lanes backwards");
       for (int64_t h = 0; h < c.heads; ++h) {
         TestTensor rows = zero_tensor(t, {c.tokens, c.k}), part = zero_tensor(t, {c.tokens, c.n});
         for (int64_t i = 0; i < c.tokens; ++i) {
@@ -33,15 +33,15 @@ TEST(CudaHeadLinear, IsALinearForEveryHead) {
     }
 }
 
-TEST(CudaHeadLinear, ComputesTheRowsOfTheList) {
+TEST(CudaPerHeadMatmul, ComputesTheRowsOfTheList) {
   for (const DType t : kDTypes)
     for (const std::vector<double>& list : {std::vector<double>{0, 1, 4, -1, -1, -1, -1},
                                             {-1, -1, -1, -1, -1, -1, -1},
                                             {0, 1, 2, 3, 4, 5, 6},
                                             {6, -1, 3, -1, -1, -1, -1}}) {
       const TestTensor x = random_tensor(t, {7, 3, 19}, 1), w = random_tensor(t, {3, 70, 19}, 2);
-      const TestTensor all = on_cuda().run("head_linear", {x, w})[0];
-      const TestTensor got = on_cuda(Order::Shuffled).run("head_linear_rows", {x, indices(list), w})[0];
+      const TestTensor all = on_cuda().run("per_head_matmul", {x, w})[0];
+      const TestTensor got = on_cuda(Order::Shuffled).run("per_head_matmul_rows", {x, indices(list), w})[0];
       const auto end = std::find(list.begin(), list.end(), -1.0);
       for (int64_t i = 0; i < 7; ++i) {
         const bool listed = std::find(list.begin(), end, static_cast<double>(i)) != end;

@@ -36,9 +36,9 @@ TEST(CudaPacked, LinearHasTheCpusBits) {
       for (const DType t : kDTypes) {
         const TestTensor x = random_tensor(t, {m, k}, 1), w = random_blocks(f.format, n, k, 2);
         Attrs attrs = format_attr(f);
-        expect_equal("linear_packed", {x, w}, attrs, std::string(f.name));
+        expect_equal("linear_blocks", {x, w}, attrs, std::string(f.name));
         attrs.set("out", std::string("f32"));
-        expect_equal("linear_packed", {x, w, random_tensor(t, {n}, 3)}, attrs, std::string(f.name));
+        expect_equal("linear_blocks", {x, w, random_tensor(t, {n}, 3)}, attrs, std::string(f.name));
       }
 }
 
@@ -50,7 +50,7 @@ TEST(CudaPacked, EmbeddingHasTheCpusBits) {
         Attrs attrs = format_attr(f);
         attrs.set("width", k);
         attrs.set("out", std::string(out));
-        expect_equal("embedding_packed", {random_blocks(f.format, 131, k, 4), ids}, attrs, std::string(f.name));
+        expect_equal("embedding_blocks", {random_blocks(f.format, 131, k, 4), ids}, attrs, std::string(f.name));
       }
 }
 
@@ -62,7 +62,7 @@ TEST(CudaPacked, TheHeadFindsTheCpusToken) {
         // The last row is the first once more: equal logits.
         const size_t row = w.bytes.size() / static_cast<size_t>(n);
         std::copy_n(w.bytes.begin(), row, w.bytes.end() - static_cast<int64_t>(row));
-        expect_equal("lm_head_argmax_packed", {random_tensor(t, {m, 96}, 6), w}, format_attr(f), std::string(f.name));
+        expect_equal("lm_head_argmax_blocks", {random_tensor(t, {m, 96}, 6), w}, format_attr(f), std::string(f.name));
       }
 }
 

@@ -24,7 +24,7 @@ namespace reprise::testing_support {
 
 namespace plain {
 
-inline void embedding(const RowsArgs& a, const LiveSizes& live) {
+inline void embedding(const IndexSelectArgs& a, const LiveSizes& live) {
   const float* table = a.x;
   const int32_t* ids = a.index;
   float* out = a.out;
@@ -226,7 +226,7 @@ inline void register_plain_kernels(KernelRegistry& kernels) {
   put("add", kernel<plain::add>);
   put("mul", kernel<plain::mul>);
   put("silu", kernel<plain::silu>);
-  put("rows", kernel<plain::embedding>);
+  put("index_select", kernel<plain::embedding>);
   put("slice", kernel<plain::slice>);
   put("argmax", kernel<plain::argmax>);
   put("sample", kernel<plain::sample>);

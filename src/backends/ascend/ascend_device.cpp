@@ -18,13 +18,13 @@ class AscendPool final : public AlignedPool {
       : AlignedPool(limit), context_(std::move(context)), host_(host) {}
 
  private:
-  Status take(size_t bytes, void** raw) override {
+  Status allocate_raw(size_t bytes, void** raw) override {
     RETURN_IF_ERROR(context_->attach());
     const Library& acl = context_->library();
     return host_ ? acl.check(acl.aclrtMallocHost(raw, bytes), "pinned host memory")
                  : acl.check(acl.aclrtMalloc(raw, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "memory");
   }
-  void give(void* raw) override {
+  void free_raw(void* raw) override {
     if (!context_->attach().is_ok()) return;
     const Library& acl = context_->library();
     (void)(host_ ? acl.aclrtFreeHost(raw) : acl.aclrtFree(raw));

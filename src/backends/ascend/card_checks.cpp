@@ -200,7 +200,7 @@ Status short_query(Bench& b) {
                                        .values = {values.data()},
                                        .page_table = {pages_of.data()},
                                        .context_lens = {},
-                                       .query_starts = {},
+                                       .cu_seqlens = {},
                                        .out = {out.data()},
                                        .tokens = tokens,
                                        .sequences = 1,

@@ -11,7 +11,7 @@ namespace {
 // Matrix products keep their operands' precision.
 constexpr int8_t kKeepType = 0;
 
-Status embedding(const RowsArgs& a, Launch& l) {
+Status embedding(const IndexSelectArgs& a, Launch& l) {
   const int64_t v = l.size(a.x_rows), n = a.width, t = l.size(a.rows);
   return l.run(l.ops().embedding, l.tensor(a.x, a.type, {v, n}), l.tensor(a.index, DType::I32, {t}),
                l.tensor(a.out, a.type, {t, n}));
@@ -122,7 +122,7 @@ Status silu_mul(const SiluMulArgs& a, Launch& l) {
 }
 
 // x[index[r]]
-Status gather_rows(const RowsArgs& a, Launch& l) {
+Status gather_rows(const IndexSelectArgs& a, Launch& l) {
   const int64_t n = l.size(a.rows);
   return l.run(l.ops().index_select, l.tensor(a.x, a.type, {l.size(a.x_rows), a.width}), 0,
                l.tensor(a.index, DType::I32, {n}), l.tensor(a.out, a.type, {n, a.width}));
@@ -155,7 +155,7 @@ void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& con
   entry({"reciprocal", kernel<reciprocal_rows>, {}, want_constant_rows});
   entry({"copy", kernel<copy_rows>, {}, want_constant_rows});
   entry({.op = "silu_mul", .kernel = kernel<silu_mul>, .accepts = want_constant_rows, .exact = false});
-  entry({"rows", kernel<gather_rows>, {}, want_constant_rows});
+  entry({"index_select", kernel<gather_rows>, {}, want_constant_rows});
   entry({"slice", kernel<slice>, {}, want_constant_rows});
   entry({"argmax", kernel<argmax>, {}, want_constant_rows});
 }

@@ -19,7 +19,7 @@ constexpr int64_t kNoLimit = 2147483647;
 constexpr int64_t kMostRows = 16;  // of one sequence
 
 // x [T, H, K], weight [H, N, K], result [T, H, N].
-Status head_linear(const HeadLinearArgs& a, Launch& l) {
+Status per_head_matmul(const PerHeadMatmulArgs& a, Launch& l) {
   const int64_t t = l.size(a.shape.rows), h = a.heads, k = a.shape.depth, n = a.shape.columns;
   constexpr int64_t turned[] = {1, 0, 2}, transposed[] = {0, 2, 1};
   return l.run(l.ops().transpose_batch_matmul, l.tensor(a.x, a.type, {t, h, k}), l.tensor(a.weight, a.type, {h, n, k}),
@@ -29,7 +29,7 @@ Status head_linear(const HeadLinearArgs& a, Launch& l) {
 
 // For CANN 8.1 and for rows too long for the former: heads are the batch, and what lies token after token is described
 // by strides.
-Status head_linear_strided(const HeadLinearArgs& a, Launch& l) {
+Status per_head_matmul_strided(const PerHeadMatmulArgs& a, Launch& l) {
   const int64_t t = l.size(a.shape.rows), h = a.heads, k = a.shape.depth, n = a.shape.columns;
   return l.run(l.ops().batch_matmul, l.view(a.x, a.type, {h, t, k}, {k, h * k, 1}, 0, t * h * k),
                l.view(a.weight, a.type, {h, k, n}, {n * k, 1, k}, 0, h * n * k),
@@ -60,8 +60,8 @@ Status latent_rows(const LatentRowsArgs& a, Launch& l) {
   const auto unused = [&](int64_t n) { return rows(l.scratch(static_cast<size_t>(t * n) * size_of(a.type)), n); };
   static char by_slots[] = "PA";
   return l.run(l.ops().latent_rows, rows(a.kv, a.width + a.rotated), l.tensor(a.weight, a.type, {a.width}), angles.cos,
-               angles.sin, slots, pool(a.ropes.data, a.rotated), pool(a.latents.data, a.width), nullptr, nullptr,
-               nullptr, nullptr, a.eps, by_slots, false, unused(a.rotated), unused(a.width));
+               angles.sin, slots, pool(a.k_pe.data, a.rotated), pool(a.c_kv.data, a.width), nullptr, nullptr, nullptr,
+               nullptr, a.eps, by_slots, false, unused(a.rotated), unused(a.width));
 }
 
 Status accepts_latent_rows(const OpCall& c) {
@@ -89,13 +89,13 @@ Status attend(const Latents& s, const AttentionPlan& plan, const void* table, co
   auto pool = [&](const void* data, int64_t width) { return l.tensor(data, type, {s.pages, kPageTokens, width}); };
   static char batch[] = "BSND", tokens[] = "TND";
   aclTensor* mask = each ? nullptr : l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask});
-  return l.run(l.ops().fused_attention, rows(a.q, s.width), l.list(pool(a.latents, s.width)),
-               l.list(pool(a.latents, s.width)), nullptr, mask, each ? nullptr : l.integers(plan.query_end),
+  return l.run(l.ops().fused_attention, rows(a.q, s.width), l.list(pool(a.c_kv, s.width)),
+               l.list(pool(a.c_kv, s.width)), nullptr, mask, each ? nullptr : l.integers(plan.query_end),
                l.integers(plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                l.tensor(table, DType::I32, {plan.sequences, s.columns}), nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.ropes, s.rotated), nullptr,
-               s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0, false,
-               0, 0, rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
+               nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.k_pe, s.rotated), nullptr, s.heads,
+               a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0, false, 0, 0,
+               rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // In pieces of at most `most` rows, over a table of their own. Pieces of one row are steps to the operator.
@@ -167,8 +167,9 @@ Status accepts_latent(const OpCall& c, bool fused) {
 }  // namespace
 
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
-  add(kernels, context, {"head_linear", kernel<head_linear>, {}, want_constant_rows});
-  add(kernels, context, {"head_linear", kernel<head_linear_strided>, {}, want_constant_rows, {}, ".strided", 50});
+  add(kernels, context, {"per_head_matmul", kernel<per_head_matmul>, {}, want_constant_rows});
+  add(kernels, context,
+      {"per_head_matmul", kernel<per_head_matmul_strided>, {}, want_constant_rows, {}, ".strided", 50});
   add(kernels, context,
       {.op = "latent_rows", .kernel = kernel<latent_rows>, .accepts = accepts_latent_rows, .exact = false});
   const auto mask = [context](const OpCall&, LaunchArgs& args) { args.constant = context->causal_mask(); };

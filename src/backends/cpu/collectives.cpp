@@ -21,7 +21,7 @@ void write_columns(const AllGatherArgs& a, const Launch& l) {
                   static_cast<size_t>(bytes.end - bytes.begin));
   };
   constexpr int64_t kLine = 64;
-  if (rows >= 4 * l.ranks)
+  if (rows >= 4 * l.threads)
     copy(l.share(rows), {0, a.width});
   else
     copy({0, rows}, l.share(a.width, kLine));
@@ -97,8 +97,8 @@ void merge(const MergeArgmaxArgs& a, const Launch& l) {
 }
 
 template <class A, void (*body)(const A&, const Launch&)>
-void run(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) {
-  enter<A>(args, live, rank, ranks, body);
+void run(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
+  enter<A>(args, live, thread, threads, body);
 }
 
 // Every thread of the rank has written its share: a barrier stands between the phases of a launch.

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "backends/cpu/cpu_kernel.h"
-#include "backends/cpu/team.h"
+#include "backends/cpu/thread_pool.h"
 #include "backends/shared_pool.h"
 #include "device/pool_ledger.h"
 #include "device/trace.h"
@@ -52,57 +52,57 @@ class CpuPool final : public MemoryPool {
 
 class CpuEvent final : public Event {};
 
-// Times what one rank does. The end of one event is the beginning of the next, so that nothing in between is lost and
+// Times what one thread does. The end of one event is the beginning of the next, so that nothing in between is lost and
 // the clock is read once per event.
-class RankClock {
+class ThreadClock {
  public:
-  RankClock(Trace& trace, int rank) : trace_(trace), rank_(rank), last_(trace.now()) {}
+  ThreadClock(Trace& trace, int thread) : trace_(trace), thread_(thread), last_(trace.now()) {}
   void done(TraceEvent::Kind kind, uint32_t node, size_t phase) {
     const int64_t now = trace_.now();
-    trace_.add(rank_, {kind, static_cast<uint8_t>(phase), node, trace_.replay(), last_, now});
+    trace_.add(thread_, {kind, static_cast<uint8_t>(phase), node, trace_.replay(), last_, now});
     last_ = now;
   }
 
  private:
   Trace& trace_;
-  int rank_;
+  int thread_;
   int64_t last_;
 };
 
-// Stands in for RankClock when nothing is timed.
+// Stands in for ThreadClock when nothing is timed.
 struct NoClock {
   void done(TraceEvent::Kind, uint32_t, size_t) {}
 };
 
-// One job of the team: walker.walk() on every rank.
+// One job of the pool: walker.walk() on every thread.
 template <typename Walker>
-void run_on_team(Team& team, const Walker& walker, Trace* trace) {
+void run_on_pool(ThreadPool& pool, const Walker& walker, Trace* trace) {
   struct Job {
     const Walker& walker;
     Trace* trace;
   } job{walker, trace};
   if (!trace) {
-    team.run([](void* context, Team& t, int rank,
-                int ranks) { static_cast<const Job*>(context)->walker.walk(t, rank, ranks, NoClock()); },
+    pool.run([](void* context, ThreadPool& t, int thread,
+                int threads) { static_cast<const Job*>(context)->walker.walk(t, thread, threads, NoClock()); },
              &job);
     return;
   }
   trace->next_replay();
-  team.run(
-      [](void* context, Team& t, int rank, int ranks) {
+  pool.run(
+      [](void* context, ThreadPool& t, int thread, int threads) {
         const Job& j = *static_cast<const Job*>(context);
-        j.walker.walk(t, rank, ranks, RankClock(*j.trace, rank));
+        j.walker.walk(t, thread, threads, ThreadClock(*j.trace, thread));
       },
       &job);
-  // The caller is rank 0; it has waited for the others to finish.
-  if (const auto mine = trace->events(0); team.ranks() > 1 && !mine.empty())
+  // The caller is thread 0; it has waited for the others to finish.
+  if (const auto mine = trace->events(0); pool.threads() > 1 && !mine.empty())
     trace->add(0, {TraceEvent::Kind::Wait, 0, TraceEvent::kNoNode, trace->replay(), mine.back().end_ns, trace->now()});
 }
 
 // Launches run at once, so every event has already happened when it is recorded.
 class CpuStream final : public Stream {
  public:
-  CpuStream(Team& team, const ranks::Member* member) : team_(team), member_(member) {}
+  CpuStream(ThreadPool& pool, const ranks::Member* member) : threads_(pool), member_(member) {}
 
   void set_live_sizes(const LiveSizes& live) override { live_ = live; }
   const LiveSizes& live_sizes() const { return live_; }
@@ -110,7 +110,7 @@ class CpuStream final : public Stream {
   Status launch(const Thunk& thunk) override {
     ++stats_.launches;
     thunk_ = &thunk;
-    run_on_team(team_, *this, trace_);
+    run_on_pool(threads_, *this, trace_);
     return world_lives();
   }
   // A collective that was left because a rank is gone has no result.
@@ -128,28 +128,28 @@ class CpuStream final : public Stream {
   StreamStats stats() const override { return stats_; }
   void count_replay() { ++stats_.replays; }
   Status set_trace(Trace* trace) override {
-    if (trace && trace->tracks() < team_.ranks())
-      return invalid("a trace of {} tracks is too small for {} ranks", trace->tracks(), team_.ranks());
+    if (trace && trace->tracks() < threads_.threads())
+      return invalid("a trace of {} tracks is too small for {} threads", trace->tracks(), threads_.threads());
     trace_ = trace;
     return Status::ok();
   }
   Trace* trace() const { return trace_; }
 
   template <typename Clock>
-  void walk(Team& team, int rank, int ranks, Clock clock) const {
+  void walk(ThreadPool& pool, int thread, int threads, Clock clock) const {
     const Thunk& t = *thunk_;
     for (size_t phase = 0; phase < t.phase.size() && t.phase[phase]; ++phase) {
       if (phase) {
-        team.barrier(rank);
+        pool.barrier(thread);
         clock.done(TraceEvent::Kind::Wait, t.node, phase);
       }
-      reinterpret_cast<CpuKernel>(t.phase[phase])(t.args, live_, rank, ranks);
+      reinterpret_cast<CpuKernel>(t.phase[phase])(t.args, live_, thread, threads);
       clock.done(TraceEvent::Kind::Kernel, t.node, phase);
     }
   }
 
  private:
-  Team& team_;
+  ThreadPool& threads_;
   const ranks::Member* member_;
   LiveSizes live_;
   StreamStats stats_;
@@ -164,12 +164,12 @@ struct CpuStep {
   bool depends = true;
 };
 
-// A replay is one job of the team: every rank walks the whole list and meets the others only where a step depends on
+// A replay is one job of the pool: every thread walks the whole list and meets the others only where a step depends on
 // one before.
 class CpuGraph final : public DeviceGraph {
  public:
   // `frozen`: the sizes of every replay; without, those of the stream at that time.
-  CpuGraph(Team& team, std::optional<LiveSizes> frozen) : team_(team), frozen_(frozen) {}
+  CpuGraph(ThreadPool& pool, std::optional<LiveSizes> frozen) : threads_(pool), frozen_(frozen) {}
 
   uint32_t add(const Thunk& t) {
     CpuStep s;
@@ -196,7 +196,7 @@ class CpuGraph final : public DeviceGraph {
     cpu_stream.count_replay();
     live_ = frozen_ ? *frozen_ : cpu_stream.live_sizes();
     ++replays_;
-    run_on_team(team_, *this, cpu_stream.trace());
+    run_on_pool(threads_, *this, cpu_stream.trace());
     return cpu_stream.world_lives();
   }
 
@@ -210,25 +210,25 @@ class CpuGraph final : public DeviceGraph {
   }
 
   template <typename Clock>
-  void walk(Team& team, int rank, int ranks, Clock clock) const {
+  void walk(ThreadPool& pool, int thread, int threads, Clock clock) const {
     for (const CpuStep& s : steps_) {
       if (s.depends) {
-        team.barrier(rank);
+        pool.barrier(thread);
         clock.done(TraceEvent::Kind::Wait, s.node, 0);
       }
-      s.phase[0](s.args, live_, rank, ranks);
+      s.phase[0](s.args, live_, thread, threads);
       clock.done(TraceEvent::Kind::Kernel, s.node, 0);
       if (s.phase[1]) {
-        team.barrier(rank);
+        pool.barrier(thread);
         clock.done(TraceEvent::Kind::Wait, s.node, 1);
-        s.phase[1](s.args, live_, rank, ranks);
+        s.phase[1](s.args, live_, thread, threads);
         clock.done(TraceEvent::Kind::Kernel, s.node, 1);
       }
     }
   }
 
  private:
-  Team& team_;
+  ThreadPool& threads_;
   std::vector<CpuStep> steps_;
   std::vector<bool> patchable_;
   std::optional<LiveSizes> frozen_;
@@ -256,7 +256,7 @@ class CpuRecorder final : public Recorder {
 class CpuDevice final : public Device {
  public:
   CpuDevice(DeviceInfo info, bool pin, std::shared_ptr<ranks::Member> member)
-      : info_(std::move(info)), member_(std::move(member)), team_(info_.ranks, pin) {
+      : info_(std::move(info)), member_(std::move(member)), threads_(info_.threads, pin) {
     if (member_) shared_.emplace(member_->region());
   }
 
@@ -267,13 +267,13 @@ class CpuDevice final : public Device {
     return pool_;
   }
   Result<std::unique_ptr<Stream>> make_stream() override {
-    return std::unique_ptr<Stream>(std::make_unique<CpuStream>(team_, member_.get()));
+    return std::unique_ptr<Stream>(std::make_unique<CpuStream>(threads_, member_.get()));
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<CpuEvent>()); }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     std::optional<LiveSizes> frozen;
     if (!info_.live_sizes) frozen = static_cast<CpuStream&>(stream).live_sizes();
-    auto graph = std::make_unique<CpuGraph>(team_, frozen);
+    auto graph = std::make_unique<CpuGraph>(threads_, frozen);
     CpuRecorder recorder(*graph);
     RETURN_IF_ERROR(body(recorder));
     return std::unique_ptr<DeviceGraph>(std::move(graph));
@@ -284,20 +284,20 @@ class CpuDevice final : public Device {
   std::shared_ptr<ranks::Member> member_;
   CpuPool pool_;
   std::optional<SharedPool> shared_;
-  Team team_;
+  ThreadPool threads_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options) {
-  const int allowed = static_cast<int>(Team::allowed_processors().size());
+  const int allowed = static_cast<int>(ThreadPool::allowed_processors().size());
   const int threads = options.threads == 0 ? allowed : options.threads;
   if (threads < 1 || threads > kMaxThreads)
     return invalid("threads {} is out of range; allowed: 1 to {}, or 0 for one per processor", threads, kMaxThreads);
   DeviceInfo info;
   info.kind = DeviceKind::Cpu;
   info.isa = std::string(isa_name(options.isa));
-  info.ranks = threads;
+  info.threads = threads;
   info.live_sizes = options.live_sizes;
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
   if (options.member && threads > ranks::Member::kMaxThreads)

@@ -1,5 +1,5 @@
-// CpuDevice: the CPU as a device like the others: a team of threads, a pool of huge-page memory, streams that run each
-// launch at once on the team. Made by make_cpu_device(); one engine owns it.
+// CpuDevice: the CPU as a device like the others: a pool of threads, a pool of huge-page memory, streams that run each
+// launch at once on the pool. Made by make_cpu_device(); one engine owns it.
 #pragma once
 
 #include <memory>

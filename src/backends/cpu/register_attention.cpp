@@ -9,13 +9,13 @@ namespace {
 
 static_assert(kv_row_of(64, true) == kv_row(DType::I8, 64) && kv_row_of(64, false) == kv_row(DType::BF16, 64));
 
-size_t attention_bytes(const PagedAttentionArgs& a, const LiveSizes& bound, int ranks) {
+size_t attention_bytes(const PagedAttentionArgs& a, const LiveSizes& bound, int threads) {
   AttentionSizes z;
   z.heads = a.heads;
   z.kv_heads = a.kv_heads;
   z.size = a.size;
   z.columns = a.columns.value(bound);
-  return static_cast<size_t>(z.rank_floats(ranks)) * sizeof(float) * static_cast<size_t>(ranks);
+  return static_cast<size_t>(z.thread_floats(threads)) * sizeof(float) * static_cast<size_t>(threads);
 }
 
 }  // namespace

@@ -14,15 +14,15 @@ Status accepts_gate(const OpCall& c) {
   return Status::ok();
 }
 
-size_t gate_bytes(const MoeGateArgs& a, const LiveSizes&, int ranks) {
-  return static_cast<size_t>(ranks * 2 * gate_row(a.count)) * sizeof(float);
+size_t gate_bytes(const MoeGateArgs& a, const LiveSizes&, int threads) {
+  return static_cast<size_t>(threads * 2 * gate_row(a.count)) * sizeof(float);
 }
-size_t route_bytes(const MoeRouteArgs& a, const LiveSizes&, int ranks) {
-  return static_cast<size_t>(ranks * route_row(a.count)) * sizeof(int32_t);
+size_t route_bytes(const MoeRouteArgs& a, const LiveSizes&, int threads) {
+  return static_cast<size_t>(threads * route_row(a.count)) * sizeof(int32_t);
 }
 template <class A>
-size_t grouped_bytes(const A& a, const LiveSizes& bound, int ranks) {
-  return static_cast<size_t>(ranks) * linear_rank_bytes(a.shape.rows.value(bound), a.shape.depth);
+size_t grouped_bytes(const A& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
 
 }  // namespace

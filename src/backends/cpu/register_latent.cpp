@@ -10,8 +10,8 @@ namespace reprise::cpu {
 namespace {
 
 template <class A>
-size_t head_bytes(const A& a, const LiveSizes& bound, int ranks) {
-  return static_cast<size_t>(ranks) * linear_rank_bytes(a.shape.rows.value(bound), a.shape.depth);
+size_t head_bytes(const A& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
 
 Status accepts_expanded(const OpCall& c) {
@@ -21,24 +21,24 @@ Status accepts_expanded(const OpCall& c) {
   return Status::ok();
 }
 
-size_t rank_floats_bytes(int64_t floats, int ranks) {
-  return static_cast<size_t>(floats) * sizeof(float) * static_cast<size_t>(ranks);
+size_t thread_floats_bytes(int64_t floats, int threads) {
+  return static_cast<size_t>(floats) * sizeof(float) * static_cast<size_t>(threads);
 }
 
-size_t expanded_bytes(const ExpandedLatentArgs& a, const LiveSizes& bound, int ranks) {
+size_t expanded_bytes(const ExpandedLatentArgs& a, const LiveSizes& bound, int threads) {
   const ExpandedSizes z{
       .latent = a.latent, .rope = a.rope, .nope = a.nope, .value = a.value, .tokens = a.tokens.value(bound)};
-  return rank_floats_bytes(z.rank_floats(), ranks);
+  return thread_floats_bytes(z.thread_floats(), threads);
 }
 
-size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int ranks) {
+size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int threads) {
   AttentionSizes z;
   z.heads = a.heads;
   z.kv_heads = 1;
   z.size = a.latent;
   z.key_size = a.latent + a.rope;
   z.columns = a.columns.value(bound);
-  return rank_floats_bytes(z.rank_floats(ranks), ranks);
+  return thread_floats_bytes(z.thread_floats(threads), threads);
 }
 
 }  // namespace
@@ -46,10 +46,10 @@ size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int
 void register_latent(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
-  entries.add("head_linear", k.head_linear,
-              {.scratch = scratch(head_bytes<HeadLinearArgs>), .f32_scratch = false, .layouts = {"panel64"}});
-  entries.add("head_linear_rows", k.head_linear_rows,
-              {.scratch = scratch(head_bytes<HeadLinearRowsArgs>), .layouts = {"panel64"}});
+  entries.add("per_head_matmul", k.per_head_matmul,
+              {.scratch = scratch(head_bytes<PerHeadMatmulArgs>), .f32_scratch = false, .layouts = {"panel64"}});
+  entries.add("per_head_matmul_rows", k.per_head_matmul_rows,
+              {.scratch = scratch(head_bytes<PerHeadMatmulRowsArgs>), .layouts = {"panel64"}});
   entries.add("latent_attention", k.latent_attention,
               {.second = k.latent_attention_merge, .scratch = scratch(attention_bytes)});
   entries.add("expanded_latent_attention", k.expanded_latent_attention,

@@ -8,17 +8,17 @@
 namespace reprise::cpu {
 namespace {
 
-size_t product_bytes(const ProductShape& shape, const LiveSizes& bound, int ranks) {
-  return static_cast<size_t>(ranks) * linear_rank_bytes(shape.rows.value(bound), shape.depth);
+size_t product_bytes(const ProductShape& shape, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * linear_thread_bytes(shape.rows.value(bound), shape.depth);
 }
-size_t linear_bytes(const LinearArgs& a, const LiveSizes& bound, int ranks) {
-  return product_bytes(a.shape, bound, ranks);
+size_t linear_bytes(const LinearArgs& a, const LiveSizes& bound, int threads) {
+  return product_bytes(a.shape, bound, threads);
 }
-size_t add_bytes(const LinearAddArgs& a, const LiveSizes& bound, int ranks) {
-  return product_bytes(a.shape, bound, ranks);
+size_t add_bytes(const LinearAddArgs& a, const LiveSizes& bound, int threads) {
+  return product_bytes(a.shape, bound, threads);
 }
-size_t head_bytes(const LmHeadArgs& a, const LiveSizes& bound, int ranks) {
-  return product_bytes(a.shape, bound, ranks) + best_bytes(a.shape.rows.value(bound), ranks);
+size_t head_bytes(const LmHeadArgs& a, const LiveSizes& bound, int threads) {
+  return product_bytes(a.shape, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
 Status accepts_embedding(const OpCall& call) {

@@ -12,12 +12,12 @@ namespace {
 // (as measured in turn). Registers that hold factors are missing for sums, so that more rows do not pay.
 int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 3 : 4; }
 
-size_t linear_bytes(const LinearPackedArgs& a, const LiveSizes& bound, int ranks) {
-  return static_cast<size_t>(ranks) * linear_rank_bytes(a.shape.rows.value(bound), a.shape.depth);
+size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
-size_t head_bytes(const LmHeadPackedArgs& a, const LiveSizes& bound, int ranks) {
+size_t head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound);
-  return static_cast<size_t>(ranks) * linear_rank_bytes(rows, a.shape.depth) + best_bytes(rows, ranks);
+  return static_cast<size_t>(threads) * linear_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
 }
 
 void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockFormatInfo& info) {
@@ -34,13 +34,13 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
   linear.scratch = scratch(linear_bytes);
   linear.f32_scratch = false;
   head.scratch = scratch(head_bytes);
-  head.any_second = k.lm_head_argmax_packed_merge;
+  head.any_second = k.lm_head_argmax_blocks_merge;
   embedding.way = [&info](const OpCall&) { return packed_block_bytes(info.format); };
-  entries.add("linear_packed", k.linear_packed, linear);
-  entries.add("linear_packed", EntryTypes(BF16, F32), k.linear_packed_bf16_f32, linear);
-  entries.add("linear_packed", EntryTypes(F16, F32), k.linear_packed_f16_f32, linear);
-  entries.add("lm_head_argmax_packed", k.lm_head_argmax_packed, head);
-  entries.add("embedding_packed", k.embedding_packed, embedding);
+  entries.add("linear_blocks", k.linear_blocks, linear);
+  entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_bf16_f32, linear);
+  entries.add("linear_blocks", EntryTypes(F16, F32), k.linear_blocks_f16_f32, linear);
+  entries.add("lm_head_argmax_blocks", k.lm_head_argmax_blocks, head);
+  entries.add("embedding_blocks", k.embedding_blocks, embedding);
 }
 
 }  // namespace

@@ -11,18 +11,18 @@
 namespace reprise::cpu {
 namespace {
 
-size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int ranks) {
-  return best_bytes(a.rows.value(bound), ranks);
+size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int threads) {
+  return best_bytes(a.rows.value(bound), threads);
 }
-// A rank's scratch memory holds a candidate for every column.
-size_t sample_bytes(const SampleArgs& a, const LiveSizes&, int ranks) {
-  return static_cast<size_t>(a.columns * ranks) * sizeof(int64_t);
+// A thread's scratch memory holds a candidate for every column.
+size_t sample_bytes(const SampleArgs& a, const LiveSizes&, int threads) {
+  return static_cast<size_t>(a.columns * threads) * sizeof(int64_t);
 }
-size_t norm_bytes(const AddRmsNormQuantDynamicArgs& a, const LiveSizes&, int ranks) {
-  return static_cast<size_t>(ranks * row_scratch_bytes(a.width, static_cast<int64_t>(size_of(a.type))));
+size_t norm_bytes(const AddRmsNormQuantDynamicArgs& a, const LiveSizes&, int threads) {
+  return static_cast<size_t>(threads * row_scratch_bytes(a.width, static_cast<int64_t>(size_of(a.type))));
 }
-size_t silu_mul_bytes(const SiluMulQuantArgs& a, const LiveSizes&, int ranks) {
-  return SiluMulShape(a.width, static_cast<int64_t>(size_of(a.type)), ranks).bytes();
+size_t silu_mul_bytes(const SiluMulQuantArgs& a, const LiveSizes&, int threads) {
+  return SiluMulShape(a.width, static_cast<int64_t>(size_of(a.type)), threads).bytes();
 }
 
 Status accepts_split_kv(const OpCall& c) {
@@ -48,7 +48,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("sample", k.sample, {.scratch = scratch(sample_bytes)});
   entries.add("slice", k.slice);
   entries.add("copy", k.copy);
-  entries.add("rows", k.rows);
+  entries.add("index_select", k.rows);
   entries.add("quantize_static", k.quantize_static);
   entries.add("quantize_dynamic", k.quantize_dynamic);
   entries.add("quantize_groups", k.quantize_groups);

@@ -17,12 +17,12 @@ int x_words(Isa isa) {
 }
 
 template <class A, int kWords>
-size_t product_bytes(const A& a, const LiveSizes& bound, int ranks) {
-  return static_cast<size_t>(ranks) * w8a8_rank_bytes(a.shape.rows.value(bound), a.shape.depth, kWords);
+size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * w8a8_thread_bytes(a.shape.rows.value(bound), a.shape.depth, kWords);
 }
 template <int kWords>
-size_t head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int ranks) {
-  return product_bytes<LmHeadW8a8Args, kWords>(a, bound, ranks) + best_bytes(a.shape.rows.value(bound), ranks);
+size_t head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int threads) {
+  return product_bytes<LmHeadW8a8Args, kWords>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
 template <int kWords>

@@ -19,10 +19,10 @@ class CudaPool final : public AlignedPool {
   CudaPool(bool host, size_t limit, cudaStream_t zeroing) : AlignedPool(limit), host_(host), zeroing_(zeroing) {}
 
  private:
-  Status take(size_t bytes, void** raw) override {
+  Status allocate_raw(size_t bytes, void** raw) override {
     return host_ ? check(cudaMallocHost(raw, bytes), "pinned host memory") : check(cudaMalloc(raw, bytes), "memory");
   }
-  void give(void* raw) override { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
+  void free_raw(void* raw) override { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
   Status zero(void* data, size_t bytes) override {
     if (host_) {
       std::memset(data, 0, bytes);

@@ -38,9 +38,9 @@ struct KernelTable {
   PerType moe_combine, grouped_linear, grouped_linear_rows, quantize_groups;
   PerType grouped_w8a8_static, grouped_w8a8_dynamic;  // the type is that of the result
   // latent.h
-  PerType head_linear, head_linear_rows, latent_attention;
+  PerType per_head_matmul, per_head_matmul_rows, latent_attention;
   // packed.h; `wide`: fp32 results; of the embedding, the type is that of the result
-  PerType linear_packed, linear_packed_wide, lm_head_argmax_packed, embedding_packed;
+  PerType linear_blocks, linear_blocks_wide, lm_head_argmax_blocks, embedding_blocks;
 };
 
 // For a template of functions over (element, launch): the three of them, as the table wants them.

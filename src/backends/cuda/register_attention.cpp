@@ -22,7 +22,7 @@ size_t latent_bytes(const LatentAttentionArgs& a, const LiveSizes&, int) {
 Status accepts_latents(const OpCall& c) {
   const int64_t latent = c.in[2].shape[2].factor, rope = c.in[3].shape[2].factor;
   if (latent < 1 || latent > kLargestLatent || rope < 1 || rope > kLargestLatentRope)
-    return error(Code::Unsupported, "takes latents up to {} and rotated keys up to {}, not {} and {}", kLargestLatent,
+    return error(Code::Unsupported, "takes c_kv up to {} and rotated keys up to {}, not {} and {}", kLargestLatent,
                  kLargestLatentRope, latent, rope);
   return Status::ok();
 }
@@ -35,8 +35,8 @@ void register_attention(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("paged_attention", table.attention, paged);
   paged.other = DType::I8;
   entries.add("paged_attention", table.attention_i8, paged);
-  entries.add("head_linear", table.head_linear);
-  entries.add("head_linear_rows", table.head_linear_rows);
+  entries.add("per_head_matmul", table.per_head_matmul);
+  entries.add("per_head_matmul_rows", table.per_head_matmul_rows);
   entries.add("latent_attention", table.latent_attention,
               {.accepts = accepts_latents, .scratch = scratch(latent_bytes), .f32_scratch = false});
 }

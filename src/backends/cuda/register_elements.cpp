@@ -42,7 +42,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("scale_rows", table.scale_rows);
   entries.add("slice", table.slice);
   entries.add("copy", table.copy);
-  entries.add("rows", table.rows);
+  entries.add("index_select", table.rows);
   entries.add("embedding", table.embedding);
   entries.add("rms_norm", table.rms_norm);
   entries.add("add_rms_norm", table.add_rms_norm);

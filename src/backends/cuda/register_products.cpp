@@ -17,7 +17,7 @@ size_t head_f32_bytes(const LmHeadArgs& a, const LiveSizes& bound, int) {
   const int64_t columns = a.shape.columns;
   return (rows * static_cast<size_t>(columns) + 1) * sizeof(float) + rows * row_candidates_bytes(columns);
 }
-size_t head_packed_bytes(const LmHeadPackedArgs& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
+size_t head_packed_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
 size_t head_w8a8_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int) { return candidates(a.shape, bound); }
 
 size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int) {
@@ -59,11 +59,11 @@ void register_products(KernelRegistry& kernels, const KernelTable& table) {
 void register_packed(KernelRegistry& kernels, const KernelTable& table) {
   using enum DType;
   Entries entries(kernels);
-  entries.add("linear_packed", table.linear_packed);
-  entries.add("linear_packed", EntryTypes(BF16, F32), table.linear_packed_wide.bf16, {});
-  entries.add("linear_packed", EntryTypes(F16, F32), table.linear_packed_wide.f16, {});
-  entries.add("lm_head_argmax_packed", table.lm_head_argmax_packed, {.scratch = scratch(head_packed_bytes)});
-  entries.add("embedding_packed", table.embedding_packed);
+  entries.add("linear_blocks", table.linear_blocks);
+  entries.add("linear_blocks", EntryTypes(BF16, F32), table.linear_blocks_wide.bf16, {});
+  entries.add("linear_blocks", EntryTypes(F16, F32), table.linear_blocks_wide.f16, {});
+  entries.add("lm_head_argmax_blocks", table.lm_head_argmax_blocks, {.scratch = scratch(head_packed_bytes)});
+  entries.add("embedding_blocks", table.embedding_blocks);
 }
 
 }  // namespace reprise::cuda

@@ -112,7 +112,7 @@ void add_attention_ops(FusedOps& ops) {
            },
            .examples = examples(Cache::Split),
            .split_caches = true});
-  ops.add({.decl = "latent_rows(Cache(a!) latents, Cache(b!) ropes, Tensor kv, Tensor weight, Tensor table, Tensor "
+  ops.add({.decl = "latent_rows(Cache(a!) c_kv, Cache(b!) k_pe, Tensor kv, Tensor weight, Tensor table, Tensor "
                    "slots, *, float eps) -> (Tensor(a), Tensor(b))",
            .doc = "[P, 128, C], [P, 128, R], [T, C + R], [C], [T, R] f32, [T] i32 -> the caches with what tokens leave "
                   "there written: RMS norm of the latent, interleaved rotation of the rest",

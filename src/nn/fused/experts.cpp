@@ -12,7 +12,7 @@ void add_expert_ops(FusedOps& ops) {
   ops.add({"grouped_linear_rows(Tensor x, Index token, Starts starts, Weight weight, *, str shard = none) -> Tensor",
            "[T, K], [S], [E + 1], [E, N, K] -> [S, N]: grouped_linear of rows token[s] of x",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
-             Tensor sorted = rows(in[0], in[1]);
+             Tensor sorted = index_select(in[0], in[1]);
              return in[0].tracer()->call("grouped_linear", {sorted, in[2], in[3]}, {{"shard", at.text("shard")}});
            },
            {{example_symbols(), {x, token, starts, weight}, {{"shard", std::string("row")}}}}});

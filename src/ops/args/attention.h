@@ -12,7 +12,7 @@ struct OpCall;
 enum class DType : uint8_t;
 
 struct PagedAttentionArgs {
-  In q, kv, page_table, context_lens, query_starts;
+  In q, kv, page_table, context_lens, cu_seqlens;
   Out out;
   Dim tokens, sequences, columns;
   int64_t heads, kv_heads, size, window;
@@ -23,7 +23,7 @@ struct PagedAttentionArgs {
 
 // The same on keys and values in caches of rows.
 struct PagedAttentionRowsArgs {
-  In q, keys, values, page_table, context_lens, query_starts;
+  In q, keys, values, page_table, context_lens, cu_seqlens;
   Out out;
   Dim tokens, sequences, columns, pages;
   int64_t heads, kv_heads, size, window;
@@ -34,7 +34,7 @@ struct PagedAttentionRowsArgs {
 };
 
 struct LatentAttentionArgs {
-  In q, q_rope, latents, ropes, page_table, context_lens, query_starts;
+  In q, q_rope, c_kv, k_pe, page_table, context_lens, cu_seqlens;
   Out out;
   Dim tokens, sequences, columns, pages;
   int64_t heads, latent, rope;
@@ -47,7 +47,7 @@ struct LatentAttentionArgs {
 // `nope` and `value`: sizes of a head's query without its rotated part, and of its result.
 struct ExpandedLatentArgs {
   Out out;
-  In q, q_rope, latents, ropes, weight, value_weight, page_table, context_lens, query_starts;
+  In q, q_rope, c_kv, k_pe, weight, value_weight, page_table, context_lens, cu_seqlens;
   Out same;
   Dim tokens, sequences, columns;
   int64_t heads, latent, rope, nope, value;
@@ -57,7 +57,7 @@ struct ExpandedLatentArgs {
 };
 
 struct LatentFormsArgs {
-  In slots, context_lens, query_starts;
+  In slots, context_lens, cu_seqlens;
   Out rows, absorbed, expanded;
   Dim tokens, sequences;
   int64_t latent, nope, value;

@@ -51,7 +51,7 @@ void SliceArgs::fill(const OpCall& c) {
   element = element_of(c.in[0]);
   type = c.in[0].dtype;
 }
-void RowsArgs::fill(const OpCall& c) {
+void IndexSelectArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
   x_rows = rows;
   rows = c.in[1].shape[0];
@@ -71,8 +71,8 @@ std::span<const OpArgs> element_args() {
       op_row("scale_rows", &ScaleRowsArgs::out, &ScaleRowsArgs::x, constant_rows),
       op_row("copy", &CopyArgs::out, &CopyArgs::x, one_symbol),
       op_row("slice", &SliceArgs::out, &SliceArgs::x),
-      op_row("rows", &RowsArgs::out, &RowsArgs::x, constant_rows),
-      op_row("embedding", &RowsArgs::out, &RowsArgs::x, constant_rows),
+      op_row("index_select", &IndexSelectArgs::out, &IndexSelectArgs::x, constant_rows),
+      op_row("embedding", &IndexSelectArgs::out, &IndexSelectArgs::x, constant_rows),
   };
   return rows;
 }

@@ -68,7 +68,7 @@ struct SliceArgs {
 };
 
 // rows and embedding: row index[r] of x
-struct RowsArgs {
+struct IndexSelectArgs {
   In x, index;
   Out out;
   Dim x_rows, rows;

@@ -21,10 +21,10 @@ KernelEntry entry_of(const EntryPlan& plan) {
   };
   if (plan.scratch)
     e.workspace = [bind = e.bind, scratch = plan.scratch](const OpCall& c, const LiveSizes& bound,
-                                                          int ranks) -> Result<size_t> {
+                                                          int threads) -> Result<size_t> {
       LaunchArgs to;
       bind(c, to);
-      return scratch(to, bound, ranks);
+      return scratch(to, bound, threads);
     };
   return e;
 }

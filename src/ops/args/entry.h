@@ -11,11 +11,12 @@
 namespace reprise {
 
 // Scratch bytes of a launch with these arguments, at the bounds.
-using Scratch = std::function<size_t(const LaunchArgs& args, const LiveSizes& bound, int ranks)>;
+using Scratch = std::function<size_t(const LaunchArgs& args, const LiveSizes& bound, int threads)>;
 template <class A>
-Scratch scratch(size_t (*bytes)(const A& args, const LiveSizes& bound, int ranks)) {
-  return
-      [bytes](const LaunchArgs& args, const LiveSizes& bound, int ranks) { return bytes(args.as<A>(), bound, ranks); };
+Scratch scratch(size_t (*bytes)(const A& args, const LiveSizes& bound, int threads)) {
+  return [bytes](const LaunchArgs& args, const LiveSizes& bound, int threads) {
+    return bytes(args.as<A>(), bound, threads);
+  };
 }
 
 struct EntryPlan {

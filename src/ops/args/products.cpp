@@ -34,9 +34,9 @@ void LinearArgs::fill(const OpCall& c) {
 }
 void LinearAddArgs::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[1]); }
 void LmHeadArgs::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[1]); }
-void LinearPackedArgs::fill(const OpCall& c) { fill_packed(c, *this); }
-void LmHeadPackedArgs::fill(const OpCall& c) { fill_packed(c, *this); }
-void EmbeddingPackedArgs::fill(const OpCall& c) {
+void LinearBlocksArgs::fill(const OpCall& c) { fill_packed(c, *this); }
+void LmHeadBlocksArgs::fill(const OpCall& c) { fill_packed(c, *this); }
+void EmbeddingBlocksArgs::fill(const OpCall& c) {
   tokens = c.in[1].shape[0];
   width = c.out[0].shape[1].factor;
   vocabulary = c.in[0].shape[0].factor;
@@ -51,12 +51,12 @@ void LinearW8a8DynamicArgs::fill(const OpCall& c) {
   out_type = c.out[0].dtype;
 }
 void LmHeadW8a8Args::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[2]); }
-void HeadLinearArgs::fill(const OpCall& c) {
+void PerHeadMatmulArgs::fill(const OpCall& c) {
   shape = shape_of(c.in[0], c.in[1]);
   heads = c.in[1].shape[0].factor;
   type = c.in[0].dtype;
 }
-void HeadLinearRowsArgs::fill(const OpCall& c) {
+void PerHeadMatmulRowsArgs::fill(const OpCall& c) {
   shape = shape_of(c.in[0], c.in[2]);
   heads = c.in[2].shape[0].factor;
 }
@@ -83,14 +83,14 @@ std::span<const OpArgs> product_args() {
       op_row("linear", &LinearArgs::out, &LinearArgs::x, &LinearArgs::out),
       op_row("linear_add", &LinearAddArgs::out, &LinearAddArgs::x),
       op_row("lm_head_argmax", &LmHeadArgs::out, &LmHeadArgs::x),
-      op_row("linear_packed", &LinearPackedArgs::out, &LinearPackedArgs::x, &LinearPackedArgs::out),
-      op_row("lm_head_argmax_packed", &LmHeadPackedArgs::out, &LmHeadPackedArgs::x),
-      op_row("embedding_packed", &EmbeddingPackedArgs::out, &EmbeddingPackedArgs::out),
+      op_row("linear_blocks", &LinearBlocksArgs::out, &LinearBlocksArgs::x, &LinearBlocksArgs::out),
+      op_row("lm_head_argmax_blocks", &LmHeadBlocksArgs::out, &LmHeadBlocksArgs::x),
+      op_row("embedding_blocks", &EmbeddingBlocksArgs::out, &EmbeddingBlocksArgs::out),
       op_row("linear_w8a8_static", &LinearW8a8StaticArgs::out, &LinearW8a8StaticArgs::out),
       op_row("linear_w8a8_dynamic", &LinearW8a8DynamicArgs::out, &LinearW8a8DynamicArgs::out),
       op_row("lm_head_argmax_w8a8", &LmHeadW8a8Args::out, &LmHeadW8a8Args::x),
-      op_row("head_linear", &HeadLinearArgs::out, &HeadLinearArgs::x),
-      op_row("head_linear_rows", &HeadLinearRowsArgs::out, &HeadLinearRowsArgs::x),
+      op_row("per_head_matmul", &PerHeadMatmulArgs::out, &PerHeadMatmulArgs::x),
+      op_row("per_head_matmul_rows", &PerHeadMatmulRowsArgs::out, &PerHeadMatmulRowsArgs::x),
       op_row("grouped_linear", &GroupedLinearArgs::out, &GroupedLinearArgs::x),
       op_row("grouped_linear_rows", &GroupedLinearRowsArgs::out, &GroupedLinearRowsArgs::x),
       op_row("grouped_linear_w8a8_static", &GroupedW8a8StaticArgs::out, &GroupedW8a8StaticArgs::out),

@@ -42,7 +42,7 @@ struct LmHeadArgs {
   void fill(const OpCall& call);
 };
 
-struct LinearPackedArgs {
+struct LinearBlocksArgs {
   In x, weight, bias;
   Out out;
   ProductShape shape;
@@ -51,7 +51,7 @@ struct LinearPackedArgs {
   void fill(const OpCall& call);
 };
 
-struct LmHeadPackedArgs {
+struct LmHeadBlocksArgs {
   In x, weight;
   Out out;
   ProductShape shape;
@@ -60,7 +60,7 @@ struct LmHeadPackedArgs {
   void fill(const OpCall& call);
 };
 
-struct EmbeddingPackedArgs {
+struct EmbeddingBlocksArgs {
   In table, ids;
   Out out;
   Dim tokens;
@@ -97,7 +97,7 @@ struct LmHeadW8a8Args {
 };
 
 // Every head of x [rows, heads, depth] by its own weight; of some rows only.
-struct HeadLinearArgs {
+struct PerHeadMatmulArgs {
   In x, weight;
   Out out;
   ProductShape shape;
@@ -107,7 +107,7 @@ struct HeadLinearArgs {
   void fill(const OpCall& call);
 };
 
-struct HeadLinearRowsArgs {
+struct PerHeadMatmulRowsArgs {
   In x, list, weight;
   Out out;
   ProductShape shape;

@@ -111,7 +111,7 @@ std::span<const OpArgs> rotation_args() {
       op_row("split_qk_norm_rope_rows", &SplitRowsArgs::q, &SplitRowsArgs::qkv, accepts_rotated<3>),
       op_row("rope_angles", &RopeAnglesArgs::angles, &RopeAnglesArgs::table, constant_rows),
       op_row("index_i64", &IndexI64Args::out, &IndexI64Args::x),
-      op_row("latent_rows", &LatentRowsArgs::same_ropes, &LatentRowsArgs::kv, accepts_latent_rows),
+      op_row("latent_rows", &LatentRowsArgs::same_k_pe, &LatentRowsArgs::kv, accepts_latent_rows),
       op_row("kv_write", &KvWriteArgs::same, &KvWriteArgs::k, &KvWriteArgs::kv, accepts_kv_write),
       op_row("row_write", &RowWriteArgs::same, &RowWriteArgs::rows, accepts_kv_write),
   };

@@ -89,9 +89,9 @@ struct SplitRowsArgs {
 };
 
 struct LatentRowsArgs {
-  Out latents, ropes;
+  Out c_kv, k_pe;
   In kv, weight, table, slots;
-  Out same_latents, same_ropes;
+  Out same_c_kv, same_k_pe;
   Dim tokens, pages;
   int64_t width, rotated;
   double eps;

@@ -1,5 +1,5 @@
 // add_rms_norm and its quantising variants: the sum of two rows is rounded and kept, its norm is rounded before it is
-// quantised. Ranks share rows.
+// quantised. Threads share rows.
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/quantize_shape.h"
@@ -71,7 +71,7 @@ void run(const AddRmsNormQuantStaticArgs& args, const Launch& l) {
   }
 }
 
-// Workspace: one row of the norm per rank (quantize_shape.h).
+// Workspace: one row of the norm per thread (quantize_shape.h).
 template <typename E, bool kBias>
 void run(const AddRmsNormQuantDynamicArgs& args, const Launch& l) {
   using T = typename E::Type;

@@ -36,11 +36,11 @@ inline Best best_of(const typename E::Type* x, int64_t first, int64_t last) {
 }
 
 // The second phase.
-inline void merge_best(const Best* found, int32_t* out, int64_t rows, int rank, int ranks) {
-  const Range mine = share(rows, rank, ranks);
+inline void merge_best(const Best* found, int32_t* out, int64_t rows, int thread, int threads) {
+  const Range mine = share(rows, thread, threads);
   for (int64_t r = mine.begin; r < mine.end; ++r) {
     Best best{kLowest, kNoIndex};
-    for (int k = 0; k < ranks; ++k) take_better(best, found[k * best_stride(rows) + r]);
+    for (int k = 0; k < threads; ++k) take_better(best, found[k * best_stride(rows) + r]);
     out[r] = best.index == kNoIndex ? 0 : best.index;
   }
 }

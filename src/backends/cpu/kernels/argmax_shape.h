@@ -1,6 +1,6 @@
-// Scratch memory of the ops that look for the largest value of each row in two phases: every rank its columns, then all
-// ranks their rows. Shared by the kernels and by the entries that reserve the workspace; internal linkage, because
-// kernel sources may not share inline code across instruction sets.
+// Scratch memory of the ops that look for the largest value of each row in two phases: every thread its columns, then
+// all threads their rows. Shared by the kernels and by the entries that reserve the workspace; internal linkage,
+// because kernel sources may not share inline code across instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace reprise::cpu {
 
-// What one rank found in one row. Until something larger than -infinity is found, the index is kNoIndex.
+// What one thread found in one row. Until something larger than -infinity is found, the index is kNoIndex.
 struct Best {
   float value;
   int32_t index;
@@ -16,11 +16,11 @@ struct Best {
 
 static constexpr int32_t kNoIndex = 0x7fffffff;
 
-// Entries from one rank to the next: whole cache lines.
+// Entries from one thread to the next: whole cache lines.
 [[maybe_unused]] static constexpr int64_t best_stride(int64_t rows) { return (rows + 7) / 8 * 8; }
 
-[[maybe_unused]] static constexpr size_t best_bytes(int64_t rows, int ranks) {
-  return static_cast<size_t>(best_stride(rows) * ranks) * sizeof(Best);
+[[maybe_unused]] static constexpr size_t best_bytes(int64_t rows, int threads) {
+  return static_cast<size_t>(best_stride(rows) * threads) * sizeof(Best);
 }
 
 }  // namespace reprise::cpu

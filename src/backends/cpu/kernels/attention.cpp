@@ -13,7 +13,7 @@ struct Call : AttentionCall<E> {
   Call(const PagedAttentionArgs& a, const Launch& l) : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)) {
     this->page_table = a.page_table;
     this->context_lens = a.context_lens;
-    this->query_starts = a.query_starts;
+    this->cu_seqlens = a.cu_seqlens;
     this->out = a.out;
     this->workspace = static_cast<float*>(l.workspace);
     AttentionSizes& z = this->sizes;
@@ -23,7 +23,7 @@ struct Call : AttentionCall<E> {
     z.sequences = l.size(a.sequences);
     z.columns = l.size(a.columns);
     z.window = a.window;
-    this->rank_floats = z.rank_floats(l.ranks);
+    this->thread_floats = z.thread_floats(l.threads);
   }
 
   // A block of the cache as the cells of P.
@@ -35,7 +35,7 @@ struct Call : AttentionCall<E> {
     return reinterpret_cast<const typename P::Cell*>(cells);
   }
 
-  void attend(const AttentionItem& item, PageRange pages, int rank) const;
+  void attend(const AttentionItem& item, PageRange pages, int thread) const;
 
   const T* q;
   const void* kv;
@@ -43,9 +43,9 @@ struct Call : AttentionCall<E> {
 };
 
 template <typename E, typename P>
-void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) const {
+void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int thread) const {
   const AttentionSizes& z = this->sizes;
-  float* scratch = this->scratch(rank);
+  float* scratch = this->scratch(thread);
   Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, z.size, scale);
   tile.set_rows(item.rows);
   RowPlace row = this->place_of(item, 0);
@@ -63,9 +63,9 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) co
   state.o = state.l + AttentionSizes::kTileRows;
   const int32_t* table = this->page_table + item.sequence * z.columns + item.first_page;
   attend_pages(
-      *this, item, pages, rank, state, tile.page_scratch(),
+      *this, item, pages, thread, state, tile.page_scratch(),
       [&](int64_t p, const Partial& to) {
-        // What this rank will probably read after this page, if it belongs to the same sequence.
+        // What this thread will probably read after this page, if it belongs to the same sequence.
         typename Tile<E, P>::Ahead next;
         const int64_t next_column = p + 1 < pages.end ? p + 1 : 0;
         const int64_t next_head = p + 1 < pages.end ? item.kv_head : item.kv_head + 1;
@@ -82,7 +82,7 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int rank) co
 template <typename E, typename P>
 void attend(const PagedAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(Call<E, P>(a, l), l.rank, l.ranks);
+  attend_items(Call<E, P>(a, l), l.thread, l.threads);
 }
 
 // bf16 by the faster of two ways with the same bits.
@@ -95,9 +95,9 @@ void attend_bf16(const PagedAttentionArgs& a, const Launch& l) {
 
 template <typename E, typename P>
 void merge(const PagedAttentionArgs& a, const Launch& l) {
-  if (l.ranks == 1) return;
+  if (l.threads == 1) return;
   const Flush<P> flush;
-  merge_items<E>(Call<E, P>(a, l), l.rank, l.ranks);
+  merge_items<E>(Call<E, P>(a, l), l.thread, l.threads);
 }
 
 }  // namespace

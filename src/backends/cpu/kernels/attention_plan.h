@@ -2,11 +2,11 @@
 //
 // An item is (sequence, key/value head, tile of query rows); a row is one query head of one token, and all query heads
 // that share a key/value head are rows of one tile, so a page is read once for them. Items lie on a line in the order
-// sequence, head, tile; each is as long as its cost, and every rank takes an equal stretch of the line. A small item (a
-// decoding sequence) that a border cuts is divided at pages: the rank that has its first page leaves the merged state,
-// the others leave each page's partial result, and the second phase merges them in page order. That is the same
-// arithmetic in the same order as a single rank's, so the cut does not show in the bits. Large items belong whole to
-// the rank that has their middle.
+// sequence, head, tile; each is as long as its cost, and every thread takes an equal stretch of the line. A small item
+// (a decoding sequence) that a border cuts is divided at pages: the thread that has its first page leaves the merged
+// state, the others leave each page's partial result, and the second phase merges them in page order. That is the same
+// arithmetic in the same order as a single thread's, so the cut does not show in the bits. Large items belong whole to
+// the thread that has their middle.
 //
 // Kernel sources of every instruction set and the registration use this: nothing here may become a function with
 // external linkage.
@@ -45,7 +45,7 @@ struct AttentionSizes {
   [[gnu::always_inline]] static int64_t wide_floats(int64_t size) {
     return kWideColumns * (size > kKvTokens ? size : kKvTokens);
   }
-  // Floats of one rank's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
+  // Floats of one thread's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
   // block.
   [[gnu::always_inline]] int64_t scratch_floats() const {
     if (key_size > 0) return latent_page_floats() + kTileRows / 2 * (key_row() + 2 * size + kKvTokens + 6);
@@ -59,10 +59,10 @@ struct AttentionSizes {
   [[gnu::always_inline]] int64_t latent_page_floats() const { return kKvTokens * (key_row() + kWideColumns / 2); }
   // One state or partial: maximum, sum and outputs of every row.
   [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
-  // A rank leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of every
-  // rank's scratch lie within lines.
-  [[gnu::always_inline]] int64_t rank_floats(int ranks) const {
-    return (scratch_floats() + (ranks > 1 ? (1 + split_pages()) * slot_floats() : 0) + 15) / 16 * 16;
+  // A thread leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of
+  // every thread's scratch lie within lines.
+  [[gnu::always_inline]] int64_t thread_floats(int threads) const {
+    return (scratch_floats() + (threads > 1 ? (1 + split_pages()) * slot_floats() : 0) + 15) / 16 * 16;
   }
 };
 
@@ -99,12 +99,12 @@ struct AttentionItem {
 // Calls visit(item) for the items that touch [from, to) of the line; returns the length of the whole line.
 template <typename Visit>
 [[maybe_unused]] static inline int64_t walk_items(const AttentionSizes& z, const int32_t* context_lens,
-                                                  const int32_t* query_starts, int64_t from, int64_t to, Visit visit) {
+                                                  const int32_t* cu_seqlens, int64_t from, int64_t to, Visit visit) {
   int64_t at = 0;
   for (int64_t r = 0; r < z.sequences; ++r) {
     AttentionItem item;
     item.sequence = r;
-    item.tokens = query_starts[r + 1] - query_starts[r];
+    item.tokens = cu_seqlens[r + 1] - cu_seqlens[r];
     item.context = context_lens[r];
     if (item.tokens <= 0) continue;
     const int64_t all = item.tokens * z.per_group(), tile_rows = z.tile_rows(all);

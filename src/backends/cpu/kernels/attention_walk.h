@@ -1,5 +1,5 @@
-// What attention over grouped heads and over latents share: where the rows of an item lie, the walk over a rank's items
-// and their pages, and the merging of items that a border cut. attention_plan.h says how the work is divided.
+// What attention over grouped heads and over latents share: where the rows of an item lie, the walk over a thread's
+// items and their pages, and the merging of items that a border cut. attention_plan.h says how the work is divided.
 #pragma once
 
 #include "backends/cpu/cpu_kernel.h"
@@ -18,7 +18,7 @@ struct RowPlace {
   }
 };
 
-// One call: tables, result and workspace. A kernel's own call adds what it reads, and attend(item, pages, rank).
+// One call: tables, result and workspace. A kernel's own call adds what it reads, and attend(item, pages, thread).
 template <typename E>
 struct AttentionCall {
   using T = typename E::Type;
@@ -30,24 +30,24 @@ struct AttentionCall {
   }
   // The number of the row among those of all tokens and heads.
   int64_t index(const AttentionItem& item, const RowPlace& row) const {
-    const int64_t token = query_starts[item.sequence] + row.token;
+    const int64_t token = cu_seqlens[item.sequence] + row.token;
     return token * sizes.heads + item.kv_head * row.per_group + row.head;
   }
 
-  // Slot 0 of a rank is the state of the item it began, slot 1 + i the i-th partial of the item it continues.
-  Partial slot(int rank, int64_t i) const {
-    float* p = scratch(rank) + sizes.scratch_floats() + i * sizes.slot_floats();
+  // Slot 0 of a thread is the state of the item it began, slot 1 + i the i-th partial of the item it continues.
+  Partial slot(int thread, int64_t i) const {
+    float* p = scratch(thread) + sizes.scratch_floats() + i * sizes.slot_floats();
     return {p, p + sizes.split_rows(), p + 2 * sizes.split_rows()};
   }
-  float* scratch(int rank) const { return workspace + rank * rank_floats; }
+  float* scratch(int thread) const { return workspace + thread * thread_floats; }
 
   const int32_t* page_table;
   const int32_t* context_lens;
-  const int32_t* query_starts;
+  const int32_t* cu_seqlens;
   T* out;
   float* workspace;
   AttentionSizes sizes;
-  int64_t rank_floats;
+  int64_t thread_floats;
 };
 
 template <typename E>
@@ -58,18 +58,18 @@ inline void finish_rows(const AttentionCall<E>& call, const AttentionItem& item,
     finish_row<E>(state.l[r], state.o + r * size, call.out + call.index(item, row) * size, size);
 }
 
-// The pages of an item that are this rank's: page(p, to, merge) computes page p of the item into `to`, and merge() adds
-// the page in `scratch` to the state. `state` is the rank's own place for the item's result.
+// The pages of an item that are this thread's: page(p, to, merge) computes page p of the item into `to`, and merge()
+// adds the page in `scratch` to the state. `state` is the thread's own place for the item's result.
 template <typename E, typename Page, typename Merge>
-inline void attend_pages(const AttentionCall<E>& call, const AttentionItem& item, PageRange pages, int rank,
+inline void attend_pages(const AttentionCall<E>& call, const AttentionItem& item, PageRange pages, int thread,
                          Partial state, const Partial& scratch, const Page& page, const Merge& merge) {
   const bool continues = pages.begin > 0, whole = !continues && pages.end >= item.pages;
-  if (!continues && !whole) state = call.slot(rank, 0);
+  if (!continues && !whole) state = call.slot(thread, 0);
   if (item.pages == 0)
     for (int64_t r = 0; r < item.rows; ++r) state.l[r] = 0;
   for (int64_t p = pages.begin; p < pages.end; ++p) {
     if (continues) {
-      page(p, call.slot(rank, 1 + p - pages.begin));
+      page(p, call.slot(thread, 1 + p - pages.begin));
     } else if (p == 0) {
       page(p, state);
     } else {
@@ -82,31 +82,30 @@ inline void attend_pages(const AttentionCall<E>& call, const AttentionItem& item
 
 // A function of its own, so that no arithmetic moves across a change of the floating-point mode.
 template <typename Call>
-__attribute__((noinline)) void attend_items(const Call& call, int rank, int ranks) {
-  const int64_t length =
-      walk_items(call.sizes, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
-  const Range mine = share(length, rank, ranks);
-  walk_items(call.sizes, call.context_lens, call.query_starts, mine.begin, mine.end, [&](const AttentionItem& item) {
+__attribute__((noinline)) void attend_items(const Call& call, int thread, int threads) {
+  const int64_t length = walk_items(call.sizes, call.context_lens, call.cu_seqlens, 0, 0, [](const AttentionItem&) {});
+  const Range mine = share(length, thread, threads);
+  walk_items(call.sizes, call.context_lens, call.cu_seqlens, mine.begin, mine.end, [&](const AttentionItem& item) {
     const PageRange pages = pages_of(item, mine.begin, mine.end);
-    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) call.attend(item, pages, rank);
+    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) call.attend(item, pages, thread);
   });
 }
 
-// Merges the items that a border cut; there are some where there are several ranks. Every rank takes a share of the
+// Merges the items that a border cut; there are some where there are several threads. Every thread takes a share of the
 // rows of each.
 template <typename E>
-__attribute__((noinline)) void merge_items(const AttentionCall<E>& call, int rank, int ranks) {
+__attribute__((noinline)) void merge_items(const AttentionCall<E>& call, int thread, int threads) {
   const AttentionSizes& z = call.sizes;
-  const int64_t length = walk_items(z, call.context_lens, call.query_starts, 0, 0, [](const AttentionItem&) {});
-  for (int owner = 0; owner + 1 < ranks; ++owner) {
-    const Range r = share(length, owner, ranks);
-    walk_items(z, call.context_lens, call.query_starts, r.begin, r.end, [&](const AttentionItem& item) {
+  const int64_t length = walk_items(z, call.context_lens, call.cu_seqlens, 0, 0, [](const AttentionItem&) {});
+  for (int owner = 0; owner + 1 < threads; ++owner) {
+    const Range r = share(length, owner, threads);
+    walk_items(z, call.context_lens, call.cu_seqlens, r.begin, r.end, [&](const AttentionItem& item) {
       PageRange pages = pages_of(item, r.begin, r.end);
       if (!item.divisible || pages.begin > 0 || pages.end == 0 || pages.end >= item.pages) return;
       const Partial state = call.slot(owner, 0);
-      const Range mine = share(item.rows, rank, ranks);
-      for (int next = owner + 1; next < ranks && pages.end < item.pages; ++next) {
-        const Range s = share(length, next, ranks);
+      const Range mine = share(item.rows, thread, threads);
+      for (int next = owner + 1; next < threads && pages.end < item.pages; ++next) {
+        const Range s = share(length, next, threads);
         const PageRange more = pages_of(item, s.begin, s.end);
         for (int64_t p = more.begin; p < more.end; ++p) {
           const Partial page = call.slot(next, 1 + p - more.begin);

@@ -27,7 +27,7 @@ template <typename E, typename Op>
 void binary(const BinaryArgs& args, const Launch& l) {
   const typename E::Type *a = args.a, *b = args.b;
   typename E::Type* out = args.out;
-  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.rank, l.ranks);
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.thread, l.threads);
   a += r.begin, b += r.begin;
   store_each<E>(out + r.begin, r.end - r.begin,
                 [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(a + i, rest), load_n<E>(b + i, rest)); });
@@ -37,7 +37,7 @@ template <typename E, typename Op>
 void unary(const UnaryArgs& args, const Launch& l) {
   const typename E::Type* x = args.x;
   typename E::Type* out = args.out;
-  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.rank, l.ranks);
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.thread, l.threads);
   x += r.begin;
   store_each<E>(out + r.begin, r.end - r.begin,
                 [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(x + i, rest)); });

@@ -33,11 +33,11 @@ inline void silu_times_up_two(const typename E::Type* gate, const typename E::Ty
   b *= E::load(up + 16);
 }
 
-// A rank's part of the elements of a [rows, columns] tensor. Whole rows where every rank gets several of them, as the
-// neighbours in the graph divide; else any 64 elements, so that one row keeps every rank busy.
-inline Range share_rows_or_elements(int64_t rows, int64_t columns, int rank, int ranks) {
-  return rows >= 4 * ranks ? share(rows * columns, columns > 0 ? columns : 1, rank, ranks)
-                           : share(rows * columns, 64, rank, ranks);
+// A thread's part of the elements of a [rows, columns] tensor. Whole rows where every thread gets several of them, as
+// the neighbours in the graph divide; else any 64 elements, so that one row keeps every thread busy.
+inline Range share_rows_or_elements(int64_t rows, int64_t columns, int thread, int threads) {
+  return rows >= 4 * threads ? share(rows * columns, columns > 0 ? columns : 1, thread, threads)
+                             : share(rows * columns, 64, thread, threads);
 }
 
 // Calls body(row, first column, last column) for every row that the range touches.

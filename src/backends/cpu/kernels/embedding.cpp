@@ -9,7 +9,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 constexpr int64_t kPanel = 64;
-constexpr int64_t kChunk = 64;  // elements of a row that one rank takes at a time; even, so that pairs stay together
+constexpr int64_t kChunk = 64;  // elements of a row that one thread takes at a time; even, so that pairs stay together
 
 template <typename Group>
 void gather(const Group* panel, int64_t first, int64_t count, char* out) {
@@ -17,7 +17,7 @@ void gather(const Group* panel, int64_t first, int64_t count, char* out) {
     std::memcpy(out + i * static_cast<int64_t>(sizeof(Group)), panel + (first + i) * kPanel, sizeof(Group));
 }
 
-void from_rows(const RowsArgs& a, const Launch& l) {
+void from_rows(const IndexSelectArgs& a, const Launch& l) {
   const char* table = a.x;
   const int32_t* ids = a.index;
   char* out = a.out;
@@ -31,7 +31,7 @@ void from_rows(const RowsArgs& a, const Launch& l) {
   }
 }
 
-void from_panels(const RowsArgs& a, const Launch& l) {
+void from_panels(const IndexSelectArgs& a, const Launch& l) {
   const char* table = a.x;
   const int32_t* ids = a.index;
   char* out = a.out;
@@ -60,7 +60,7 @@ void from_panels(const RowsArgs& a, const Launch& l) {
   }
 }
 
-void embed(const RowsArgs& a, const Launch& l) {
+void embed(const IndexSelectArgs& a, const Launch& l) {
   if (l.way == 0)
     from_rows(a, l);
   else

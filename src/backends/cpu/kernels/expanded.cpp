@@ -2,7 +2,7 @@
 // does it: page by page the keys and values of one head are made of the latents, laid out as a page of the ordinary
 // cache, and attended to as attention.cpp does.
 //
-// A rank has whole (head, sequence) pairs, the sequences of a head behind one another: the head's matrix is turned
+// A thread has whole (head, sequence) pairs, the sequences of a head behind one another: the head's matrix is turned
 // round once for all of them.
 #include "backends/cpu/kernels/attention_tile.h"
 #include "backends/cpu/kernels/expanded_shape.h"
@@ -25,19 +25,19 @@ struct ExpandedCall {
       : out(a.out),
         q(a.q),
         q_rope(a.q_rope),
-        latents(a.latents),
-        ropes(a.ropes),
+        c_kv(a.c_kv),
+        k_pe(a.k_pe),
         key_weight(a.weight),
         value_weight(a.value_weight),
         page_table(a.page_table),
         context_lens(a.context_lens),
-        query_starts(a.query_starts),
+        cu_seqlens(a.cu_seqlens),
         heads(a.heads),
         sequences(l.size(a.sequences)),
         columns(l.size(a.columns)),
         scale(static_cast<float>(a.scale)),
         z{.latent = a.latent, .rope = a.rope, .nope = a.nope, .value = a.value, .tokens = l.size(a.tokens)} {
-    float* at = static_cast<float*>(l.workspace) + l.rank * z.rank_floats();
+    float* at = static_cast<float*>(l.workspace) + l.thread * z.thread_floats();
     const auto take = [&](int64_t floats) { return (at += floats) - floats; };
     turned = reinterpret_cast<T*>(take(z.weight_floats()));
     wide_x = take(z.x_floats());
@@ -98,10 +98,10 @@ struct ExpandedCall {
   // The first `tokens` of a page as keys and values of the head.
   void make_page(int64_t page, int64_t tokens, int64_t head) const {
     const int64_t key = z.key(), first = page * kKvTokens;
-    const T* x = latents + first * z.latent;
+    const T* x = c_kv + first * z.latent;
     expand(x, tokens, turned, z.nope, key_rows, key);
     for (int64_t t = 0; t < tokens; ++t)
-      std::memcpy(key_rows + t * key + z.nope, ropes + (first + t) * z.rope, static_cast<size_t>(z.rope) * sizeof(T));
+      std::memcpy(key_rows + t * key + z.nope, k_pe + (first + t) * z.rope, static_cast<size_t>(z.rope) * sizeof(T));
     for (int64_t t = 0; t < tokens; t += kKeyRun)
       put_keys<Cell>(key_rows + t * key, key * static_cast<int64_t>(sizeof(T)), key / P::kStep, t,
                      std::min(kKeyRun, tokens - t), keys);
@@ -119,7 +119,7 @@ struct ExpandedCall {
 
   // All tokens of the step of one sequence, for one head.
   void attend(int64_t sequence, int64_t head) const {
-    const int64_t first = query_starts[sequence], count = query_starts[sequence + 1] - first;
+    const int64_t first = cu_seqlens[sequence], count = cu_seqlens[sequence + 1] - first;
     const int64_t context = context_lens[sequence], before = context - count;
     const int32_t* table = page_table + sequence * columns;
     constexpr int64_t kRows = AttentionSizes::kTileRows;
@@ -147,20 +147,20 @@ struct ExpandedCall {
   }
 
   int64_t cost(int64_t sequence) const {
-    const int64_t count = query_starts[sequence + 1] - query_starts[sequence], context = context_lens[sequence];
+    const int64_t count = cu_seqlens[sequence + 1] - cu_seqlens[sequence], context = context_lens[sequence];
     return count > 0 && context > 0 ? context * (z.latent + count) : 0;
   }
 
   T* out;
   const T* q;
   const T* q_rope;
-  const T* latents;
-  const T* ropes;
+  const T* c_kv;
+  const T* k_pe;
   const T* key_weight;  // from queries to latents
   const T* value_weight;
   const int32_t* page_table;
   const int32_t* context_lens;
-  const int32_t* query_starts;
+  const int32_t* cu_seqlens;
   int64_t heads, sequences, columns;
   float scale;
   ExpandedSizes z;
@@ -175,13 +175,13 @@ struct ExpandedCall {
   T* query;
 };
 
-// A pair belongs to the rank that has the middle of its stretch of the line of costs.
+// A pair belongs to the thread that has the middle of its stretch of the line of costs.
 template <typename E, typename P, typename W>
-__attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int rank, int ranks) {
+__attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int thread, int threads) {
   int64_t of_head = 0;
   for (int64_t s = 0; s < call.sequences; ++s) of_head += call.cost(s);
   if (of_head == 0) return;
-  const Range mine = share(of_head * call.heads, rank, ranks);
+  const Range mine = share(of_head * call.heads, thread, threads);
   for (int64_t h = mine.begin / of_head; h < call.heads && h * of_head < mine.end; ++h) {
     bool turned = false;
     int64_t at = h * of_head;
@@ -199,7 +199,7 @@ __attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int rank,
 template <typename E, typename P, typename W>
 void run(const ExpandedLatentArgs& a, const Launch& l) {
   const Flush<P> flush;
-  walk(ExpandedCall<E, P, W>(a, l), l.rank, l.ranks);
+  walk(ExpandedCall<E, P, W>(a, l), l.thread, l.threads);
 }
 
 // bf16 by the faster of two ways with the same bits.
@@ -215,8 +215,8 @@ constexpr int64_t kFewestExpanded = 32;
 
 // The rule is that of the op's description (ops/latent.cpp).
 void forms(const LatentFormsArgs& a, const Launch& l) {
-  if (l.rank != 0) return;
-  const int32_t *lengths = a.context_lens, *starts = a.query_starts;
+  if (l.thread != 0) return;
+  const int32_t *lengths = a.context_lens, *starts = a.cu_seqlens;
   int32_t *rows = a.rows, *absorbed = a.absorbed, *expanded = a.expanded;
   const int64_t tokens = l.size(a.tokens), sequences = l.size(a.sequences);
   const int64_t latent = a.latent, sizes = a.nope + a.value;

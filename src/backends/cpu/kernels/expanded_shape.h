@@ -1,4 +1,4 @@
-// The scratch of one rank for attention over latents whose keys and values are expanded, shared by the kernel and the
+// The scratch of one thread for attention over latents whose keys and values are expanded, shared by the kernel and the
 // entry that reserves it. Internal linkage, because kernel sources may not share inline code across instruction sets.
 #pragma once
 
@@ -28,7 +28,7 @@ struct ExpandedSizes {
   }
   // Queries of a tile as rows of keys.
   [[gnu::always_inline]] int64_t query_floats() const { return lines(key()); }
-  [[gnu::always_inline]] int64_t rank_floats() const {
+  [[gnu::always_inline]] int64_t thread_floats() const {
     return weight_floats() + x_floats() + page_floats() + state_floats() + tile_floats() + query_floats();
   }
 };

@@ -32,7 +32,7 @@ struct GroupedCall {
   int64_t rows, x_rows, k, n, groups;
 };
 
-// Rows [first, first + rows) as the tiles want them: in place where they lie so, else in the rank's scratch.
+// Rows [first, first + rows) as the tiles want them: in place where they lie so, else in the thread's scratch.
 template <class In, class W>
 TileRows<W> tile_rows_of(const GroupedCall& c, int64_t first, int64_t rows, float* scratch) {
   using T = typename In::Type;
@@ -57,11 +57,11 @@ void run(const GroupedCall& c, const Launch& l) {
   const auto* weight = static_cast<const typename W::Elem*>(c.weight);
   auto* out = static_cast<T*>(c.out);
   const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
-  auto* own = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(all, k)));
+  auto* own = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all, k)));
   const GroupWalk walk{c.starts, c.groups, all};
   Scratch scratch;
   const int64_t used =
-      for_each_share(walk, panels, l.rank, l.ranks, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);

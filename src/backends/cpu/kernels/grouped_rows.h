@@ -1,4 +1,4 @@
-// How a product in groups divides its work: (group, panel) pairs among ranks, by what they cost. Empty groups cost
+// How a product in groups divides its work: (group, panel) pairs among threads, by what they cost. Empty groups cost
 // nothing. Internal linkage, as in a source file of its own.
 #pragma once
 
@@ -32,13 +32,13 @@ struct GroupWalk {
   }
 };
 
-// Calls body(group, first row, rows, panels) with the rank's panels of every group, and returns the first row
+// Calls body(group, first row, rows, panels) with the thread's panels of every group, and returns the first row
 // behind the last one.
 template <typename Body>
-int64_t for_each_share(const GroupWalk& walk, int64_t panels, int rank, int ranks, const Body& body) {
+int64_t for_each_share(const GroupWalk& walk, int64_t panels, int thread, int threads, const Body& body) {
   int64_t total = 0;
   walk.each([&](int64_t, int64_t, int64_t rows) { total += (kPanelRows + rows) * panels; });
-  const int64_t from = total * rank / ranks, to = total * (rank + 1) / ranks;
+  const int64_t from = total * thread / threads, to = total * (thread + 1) / threads;
   int64_t at = 0;
   return walk.each([&](int64_t g, int64_t first, int64_t rows) {
     const int64_t cost = kPanelRows + rows;

@@ -48,11 +48,11 @@ void grouped(const A& a, const Launch& l) {
   const int8_t *x = a.x, *weight = a.weight;
   const float* scale = a.scale;
   typename Out::Type* out = a.out;
-  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_rank_bytes(all, k, kXWords)));
+  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_thread_bytes(all, k, kXWords)));
   const GroupWalk walk{a.starts, a.groups, all};
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   const int64_t used =
-      for_each_share(walk, panels, l.rank, l.ranks, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
+      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);

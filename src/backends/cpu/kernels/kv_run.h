@@ -106,7 +106,7 @@ inline void put_value_pair(const uint16_t* even, const uint16_t* odd, int64_t si
   }
 }
 
-// One token of a pair; the other's bytes are not written, because another rank may be writing them.
+// One token of a pair; the other's bytes are not written, because another thread may be writing them.
 inline void put_value_of_pair(const uint16_t* v, int64_t size, bool odd, uint16_t* out) {
   int64_t d = 0;
 #if defined(__AVX512BW__)
@@ -168,23 +168,23 @@ struct KvAsInt8 {
   }
 };
 
-// Tokens of a step that go to neighbouring places of one run of keys, and the heads of which a rank writes them.
+// Tokens of a step that go to neighbouring places of one run of keys, and the heads of which a thread writes them.
 struct KvPlaces {
   int64_t token, count, page, place;
   int64_t first_head, last_head;
 };
 
-// Ranks share (token, head) pairs, token by token: attention has the first sequences on the first rank too, and finds
-// what that one wrote in its cache. Negative slots are skipped.
+// Threads share (token, head) pairs, token by token: attention has the first sequences on the first thread too, and
+// finds what that one wrote in its cache. Negative slots are skipped.
 template <typename Body>
-inline void for_each_kv_run(const int32_t* slots, int64_t tokens, int64_t heads, int rank, int ranks,
+inline void for_each_kv_run(const int32_t* slots, int64_t tokens, int64_t heads, int thread, int threads,
                             const Body& body) {
-  const Range range = share(heads * tokens, rank, ranks);
+  const Range range = share(heads * tokens, thread, threads);
   for (int64_t u = range.begin; u < range.end;) {
     const int64_t t = u / heads, first = u % heads;
     const int64_t last = range.end - t * heads < heads ? range.end - t * heads : heads;
     const int64_t slot = slots[t];
-    // Tokens of which this rank has all heads go together.
+    // Tokens of which this thread has all heads go together.
     const int64_t limit = first == 0 && last == heads ? (range.end - u) / heads : 1;
     int64_t count = 1;
     if (slot >= 0) {

@@ -15,7 +15,7 @@ void run(const KvWriteArgs& a, const Launch& l) {
   const T *k = a.k, *v = a.v;
   const int64_t heads = a.heads, size = a.size;
   const int64_t row = kv_row_of(size, Stored::kScaled);
-  for_each_kv_run(a.slots, l.size(a.tokens), heads, l.rank, l.ranks, [&](const KvPlaces& to) {
+  for_each_kv_run(a.slots, l.size(a.tokens), heads, l.thread, l.threads, [&](const KvPlaces& to) {
     for (int64_t h = to.first_head; h < to.last_head; ++h) {
       const int64_t at = (to.token * heads + h) * size;
       Stored::write({kv + kv_block(to.page, false, h, heads, row), kv + kv_block(to.page, true, h, heads, row), k + at,

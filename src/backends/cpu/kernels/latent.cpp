@@ -15,15 +15,10 @@ struct LatentCall : AttentionCall<E> {
   using T = typename E::Type;
 
   LatentCall(const LatentAttentionArgs& a, const Launch& l)
-      : q(a.q),
-        q_rope(a.q_rope),
-        latents(a.latents),
-        ropes(a.ropes),
-        rope_size(a.rope),
-        scale(static_cast<float>(a.scale)) {
+      : q(a.q), q_rope(a.q_rope), c_kv(a.c_kv), k_pe(a.k_pe), rope_size(a.rope), scale(static_cast<float>(a.scale)) {
     this->page_table = a.page_table;
     this->context_lens = a.context_lens;
-    this->query_starts = a.query_starts;
+    this->cu_seqlens = a.cu_seqlens;
     this->out = a.out;
     this->workspace = static_cast<float*>(l.workspace);
     AttentionSizes& z = this->sizes;
@@ -33,12 +28,12 @@ struct LatentCall : AttentionCall<E> {
     z.key_size = z.size + rope_size;
     z.sequences = l.size(a.sequences);
     z.columns = l.size(a.columns);
-    this->rank_floats = z.rank_floats(l.ranks);
+    this->thread_floats = z.thread_floats(l.threads);
   }
 
-  void attend(const AttentionItem& item, PageRange pages, int rank) const {
+  void attend(const AttentionItem& item, PageRange pages, int thread) const {
     const AttentionSizes& z = this->sizes;
-    LatentTile<E, P> tile(this->scratch(rank), z, scale);
+    LatentTile<E, P> tile(this->scratch(thread), z, scale);
     RowPlace row = this->place_of(item, 0);
     tile.set_rows(item.rows, row.head);
     for (int64_t r = 0; r < item.rows; ++r, row.next()) {
@@ -47,23 +42,23 @@ struct LatentCall : AttentionCall<E> {
     }
     const int32_t* table = this->page_table + item.sequence * z.columns + item.first_page;
     attend_pages(
-        *this, item, pages, rank, tile.state(), tile.page_scratch(),
+        *this, item, pages, thread, tile.state(), tile.page_scratch(),
         [&](int64_t p, const Partial& to) {
           const int64_t first = table[p] * kKvTokens;
           typename LatentTile<E, P>::Stored next;
           if (p + 1 < pages.end) {
             const int64_t at = table[p + 1] * kKvTokens, left = item.context - (item.first_page + p + 1) * kKvTokens;
-            next = {latents + at * z.size, ropes + at * rope_size, left < kKvTokens ? left : kKvTokens};
+            next = {c_kv + at * z.size, k_pe + at * rope_size, left < kKvTokens ? left : kKvTokens};
           }
-          tile.attend(latents + first * z.size, ropes + first * rope_size, item.first_page + p, to, next);
+          tile.attend(c_kv + first * z.size, k_pe + first * rope_size, item.first_page + p, to, next);
         },
         [&](const Partial& to) { tile.merge_page(to); });
   }
 
   const T* q;
   const T* q_rope;
-  const T* latents;
-  const T* ropes;
+  const T* c_kv;
+  const T* k_pe;
   int64_t rope_size;
   float scale;
 };
@@ -71,14 +66,14 @@ struct LatentCall : AttentionCall<E> {
 template <typename E, typename P>
 void attend(const LatentAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(LatentCall<E, P>(a, l), l.rank, l.ranks);
+  attend_items(LatentCall<E, P>(a, l), l.thread, l.threads);
 }
 
 template <typename E, typename P>
 void merge(const LatentAttentionArgs& a, const Launch& l) {
-  if (l.ranks == 1) return;
+  if (l.threads == 1) return;
   const Flush<P> flush;
-  merge_items<E>(LatentCall<E, P>(a, l), l.rank, l.ranks);
+  merge_items<E>(LatentCall<E, P>(a, l), l.thread, l.threads);
 }
 
 // bf16: with the set's dot instruction, by the faster of two ways with the same bits.

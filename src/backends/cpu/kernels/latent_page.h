@@ -51,23 +51,22 @@ class LatentPage {
 
   // Rows as they lie in the cache.
   struct Stored {
-    const T* latents = nullptr;
-    const T* ropes = nullptr;
+    const T* c_kv = nullptr;
+    const T* k_pe = nullptr;
     int64_t tokens = 0;
   };
 
   // The page that is looked at from now on, and what will be read next: it comes into the cache meanwhile.
   void set(const Stored& page, const Stored& next) {
-    const auto& [latents, ropes, tokens] = page;
+    const auto& [c_kv, k_pe, tokens] = page;
     tokens_ = tokens;
     next_ = next;
     if (in_place_) {
-      parts_[0] = {reinterpret_cast<const Word*>(latents), latent_words_, latent_words_ / 16};
-      parts_[1] = {reinterpret_cast<const Word*>(ropes), rope_words_, rope_words_ / 16};
+      parts_[0] = {reinterpret_cast<const Word*>(c_kv), latent_words_, latent_words_ / 16};
+      parts_[1] = {reinterpret_cast<const Word*>(k_pe), rope_words_, rope_words_ / 16};
       return;
     }
-    for (int64_t t = 0; t < tokens; ++t)
-      write_row(latents + t * latent_, ropes + t * rope_, rows_ + (t ^ kSwap) * row_);
+    for (int64_t t = 0; t < tokens; ++t) write_row(c_kv + t * latent_, k_pe + t * rope_, rows_ + (t ^ kSwap) * row_);
     parts_[0] = {rows_, row_, latent_words_ / 16};
     parts_[1] = {rows_ + latent_words_, row_, rope_words_ / 16};
   }
@@ -124,8 +123,8 @@ class LatentPage {
     const auto lines = [&](int64_t width) {
       return j < next_.tokens ? (kScoreKeys * width * static_cast<int64_t>(sizeof(T)) + 63) / 64 : 0;
     };
-    return {{reinterpret_cast<const char*>(next_.latents + j * latent_),
-             reinterpret_cast<const char*>(next_.ropes + j * rope_)},
+    return {{reinterpret_cast<const char*>(next_.c_kv + j * latent_),
+             reinterpret_cast<const char*>(next_.k_pe + j * rope_)},
             {lines(latent_), lines(rope_)},
             steps};
   }

@@ -49,9 +49,9 @@ class LatentTile {
   using Stored = typename Page::Stored;
 
   // Page number `page` of the sequence; the results go to `to`. `next` will be read next.
-  void attend(const T* latents, const T* ropes, int64_t page, const Partial& to, const Stored& next) {
+  void attend(const T* c_kv, const T* k_pe, int64_t page, const Partial& to, const Stored& next) {
     const int64_t base = page * kKvTokens;
-    page_.set({latents, ropes, clamp(high_[rows_ - 1] - base)}, next);  // the last row sees most
+    page_.set({c_kv, k_pe, clamp(high_[rows_ - 1] - base)}, next);  // the last row sees most
     each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
       for (int64_t r = first; r < end; ++r) to.m[r] = to.l[r] = 0;
       if (seen == 0) return;

@@ -21,8 +21,8 @@ static inline int64_t linear_row_block(int64_t rows) {
 // Floats from one widened row of x to the next; the extra line keeps rows off each other's cache sets.
 static inline int64_t linear_x_stride(int64_t k) { return (k + 15) / 16 * 16 + 16; }
 
-// Workspace bytes of one rank for 16-bit x.
-static inline size_t linear_rank_bytes(int64_t rows, int64_t k) {
+// Workspace bytes of one thread for 16-bit x.
+static inline size_t linear_thread_bytes(int64_t rows, int64_t k) {
   return static_cast<size_t>((rows < kBlockRows ? rows : kBlockRows) * linear_x_stride(k)) * sizeof(float);
 }
 
@@ -33,13 +33,13 @@ struct LinearShare {
 
 // Columns are dealt out in whole panels where that is even or hardly matters, else in units of 16; rows where neither
 // columns balance and there are enough rows.
-static inline LinearShare linear_share(int64_t rows, int64_t n, int rank, int ranks) {
+static inline LinearShare linear_share(int64_t rows, int64_t n, int thread, int threads) {
   const int64_t panels = (n + 63) / 64;
-  const int64_t unit = panels % ranks == 0 || panels >= 32 * ranks ? 64 : 16;
+  const int64_t unit = panels % threads == 0 || panels >= 32 * threads ? 64 : 16;
   const int64_t units = (n + unit - 1) / unit;
-  const int64_t busiest = (units + ranks - 1) / ranks;
-  if (rows >= 24 * ranks && units * 10 < busiest * ranks * 9) return {share(rows, 6, rank, ranks), {0, n}};
-  return {{0, rows}, share(n, unit, rank, ranks)};
+  const int64_t busiest = (units + threads - 1) / threads;
+  if (rows >= 24 * threads && units * 10 < busiest * threads * 9) return {share(rows, 6, thread, threads), {0, n}};
+  return {{0, rows}, share(n, unit, thread, threads)};
 }
 
 }  // namespace reprise::cpu

@@ -138,17 +138,17 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
   }
 }
 
-// The sums of a rank's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets them
-// kPanelColumns apart and may change them. Of the arguments x, weight and shape are read.
+// The sums of a thread's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets
+// them kPanelColumns apart and may change them. Of the arguments x, weight and shape are read.
 template <class In, class W, class Finish>
 void products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.rank, l.ranks);
+  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const typename In::Type* x = a.x;
   const typename W::Elem* weight = a.weight;
   const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
-  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(all_rows, k)));
+  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {

@@ -48,17 +48,17 @@ void linear_dynamic(const LinearW8a8DynamicArgs& args, const Launch& l) {
   });
 }
 
-Best* w8a8_found_by_ranks(const ProductShape& shape, const Launch& l) {
+Best* w8a8_found_by_threads(const ProductShape& shape, const Launch& l) {
   return reinterpret_cast<Best*>(static_cast<char*>(l.workspace) +
-                                 static_cast<size_t>(l.ranks) *
-                                     w8a8_rank_bytes(l.size(shape.rows), shape.depth, kXWords));
+                                 static_cast<size_t>(l.threads) *
+                                     w8a8_thread_bytes(l.size(shape.rows), shape.depth, kXWords));
 }
 
 // Workspace: that of the linears, then argmax_shape.h.
 void head(const LmHeadW8a8Args& args, const Launch& l) {
   const float *x_scale = args.x_scale, *scale = args.scale;
   const int64_t all_rows = l.size(args.shape.rows);
-  Best* found = w8a8_found_by_ranks(args.shape, l) + l.rank * best_stride(all_rows);
+  Best* found = w8a8_found_by_threads(args.shape, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     alignas(64) float logits[kTileRows * kPanelColumns];
@@ -72,7 +72,7 @@ void head(const LmHeadW8a8Args& args, const Launch& l) {
 }
 
 void merge_head(const LmHeadW8a8Args& a, const Launch& l) {
-  merge_best(w8a8_found_by_ranks(a.shape, l), a.out, l.size(a.shape.rows), l.rank, l.ranks);
+  merge_best(w8a8_found_by_threads(a.shape, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // moe_gate: scores of the experts and the best k of them.
-// Workspace: two rows of scores per rank (moe_shape.h). A row is one rank's.
+// Workspace: two rows of scores per thread (moe_shape.h). A row is one thread's.
 #include "backends/cpu/kernels/argmax.h"
 #include "backends/cpu/kernels/exp.h"
 #include "backends/cpu/kernels/moe_shape.h"
@@ -81,7 +81,7 @@ void gate(const MoeGateArgs& a, const Launch& l) {
   float* weights = a.weights;
   int32_t* experts = a.experts;
   const float scale = static_cast<float>(a.scale), eps = static_cast<float>(a.eps);
-  float* scores = static_cast<float*>(l.workspace) + l.rank * 2 * gate_row(n);
+  float* scores = static_cast<float*>(l.workspace) + l.thread * 2 * gate_row(n);
   float* choice = scores + gate_row(n);
   const Range mine = l.share(l.size(a.tokens));
   for (int64_t t = mine.begin; t < mine.end; ++t) {

@@ -9,15 +9,15 @@ namespace reprise::cpu::REPRISE_ISA {
 
 namespace {
 
-// Workspace: counts per rank. Every rank counts all choices, which is little, and so needs no other's numbers; then it
-// places those of its experts.
+// Workspace: counts per thread. Every thread counts all choices, which is little, and so needs no other's numbers; then
+// it places those of its experts.
 void route(const MoeRouteArgs& a, const Launch& l) {
   const int32_t* experts = a.experts;
   int32_t *token = a.token, *place = a.place, *starts = a.starts;
   const int64_t k = a.top_k, first = a.first, count = a.count;
   const int64_t choices = l.size(a.tokens) * k;
-  const int rank = l.rank;
-  int32_t* next = static_cast<int32_t*>(l.workspace) + rank * route_row(count);
+  const int thread = l.thread;
+  int32_t* next = static_cast<int32_t*>(l.workspace) + thread * route_row(count);
   for (int64_t e = 0; e < count; ++e) next[e] = 0;
   for (int64_t i = 0; i < choices; ++i) {
     const int64_t e = experts[i] - first;
@@ -27,10 +27,10 @@ void route(const MoeRouteArgs& a, const Launch& l) {
   for (int64_t e = 0; e < count; ++e) {
     const int32_t here = next[e];
     next[e] = sum;
-    if (rank == 0) starts[e] = sum;
+    if (thread == 0) starts[e] = sum;
     sum += here;
   }
-  if (rank == 0) {
+  if (thread == 0) {
     starts[count] = sum;
     for (int64_t i = sum; i < choices; ++i) token[i] = -1;
   }
@@ -41,7 +41,7 @@ void route(const MoeRouteArgs& a, const Launch& l) {
     if (e >= mine.begin && e < mine.end) {
       place[i] = next[e];
       token[next[e]++] = static_cast<int32_t>(static_cast<uint32_t>(i) / tokens_per_choice);
-    } else if (rank == 0 && (e < 0 || e >= count)) {
+    } else if (thread == 0 && (e < 0 || e >= count)) {
       place[i] = -1;
     }
   }
@@ -55,15 +55,16 @@ void combine(const MoeCombineArgs& a, const Launch& l) {
   typename E::Type* out = a.out;
   const int64_t tokens = l.size(a.tokens), k = a.top_k, n = a.width;
   const int64_t rows = tokens * k;
-  for_each_row_part(share_rows_or_elements(tokens, n, l.rank, l.ranks), n, [&](int64_t t, int64_t first, int64_t last) {
-    store_each<E>(out + t * n + first, last - first, [&](int64_t i, int64_t rest) {
-      F32x16 sum = zero();
-      for (int64_t j = t * k; j < (t + 1) * k; ++j)
-        if (place[j] >= 0 && place[j] < rows)
-          sum = fma(splat(weights[j]), load_n<E>(y + place[j] * n + first + i, rest), sum);
-      return sum;
-    });
-  });
+  for_each_row_part(share_rows_or_elements(tokens, n, l.thread, l.threads), n,
+                    [&](int64_t t, int64_t first, int64_t last) {
+                      store_each<E>(out + t * n + first, last - first, [&](int64_t i, int64_t rest) {
+                        F32x16 sum = zero();
+                        for (int64_t j = t * k; j < (t + 1) * k; ++j)
+                          if (place[j] >= 0 && place[j] < rows)
+                            sum = fma(splat(weights[j]), load_n<E>(y + place[j] * n + first + i, rest), sum);
+                        return sum;
+                      });
+                    });
 }
 
 template <typename E>
@@ -72,7 +73,7 @@ void scale(const ScaleRowsArgs& a, const Launch& l) {
   const float* factor = a.scale;
   typename E::Type* out = a.out;
   const int64_t n = a.width;
-  for_each_row_part(share_rows_or_elements(l.size(a.rows), n, l.rank, l.ranks), n,
+  for_each_row_part(share_rows_or_elements(l.size(a.rows), n, l.thread, l.threads), n,
                     [&](int64_t t, int64_t first, int64_t last) {
                       const F32x16 f = splat(factor[t]);
                       const auto* from = x + t * n + first;

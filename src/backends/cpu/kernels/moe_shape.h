@@ -8,7 +8,7 @@ namespace reprise::cpu {
 
 static constexpr int64_t kMaxGateGroups = 256;
 
-// Floats of one row of scores, numbers of one rank's counts: whole cache lines.
+// Floats of one row of scores, numbers of one thread's counts: whole cache lines.
 [[maybe_unused]] static constexpr int64_t gate_row(int64_t experts) { return (experts + 15) / 16 * 16; }
 [[maybe_unused]] static constexpr int64_t route_row(int64_t experts) { return (experts + 16) / 16 * 16; }
 

@@ -6,7 +6,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// A single row is one rank's work: a second rank would save less than it costs to sum the row twice.
+// A single row is one thread's work: a second thread would save less than it costs to sum the row twice.
 template <typename E, bool kBias>
 void norm_rows(const RmsNormArgs& a, const Launch& l) {
   using T = typename E::Type;

@@ -1,4 +1,4 @@
-// Rows of x from anywhere as the tiles of a matrix product want them: packed into a rank's scratch, or in place.
+// Rows of x from anywhere as the tiles of a matrix product want them: packed into a thread's scratch, or in place.
 // Internal linkage, as linear_tiles.h.
 #pragma once
 

@@ -218,12 +218,12 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
 template <class In, class P, class Finish>
 void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.rank, l.ranks);
+  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const typename In::Type* x = a.x;
   const uint8_t* weight = a.weight;
   const int64_t panel_bytes = k / kBlockK * P::kBlockBytes;
-  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(all_rows, k)));
+  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {

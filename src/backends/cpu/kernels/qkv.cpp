@@ -41,8 +41,8 @@ struct Heads {
     norm_rope<E>(rows, weight, size, rot, eps);
   }
 
-  void queries(T* out, int rank, int ranks) const {
-    const Range mine = share(tokens * heads, rank, ranks);
+  void queries(T* out, int thread, int threads) const {
+    const Range mine = share(tokens * heads, thread, threads);
     for (int64_t u = mine.begin; u < mine.end;) {
       const int64_t h = u % heads, count = heads - h < mine.end - u ? heads - h : mine.end - u;
       of_token(u / heads, h, count, q_weight, out + u * size);
@@ -58,15 +58,15 @@ struct Heads {
   const T* k_weight;
 };
 
-// Queries are dealt out from the other end, so that the rank with a key more has one of these less.
-int opposite(const Launch& l) { return l.ranks - 1 - l.rank; }
+// Queries are dealt out from the other end, so that the thread with a key more has one of these less.
+int opposite(const Launch& l) { return l.threads - 1 - l.thread; }
 
 template <typename E>
 void split(const SplitArgs& args, const Launch& l) {
   using T = typename E::Type;
   const Heads<E> a(args, l);
   T *k = args.k, *v = args.v;
-  a.queries(args.q, opposite(l), l.ranks);
+  a.queries(args.q, opposite(l), l.threads);
   const Range mine = l.share(a.tokens * a.kv_heads);
   for (int64_t u = mine.begin; u < mine.end;) {
     const int64_t t = u / a.kv_heads, g = u % a.kv_heads;
@@ -83,7 +83,7 @@ void split_kv(const SplitKvArgs& args, const Launch& l) {
   using T = typename E::Type;
   const Heads<E> a(args, l);
   typename Stored::Cell* kv = args.kv;
-  a.queries(args.q, opposite(l), l.ranks);
+  a.queries(args.q, opposite(l), l.threads);
   static_assert(kKeyRun <= kHeadsAtOnce);
   alignas(64) T keys[kHeadsAtOnce * kMaxHeadSize];
   const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
@@ -91,7 +91,7 @@ void split_kv(const SplitKvArgs& args, const Launch& l) {
     Stored::write({kv + kv_block(to.page, false, g, a.kv_heads, row), kv + kv_block(to.page, true, g, a.kv_heads, row),
                    made, a.head(to.token, a.heads + a.kv_heads + g), a.size, v_stride, to.place, to.count, a.size});
   };
-  for_each_kv_run(args.slots, a.tokens, a.kv_heads, l.rank, l.ranks, [&](const KvPlaces& to) {
+  for_each_kv_run(args.slots, a.tokens, a.kv_heads, l.thread, l.threads, [&](const KvPlaces& to) {
     if (to.count > 1) {
       for (int64_t g = to.first_head; g < to.last_head; ++g) {
         a.of_head(a.heads + g, to.token, to.count, a.k_weight, keys);

@@ -14,7 +14,7 @@ void quant_static(const QuantizeStaticArgs& a, const Launch& l) {
   const StaticScale scale(a);
   int8_t* out = a.values;
   const int64_t n = a.width;
-  const Range mine = share_rows_or_elements(l.size(a.rows), n, l.rank, l.ranks);
+  const Range mine = share_rows_or_elements(l.size(a.rows), n, l.thread, l.threads);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const int64_t at = row * n + first;
     each_sixteen(last - first, [&](int64_t i, int64_t rest) {
@@ -23,19 +23,19 @@ void quant_static(const QuantizeStaticArgs& a, const Launch& l) {
   });
 }
 
-// Few rows are shared by columns, and every rank looks at all of the row for the scale: cheaper than a second phase.
+// Few rows are shared by columns, and every thread looks at all of the row for the scale: cheaper than a second phase.
 template <typename E>
 void quant_dynamic(const QuantizeDynamicArgs& a, const Launch& l) {
   const typename E::Type* x = a.x;
   int8_t* out = a.values;
   float* scales = a.scale;
   const int64_t count = l.size(a.rows), n = a.width;
-  const bool whole = quantize_whole_rows(count, l.ranks);
+  const bool whole = quantize_whole_rows(count, l.threads);
   const Range rows = whole ? l.share(count) : Range{0, count};
   const Range columns = whole ? Range{0, n} : l.share(n, 16);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float scale = dynamic_scale(row_top<E>(x + row * n, n));
-    if (whole || l.rank == 0) scales[row] = scale;
+    if (whole || l.thread == 0) scales[row] = scale;
     const int64_t at = row * n + columns.begin;
     ByScale(scale).store<E>(x + at, out + at, columns.end - columns.begin);
   }
@@ -47,7 +47,7 @@ void silu_mul_static(const SiluMulQuantStaticArgs& args, const Launch& l) {
   const StaticScale scale(args);
   int8_t* out = args.values;
   const int64_t n = args.width;
-  const Range mine = share_rows_or_elements(l.size(args.rows), n, l.rank, l.ranks);
+  const Range mine = share_rows_or_elements(l.size(args.rows), n, l.thread, l.threads);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const auto* gate = gate_up + row * 2 * n + first;
     int8_t* to = out + row * n + first;
@@ -76,8 +76,8 @@ struct SiluMul {
         scales(a.scale),
         rows(l.size(a.rows)),
         n(a.width),
-        whole(quantize_whole_rows(rows, l.ranks)),
-        shape(n, static_cast<int64_t>(sizeof(T)), l.ranks),
+        whole(quantize_whole_rows(rows, l.threads)),
+        shape(n, static_cast<int64_t>(sizeof(T)), l.threads),
         workspace(l.workspace) {}
 
   T* kept(int64_t row) const { return reinterpret_cast<T*>(static_cast<char*>(workspace) + shape.row_at(row)); }
@@ -111,22 +111,22 @@ struct SiluMul {
   void* workspace;
 };
 
-// Workspace: quantize_shape.h. Many rows: each is one rank's work, done in the first phase. Few rows: ranks share the
-// columns and keep the product and its largest magnitude for the second.
+// Workspace: quantize_shape.h. Many rows: each is one thread's work, done in the first phase. Few rows: threads share
+// the columns and keep the product and its largest magnitude for the second.
 template <typename E>
 void silu_mul_quant(const SiluMulQuantArgs& args, const Launch& l) {
   const SiluMul<E> a(args, l);
   if (a.whole) {
     const Range rows = l.share(a.rows);
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      a.scales[row] = dynamic_scale(a.multiply(row, a.kept(l.rank), 0, a.n));
-      a.quantise(row, a.kept(l.rank), a.scales[row], 0, a.n);
+      a.scales[row] = dynamic_scale(a.multiply(row, a.kept(l.thread), 0, a.n));
+      a.quantise(row, a.kept(l.thread), a.scales[row], 0, a.n);
     }
     return;
   }
   const Range columns = l.share(a.n, 16);
   for (int64_t row = 0; row < a.rows; ++row)
-    static_cast<float*>(a.workspace)[a.shape.top_at(row, l.rank)] =
+    static_cast<float*>(a.workspace)[a.shape.top_at(row, l.thread)] =
         a.multiply(row, a.kept(row), columns.begin, columns.end);
 }
 
@@ -137,12 +137,12 @@ void silu_mul_quant_finish(const SiluMulQuantArgs& args, const Launch& l) {
   const Range columns = l.share(a.n, 16);
   for (int64_t row = 0; row < a.rows; ++row) {
     float top = 0;
-    for (int k = 0; k < l.ranks; ++k) {
+    for (int k = 0; k < l.threads; ++k) {
       const float other = static_cast<const float*>(a.workspace)[a.shape.top_at(row, k)];
       top = other > top ? other : top;
     }
     const float scale = dynamic_scale(top);
-    if (l.rank == 0) a.scales[row] = scale;
+    if (l.thread == 0) a.scales[row] = scale;
     a.quantise(row, a.kept(row), scale, columns.begin, columns.end);
   }
 }

@@ -23,7 +23,7 @@ void run(const RopeArgs& a, const Launch& l) {
 }
 
 // The angle is a product of floats, as HF computes it; its cosine and sine are those of libm in double,
-// rounded once. Work is divided by single angles, so that one token keeps every rank busy.
+// rounded once. Work is divided by single angles, so that one token keeps every thread busy.
 void make_table(const RopeTableArgs& a, const Launch& l) {
   const int32_t* positions = a.positions;
   float* table = a.table;

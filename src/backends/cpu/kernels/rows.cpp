@@ -6,7 +6,7 @@ namespace reprise::cpu::REPRISE_ISA {
 
 namespace {
 
-void pick(const RowsArgs& a, const Launch& l) {
+void pick(const IndexSelectArgs& a, const Launch& l) {
   const char* x = a.x;
   const int32_t* index = a.index;
   char* out = a.out;

@@ -36,10 +36,10 @@ void sample_row(const Rows& rows, int64_t r, draw::Candidate* scratch) {
   });
 }
 
-// Workspace: a candidate for each column and rank.
+// Workspace: a candidate for each column and thread.
 void draw_tokens(const SampleArgs& a, const Launch& l) {
   const Rows rows{a.logits, a.draws, a.token, a.logprob, a.top_tokens, a.top_logprobs, a.columns};
-  auto* scratch = static_cast<draw::Candidate*>(l.workspace) + l.rank * rows.columns;
+  auto* scratch = static_cast<draw::Candidate*>(l.workspace) + l.thread * rows.columns;
   const Range mine = l.share(l.size(a.rows));
   for (int64_t r = mine.begin; r < mine.end; ++r) sample_row(rows, r, scratch);
 }

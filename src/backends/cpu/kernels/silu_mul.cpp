@@ -11,7 +11,7 @@ void run(const SiluMulArgs& a, const Launch& l) {
   const typename E::Type* gate_up = a.gate_up;
   typename E::Type* out = a.out;
   const int64_t n = a.width;
-  const Range mine = share_rows_or_elements(l.size(a.rows), n, l.rank, l.ranks);
+  const Range mine = share_rows_or_elements(l.size(a.rows), n, l.thread, l.threads);
   for_each_row_part(mine, n, [&](int64_t row, int64_t first, int64_t last) {
     const auto* gate = gate_up + row * 2 * n + first;
     auto* to = out + row * n + first;

@@ -11,7 +11,7 @@ void take_columns(const SliceArgs& a, const Launch& l) {
   const char* x = a.x;
   char* out = a.out;
   const int64_t width = a.width * a.element, begin = a.begin * a.element, size = a.size * a.element;  // in bytes
-  const Range mine = share_rows_or_elements(l.size(a.rows), size, l.rank, l.ranks);
+  const Range mine = share_rows_or_elements(l.size(a.rows), size, l.thread, l.threads);
   if (mine.begin == mine.end) return;  // an empty tensor may have no address
   for_each_row_part(mine, size, [&](int64_t row, int64_t first, int64_t last) {
     std::memcpy(out + row * size + first, x + row * width + begin + first, static_cast<size_t>(last - first));

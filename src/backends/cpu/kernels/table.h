@@ -18,11 +18,11 @@ namespace reprise::cpu {
   X(linear_w8a8_static)              \
   X(linear_w8a8_dynamic)             \
   X(lm_head_argmax)                  \
-  X(head_linear)                     \
-  X(head_linear_rows)                \
-  X(linear_packed)                   \
-  X(lm_head_argmax_packed)           \
-  X(embedding_packed)                \
+  X(per_head_matmul)                 \
+  X(per_head_matmul_rows)            \
+  X(linear_blocks)                   \
+  X(lm_head_argmax_blocks)           \
+  X(embedding_blocks)                \
   X(kv_write)                        \
   X(kv_write_i8)                     \
   X(attention)                       \
@@ -62,10 +62,10 @@ namespace reprise::cpu {
 #define REPRISE_CPU_OTHER_KERNELS(X) \
   X(linear_bf16_f32)                 \
   X(linear_f16_f32)                  \
-  X(linear_packed_bf16_f32)          \
-  X(linear_packed_f16_f32)           \
+  X(linear_blocks_bf16_f32)          \
+  X(linear_blocks_f16_f32)           \
   X(lm_head_argmax_merge)            \
-  X(lm_head_argmax_packed_merge)     \
+  X(lm_head_argmax_blocks_merge)     \
   X(lm_head_argmax_w8a8)             \
   X(lm_head_argmax_w8a8_merge)       \
   X(embedding)                       \
@@ -88,7 +88,7 @@ namespace reprise::cpu {
 #define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(DotProd, dotprod)
 #endif
 
-#define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks);
+#define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \
   REPRISE_DECLARE(name##_f32)       \
   REPRISE_DECLARE(name##_bf16)      \
@@ -120,9 +120,9 @@ const KernelTable& kernel_table(Isa isa);
 
 // Defines a kernel by its body, void(const Args&, const Launch&) with the struct of the op; it may be a template's name
 // with its arguments.
-#define REPRISE_KERNEL(name, ...)                                                 \
-  void name(const LaunchArgs& args, const LiveSizes& live, int rank, int ranks) { \
-    enter(args, live, rank, ranks, __VA_ARGS__);                                  \
+#define REPRISE_KERNEL(name, ...)                                                     \
+  void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) { \
+    enter(args, live, thread, threads, __VA_ARGS__);                                  \
   }
 // Defines NAME_f32, NAME_bf16 and NAME_f16 by a template over the storage types of elements.h; what follows its name
 // are its other arguments.

@@ -15,8 +15,8 @@ namespace reprise::cpu {
   return ((k + 3) / 4 * words + 15) / 16 * 16 + 16;
 }
 
-// Workspace bytes of one rank.
-[[maybe_unused]] static constexpr size_t w8a8_rank_bytes(int64_t rows, int64_t k, int words) {
+// Workspace bytes of one thread.
+[[maybe_unused]] static constexpr size_t w8a8_thread_bytes(int64_t rows, int64_t k, int words) {
   return static_cast<size_t>((rows < kBlockRows ? rows : kBlockRows) * w8a8_x_stride(k, words)) * 4;
 }
 

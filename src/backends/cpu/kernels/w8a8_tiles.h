@@ -242,17 +242,17 @@ void w8a8_panel(const uint32_t* prepared, int64_t ldx, int64_t rows, const int8_
   }
 }
 
-// The sums of a rank's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
+// The sums of a thread's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
 // kPanelColumns apart and may change them. Of the arguments x, weight and shape are read. Workspace: w8a8_shape.h.
 template <class Finish>
 void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.rank, l.ranks);
+  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const int8_t *x = a.x, *weight = a.weight;
   const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kGroupBytes;
   const int64_t ldx = w8a8_x_stride(k, kXWords);
-  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_rank_bytes(all_rows, k, kXWords)));
+  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_thread_bytes(all_rows, k, kXWords)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {

@@ -162,7 +162,7 @@ struct Attention {
 
   template <class L>
   DEV void load_queries(L& lane, const Block<L>& b, const Piece& p, int first_row, int rows) const {
-    const int ratio = static_cast<int>(z.ratio()), start = lengths.query_starts[p.sequence];
+    const int ratio = static_cast<int>(z.ratio()), start = lengths.cu_seqlens[p.sequence];
     if (z.size % 8 == 0) {
       constexpr int kChunks = kDepth / 8;
       for (int i = lane.thread(); i < kTileRows * kChunks; i += kThreads) {
@@ -367,7 +367,7 @@ struct Attention {
       const int at = first_row + lane.thread() / 32 * 16 + me / 4 + half * 8;
       if (at >= rows) continue;
       uint16_t* to =
-          out + ((lengths.query_starts[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
+          out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
       UNROLL
       for (int n = 0; n < kOut / 8; ++n) UNROLL
       for (int i = 0; i < 2; ++i) {
@@ -472,7 +472,7 @@ struct AttentionMerge {
             if (me + j * 32 < kOut) o[j] = f.of(o[j], from[32 + i * kOut + me + j * 32]);
         }
         uint16_t* to =
-            out + ((lengths.query_starts[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
+            out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
         UNROLL
         for (int j = 0; j < kEach; ++j) {
           const int c = me + j * 32, d = p.pass * kOut + c;
@@ -498,7 +498,7 @@ AttentionSizes attention_sizes(const PagedAttentionArgs& a, const L& launch) {
 template <class E, int kDepth, bool kInt8, class L>
 void launch_attention(const PagedAttentionArgs& a, L& launch) {
   const AttentionSizes z = attention_sizes(a, launch);
-  const Lengths lengths{a.page_table, a.context_lens, a.query_starts};
+  const Lengths lengths{a.page_table, a.context_lens, a.cu_seqlens};
   const uint16_t* q = a.q;
   uint16_t* out = a.out;
   auto* states = static_cast<float*>(launch.workspace);
@@ -521,7 +521,7 @@ void attend_to(const PagedAttentionArgs& a, L& launch) {
   if constexpr (sizeof(typename E::Type) == 4) {
     const AttentionSizes z = attention_sizes(a, launch);
     launch.run(blocks_for(z.tokens * z.heads, 4), AttentionF32<kInt8>::kThreads, 0,
-               AttentionF32<kInt8>{a.q, a.kv, {a.page_table, a.context_lens, a.query_starts}, a.out, z});
+               AttentionF32<kInt8>{a.q, a.kv, {a.page_table, a.context_lens, a.cu_seqlens}, a.out, z});
   } else {
     if (a.size <= 64)
       launch_attention<E, 64, kInt8>(a, launch);

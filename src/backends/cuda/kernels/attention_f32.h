@@ -40,16 +40,16 @@ struct AttentionF32 {
     const int me = lane.thread() % 32;
     if (u >= z.tokens * z.heads) return;
     const int64_t t = u / z.heads, h = u % z.heads, head = h / z.ratio();
-    if (t >= lengths.query_starts[z.sequences]) return;
+    if (t >= lengths.cu_seqlens[z.sequences]) return;
     int low = 0, high = static_cast<int>(z.sequences);
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      if (lengths.query_starts[middle] <= t)
+      if (lengths.cu_seqlens[middle] <= t)
         low = middle;
       else
         high = middle;
     }
-    const int64_t sees = lengths.context_lens[low] - (lengths.query_starts[low + 1] - t);
+    const int64_t sees = lengths.context_lens[low] - (lengths.cu_seqlens[low + 1] - t);
     const int64_t oldest = z.window == 0 ? 0 : greater<int64_t>(0, sees - z.window + 1);
     const float* row = q + u * z.size;
     float top = -__builtin_huge_valf(), sum = 0, o[kEach];

@@ -23,7 +23,7 @@ struct AttentionSizes {
 struct Lengths {
   const int32_t* page_table;
   const int32_t* context_lens;
-  const int32_t* query_starts;
+  const int32_t* cu_seqlens;
 };
 
 // Pieces of work of one kind over all sequences. A piece: sequence, key/value head, tile of rows, group of keys, pass.
@@ -42,7 +42,7 @@ struct Pieces {
   int32_t* begins;
   bool any = false;  // whatever the number of rows
 
-  DEV int tokens_of(int r) const { return lengths.query_starts[r + 1] - lengths.query_starts[r]; }
+  DEV int tokens_of(int r) const { return lengths.cu_seqlens[r + 1] - lengths.cu_seqlens[r]; }
   DEV int groups_of(int r) const { return (lengths.context_lens[r] + kGroupKeys - 1) / kGroupKeys; }
   DEV int tiles_of(int r) const {
     const int rows = tokens_of(r) * static_cast<int>(z.ratio());

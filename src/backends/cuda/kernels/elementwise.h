@@ -225,7 +225,7 @@ void run_copy(const CopyArgs& a, L& launch) {
 }
 
 template <class L>
-void run_rows(const RowsArgs& a, L& launch) {
+void run_rows(const IndexSelectArgs& a, L& launch) {
   const int64_t bytes = a.width * a.element;
   launch.run(launch.size(a.rows), kElementThreads, 0,
              CopyRows{a.x, a.index, a.out, launch.size(a.x_rows), bytes, 0, bytes});

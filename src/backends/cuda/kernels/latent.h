@@ -145,8 +145,8 @@ struct LatentAttention {
 
   const uint16_t* q;
   const uint16_t* q_rope;
-  const uint16_t* latents;
-  const uint16_t* ropes;
+  const uint16_t* c_kv;
+  const uint16_t* k_pe;
   Lengths lengths;
   uint16_t* out;
   float* states;  // kLatentSlots
@@ -296,8 +296,8 @@ struct LatentAttention {
     const int32_t* pages = lengths.page_table + sequence * sizes.z.columns;
     KEEP_LOOP
     for (int key = first; key < last; key += kTileKeys) {
-      load(lane, b.keys, b.pitch, kTileKeys, latents, ropes,
-           int64_t{pages[key / kPageRows]} * kPageRows + key % kPageRows, smaller(kTileKeys, last - key));
+      load(lane, b.keys, b.pitch, kTileKeys, c_kv, k_pe, int64_t{pages[key / kPageRows]} * kPageRows + key % kPageRows,
+           smaller(kTileKeys, last - key));
       lane.template wait_copies<0>();
       lane.sync();
       score(lane, b, sees, key);
@@ -374,7 +374,7 @@ struct LatentAttention {
       const Piece p = pieces.at(item);
       const int tokens = pieces.tokens_of(p.sequence), rows = tokens * heads, first_row = p.tile * kTileRows;
       const int before = lengths.context_lens[p.sequence] - tokens;
-      const int64_t start = lengths.query_starts[p.sequence];
+      const int64_t start = lengths.cu_seqlens[p.sequence];
       int sees[2];
       UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -450,7 +450,7 @@ struct LatentMerge {
           for (int j = 0; j < kEach; ++j)
             if (me + j * 32 < size) o[j] = f.of(o[j], from[32 + i * columns + me + j * 32]);
         }
-        uint16_t* to = out + (lengths.query_starts[p.sequence] * z.heads + at) * z.size;
+        uint16_t* to = out + (lengths.cu_seqlens[p.sequence] * z.heads + at) * z.size;
         UNROLL
         for (int j = 0; j < kEach; ++j)
           if (me + j * 32 < size) to[me + j * 32] = E::store(divide(o[j], sum));
@@ -465,8 +465,8 @@ struct LatentAttentionF32 {
   static constexpr int kEach = static_cast<int>(kLargestLatent) / 32;
   const float* q;
   const float* q_rope;
-  const float* latents;
-  const float* ropes;
+  const float* c_kv;
+  const float* k_pe;
   Lengths lengths;
   float* out;
   LatentSizes sizes;
@@ -476,16 +476,16 @@ struct LatentAttentionF32 {
     const AttentionSizes& z = sizes.z;
     const int64_t u = static_cast<int64_t>(lane.block()) * (kThreads / 32) + lane.thread() / 32, t = u / z.heads;
     const int me = lane.thread() % 32;
-    if (t >= z.tokens || t >= lengths.query_starts[z.sequences]) return;
+    if (t >= z.tokens || t >= lengths.cu_seqlens[z.sequences]) return;
     int low = 0, high = static_cast<int>(z.sequences);
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      if (lengths.query_starts[middle] <= t)
+      if (lengths.cu_seqlens[middle] <= t)
         low = middle;
       else
         high = middle;
     }
-    const int64_t sees = lengths.context_lens[low] - (lengths.query_starts[low + 1] - t);
+    const int64_t sees = lengths.context_lens[low] - (lengths.cu_seqlens[low + 1] - t);
     float top = -__builtin_huge_valf(), sum = 0, o[kEach];
     UNROLL
     for (int j = 0; j < kEach; ++j) o[j] = 0;
@@ -495,9 +495,9 @@ struct LatentAttentionF32 {
       float s = -__builtin_huge_valf();
       if (first + me <= sees) {
         s = 0;
-        for (int64_t d = 0; d < z.size; ++d) s = fma(q[u * z.size + d], latents[(row + me) * z.size + d], s);
+        for (int64_t d = 0; d < z.size; ++d) s = fma(q[u * z.size + d], c_kv[(row + me) * z.size + d], s);
         for (int64_t d = 0; d < sizes.rope; ++d)
-          s = fma(q_rope[u * sizes.rope + d], ropes[(row + me) * sizes.rope + d], s);
+          s = fma(q_rope[u * sizes.rope + d], k_pe[(row + me) * sizes.rope + d], s);
         s = s * z.scale;
       }
       const float tile_top = warp_max(lane, s), now = tile_top > top ? tile_top : top;
@@ -511,7 +511,7 @@ struct LatentAttentionF32 {
         const float weight = lane.shuffle(w, i);
         UNROLL
         for (int j = 0; j < kEach; ++j)
-          if (me + j * 32 < z.size) o[j] = fma(weight, latents[(row + i) * z.size + me + j * 32], o[j]);
+          if (me + j * 32 < z.size) o[j] = fma(weight, c_kv[(row + i) * z.size + me + j * 32], o[j]);
       }
     }
     UNROLL
@@ -558,12 +558,12 @@ void product_of_heads(const ProductSizes& z, const HeadRows& rows, const void* x
 }
 
 template <class E, class L>
-void run_head_linear(const HeadLinearArgs& a, L& launch) {
+void run_per_head_matmul(const PerHeadMatmulArgs& a, L& launch) {
   const ProductSizes z = product_sizes(a.shape, launch);
   product_of_heads<E>(z, {nullptr, z.tokens, a.heads, 0}, a.x, a.weight, a.out, launch);
 }
 template <class E, class L>
-void run_head_linear_rows(const HeadLinearRowsArgs& a, L& launch) {
+void run_per_head_matmul_rows(const PerHeadMatmulRowsArgs& a, L& launch) {
   const ProductSizes z = product_sizes(a.shape, launch);
   product_of_heads<E>(z, {a.list, z.tokens, a.heads, 0}, a.x, a.weight, a.out, launch);
 }
@@ -576,19 +576,19 @@ void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
                        static_cast<float>(a.scale)},
                       a.rope,
                       latent_state_columns(a.latent)};
-  const Lengths lengths{a.page_table, a.context_lens, a.query_starts};
-  const T *q = a.q, *q_rope = a.q_rope, *latents = a.latents, *ropes = a.ropes;
+  const Lengths lengths{a.page_table, a.context_lens, a.cu_seqlens};
+  const T *q = a.q, *q_rope = a.q_rope, *c_kv = a.c_kv, *k_pe = a.k_pe;
   T* out = a.out;
   if (s.z.tokens == 0) return;
   if constexpr (sizeof(T) == 4) {
     launch.run(blocks_for(s.z.tokens * s.z.heads, 4), LatentAttentionF32::kThreads, 0,
-               LatentAttentionF32{q, q_rope, latents, ropes, lengths, out, s});
+               LatentAttentionF32{q, q_rope, c_kv, k_pe, lengths, out, s});
   } else {
     auto* states = static_cast<float*>(launch.workspace);
     using Few = LatentAttention<E, 1>;
     using Many = LatentAttention<E, 2>;
     launch.run(launch.multiprocessors * 2, Few::kThreads, Few::shared_bytes(s),
-               Few{q, q_rope, latents, ropes, lengths, out, states, s});
+               Few{q, q_rope, c_kv, k_pe, lengths, out, states, s});
     launch.run(launch.multiprocessors * 4, LatentMerge<E>::kThreads, LatentMerge<E>::shared_bytes(s.z.sequences),
                LatentMerge<E>{lengths, out, states, s});
     // Where every sequence has one token at most, none has many rows.
@@ -597,14 +597,14 @@ void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
         s.z.sequences * blocks_for(s.z.heads, 16) * most_groups <= kLatentSlots)
       return;
     launch.run(launch.multiprocessors, Many::kThreads, Many::shared_bytes(s),
-               Many{q, q_rope, latents, ropes, lengths, out, states, s});
+               Many{q, q_rope, c_kv, k_pe, lengths, out, states, s});
   }
 }
 
 template <class L>
 void fill_latent_of(KernelTable& table) {
-  table.head_linear = REPRISE_CUDA_PER_TYPE(run_head_linear, L);
-  table.head_linear_rows = REPRISE_CUDA_PER_TYPE(run_head_linear_rows, L);
+  table.per_head_matmul = REPRISE_CUDA_PER_TYPE(run_per_head_matmul, L);
+  table.per_head_matmul_rows = REPRISE_CUDA_PER_TYPE(run_per_head_matmul_rows, L);
   table.latent_attention = REPRISE_CUDA_PER_TYPE(run_latent_attention, L);
 }
 

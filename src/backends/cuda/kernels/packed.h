@@ -35,7 +35,7 @@ struct Blocks {
 };
 
 template <class E, class Out, BlockFormat kFormat, int kEach>
-struct LinearPacked {
+struct LinearBlocks {
   using Tile = ChainTile<NumbersOf<E>, Blocks<kFormat>, kEach>;
   static constexpr int kThreads = Tile::kThreads, kBlocks = 1;
   Tile tile;
@@ -91,7 +91,7 @@ struct PackedLargest {
 
 // A block a row; an id outside the table gives zeros.
 template <class Out, BlockFormat kFormat>
-struct EmbeddingPacked {
+struct EmbeddingBlocks {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   Blocks<kFormat> table;
   const int32_t* ids;
@@ -123,14 +123,14 @@ ChainTile<NumbersOf<E>, Blocks<kFormat>, kEach> packed_tile(const A& a, const Pr
 }
 
 template <class E, class Out, BlockFormat kFormat, int kEach, class L>
-void launch_packed(const LinearPackedArgs& a, const ProductSizes& z, L& launch) {
-  using K = LinearPacked<E, Out, kFormat, kEach>;
+void launch_packed(const LinearBlocksArgs& a, const ProductSizes& z, L& launch) {
+  using K = LinearBlocks<E, Out, kFormat, kEach>;
   launch.run(blocks_for(z.columns, K::Tile::kColumns), K::kThreads, K::Tile::kSharedBytes,
              K{packed_tile<E, kFormat, kEach>(a, z), a.bias, a.out}, blocks_for(z.tokens, K::Tile::kTokens));
 }
 
 template <class E, class Out, class L>
-void packed_product(const LinearPackedArgs& a, L& launch) {
+void packed_product(const LinearBlocksArgs& a, L& launch) {
   const ProductSizes z = product_sizes(a.shape, launch);
   with_format(a.format, [&](auto format) {
     if (z.tokens <= kFewChains)
@@ -140,17 +140,17 @@ void packed_product(const LinearPackedArgs& a, L& launch) {
   });
 }
 template <class E, class L>
-void run_linear_packed(const LinearPackedArgs& a, L& launch) {
+void run_linear_blocks(const LinearBlocksArgs& a, L& launch) {
   packed_product<E, E>(a, launch);
 }
 template <class E, class L>
-void run_linear_packed_wide(const LinearPackedArgs& a, L& launch) {
+void run_linear_blocks_wide(const LinearBlocksArgs& a, L& launch) {
   packed_product<E, F32>(a, launch);
 }
 
 // Workspace: head_candidates_bytes() a row.
 template <class E, class L>
-void run_lm_head_argmax_packed(const LmHeadPackedArgs& a, L& launch) {
+void run_lm_head_argmax_blocks(const LmHeadBlocksArgs& a, L& launch) {
   const ProductSizes z = product_sizes(a.shape, launch);
   auto* best = static_cast<Largest*>(launch.workspace);
   with_format(a.format, [&](auto format) {
@@ -164,20 +164,20 @@ void run_lm_head_argmax_packed(const LmHeadPackedArgs& a, L& launch) {
 
 // The type is that of the result.
 template <class Out, class L>
-void run_embedding_packed(const EmbeddingPackedArgs& a, L& launch) {
+void run_embedding_blocks(const EmbeddingBlocksArgs& a, L& launch) {
   with_format(a.format, [&](auto format) {
     launch.run(
         launch.size(a.tokens), kElementThreads, 0,
-        EmbeddingPacked<Out, format()>{{a.table, a.width / kPackedNumbers}, a.ids, a.out, a.width, a.vocabulary});
+        EmbeddingBlocks<Out, format()>{{a.table, a.width / kPackedNumbers}, a.ids, a.out, a.width, a.vocabulary});
   });
 }
 
 template <class L>
 void fill_packed_of(KernelTable& table) {
-  table.linear_packed = REPRISE_CUDA_PER_TYPE(run_linear_packed, L);
-  table.linear_packed_wide = REPRISE_CUDA_PER_TYPE(run_linear_packed_wide, L);
-  table.lm_head_argmax_packed = REPRISE_CUDA_PER_TYPE(run_lm_head_argmax_packed, L);
-  table.embedding_packed = REPRISE_CUDA_PER_TYPE(run_embedding_packed, L);
+  table.linear_blocks = REPRISE_CUDA_PER_TYPE(run_linear_blocks, L);
+  table.linear_blocks_wide = REPRISE_CUDA_PER_TYPE(run_linear_blocks_wide, L);
+  table.lm_head_argmax_blocks = REPRISE_CUDA_PER_TYPE(run_lm_head_argmax_blocks, L);
+  table.embedding_blocks = REPRISE_CUDA_PER_TYPE(run_embedding_blocks, L);
 }
 
 }  // namespace reprise::cuda

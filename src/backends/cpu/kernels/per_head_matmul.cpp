@@ -1,6 +1,6 @@
-// head_linear: every head of x times its own matrix, on a stack of weights in the panel64 layout; head_linear_rows: of
-// some rows only. Workspace: linear_shape.h, as of a linear with the rows of one head. Ranks share (head,
-// panel) pairs. A row's sums are the same whatever rows are computed with it.
+// per_head_matmul: every head of x times its own matrix, on a stack of weights in the panel64 layout;
+// per_head_matmul_rows: of some rows only. Workspace: linear_shape.h, as of a linear with the rows of one head. Threads
+// share (head, panel) pairs. A row's sums are the same whatever rows are computed with it.
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
@@ -43,7 +43,7 @@ void run(const HeadCall<In>& c, const Launch& l) {
   const int64_t panels = (c.n + kPanelColumns - 1) / kPanelColumns;
   const int64_t panel_elems = (c.k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
   const auto* weight = static_cast<const typename W::Elem*>(c.weight);
-  auto* own = l.scratch<float>(static_cast<int64_t>(linear_rank_bytes(c.tokens, c.k)));
+  auto* own = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(c.tokens, c.k)));
   const int64_t block = linear_row_block(c.count);
   const Range mine = l.share(c.heads * panels);
   Scratch scratch;
@@ -105,17 +105,17 @@ void run_and_clear(const HeadCall<In>& c, const Launch& l) {
 }
 
 template <class In>
-void all_rows(const HeadLinearArgs& a, const Launch& l) {
+void all_rows(const PerHeadMatmulArgs& a, const Launch& l) {
   run_and_clear(HeadCall<In>(a, nullptr, l), l);
 }
 template <class In>
-void some_rows(const HeadLinearRowsArgs& a, const Launch& l) {
+void some_rows(const PerHeadMatmulRowsArgs& a, const Launch& l) {
   run_and_clear(HeadCall<In>(a, a.list, l), l);
 }
 
 }  // namespace
 
-REPRISE_KERNELS(head_linear, all_rows)
-REPRISE_KERNELS(head_linear_rows, some_rows)
+REPRISE_KERNELS(per_head_matmul, all_rows)
+REPRISE_KERNELS(per_head_matmul_rows, some_rows)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -1,8 +1,8 @@
-// Team: the CPU device's fixed set of threads.
+// ThreadPool: the CPU device's fixed set of threads.
 //
 // Rank 0 is whoever calls run(); the others wait between calls by spinning for a short while (a spin hand-over costs
-// 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All ranks run the same job with their rank; barrier()
-// separates phases inside a job. A team serves one caller at a time and lives as long as its device.
+// 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All threads run the same job with their number;
+// barrier() separates phases inside a job. A pool serves one caller at a time and lives as long as its device.
 //
 // Whoever waits inside a job spins, then yields. A yield that comes back late has given the processor to another
 // program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once
@@ -17,21 +17,22 @@
 
 namespace reprise::cpu {
 
-class Team {
+class ThreadPool {
  public:
-  using Job = void (*)(void* context, Team& team, int rank, int ranks);
+  using Job = void (*)(void* context, ThreadPool& pool, int thread, int threads);
 
-  // `pin` binds worker rank r to the r-th processor this process may use, unless there are fewer processors than ranks.
-  Team(int ranks, bool pin);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  // `pin` binds worker thread r to the r-th processor this process may use, unless there are fewer processors than
+  // threads.
+  ThreadPool(int threads, bool pin);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int ranks() const { return ranks_; }
-  // Runs the job on every rank and returns when all are done.
+  int threads() const { return count_; }
+  // Runs the job on every thread and returns when all are done.
   void run(Job job, void* context);
-  // Called by every rank inside a job; returns when all have arrived.
-  void barrier(int rank);
+  // Called by every thread inside a job; returns when all have arrived.
+  void barrier(int thread);
 
   // Processors this process may use (affinity mask), at least one.
   static std::vector<int> allowed_processors();
@@ -40,18 +41,18 @@ class Team {
   struct alignas(64) Flag {
     std::atomic<uint64_t> value{0};
   };
-  void worker(int rank);
+  void worker(int thread);
   void wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least);
   void wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least);
   void sleep_until(const std::atomic<uint64_t>& flag, uint64_t at_least);
   // Sets a flag that others may be asleep for.
   void tell(std::atomic<uint64_t>& flag, uint64_t value);
 
-  int ranks_;
-  int spins_;                        // before yielding; few when ranks share processors
-  std::unique_ptr<Flag[]> done_;     // per rank: jobs finished
-  std::unique_ptr<Flag[]> arrived_;  // per rank: barriers reached
-  std::unique_ptr<Flag[]> passed_;   // per rank: barriers this rank has passed, its own count
+  int count_;
+  int spins_;                        // before yielding; few when threads share processors
+  std::unique_ptr<Flag[]> done_;     // per thread: jobs finished
+  std::unique_ptr<Flag[]> arrived_;  // per thread: barriers reached
+  std::unique_ptr<Flag[]> passed_;   // per thread: barriers this thread has passed, its own count
   Flag epoch_;                       // jobs started
   std::atomic<uint32_t> wake_{0};    // futex word of sleepers
   std::atomic<int> sleepers_{0};
@@ -65,7 +66,7 @@ class Team {
   Crowd crowd_;
   Job job_ = nullptr;
   void* context_ = nullptr;
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> workers_;
 };
 
 }  // namespace reprise::cpu

@@ -1,4 +1,4 @@
-#include "common/pinned_team.h"
+#include "common/pinned_threads.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -27,9 +27,9 @@ double together(int threads, const std::function<void(int)>& f) {
   const auto processors = allowed_processors();
   std::atomic<int> arrived{0};
   std::vector<double> begin(static_cast<size_t>(threads)), end(static_cast<size_t>(threads));
-  std::vector<std::thread> team;
+  std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t) {
-    team.emplace_back([&, t] {
+    workers.emplace_back([&, t] {
       cpu_set_t one;
       CPU_ZERO(&one);
       CPU_SET(processors[static_cast<size_t>(t) % processors.size()], &one);
@@ -41,7 +41,7 @@ double together(int threads, const std::function<void(int)>& f) {
       end[static_cast<size_t>(t)] = steady_seconds();
     });
   }
-  for (auto& t : team) t.join();
+  for (auto& t : workers) t.join();
   return *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
 }
 

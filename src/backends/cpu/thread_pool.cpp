@@ -1,4 +1,4 @@
-#include "backends/cpu/team.h"
+#include "backends/cpu/thread_pool.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -16,12 +16,12 @@ namespace reprise::cpu {
 namespace {
 
 // A pause takes 15 to 60 ns on current processors, so this is 30 to 120 us: longer than any wait inside a step of a
-// healthy team, short enough not to burn a time slice when another program has the processor.
+// healthy pool, short enough not to burn a time slice when another program has the processor.
 constexpr int kSpins = 2000;
-constexpr int kSpinsCrowded = 500;  // beside other programs: a wait for a rank that runs is shorter
-constexpr int kSpinsShared = 50;    // when ranks share processors, give way soon
+constexpr int kSpinsCrowded = 500;  // beside other programs: a wait for a thread that runs is shorter
+constexpr int kSpinsShared = 50;    // when threads share processors, give way soon
 constexpr int kYieldsBeforeSleep = 200;
-// A yield to nobody takes less than a microsecond, one to another thread of the team as long as that computes, one to
+// A yield to nobody takes less than a microsecond, one to another thread of the pool as long as that computes, one to
 // another program a time slice, which is a millisecond at least.
 constexpr std::chrono::microseconds kLateYield{500};
 // So many waits sleep before one tries a yield again.
@@ -31,7 +31,7 @@ constexpr timespec kNap{0, 500'000};
 
 }  // namespace
 
-std::vector<int> Team::allowed_processors() {
+std::vector<int> ThreadPool::allowed_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> out;
@@ -42,34 +42,34 @@ std::vector<int> Team::allowed_processors() {
   return out;
 }
 
-Team::Team(int ranks, bool pin)
-    : ranks_(ranks),
-      done_(new Flag[static_cast<size_t>(ranks)]),
-      arrived_(new Flag[static_cast<size_t>(ranks)]),
-      passed_(new Flag[static_cast<size_t>(ranks)]) {
+ThreadPool::ThreadPool(int threads, bool pin)
+    : count_(threads),
+      done_(new Flag[static_cast<size_t>(threads)]),
+      arrived_(new Flag[static_cast<size_t>(threads)]),
+      passed_(new Flag[static_cast<size_t>(threads)]) {
   const std::vector<int> processors = allowed_processors();
-  const bool room = static_cast<int>(processors.size()) >= ranks;
+  const bool room = static_cast<int>(processors.size()) >= threads;
   spins_ = room ? kSpins : kSpinsShared;
-  for (int rank = 1; rank < ranks; ++rank) {
-    threads_.emplace_back([this, rank] { worker(rank); });
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread] { worker(thread); });
     if (pin && room) {
       cpu_set_t set;
       CPU_ZERO(&set);
-      CPU_SET(processors[static_cast<size_t>(rank)], &set);
-      pthread_setaffinity_np(threads_.back().native_handle(), sizeof set, &set);
+      CPU_SET(processors[static_cast<size_t>(thread)], &set);
+      pthread_setaffinity_np(workers_.back().native_handle(), sizeof set, &set);
     }
   }
 }
 
-Team::~Team() {
+ThreadPool::~ThreadPool() {
   stop_.store(true);
   epoch_.value.fetch_add(1);
   wake_.fetch_add(1);
   wake_.notify_all();
-  for (auto& t : threads_) t.join();
+  for (auto& t : workers_) t.join();
 }
 
-void Team::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
+void ThreadPool::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   const bool crowded = crowd_.waits.load(std::memory_order_relaxed) > 0;
   const int spins = crowded ? std::min(spins_, kSpinsCrowded) : spins_;
   for (int i = 0; i < spins; ++i) {
@@ -79,7 +79,7 @@ void Team::wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   wait_long(flag, at_least);
 }
 
-void Team::wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least) {
+void ThreadPool::wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   using Clock = std::chrono::steady_clock;
   if (crowd_.waits.load(std::memory_order_relaxed) > 0) {
     crowd_.waits.fetch_sub(1, std::memory_order_relaxed);
@@ -97,7 +97,7 @@ void Team::wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   }
 }
 
-void Team::sleep_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
+void ThreadPool::sleep_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
   crowd_.sleeping.fetch_add(1);
   while (true) {
     const uint32_t seen = crowd_.bell.load();
@@ -108,15 +108,15 @@ void Team::sleep_until(const std::atomic<uint64_t>& flag, uint64_t at_least) {
 }
 
 // No fence between the two: it would cost every barrier more than a nap costs the rare sleeper that it missed.
-void Team::tell(std::atomic<uint64_t>& flag, uint64_t value) {
+void ThreadPool::tell(std::atomic<uint64_t>& flag, uint64_t value) {
   flag.store(value, std::memory_order_release);
   if (crowd_.sleeping.load(std::memory_order_relaxed) == 0) return;
   crowd_.bell.fetch_add(1);
   syscall(SYS_futex, &crowd_.bell, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void Team::run(Job job, void* context) {
-  if (ranks_ == 1) {
+void ThreadPool::run(Job job, void* context) {
+  if (count_ == 1) {
     job(context, *this, 0, 1);
     return;
   }
@@ -129,20 +129,20 @@ void Team::run(Job job, void* context) {
     wake_.fetch_add(1);
     wake_.notify_all();
   }
-  job(context, *this, 0, ranks_);
-  for (int r = 1; r < ranks_; ++r) wait_until(done_[r].value, epoch);
+  job(context, *this, 0, count_);
+  for (int r = 1; r < count_; ++r) wait_until(done_[r].value, epoch);
 }
 
-void Team::barrier(int rank) {
-  if (ranks_ == 1) return;
-  const uint64_t turn = passed_[rank].value.load(std::memory_order_relaxed) + 1;
-  passed_[rank].value.store(turn, std::memory_order_relaxed);
-  tell(arrived_[rank].value, turn);
-  for (int r = 0; r < ranks_; ++r)
-    if (r != rank) wait_until(arrived_[r].value, turn);
+void ThreadPool::barrier(int thread) {
+  if (count_ == 1) return;
+  const uint64_t turn = passed_[thread].value.load(std::memory_order_relaxed) + 1;
+  passed_[thread].value.store(turn, std::memory_order_relaxed);
+  tell(arrived_[thread].value, turn);
+  for (int r = 0; r < count_; ++r)
+    if (r != thread) wait_until(arrived_[r].value, turn);
 }
 
-void Team::worker(int rank) {
+void ThreadPool::worker(int thread) {
   uint64_t finished = 0;
   while (true) {
     int idle = 0;
@@ -161,8 +161,8 @@ void Team::worker(int rank) {
     }
     if (stop_.load()) return;
     ++finished;
-    job_(context_, *this, rank, ranks_);
-    tell(done_[rank].value, finished);
+    job_(context_, *this, thread, count_);
+    tell(done_[thread].value, finished);
   }
 }
 

@@ -1,4 +1,4 @@
-// linear_packed, lm_head_argmax_packed and embedding_packed: weights that stay in GGUF blocks (packed_tiles.h).
+// linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks (packed_tiles.h).
 // Workspace: as linear and lm_head_argmax.
 #include "backends/cpu/kernels/packed_tiles.h"
 #include "backends/cpu/kernels/sums.h"
@@ -9,7 +9,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 template <class In, class Out>
-void linear_packed(const LinearPackedArgs& a, const Launch& l) {
+void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   const typename In::Type* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
@@ -19,17 +19,17 @@ void linear_packed(const LinearPackedArgs& a, const Launch& l) {
 }
 
 template <class In>
-void lm_head_argmax_packed(const LmHeadPackedArgs& a, const Launch& l) {
+void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
-  Best* found = found_by_ranks(a.shape, l) + l.rank * best_stride(all_rows);
+  Best* found = found_by_threads(a.shape, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   packed_products_of<In>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
   });
 }
 
-void merge(const LmHeadPackedArgs& a, const Launch& l) {
-  merge_best(found_by_ranks(a.shape, l), a.out, l.size(a.shape.rows), l.rank, l.ranks);
+void merge(const LmHeadBlocksArgs& a, const Launch& l) {
+  merge_best(found_by_threads(a.shape, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
 // A block of one row of a table. As checkpoint/dequantize.cpp has it, each operation rounded on its own.
@@ -54,7 +54,7 @@ void block_of_row(BlockFormat format, const uint8_t* block, int64_t column, floa
 
 // The launch's way is the bytes of a panel's block.
 template <class Out>
-void embedding_packed(const EmbeddingPackedArgs& a, const Launch& l) {
+void embedding_blocks(const EmbeddingBlocksArgs& a, const Launch& l) {
   const uint8_t* table = a.table;
   const int32_t* ids = a.ids;
   typename Out::Type* out = a.out;
@@ -72,13 +72,13 @@ void embedding_packed(const EmbeddingPackedArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNEL(linear_packed_f32, linear_packed<F32, F32>)
-REPRISE_KERNEL(linear_packed_bf16, linear_packed<Bf16, Bf16>)
-REPRISE_KERNEL(linear_packed_bf16_f32, linear_packed<Bf16, F32>)
-REPRISE_KERNEL(linear_packed_f16, linear_packed<F16, F16>)
-REPRISE_KERNEL(linear_packed_f16_f32, linear_packed<F16, F32>)
-REPRISE_KERNELS(lm_head_argmax_packed, lm_head_argmax_packed)
-REPRISE_KERNEL(lm_head_argmax_packed_merge, merge)
-REPRISE_KERNELS(embedding_packed, embedding_packed)
+REPRISE_KERNEL(linear_blocks_f32, linear_blocks<F32, F32>)
+REPRISE_KERNEL(linear_blocks_bf16, linear_blocks<Bf16, Bf16>)
+REPRISE_KERNEL(linear_blocks_bf16_f32, linear_blocks<Bf16, F32>)
+REPRISE_KERNEL(linear_blocks_f16, linear_blocks<F16, F16>)
+REPRISE_KERNEL(linear_blocks_f16_f32, linear_blocks<F16, F32>)
+REPRISE_KERNELS(lm_head_argmax_blocks, lm_head_argmax_blocks)
+REPRISE_KERNEL(lm_head_argmax_blocks_merge, merge)
+REPRISE_KERNELS(embedding_blocks, embedding_blocks)
 
 }  // namespace reprise::cpu::REPRISE_ISA
