@@ -113,7 +113,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["input_len"] = f.input_len;
   j["output_len"] = f.output_len;
   if (f.temperature > 0) j["temperature"] = f.temperature;
-  j["graph"] = phase_mode(engine.decode_runner());
+  j["graph"] = phase_mode(engine.runner("decode"));
   j["passes"] = f.model.graph.passes.value_or("all");
   j["prefill_tok_s"] = r.prefill_s > 0 ? batch * input / r.prefill_s : 0;
   j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;

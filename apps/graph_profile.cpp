@@ -28,7 +28,7 @@ Status run_profile(GraphProfileFlags f) {
   ASSIGN_OR_RETURN(auto e, open_engine(f.model));
   ASSIGN_OR_RETURN(StepProfile p, profile_step(*e, f.profile));
   p.machine = measure_speed_of(e->device().info(), p.tracks);
-  const auto* runner = f.profile.phase == "decode" ? e->decode_runner() : e->prefill_runner();
+  const auto* runner = e->runner(f.profile.phase);
   const CompiledModel& model = *runner->last_program();
   if (!f.output.empty()) {
     const std::string title = fmt::format("{} {}", f.model.model_path, e->device().info().name);

@@ -212,15 +212,15 @@ Status Verification::measure(const Mode& key, const Outcome& found, const Outcom
 
 engine::FusionBound bound_of(const engine::Engine& e) {
   std::vector<const CompiledModel*> plans;
-  for (const auto* runner : {e.decode_runner(), e.prefill_runner()})
-    for (const CompiledModel* m : runner->models()) plans.push_back(m);
+  for (const engine::PhaseSpec& phase : engine::kPhases)
+    for (const CompiledModel* m : e.runner(phase.name)->models()) plans.push_back(m);
   return engine::fusion_bound(plans);
 }
 
 // What an engine says about itself after its traffic: replays that failed, sizes that could not be captured.
 void add_remarks(engine::Engine& e, const Mode& mode, Totals& totals) {
-  for (const auto* runner : {e.decode_runner(), e.prefill_runner()}) {
-    if (!runner) continue;
+  for (const engine::PhaseSpec& phase : engine::kPhases) {
+    const engine::StepRunner* runner = e.runner(phase.name);
     for (const auto& [size, reason] : runner->quarantined())
       totals.add(fmt::format("{}: {}", mode.name, settings::as_flags(reason)));
     for (const auto& d : runner->dropped())

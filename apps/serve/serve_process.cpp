@@ -42,12 +42,11 @@ sigset_t end_signals() {
   return set;
 }
 
-server::GraphPhase phase_of(const char* name, const engine::StepRunner* runner) {
+server::GraphPhase phase_of(std::string_view name, const engine::StepRunner& runner) {
   server::GraphPhase out;
   out.phase = name;
-  if (!runner) return out;
-  out.mode = graph_mode_name(runner->mode());
-  const engine::PhaseStats& s = runner->stats();
+  out.mode = graph_mode_name(runner.mode());
+  const engine::PhaseStats& s = runner.stats();
   out.replays = s.replays_by_size;
   for (const auto& [reason, n] : s.fallbacks) out.fallbacks[settings::as_flags(reason)] = n;
   out.padding_tokens = s.padded_rows;
@@ -56,7 +55,8 @@ server::GraphPhase phase_of(const char* name, const engine::StepRunner* runner) 
 
 server::GraphNumbers numbers_of(const engine::Engine& e) {
   server::GraphNumbers n;
-  n.phases = {phase_of("decode", e.decode_runner()), phase_of("prefill", e.prefill_runner())};
+  for (const engine::PhaseSpec& phase : engine::kPhases)
+    n.phases.push_back(phase_of(phase.name, *e.runner(phase.name)));
   const engine::LoadTimes times = e.load_times();
   n.load_s = times.load_s;
   n.compile_s = times.compile_s;
@@ -147,7 +147,7 @@ Result<std::unique_ptr<server::AnswerGrammars>> grammars_of(const server::Served
 
 // The largest batch that decode graphs cover; 0 when nothing is captured, which then is no bound.
 int64_t covered(const engine::Engine& e) {
-  const engine::StepRunner* r = e.decode_runner();
+  const engine::StepRunner* r = e.runner("decode");
   return r && !r->sizes().empty() ? r->sizes().back() : 0;
 }
 

@@ -10,32 +10,6 @@ namespace {
 
 using engine::StagedStep;
 
-// Changes row `row` of one input of a decode step.
-struct Change {
-  const char* input;
-  void (*apply)(const StagedStep& s, int64_t row);
-};
-
-constexpr Change kDecodeChanges[] = {
-    {"tokens",
-     [](const StagedStep& s, int64_t r) {
-       auto& t = s.stage.buffers().tokens[static_cast<size_t>(r)];
-       t = t > 0 ? t - 1 : 1;
-     }},
-    {"positions", [](const StagedStep& s, int64_t r) { ++s.stage.buffers().positions[static_cast<size_t>(r)]; }},
-    // Over the token before, so that one key is wrong and one is missing.
-    {"slots", [](const StagedStep& s, int64_t r) { --s.stage.buffers().slots[static_cast<size_t>(r)]; }},
-    {"page_table",
-     [](const StagedStep& s, int64_t r) {
-       s.stage.buffers().page_table[static_cast<size_t>(r * s.stage.columns())] = kv::kScratchPage;
-     }},
-    {"context_lens", [](const StagedStep& s, int64_t r) { --s.stage.buffers().context_lens[static_cast<size_t>(r)]; }},
-    {"last_rows", [](const StagedStep& s, int64_t r) {
-       auto rows = s.stage.last_rows();
-       const auto n = static_cast<int32_t>(s.live.value[models::kLogitRows]);
-       rows[static_cast<size_t>(r)] = (rows[static_cast<size_t>(r)] + 1) % n;
-     }}};
-
 // The rows of the step after `before` steps without a change.
 Result<Outcome> one_run(engine::Engine& e, int64_t batch, bool decode, const engine::StepHook& change) {
   int step = 0;
@@ -75,12 +49,19 @@ Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch) {
         result.wrong.push_back(fmt::format("{} of row {} changed nothing: an old value was read", input, row));
     }
   };
-  ASSIGN_OR_RETURN(const Outcome decode, one_run(e, batch, true, {}));
-  for (const Change& c : kDecodeChanges) {
-    if (batch < 2 && std::string_view(c.input) == "last_rows") continue;  // there is no other row to ask for
+  std::vector<std::string> decode_inputs;  // of which a row depends on its own entry
+  ASSIGN_OR_RETURN(const Outcome decode, one_run(e, batch, true, [&](const StagedStep& s) {
+                     for (const auto& in : s.stage.inputs())
+                       if (in.spec->change) decode_inputs.push_back(in.spec->name);
+                   }));
+  for (const std::string& input : decode_inputs) {
     for (int64_t r = 0; r < batch; ++r) {
-      ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, true, [&](const StagedStep& s) { c.apply(s, r); }));
-      compare(decode, changed, c.input, r, {static_cast<size_t>(r)}, {static_cast<size_t>(r)});
+      bool applied = false;
+      ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, true, [&](const StagedStep& s) {
+                         for (const auto& in : s.stage.inputs())
+                           if (in.spec->name == input) applied = in.spec->change(in.view, r, s.live);
+                       }));
+      if (applied) compare(decode, changed, input, r, {static_cast<size_t>(r)}, {static_cast<size_t>(r)});
     }
   }
   // The first token of a prompt is given to the one before: later layers then see another key there.
@@ -89,13 +70,14 @@ Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch) {
     const auto row = static_cast<size_t>(r);
     bool applied = false;
     ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, false, [&](const StagedStep& s) {
-                       const auto& b = s.stage.buffers();
-                       if (b.cu_seqlens[row + 1] - b.cu_seqlens[row] < 2) return;
-                       ++b.cu_seqlens[row];
-                       ++b.context_lens[row - 1];
+                       const auto borders = s.stage.ints(models::kBordersInput);
+                       if (borders[row + 1] - borders[row] < 2) return;
+                       ++borders[row];
+                       ++s.stage.ints(models::kLengthsInput)[row - 1];
                        applied = true;
                      }));
-    if (applied && e.config().num_hidden_layers > 1) compare(prefill, changed, "cu_seqlens", r, {row - 1, row}, {row});
+    if (applied && e.config().num_hidden_layers > 1)
+      compare(prefill, changed, models::kBordersInput, r, {row - 1, row}, {row});
   }
   return result;
 }

@@ -124,15 +124,14 @@ engine::StepHook poison() {
     s.fill(s.arena.data(), 0xff, s.arena.size());  // NaN in every floating dtype
     const auto& shape = s.pool.shape();
     for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
-    const auto& b = s.stage.buffers();
-    const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
-    for (size_t i = rows; i < b.tokens.size(); ++i) {
-      b.tokens[i] = static_cast<int32_t>(i % 17);
-      b.positions[i] = static_cast<int32_t>(i % 23);
+    for (size_t c = 0; c < s.states.caches().size(); ++c)
+      s.fill(s.states.slot(c, kv::kScratchSlot), 0xff, s.states.caches()[c].slot_bytes);
+    for (const auto& in : s.stage.inputs()) {
+      const int64_t below = in.spec->padding_below.value(s.live);
+      const auto numbers = models::ints(in.view);
+      const int64_t used = in.spec->type.shape.elements(s.live);
+      for (int64_t i = used; below > 0 && i < in.view.elements(); ++i) numbers[i] = static_cast<int32_t>(i % below);
     }
-    const auto wanted = static_cast<size_t>(s.live.value[models::kLogitRows]);
-    for (size_t i = wanted; rows > 0 && i < s.stage.last_rows().size(); ++i)
-      s.stage.last_rows()[i] = static_cast<int32_t>(i % rows);
   };
 }
 

@@ -114,8 +114,8 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
       "passes {}",
       device_kind_name(info.kind), info.isa, info.threads, info.threads == 1 ? "" : "s", dtype_name(e.dtype()),
       checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
-      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.decode_runner()),
-      phase_mode(e.prefill_runner()), f.graph.passes.value_or("all"));
+      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.runner("decode")),
+      phase_mode(e.runner("prefill")), f.graph.passes.value_or("all"));
   if (o.member)
     log::info("ranks: {} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",
               o.member->world().size, static_cast<double>(e.memory().weight_bytes) / 1e6,

@@ -13,7 +13,6 @@
 #include "engine/learned.h"
 #include "engine/loader.h"
 #include "engine/memory_rules.h"
-#include "engine/model_engine.h"
 #include "engine/rank_cards.h"
 #include "engine/weight_cache.h"
 #include "models/foreign_fields.h"
@@ -38,7 +37,7 @@ std::string_view dtype_flag(DType d) {
 
 }  // namespace
 
-Status ModelEngine::check_options() const {
+Status Engine::check_options() const {
   auto range = [](std::string_view flag, int64_t v, int64_t lo, int64_t hi) {
     return v >= lo && v <= hi ? Status::ok() : invalid("{} {} is out of range; allowed: {} to {}", flag, v, lo, hi);
   };
@@ -58,18 +57,25 @@ Status ModelEngine::check_options() const {
 }
 
 // Whether the architecture is known, and whether its fields are, is told before the weights are looked at.
-Status ModelEngine::read_config() {
-  const checkpoint::Families known = models::families();
+Status Engine::read_config() {
+  std::vector<const checkpoint::Family*> list;
+  for (const models::ModelSpec* m : options_.families) list.push_back(&m->family);
+  for (const models::ModelSpec* m : models::all_models()) list.push_back(&m->family);
+  const checkpoint::Families known{list, false};
   if (checkpoint_ && checkpoint_->gguf()) {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known));
   } else {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides, known));
   }
-  ASSIGN_OR_RETURN(model_, models::find_model(config_.fields.architecture));
+  for (const models::ModelSpec* m : options_.families)
+    if (!model_ && m->family.architecture == config_.fields.architecture) model_ = m;
+  if (!model_) {
+    ASSIGN_OR_RETURN(model_, models::find_model(config_.fields.architecture));
+  }
   return models::check_fields(*model_, config_.fields);
 }
 
-Status ModelEngine::open_checkpoint() {
+Status Engine::open_checkpoint() {
   std::error_code ec;
   const bool folder = std::filesystem::is_directory(options_.model_path, ec);
   if (folder || options_.load_format == LoadFormat::Dummy) RETURN_IF_ERROR(read_config());
@@ -97,7 +103,7 @@ Status ModelEngine::open_checkpoint() {
   return Status::ok();
 }
 
-Status ModelEngine::choose_context() {
+Status Engine::choose_context() {
   const ModelConfigFields& f = config_.fields;
   // Some scalings stretch the stated window at run time; the others state the stretched length already.
   double longest = static_cast<double>(f.max_position_embeddings);
@@ -119,17 +125,17 @@ Status ModelEngine::choose_context() {
   return Status::ok();
 }
 
-Result<int64_t> ModelEngine::choose_kv_pages(const kv::KvShape& shape) const {
+Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
-       static_cast<double>(params_.bytes()), static_cast<double>(shape.page_bytes())},
+       static_cast<double>(params_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
       wanted);
 }
 
-Status ModelEngine::load(const ProgramBuilder& builder) {
+Status Engine::load(const ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   LoadOptions load;
   // Weights are made ready on the host, which an accelerator leaves idle meanwhile.
@@ -155,7 +161,7 @@ Status ModelEngine::load(const ProgramBuilder& builder) {
 }
 
 // Learned sizes replace the rule's as soon as there is traffic to learn from.
-void ModelEngine::learn_sizes_from(const std::string& file) {
+void Engine::learn_sizes_from(const std::string& file) {
   GraphOptions& g = options_.graph;
   const auto learned = load_learned(file);
   if (!learned.is_ok() && learned.status().code() != Code::NotFound)
@@ -172,18 +178,18 @@ void ModelEngine::learn_sizes_from(const std::string& file) {
     log::info("{} sizes: learned from {} steps: {}", name, traffic.total(), fmt::join(sizes, ","));
     return sizes;
   };
-  const LearnedPhase none;
-  if (g.learn_decode_sizes)
-    g.decode_sizes = learn(learned.is_ok() ? learned->decode : none, "decode", options_.max_running_requests,
-                           decode_sizes(options_.max_running_requests).size());
-  if (g.learn_prefill_sizes)
-    g.prefill_sizes = learn(learned.is_ok() ? learned->prefill : none, "prefill", options_.chunked_prefill_size,
-                            prefill_sizes(options_.chunked_prefill_size).size());
+  for (size_t p = 0; p < kPhaseCount; ++p) {
+    const PhaseSpec& phase = kPhases[p];
+    if (!(g.*phase.learn)) continue;
+    const int64_t largest = phase.largest(options_.max_running_requests, options_.chunked_prefill_size);
+    g.*phase.sizes = learn(learned.is_ok() ? (*learned)[p] : LearnedPhase(), phase.name, largest,
+                           phase.sizes_by_rule(largest, SizeRule::Padded).size());
+  }
 }
 
 // When no dtype helps and a kernel's reason is the head size: one line with the sizes that there are kernels for. The
 // reason is asked for because a device that fails (no memory for a constant) may refuse one shape and take others.
-Status ModelEngine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
+Status Engine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
   if (why.message().find("head size") == std::string::npos) return why;
   const int64_t asked = config_.fields.head_dim;
   std::vector<int64_t> fine;
@@ -201,8 +207,8 @@ Status ModelEngine::explain_head_size(const models::TraceOptions& trace, const S
 
 // The model has an op without a kernel. With a dtype of the engine's own choice, the step in the first dtype that has
 // all of them; else an error that names the flag and what it may be. `why` when that is not what is wrong.
-Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
-                                                       bool any_dtype, bool any_kv_dtype, const Status& why) const {
+Result<models::TraceOptions> Engine::other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
+                                                  bool any_dtype, bool any_kv_dtype, const Status& why) const {
   if (builder.try_decode(trace).is_ok()) return why;
   const std::string_view device = device_kind_name(platform_.device->info().kind);
   std::vector<models::TraceOptions> found;
@@ -236,7 +242,7 @@ Result<models::TraceOptions> ModelEngine::other_dtypes(const ProgramBuilder& bui
 }
 
 // Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
-Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
+Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
   const double memory = usable_bytes(platform_.device->info());
   const double limit = options_.mem_fraction_static * memory;
@@ -263,21 +269,23 @@ Status ModelEngine::prepare(ProgramBuilder& builder, models::TraceOptions trace)
   return Status::ok();
 }
 
-ModelEngine::~ModelEngine() {
+Engine::~Engine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
   if (options_.member && front()) (void)options_.member->publish({.kind = ranks::StepMessage::Kind::Stop});
-  if (learned_file_.empty() || !decode_ || !prefill_ || !front()) return;
-  if (const Status saved = save_learned(learned_file_, *decode_, *prefill_); !saved.is_ok())
+  const bool ready = std::all_of(runners_.begin(), runners_.end(), [](auto& r) { return r != nullptr; });
+  if (learned_file_.empty() || !ready || !front()) return;
+  if (const Status saved = save_learned(learned_file_, runners_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
 }
 
-std::unordered_map<std::string, void*> ModelEngine::caches() const {
+std::unordered_map<std::string, void*> Engine::caches() const {
   std::unordered_map<std::string, void*> external;
   for (size_t c = 0; c < pool_.shape().caches.size(); ++c) external[pool_.shape().caches[c].name] = pool_.cache(c);
+  for (size_t c = 0; c < states_.caches().size(); ++c) external[states_.caches()[c].name] = states_.cache(c);
   return external;
 }
 
-Status ModelEngine::open() {
+Status Engine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
   RETURN_IF_ERROR(open_checkpoint());
@@ -330,6 +338,11 @@ Status ModelEngine::open() {
     prepared = prepare(builder, trace);
   }
   RETURN_IF_ERROR(prepared);
+  trace.max_tokens = options_.chunked_prefill_size;
+  step_ = models::step_of(*model_, config_, trace);
+  if (step_.has_states() && options_.member)
+    return error(Code::Unsupported, "`tp_size` {}: {} keeps states, which are not cut over ranks; allowed: 1",
+                 options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
     learned_file_ = fmt::format("{}/{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir,
@@ -340,34 +353,45 @@ Status ModelEngine::open() {
   }
   graph_text_ = builder.graph_text();
   sampling_ = builder.returns(output_name(StepOutput::Sampled));
-  decode_passes_ = builder.report(Phase::Decode);
-  prefill_passes_ = builder.report(Phase::Prefill);
+  for (size_t p = 0; p < kPhaseCount; ++p) passes_[p] = builder.report(p);
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), *platform_.device));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();
   RETURN_IF_ERROR(load(builder));
 
-  const kv::KvShape caches = builder.caches();
-  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(caches));
-  if (options_.member) {
-    ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
-  }
-  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(platform_.device->pool(), caches, pages));
-  options_.max_total_tokens = pages * kv::kPageTokens;
-  if (!front()) RETURN_IF_ERROR(take_all_pages());
+  RETURN_IF_ERROR(make_caches(builder));
   return compile(builder);
 }
 
+Status Engine::make_caches(const ProgramBuilder& builder) {
+  MemoryPool& memory = platform_.device->pool();
+  const kv::KvShape shape = builder.caches();
+  std::vector<kv::StateCache> states = builder.states();
+  const auto in_flight = static_cast<int>(platform_.device->info().asynchronous ? flights_.size() : 1);
+  const int each = step_.slots_per_sequence(in_flight);
+  const size_t state_bytes = states.empty() ? 0 : kv::StatePool::bytes_for(states, max_step_rows(), each);
+  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(shape, state_bytes));
+  if (options_.member) {
+    ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
+  }
+  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(memory, shape, pages));
+  options_.max_total_tokens = pages * kv::kPageTokens;
+  if (!states.empty()) {
+    ASSIGN_OR_RETURN(states_, kv::StatePool::create(memory, std::move(states), max_step_rows(), each));
+  }
+  return front() ? Status::ok() : take_all_pages();
+}
+
 // Where a device's time is a model's there is nothing to warm, and each run costs what the arithmetic takes here.
-int ModelEngine::usual_warmups() const {
+int Engine::usual_warmups() const {
   if (platform_.device->info().live_sizes) return 0;
   if (!platform_.device->clock_us()) return 2;
   log::notice("the device is simulated: no warm-ups before captures (`graph_warmups` 2 runs those of a device)");
   return 0;
 }
 
-Status ModelEngine::compile(ProgramBuilder& builder) {
+Status Engine::compile(ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
@@ -379,7 +403,7 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   bindings.staging = &staging_;
   bindings.stream = stream_.get();
   bindings.faults = &faults_;
-  bindings.pool_pages = pool_.total_pages();
+  bindings.pools = pool_sizes();
   bindings.progress = options_.progress;
   builder.declare_inputs(staging_, bindings.external);
   RETURN_IF_ERROR(staging_.allocate(*platform_.device));
@@ -390,27 +414,24 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
   bindings.arena_epoch = &arena_epoch_;
   for (int slot = 0; slot < staging_.slots(); ++slot) {
     StepStage& stage = stages_[static_cast<size_t>(slot)];
-    RETURN_IF_ERROR(stage.attach(staging_, kv::pages_for(options_.context_length), config_.fields.vocab_size,
-                                 platform_.device->info(), slot));
-    if (front() || staging_.is_copied()) RETURN_IF_ERROR(stage.clear(pool_.total_pages()));
+    RETURN_IF_ERROR(stage.attach(staging_, step_, config_.fields.vocab_size, platform_.device->info(), slot));
+    if (front() || staging_.is_copied()) RETURN_IF_ERROR(stage.clear(pool_sizes()));
   }
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
-  if (scarce) {
-    ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
-  }
-  ASSIGN_OR_RETURN(prefill_, builder.build(Phase::Prefill, bindings));
-  if (!scarce) {
-    ASSIGN_OR_RETURN(decode_, builder.build(Phase::Decode, bindings));
+  for (size_t i = 0; i < kPhaseCount; ++i) {
+    const size_t p = scarce ? i : kPhaseCount - 1 - i;
+    ASSIGN_OR_RETURN(runners_[p], builder.build(p, bindings));
   }
   if (options_.graph.verify_replay > 0) {
-    ASSIGN_OR_RETURN(auto decode, builder.build_shadow(Phase::Decode, bindings));
-    ASSIGN_OR_RETURN(auto prefill, builder.build_shadow(Phase::Prefill, bindings));
-    std::vector<const CompiledModel*> plans = decode_->models();
-    for (const CompiledModel* m : prefill_->models()) plans.push_back(m);
-    check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(decode), std::move(prefill),
-                                           fusion_bound(plans));
+    ReplayCheck::Shadows shadows;
+    std::vector<const CompiledModel*> plans;
+    for (size_t p = 0; p < kPhaseCount; ++p) {
+      ASSIGN_OR_RETURN(shadows[p], builder.build_shadow(p, bindings));
+      for (const CompiledModel* m : runners_[p]->models()) plans.push_back(m);
+    }
+    check_ = std::make_unique<ReplayCheck>(options_.graph.verify_replay, std::move(shadows), fusion_bound(plans));
     if (const FusionBound& b = check_->bound(); !b.exact())
       log::notice(
           "`verify_replay`: not exact on this device: {}; replays are compared bit for bit with the same "
@@ -418,25 +439,49 @@ Status ModelEngine::compile(ProgramBuilder& builder) {
           fmt::join(b.ops, ", "), b.relative);
   }
   if (!learned_file_.empty()) {
-    if (const auto learned = load_learned(learned_file_); learned.is_ok()) {
-      restore(learned->decode, *decode_);
-      restore(learned->prefill, *prefill_);
-    }
+    if (const auto learned = load_learned(learned_file_); learned.is_ok()) restore(*learned, runners_);
   }
   expert_use_.share_out(options_.ep_size);
-  for (const GraphOutput& o : decode_->model().graph().outputs())
+  for (const GraphOutput& o : runners_.front()->model().graph().outputs())
     if (o.name.starts_with(kExpertStarts))
       expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
-  if (options_.member) RETURN_IF_ERROR(options_.member->agree("captured sizes", sizes_text(*decode_, *prefill_)));
+  if (options_.member) RETURN_IF_ERROR(options_.member->agree("captured sizes", sizes_text(runners_)));
   times_.capture_s = seconds_since(start);
-  log::info("captured in {:.1f} ms: decode {} sizes, prefill {} sizes; graphs {:.2f} MB, shared activations {:.1f} MB",
-            times_.capture_s * 1e3, decode_->sizes().size(), prefill_->sizes().size(),
-            static_cast<double>(decode_->graph_bytes() + prefill_->graph_bytes()) / 1e6,
-            static_cast<double>(arena_.size()) / 1e6);
+  std::string sizes;
+  size_t graph_bytes = 0;
+  for (size_t p = 0; p < kPhaseCount; ++p) {
+    sizes += fmt::format("{}{} {} sizes", p == 0 ? "" : ", ", kPhases[p].name, runners_[p]->sizes().size());
+    graph_bytes += runners_[p]->graph_bytes();
+  }
+  log::info("captured in {:.1f} ms: {}; graphs {:.2f} MB, shared activations {:.1f} MB", times_.capture_s * 1e3, sizes,
+            static_cast<double>(graph_bytes) / 1e6, static_cast<double>(arena_.size()) / 1e6);
   return Status::ok();
 }
 
-Status ModelEngine::reserve(Sequence& sequence, int64_t tokens) {
+const StepRunner* Engine::runner(std::string_view phase) const {
+  for (size_t p = 0; p < kPhaseCount; ++p)
+    if (kPhases[p].name == phase) return runners_[p].get();
+  return nullptr;
+}
+
+const PipelineReport* Engine::passes(std::string_view phase) const {
+  for (size_t p = 0; p < kPhaseCount; ++p)
+    if (kPhases[p].name == phase) return &passes_[p];
+  return nullptr;
+}
+
+MemoryReport Engine::memory() const {
+  return {params_.bytes(), pool_.bytes(),       pool_.shape().page_bytes(),
+          states_.bytes(), pool_.total_pages(), arena_.size() + staging_.bytes(),
+          exchange_.size()};
+}
+
+void Engine::release(Sequence& sequence) {
+  pool_.release(sequence.pages());
+  sequence.forget();
+}
+
+Status Engine::reserve(Sequence& sequence, int64_t tokens) {
   if (tokens > options_.context_length)
     return invalid("{} tokens are more than the context length of {}", tokens, options_.context_length);
   const int64_t more = kv::pages_for(tokens) - static_cast<int64_t>(sequence.pages().size());
@@ -454,18 +499,8 @@ Result<LoadFormat> parse_load_format(std::string_view name) {
   return invalid("load format \"{}\" is not known; allowed: auto, safetensors, gguf, dummy", name);
 }
 
-Result<TensorView> Engine::output(std::string_view name) const {
-  return error(Code::NotFound, "this engine keeps no output \"{}\"", name);
-}
-
-Result<TensorView> Engine::hidden_states() const {
-  return error(Code::Unsupported, "this engine keeps no hidden states");
-}
-Status Engine::resize_kv(int64_t) { return error(Code::Unsupported, "this engine has no KV cache to resize"); }
-void Engine::set_step_hook(StepHook) {}
-
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, Platform platform) {
-  auto engine = std::make_unique<ModelEngine>(options, std::move(platform));
+  std::unique_ptr<Engine> engine(new Engine(options, std::move(platform)));
   if (Status opened = engine->open(); !opened.is_ok()) {
     if (!options.member) return opened;
     // The others would wait for this rank; which one's reason comes first is told by all.
@@ -473,7 +508,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, Pla
     options.member->abort(fmt::format("rank {} did not start: {}", options.member->world().rank, opened.message()));
     return first || opened.code() != Code::DeviceLost ? opened : options.member->lost();
   }
-  return std::unique_ptr<Engine>(std::move(engine));
+  return engine;
 }
 
 }  // namespace reprise::engine

@@ -1,16 +1,20 @@
 // Engine: one loaded model on one device, ready to run steps.
 //
-// It owns the device, the parameters, the compiled model and the pool of KV pages. A step takes any mix of prefill
-// chunks and decode rows and returns the logits of the rows that asked for them. Two engines with different models live
-// side by side in one process. One thread drives an engine at a time.
+// It owns the device, the parameters, the compiled programs and the pools of KV pages and states. A step takes any mix
+// of prefill chunks and decode rows and returns the logits of the rows that asked for them. Two engines with different
+// models live side by side in one process. One thread drives an engine at a time. engine.cpp opens it, engine_step.cpp
+// runs a step, engine_flight.cpp keeps two of them going, engine_ranks.cpp runs them on several ranks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/dtype.h"
@@ -18,12 +22,16 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
+#include "device/host_copy.h"
 #include "engine/executor.h"
 #include "engine/expert_use.h"
+#include "engine/faults.h"
+#include "engine/flight.h"
 #include "engine/graph_options.h"
-#include "engine/sequence.h"
-#include "engine/step_runner.h"
-#include "engine/step_stage.h"
+#include "engine/learned.h"
+#include "engine/phases.h"
+#include "engine/programs.h"
+#include "engine/replay_check.h"
 #include "ops/platform.h"
 #include "ranks/member.h"
 
@@ -49,7 +57,9 @@ struct EngineOptions {
   double memory_share = 1;             // of the device's memory, which other engines use as well
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
-  std::string weight_cache;            // folder of packed weights; empty: none are kept
+  // Families besides those of models/list.h, of which the first fits that has the checkpoint's architecture.
+  std::vector<const models::ModelSpec*> families;
+  std::string weight_cache;  // folder of packed weights; empty: none are kept
   GraphOptions graph;
   CountExperts count_experts = CountExperts::Off;
   bool progress = false;  // bars on standard error
@@ -62,6 +72,7 @@ struct MemoryReport {
   size_t weight_bytes = 0;
   size_t kv_bytes = 0;  // whole pool, touched lazily
   size_t kv_page_bytes = 0;
+  size_t state_bytes = 0;  // the pool of states
   int64_t kv_pages = 0;
   size_t activation_bytes = 0;  // arena and staging
   size_t exchange_bytes = 0;    // results of collectives, once for all ranks of a host
@@ -89,70 +100,189 @@ struct StagedStep {
   const StepStage& stage;
   std::span<const StepItem> items;
   const LiveSizes& live;
-  bool decode;
+  size_t phase;              // of kPhases
   std::span<uint8_t> arena;  // addresses of the device, like those of the pool's pages
   const kv::KvPool& pool;
+  const kv::StatePool& states;
   std::function<void(void* data, uint8_t value, size_t bytes)> fill;  // for both
 };
 using StepHook = std::function<void(const StagedStep&)>;
 
-class Engine : public Executor {
+class Engine final : public Executor {
  public:
   // The platform comes from make_platform() (backends/all.h), which only programs and tests call.
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, Platform platform);
+  ~Engine() override;
 
-  virtual const checkpoint::ModelConfigFields& config() const = 0;
+  const checkpoint::ModelConfigFields& config() const { return config_.fields; }
   // The opened checkpoint (tokenizer metadata of a GGUF); null with dummy weights.
-  virtual const checkpoint::Checkpoint* checkpoint() const = 0;
-  virtual const EngineOptions& options() const = 0;  // with the effective values filled in
-  virtual Device& device() = 0;
-  virtual StreamStats stream_stats() const { return {}; }  // of all steps so far
-  virtual MemoryReport memory() const = 0;
-  virtual LoadTimes load_times() const = 0;
-  virtual DType dtype() const = 0;
-  // What one decode step must read: every weight once, and the KV bytes per cached token.
-  virtual size_t weight_bytes_per_step() const = 0;
-  virtual size_t expert_bytes() const { return 0; }  // of those weights, what lies in stacks of experts
-  virtual size_t kv_bytes_per_token() const = 0;
-  virtual std::string graph_text() const = 0;
+  const checkpoint::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const EngineOptions& options() const { return options_; }  // with the effective values filled in
+  Device& device() { return *platform_.device; }
+  StreamStats stream_stats() const { return stream_->stats(); }  // of all steps so far
+  MemoryReport memory() const;
+  LoadTimes load_times() const { return times_; }
+  DType dtype() const { return *options_.dtype; }
+  int64_t context_length() const override { return options_.context_length; }
   int64_t vocab_size() const override { return config().vocab_size; }
-  // How the phases run and what they counted; null for an engine that captures nothing.
-  virtual const StepRunner* decode_runner() const { return nullptr; }
-  virtual const StepRunner* prefill_runner() const { return nullptr; }
-  // What the passes did to the phases' graphs; null likewise.
-  virtual const PipelineReport* decode_passes() const { return nullptr; }
-  virtual const PipelineReport* prefill_passes() const { return nullptr; }
+  int64_t max_step_tokens() const override { return options_.chunked_prefill_size; }
+  int64_t max_step_rows() const override { return options_.max_running_requests; }
+  // What one decode step must read: every weight once, and the KV bytes per cached token.
+  size_t weight_bytes_per_step() const { return step_bytes_; }
+  size_t expert_bytes() const { return expert_bytes_; }  // of those weights, what lies in stacks of experts
+  size_t kv_bytes_per_token() const { return pool_.shape().token_bytes(); }
+  const std::string& graph_text() const { return graph_text_; }
+  // How a phase of kPhases runs and what it counted, and what the passes did to its graph. Null: there is no such
+  // phase.
+  const StepRunner* runner(std::string_view phase) const;
+  const PipelineReport* passes(std::string_view phase) const;
   // What went to which expert; null where that is not counted.
-  virtual const ExpertUse* expert_use() const { return nullptr; }
+  const ExpertUse* expert_use() const { return expert_use_.layers() > 0 ? &expert_use_ : nullptr; }
 
   // Of a rank that is not the front: runs what the front publishes until it stops. Ok when the front has ended in
   // order.
-  virtual Status follow() { return error(Code::Unsupported, "this engine has no ranks"); }
+  Status follow();
 
-  // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. Released by Sequence's
-  // destructor.
-  virtual Status reserve(Sequence& sequence, int64_t tokens) = 0;
-  virtual void release(Sequence& sequence) = 0;
-  virtual int64_t free_pages() const = 0;
+  // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. release() gives back
+  // what the sequence holds.
+  Status reserve(Sequence& sequence, int64_t tokens);
+  void release(Sequence& sequence);
+  int64_t free_pages() const { return pool_.free_pages(); }
+  kv::KvPool& kv_pool() override { return pool_; }
+  const kv::StatePool& state_pool() const { return states_; }
+  bool has_states() const override { return states_.slots() > 0; }
+  Status copy_page(kv::PageId from, kv::PageId to) override;
 
-  // [rows, hidden size] of the last step's logit rows, in the model's dtype: what the head read. Valid until the next
-  // step.
-  virtual Result<TensorView> hidden_states() const;
-  // The outputs of the last step's program by name (none before the first step), and one of them: "logits", "hidden",
-  // and what observe_linears adds.
-  virtual std::vector<std::string> output_names() const { return {}; }
-  virtual Result<TensorView> output(std::string_view name) const;
+  bool has_greedy_steps() const override { return true; }
+  bool has_sampled_steps() const override { return sampling_; }
+  bool overlaps() const override;
+  Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
+  Result<StepResult> wait(Ticket ticket) override;
+
+  // The outputs of the last step's program by name (none before the first step), and one of them in memory of the
+  // host: "logits", "hidden" ([rows, hidden size] of the logit rows, in the model's dtype: what the head read), and
+  // what observe_linears adds. Valid until the next step.
+  std::vector<std::string> output_names() const;
+  Result<TensorView> output(std::string_view name) const;
+  Result<TensorView> hidden_states() const { return output("hidden"); }
 
   // A KV pool for so many tokens; pages in use keep their content. Captured graphs are bound to the new place before
   // the next step.
-  virtual Status resize_kv(int64_t tokens);
-  virtual EngineCounters counters() const { return {}; }
-  virtual void set_step_hook(StepHook hook);
+  Status resize_kv(int64_t tokens);
+  EngineCounters counters() const;
+  void set_step_hook(StepHook hook) { hook_ = std::move(hook); }
   // Times the launches of the steps that follow (device/trace.h); null ends that. Events name nodes of the runner's
   // last program.
-  virtual Status set_trace(Trace* trace) {
-    return trace ? error(Code::Unsupported, "this engine does not time single launches") : Status::ok();
-  }
+  Status set_trace(Trace* trace) { return stream_->set_trace(trace); }
+
+ private:
+  Engine(EngineOptions options, Platform platform) : options_(std::move(options)), platform_(std::move(platform)) {}
+  Status open();
+
+  // Opening, in engine.cpp.
+  Status check_options() const;
+  Status read_config();
+  Status open_checkpoint();
+  Status choose_context();
+  Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
+  Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
+  Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
+                                            bool any_dtype, bool any_kv_dtype, const Status& why) const;
+  int usual_warmups() const;
+  Status load(const ProgramBuilder& builder);
+  Result<int64_t> choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const;
+  Status make_caches(const ProgramBuilder& builder);
+  Status compile(ProgramBuilder& builder);
+  void learn_sizes_from(const std::string& file);
+  Status check_ranks() const;
+  Status check_expert_ranks() const;
+  bool front() const { return !options_.member || options_.member->world().front(); }
+  std::unordered_map<std::string, void*> caches() const;
+
+  // Steps in flight, in engine_flight.cpp.
+  Flight* step_before(const Flight& f);
+  Status run_alone(Flight& f);
+  Status launch_beside(Flight& f);
+  Status feed_tokens(Flight& f);
+  Status ask_for_result(Flight& f);
+  Status accept_result(const Flight& f);
+  void finish(Flight& f);
+  Status enqueue_copy(kv::PageId from, kv::PageId to);
+  Status compute_again(Flight& f, const Status& failed);
+
+  // The step over ranks, in engine_ranks.cpp.
+  Status tell_followers(const ranks::StepMessage& message);
+  Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output);
+  Status follow_step(const ranks::StepMessage& message);
+  Status follow_resize(int64_t tokens);
+  Status take_all_pages();
+  Status obey(const ranks::StepMessage& message);
+
+  // A step from its staging to its end, in engine_step.cpp.
+  StepRunner& runner_of(std::span<const StepItem> items) { return *runners_[phase_of(items)]; }
+  PoolSizes pool_sizes() const { return {pool_.total_pages(), states_.slots()}; }
+  StepStage& stage() { return stages_[static_cast<size_t>(staging_.selected())]; }
+  Status hold_states(std::span<const StepItem> items);
+  StepCaches caches_of_step() const { return {pool_, states_}; }
+  Status run(std::span<const StepItem> items, StepOutput output);
+  Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
+  Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
+  Status run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output);
+  Status recover_mismatch(const ReplayDifference& difference, const StepPlan& plan, std::span<const StepItem> items,
+                          StepOutput output, size_t phase);
+  Status rebind_if_moved();
+  Status collect(StepOutput output);
+  Status count_experts();
+  // output(), there once the stream is synchronized.
+  Result<TensorView> ask(std::string_view name) const;
+  Result<TensorView> latest(std::string_view name) const;  // of the last program alone
+  Status arrived() const;
+
+  EngineOptions options_;
+  Platform platform_;  // outlives everything below, which holds its memory
+  const models::ModelSpec* model_ = nullptr;
+  models::ModelConfig config_;
+  std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
+  std::optional<checkpoint::Checkpoint> checkpoint_;
+  ParamStore params_;
+  models::StepSpec step_;
+  kv::KvPool pool_;
+  kv::StatePool states_;
+  uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
+  Buffer arena_, exchange_;
+  uint32_t arena_epoch_ = 0;  // runs on it
+  Staging staging_;
+  Runners runners_;  // by phase
+  std::unique_ptr<ReplayCheck> check_;
+  FaultInjector faults_{{}};
+  std::array<PipelineReport, kPhaseCount> passes_;
+  std::unique_ptr<Stream> stream_;
+  std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
+  std::array<Flight, 2> flights_;
+  std::array<StepMarks, 4> marks_;                              // by ticket: those of a step outlive the two after it
+  Ticket tickets_ = 0;                                          // the last one given out
+  std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
+  double finished_us_ = 0;                                      // when the last step was known to be done
+  std::optional<double> gap_us_;                                // of the current step
+  StepHook hook_;
+  const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
+  // Outputs of a batch that ran as several parts, by name.
+  struct Collected {
+    TensorView view;
+    std::vector<uint8_t> bytes;
+  };
+  std::map<std::string, Collected, std::less<>> collected_;
+  bool collecting_ = false;
+  mutable std::map<std::string, HostCopy, std::less<>> copies_;  // of outputs, where the host does not see the device's
+  EngineCounters counters_;
+  ExpertUse expert_use_;
+  // By program: where each layer's borders are.
+  std::map<const CompiledModel*, std::vector<const GraphOutput*>> expert_starts_;
+  double device_s_ = 0;  // of the current step
+  LoadTimes times_;
+  size_t step_bytes_ = 0, expert_bytes_ = 0;
+  bool sampling_ = false;  // the device draws tokens
+  std::string graph_text_, learned_file_;
 };
 
 }  // namespace reprise::engine

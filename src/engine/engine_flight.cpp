@@ -3,7 +3,7 @@
 
 #include "base/elapsed.h"
 #include "base/log.h"
-#include "engine/model_engine.h"
+#include "engine/engine.h"
 
 namespace reprise::engine {
 namespace {
@@ -70,12 +70,12 @@ std::string_view Flight::wanted(Name name) const {
 
 // Checks, faults and counts look at a step before the next one may change anything, and ranks are told of one at a
 // time.
-bool ModelEngine::overlaps() const {
+bool Engine::overlaps() const {
   return platform_.device->info().asynchronous && !options_.member && !check_ && !faults_.any() && !hook_ &&
          expert_use_.layers() == 0;
 }
 
-Result<Ticket> ModelEngine::submit(std::span<const StepItem> items, StepOutput output) {
+Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output) {
   const auto begin = Clock::now();
   Flight& f = flights_[tickets_ % flights_.size()];
   if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
@@ -97,7 +97,7 @@ Result<Ticket> ModelEngine::submit(std::span<const StepItem> items, StepOutput o
   return f.ticket = ++tickets_;
 }
 
-Result<StepResult> ModelEngine::wait(Ticket ticket) {
+Result<StepResult> Engine::wait(Ticket ticket) {
   Flight& f = flights_[(ticket - 1) % flights_.size()];
   if (ticket == 0 || f.ticket != ticket) return error(Code::Internal, "step {} is not in flight", ticket);
   finish(f);
@@ -113,13 +113,13 @@ Result<StepResult> ModelEngine::wait(Ticket ticket) {
   return result;
 }
 
-Flight* ModelEngine::step_before(const Flight& f) {
+Flight* Engine::step_before(const Flight& f) {
   Flight& other = flights_[&f == &flights_[0] ? 1 : 0];
   return other.ticket != 0 && (f.ticket == 0 || other.ticket < f.ticket) ? &other : nullptr;
 }
 
 // Computed when it returns.
-Status ModelEngine::run_alone(Flight& f) {
+Status Engine::run_alone(Flight& f) {
   for (Flight& other : flights_)
     if (other.ticket != 0) finish(other);
   staging_.select(0);
@@ -147,7 +147,7 @@ Status ModelEngine::run_alone(Flight& f) {
 }
 
 // In the device's queue when it returns.
-Status ModelEngine::launch_beside(Flight& f) {
+Status Engine::launch_beside(Flight& f) {
   // What a step that failed, or must be computed again, left on the device is nobody's token.
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   if (pool_.generation() != bound_generation_) {
@@ -157,9 +157,10 @@ Status ModelEngine::launch_beside(Flight& f) {
   }
   const auto slot = static_cast<int>(tickets_ % flights_.size());
   staging_.select(slot);
-  ASSIGN_OR_RETURN(f.live, stages_[static_cast<size_t>(slot)].fill(f.items, pool_.total_pages()));
+  RETURN_IF_ERROR(hold_states(f.items));
+  ASSIGN_OR_RETURN(f.live, stages_[static_cast<size_t>(slot)].fill(f.items, pool_sizes()));
   const int64_t tokens = f.live.value[models::kTokens];
-  StepRunner& runner = runner_of(f.live);
+  StepRunner& runner = runner_of(f.items);
   ASSIGN_OR_RETURN(f.plan, runner.plan(tokens));
   if (f.plan.kind == StepPlan::Kind::Split) return run_alone(f);
   if (!collected_.empty()) collected_.clear();
@@ -177,13 +178,13 @@ Status ModelEngine::launch_beside(Flight& f) {
   if (f.status.is_ok()) f.status = ask_for_result(f);
   if (f.status.is_ok()) f.status = stream_->record(*marks.end);
   marks.ticket = tickets_ + 1;
-  for (const StepItem& item : f.items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  for (const StepItem& item : f.items) item.sequence->advance(item.count);
   return Status::ok();
 }
 
 // Tokens that the step before has yet to give go from its result to this step's input on the device; rows that stay in
 // their order are one copy.
-Status ModelEngine::feed_tokens(Flight& f) {
+Status Engine::feed_tokens(Flight& f) {
   const Flight* before = step_before(f);
   int64_t end = 0;
   struct Run {
@@ -191,7 +192,8 @@ Status ModelEngine::feed_tokens(Flight& f) {
   } run;
   const auto flush = [&] {
     if (run.count > 0)
-      staging_.feed("tokens", run.to, static_cast<const int32_t*>(before->next_tokens) + run.from, run.count);
+      staging_.feed(models::kTokensInput, run.to, static_cast<const int32_t*>(before->next_tokens) + run.from,
+                    run.count);
     run = {};
   };
   for (const StepItem& item : f.items) {
@@ -210,7 +212,7 @@ Status ModelEngine::feed_tokens(Flight& f) {
   return Status::ok();
 }
 
-Status ModelEngine::ask_for_result(Flight& f) {
+Status Engine::ask_for_result(Flight& f) {
   for (int i = 0; i < Flight::kNames; ++i) {
     Flight::Answer& answer = f.answers[static_cast<size_t>(i)];
     answer.view = {};
@@ -225,7 +227,7 @@ Status ModelEngine::ask_for_result(Flight& f) {
 }
 
 // What the step gave is there; a token that somebody waits for gets its place.
-Status ModelEngine::accept_result(const Flight& f) {
+Status Engine::accept_result(const Flight& f) {
   if (f.output == StepOutput::Logits) return Status::ok();
   // Where logits are not seen, what they come from is: NaN upstream must not become a token.
   if (!all_finite(f.answers[Flight::Hidden].view))
@@ -240,7 +242,7 @@ Status ModelEngine::accept_result(const Flight& f) {
 }
 
 // Steps end in the order of their submission.
-void ModelEngine::finish(Flight& f) {
+void Engine::finish(Flight& f) {
   if (f.done) return;
   if (Flight* before = step_before(f)) finish(*before);
   const StepMarks& marks = marks_[f.ticket % marks_.size()];
@@ -251,7 +253,7 @@ void ModelEngine::finish(Flight& f) {
   } else {
     const Device& device = *platform_.device;
     const double now = now_us(device);
-    runner_of(f.live).finished(f.plan, f.live.value[models::kTokens], now - std::max(f.begun_us, finished_us_));
+    runner_of(f.items).finished(f.plan, f.live.value[models::kTokens], now - std::max(f.begun_us, finished_us_));
     const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
     if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);
   }
@@ -262,8 +264,8 @@ void ModelEngine::finish(Flight& f) {
 }
 
 // The step failed, or what it read of the step before was wrong. Its inputs are still in its slot; writing keys and
-// values twice does no harm.
-Status ModelEngine::compute_again(Flight& f, const Status& failed) {
+// values twice does no harm, and the states that it reads are still there (kv/state_pool.h).
+Status Engine::compute_again(Flight& f, const Status& failed) {
   (void)stream_->synchronize();  // what is behind it has ended, and is computed again for itself
   bool own = !failed.is_ok();
   for (Flight& other : flights_) {
@@ -281,16 +283,18 @@ Status ModelEngine::compute_again(Flight& f, const Status& failed) {
   staging_.select(slot);
   StepStage& stage = stages_[static_cast<size_t>(slot)];
   for (const Flight::FedRow& fed : f.fed)
-    stage.buffers().tokens[static_cast<size_t>(fed.row)] =
+    stage.ints(models::kTokensInput)[static_cast<size_t>(fed.row)] =
         std::max(0, fed.sequence->tokens()[static_cast<size_t>(fed.position)]);
   // Whose request has ended meanwhile has given its pages back, perhaps to somebody else.
-  int64_t row = 0;
-  for (const StepItem& item : f.items)
-    for (int64_t i = 0; i < item.count; ++i, ++row)
-      if (item.sequence->pages().empty()) stage.drop_row(row);
+  int64_t row = 0, r = 0;
+  for (const StepItem& item : f.items) {
+    if (item.sequence->pages().empty()) stage.drop(r, row, item.count);
+    row += item.count;
+    ++r;
+  }
   if (f.again)
     for (const auto& [from, to] : f.copies) RETURN_IF_ERROR(enqueue_copy(from, to));
-  StepRunner& runner = runner_of(f.live);
+  StepRunner& runner = runner_of(f.items);
   RETURN_IF_ERROR(!own ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
                        : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
   last_ = runner.last_program();

@@ -1,5 +1,5 @@
 // The step over ranks: the front tells what runs, the followers run exactly that.
-#include "engine/model_engine.h"
+#include "engine/engine.h"
 #include "engine/rank_cards.h"
 #include "passes/shard_over_ranks.h"
 
@@ -8,7 +8,7 @@ namespace reprise::engine {
 using ranks::StepMessage;
 
 // Sizes by which experts can be shared out.
-Status ModelEngine::check_expert_ranks() const {
+Status Engine::check_expert_ranks() const {
   const int64_t ep = options_.ep_size, experts = config_.fields.experts.count;
   if (ep == 1) return Status::ok();
   const int size = options_.member ? options_.member->world().size : 1;
@@ -26,7 +26,7 @@ Status ModelEngine::check_expert_ranks() const {
 }
 
 // A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
-Status ModelEngine::check_ranks() const {
+Status Engine::check_ranks() const {
   if (!options_.member) return check_expert_ranks();
   const auto& f = config_.fields;
   const int size = options_.member->world().size;
@@ -49,19 +49,19 @@ Status ModelEngine::check_ranks() const {
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
 }
 
-Status ModelEngine::tell_followers(const StepMessage& message) {
+Status Engine::tell_followers(const StepMessage& message) {
   RETURN_IF_ERROR(options_.member->publish(message));
   return options_.member->await_followers();
 }
 
-Status ModelEngine::run_on_all(const StepPlan& plan, const LiveSizes& live, StepOutput output) {
-  StepRunner& runner = runner_of(live);
+Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output) {
+  StepRunner& runner = *runners_[phase];
   const int64_t tokens = live.value[models::kTokens];
   if (!options_.member) return runner.run(plan, tokens, live, *stream_, output);
   ranks::Member& member = *options_.member;
   staging_.show();
   RETURN_IF_ERROR(member.publish({.kind = StepMessage::Kind::Step,
-                                  .decode = is_decode(live),
+                                  .phase = static_cast<uint8_t>(phase),
                                   .plan = static_cast<uint8_t>(plan.kind),
                                   .output = static_cast<uint8_t>(output),
                                   .size = plan.size,
@@ -73,16 +73,17 @@ Status ModelEngine::run_on_all(const StepPlan& plan, const LiveSizes& live, Step
   return member.await_followers();  // nobody reads any more what the next step writes
 }
 
-Status ModelEngine::follow_step(const StepMessage& m) {
-  if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Sampled))
-    return error(Code::Internal, "a step of plan {} and output {}", m.plan, m.output);
+Status Engine::follow_step(const StepMessage& m) {
+  if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Sampled) ||
+      m.phase >= kPhaseCount)
+    return error(Code::Internal, "a step of phase {}, plan {} and output {}", m.phase, m.plan, m.output);
   RETURN_IF_ERROR(rebind_if_moved());
   StepPlan plan;
   plan.kind = static_cast<StepPlan::Kind>(m.plan);
   plan.size = m.size;
   plan.reason = "as the front runs it";
   staging_.take();
-  StepRunner& runner = m.decode ? *decode_ : *prefill_;
+  StepRunner& runner = *runners_[m.phase];
   RETURN_IF_ERROR(runner.run(plan, m.live.value[models::kTokens], m.live, *stream_, static_cast<StepOutput>(m.output)));
   RETURN_IF_ERROR(stream_->synchronize());  // what was staged may be overwritten afterwards
   last_ = runner.last_program();
@@ -91,9 +92,9 @@ Status ModelEngine::follow_step(const StepMessage& m) {
 }
 
 // The front keeps the ledger of pages; here every page counts as taken, so that its bytes stay.
-Status ModelEngine::take_all_pages() { return pool_.allocate(pool_.free_pages()).status(); }
+Status Engine::take_all_pages() { return pool_.allocate(pool_.free_pages()).status(); }
 
-Status ModelEngine::follow_resize(int64_t tokens) {
+Status Engine::follow_resize(int64_t tokens) {
   std::vector<kv::PageId> gone;  // the front has nothing in them
   for (int64_t p = kv::pages_for(tokens) + 1; p <= pool_.total_pages(); ++p) gone.push_back(static_cast<kv::PageId>(p));
   pool_.release(gone);
@@ -101,7 +102,7 @@ Status ModelEngine::follow_resize(int64_t tokens) {
   return take_all_pages();
 }
 
-Status ModelEngine::obey(const StepMessage& m) {
+Status Engine::obey(const StepMessage& m) {
   switch (m.kind) {
     case StepMessage::Kind::Step: return follow_step(m);
     case StepMessage::Kind::CopyPage:
@@ -114,7 +115,7 @@ Status ModelEngine::obey(const StepMessage& m) {
   return error(Code::Internal, "a message of kind {}", static_cast<int>(m.kind));
 }
 
-Status ModelEngine::follow() {
+Status Engine::follow() {
   if (front()) return error(Code::Internal, "the front follows nobody");
   ranks::Member& member = *options_.member;
   while (true) {

@@ -7,7 +7,7 @@
 #include "base/elapsed.h"
 #include "base/half.h"
 #include "base/log.h"
-#include "engine/model_engine.h"
+#include "engine/engine.h"
 #include "engine/replay_case.h"
 #include "passes/house_passes.h"
 
@@ -29,9 +29,7 @@ Status flip_bit(Device& device, Stream& stream, const TensorView& v) {
 
 }  // namespace
 
-Result<TensorView> ModelEngine::hidden_states() const { return result("hidden"); }
-
-std::vector<std::string> ModelEngine::output_names() const {
+std::vector<std::string> Engine::output_names() const {
   std::vector<std::string> names;
   if (!collected_.empty())
     for (const auto& entry : collected_) names.push_back(entry.first);
@@ -41,24 +39,24 @@ std::vector<std::string> ModelEngine::output_names() const {
   return names;
 }
 
-EngineCounters ModelEngine::counters() const {
+EngineCounters Engine::counters() const {
   EngineCounters c = counters_;
-  c.captures = decode_->captures() + prefill_->captures();
+  for (const auto& runner : runners_) c.captures += runner->captures();
   return c;
 }
 
-Result<TensorView> ModelEngine::result(std::string_view name) const {
+Result<TensorView> Engine::output(std::string_view name) const {
   ASSIGN_OR_RETURN(const TensorView v, ask(name));
   RETURN_IF_ERROR(arrived());
   return v;
 }
 
-Status ModelEngine::arrived() const {
+Status Engine::arrived() const {
   const DeviceInfo& device = platform_.device->info();
   return device.host_visible && !device.asynchronous ? Status::ok() : stream_->synchronize();
 }
 
-Result<TensorView> ModelEngine::ask(std::string_view name) const {
+Result<TensorView> Engine::ask(std::string_view name) const {
   if (!collected_.empty()) {
     auto it = collected_.find(name);
     if (it == collected_.end()) return error(Code::NotFound, "the step has no output \"{}\"", name);
@@ -70,7 +68,7 @@ Result<TensorView> ModelEngine::ask(std::string_view name) const {
   return latest(name);
 }
 
-Result<TensorView> ModelEngine::latest(std::string_view name) const {
+Result<TensorView> Engine::latest(std::string_view name) const {
   ASSIGN_OR_RETURN(TensorView v, last_->output(name));
   auto it = copies_.find(name);
   if (it == copies_.end()) it = copies_.emplace(name, HostCopy()).first;
@@ -79,7 +77,7 @@ Result<TensorView> ModelEngine::latest(std::string_view name) const {
   return v;
 }
 
-Status ModelEngine::collect(StepOutput output) {
+Status Engine::collect(StepOutput output) {
   const HeadMask heads = head_of(output);
   for (const GraphOutput& o : last_->graph().outputs()) {
     const std::string& name = o.name;
@@ -97,23 +95,31 @@ Status ModelEngine::collect(StepOutput output) {
   return Status::ok();
 }
 
-StepRunner& ModelEngine::runner_of(const LiveSizes& live) { return is_decode(live) ? *decode_ : *prefill_; }
+// Every sequence of the step has slots for its states.
+Status Engine::hold_states(std::span<const StepItem> items) {
+  for (const StepItem& item : items)
+    if (has_states() && !item.sequence->states()) {
+      ASSIGN_OR_RETURN(item.sequence->states(), states_.allocate());
+    }
+  return Status::ok();
+}
 
 // Staged, chosen, checked and computed when it returns.
-Status ModelEngine::run(std::span<const StepItem> items, StepOutput output) {
+Status Engine::run(std::span<const StepItem> items, StepOutput output) {
   device_s_ = 0;
   gap_us_.reset();
   if (!collected_.empty()) collected_.clear();
   collecting_ = false;
   RETURN_IF_ERROR(rebind_if_moved());
-  ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_.total_pages()));
-  ASSIGN_OR_RETURN(const StepPlan plan, runner_of(live).plan(live.value[models::kTokens]));
+  RETURN_IF_ERROR(hold_states(items));
+  ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_sizes()));
+  ASSIGN_OR_RETURN(const StepPlan plan, runner_of(items).plan(live.value[models::kTokens]));
   return plan.kind == StepPlan::Kind::Split ? run_split(items, plan.first, output)
                                             : run_captured(plan, items, live, output);
 }
 
 // The first `first` tokens of the batch, then the rest, each as a step of its own.
-Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, StepOutput output) {
+Status Engine::run_split(std::span<const StepItem> items, int64_t first, StepOutput output) {
   collecting_ = true;
   std::vector<StepItem> part, rest;
   for (const StepItem& item : items) {
@@ -127,8 +133,8 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
     if (tail.count > 0) rest.push_back(tail);
   }
   for (const auto& half : {part, rest}) {
-    ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(half, pool_.total_pages()));
-    ASSIGN_OR_RETURN(const StepPlan plan, runner_of(live).plan(live.value[models::kTokens]));
+    ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(half, pool_sizes()));
+    ASSIGN_OR_RETURN(const StepPlan plan, runner_of(half).plan(live.value[models::kTokens]));
     RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(half, plan.first, output)
                                                        : run_captured(plan, half, live, output));
   }
@@ -136,14 +142,13 @@ Status ModelEngine::run_split(std::span<const StepItem> items, int64_t first, St
 }
 
 // One staged step.
-Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live,
-                                 StepOutput output) {
-  const bool decode = is_decode(live);
-  StepRunner& runner = runner_of(live);
+Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output) {
+  const size_t phase = phase_of(items);
+  StepRunner& runner = *runners_[phase];
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
   if (checked) {
-    RETURN_IF_ERROR(check_->begin(runner.model(plan.size), output, decode, items, pool_, stage(), *stream_));
+    RETURN_IF_ERROR(check_->begin(runner.model(plan.size), output, phase, items, caches_of_step(), stage(), *stream_));
     ++counters_.checked;
   }
   std::optional<Fault> fault;
@@ -156,9 +161,10 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
     hook_({stage(),
            items,
            live,
-           decode,
+           phase,
            {arena_.as<uint8_t>(), arena_.size()},
            pool_,
+           states_,
            [this](void* data, uint8_t value, size_t bytes) {
              const Status filled = fill_bytes(*platform_.device, *stream_, data, value, bytes);
              CHECK(filled.is_ok(), "a check cannot write device memory: {}", filled.message());
@@ -170,25 +176,25 @@ Status ModelEngine::run_captured(const StepPlan& plan, std::span<const StepItem>
   if (fault) {
     RETURN_IF_ERROR(run_with_fault(*fault, runner, live, output));
   } else {
-    RETURN_IF_ERROR(run_on_all(plan, live, output));
+    RETURN_IF_ERROR(run_on_all(plan, phase, live, output));
     last_ = runner.last_program();
   }
   device_s_ += seconds_since(begin);
   finished_us_ = now_us(device);
   if (faults_.any()) faults_.remember(stage(), live);
   if (checked) {
-    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, pool_, *stream_));
+    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, caches_of_step(), *stream_));
     if (difference) {
-      RETURN_IF_ERROR(recover_mismatch(*difference, plan, items, output, decode));
+      RETURN_IF_ERROR(recover_mismatch(*difference, plan, items, output, phase));
     }
   }
-  for (const StepItem& item : items) item.sequence->set_cached(item.sequence->cached() + item.count);
+  for (const StepItem& item : items) item.sequence->advance(item.count);
   if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
   return collecting_ ? collect(output) : Status::ok();
 }
 
 // Every program has the same layers in the same order.
-Status ModelEngine::count_experts() {
+Status Engine::count_experts() {
   std::vector<const GraphOutput*>& starts = expert_starts_[last_];
   if (starts.empty())
     for (const GraphOutput& o : last_->graph().outputs())
@@ -207,7 +213,7 @@ Status ModelEngine::count_experts() {
 }
 
 // As if the replay had gone wrong by itself.
-Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
+Status Engine::run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
   const int64_t size = live.value[models::kTokens];
   while (fault.kind == FaultKind::Hang) std::this_thread::sleep_for(std::chrono::hours(1));
   if (fault.kind == FaultKind::KernelError) {
@@ -239,15 +245,15 @@ Status ModelEngine::run_with_fault(const Fault& fault, StepRunner& runner, const
 
 // A replay differed: the caches are made right, what was wrong goes out of service, and what happened is written down.
 // Where the same program is wrong without a replay too, that is all programs which the passes have made.
-Status ModelEngine::recover_mismatch(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
-                                     StepOutput output, bool decode) {
+Status Engine::recover_mismatch(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
+                                StepOutput output, size_t phase) {
   ++counters_.differences;
-  StepRunner& runner = decode ? *decode_ : *prefill_;
+  StepRunner& runner = *runners_[phase];
   OrderedJson report;
   report["what"] = d.what;
   report["max_abs_diff"] = d.max_abs_diff;
   report["elements"] = d.elements;
-  report["phase"] = decode ? "decode" : "prefill";
+  report["phase"] = kPhases[phase].name;
   report["size"] = plan.size;
   report["step"] = counters_.steps + 1;
   report["model"] = options_.model_path;
@@ -259,17 +265,17 @@ Status ModelEngine::recover_mismatch(const ReplayDifference& d, const StepPlan& 
   report["sequences"] = items_json(items);
   // Where the unfused run is only near, what was right before the step was right by the fused one's bits.
   const bool unfused = check_->bound().exact() || d.fusion;
-  CompiledModel& prefill = unfused ? check_->shadow(false) : prefill_->model();
-  CompiledModel& right = unfused ? check_->shadow(decode) : runner.model(plan.size);
+  CompiledModel& prefill = unfused ? check_->shadow(kAnyPhase) : runners_[kAnyPhase]->model();
+  CompiledModel& right = unfused ? check_->shadow(phase) : runner.model(plan.size);
   const auto recover = [&] {
-    return ReplayCheck::recover(prefill, right, output, items, pool_, max_step_tokens(), stage(), *stream_);
+    return ReplayCheck::recover(prefill, right, output, items, pool_sizes(), max_step_tokens(), stage(), *stream_);
   };
   RETURN_IF_ERROR(recover());
   last_ = &right;
   bool fusion = d.fusion;
   if (check_->bound().exact()) {
     CompiledModel& replayed = runner.model(plan.size);
-    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, output, items, pool_, stage(), *stream_));
+    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, output, items, caches_of_step(), stage(), *stream_));
     if (fusion)
       RETURN_IF_ERROR(recover());
     else
@@ -281,8 +287,7 @@ Status ModelEngine::recover_mismatch(const ReplayDifference& d, const StepPlan& 
   const std::string reason = fmt::format(
       "{} in step {}: {}", fusion ? "fusions differed" : "replay differed from eager", counters_.steps + 1, d.what);
   if (fusion) {
-    decode_->replace(check_->shadow(true), reason);
-    prefill_->replace(check_->shadow(false), reason);
+    for (size_t p = 0; p < kPhaseCount; ++p) runners_[p]->replace(check_->shadow(p), reason);
     log::warning(
         "{}; every step runs eagerly and unfused from now on; earlier answers may be wrong, and so may what is cached "
         "of them: restart with `passes` none, or without the pass at fault (docs/debugging.md finds it)",
@@ -298,11 +303,10 @@ Status ModelEngine::recover_mismatch(const ReplayDifference& d, const StepPlan& 
   return Status::ok();
 }
 
-Status ModelEngine::rebind_if_moved() {
+Status Engine::rebind_if_moved() {
   if (pool_.generation() == bound_generation_) return Status::ok();
   const auto external = caches();
-  RETURN_IF_ERROR(decode_->rebind(external));
-  RETURN_IF_ERROR(prefill_->rebind(external));
+  for (const auto& runner : runners_) RETURN_IF_ERROR(runner->rebind(external));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));
   bound_generation_ = pool_.generation();
   ++counters_.rebinds;
@@ -311,19 +315,19 @@ Status ModelEngine::rebind_if_moved() {
   return Status::ok();
 }
 
-Status ModelEngine::enqueue_copy(kv::PageId from, kv::PageId to) {
+Status Engine::enqueue_copy(kv::PageId from, kv::PageId to) {
   return pool_.copy_page(
       from, to, [&](void* dst, const void* src, size_t n) { return stream_->copy(dst, src, n, Copy::DeviceToDevice); });
 }
 
-Status ModelEngine::copy_page(kv::PageId from, kv::PageId to) {
+Status Engine::copy_page(kv::PageId from, kv::PageId to) {
   if (options_.member)
     RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::CopyPage, .from = from, .to = to}));
   if (overlaps()) page_copies_.emplace_back(from, to);
   return enqueue_copy(from, to);
 }
 
-Status ModelEngine::resize_kv(int64_t tokens) {
+Status Engine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   for (Flight& f : flights_)
     if (f.ticket != 0) finish(f);

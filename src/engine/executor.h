@@ -49,6 +49,9 @@ class Executor {
   // The keys and values of a whole page, in all layers, for the steps that are submitted from now on.
   virtual Status copy_page(kv::PageId from, kv::PageId to) = 0;
 
+  // Whether sequences have states besides their pages: what pages hold of a prefix is then not enough to go on from.
+  virtual bool has_states() const { return false; }
+
   virtual bool has_greedy_steps() const { return false; }   // StepOutput::NextTokens
   virtual bool has_sampled_steps() const { return false; }  // StepOutput::Sampled
   virtual bool overlaps() const { return false; }

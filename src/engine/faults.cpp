@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/log.h"
+#include "engine/phases.h"
 #include "models/model.h"
 
 namespace reprise::engine {
@@ -29,29 +30,30 @@ bool parse_number(std::string_view text, T& out) {
 
 // A row beyond the batch takes part, and its slot is that of a token cached earlier.
 bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveSizes& live) {
-  const auto& b = stage.buffers();
+  const auto all_tokens = stage.ints(models::kTokensInput), slots = stage.ints(models::kSlotsInput),
+             borders = stage.ints(models::kBordersInput);
   const int64_t tokens = live.value[models::kTokens];
-  const bool decode = is_decode(live);
+  const bool decode = phase_of(items) != kAnyPhase;
   const StepItem* victim = nullptr;
   for (const StepItem& item : items)
     if (!victim && item.sequence->cached() > 0) victim = &item;
-  if (!victim || tokens >= static_cast<int64_t>(b.tokens.size())) return false;
-  if (decode && live.value[models::kSequences] >= static_cast<int64_t>(b.context_lens.size())) return false;
+  if (!victim || slots.empty() || tokens >= static_cast<int64_t>(slots.size())) return false;
+  if (decode && live.value[models::kQueryBorders] >= static_cast<int64_t>(borders.size())) return false;
   const int64_t past = victim->sequence->cached() - 1;
   const int64_t page = victim->sequence->pages()[static_cast<size_t>(past / kv::kPageTokens)];
-  b.tokens[tokens] = 1;
-  b.slots[tokens] = static_cast<int32_t>(page * kv::kPageTokens + past % kv::kPageTokens);
+  all_tokens[tokens] = 1;
+  slots[tokens] = static_cast<int32_t>(page * kv::kPageTokens + past % kv::kPageTokens);
   live.value[models::kTokens] = tokens + 1;
   if (decode) {
     const int64_t row = live.value[models::kSequences]++;
     live.value[models::kQueryBorders]++;
-    b.cu_seqlens[row + 1] = static_cast<int32_t>(tokens + 1);
+    borders[row + 1] = static_cast<int32_t>(tokens + 1);
   }
   return true;
 }
 
 bool bring_back_tokens(std::span<const int32_t> old, const StepStage& stage, const LiveSizes& live) {
-  const auto now = stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens]));
+  const auto now = stage.ints(models::kTokensInput).first(static_cast<size_t>(live.value[models::kTokens]));
   const size_t n = std::min(old.size(), now.size());
   if (std::equal(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(n), old.begin())) return false;
   std::copy_n(old.begin(), n, now.begin());
@@ -59,9 +61,8 @@ bool bring_back_tokens(std::span<const int32_t> old, const StepStage& stage, con
 }
 
 bool shorten(const StepStage& stage, const LiveSizes& live) {
-  auto lens = stage.buffers().context_lens;
-  const auto& starts = stage.buffers().cu_seqlens;
-  for (int64_t r = 0; r < live.value[models::kSequences]; ++r) {
+  const auto lens = stage.ints(models::kLengthsInput), starts = stage.ints(models::kBordersInput);
+  for (int64_t r = 0; r < live.value[models::kSequences] && !lens.empty(); ++r) {
     if (lens[r] <= starts[r + 1] - starts[r]) continue;  // queries must keep a position
     --lens[r];
     return true;
@@ -132,7 +133,7 @@ std::optional<Fault> FaultInjector::take_launch_fault(int64_t step) {
 }
 
 void FaultInjector::remember(const StepStage& stage, const LiveSizes& live) {
-  const auto now = stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens]));
+  const auto now = stage.ints(models::kTokensInput).first(static_cast<size_t>(live.value[models::kTokens]));
   last_tokens_.assign(now.begin(), now.end());
 }
 

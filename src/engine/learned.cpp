@@ -28,7 +28,7 @@ OrderedJson phase_json(const StepRunner& runner) {
 
 bool rows_ok(const Json& j) { return j.is_number_integer() && j.get<int64_t>() >= 1 && j.get<int64_t>() <= kMaxRows; }
 
-Status read_phase(const Json& file, const char* name, LearnedPhase& out) {
+Status read_phase(const Json& file, const std::string& name, LearnedPhase& out) {
   const auto phase = file.find(name);
   if (phase == file.end() || !phase->is_object()) return invalid("{} is missing", name);
   for (const char* list : {"times", "traffic"})
@@ -59,23 +59,26 @@ Result<Learned> load_learned(const std::string& path) {
   if (!file.is_object() || file.value("version", 0) != kVersion)
     return invalid("{}: not a file of learned step times, version {}", path, kVersion);
   Learned out;
-  RETURN_IF_ERROR(read_phase(file, "decode", out.decode).at(path));
-  RETURN_IF_ERROR(read_phase(file, "prefill", out.prefill).at(path));
+  for (size_t p = 0; p < kPhaseCount; ++p)
+    RETURN_IF_ERROR(read_phase(file, std::string(kPhases[p].name), out[p]).at(path));
   return out;
 }
 
-Status save_learned(const std::string& path, const StepRunner& decode, const StepRunner& prefill) {
+Status save_learned(const std::string& path, const Runners& runners) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code failed;
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
   if (failed) return invalid("{}: {}", folder.string(), failed.message());
-  const OrderedJson file{{"version", kVersion}, {"decode", phase_json(decode)}, {"prefill", phase_json(prefill)}};
+  OrderedJson file{{"version", kVersion}};
+  for (size_t p = 0; p < kPhaseCount; ++p) file[std::string(kPhases[p].name)] = phase_json(*runners[p]);
   return write_file_atomically(path, file.dump() + "\n");
 }
 
-void restore(const LearnedPhase& learned, StepRunner& runner) {
-  for (const auto& t : learned.times) runner.costs().restore(t.kind, t.rows, t.entry);
-  for (auto [rows, batches] : learned.traffic) runner.traffic().add(rows, batches);
+void restore(const Learned& learned, const Runners& runners) {
+  for (size_t p = 0; p < kPhaseCount; ++p) {
+    for (const auto& t : learned[p].times) runners[p]->costs().restore(t.kind, t.rows, t.entry);
+    for (auto [rows, batches] : learned[p].traffic) runners[p]->traffic().add(rows, batches);
+  }
 }
 
 }  // namespace reprise::engine

@@ -3,9 +3,14 @@
 // only means that nothing has been learned yet. Plain data.
 #pragma once
 
+#include <array>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "engine/phases.h"
 #include "engine/step_runner.h"
 
 namespace reprise::engine {
@@ -20,14 +25,13 @@ struct LearnedPhase {
   std::vector<std::pair<int64_t, uint64_t>> traffic;  // row count, batches
 };
 
-struct Learned {
-  LearnedPhase decode, prefill;
-};
+using Learned = std::array<LearnedPhase, kPhaseCount>;
+using Runners = std::array<std::unique_ptr<StepRunner>, kPhaseCount>;
 
 // NotFound: nothing learned yet. Invalid: the file is not one of ours; it is replaced by the next save.
 Result<Learned> load_learned(const std::string& path);
-Status save_learned(const std::string& path, const StepRunner& decode, const StepRunner& prefill);
-// Gives a runner what was learned about its phase.
-void restore(const LearnedPhase& learned, StepRunner& runner);
+Status save_learned(const std::string& path, const Runners& runners);
+// Gives the runners what was learned about their phases.
+void restore(const Learned& learned, const Runners& runners);
 
 }  // namespace reprise::engine

@@ -16,8 +16,6 @@
 namespace reprise::engine {
 namespace {
 
-const GraphMode& mode_of(Phase phase, const GraphOptions& o) { return phase == Phase::Decode ? o.decode : o.prefill; }
-
 // The models that a capture of this size is made of. A size that serves all is captured in every model.
 std::vector<CompiledModel*> models_of(int64_t size, const StepRunnerParts& parts) {
   std::vector<CompiledModel*> out;
@@ -34,7 +32,7 @@ void cut_all(GraphMode mode, const StepRunnerParts& parts) {
 
 // The device has room for `room` sizes. Small steps gain most, so it is not given to the largest alone: what is
 // captured goes, and the sizes that shall be are answered, largest first.
-std::vector<int64_t> drop_sizes(Phase phase, StepRunnerParts& parts, size_t room, const Status& why) {
+std::vector<int64_t> drop_sizes(std::string_view phase, StepRunnerParts& parts, size_t room, const Status& why) {
   for (const int64_t size : parts.sizes)
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
   const std::vector<int64_t> all = std::exchange(parts.sizes, spread_sizes(parts.sizes, room));
@@ -42,20 +40,32 @@ std::vector<int64_t> drop_sizes(Phase phase, StepRunnerParts& parts, size_t room
                                          parts.sizes.size(), all.size(), why.message());
   for (auto size = all.rbegin(); size != all.rend(); ++size)
     if (!std::binary_search(parts.sizes.begin(), parts.sizes.end(), *size)) parts.dropped.push_back({*size, reason});
-  log::warning("{}: {} (`graph_{}_sizes` names others)", phase_name(phase), reason, phase_name(phase));
+  log::warning("{}: {} (`graph_{}_sizes` names others)", phase, reason, phase);
   return {parts.sizes.rbegin(), parts.sizes.rend()};
+}
+
+// The inputs that lie in a pool with `entries` entries, and the bytes of an entry.
+std::vector<std::pair<std::string, size_t>> pool_inputs(const Graph& graph, SymbolId entries) {
+  std::vector<std::pair<std::string, size_t>> out;
+  for (const Node* n = graph.first(); n; n = n->next) {
+    if (!n->is_input()) continue;
+    const TensorType& type = n->result()->type;
+    if (type.shape.rank() == 0 || type.shape[0].symbol != entries) continue;
+    LiveSizes one;
+    one.value[entries] = 1;
+    out.emplace_back(n->attrs.text("name"), static_cast<size_t>(type.shape.elements(one)) * size_of(type.dtype));
+  }
+  return out;
 }
 
 }  // namespace
 
-std::string_view phase_name(Phase phase) { return phase == Phase::Decode ? "decode" : "prefill"; }
-
 // All programs read one set of parameters, so packing, which decides how they are stored, is the same in all.
-PipelineOptions ProgramBuilder::pipeline_for(Phase phase, Kind kind) const {
+PipelineOptions ProgramBuilder::pipeline_for(size_t phase, Kind kind) const {
   PipelineOptions o = options_.pipeline;
   if (kind == Kind::Shadow) {
     o.passes.enable = {"none"};
-    for (const PassReport& p : decode_report_.passes)
+    for (const PassReport& p : reports_.front().passes)
       if (p.name == "pack_parallel_linears" && p.skipped.empty()) o.passes.enable = {p.name};
   }
   if (kind == Kind::Plain) {
@@ -66,11 +76,11 @@ PipelineOptions ProgramBuilder::pipeline_for(Phase phase, Kind kind) const {
       if (auto rewrites = parse_rewrites(*text, *platform_.ops); rewrites.is_ok())
         for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
   }
-  if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", phase_name(phase));
+  if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", kPhases[phase].name);
   return o;
 }
 
-Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
+Status ProgramBuilder::join_params(const Program& p, Kind kind, size_t phase) {
   if (prepared_.empty()) {
     params_ = p.selection.params;
     derived_ = p.report.derived;
@@ -90,7 +100,7 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
   const bool shadow = kind == Kind::Shadow;
   if (shadow ? !vectors : !more.empty() || p.selection.params.size() != params_.size())
     return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
-                 kind == Kind::Fused ? "" : "unfused ", phase_name(phase),
+                 kind == Kind::Fused ? "" : "unfused ", kPhases[phase].name,
                  shadow ? "; `verify_replay` needs all of pack_parallel_linears or none of it" : "");
   params_.insert(params_.end(), more.begin(), more.end());
   for (const DerivedParam& d : p.report.derived)
@@ -99,12 +109,12 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, Phase phase) {
   return Status::ok();
 }
 
-Status ProgramBuilder::add(Phase phase, Kind kind, PipelineReport* report) {
+Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = true;
-  pipeline.expand_latents &= phase == Phase::Prefill;  // a single token never is
+  pipeline.expand_latents &= phase == kAnyPhase;  // a single token never is
   // What the passes show is shown once per phase.
   if (!report) {
     pipeline.passes.print_after.clear();
@@ -149,15 +159,15 @@ Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
 }
 
 Status ProgramBuilder::prepare_all() {
-  RETURN_IF_ERROR(add(Phase::Decode, Kind::Fused, &decode_report_));
-  RETURN_IF_ERROR(add(Phase::Prefill, Kind::Fused, &prefill_report_));
-  if (has_plain()) RETURN_IF_ERROR(add(Phase::Decode, Kind::Plain, nullptr));
+  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Fused, &reports_[p]));
+  for (size_t p = 0; p < kPhaseCount; ++p)
+    if (has_plain(p)) RETURN_IF_ERROR(add(p, Kind::Plain, nullptr));
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }
 
 Status ProgramBuilder::prepare_shadows() {
-  for (const Phase phase : {Phase::Decode, Phase::Prefill}) RETURN_IF_ERROR(add(phase, Kind::Shadow, nullptr));
+  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Shadow, nullptr));
   return Status::ok();
 }
 
@@ -188,16 +198,15 @@ std::string ProgramBuilder::exchange_text() const {
 
 kv::KvShape ProgramBuilder::caches() const {
   kv::KvShape shape;
-  const Graph& graph = prepared_.front().graph;
-  for (const Node* n = graph.first(); n; n = n->next) {
-    if (!n->is_input() || !is_cache(*n->result())) continue;
-    const TensorType& type = n->result()->type;
-    LiveSizes one_page;
-    one_page.value[type.shape[0].symbol] = 1;
-    shape.caches.push_back(
-        {n->attrs.text("name"), static_cast<size_t>(type.shape.elements(one_page)) * size_of(type.dtype)});
-  }
+  for (auto& [name, bytes] : pool_inputs(prepared_.front().graph, models::kPoolPages))
+    shape.caches.push_back({name, bytes});
   return shape;
+}
+
+std::vector<kv::StateCache> ProgramBuilder::states() const {
+  std::vector<kv::StateCache> states;
+  for (auto& [name, bytes] : pool_inputs(prepared_.front().graph, models::kStateSlots)) states.push_back({name, bytes});
+  return states;
 }
 
 size_t ProgramBuilder::bytes_per_step() const {
@@ -232,30 +241,29 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }
 
-std::vector<int64_t> ProgramBuilder::sizes_of(Phase phase) const {
-  const auto& given = phase == Phase::Decode ? options_.decode_sizes : options_.prefill_sizes;
-  if (!given.empty()) return given;
-  if (phase == Phase::Prefill) return prefill_sizes(trace_.max_tokens);
-  return decode_sizes(trace_.max_sequences, options_.padding ? SizeRule::Padded : SizeRule::Exact);
+std::vector<int64_t> ProgramBuilder::sizes_of(size_t phase) const {
+  const PhaseSpec& p = kPhases[phase];
+  const auto& given = options_.*p.sizes;
+  return given.empty() ? p.sizes_by_rule(bound(phase), options_.padding ? SizeRule::Padded : SizeRule::Exact) : given;
 }
 
-LiveSizes ProgramBuilder::frozen(Phase phase, int64_t size, int64_t pool_pages) const {
-  // A prefill step has fewer sequences than tokens, or it would be a decode step. A graph of its size that had as many
-  // could not be told from one of a decode step by a device whose operators differ.
-  const int64_t rows = phase == Phase::Decode ? size : std::clamp<int64_t>(size - 1, 1, trace_.max_sequences);
+LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& pools) const {
+  const PhaseSpec& p = kPhases[phase];
+  const int64_t rows = p.sequences(size, trace_.max_sequences);
   LiveSizes live;
   live.value[models::kTokens] = size;
   live.value[models::kSequences] = rows;
   live.value[models::kQueryBorders] = rows + 1;
-  live.value[models::kLogitRows] = phase == Phase::Decode ? size : trace_.max_sequences;
-  live.value[models::kPoolPages] = pool_pages + 1;
+  live.value[models::kLogitRows] = p.each > 0 ? size : trace_.max_sequences;
+  live.value[models::kPoolPages] = pools.pages + 1;
+  live.value[models::kStateSlots] = pools.slots;
   return live;
 }
 
-Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Kind kind, const Bindings& b) {
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(size_t phase, Kind kind, const Bindings& b) {
   auto it = std::find_if(prepared_.begin(), prepared_.end(),
                          [&](const Prepared& p) { return p.phase == phase && p.kind == kind; });
-  CHECK(it != prepared_.end(), "the {} program was not prepared", phase_name(phase));
+  CHECK(it != prepared_.end(), "the {} program was not prepared", kPhases[phase].name);
   CompileRequest request;
   request.platform = &platform_;
   request.params = b.params;
@@ -267,17 +275,17 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(Phase phase, Kind
   request.arena_epoch = b.arena_epoch;
   request.heads = {std::begin(kStepHeads), std::end(kStepHeads)};
   request.size_symbols = {models::kTokens};
-  if (phase == Phase::Decode)
+  if (kPhases[phase].each > 0)
     request.size_symbols = {models::kTokens, models::kSequences, models::kQueryBorders, models::kLogitRows};
   return CompiledModel::compile(std::move(it->graph), it->selection, std::move(it->plan), request);
 }
 
-Result<std::unique_ptr<CompiledModel>> ProgramBuilder::build_shadow(Phase phase, const Bindings& b) {
+Result<std::unique_ptr<CompiledModel>> ProgramBuilder::build_shadow(size_t phase, const Bindings& b) {
   return compile(phase, Kind::Shadow, b);
 }
 
-Status ProgramBuilder::capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& b) const {
-  const LiveSizes live = frozen(phase, size, b.pool_pages);
+Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts& parts, const Bindings& b) const {
+  const LiveSizes live = frozen(phase, size, b.pools);
   for (CompiledModel* model : models_of(size, parts)) {
     if (b.faults->fails_capture()) return error(Code::OutOfMemory, "injected fault: no memory for this capture");
     for (int i = 0; i < options_.warmups; ++i, ++parts.warmups) RETURN_IF_ERROR(model->run(live, *b.stream));
@@ -286,11 +294,12 @@ Status ProgramBuilder::capture_size(Phase phase, int64_t size, StepRunnerParts& 
   return Status::ok();
 }
 
-Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bindings& b) const {
+Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const Bindings& b) const {
+  const std::string_view name = kPhases[phase].name;
   // Where graphs read live sizes, the largest serves all.
   std::vector<int64_t> wanted = parts.live_sizes ? std::vector<int64_t>{parts.largest} : parts.sizes;
   std::reverse(wanted.begin(), wanted.end());
-  Progress progress(fmt::format("capturing {}", phase_name(phase)), wanted.size(), b.progress);
+  Progress progress(fmt::format("capturing {}", name), wanted.size(), b.progress);
   const std::string_view mode = graph_mode_name(parts.model->mode());
   bool thinned = false;
   size_t done = 0;
@@ -302,14 +311,14 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
     if (captured.is_ok()) {
       ++done;
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-      log::debug("captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", phase_name(phase), size,
+      log::debug("captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", name, size,
                  parts.live_sizes ? fmt::format(" (serves {} sizes)", parts.sizes.size()) : "", mode, ms,
                  static_cast<double>(parts.model->graph_stats().bytes) / 1e6);
       continue;
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
     if (captured.code() == Code::Busy && done > 0 && !thinned && options_.padding) {
-      wanted = drop_sizes(phase, parts, done, captured);
+      wanted = drop_sizes(name, parts, done, captured);
       thinned = true;
       done = 0;
       i = static_cast<size_t>(-1);  // begin again
@@ -326,27 +335,28 @@ Status ProgramBuilder::capture_all(Phase phase, StepRunnerParts& parts, const Bi
       return Status::ok();
     }
     std::erase(parts.sizes, size);
-    log::warning("{} size {} is left out: {} (`graph_{}_sizes` without it avoids this)", phase_name(phase), size,
-                 parts.dropped.back().reason, phase_name(phase));
+    log::warning("{} size {} is left out: {} (`graph_{}_sizes` without it avoids this)", name, size,
+                 parts.dropped.back().reason, name);
   }
   return Status::ok();
 }
 
-Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bindings& b) {
+Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bindings& b) {
   StepRunnerParts parts;
-  parts.phase = phase_name(phase);
+  const std::string_view name = kPhases[phase].name;
+  parts.phase = name;
   parts.policy = options_.policy;
   parts.padding = options_.padding;
   parts.choose_by_cost = options_.choose_by_cost;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);
   ASSIGN_OR_RETURN(parts.model, compile(phase, Kind::Fused, b));
-  if (phase == Phase::Decode && has_plain()) {
+  if (has_plain(phase)) {
     ASSIGN_OR_RETURN(parts.plain, compile(phase, Kind::Plain, b));
     parts.fused_max = options_.fused_decode_max;
   }
-  GraphMode mode = mode_of(phase, options_);
-  if (mode == GraphMode::Eager) parts.reason = fmt::format("`graph_{}` off", phase_name(phase));
+  GraphMode mode = options_.*kPhases[phase].mode;
+  if (mode == GraphMode::Eager) parts.reason = fmt::format("`graph_{}` off", name);
   if (options_.policy == GraphPolicy::Off) mode = GraphMode::Eager, parts.reason = "`graph` off";
   while (mode != GraphMode::Eager) {
     parts.sizes = sizes_of(phase);
@@ -355,8 +365,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(Phase phase, const Bin
     if (!parts.sizes.empty()) break;
     const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
     const std::string why = parts.dropped.back().reason;
-    log::warning("{}: {}; continuing {} (`graph_{}` {} avoids this)", phase_name(phase), why, graph_mode_name(next),
-                 phase_name(phase), next == GraphMode::Eager ? "off" : "piecewise");
+    log::warning("{}: {}; continuing {} (`graph_{}` {} avoids this)", name, why, graph_mode_name(next), name,
+                 next == GraphMode::Eager ? "off" : "piecewise");
     mode = next;
     if (mode == GraphMode::Eager) parts.reason = why;
   }

@@ -1,4 +1,4 @@
-// ProgramBuilder: from a traced model to the step runners of both phases.
+// ProgramBuilder: from a traced model to the step runners of its phases (engine/phases.h).
 //
 // It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then,
 // once parameters and caches exist, binds everything into one shared arena and captures, largest size first. What
@@ -6,6 +6,7 @@
 // unless capturing is required. Used once, at start-up.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,14 +14,12 @@
 #include "engine/faults.h"
 #include "engine/graph_options.h"
 #include "engine/make_program.h"
+#include "engine/phases.h"
 #include "engine/step_runner.h"
 #include "kv/kv_pool.h"
 #include "models/model.h"
 
 namespace reprise::engine {
-
-enum class Phase : uint8_t { Decode, Prefill };
-std::string_view phase_name(Phase phase);
 
 class ProgramBuilder {
  public:
@@ -28,8 +27,7 @@ class ProgramBuilder {
                  const GraphOptions& options)
       : spec_(spec), config_(config), platform_(platform), options_(options), plans_(options.plan_cache) {}
 
-  // Traces, rewrites and plans both phases. `trace` holds the prefill bounds; decode steps have at most max_sequences
-  // tokens.
+  // Traces, rewrites and plans every phase. `trace` holds the bounds of all steps.
   Status prepare(const models::TraceOptions& trace);
 
   // Whether a decode step can be made with these options, which keeps nothing.
@@ -42,10 +40,11 @@ class ProgramBuilder {
   const std::vector<ParamPlan>& params() const { return params_; }
   // How the loader makes parameters that the passes derived from the checkpoint's.
   const std::vector<DerivedParam>& derived() const { return derived_; }
-  // What the passes did to the decode and the prefill graph.
-  const PipelineReport& report(Phase phase) const { return phase == Phase::Decode ? decode_report_ : prefill_report_; }
+  // What the passes did to a phase's graph.
+  const PipelineReport& report(size_t phase) const { return reports_[phase]; }
   // The graph's inputs that hold pages: what the pool of pages must hold.
   kv::KvShape caches() const;
+  std::vector<kv::StateCache> states() const;  // and those that hold states
   size_t arena_bytes() const;
   size_t exchange_bytes() const;      // of what ranks exchange
   std::string exchange_text() const;  // where each result of a collective lies, the same on all ranks
@@ -67,42 +66,45 @@ class ProgramBuilder {
     Staging* staging = nullptr;
     Stream* stream = nullptr;
     FaultInjector* faults = nullptr;
-    int64_t pool_pages = 0;
+    PoolSizes pools;
     bool progress = false;
   };
   void declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const;
   // Call once per phase, after the parameters exist and the staged inputs are neutral.
-  Result<std::unique_ptr<StepRunner>> build(Phase phase, const Bindings& bindings);
+  Result<std::unique_ptr<StepRunner>> build(size_t phase, const Bindings& bindings);
   // The unfused, eager model of prepare_shadows().
-  Result<std::unique_ptr<CompiledModel>> build_shadow(Phase phase, const Bindings& bindings);
+  Result<std::unique_ptr<CompiledModel>> build_shadow(size_t phase, const Bindings& bindings);
 
  private:
   // Fused: as the options say. Plain: the same without the fusions, for sizes above fused_decode_max. Shadow: nothing
   // optional, the answer key of --verify-replay.
   enum class Kind : uint8_t { Fused, Plain, Shadow };
   struct Prepared {
-    Phase phase;
+    size_t phase;
     Kind kind;
     Graph graph;
     KernelSelection selection;
     MemoryPlan plan;
   };
   Status prepare_all();
-  PipelineOptions pipeline_for(Phase phase, Kind kind) const;
+  PipelineOptions pipeline_for(size_t phase, Kind kind) const;
   Status check_split_ops() const;
-  Status add(Phase phase, Kind kind, PipelineReport* report);
+  Status add(size_t phase, Kind kind, PipelineReport* report);
   // All programs read one set of parameters. The unfused one may want vectors besides, which fusions have made others
   // of.
-  Status join_params(const Program& program, Kind kind, Phase phase);
-  Result<std::unique_ptr<CompiledModel>> compile(Phase phase, Kind kind, const Bindings& bindings);
-  bool has_plain() const { return options_.fused_decode_max > 0 && options_.fused_decode_max < trace_.max_sequences; }
-  std::vector<int64_t> sizes_of(Phase phase) const;
+  Status join_params(const Program& program, Kind kind, size_t phase);
+  Result<std::unique_ptr<CompiledModel>> compile(size_t phase, Kind kind, const Bindings& bindings);
+  // The limit of fused sizes is one of decode steps.
+  bool has_plain(size_t phase) const {
+    return kPhases[phase].each == 1 && options_.fused_decode_max > 0 && options_.fused_decode_max < bound(phase);
+  }
+  std::vector<int64_t> sizes_of(size_t phase) const;
   // What a capture of `size` fixes.
-  LiveSizes frozen(Phase phase, int64_t size, int64_t pool_pages) const;
-  int64_t bound(Phase phase) const { return phase == Phase::Decode ? trace_.max_sequences : trace_.max_tokens; }
+  LiveSizes frozen(size_t phase, int64_t size, const PoolSizes& pools) const;
+  int64_t bound(size_t phase) const { return kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens); }
   // Captures every size; those that fail are left out and remarked.
-  Status capture_all(Phase phase, StepRunnerParts& parts, const Bindings& bindings) const;
-  Status capture_size(Phase phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
+  Status capture_all(size_t phase, StepRunnerParts& parts, const Bindings& bindings) const;
+  Status capture_size(size_t phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
 
   const models::ModelSpec& spec_;
   const models::ModelConfig& config_;
@@ -114,7 +116,7 @@ class ProgramBuilder {
   std::string graph_text_;
   std::vector<ParamPlan> params_;
   std::vector<DerivedParam> derived_;
-  PipelineReport decode_report_, prefill_report_;
+  std::array<PipelineReport, kPhaseCount> reports_;
 };
 
 }  // namespace reprise::engine

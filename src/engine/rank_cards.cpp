@@ -51,9 +51,12 @@ Result<int64_t> least_of_all(ranks::Member& member, int64_t mine) {
   return least;
 }
 
-std::string sizes_text(const StepRunner& decode, const StepRunner& prefill) {
-  return fmt::format("decode {} {}, prefill {} {}", graph_mode_name(decode.mode()), fmt::join(decode.sizes(), ","),
-                     graph_mode_name(prefill.mode()), fmt::join(prefill.sizes(), ","));
+std::string sizes_text(const Runners& runners) {
+  std::string out;
+  for (size_t p = 0; p < kPhaseCount; ++p)
+    out += fmt::format("{}{} {} {}", p == 0 ? "" : ", ", kPhases[p].name, graph_mode_name(runners[p]->mode()),
+                       fmt::join(runners[p]->sizes(), ","));
+  return out;
 }
 
 }  // namespace reprise::engine

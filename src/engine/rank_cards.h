@@ -18,7 +18,7 @@ Status agree_on_model(ranks::Member& member, const EngineOptions& options, const
 // The smallest of all ranks' numbers.
 Result<int64_t> least_of_all(ranks::Member& member, int64_t mine);
 
-// The sizes that both phases replay.
-std::string sizes_text(const StepRunner& decode, const StepRunner& prefill);
+// The sizes that the phases replay.
+std::string sizes_text(const Runners& runners);
 
 }  // namespace reprise::engine

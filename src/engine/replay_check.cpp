@@ -57,20 +57,28 @@ void compare_output(std::string_view name, const TensorView& replayed, const Ten
 
 }  // namespace
 
-Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> items, const kv::KvPool& pool,
+Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> items, const StepCaches& caches,
                                                   Stream& stream) {
   std::vector<uint64_t> out;
+  const auto add = [&](void* data, size_t bytes, uint64_t& hash) -> Status {
+    ASSIGN_OR_RETURN(const void* here, copy_.fetch(device(), stream, data, bytes));
+    hash = XXH3_64bits_withSeed(here, bytes, hash);
+    return Status::ok();
+  };
+  const auto& [pool, states] = caches;
   for (size_t c = 0; c < pool.shape().caches.size(); ++c) {
     uint64_t hash = 0;
     for (const StepItem& item : items) {
       const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
-      for (size_t p = 0; p < used; ++p) {
-        const size_t bytes = pool.shape().caches[c].page_bytes;
-        ASSIGN_OR_RETURN(const void* page,
-                         copy_.fetch(device(), stream, pool.page(c, item.sequence->pages()[p]), bytes));
-        hash = XXH3_64bits_withSeed(page, bytes, hash);
-      }
+      for (size_t p = 0; p < used; ++p)
+        RETURN_IF_ERROR(add(pool.page(c, item.sequence->pages()[p]), pool.shape().caches[c].page_bytes, hash));
     }
+    out.push_back(hash);
+  }
+  for (size_t c = 0; c < states.caches().size(); ++c) {
+    uint64_t hash = 0;
+    for (const StepItem& item : items)
+      RETURN_IF_ERROR(add(states.slot(c, item.sequence->states().next()), states.caches()[c].slot_bytes, hash));
     out.push_back(hash);
   }
   return out;
@@ -89,27 +97,27 @@ Result<std::vector<ReplayCheck::Expected>> ReplayCheck::outputs_of(const Compile
   return out;
 }
 
-Status ReplayCheck::begin(CompiledModel& replayed, StepOutput output, bool decode, std::span<const StepItem> items,
-                          const kv::KvPool& pool, StepStage& stage, Stream& stream) {
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+Status ReplayCheck::begin(CompiledModel& replayed, StepOutput output, size_t phase, std::span<const StepItem> items,
+                          const StepCaches& caches, StepStage& stage, Stream& stream) {
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, caches.sizes()));
   unfused_.clear();
   if (!bound().exact()) {
-    RETURN_IF_ERROR(shadow(decode).run(live, stream, head_of(output)));
-    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(decode), output, stream));
+    RETURN_IF_ERROR(shadow(phase).run(live, stream, head_of(output)));
+    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(phase), output, stream));
   }
-  CompiledModel& eager = bound().exact() ? shadow(decode) : replayed;
+  CompiledModel& eager = bound().exact() ? shadow(phase) : replayed;
   RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
   ASSIGN_OR_RETURN(outputs_, outputs_of(eager, output, stream));
-  ASSIGN_OR_RETURN(pages_, digest(items, pool, stream));
+  ASSIGN_OR_RETURN(left_, digest(items, caches, stream));
   // Other tokens, so that what this step must write is wrong until the replay has written it.
-  for (int32_t& token : stage.buffers().tokens.first(static_cast<size_t>(live.value[models::kTokens])))
+  for (int32_t& token : stage.ints(models::kTokensInput).first(static_cast<size_t>(live.value[models::kTokens])))
     token = token > 0 ? token - 1 : 1;
   RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
-  return stage.fill(items, pool.total_pages()).status();
+  return stage.fill(items, caches.sizes()).status();
 }
 
 Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel& replayed,
-                                                             std::span<const StepItem> items, const kv::KvPool& pool,
+                                                             std::span<const StepItem> items, const StepCaches& caches,
                                                              Stream& stream) {
   ReplayDifference d;
   for (const Expected& e : outputs_) {
@@ -117,12 +125,13 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
     ASSIGN_OR_RETURN(v.data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
     compare_output(e.name, v, e.view, e.bytes.data(), d);
   }
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> pages, digest(items, pool, stream));
-  for (size_t l = 0; l < pages.size(); ++l) {
-    if (pages[l] == pages_[l]) continue;
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> left, digest(items, caches, stream));
+  const auto& paged = caches.pool.shape().caches;
+  for (size_t c = 0; c < left.size(); ++c) {
+    if (left[c] == left_[c]) continue;
     ++d.elements;
-    if (d.what.empty())
-      d.what = fmt::format("{}: the replay left something else in this cache", pool.shape().caches[l].name);
+    const std::string& name = c < paged.size() ? paged[c].name : caches.states.caches()[c - paged.size()].name;
+    if (d.what.empty()) d.what = fmt::format("{}: the replay left something else in this cache", name);
   }
   if (d.elements == 0) {
     d.what = judge_fusions();
@@ -133,10 +142,10 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
 }
 
 Result<bool> ReplayCheck::are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
-                                           const kv::KvPool& pool, StepStage& stage, Stream& stream) {
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+                                           const StepCaches& caches, StepStage& stage, Stream& stream) {
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, caches.sizes()));
   RETURN_IF_ERROR(replayed.run(live, stream, head_of(output)));
-  ASSIGN_OR_RETURN(const auto difference, compare(replayed, items, pool, stream));
+  ASSIGN_OR_RETURN(const auto difference, compare(replayed, items, caches, stream));
   return difference.has_value();
 }
 
@@ -161,7 +170,7 @@ std::string ReplayCheck::judge_fusions() {
 }
 
 Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
-                            std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk, StepStage& stage,
+                            std::span<const StepItem> items, const PoolSizes& pools, int64_t chunk, StepStage& stage,
                             Stream& stream) {
   for (const StepItem& item : items) {
     Sequence& s = *item.sequence;
@@ -170,20 +179,21 @@ Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOu
       const int64_t count = std::min(chunk, cached - done);
       s.set_cached(done);
       const StepItem part{&s, count, false, false};
-      auto live = stage.fill({&part, 1}, pool.total_pages());
+      auto live = stage.fill({&part, 1}, pools);
       const Status ran = live.is_ok() ? prefill.run(*live, stream, head_of(output)) : live.status();
       s.set_cached(cached);
       RETURN_IF_ERROR(ran);
+      s.states().turn();
       done += count;
     }
   }
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pool.total_pages()));
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pools));
   return model.run(live, stream, head_of(output));
 }
 
 Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {
-  RETURN_IF_ERROR(decode_->rebind(external));
-  return prefill_->rebind(external);
+  for (auto& shadow : shadows_) RETURN_IF_ERROR(shadow->rebind(external));
+  return Status::ok();
 }
 
 Result<std::string> write_replay_report(const std::string& folder, int64_t step, const OrderedJson& report) {

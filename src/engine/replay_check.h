@@ -2,14 +2,16 @@
 // device's fused kernels are not exact (FusionBound), it is the same passes that are compared bit for bit, and the
 // unfused run within the bound.
 //
-// The eager run comes first and says what the outputs and every cache page of the step's sequences must be; a second
-// eager run with other tokens spoils what the step writes; then the replay must put all of it right again. So a replay
+// The eager run comes first and says what the outputs, every cache page and the states of the step's sequences must be;
+// a second eager run with other tokens spoils what the step writes; then the replay must put all of it right again. A
+// step may run so often because it reads nothing of what it writes (models::CacheSpec::idempotent). So a replay
 // that computes something else, writes elsewhere, or does not write, is seen, whatever the device's cache layout is. On
 // a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that serving
 // goes on with the right answer, and a report with everything needed to reproduce it is written. Owned by an engine;
 // one thread at a time. Allocates when a check is due, never otherwise.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +21,7 @@
 #include "compile/compiled_model.h"
 #include "device/host_copy.h"
 #include "engine/fusion_bound.h"
+#include "engine/phases.h"
 #include "engine/step_runner.h"
 #include "engine/step_stage.h"
 #include "kv/kv_pool.h"
@@ -33,33 +36,41 @@ struct ReplayDifference {
   bool fusion = false;  // replayed and launched one by one the step is the same; it is the unfused one that differs
 };
 
+// Where what a step leaves behind lies.
+struct StepCaches {
+  const kv::KvPool& pool;
+  const kv::StatePool& states;
+
+  PoolSizes sizes() const { return {pool.total_pages(), states.slots()}; }
+};
+
 class ReplayCheck {
  public:
-  // The unfused models of both phases, and how far the fused ones may be from them. `every` >= 1.
-  ReplayCheck(int64_t every, std::unique_ptr<CompiledModel> decode, std::unique_ptr<CompiledModel> prefill,
-              FusionBound bound)
-      : every_(every), decode_(std::move(decode)), prefill_(std::move(prefill)), fusions_(std::move(bound)) {}
+  using Shadows = std::array<std::unique_ptr<CompiledModel>, kPhaseCount>;
+  // The unfused models of the phases, and how far the fused ones may be from them. `every` >= 1.
+  ReplayCheck(int64_t every, Shadows shadows, FusionBound bound)
+      : every_(every), shadows_(std::move(shadows)), fusions_(std::move(bound)) {}
 
   // Counts a replay; true for every N-th.
   bool due() { return ++replays_ % every_ == 0; }
 
   // Before the replay of `replayed`: what it must give. Leaves the step staged.
-  Status begin(CompiledModel& replayed, StepOutput output, bool decode, std::span<const StepItem> items,
-               const kv::KvPool& pool, StepStage& stage, Stream& stream);
+  Status begin(CompiledModel& replayed, StepOutput output, size_t phase, std::span<const StepItem> items,
+               const StepCaches& caches, StepStage& stage, Stream& stream);
   // After it: what differs.
   Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, std::span<const StepItem> items,
-                                                  const kv::KvPool& pool, Stream& stream);
+                                                  const StepCaches& caches, Stream& stream);
   // After a difference and recover(): whether `replayed` launched one by one is wrong as well, so that the fault lies
   // in what the passes made of the model. Leaves the caches to be recovered again where it is. Exact fusions only.
   Result<bool> are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
-                                const kv::KvPool& pool, StepStage& stage, Stream& stream);
+                                const StepCaches& caches, StepStage& stage, Stream& stream);
   // After a difference: the caches of all sequences of the step by `prefill`, and the step itself by `model`, from
   // their tokens, launched one by one.
   static Status recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
-                        std::span<const StepItem> items, const kv::KvPool& pool, int64_t chunk, StepStage& stage,
+                        std::span<const StepItem> items, const PoolSizes& pools, int64_t chunk, StepStage& stage,
                         Stream& stream);
   const FusionBound& bound() const { return fusions_.bound(); }
-  CompiledModel& shadow(bool decode) { return *(decode ? decode_ : prefill_); }
+  CompiledModel& shadow(size_t phase) { return *shadows_[phase]; }
 
   Status rebind(const std::unordered_map<std::string, void*>& external);
 
@@ -72,16 +83,16 @@ class ReplayCheck {
   Result<std::vector<Expected>> outputs_of(const CompiledModel& model, StepOutput output, Stream& stream);
   // What the rows that were asked for say about the fusions; empty when they keep to the bound.
   std::string judge_fusions();
-  // Of every page of the step's sequences, per layer.
-  Result<std::vector<uint64_t>> digest(std::span<const StepItem> items, const kv::KvPool& pool, Stream& stream);
-  Device& device() const { return prefill_->device(); }
+  // Of every page of the step's sequences, and of the states behind it, by cache.
+  Result<std::vector<uint64_t>> digest(std::span<const StepItem> items, const StepCaches& caches, Stream& stream);
+  Device& device() const { return shadows_.front()->device(); }
 
   int64_t every_;
-  std::unique_ptr<CompiledModel> decode_, prefill_;
+  Shadows shadows_;
   int64_t replays_ = 0;
   std::vector<Expected> outputs_, unfused_;  // unfused_: where that is another run
   FusionTally fusions_;
-  std::vector<uint64_t> pages_;
+  std::vector<uint64_t> left_;  // what digest() gave
   HostCopy copy_;
 };
 

@@ -2,8 +2,9 @@
 //
 // tokens() is prompt and output together; the first cached() of them are in the cache. The last token may be pending: a
 // step that is in flight will give it, and the engine hands it to the next step on the device. The pages belong to the
-// engine's pool, which takes them back through Engine::release; the scheduler (or generate loop) owns the Sequence. One
-// thread at a time.
+// engine's pool, which takes them back through Engine::release; the scheduler owns the Sequence. A model with states
+// gives it slots of theirs at its first step, which are given back when the sequence is forgotten or goes. One thread
+// at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "kv/kv_pool.h"
+#include "kv/state_pool.h"
 
 namespace reprise::engine {
 
@@ -34,10 +36,24 @@ class Sequence {
   std::vector<kv::PageId>& pages() { return pages_; }
   const std::vector<kv::PageId>& pages() const { return pages_; }
   void set_cached(int64_t cached) { cached_ = cached; }
+  kv::StateSlots& states() { return states_; }
+  const kv::StateSlots& states() const { return states_; }
+  // The next `count` tokens were computed.
+  void advance(int64_t count) {
+    cached_ += count;
+    if (states_) states_.turn();
+  }
+  // Nothing is cached any more; the pages are the caller's to give back.
+  void forget() {
+    pages_.clear();
+    states_.reset();
+    cached_ = 0;
+  }
 
  private:
   std::vector<int32_t> tokens_;
   std::vector<kv::PageId> pages_;
+  kv::StateSlots states_;
   int64_t cached_ = 0;
 };
 

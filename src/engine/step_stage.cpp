@@ -1,77 +1,102 @@
 #include "engine/step_stage.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "models/model.h"
 
 namespace reprise::engine {
 
-bool is_decode(const LiveSizes& live) { return live.value[models::kTokens] == live.value[models::kSequences]; }
+using models::InputSpec;
+using models::StepPart;
 
-Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot) {
-  auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
-    ASSIGN_OR_RETURN(TensorView v, staging.input(name, slot));
-    return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
-  };
-  buffers_.columns = columns;
-  buffers_.skips_negative_slots = device.skips_negative_slots;
-  vocab_ = vocab;
-  ASSIGN_OR_RETURN(buffers_.tokens, ints("tokens"));
-  ASSIGN_OR_RETURN(buffers_.positions, ints("positions"));
-  ASSIGN_OR_RETURN(buffers_.slots, ints("slots"));
-  ASSIGN_OR_RETURN(buffers_.page_table, ints("page_table"));
-  ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
-  ASSIGN_OR_RETURN(buffers_.cu_seqlens, ints("cu_seqlens"));
-  ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
-  draws_ = {};
-  if (staging.input("draws", slot).is_ok()) {
-    ASSIGN_OR_RETURN(draws_, ints("draws"));
+Status StepStage::attach(const Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
+                         int slot) {
+  inputs_.clear();
+  for (const InputSpec& spec : step.inputs) {
+    const auto view = staging.input(spec.name, slot);
+    if (!view.is_ok()) continue;
+    inputs_.push_back({&spec, *view});
+    const Dim rows = spec.type.shape[0];
+    if (!rows.is_constant()) bounds_.value[rows.symbol] = view->size[0] / rows.factor;
+    if (spec.type.shape.rank() > 1 && spec.name == models::kPageTableInput) columns_ = view->size[1];
+    draws_ |= spec.name == models::kDrawsInput;
   }
-  parts_.reserve(buffers_.context_lens.size());
+  vocab_ = vocab;
+  skips_negative_slots_ = device.skips_negative_slots;
+  parts_.reserve(static_cast<size_t>(bounds_.value[models::kSequences]));
   return Status::ok();
 }
 
-Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_pages) {
+std::span<int32_t> StepStage::ints(std::string_view name) const {
+  for (const Input& in : inputs_)
+    if (in.spec->name == name) return models::ints(in.view);
+  return {};
+}
+
+Status StepStage::check(size_t index, const StepPart& p) const {
+  const int64_t end = p.cached + p.count;
+  if (p.count < 1 || end > static_cast<int64_t>(p.tokens.size()))
+    return invalid("sequence {}: {} tokens of a sequence with {} uncached ones", index, p.count,
+                   static_cast<int64_t>(p.tokens.size()) - p.cached);
+  for (int64_t t = p.cached; t < end; ++t) {
+    const int32_t token = p.tokens[static_cast<size_t>(t)];
+    const bool to_come = token == Sequence::kPending && t + 1 == static_cast<int64_t>(p.tokens.size());
+    if (token >= vocab_ || (token < 0 && !to_come))
+      return invalid("token id {} is outside the vocabulary of {}", token, vocab_);
+  }
+  if (p.draw && !draws_) return error(Code::Internal, "this model draws no tokens");
+  if (p.draw && p.logit_rows == 0) return error(Code::Internal, "a token is to be drawn from a row without logits");
+  const int64_t pages = kv::pages_for(end);
+  if (pages > static_cast<int64_t>(p.pages.size()))
+    return invalid("sequence {}: {} tokens need {} pages, it has {}", index, end, pages, p.pages.size());
+  if (columns_ > 0 && pages > columns_)
+    return invalid("sequence {}: {} tokens need {} pages, the page table has {} columns", index, end, pages, columns_);
+  return Status::ok();
+}
+
+Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSizes& pools) {
   parts_.clear();
-  std::fill(draws_.begin(), draws_.end(), 0);
-  int64_t row = 0, wanted = 0;
+  LiveSizes live;
+  auto& size = live.value;
   for (const StepItem& item : items) {
     const Sequence& s = *item.sequence;
-    if (item.count < 1 || item.count > s.uncached())
-      return invalid("{} tokens of a sequence with {} uncached ones", item.count, s.uncached());
-    const bool to_come = s.pending() && s.cached() + item.count == s.size();
-    for (int64_t t = s.cached(); t < s.cached() + item.count - to_come; ++t)
-      if (s.tokens()[t] < 0 || s.tokens()[t] >= vocab_)
-        return invalid("token id {} is outside the vocabulary of {}", s.tokens()[t], vocab_);
-    parts_.push_back({s.tokens(), s.pages(), s.cached(), item.count});
-    const int64_t rows = item.logit_rows();
-    if (wanted + rows > static_cast<int64_t>(last_rows_.size()))
-      return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", last_rows_.size());
-    for (int64_t i = item.count - rows; i < item.count; ++i) last_rows_[wanted++] = static_cast<int32_t>(row + i);
-    if (item.draw) {
-      if (draws_.empty()) return error(Code::Internal, "this model draws no tokens");
-      if (rows == 0) return error(Code::Internal, "a token is to be drawn from a row without logits");
-      std::memcpy(&draws_[static_cast<size_t>((wanted - 1) * kDrawWords)], &*item.draw, sizeof(Draw));
+    StepPart p{s.tokens(), s.pages(), s.cached(), item.count, item.logit_rows(), item.draw ? &*item.draw : nullptr};
+    if (s.states()) {
+      p.state_read = s.cached() == 0 ? kv::kZeroSlot : s.states().now();
+      p.state_write = s.states().next();
     }
-    row += item.count;
+    RETURN_IF_ERROR(check(parts_.size(), p));
+    size[models::kTokens] += p.count;
+    size[models::kLogitRows] += p.logit_rows;
+    parts_.push_back(p);
   }
-  std::fill(last_rows_.begin() + wanted, last_rows_.end(), 0);
-  ASSIGN_OR_RETURN(const kv::StepCounts n, kv::fill(parts_, buffers_));
-  for (int32_t& token : buffers_.tokens.first(static_cast<size_t>(row)))
-    if (token == Sequence::kPending) token = 0;
-  LiveSizes live;
-  live.value[models::kTokens] = n.tokens;
-  live.value[models::kSequences] = n.sequences;
-  live.value[models::kQueryBorders] = n.sequences + 1;
-  live.value[models::kLogitRows] = wanted;
-  live.value[models::kPoolPages] = pool_pages + 1;  // the scratch page
+  size[models::kSequences] = static_cast<int64_t>(parts_.size());
+  size[models::kQueryBorders] = size[models::kSequences] + 1;
+  size[models::kPoolPages] = pools.pages + 1;  // the scratch page
+  size[models::kStateSlots] = pools.slots;
+  const auto fits = [&](models::StepSymbol of, std::string_view what) {
+    const int64_t bound = bounds_.value[of];
+    return bound == 0 || size[of] <= bound ? Status::ok()
+                                           : invalid("{} {} in one step, at most {} fit", size[of], what, bound);
+  };
+  RETURN_IF_ERROR(fits(models::kTokens, "tokens"));
+  RETURN_IF_ERROR(fits(models::kSequences, "sequences"));
+  if (const int64_t most = bounds_.value[models::kLogitRows]; size[models::kLogitRows] > most)
+    return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
+  const models::StepRows rows{parts_, skips_negative_slots_};
+  for (const Input& in : inputs_) in.spec->producer(rows, in.view);
   return live;
 }
 
-void StepStage::drop_row(int64_t row) {
-  buffers_.tokens[row] = 0;
-  buffers_.slots[row] = kv::slot_of_nobody(row, buffers_);
+void StepStage::drop(int64_t r, int64_t first, int64_t count) {
+  const models::StepRows nobody{{}, skips_negative_slots_};
+  for (const Input& in : inputs_) {
+    if (!in.spec->destination) continue;
+    const auto out = models::ints(in.view);
+    if (in.spec->type.shape[0].symbol == models::kSequences) out[r] = nobody.no_state_slot();
+    if (in.spec->type.shape[0].symbol == models::kTokens)
+      for (int64_t row = first; row < first + count; ++row) out[row] = nobody.no_page_slot(row);
+  }
+  for (int32_t& token : ints(models::kTokensInput).subspan(static_cast<size_t>(first), static_cast<size_t>(count)))
+    token = 0;
 }
 
 }  // namespace reprise::engine

@@ -13,8 +13,7 @@
 #include "compile/compiled_model.h"
 #include "compile/staging.h"
 #include "engine/sequence.h"
-#include "kv/step_tables.h"
-#include "ops/draw.h"
+#include "models/model.h"
 
 namespace reprise::engine {
 
@@ -42,31 +41,45 @@ constexpr HeadMask head_of(StepOutput output) {
 }
 constexpr std::string_view output_name(StepOutput output) { return kStepHeads[static_cast<size_t>(output)]; }
 
-// Whether a step of these sizes is a decode step: one token of each sequence.
-bool is_decode(const LiveSizes& live);
+// What the pools hold, for the sizes that are theirs.
+struct PoolSizes {
+  int64_t pages = 0;  // that may be handed out
+  int64_t slots = 0;  // all slots of states
+};
 
 class StepStage {
  public:
-  // `columns` page-table columns; token ids must be below `vocab`. What padding rows are given is the device's choice.
-  Status attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot = 0);
+  // An input as it is staged, at its bounds.
+  struct Input {
+    const models::InputSpec* spec = nullptr;
+    TensorView view;
+  };
+
+  // The inputs that the programs have of `step`, which outlives this; token ids must be below `vocab`. What padding
+  // rows are given is the device's choice.
+  Status attach(const Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
+                int slot = 0);
 
   // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
-  Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);
-  // Row `row` of the staged step belongs to nobody any more: nothing is written for it.
-  void drop_row(int64_t row);
+  Result<LiveSizes> fill(std::span<const StepItem> items, const PoolSizes& pools);
+  // Rows of sequence `r` of the step, tokens [first, first + count), belong to nobody any more: nothing is written.
+  void drop(int64_t r, int64_t first, int64_t count);
   // Neutral everywhere, as for a batch of nobody.
-  Status clear(int64_t pool_pages) { return fill({}, pool_pages).status(); }
+  Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }
 
-  const kv::StepBuffers& buffers() const { return buffers_; }
-  std::span<int32_t> last_rows() const { return last_rows_; }
-  int64_t columns() const { return buffers_.columns; }
+  std::span<const Input> inputs() const { return inputs_; }
+  // The numbers of one input; empty where the model has no such input.
+  std::span<int32_t> ints(std::string_view name) const;
 
  private:
-  kv::StepBuffers buffers_;
-  std::span<int32_t> last_rows_;
-  std::span<int32_t> draws_;             // empty where the model draws no tokens
-  std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
+  Status check(size_t index, const models::StepPart& part) const;
+
+  std::vector<Input> inputs_;
+  std::vector<models::StepPart> parts_;  // kept to avoid allocating per step
+  LiveSizes bounds_;                     // by the inputs that are sized so; 0: by none
+  int64_t columns_ = 0;                  // of the page table; 0: there is none
   int64_t vocab_ = 0;
+  bool draws_ = false, skips_negative_slots_ = true;
 };
 
 }  // namespace reprise::engine

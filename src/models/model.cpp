@@ -1,9 +1,14 @@
 #include "models/model.h"
 
 #include "ops/core.h"
-#include "ops/draw.h"
 
 namespace reprise::models {
+
+StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace) {
+  StepSpec step = default_step(config.fields, trace);
+  if (spec.declare) spec.declare(config, trace, step);
+  return step;
+}
 
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& o,
                           const OpRegistry& ops) {
@@ -14,35 +19,21 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
     return error(Code::Unsupported,
                  "{}: latent attention keeps its cache in the model's dtype, {}; `kv_cache_dtype` asks for {}",
                  f.source, dtype_name(o.dtype), dtype_name(o.kv_dtype));
+  const StepSpec step = step_of(spec, config, o);
+  RETURN_IF_ERROR(step.check().at(spec.family.architecture));
   Tracer tracer(std::string(spec.family.architecture), ops);
-  const Dim tokens = tracer.symbol("T", o.max_tokens);
-  const Dim sequences = tracer.symbol("R", o.max_sequences);
-  const Dim borders = tracer.symbol("Q", o.max_sequences + 1);
-  const Dim logit_rows = tracer.symbol("L", o.max_sequences);
+  tracer.symbol("T", o.max_tokens);
+  tracer.symbol("R", o.max_sequences);
+  tracer.symbol("Q", o.max_sequences + 1);
+  tracer.symbol("L", o.max_sequences);
   const Dim pages = tracer.symbol("P", o.pool_pages);
   nn::StepInputs in;
-  auto ids = [&](std::string_view name, Shape shape) { return tracer.input(name, TensorType{o.index_dtype, shape}); };
-  in.tokens = ids("tokens", {tokens});
-  in.positions = ids("positions", {tokens});
-  in.slots = ids("slots", {tokens});
-  in.page_table = ids("page_table", {sequences, Dim(o.max_pages)});
-  in.context_lens = ids("context_lens", {sequences});
-  in.cu_seqlens = ids("cu_seqlens", {borders});
-  in.last_rows = ids("last_rows", {logit_rows});
-  if (o.sampling) in.draws = tracer.input("draws", TensorType{DType::I32, {logit_rows, Dim(kDrawWords)}});
-  for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
-    if (f.latent) {
-      const auto rows = [&](std::string_view name, int64_t width) {
-        return tracer.input(fmt::format("{}.{}", name, l),
-                            TensorType{o.kv_dtype, {pages, Dim(kPageTokens), Dim(width)}});
-      };
-      in.c_kv.push_back({rows("c_kv", f.latent->kv_lora_rank), rows("k_pe", f.latent->qk_rope_head_dim)});
-      continue;
-    }
-    in.kv.push_back(
-        tracer.input(fmt::format("kv.{}", l), TensorType{o.kv_dtype,
-                                                         {pages, Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens),
-                                                          Dim(kv_row(o.kv_dtype, f.head_dim))}}));
+  for (const InputSpec& i : step.inputs) (i.member ? in.*i.member : in.added[i.name]) = tracer.input(i.name, i.type);
+  for (const CacheSpec& c : step.caches) {
+    // A pool is not planned by the graph.
+    Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : tracer.symbol("S", o.pool_pages)};
+    for (Dim d : c.shape.dims()) shape.push_back(d);
+    in.caches[c.name] = tracer.input(c.name, {c.dtype, shape});
   }
   const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
   tracer.output("hidden", out.hidden);

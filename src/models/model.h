@@ -11,7 +11,7 @@
 
 #include "checkpoint/config.h"
 #include "graph/graph.h"
-#include "nn/layers.h"
+#include "models/step_spec.h"
 
 namespace reprise::models {
 
@@ -30,7 +30,11 @@ struct ModelSpec {
   checkpoint::Family family;
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
   bool qk_norm = false;  // RMS norm of every query and key head
+  // Adds to what a decoder declares of a step, or takes from it (step_spec.h). Null: nothing.
+  void (*declare)(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) = nullptr;
 };
+
+StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace);
 
 const std::vector<const ModelSpec*>& all_models();
 std::vector<std::string_view> architectures();  // of all models
@@ -39,24 +43,8 @@ checkpoint::Families families(bool others = false);
 // An unknown architecture is an error that lists the known ones.
 Result<const ModelSpec*> find_model(std::string_view architecture);
 
-struct TraceOptions {
-  DType dtype = DType::BF16;       // of parameters and activations
-  DType kv_dtype = DType::BF16;    // of the cache
-  DType index_dtype = DType::I32;  // of token ids, positions, slots and tables (DeviceInfo::index_dtype)
-  int64_t max_tokens = 2048;       // bound of T
-  int64_t max_sequences = 64;      // bound of R and L
-  int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
-  int64_t pool_pages = 4096;       // bound of P
-  bool sampling = false;           // "sampled" and what belongs to it besides the logits
-};
-
-// Names of the symbols, in the order of their ids.
-// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
-enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
-
-// Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "c_kv.<layer>" and "k_pe.<layer>"; the outputs are
-// "hidden", "logits" and, with sampling, the results of op sample: "sampled", "sampled.logprob", "sampled.top_tokens",
-// "sampled.top_logprobs".
+// Inputs and caches are those of step_of(); the outputs are "hidden", "logits" and, with sampling, the results of op
+// sample: "sampled", "sampled.logprob", "sampled.top_tokens", "sampled.top_logprobs".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
                           const OpRegistry& ops);
 

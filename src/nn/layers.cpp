@@ -4,6 +4,18 @@
 
 namespace reprise::nn {
 
+Tensor StepInputs::more(std::string_view name) const {
+  const auto it = added.find(name);
+  CHECK(it != added.end(), "the model declares no input {}", name);
+  return it->second;
+}
+
+Tensor& StepInputs::cache(std::string_view name, int64_t layer) {
+  const auto it = caches.find(cache_name(name, layer));
+  CHECK(it != caches.end(), "the model declares no cache {}", cache_name(name, layer));
+  return it->second;
+}
+
 Tensor linear(Tensor x, const ParamScope& p, int64_t features, bool bias, Shard shard) {
   Tensor weight = p.param("weight", {Dim(features), x.dim(-1)});
   return linear(x, weight, bias ? p.param("bias", {Dim(features)}) : Tensor{}, shard);
@@ -22,7 +34,7 @@ Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in,
   }
   q = rope(q, table);
   k = rope(k, table);
-  Tensor& kv = in.kv[static_cast<size_t>(layer)];
+  Tensor& kv = in.cache("kv", layer);
   kv = kv_write(kv, k, v, in.slots);
   const double scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
   Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, s.window);

@@ -2,21 +2,17 @@
 // MLP. Each is a few calls of nn/functional.h and nothing more.
 #pragma once
 
-#include <vector>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "nn/functional.h"
 #include "nn/param_scope.h"
 
 namespace reprise::nn {
 
-// The two caches of a layer with latent attention.
-struct LatentCache {
-  Tensor c_kv;  // [P, 128, kv_rank]
-  Tensor k_pe;  // [P, 128, rope]
-};
-
-// What the engine stages before each step. C is the number of page-table columns. kv (or latents) holds the caches, one
-// entry per layer; attention replaces the entry by the cache as it is after the write.
+// The staged inputs and the caches of a step, as the family declares them (models/step_spec.h). C is the number of
+// page-table columns. What writes into a cache replaces its entry by the cache as it is after the write.
 struct StepInputs {
   Tensor tokens;        // [T] i32
   Tensor positions;     // [T] i32
@@ -26,9 +22,16 @@ struct StepInputs {
   Tensor cu_seqlens;    // [R + 1] i32, first row of each sequence
   Tensor last_rows;     // [L] i32, rows whose logits are wanted
   Tensor draws;         // [L, 10] i32, how their tokens are drawn (ops/draw.h); absent where no token is drawn
-  std::vector<Tensor> kv;
-  std::vector<LatentCache> c_kv;
+  Tensor state_read;    // [R] i32, the slot that holds each sequence's state before the step
+  Tensor state_write;   // [R] i32, the slot that its state after the step goes to; negative: nowhere
+  std::map<std::string, Tensor, std::less<>> added;  // by name: what a family declares besides
+  std::map<std::string, Tensor, std::less<>> caches;
+
+  Tensor more(std::string_view name) const;             // CHECKs that it is declared
+  Tensor& cache(std::string_view name, int64_t layer);  // likewise
 };
+
+inline std::string cache_name(std::string_view name, int64_t layer) { return fmt::format("{}.{}", name, layer); }
 
 struct AttentionSpec {
   int64_t heads = 0;

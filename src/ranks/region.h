@@ -19,7 +19,7 @@ namespace reprise::ranks {
 // What a follower does next. A fixed struct: nothing in it is a length that is believed.
 struct StepMessage {
   enum class Kind : uint8_t { Step, CopyPage, Resize, Stop } kind = Kind::Stop;
-  bool decode = false;       // Step: which phase's program ...
+  uint8_t phase = 0;         // Step: which phase's program (index of engine::kPhases) ...
   uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
   uint8_t output = 0;        // ... and which heads (engine::StepOutput)
   int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
@@ -30,7 +30,7 @@ struct StepMessage {
 // The page of control. Lines that several ranks spin on lie apart.
 struct Control {
   static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
-  static constexpr uint32_t kProtocol = 1;
+  static constexpr uint32_t kProtocol = 2;
   static constexpr size_t kCardBytes = size_t{8} << 10;
   static constexpr size_t kReasonBytes = 480;
 

@@ -53,6 +53,10 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
     : executor_(executor), options_(std::move(options)), observer_(observer), cache_(executor.kv_pool()) {
   const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
+  if (executor.has_states() && options_.prefix_cache) {
+    log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept for prefixes");
+    options_.prefix_cache = false;
+  }
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
   if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
   publish();

@@ -312,10 +312,9 @@ void Scheduler::give_back_pages(LiveRequest& r) {
     executor_.kv_pool().release(pages);
   }
   r.lease.reset();
-  pages.clear();
+  r.sequence.forget();
   r.shared_pages = 0;
   r.checked = 0;
-  r.sequence.set_cached(0);
 }
 
 int64_t Scheduler::flush_cache() {

@@ -43,8 +43,10 @@ std::string how(const engine::StepRunner& r, const CompiledModel& m, bool paddin
   return out;
 }
 
-void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::StepRunner& r, std::string_view phase,
-               std::string_view unit, int64_t largest) {
+void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::PhaseSpec& spec) {
+  const engine::StepRunner& r = *e.runner(spec.name);
+  const auto [phase, unit] = std::pair(spec.name, spec.unit);
+  const int64_t largest = spec.largest(e.max_step_rows(), e.max_step_tokens());
   if (!r.uncaptured_reason().empty() || r.mode() == GraphMode::Eager) {
     rows.push_back({fmt::format("{}, any number of {}", phase, unit), "eager",
                     r.uncaptured_reason().empty() ? "nothing is captured" : r.uncaptured_reason()});
@@ -53,7 +55,7 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Ste
   const bool live_sizes = e.device().info().live_sizes, padding = e.options().graph.padding;
   const int64_t top = r.sizes().empty() ? 0 : r.sizes().back();
   const int64_t fused = e.options().graph.fused_decode_max;
-  const bool two = phase == "decode" && fused > 0 && fused < r.largest();
+  const bool two = r.models().size() > 1;
   for (const bool unfused : {false, true}) {
     if (unfused && !two) break;
     const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
@@ -77,15 +79,15 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Ste
 
 std::vector<Decision> decisions(engine::Engine& e) {
   std::vector<Decision> rows;
-  if (const auto* r = e.decode_runner()) add_phase(rows, e, *r, "decode", "sequences", e.max_step_rows());
-  if (const auto* r = e.prefill_runner()) {
-    const size_t first = rows.size();
-    add_phase(rows, e, *r, "prefill", "tokens", e.max_step_tokens());
-    const std::string mode = rows[first].mode;
-    rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
-    rows.push_back({"prompt log-probabilities", mode,
-                    fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
+  size_t last = 0;
+  for (const engine::PhaseSpec& phase : engine::kPhases) {
+    last = rows.size();
+    add_phase(rows, e, phase);
   }
+  const std::string mode = rows[last].mode;
+  rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
+  rows.push_back({"prompt log-probabilities", mode,
+                  fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
   return rows;
 }
 

@@ -19,12 +19,15 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   j["passes"] = passes_json(*v.passes);
   j["pieces"] = pieces_json(v.model());
   j["kernels"] = kernel_calls(v.model());
-  j["sizes"] = {{"decode", e.decode_runner()->sizes()}, {"prefill", e.prefill_runner()->sizes()}};
+  for (const engine::PhaseSpec& phase : engine::kPhases)
+    j["sizes"][std::string(phase.name)] = e.runner(phase.name)->sizes();
   const auto live = e.device().pool().stats().live_by_label;
   const auto found = live.find("activations");
   OrderedJson by_size = OrderedJson::array();
-  for (const auto* runner : {e.decode_runner(), e.prefill_runner()})
+  for (const engine::PhaseSpec& phase : engine::kPhases) {
+    const engine::StepRunner* runner = e.runner(phase.name);
     by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}});
+  }
   size_t planned = 0;
   for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());
   j["memory"] = {

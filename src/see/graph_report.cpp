@@ -46,11 +46,10 @@ std::string phase_mode(const engine::StepRunner* runner) {
 
 OrderedJson graph_json(engine::Engine& engine) {
   OrderedJson j;
-  j["decode"] = phase_json(engine.decode_runner());
-  j["prefill"] = phase_json(engine.prefill_runner());
   size_t planned = 0;
-  for (const auto* runner : {engine.decode_runner(), engine.prefill_runner()}) {
-    if (!runner) continue;
+  for (const engine::PhaseSpec& phase : engine::kPhases) {
+    const engine::StepRunner* runner = engine.runner(phase.name);
+    j[std::string(phase.name)] = phase_json(runner);
     planned = std::max(planned, runner->planned_bytes());
   }
   const auto live = engine.device().pool().stats().live_by_label;
@@ -60,8 +59,10 @@ OrderedJson graph_json(engine::Engine& engine) {
 }
 
 std::string graph_summary(engine::Engine& engine) {
-  return fmt::format("{}; {}", phase_summary("decode", engine.decode_runner()),
-                     phase_summary("prefill", engine.prefill_runner()));
+  std::vector<std::string> phases;
+  for (const engine::PhaseSpec& phase : engine::kPhases)
+    phases.push_back(phase_summary(phase.name, engine.runner(phase.name)));
+  return fmt::format("{}", fmt::join(phases, "; "));
 }
 
 }  // namespace reprise::see

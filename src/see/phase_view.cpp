@@ -125,9 +125,8 @@ std::string folded_words(const std::vector<std::string>& words) {
 }
 
 Result<PhaseView> view_of_phase(engine::Engine& e, const std::string& phase) {
-  PhaseView v = phase == "decode" ? PhaseView{phase, e.decode_runner(), e.decode_passes()}
-                                  : PhaseView{phase, e.prefill_runner(), e.prefill_passes()};
-  if (!v.runner || !v.passes) return error(Code::Unsupported, "this engine has no graphs to show");
+  PhaseView v{phase, e.runner(phase), e.passes(phase)};
+  if (!v.runner) return error(Code::Internal, "there is no phase {}", phase);
   v.program = &v.runner->model();
   return v;
 }

@@ -37,8 +37,7 @@ std::optional<QueueTable> queue_table(engine::Engine& engine) {
   const auto budget = ascend::queue_budget(engine.device());
   if (!budget) return std::nullopt;
   QueueTable table{*budget, {}};
-  if (const auto* r = engine.decode_runner()) table.rows.push_back(row_of(*r, "decode"));
-  if (const auto* r = engine.prefill_runner()) table.rows.push_back(row_of(*r, "prefill"));
+  for (const engine::PhaseSpec& p : engine::kPhases) table.rows.push_back(row_of(*engine.runner(p.name), p.name));
   return table;
 }
 

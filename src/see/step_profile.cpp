@@ -166,7 +166,7 @@ Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& option
   p.tracks = e.device().info().threads;
   Batch batch(e, options);
   RETURN_IF_ERROR(batch.prepare());
-  const engine::StepRunner* runner = options.phase == "decode" ? e.decode_runner() : e.prefill_runner();
+  const engine::StepRunner* runner = e.runner(options.phase);
   for (int i = 0; i < 3; ++i) RETURN_IF_ERROR(batch.step());  // memory is touched, threads are awake
   if (!runner || !runner->last_program()) return error(Code::Unsupported, "this engine has no graphs to time");
   const CompiledModel& model = *runner->last_program();

@@ -32,7 +32,7 @@ std::map<std::string, NodeCost> costs(const std::string& model, DeviceKind devic
   s.live.value[models::kQueryBorders] = kBatch + 1;
   s.live.value[models::kPoolPages] = pool_tokens / 128 + 1;
   s.cached_tokens = s.score_pairs = kBatch * kContext;
-  const Graph& graph = (*e)->decode_runner()->model().graph();
+  const Graph& graph = (*e)->runner("decode")->model().graph();
   for (const Node* n = graph.first(); n; n = n->next) {
     const NodeCost c = cost_of(*n, s);
     NodeCost& sum = out[n->op->name];
@@ -98,7 +98,7 @@ TEST(NodeCost, LatentCachesCountWhatAStepTouches) {
   auto e = testing_support::open_engine(testing_support::tiny_model_path("deepseek_v2_dense"), {});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   double rows = 0, layers = 0, heads = 0, latent = 0, rope = 0;
-  const Graph& graph = (*e)->decode_runner()->model().graph();
+  const Graph& graph = (*e)->runner("decode")->model().graph();
   for (const Node* n = graph.first(); n; n = n->next) {
     if (n->op->name != "latent_attention") continue;
     layers += 1;
@@ -131,7 +131,7 @@ TEST(NodeCost, ExpandedPromptsCountTheirKeysAndValues) {
   s.cached_tokens = 40;
   s.score_pairs = 40 * 41 / 2;
   int64_t seen = 0;
-  const Graph& graph = (*e)->prefill_runner()->model().graph();
+  const Graph& graph = (*e)->runner("prefill")->model().graph();
   for (const Node* n = graph.first(); n; n = n->next) {
     const NodeCost c = cost_of(*n, s);
     if (n->op->name == "latent_attention" || n->op->name == "per_head_matmul_rows") {

@@ -59,8 +59,8 @@ TEST(OneBatch, ModelledTimeIsTheDevicesOwn) {
   const OneBatch plan{.input_len = 9, .output_len = 6, .repeat = 4};
   auto row = measure_one_batch(**e, plan, 2, none);
   ASSERT_TRUE(row.is_ok()) << row.status().message();
-  const engine::StepRunner& decode = *(*e)->decode_runner();
-  const engine::StepRunner& prefill = *(*e)->prefill_runner();
+  const engine::StepRunner& decode = *(*e)->runner("decode");
+  const engine::StepRunner& prefill = *(*e)->runner("prefill");
   const auto of = [](const engine::StepRunner& r) {
     return kLaunchUs * static_cast<double>(r.model().launches(engine::head_of(engine::StepOutput::NextTokens)));
   };

@@ -129,8 +129,8 @@ TEST(RemoteDevice, ComputesWhatTheCpuComputesInEveryMode) {
       EXPECT_EQ((*e)->counters().captures, captures) << "nothing is captured anew";
       EXPECT_EQ((*e)->kv_pool().shape().caches.front().name, "kv.0.keys");
       if (decode == GraphMode::Whole) {
-        EXPECT_TRUE((*e)->decode_runner()->stats().fallbacks.empty());
-        EXPECT_EQ((*e)->decode_runner()->stats().replays, 6u);
+        EXPECT_TRUE((*e)->runner("decode")->stats().fallbacks.empty());
+        EXPECT_EQ((*e)->runner("decode")->stats().replays, 6u);
         EXPECT_EQ(taken.patches, 6 * static_cast<size_t>((*e)->config().num_hidden_layers));
       } else {
         EXPECT_EQ(taken.patches, 0u) << "attention is launched";
@@ -150,7 +150,7 @@ TEST(RemoteDevice, WholeGraphsLeaveLaunchesOutWhereNothingCanBePatched) {
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_EQ(traffic(**e), traffic(**eager));
   EXPECT_EQ(taken.recorded, 0);
-  EXPECT_EQ((*e)->decode_runner()->stats().replays, 6u);
+  EXPECT_EQ((*e)->runner("decode")->stats().replays, 6u);
 }
 
 TEST(RemoteDevice, MovedCachesAreFoundAgain) {
@@ -184,10 +184,10 @@ TEST(RemoteDevice, WhereGraphsHaveNoRoomFewerSizesAreSpreadOverAll) {
   s.graph.prefill = GraphMode::Whole;
   auto e = open_remote("qwen3_tied", s, taken);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
-  EXPECT_EQ((*e)->decode_runner()->sizes(), (std::vector<int64_t>{1, 2, 3}));
-  EXPECT_EQ((*e)->prefill_runner()->sizes(), (std::vector<int64_t>{4, 24})) << "3 graphs of decode";
+  EXPECT_EQ((*e)->runner("decode")->sizes(), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ((*e)->runner("prefill")->sizes(), (std::vector<int64_t>{4, 24})) << "3 graphs of decode";
   EXPECT_EQ(taken.graphs, 5u);
-  const auto& dropped = (*e)->prefill_runner()->dropped();
+  const auto& dropped = (*e)->runner("prefill")->dropped();
   ASSERT_EQ(dropped.size(), 4u);
   EXPECT_EQ(dropped[0].size, 20);
   EXPECT_EQ(dropped[3].size, 8);

@@ -61,13 +61,13 @@ TEST(Extension, FusesAModelAndKeepsItsBits) {
     ASSERT_TRUE(extended.is_ok()) << extended.status().message();
     const int64_t layers = (*plain)->config().num_hidden_layers;
     ASSERT_GT(layers, 0);
-    for (const PipelineReport* passes : {(*extended)->decode_passes(), (*extended)->prefill_passes()}) {
+    for (const PipelineReport* passes : {(*extended)->passes("decode"), (*extended)->passes("prefill")}) {
       ASSERT_TRUE(report(*passes, "slice_mul"));
       EXPECT_EQ(report(*passes, "slice_mul")->matched, layers) << model;
       EXPECT_EQ(report(*passes, "silu_mul")->matched, 0) << model;  // its multiplication is taken
     }
-    EXPECT_FALSE(report(*(*plain)->prefill_passes(), "slice_mul"));
-    EXPECT_EQ(report(*(*plain)->prefill_passes(), "silu_mul")->matched, layers) << model;
+    EXPECT_FALSE(report(*(*plain)->passes("prefill"), "slice_mul"));
+    EXPECT_EQ(report(*(*plain)->passes("prefill"), "silu_mul")->matched, layers) << model;
     EXPECT_NE((*extended)->graph_text().find(" = slice_mul("), std::string::npos);
     for (int64_t chunk : {64, 3, 1}) {
       const auto a = testing_support::all_logits(**plain, kTokens, chunk);
@@ -83,12 +83,12 @@ TEST(Extension, FusesAModelAndKeepsItsBits) {
 TEST(Extension, ARefusalOfItsKernelIsTheRewritesReason) {
   auto e = open("qwen3_tied", library("slice_mul"), DType::BF16);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
-  const PassReport* r = report(*(*e)->decode_passes(), "slice_mul");
+  const PassReport* r = report(*(*e)->passes("decode"), "slice_mul");
   ASSERT_TRUE(r);
   EXPECT_EQ(r->matched, 0);
   ASSERT_FALSE(r->refused.empty());
   EXPECT_NE(r->refused[0].reason.find("slice_mul is written for f32"), std::string::npos) << r->refused[0].reason;
-  EXPECT_EQ(report(*(*e)->decode_passes(), "silu_mul")->matched, (*e)->config().num_hidden_layers);
+  EXPECT_EQ(report(*(*e)->passes("decode"), "silu_mul")->matched, (*e)->config().num_hidden_layers);
 }
 
 // One load brings kernels for several devices; each takes its own.

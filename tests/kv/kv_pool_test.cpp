@@ -15,6 +15,15 @@ struct KvPoolTest : testing::Test {
   KvShape shape = KvShape::grouped(3, 2, 10, DType::BF16);
 };
 
+TEST(Pages, ForLengths) {
+  EXPECT_EQ(pages_for(0), 0);
+  EXPECT_EQ(pages_for(1), 1);
+  EXPECT_EQ(pages_for(127), 1);
+  EXPECT_EQ(pages_for(128), 1);
+  EXPECT_EQ(pages_for(129), 2);
+  EXPECT_EQ(pages_for(640), 5);
+}
+
 TEST_F(KvPoolTest, HandsOutEveryPageOnceAndNeverTheScratchPage) {
   auto pool = KvPool::create(device->pool(), shape, 7);
   ASSERT_TRUE(pool.is_ok());

@@ -81,7 +81,8 @@ std::vector<double> decoded(engine::Engine& e, const Json& question) {
   const auto vocab = static_cast<size_t>(e.config().vocab_size);
   const Ids context = question["context_ids"];
   std::vector<Ids> tokens = question["ending_ids"];
-  std::vector<engine::Sequence> sequences(tokens.size(), engine::Sequence(context));
+  std::vector<engine::Sequence> sequences;
+  for (size_t k = 0; k < tokens.size(); ++k) sequences.emplace_back(context);
   std::vector<engine::StepItem> items;
   size_t longest = 0;
   for (size_t k = 0; k < tokens.size(); ++k) {

@@ -98,7 +98,7 @@ TEST(AscendLegality, NothingIsRefusedAndNothingIsLeft) {
         auto e = open("qwen3_tied", *options);
         ASSERT_TRUE(e.is_ok()) << e.status().message();
         EXPECT_FALSE(decode_traffic(**e, 3).empty());
-        replays += (*e)->decode_runner()->stats().replays;
+        replays += (*e)->runner("decode")->stats().replays;
       }
       EXPECT_EQ(replays, 3u * 3);
       OrderedJson seen = counted(**library);

@@ -105,7 +105,7 @@ TEST_F(AscendFaults, AnOldDriverRunsStepsEagerly) {
   auto e = open();
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
-  const engine::StepRunner& runner = *(*e)->decode_runner();
+  const engine::StepRunner& runner = *(*e)->runner("decode");
   ASSERT_FALSE(runner.quarantined().empty());
   for (const auto& [size, why] : runner.quarantined()) EXPECT_NE(why.find("207000"), std::string::npos) << why;
 }
@@ -118,8 +118,8 @@ TEST_F(AscendFaults, OldFirmwareUpdatesAttention) {
                                           {.prefill = GraphMode::Eager, .fia = fia, .decode_sizes = {1, 4}});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
-    EXPECT_EQ((*e)->decode_runner()->stats().replays, static_cast<uint64_t>(kSteps));
-    EXPECT_TRUE((*e)->decode_runner()->quarantined().empty());
+    EXPECT_EQ((*e)->runner("decode")->stats().replays, static_cast<uint64_t>(kSteps));
+    EXPECT_TRUE((*e)->runner("decode")->quarantined().empty());
   }
 }
 
@@ -228,7 +228,7 @@ TEST_F(AscendFaults, AKernelThatFailsInAReplayIsAnErrorOfItsStepAndOfAllThatFoll
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     OneSequence run(**e);
     const Status failed = run.steps(90);
-    EXPECT_GT((*e)->decode_runner()->stats().replays, 2u);
+    EXPECT_GT((*e)->runner("decode")->stats().replays, 2u);
     expect_one_line(failed, {"507015", kernel, "start the engine anew"});
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < 20; ++i) expect_one_line(run.steps(1), {"in an earlier step", "507015", kernel});
@@ -264,7 +264,7 @@ TEST_F(AscendFaults, AnUpdateThatFailsIsMadeUpFor) {
   auto e = open();
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_TRUE(same_bits(expected_, decode_traffic(**e, kSteps)));
-  EXPECT_EQ((*e)->decode_runner()->stats().fallbacks.size(), 1u);
+  EXPECT_EQ((*e)->runner("decode")->stats().fallbacks.size(), 1u);
 }
 
 }  // namespace

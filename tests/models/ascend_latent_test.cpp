@@ -171,7 +171,7 @@ TEST(AscendLatents, LengthsChangeEveryStepInEveryMode) {
   for (GraphMode prefill : {GraphMode::Piecewise, GraphMode::Whole}) {
     auto e = open(wide, {.prefill = prefill});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
-    const engine::StepRunner &decode = *(*e)->decode_runner(), &prompts = *(*e)->prefill_runner();
+    const engine::StepRunner &decode = *(*e)->runner("decode"), &prompts = *(*e)->runner("prefill");
     const uint64_t captures = decode.captures();
     EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
     EXPECT_EQ(decode.stats().replays, static_cast<uint64_t>(kSteps));
@@ -195,7 +195,7 @@ TEST(AscendLatents, PromptsOfAsManyTokensAsSequences) {
   auto e = testing_support::open_ascend(wide.path(), options);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const std::vector<float> one_by_one = last_logits(**e, tokens, 1);
-  const engine::StepRunner& prompts = *(*e)->prefill_runner();
+  const engine::StepRunner& prompts = *(*e)->runner("prefill");
   for (const int64_t chunk : {kSequences, kSequences - 1, int64_t{20}})
     EXPECT_TRUE(same_bits(one_by_one, last_logits(**e, tokens, chunk))) << "chunks of " << chunk;
   EXPECT_EQ(prompts.mode(), GraphMode::Whole);

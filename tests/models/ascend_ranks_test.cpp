@@ -34,7 +34,7 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
   if (options.policy != engine::GraphPolicy::Off) {
-    EXPECT_GT((*world)->front().decode_runner()->stats().replays, 0u);
+    EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }
   for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   return out;

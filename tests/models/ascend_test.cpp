@@ -26,7 +26,7 @@ TEST(AscendUpdates, LengthsChangeEveryStepWithoutCapturingAgain) {
   for (GraphMode prefill : {GraphMode::Piecewise, GraphMode::Whole}) {
     auto e = open("qwen3_tied", {.prefill = prefill});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
-    const engine::StepRunner& runner = *(*e)->decode_runner();
+    const engine::StepRunner& runner = *(*e)->runner("decode");
     const uint64_t captures = runner.captures();
     EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
     EXPECT_EQ(runner.stats().replays, static_cast<uint64_t>(kSteps));
@@ -47,7 +47,7 @@ TEST(AscendUpdates, OldRuntimesGiveTheSame) {
   auto e = open("qwen3_tied", {});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
-  EXPECT_EQ((*e)->decode_runner()->stats().replays, static_cast<uint64_t>(kSteps));
+  EXPECT_EQ((*e)->runner("decode")->stats().replays, static_cast<uint64_t>(kSteps));
 }
 
 // F46: the pair of operators before the fused one.
@@ -75,16 +75,16 @@ TEST(AscendAttention, NoWholeGraphHoldsTheOlderPairsPrompts) {
   auto e = open("llama_gqa3_tied", whole);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_TRUE(same_bits(expected, decode_traffic(**e, 2)));
-  const engine::StepRunner& runner = *(*e)->prefill_runner();
+  const engine::StepRunner& runner = *(*e)->runner("prefill");
   EXPECT_EQ(runner.mode(), GraphMode::Piecewise);
   EXPECT_TRUE(runner.quarantined().empty()) << runner.quarantined().begin()->second;
   EXPECT_GT(runner.stats().replays, 0u);
-  EXPECT_EQ((*e)->decode_runner()->mode(), GraphMode::Whole);
+  EXPECT_EQ((*e)->runner("decode")->mode(), GraphMode::Whole);
 
   // One of as many tokens as sequences is none of a decode step, which the pair could hold.
   const auto small = open("llama_gqa3_tied", {.prefill = GraphMode::Whole, .fia = false, .prefill_sizes = {4}});
   ASSERT_TRUE(small.is_ok()) << small.status().message();
-  EXPECT_EQ((*small)->prefill_runner()->mode(), GraphMode::Piecewise);
+  EXPECT_EQ((*small)->runner("prefill")->mode(), GraphMode::Piecewise);
 
   AscendOptions required = whole;
   required.policy = engine::GraphPolicy::Required;
@@ -110,7 +110,7 @@ TEST(AscendAttention, PromptsThatAnOldCannRefusesRunByTheOlderOperator) {
       auto e = open("llama_gqa3_tied", {.dtype = dtype});
       ASSERT_TRUE(e.is_ok()) << e.status().message();
       EXPECT_TRUE(same_bits(expected, decode_traffic(**e, kSteps)));
-      EXPECT_GT((*e)->decode_runner()->stats().replays, 0u);
+      EXPECT_GT((*e)->runner("decode")->stats().replays, 0u);
     }
   }
 }

@@ -67,10 +67,10 @@ TEST(OneCapture, ServesEveryRowCount) {
   // Of each phase, a graph of the body and one of each head.
   const uint64_t graphs = 2 * (1 + std::size(engine::kStepHeads));
   ASSERT_EQ(e->counters().captures, graphs);
-  EXPECT_GT(e->decode_runner()->sizes().size(), 5u);
+  EXPECT_GT(e->runner("decode")->sizes().size(), 5u);
   for (int64_t batch = 1; batch <= kRows; ++batch)
     EXPECT_TRUE(same_bits(run(*key, batch), run(*e, batch))) << "batch " << batch;
-  for (const auto* runner : {e->decode_runner(), e->prefill_runner()}) {
+  for (const auto* runner : {e->runner("decode"), e->runner("prefill")}) {
     EXPECT_EQ(runner->stats().replays, runner->stats().steps);
     EXPECT_TRUE(runner->stats().fallbacks.empty());
   }
@@ -78,7 +78,7 @@ TEST(OneCapture, ServesEveryRowCount) {
   // Where sizes freeze, each has a capture of the body, made at start-up as well.
   auto frozen = open("qwen3_tied", whole, false);
   EXPECT_EQ(frozen->counters().captures,
-            frozen->decode_runner()->sizes().size() + frozen->prefill_runner()->sizes().size());
+            frozen->runner("decode")->sizes().size() + frozen->runner("prefill")->sizes().size());
 }
 
 // Lengths are data: they grow over a page's end, differ between the sequences, and nothing is captured again.
@@ -90,7 +90,7 @@ TEST(Lengths, GrowWithoutACaptureInEveryLayer) {
     for (const int64_t length : {2, 29, 125})
       EXPECT_TRUE(same_bits(run(*key, 1, length, 9), run(*e, 1, length, 9))) << length;
     EXPECT_TRUE(same_bits(run(*key, 6, 25, 9), run(*e, 6, 25, 9)));
-    EXPECT_EQ(e->decode_runner()->stats().replays, 4u * 9);
+    EXPECT_EQ(e->runner("decode")->stats().replays, 4u * 9);
     EXPECT_EQ(e->counters().captures, captures);
   }
 }
@@ -100,7 +100,7 @@ TEST(PiecewisePrefill, LaunchesNothingButAttention) {
   engine::GraphOptions off;
   off.prefill = GraphMode::Eager;
   auto pieces = open("qwen3_tied"), eager = open("qwen3_tied", off);
-  const CompiledModel &a = pieces->prefill_runner()->model(), &b = eager->prefill_runner()->model();
+  const CompiledModel &a = pieces->runner("prefill")->model(), &b = eager->runner("prefill")->model();
   const auto layers = static_cast<uint64_t>(pieces->config().num_hidden_layers);
   EXPECT_TRUE(same_bits(run(*pieces, 5, 7, 0), run(*eager, 5, 7, 0)));
   EXPECT_EQ(a.counters().launches, layers);
@@ -120,10 +120,10 @@ TEST(SplitOps, CutWhereTheUserSaysAndKeepTheBits) {
     auto usual = open("qwen3_tied", g, live);
     g.split_ops = {"silu_mul"};
     auto cut = open("qwen3_tied", g, live);
-    for (const auto runner : {&engine::Engine::decode_runner, &engine::Engine::prefill_runner}) {
-      const CompiledModel &before = ((*usual).*runner)()->model(), &after = ((*cut).*runner)()->model();
+    for (const engine::PhaseSpec& phase : engine::kPhases) {
+      const CompiledModel &before = usual->runner(phase.name)->model(), &after = cut->runner(phase.name)->model();
       // Where sizes freeze, what works on the rows with logits alone is not captured in a prefill anyway.
-      const bool all = live || runner == &engine::Engine::decode_runner;
+      const bool all = live || phase.each == 1;
       EXPECT_EQ(after.pieces().size(), before.pieces().size() + 2 * (layers - (all ? 0 : 1)));
       size_t alone = 0;
       for (const Piece& p : after.pieces()) {
@@ -151,9 +151,9 @@ TEST(Passes, AreTheSameInEveryMode) {
     engine::GraphOptions g;
     g.decode = g.prefill = mode;
     auto e = open("qwen2_untied", g);
-    ASSERT_EQ(e->decode_runner()->mode(), mode);
-    std::string now = print(e->decode_runner()->model().graph()) + print(e->prefill_runner()->model().graph());
-    for (const auto* passes : {e->decode_passes(), e->prefill_passes()})
+    ASSERT_EQ(e->runner("decode")->mode(), mode);
+    std::string now = print(e->runner("decode")->model().graph()) + print(e->runner("prefill")->model().graph());
+    for (const auto* passes : {e->passes("decode"), e->passes("prefill")})
       for (const PassReport& p : passes->passes) now += fmt::format("{} {} {}\n", p.name, p.matched, p.refusals);
     if (text.empty()) text = now;
     EXPECT_EQ(now, text) << graph_mode_name(mode);
@@ -170,10 +170,10 @@ TEST(Optional, PassesWithoutCaptureAndCaptureWithoutPasses) {
       if (!capture) g.policy = GraphPolicy::Off;
       if (!passes) g.pipeline.passes.enable = {"none"};
       auto e = open("qwen3_tied", g);
-      EXPECT_EQ(fused_ops_in(e->decode_runner()->model().graph()) > 0, passes);
+      EXPECT_EQ(fused_ops_in(e->runner("decode")->model().graph()) > 0, passes);
       EXPECT_EQ(e->counters().captures > 0, capture);
       for (const int64_t batch : {1, 3, 20}) EXPECT_TRUE(same_bits(run(*key, batch), run(*e, batch)));
-      EXPECT_EQ(e->decode_runner()->stats().replays, capture ? 6u : 0u);
+      EXPECT_EQ(e->runner("decode")->stats().replays, capture ? 6u : 0u);
     }
   }
 }
@@ -183,7 +183,7 @@ TEST(Planned, MemoryIsWhatIsAllocated) {
   for (const bool live : {true, false}) {
     auto e = open("qwen3_tied", {}, live);
     const auto at_start = e->device().pool().stats();
-    const auto planned = std::max(e->decode_runner()->planned_bytes(), e->prefill_runner()->planned_bytes());
+    const auto planned = std::max(e->runner("decode")->planned_bytes(), e->runner("prefill")->planned_bytes());
     EXPECT_EQ(at_start.live_by_label.at("activations"), planned);
     const engine::MemoryReport m = e->memory();
     EXPECT_EQ(at_start.live_by_label.at("weights"), m.weight_bytes);
@@ -205,11 +205,11 @@ TEST(StartUp, IsTimedAndCompilesEverything) {
     EXPECT_EQ(e->counters().steps, 0u);
     const auto captures = e->counters().captures;
     EXPECT_GT(captures, 0u);
-    const std::string graph = print(e->decode_runner()->model().graph());
+    const std::string graph = print(e->runner("decode")->model().graph());
     for (int64_t batch = 1; batch <= kRows; ++batch) (void)run(*e, batch, 1 + batch % 7);
     EXPECT_EQ(e->counters().steps, 3u * kRows);
     EXPECT_EQ(e->counters().captures, captures);
-    EXPECT_EQ(print(e->decode_runner()->model().graph()), graph);
+    EXPECT_EQ(print(e->runner("decode")->model().graph()), graph);
     const engine::LoadTimes after = e->load_times();
     EXPECT_EQ(std::tie(after.load_s, after.compile_s, after.capture_s), std::tie(t.load_s, t.compile_s, t.capture_s));
   }

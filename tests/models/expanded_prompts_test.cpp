@@ -57,8 +57,8 @@ TEST(ExpandedPrompts, EveryModeAndChunkGivesTheSameBits) {
       three.threads = 3;
       auto key = open(tiny_model_path(model), dtype, eager);
       ASSERT_TRUE(key.is_ok()) << key.status().message();
-      EXPECT_EQ(matches((*key)->prefill_passes()), (*key)->config().num_hidden_layers) << what;
-      EXPECT_EQ(matches((*key)->decode_passes()), -1) << what;
+      EXPECT_EQ(matches((*key)->passes("prefill")), (*key)->config().num_hidden_layers) << what;
+      EXPECT_EQ(matches((*key)->passes("decode")), -1) << what;
       const auto tokens = some_tokens(190, (*key)->config().vocab_size);
       const std::vector<float> want = all_logits(**key, tokens, 1000);
       auto absorbed = open(tiny_model_path(model), dtype, eager, {}, false);

@@ -55,7 +55,7 @@ TEST(Experts, PaddingOfAFrozenSizeChangesNothing) {
       ASSERT_TRUE(frozen.is_ok()) << frozen.status().message();
       for (int64_t batch : {1, 3, 5, 8})
         EXPECT_TRUE(same_bits(traffic(**key, batch), traffic(**frozen, batch))) << model << ", batch " << batch;
-      EXPECT_GT((*frozen)->decode_runner()->stats().padded_rows, 0u);
+      EXPECT_GT((*frozen)->runner("decode")->stats().padded_rows, 0u);
     }
 }
 

@@ -58,7 +58,7 @@ TEST(FusedLimit, SizesUpToItRunFusedAndLargerOnesUnfused) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     auto all = open(model, {});
     ASSERT_TRUE(all.is_ok());
-    const auto& runner = *(*e)->decode_runner();
+    const auto& runner = *(*e)->runner("decode");
     const CompiledModel& fused = runner.model(9);
     const CompiledModel& unfused = runner.model(10);
     EXPECT_GT(count_fused(fused.graph()), 0);
@@ -79,7 +79,7 @@ TEST(FusedLimit, ALimitAboveTheLargestBatchChangesNothing) {
   o.fused_decode_max = 20;
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
-  const auto& runner = *(*e)->decode_runner();
+  const auto& runner = *(*e)->runner("decode");
   EXPECT_EQ(runner.models().size(), 1u);
   EXPECT_GT(count_fused(runner.model(20).graph()), 0);
 }
@@ -90,7 +90,7 @@ TEST(FusedLimit, EagerStepsObeyItAsWell) {
   o.decode = GraphMode::Eager;
   auto e = open("qwen3_tied", o);
   ASSERT_TRUE(e.is_ok());
-  const auto& runner = *(*e)->decode_runner();
+  const auto& runner = *(*e)->runner("decode");
   const CompiledModel& fused = runner.model(4);
   const CompiledModel& unfused = runner.model(5);
   (void)decode_step(**e, 4);
@@ -106,9 +106,9 @@ TEST(Warmups, AreCountedAndChangeNoBits) {
   o.warmups = 2;
   auto warm = open("qwen3_tied", o);
   ASSERT_TRUE(plain.is_ok() && warm.is_ok());
-  for (const auto* runner : {(*plain)->decode_runner(), (*plain)->prefill_runner()})
+  for (const auto* runner : {(*plain)->runner("decode"), (*plain)->runner("prefill")})
     EXPECT_EQ(runner->stats().warmups, 0u);
-  for (const auto* runner : {(*warm)->decode_runner(), (*warm)->prefill_runner()})
+  for (const auto* runner : {(*warm)->runner("decode"), (*warm)->runner("prefill")})
     EXPECT_EQ(runner->stats().warmups, 2u);
   for (int64_t batch : {1, 7, 20}) EXPECT_TRUE(same_bits(decode_step(**plain, batch), decode_step(**warm, batch)));
 }

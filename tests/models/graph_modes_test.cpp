@@ -79,14 +79,14 @@ TEST(GraphCounters, ReplaysPaddingAndFallbacksAreCountedWithReasons) {
   ASSERT_TRUE(e.is_ok());
   (void)traffic(**e, 3);   // three decode steps of 3 in size 4
   (void)traffic(**e, 12);  // three decode steps beyond the largest size
-  const engine::StepRunner& decode = *(*e)->decode_runner();
+  const engine::StepRunner& decode = *(*e)->runner("decode");
   EXPECT_EQ(decode.stats().replays, 3u);
   EXPECT_EQ(decode.stats().padded_rows, 3u);
   ASSERT_EQ(decode.stats().fallbacks.size(), 1u);
   EXPECT_EQ(decode.stats().fallbacks.begin()->first, "larger than the largest captured size 8");
   EXPECT_EQ(decode.stats().fallbacks.begin()->second, 3u);
   EXPECT_EQ(decode.mode(), GraphMode::Whole);
-  EXPECT_EQ((*e)->prefill_runner()->mode(), GraphMode::Piecewise);
+  EXPECT_EQ((*e)->runner("prefill")->mode(), GraphMode::Piecewise);
 }
 
 // F58: tables and lengths stay where they are; no step copies anything, captured or not.
@@ -103,7 +103,7 @@ TEST(GraphCounters, NoStepCopiesToTheHost) {
     EXPECT_EQ(s.copies_on_device, 0u);
     EXPECT_EQ(s.replays > 0, m.policy == GraphPolicy::Auto);
     EXPECT_GT(s.launches, 0u);  // attention between the pieces of the prefill
-    for (const engine::StepRunner* runner : {(*e)->decode_runner(), (*e)->prefill_runner()})
+    for (const engine::StepRunner* runner : {(*e)->runner("decode"), (*e)->runner("prefill")})
       for (const CompiledModel* m : runner->models()) EXPECT_EQ(m->graph_stats().copies_to_host, 0u);
   }
 }
@@ -111,7 +111,7 @@ TEST(GraphCounters, NoStepCopiesToTheHost) {
 TEST(GraphCounters, PiecesAlternateAroundAttention) {
   auto e = open("qwen3_tied", {});
   ASSERT_TRUE(e.is_ok());
-  const auto& pieces = (*e)->prefill_runner()->model().pieces();
+  const auto& pieces = (*e)->runner("prefill")->model().pieces();
   const auto layers = static_cast<size_t>((*e)->config().num_hidden_layers);
   const size_t heads = std::size(engine::kStepHeads);
   ASSERT_EQ(pieces.size(), 2 * layers + 1 + heads);
@@ -123,7 +123,7 @@ TEST(GraphCounters, PiecesAlternateAroundAttention) {
       EXPECT_EQ(pieces[i].thunks.size(), 1u);
     }
   }
-  EXPECT_EQ((*e)->decode_runner()->model().pieces().size(), 1 + heads);
+  EXPECT_EQ((*e)->runner("decode")->model().pieces().size(), 1 + heads);
 }
 
 TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {

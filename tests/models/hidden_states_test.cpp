@@ -104,7 +104,7 @@ TEST_P(HeadTest, TimesHiddenStatesGivesTheLogits) {
       traffic.append();
     }
     EXPECT_EQ((*e)->counters().captures, captures) << "asking captures nothing";
-    EXPECT_EQ((*e)->decode_runner()->stats().replays > 0, decode != GraphMode::Eager);
+    EXPECT_EQ((*e)->runner("decode")->stats().replays > 0, decode != GraphMode::Eager);
   }
 }
 

@@ -58,7 +58,7 @@ TEST_P(HostCopies, AreTheResultAlone) {
     const auto [greedy, sent] = copies_of([&] { ASSERT_TRUE((*e)->step_greedy(traffic.items()).is_ok()); });
     EXPECT_EQ(greedy, host_visible ? 0u : 2u) << "the tokens, and the hidden states that are looked through for NaN";
     EXPECT_EQ(sent, inputs);
-    for (const engine::StepRunner* runner : {(*e)->decode_runner(), (*e)->prefill_runner()})
+    for (const engine::StepRunner* runner : {(*e)->runner("decode"), (*e)->runner("prefill")})
       for (const CompiledModel* m : runner->models()) EXPECT_EQ(m->graph_stats().copies_to_host, 0u);
   }
 }

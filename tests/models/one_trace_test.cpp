@@ -30,7 +30,7 @@ Traced trace(const std::string& model, DeviceKind kind, DType dtype) {
   auto e = engine::Engine::create(o, std::move(*platform));
   EXPECT_TRUE(e.is_ok()) << e.status().message();
   if (!e.is_ok()) return {};
-  return {(*e)->decode_passes()->traced, (*e)->prefill_passes()->traced, (*e)->graph_text()};
+  return {(*e)->passes("decode")->traced, (*e)->passes("prefill")->traced, (*e)->graph_text()};
 }
 
 TEST(OneTrace, ServesEveryDevice) {

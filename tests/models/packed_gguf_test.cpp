@@ -188,7 +188,7 @@ std::vector<int32_t> some_tokens(size_t n) {
 }
 
 const PassReport* pass(const engine::Engine& e, std::string_view name) {
-  for (const PassReport& p : e.decode_passes()->passes)
+  for (const PassReport& p : e.passes("decode")->passes)
     if (p.name == name) return &p;
   ADD_FAILURE() << "no pass " << name;
   return nullptr;

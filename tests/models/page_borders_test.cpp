@@ -140,8 +140,8 @@ TEST_P(PageBorders, EveryGraphModeGivesTheBitsOfOneWholePrompt) {
     const auto borders = borders_of(mode);
     for (const int64_t border : borders) decode_over(*e, sequences, border);
     for (auto& s : sequences) e->release(s);
-    EXPECT_EQ(e->decode_runner()->stats().replays, 3 * borders.size());
-    EXPECT_TRUE(e->decode_runner()->stats().fallbacks.empty());
+    EXPECT_EQ(e->runner("decode")->stats().replays, 3 * borders.size());
+    EXPECT_TRUE(e->runner("decode")->stats().fallbacks.empty());
     if (on_ascend(GetParam().model)) continue;
     // Prompts that end at and beside a border, in one step each; long ones at it alone.
     for (const int64_t border : borders)
@@ -154,7 +154,7 @@ TEST_P(PageBorders, EveryGraphModeGivesTheBitsOfOneWholePrompt) {
         EXPECT_TRUE(same_bits(expected(n), *logits)) << "prompt of " << n;
         e->release(s);
       }
-    EXPECT_TRUE(e->prefill_runner()->stats().fallbacks.empty());
+    EXPECT_TRUE(e->runner("prefill")->stats().fallbacks.empty());
   }
 }
 

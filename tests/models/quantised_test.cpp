@@ -173,7 +173,7 @@ TEST_P(QuantisedOnAscend, EveryModeOnEveryGenerationGivesTheSameBits) {
       }
       EXPECT_TRUE(same_bits(at_once, all_logits(**e, tokens, 1000))) << soc;
       EXPECT_TRUE(same_bits(one_by_one, all_logits(**e, tokens, 1))) << soc;
-      EXPECT_GE((*e)->decode_runner()->stats().replays + (policy == engine::GraphPolicy::Off ? tokens.size() : 0),
+      EXPECT_GE((*e)->runner("decode")->stats().replays + (policy == engine::GraphPolicy::Off ? tokens.size() : 0),
                 tokens.size());
     }
   }
@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedBits,
                                          "modelslim_mla_mixed", "compressed_moe_static"));
 
 int64_t matched(const engine::Engine& e, std::string_view pass) {
-  for (const PassReport& p : e.decode_passes()->passes)
+  for (const PassReport& p : e.passes("decode")->passes)
     if (p.name == pass) return p.matched;
   return -1;
 }
@@ -392,7 +392,7 @@ TEST(QuantisedFusions, TakeTheBiasOfANormAlong) {
 TEST(QuantisedFusions, UnequalInputScalesAreNotPackedAndSayWhy) {
   auto e = open(folder_of("modelslim_static_bias"), {});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
-  for (const PassReport& p : (*e)->decode_passes()->passes) {
+  for (const PassReport& p : (*e)->passes("decode")->passes) {
     if (p.name != "pack_parallel_linears") continue;
     EXPECT_EQ(p.matched, 0);
     ASSERT_GE(p.refused.size(), 2u);
@@ -453,7 +453,7 @@ TEST(QuantisedAtLoad, WhatLatentAttentionFoldsIsFloatAndSaysWhy) {
     auto e = open(c.path, {.dtype = DType::BF16, .quantization = c.quantization});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     std::string said;
-    for (const PassReport& p : (*e)->decode_passes()->passes)
+    for (const PassReport& p : (*e)->passes("decode")->passes)
       if (p.name == "quantise_linears")
         for (const auto* remarks : {&p.refused, &p.applied})
           for (const PassRemark& r : *remarks) said += r.reason + "\n";

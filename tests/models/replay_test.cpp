@@ -78,9 +78,9 @@ TEST(FrozenSizes, EveryBatchAndModeGivesTheBitsOfTheEagerRun) {
       auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
       for (int64_t batch : {1, 2, 3, 5, 8, 11, 16, 17, 20})
         EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << "batch " << batch;
-      EXPECT_TRUE(e->decode_runner()->stats().fallbacks.empty());
-      EXPECT_TRUE(e->prefill_runner()->stats().fallbacks.empty());
-      EXPECT_GT(e->decode_runner()->stats().padded_rows, 0u);
+      EXPECT_TRUE(e->runner("decode")->stats().fallbacks.empty());
+      EXPECT_TRUE(e->runner("prefill")->stats().fallbacks.empty());
+      EXPECT_GT(e->runner("decode")->stats().padded_rows, 0u);
     }
   }
 }
@@ -94,16 +94,17 @@ TEST(FrozenSizes, GarbageInPaddingDoesNotReachTheBatch) {
       s.fill(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
       const auto& shape = s.pool.shape();
       for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
-      const auto& b = s.stage.buffers();
       const auto rows = static_cast<size_t>(s.live.value[models::kTokens]);
-      for (size_t i = rows; i < b.tokens.size(); ++i) b.tokens[i] = static_cast<int32_t>(i % 50), b.positions[i] = 77;
-      for (size_t i = static_cast<size_t>(s.live.value[models::kLogitRows]); i < s.stage.last_rows().size(); ++i)
-        s.stage.last_rows()[i] = static_cast<int32_t>(rows - 1);
+      const auto tokens = s.stage.ints("tokens"), positions = s.stage.ints("positions"),
+                 last_rows = s.stage.ints("last_rows");
+      for (size_t i = rows; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 50), positions[i] = 77;
+      for (size_t i = static_cast<size_t>(s.live.value[models::kLogitRows]); i < last_rows.size(); ++i)
+        last_rows[i] = static_cast<int32_t>(rows - 1);
     });
     for (int64_t batch : {1, 3, 5, 9, 13, 19})
       EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch))) << model << " " << batch;
-    EXPECT_GT(e->decode_runner()->stats().padded_rows, 0u) << model;
-    EXPECT_GT(e->prefill_runner()->stats().padded_rows, 0u) << model;
+    EXPECT_GT(e->runner("decode")->stats().padded_rows, 0u) << model;
+    EXPECT_GT(e->runner("prefill")->stats().padded_rows, 0u) << model;
   }
 }
 
@@ -113,10 +114,10 @@ TEST(FrozenSizes, MemoryOfAllSizesIsThatOfTheLargest) {
   one.prefill_sizes = {200};
   auto largest = must_open("qwen3_tied", {.graph = one, .live_sizes = false});
   auto all = must_open("qwen3_tied", {.live_sizes = false});
-  EXPECT_GT(all->decode_runner()->sizes().size(), 5u);
+  EXPECT_GT(all->runner("decode")->sizes().size(), 5u);
   auto bytes = [](engine::Engine& e) { return e.device().pool().stats().live_bytes; };
   EXPECT_LE(static_cast<double>(bytes(*all)), 1.05 * static_cast<double>(bytes(*largest)));
-  EXPECT_EQ(all->decode_runner()->planned_bytes(), largest->decode_runner()->planned_bytes());
+  EXPECT_EQ(all->runner("decode")->planned_bytes(), largest->runner("decode")->planned_bytes());
 }
 
 // F11
@@ -125,7 +126,7 @@ TEST(FrozenSizes, WarmUpsAreCounted) {
   g.warmups = 2;
   g.decode_sizes = {2, 5};
   auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
-  EXPECT_EQ(e->decode_runner()->stats().warmups, 2u * 2);
+  EXPECT_EQ(e->runner("decode")->stats().warmups, 2u * 2);
 }
 
 TEST(FrozenSizes, KnownTimesChooseTwoSizesOrEager) {
@@ -133,24 +134,24 @@ TEST(FrozenSizes, KnownTimesChooseTwoSizesOrEager) {
   g.decode_sizes = {1, 4, 16};
   auto key = must_open("qwen3_tied", {.graph = eager()});
   auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
-  auto& costs = const_cast<engine::StepRunner*>(e->decode_runner())->costs();
+  auto& costs = const_cast<engine::StepRunner*>(e->runner("decode"))->costs();
   auto know = [&](double one, double four, double sixteen) {
     costs.restore(engine::StepKind::Replay, 1, {one, 1000000});
     costs.restore(engine::StepKind::Replay, 4, {four, 1000000});
     costs.restore(engine::StepKind::Replay, 16, {sixteen, 1000000});
   };
   know(10, 20, 100);
-  const auto plan = e->decode_runner()->plan(5);
+  const auto plan = e->runner("decode")->plan(5);
   ASSERT_TRUE(plan.is_ok());
   EXPECT_EQ(plan->kind, engine::StepPlan::Kind::Split);
   EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*e, 5)));
   EXPECT_TRUE(same_bits(traffic(*key, 20), traffic(*e, 20)));  // above the largest size
   know(10, 20, 100);                                           // the steps in between were measured
   costs.restore(engine::StepKind::Eager, 5, {5, 1000000});
-  EXPECT_EQ(e->decode_runner()->plan(5)->kind, engine::StepPlan::Kind::Eager);
+  EXPECT_EQ(e->runner("decode")->plan(5)->kind, engine::StepPlan::Kind::Eager);
   costs.restore(engine::StepKind::Eager, 5, {99, 1000000});
   know(95, 20, 100);
-  EXPECT_EQ(e->decode_runner()->plan(5)->kind, engine::StepPlan::Kind::Replay);
+  EXPECT_EQ(e->runner("decode")->plan(5)->kind, engine::StepPlan::Kind::Replay);
 }
 
 TEST(Greedy, TokensAreTheArgmaxOfTheLogits) {
@@ -218,7 +219,7 @@ TEST(Outputs, OfAnOlderRunAreRefused) {
   auto e = must_open("qwen3_tied", {});
   Traffic t = traffic_of(*e, 3);
   ASSERT_TRUE(e->step(t.items()).is_ok());
-  const CompiledModel& prefill = *e->prefill_runner()->last_program();
+  const CompiledModel& prefill = *e->runner("prefill")->last_program();
   const auto fresh = prefill.output("logits");
   ASSERT_TRUE(fresh.is_ok()) << fresh.status().message();
   t.append();
@@ -226,7 +227,7 @@ TEST(Outputs, OfAnOlderRunAreRefused) {
   const auto stale = prefill.output("logits");
   ASSERT_FALSE(stale.is_ok());
   EXPECT_NE(stale.status().message().find("something else has run"), std::string::npos) << stale.status().message();
-  const auto now = e->decode_runner()->last_program()->output("logits");
+  const auto now = e->runner("decode")->last_program()->output("logits");
   ASSERT_TRUE(now.is_ok());
   EXPECT_GT(now->generation, fresh->generation);
 }
@@ -249,11 +250,11 @@ TEST_P(FaultTest, IsCaughtAndServingGoesOnWithTheRightBits) {
     auto key = must_open("qwen3_tied", {.graph = eager()});
     auto e = must_open("qwen3_tied", {.graph = g, .live_sizes = live});
     EXPECT_TRUE(same_bits(traffic(*key, 3, 6), traffic(*e, 3, 6)));
-    const auto& bad = e->decode_runner()->quarantined();
+    const auto& bad = e->runner("decode")->quarantined();
     ASSERT_EQ(bad.size(), 1u);
     EXPECT_EQ(bad.begin()->first, 4);
     EXPECT_NE(bad.begin()->second.find(GetParam().seen), std::string::npos) << bad.begin()->second;
-    EXPECT_GT(e->decode_runner()->stats().fallbacks.at(bad.begin()->second), 0u);
+    EXPECT_GT(e->runner("decode")->stats().fallbacks.at(bad.begin()->second), 0u);
     EXPECT_TRUE(same_bits(traffic(*key, 9, 2), traffic(*e, 9, 2)));  // another size replays on
     if (std::string(GetParam().fault).starts_with("kernel")) continue;
     EXPECT_EQ(e->counters().differences, 1u);
@@ -286,7 +287,7 @@ TEST(VerifyReplay, FindsNothingWhereNothingIsWrong) {
     for (int64_t batch : {1, 4, 6, 13}) EXPECT_TRUE(same_bits(traffic(*key, batch), traffic(*e, batch)));
     EXPECT_EQ(e->counters().checked, 8u);
     EXPECT_EQ(e->counters().differences, 0u);
-    EXPECT_TRUE(e->decode_runner()->quarantined().empty());
+    EXPECT_TRUE(e->runner("decode")->quarantined().empty());
   }
 }
 
@@ -298,20 +299,20 @@ TEST(FailedCapture, LeavesASizeOutOrDegradesAndServes) {
   g.prefill_sizes = {200};
   g.faults = {*engine::parse_fault("alloc@3")};  // the capture of prefill, size 20 of decode, then size 8
   auto frozen = must_open("qwen3_tied", {.graph = g, .live_sizes = false});
-  EXPECT_EQ(frozen->decode_runner()->sizes(), (std::vector<int64_t>{2, 20}));
-  ASSERT_EQ(frozen->decode_runner()->dropped().size(), 1u);
-  EXPECT_EQ(frozen->decode_runner()->dropped()[0].size, 8);
+  EXPECT_EQ(frozen->runner("decode")->sizes(), (std::vector<int64_t>{2, 20}));
+  ASSERT_EQ(frozen->runner("decode")->dropped().size(), 1u);
+  EXPECT_EQ(frozen->runner("decode")->dropped()[0].size, 8);
   EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*frozen, 5)));
 
   g.faults = {*engine::parse_fault("alloc@2")};
   auto degraded = must_open("qwen3_tied", {.graph = g});
-  EXPECT_EQ(degraded->decode_runner()->mode(), GraphMode::Piecewise);
+  EXPECT_EQ(degraded->runner("decode")->mode(), GraphMode::Piecewise);
   EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*degraded, 5)));
 
   g.faults = {*engine::parse_fault("alloc@2"), *engine::parse_fault("alloc@3")};
   auto off = must_open("qwen3_tied", {.graph = g});
-  EXPECT_EQ(off->decode_runner()->mode(), GraphMode::Eager);
-  EXPECT_NE(off->decode_runner()->uncaptured_reason().find("injected"), std::string::npos);
+  EXPECT_EQ(off->runner("decode")->mode(), GraphMode::Eager);
+  EXPECT_NE(off->runner("decode")->uncaptured_reason().find("injected"), std::string::npos);
   EXPECT_TRUE(same_bits(traffic(*key, 5), traffic(*off, 5)));
 
   g.policy = GraphPolicy::Required;
@@ -325,13 +326,13 @@ TEST(FailedCapture, LeavesASizeOutOrDegradesAndServes) {
 TEST(MemoryBudget, ShrinksTheChunkOrNamesTheFlags) {
   auto full = must_open("qwen3_tied", {});
   // Between what the whole chunk and half of it need; part of that does not depend on the chunk.
-  const auto bytes = static_cast<double>(full->prefill_runner()->planned_bytes());
-  const auto half = static_cast<double>(must_open("qwen3_tied", {.chunk = 100})->prefill_runner()->planned_bytes());
+  const auto bytes = static_cast<double>(full->runner("prefill")->planned_bytes());
+  const auto half = static_cast<double>(must_open("qwen3_tied", {.chunk = 100})->runner("prefill")->planned_bytes());
   ASSERT_LT(half, bytes);
   const auto memory = static_cast<double>(full->device().info().memory_bytes);
   auto e = must_open("qwen3_tied", {.fraction = 0.5 * (half + bytes) / memory});
   EXPECT_EQ(e->max_step_tokens(), 100);
-  EXPECT_LE(e->prefill_runner()->sizes().back(), 100);
+  EXPECT_LE(e->runner("prefill")->sizes().back(), 100);
   const auto none = open("qwen3_tied", {.fraction = 0.01 * bytes / memory});
   ASSERT_FALSE(none.is_ok());
   for (const char* flag : {"`chunked_prefill_size`", "`max_running_requests`", "`mem_fraction_static`"})
@@ -346,14 +347,14 @@ TEST(Learned, SizesComeFromTheTrafficOfEarlierRuns) {
   g.learn_decode_sizes = true;
   {
     auto e = must_open("qwen3_tied", {.graph = g});
-    EXPECT_EQ(e->decode_runner()->sizes().back(), 20);
-    EXPECT_GT(e->decode_runner()->sizes().size(), 3u);  // by rule
+    EXPECT_EQ(e->runner("decode")->sizes().back(), 20);
+    EXPECT_GT(e->runner("decode")->sizes().size(), 3u);  // by rule
     Traffic three = traffic_of(*e, 3);
     for (int i = 0; i < 8; ++i) (void)traffic(*e, 3, 7), (void)traffic(*e, 7, 7);
   }
   auto e = must_open("qwen3_tied", {.graph = g});
-  EXPECT_EQ(e->decode_runner()->sizes(), (std::vector<int64_t>{3, 7, 20}));
-  EXPECT_TRUE(e->decode_runner()->costs().known(engine::StepKind::Replay, 3).has_value());
+  EXPECT_EQ(e->runner("decode")->sizes(), (std::vector<int64_t>{3, 7, 20}));
+  EXPECT_TRUE(e->runner("decode")->costs().known(engine::StepKind::Replay, 3).has_value());
   e.reset();
   // A spoilt file is told and replaced.
   std::string file;
@@ -361,7 +362,7 @@ TEST(Learned, SizesComeFromTheTrafficOfEarlierRuns) {
   std::ofstream(file) << "{\"version\": 1, \"decode\": 7}";
   EXPECT_FALSE(engine::load_learned(file).is_ok());
   e = must_open("qwen3_tied", {.graph = g});
-  EXPECT_GT(e->decode_runner()->sizes().size(), 3u);
+  EXPECT_GT(e->runner("decode")->sizes().size(), 3u);
   e.reset();
   EXPECT_TRUE(engine::load_learned(file).is_ok());
   std::filesystem::remove_all(dir);

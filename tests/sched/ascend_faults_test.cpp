@@ -99,7 +99,7 @@ TEST(AscendFaultsUnderLoad, EveryUpdateMayFail) {
     ASSERT_TRUE(engine.is_ok()) << engine.status().message();
     const Outcome out = look_at(serve(**engine, kTokens), want, {"107040"});
     EXPECT_EQ(out.failed, 0) << "the step can be made up for";
-    const auto& fallbacks = (*engine)->decode_runner()->stats().fallbacks;
+    const auto& fallbacks = (*engine)->runner("decode")->stats().fallbacks;
     met += !fallbacks.empty();
     for (const auto& [why, steps] : fallbacks) EXPECT_NE(why.find("107040"), std::string::npos) << why;
     EXPECT_EQ(look_at(serve(**engine, 3),

@@ -304,8 +304,8 @@ TEST_P(OverlapOnFailingDevice, AFailedReplayIsComputedAgainAndSoIsTheStepBehindI
     taken_.fail_at = taken_.ran + at;
     const Outcome got = serve(**e, ahead, true, false);
     EXPECT_EQ(got.tokens, expected.tokens);
-    recovered += static_cast<int64_t>((*e)->decode_runner()->quarantined().size() +
-                                      (*e)->prefill_runner()->quarantined().size());
+    recovered += static_cast<int64_t>((*e)->runner("decode")->quarantined().size() +
+                                      (*e)->runner("prefill")->quarantined().size());
   }
   EXPECT_GT(recovered, 3);
 }

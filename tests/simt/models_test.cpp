@@ -124,8 +124,8 @@ TEST_P(CudaModes, GiveTheSameBits) {
     for (const int64_t chunk : p.gpu ? std::vector<int64_t>{1000, 6, 1} : std::vector<int64_t>{1000, 1})
       EXPECT_TRUE(testing_support::same_bits(expected, testing_support::all_logits(**e, tokens, chunk)))
           << (s.prefill == GraphMode::Whole ? "whole" : "piecewise") << ", chunks of " << chunk;
-    EXPECT_GT((*e)->decode_runner()->stats().replays, 0u);
-    EXPECT_TRUE((*e)->decode_runner()->stats().fallbacks.empty());
+    EXPECT_GT((*e)->runner("decode")->stats().replays, 0u);
+    EXPECT_TRUE((*e)->runner("decode")->stats().fallbacks.empty());
   }
 }
 

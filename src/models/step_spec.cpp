@@ -1,0 +1,251 @@
+#include "models/step_spec.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "ops/core.h"
+
+namespace reprise::models {
+namespace {
+
+// Calls f(part, t, row) for every token of the step; the number of rows.
+template <typename F>
+int64_t for_each_row(const StepRows& step, const F& f) {
+  int64_t row = 0;
+  for (const StepPart& p : step.parts)
+    for (int64_t t = p.cached; t < p.cached + p.count; ++t) f(p, t, row++);
+  return row;
+}
+
+// The rest of an input, from element `from` on.
+void fill_rest(std::span<int32_t> out, int64_t from, int32_t value) { std::fill(out.begin() + from, out.end(), value); }
+
+void tokens(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) {
+    out[row] = std::max(0, p.tokens[static_cast<size_t>(t)]);
+  });
+  fill_rest(out, rows, 0);
+}
+
+void positions(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  const int64_t rows =
+      for_each_row(step, [&](const StepPart&, int64_t t, int64_t row) { out[row] = static_cast<int32_t>(t); });
+  fill_rest(out, rows, 0);
+}
+
+void slots(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t row = for_each_row(step, [&](const StepPart& p, int64_t t, int64_t r) {
+    out[r] = static_cast<int32_t>(p.pages[static_cast<size_t>(t / kPageTokens)] * kPageTokens + t % kPageTokens);
+  });
+  for (const auto bound = static_cast<int64_t>(out.size()); row < bound; ++row) out[row] = step.no_page_slot(row);
+}
+
+void page_table(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  const int64_t columns = view.size[1];
+  int64_t at = 0;
+  for (const StepPart& p : step.parts) {
+    const int64_t used = kv::pages_for(p.cached + p.count);
+    std::copy_n(p.pages.begin(), used, out.begin() + at);
+    std::fill_n(out.begin() + at + used, columns - used, kv::kScratchPage);
+    at += columns;
+  }
+  fill_rest(out, at, kv::kScratchPage);
+}
+
+void context_lens(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t r = 0;
+  for (const StepPart& p : step.parts) out[r++] = static_cast<int32_t>(p.cached + p.count);
+  fill_rest(out, r, 0);
+}
+
+void cu_seqlens(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t r = 0, row = 0;
+  for (const StepPart& p : step.parts) {
+    out[r++] = static_cast<int32_t>(row);
+    row += p.count;
+  }
+  fill_rest(out, r, static_cast<int32_t>(row));
+}
+
+void last_rows(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t wanted = 0, end = 0;
+  for (const StepPart& p : step.parts) {
+    end += p.count;
+    for (int64_t i = end - p.logit_rows; i < end; ++i) out[wanted++] = static_cast<int32_t>(i);
+  }
+  fill_rest(out, wanted, 0);
+}
+
+void draws(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  fill_rest(out, 0, 0);
+  int64_t wanted = 0;
+  for (const StepPart& p : step.parts) {
+    wanted += p.logit_rows;
+    if (p.draw) std::memcpy(&out[(wanted - 1) * kDrawWords], p.draw, sizeof(Draw));
+  }
+}
+
+void state_read(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t r = 0;
+  for (const StepPart& p : step.parts) out[r++] = p.state_read;
+  fill_rest(out, r, kv::kZeroSlot);
+}
+
+void state_write(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t r = 0;
+  for (const StepPart& p : step.parts) out[r++] = p.state_write;
+  fill_rest(out, r, step.no_state_slot());
+}
+
+bool change_token(const TensorView& in, int64_t r, const LiveSizes&) {
+  int32_t& t = ints(in)[r];
+  t = t > 0 ? t - 1 : 1;
+  return true;
+}
+
+bool add_one(const TensorView& in, int64_t r, const LiveSizes&) { return ++ints(in)[r], true; }
+// Of a slot: over the token before, so that one key is wrong and one is missing. Of a length: a key less.
+bool take_one(const TensorView& in, int64_t r, const LiveSizes&) { return --ints(in)[r], true; }
+bool forget_first_page(const TensorView& in, int64_t r, const LiveSizes&) {
+  ints(in)[r * in.size[1]] = kv::kScratchPage;
+  return true;
+}
+
+bool ask_for_another_row(const TensorView& in, int64_t r, const LiveSizes& live) {
+  const auto n = static_cast<int32_t>(live.value[kLogitRows]);
+  if (n < 2) return false;
+  ints(in)[r] = (ints(in)[r] + 1) % n;
+  return true;
+}
+
+bool forget_state(const TensorView& in, int64_t r, const LiveSizes&) {
+  ints(in)[r] = kv::kZeroSlot;
+  return true;
+}
+
+}  // namespace
+
+int32_t StepRows::no_page_slot(int64_t row) const {
+  return skips_negative_slots ? -1 : static_cast<int32_t>(kv::kScratchPage * kPageTokens + row % kPageTokens);
+}
+
+bool StepSpec::has_states() const {
+  return std::any_of(caches.begin(), caches.end(),
+                     [](const CacheSpec& c) { return c.kind == CacheSpec::Kind::PerSequence; });
+}
+
+int StepSpec::slots_per_sequence(int steps_in_flight) const {
+  for (const CacheSpec& c : caches)
+    if (c.kind == CacheSpec::Kind::PerSequence) return c.idempotent ? 1 : 1 + steps_in_flight;
+  return 0;
+}
+
+Status StepSpec::check() const {
+  std::set<std::string_view> names;
+  std::optional<bool> idempotent;
+  for (const InputSpec& i : inputs) {
+    if (!names.insert(i.name).second) return error(Code::Internal, "the model declares {} twice", i.name);
+    if (!i.producer) return error(Code::Internal, "input {} has no producer", i.name);
+  }
+  for (const CacheSpec& c : caches) {
+    if (!names.insert(c.name).second) return error(Code::Internal, "the model declares {} twice", c.name);
+    if (c.kind == CacheSpec::Kind::Paged) {
+      if (!c.idempotent)
+        return error(Code::Unsupported,
+                     "cache {}: rows of pages are written by position, and a step may write them again", c.name);
+      continue;
+    }
+    // One count of slots serves all of them.
+    if (idempotent.value_or(c.idempotent) != c.idempotent)
+      return error(Code::Unsupported, "cache {}: states that a step may and may not write twice in one model", c.name);
+    idempotent = c.idempotent;
+  }
+  return Status::ok();
+}
+
+StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions& o) {
+  using In = nn::StepInputs;
+  const Dim t(1, kTokens), r(1, kSequences), q(1, kQueryBorders), l(1, kLogitRows);
+  const auto ids = [&](Shape shape) { return TensorType{o.index_dtype, shape}; };
+  StepSpec s;
+  s.inputs = {{.name = std::string(kTokensInput),
+               .type = ids({t}),
+               .producer = tokens,
+               .member = &In::tokens,
+               .padding_below = Dim(17),
+               .change = change_token},
+              {.name = "positions",
+               .type = ids({t}),
+               .producer = positions,
+               .member = &In::positions,
+               .padding_below = Dim(23),
+               .change = add_one},
+              {.name = std::string(kSlotsInput),
+               .type = ids({t}),
+               .producer = slots,
+               .member = &In::slots,
+               .destination = true,
+               .change = take_one},
+              {.name = std::string(kPageTableInput),
+               .type = ids({r, Dim(o.max_pages)}),
+               .producer = page_table,
+               .member = &In::page_table,
+               .change = forget_first_page},
+              {.name = std::string(kLengthsInput),
+               .type = ids({r}),
+               .producer = context_lens,
+               .member = &In::context_lens,
+               .change = take_one},
+              {.name = std::string(kBordersInput), .type = ids({q}), .producer = cu_seqlens, .member = &In::cu_seqlens},
+              {.name = "last_rows",
+               .type = ids({l}),
+               .producer = last_rows,
+               .member = &In::last_rows,
+               .padding_below = t,
+               .change = ask_for_another_row}};
+  if (o.sampling)
+    s.inputs.push_back({.name = std::string(kDrawsInput),
+                        .type = {DType::I32, {l, Dim(kDrawWords)}},
+                        .producer = draws,
+                        .member = &In::draws});
+  for (int64_t layer = 0; layer < f.num_hidden_layers; ++layer) {
+    const auto rows = [&](std::string_view name, Shape page) {
+      s.caches.push_back({.name = nn::cache_name(name, layer), .dtype = o.kv_dtype, .shape = page});
+    };
+    if (f.latent) {
+      rows("c_kv", {Dim(kPageTokens), Dim(f.latent->kv_lora_rank)});
+      rows("k_pe", {Dim(kPageTokens), Dim(f.latent->qk_rope_head_dim)});
+    } else {
+      rows("kv", {Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens), Dim(kv_row(o.kv_dtype, f.head_dim))});
+    }
+  }
+  return s;
+}
+
+std::vector<InputSpec> state_inputs(const TraceOptions& o) {
+  using In = nn::StepInputs;
+  const TensorType slot_of_each{o.index_dtype, {Dim(1, kSequences)}};
+  return {{.name = "state_read",
+           .type = slot_of_each,
+           .producer = state_read,
+           .member = &In::state_read,
+           .change = forget_state},
+          {.name = "state_write",
+           .type = slot_of_each,
+           .producer = state_write,
+           .member = &In::state_write,
+           .destination = true}};
+}
+
+}  // namespace reprise::models

@@ -1,0 +1,119 @@
+// StepSpec: what a model family declares of a step: the inputs that are staged before it and the caches that it leaves.
+//
+// The trace, the staging, the pools of caches, the checks and `graph verify` go by this declaration, and no other place
+// lists inputs: a further input is an entry of StepSpec::inputs with its producer. default_step() is what a decoder
+// declares. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/shape.h"
+#include "base/tensor_view.h"
+#include "checkpoint/config.h"
+#include "kv/kv_pool.h"
+#include "kv/state_pool.h"
+#include "nn/layers.h"
+#include "ops/draw.h"
+
+namespace reprise::models {
+
+struct TraceOptions {
+  DType dtype = DType::BF16;       // of parameters and activations
+  DType kv_dtype = DType::BF16;    // of the cache
+  DType index_dtype = DType::I32;  // of token ids, positions, slots and tables (DeviceInfo::index_dtype)
+  int64_t max_tokens = 2048;       // bound of T
+  int64_t max_sequences = 64;      // bound of R and L
+  int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
+  int64_t pool_pages = 4096;       // bound of P
+  bool sampling = false;           // "sampled" and what belongs to it besides the logits
+};
+
+// Names of the symbols, in the order of their ids.
+// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool, S slots of the pool of states
+enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages, kStateSlots };
+
+// One sequence's part of a step.
+struct StepPart {
+  std::span<const int32_t> tokens;    // all of the sequence so far; a negative one is known to the device alone
+  std::span<const kv::PageId> pages;  // hold at least cached + count tokens
+  int64_t cached = 0;                 // tokens already in the caches
+  int64_t count = 0;                  // the next ones, computed in this step
+  int64_t logit_rows = 0;             // of the last so many of them
+  const Draw* draw = nullptr;         // how the token behind the last of them is drawn
+  kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
+};
+
+// What a producer sees of a step.
+struct StepRows {
+  std::span<const StepPart> parts;
+  bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
+
+  // Where a row of nobody writes: row r of a cache of pages (rows are tokens) or of states (rows are sequences).
+  int32_t no_page_slot(int64_t row) const;
+  int32_t no_state_slot() const { return skips_negative_slots ? -1 : kv::kScratchSlot; }
+};
+
+// Gets the whole input at its bounds and writes all of it: what is beyond the step gets a value that does no harm.
+using Producer = void (*)(const StepRows& step, const TensorView& out);
+
+struct InputSpec {
+  std::string name;
+  TensorType type;  // sizes by the ids of StepSymbol; integers of TraceOptions::index_dtype, or another type
+  Producer producer = nullptr;
+  Tensor nn::StepInputs::*member = nullptr;  // null: the forward function finds it as StepInputs::more(name)
+  // Names where a row's results are written. Rows of sequences that have gone get nowhere instead.
+  bool destination = false;
+  // For checks: rows beyond the step may hold any number below this one; 0: they must keep what the producer gave.
+  Dim padding_below = {};
+  // For `graph verify`: changes row `row` of a decode step so that the result of this row changes, and no other. False:
+  // there is nothing to change. Null: no row depends on it alone.
+  bool (*change)(const TensorView& input, int64_t row, const LiveSizes& live) = nullptr;
+};
+
+struct CacheSpec {
+  enum class Kind : uint8_t {
+    Paged,        // what attention remembers of tokens: rows of pages, which the prefix cache shares
+    PerSequence,  // the state of a sequence behind its tokens so far: a slot of the pool of states
+  };
+  std::string name;
+  Kind kind = Kind::Paged;
+  DType dtype = DType::BF16;
+  Shape shape;  // of a page, or of a state
+  // Whether a step may run twice over this cache, because it reads nothing of what it writes. Where it may not, the
+  // pool keeps the state before the step: the step reads one slot (input "state_read") and writes another
+  // ("state_write").
+  bool idempotent = true;
+};
+
+struct StepSpec {
+  std::vector<InputSpec> inputs;
+  std::vector<CacheSpec> caches;
+
+  bool has_states() const;
+  // Slots of states that a sequence needs when so many steps are in flight.
+  int slots_per_sequence(int steps_in_flight) const;
+  // Names that are used twice, caches that the engine cannot keep.
+  Status check() const;
+};
+
+// Inputs that the engine or its checks look at by themselves.
+constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
+                           kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws";
+
+// Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
+// latents in "c_kv.<layer>" and "k_pe.<layer>".
+StepSpec default_step(const checkpoint::ModelConfigFields& fields, const TraceOptions& trace);
+// What a family with caches of Kind::PerSequence adds: [R] the slots that states are read from and written to.
+std::vector<InputSpec> state_inputs(const TraceOptions& trace);
+
+// The integers of a staged input.
+inline std::span<int32_t> ints(const TensorView& v) {
+  return {static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements())};
+}
+
+}  // namespace reprise::models
