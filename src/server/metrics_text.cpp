@@ -13,7 +13,7 @@ double d(V v) {
   return static_cast<double>(v);
 }
 
-// Of the KV pages, what running requests hold.
+// The share of KV pages that running requests hold.
 double used_share(const sched::SchedulerStats& s) {
   return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
 }
@@ -55,7 +55,7 @@ uint64_t Metrics::ended_as(const char* reason) const {
   return it == success_.end() ? 0 : it->second;
 }
 
-// Of both servers, under the same names.
+// Metrics that both servers have, under the same names.
 void Metrics::add_times(std::string_view server, MetricText& t) const {
   const auto add = [&](const char* name, const Histogram& h, const char* help) {
     t.histogram(fmt::format("{}:{}_seconds", server, name), h, help);
