@@ -87,13 +87,13 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
 }
 
 void StepStage::drop(int64_t r, int64_t first, int64_t count) {
-  const models::StepRows nobody{{}, skips_negative_slots_};
+  const models::StepRows none{{}, skips_negative_slots_};
   for (const Input& in : inputs_) {
     if (!in.spec->destination) continue;
     const auto out = models::ints(in.view);
-    if (in.spec->type.shape[0].symbol == models::kSequences) out[r] = nobody.no_state_slot();
+    if (in.spec->type.shape[0].symbol == models::kSequences) out[r] = none.no_state_slot();
     if (in.spec->type.shape[0].symbol == models::kTokens)
-      for (int64_t row = first; row < first + count; ++row) out[row] = nobody.no_page_slot(row);
+      for (int64_t row = first; row < first + count; ++row) out[row] = none.no_page_slot(row);
   }
   for (int32_t& token : ints(models::kTokensInput).subspan(static_cast<size_t>(first), static_cast<size_t>(count)))
     token = 0;

@@ -62,9 +62,10 @@ class StepStage {
 
   // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
   Result<LiveSizes> fill(std::span<const StepItem> items, const PoolSizes& pools);
-  // Rows of sequence `r` of the step, tokens [first, first + count), belong to nobody any more: nothing is written.
+  // Rows of sequence `r` of the step, tokens [first, first + count), belong to no sequence any more: nothing is
+  // written.
   void drop(int64_t r, int64_t first, int64_t count);
-  // Neutral everywhere, as for a batch of nobody.
+  // Neutral everywhere, as for an empty batch.
   Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }
 
   std::span<const Input> inputs() const { return inputs_; }

@@ -3,8 +3,8 @@
 // A model has several such caches; slot s spans all of them, as a page of KvPool does. A step that may not run twice
 // over a state reads it from one slot and writes it to another, so a sequence has several slots that take turns: one
 // more than steps may be in flight. The state before a step is then there until the next one has ended, and a step can
-// be checked, repeated or computed again without a copy. Slot 0 is scratch: rows of nobody write there. Slot 1 is zero
-// for good: sequences without a token read it, so nothing is cleared when one begins. The thread that owns the
+// be checked, repeated or computed again without a copy. Slot 0 is scratch: rows of no sequence write there. Slot 1 is
+// zero for good: sequences without a token read it, so nothing is cleared when one begins. The thread that owns the
 // sequences owns the pool.
 #pragma once
 

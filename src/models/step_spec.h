@@ -53,7 +53,8 @@ struct StepRows {
   std::span<const StepPart> parts;
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
 
-  // Where a row of nobody writes: row r of a cache of pages (rows are tokens) or of states (rows are sequences).
+  // Where a row of no sequence writes: in a cache of pages, where rows are tokens, or of states, where they are
+  // sequences.
   int32_t no_page_slot(int64_t row) const;
   int32_t no_state_slot() const { return skips_negative_slots ? -1 : kv::kScratchSlot; }
 };
