@@ -70,6 +70,7 @@ class ModelEngine final : public Engine {
   Status copy_page(kv::PageId from, kv::PageId to) override;
   bool has_greedy_steps() const override { return true; }
   bool has_sampled_steps() const override { return sampling_; }
+  int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;

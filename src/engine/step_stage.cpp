@@ -9,7 +9,7 @@ namespace reprise::engine {
 
 bool is_decode(const LiveSizes& live) { return live.value[models::kTokens] == live.value[models::kSequences]; }
 
-Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot) {
+Status StepStage::attach(Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot) {
   auto ints = [&](std::string_view name) -> Result<std::span<int32_t>> {
     ASSIGN_OR_RETURN(TensorView v, staging.input(name, slot));
     return std::span<int32_t>(static_cast<int32_t*>(v.data), static_cast<size_t>(v.elements()));
@@ -24,9 +24,14 @@ Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab,
   ASSIGN_OR_RETURN(buffers_.context_lens, ints("context_lens"));
   ASSIGN_OR_RETURN(buffers_.cu_seqlens, ints("cu_seqlens"));
   ASSIGN_OR_RETURN(last_rows_, ints("last_rows"));
-  draws_ = {};
+  draws_ = edits_ = edit_words_ = {};
   if (staging.input("draws", slot).is_ok()) {
     ASSIGN_OR_RETURN(draws_, ints("draws"));
+  }
+  if (staging.input("edits", slot).is_ok()) {
+    ASSIGN_OR_RETURN(edits_, ints("edits"));
+    ASSIGN_OR_RETURN(edit_words_, ints("edit_words"));
+    staging_ = &staging;
   }
   parts_.reserve(buffers_.context_lens.size());
   return Status::ok();
@@ -35,7 +40,7 @@ Status StepStage::attach(const Staging& staging, int64_t columns, int64_t vocab,
 Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_pages) {
   parts_.clear();
   std::fill(draws_.begin(), draws_.end(), 0);
-  int64_t row = 0, wanted = 0;
+  int64_t row = 0, wanted = 0, edited = 0, words = 0;
   for (const StepItem& item : items) {
     const Sequence& s = *item.sequence;
     if (item.count < 1 || item.count > s.uncached())
@@ -52,7 +57,16 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
     if (item.draw) {
       if (draws_.empty()) return error(Code::Internal, "this model draws no tokens");
       if (rows == 0) return error(Code::Internal, "a token is to be drawn from a row without logits");
-      std::memcpy(&draws_[static_cast<size_t>((wanted - 1) * kDrawWords)], &*item.draw, sizeof(Draw));
+      Draw draw = *item.draw;
+      if (item.edits.any()) {
+        const int64_t more = item.edits.words(vocab_);
+        if (words + more > edit_words()) return error(Code::Internal, "no room for {} words of edits", more);
+        const LogitEdit e = item.edits.stage(static_cast<int32_t>(wanted - 1), vocab_, edit_words_, words);
+        std::memcpy(&edits_[static_cast<size_t>(edited * kEditWords)], &e, sizeof e);
+        draw.edited = static_cast<int32_t>(++edited);
+        words += more;
+      }
+      std::memcpy(&draws_[static_cast<size_t>((wanted - 1) * kDrawWords)], &draw, sizeof draw);
     }
     row += item.count;
   }
@@ -66,6 +80,8 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, int64_t pool_
   live.value[models::kQueryBorders] = n.sequences + 1;
   live.value[models::kLogitRows] = wanted;
   live.value[models::kPoolPages] = pool_pages + 1;  // the scratch page
+  live.value[models::kEditedRows] = edited;
+  if (staging_) staging_->use("edit_words", words);
   return live;
 }
 

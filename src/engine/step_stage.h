@@ -12,6 +12,7 @@
 
 #include "compile/compiled_model.h"
 #include "compile/staging.h"
+#include "engine/row_edits.h"
 #include "engine/sequence.h"
 #include "kv/step_tables.h"
 #include "ops/draw.h"
@@ -25,6 +26,7 @@ struct StepItem {
   bool wants_logits = false;      // of the last of them
   bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
   std::optional<Draw> draw = {};  // in a step that samples: how the token behind the last of them is drawn
+  RowEdits edits = {};            // with a Draw: what changes the logits first; views that submit() reads
 
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
@@ -48,7 +50,7 @@ bool is_decode(const LiveSizes& live);
 class StepStage {
  public:
   // `columns` page-table columns; token ids must be below `vocab`. What padding rows are given is the device's choice.
-  Status attach(const Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot = 0);
+  Status attach(Staging& staging, int64_t columns, int64_t vocab, const DeviceInfo& device, int slot = 0);
 
   // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
   Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);
@@ -57,6 +59,8 @@ class StepStage {
   // Neutral everywhere, as for a batch of nobody.
   Status clear(int64_t pool_pages) { return fill({}, pool_pages).status(); }
 
+  // Words that the rows' edits of one step have room in (RowEdits::words); 0: none.
+  int64_t edit_words() const { return static_cast<int64_t>(edit_words_.size()); }
   const kv::StepBuffers& buffers() const { return buffers_; }
   std::span<int32_t> last_rows() const { return last_rows_; }
   int64_t columns() const { return buffers_.columns; }
@@ -64,9 +68,11 @@ class StepStage {
  private:
   kv::StepBuffers buffers_;
   std::span<int32_t> last_rows_;
-  std::span<int32_t> draws_;             // empty where the model draws no tokens
-  std::vector<kv::SequencePart> parts_;  // kept to avoid allocating per step
+  std::span<int32_t> draws_;               // empty where the model draws no tokens
+  std::span<int32_t> edits_, edit_words_;  // empty where it changes no logits
+  std::vector<kv::SequencePart> parts_;    // kept to avoid allocating per step
   int64_t vocab_ = 0;
+  Staging* staging_ = nullptr;
 };
 
 }  // namespace reprise::engine

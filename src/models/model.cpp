@@ -29,7 +29,12 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   in.context_lens = ids("context_lens", {sequences});
   in.cu_seqlens = ids("cu_seqlens", {borders});
   in.last_rows = ids("last_rows", {logit_rows});
-  if (o.sampling) in.draws = tracer.input("draws", TensorType{DType::I32, {logit_rows, Dim(kDrawWords)}});
+  if (o.sampling) {
+    const Dim edited = tracer.symbol("E", o.max_sequences);
+    in.draws = tracer.input("draws", TensorType{DType::I32, {logit_rows, Dim(kDrawWords)}});
+    in.edits = tracer.input("edits", TensorType{DType::I32, {edited, Dim(kEditWords)}});
+    in.edit_words = tracer.input("edit_words", TensorType{DType::I32, {Dim(o.edit_words(f.vocab_size))}});
+  }
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     if (f.latent) {
       const auto rows = [&](std::string_view name, int64_t width) {
@@ -48,7 +53,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   tracer.output("hidden", out.hidden);
   tracer.output("logits", out.logits);
   if (o.sampling) {
-    const nn::Sampled s = nn::sample(out.logits, in.draws);
+    const nn::Sampled s = nn::sample(out.logits, in.draws, nn::mask_logits(out.logits, in.edits, in.edit_words));
     tracer.output("sampled", s.token);
     tracer.output("sampled.logprob", s.logprob);
     tracer.output("sampled.top_tokens", s.top_tokens);

@@ -12,6 +12,7 @@
 #include "checkpoint/config.h"
 #include "graph/graph.h"
 #include "nn/layers.h"
+#include "ops/logit_edit.h"
 
 namespace reprise::models {
 
@@ -48,11 +49,17 @@ struct TraceOptions {
   int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
   int64_t pool_pages = 4096;       // bound of P
   bool sampling = false;           // "sampled" and what belongs to it besides the logits
+
+  // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
+  // penalties of each on average.
+  static constexpr int64_t kListWords = 4096;
+  int64_t edit_words(int64_t vocabulary) const { return max_sequences * (mask_words(vocabulary) + kListWords); }
 };
 
 // Names of the symbols, in the order of their ids.
-// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool
-enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages };
+// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool, E rows whose logits are changed (with
+// sampling)
+enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages, kEditedRows };
 
 // Inputs are named as in nn::StepInputs, caches "kv.<layer>", or "c_kv.<layer>" and "k_pe.<layer>"; the outputs are
 // "hidden", "logits" and, with sampling, the results of op sample: "sampled", "sampled.logprob", "sampled.top_tokens",

@@ -5,6 +5,7 @@
 #include "ops/draw.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
+#include "ops/logit_edit.h"
 #include "ops/want.h"
 
 namespace reprise {
@@ -315,6 +316,18 @@ Result<Types> infer_argmax(const OpCall& c) {
   return Types{{DType::I32, {c.in[0].shape[0]}}};
 }
 
+Result<Types> infer_mask_logits(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(kEditWords), "what a LogitEdit takes"));
+  RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 2, DType::I32));
+  return Types{{DType::F32, {c.in[1].shape[0], c.in[0].shape[1]}}};
+}
+
 Result<Types> infer_sample(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -323,6 +336,11 @@ Result<Types> infer_sample(const OpCall& c) {
   RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
   RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of logits"));
   RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(kDrawWords), "what a Draw takes"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, 2, DType::F32));
+    RETURN_IF_ERROR(want_dim(c, 2, 1, c.in[0].shape[1], "number of columns of logits"));
+  }
   const Dim rows = c.in[0].shape[0];
   return Types{{DType::I32, {rows}},
                {DType::F32, {rows}},
@@ -413,11 +431,16 @@ void register_core_ops(OpRegistry& ops) {
       "(+ add), each step rounded to fp32, then once to `out`");
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
+  ops.add("sample(Tensor logits, Tensor draws, Tensor? edited) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
+          "[L, V] f32, [L, 10] i32, [E, V]? f32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row, or of the "
+          "edited "
+          "row that its Draw names (ops/draw.h), a token by that Draw, -1 where a logit is no number; where the Draw "
+          "asks for "
+          "them, the log-probability in the row of that token and of the best ones with their ids, else 0 and -1");
   ops.add(
-      "sample(Tensor logits, Tensor draws) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
-      "[L, V] f32, [L, 10] i32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row a token by its Draw "
-      "(ops/draw.h), -1 where a logit is no number; where the Draw asks for them, the log-probability of that token "
-      "and of the best ones with their ids, else 0 and -1");
+      "mask_logits(Tensor logits, Tensor edits, Tensor words) -> Tensor", infer_mask_logits,
+      "[L, V] f32, [E, 10] i32, [W] i32 -> [E, V] f32: the row of each LogitEdit (ops/logit_edit.h) under the mask, "
+      "biases and penalties that lie in words");
   register_latent_ops(ops);
   register_expert_ops(ops);
   register_collective_ops(ops);

@@ -1,0 +1,30 @@
+// RowEdits: what changes a row of logits before its token is drawn, by the rule of ops/logit_edit.h. Views of what a
+// Sampler and its constraint own, good until either moves on. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/logit_edit.h"
+
+namespace reprise::engine {
+
+struct RowEdits {
+  std::span<const uint64_t> allowed =
+      {};  // a bit a token, 1: it may come, beyond the last word none may; empty: all may
+  std::span<const TokenBias> biases = {};
+  std::span<const TokenCount> counts = {};
+  float repetition = 1, frequency = 0, presence = 0;
+
+  bool any() const { return !allowed.empty() || !biases.empty() || !counts.empty(); }
+  // i32 that a step stages of them.
+  int64_t words(int64_t vocabulary) const {
+    return (allowed.empty() ? 0 : mask_words(vocabulary)) + static_cast<int64_t>(2 * (biases.size() + counts.size()));
+  }
+  // What a step stages: words from `at` on are filled, so many as words() says.
+  LogitEdit stage(int32_t row, int64_t vocabulary, std::span<int32_t> words, int64_t at) const;
+  // On the host.
+  void apply(std::span<float> logits) const;
+};
+
+}  // namespace reprise::engine
