@@ -88,6 +88,7 @@ class ModelEngine final : public Engine {
   Status read_config();
   Status open_checkpoint();
   Status choose_context();
+  Status choose_numbers();
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
   Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
   Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,

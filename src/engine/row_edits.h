@@ -10,8 +10,8 @@
 namespace reprise::engine {
 
 struct RowEdits {
-  std::span<const uint64_t> allowed =
-      {};  // a bit a token, 1: it may come, beyond the last word none may; empty: all may
+  // A bit per token, 1: it may come; those beyond the last word may not. Empty: all may.
+  std::span<const uint64_t> allowed = {};
   std::span<const TokenBias> biases = {};
   std::span<const TokenCount> counts = {};
   float repetition = 1, frequency = 0, presence = 0;
@@ -21,7 +21,7 @@ struct RowEdits {
   int64_t words(int64_t vocabulary) const {
     return (allowed.empty() ? 0 : mask_words(vocabulary)) + static_cast<int64_t>(2 * (biases.size() + counts.size()));
   }
-  // What a step stages: words from `at` on are filled, so many as words() says.
+  // For the kernels of a step: fills so many words as words() says, from `at` on.
   LogitEdit stage(int32_t row, int64_t vocabulary, std::span<int32_t> words, int64_t at) const;
   // On the host.
   void apply(std::span<float> logits) const;

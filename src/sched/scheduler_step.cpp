@@ -262,7 +262,8 @@ void Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, siz
   if (token.token < 0)
     return finish(
         r, FinishReason::Cancelled,
-        error(Code::Internal, "no token can be drawn: a logit is no number; the weights or a kernel are broken"));
+        error(Code::Internal,
+              "no token can be drawn: a logit is no number (the weights or a kernel are broken), or all are -inf"));
   if (const int wanted = r.request.sampling.logprobs; wanted >= 0) {
     token.logprob = result.logprobs[row];
     const auto most = static_cast<size_t>(kMostTopTokens);
