@@ -45,8 +45,11 @@ OverlapStop Scheduler::stop_of_overlap() const {
     if (now.output == engine::StepOutput::Logits || (now.output == engine::StepOutput::Sampled && !item.draw))
       return OverlapStop::HostDraw;
     const LiveRequest& r = *now.batch.owners[i];
-    if (r.sampler.needs_every_token())
-      stop = r.request.constraint ? OverlapStop::Grammar : std::max(stop, OverlapStop::Penalties);
+    if (!r.sampler.needs_every_token()) continue;
+    if (r.request.constraint)
+      stop = OverlapStop::Grammar;
+    else if (stop == OverlapStop::None)
+      stop = OverlapStop::Penalties;
   }
   return stop;
 }

