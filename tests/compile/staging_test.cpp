@@ -35,6 +35,7 @@ TEST(Staging, OfTheLargestInputOnlyWhatIsUsedIsSent) {
   const auto sent = [&] {
     const uint64_t before = (*stream)->stats().bytes_to_device;
     EXPECT_TRUE(staging.upload(**stream).is_ok());
+    EXPECT_TRUE((*stream)->synchronize().is_ok());
     return (*stream)->stats().bytes_to_device - before;
   };
   const auto on_device = [&](const char* name, int64_t count) {
