@@ -1,5 +1,5 @@
-// `reprise bench one-batch`: one batch of random prompts through the model, timed step by step, beside what the machine
-// can do at best (measured in the same run, before and after).
+// `reprise bench one-batch`: one batch of random prompts through the model, timed step by step, compared with what the
+// machine can do at best (measured in the same run, before and after).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -40,8 +40,9 @@ struct BenchFlags {
   bool json = false;
 };
 
-// Of a layer's attention: queries, keys, values and the output; with latents (absorbed, nn/latent.h) queries, perhaps
-// by way of a smaller rank, the latent with its rope, both halves of kv_b_proj for each head, and the output.
+// Parameters of a layer's attention: queries, keys, values and the output; with latents (absorbed, nn/latent.h)
+// queries, perhaps by way of a smaller rank, the latent with its rope, both halves of kv_b_proj for each head, and the
+// output.
 double attention_weights(const checkpoint::ModelConfigFields& c) {
   const auto hidden = static_cast<double>(c.hidden_size), heads = static_cast<double>(c.num_attention_heads);
   if (!c.latent) {
@@ -83,7 +84,7 @@ double step_weight_bytes(const Engine& engine, double batch) {
   return all - missed * static_cast<double>(engine.expert_bytes());
 }
 
-// Of the linear layers' arithmetic.
+// Operations of the linear layers.
 double peak_of(const MachineSpeed& s, DType dtype, checkpoint::Quantization quantization) {
   using checkpoint::Quantization;
   const bool int8 = quantization == Quantization::W8A8Int8 || quantization == Quantization::ModelSlim ||

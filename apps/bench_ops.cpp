@@ -1,4 +1,4 @@
-// `reprise bench ops`: every fused op beside its parts, and the single ops that matter, on shapes of real models, with
+// `reprise bench ops`: every fused op against its parts, and the single ops that matter, on shapes of real models, with
 // the limit of the machine.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -128,7 +128,7 @@ std::string ratio_text(double v) {
   return coloured(v > 1 ? Colour::Red : Colour::Green, fmt::format("{:>7.3f}", v), stdout);
 }
 
-// Without shares of a limit that was measured beside other load.
+// Without shares of a limit that was measured under other load.
 void print_rows(const std::vector<Row>& rows, double launch, bool limits_hold) {
   std::string before;
   for (const Row& r : rows) {

@@ -35,7 +35,7 @@ struct StartupFlags {
   bool evict = false, json = false;
 };
 
-// A folder that goes with its owner, beside the real caches, so that it lies on the same file system.
+// A folder that goes with its owner, next to the real caches, so that it lies on the same file system.
 class ScratchFolder {
  public:
   static Result<ScratchFolder> make() {

@@ -143,7 +143,7 @@ Result<Opened> Verification::open(const Mode& mode) const {
     for (const std::string& op : inexact_) names += (names.empty() ? "" : ",") + op;
     flags.graph.disable_pass = names;
   }
-  // Of the aliases only sizes and limits count; modes are the check's own.
+  // Only sizes and limits of the aliases count; modes are the check's own.
   const GraphAliases& said = f_.model.graph.aliases;
   flags.graph.aliases = {.cuda_graph_bs = said.cuda_graph_bs,
                          .cuda_graph_max_bs = said.cuda_graph_max_bs,

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder for this run's files, gone afterwards whatever happens.
+// A folder for this run's files, removed in every case.
 class TemporaryFolder {
  public:
   static Result<std::unique_ptr<TemporaryFolder>> create(const fs::path& parent) {

@@ -18,6 +18,7 @@ add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=${cuda_h
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
 option(REPRISE_UNITY "Compile a target's source files up to sixteen at a time; ./dev does in a build from nothing" OFF)

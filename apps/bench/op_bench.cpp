@@ -46,7 +46,7 @@ bool is_weight(const OpSchema& op, size_t operand) {
 bool is_cache(const OpSchema& op, size_t operand) { return op.operands[operand].role == OperandRole::Cache; }
 
 // Copies of a call one after another, as the op itself or as its parts. The tracer would drop those whose results
-// nobody reads, so they are put into the graph one by one.
+// nothing reads, so they are put into the graph one by one.
 Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* parts_of, int64_t copies,
                        const OpRegistry& ops) {
   const nn::Meaning itself = [&](std::span<const Tensor> in, const Attrs& attrs) {
@@ -73,7 +73,7 @@ Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* p
   return g;
 }
 
-// The same numbers for the same name, whoever asks; quick, because heads are hundreds of megabytes.
+// The same numbers for the same name, the code that asks; quick, because heads are hundreds of megabytes.
 class Numbers {
  public:
   explicit Numbers(std::string_view name) {

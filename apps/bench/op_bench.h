@@ -1,4 +1,4 @@
-// OpBench: one op at one dtype, compiled the way models are, beside its parts, and timed.
+// OpBench: one op at one dtype, compiled the way models are, and timed against its parts.
 //
 // A side is a graph with several copies of the call after each other (a replay's one wake-up would otherwise be most of
 // what is measured), with its own arena; inputs and, where both want the same layout, parameters are shared. Parts are

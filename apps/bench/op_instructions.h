@@ -1,11 +1,11 @@
-// Vector instructions that the definition of an op asks for, whatever kernel computes it: a lower bound of its time.
+// Vector instructions that the definition of an op asks for, in every kernel: a lower bound of its time.
 #pragma once
 
 #include "graph/graph.h"
 
 namespace reprise::apps {
 
-// Of fp32 vectors, per element, times the elements; 0 for ops that are bound otherwise.
+// Instructions on fp32 vectors: those per element times the elements; 0 for ops that are bound otherwise.
 double instructions_of(const Node& node, const LiveSizes& live);
 
 }  // namespace reprise::apps

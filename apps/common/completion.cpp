@@ -74,7 +74,7 @@ std::string dashed(const std::vector<std::string>& names, const char* between) {
   return out;
 }
 
-// Of all commands together: a flag has one meaning.
+// Flags of all commands together: a flag has one meaning.
 std::map<std::string, std::set<std::string>> all_choices(const std::vector<CommandWords>& commands) {
   std::map<std::string, std::set<std::string>> out;
   for (const CommandWords& c : commands)

@@ -7,7 +7,7 @@
 
 namespace reprise::apps {
 
-// Of a device that is not the processor only the bandwidth is known: peaks are zero or absent. Where it cannot be
+// Only the bandwidth of a device other than the processor is known: peaks are zero or absent. Where it cannot be
 // measured (no memory is left for two buffers), it is zero too.
 MachineSpeed measure_speed_of(const DeviceInfo& info, int threads);
 

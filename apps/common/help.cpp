@@ -28,7 +28,7 @@ constexpr std::string_view kEveryday[] = {
     // Measuring, looking inside
     "text-file", "data-path", "num-questions", "batch-size", "input-len", "output-len", "repeat", "output", "format",
     "calibration-file", "quick", "case", "phase", "batch", "context"};
-// Of the commands below `graph`.
+// The commands below `graph`.
 constexpr std::string_view kEverydayOfGraphs[] = {"pass-file", "passes", "disable-pass", "print-after", "dump-dir"};
 
 bool is_everyday_name(std::string_view name, bool of_graphs) {

@@ -13,12 +13,12 @@
 
 namespace reprise::apps {
 
-// What a model needs beside what the machine has; by the engine's own rules (engine/memory_rules.h).
+// What a model needs compared with what the machine has; by the engine's own rules (engine/memory_rules.h).
 struct MemoryNeed {
   uint64_t weight_bytes = 0;    // in memory, not in the file
   uint64_t kv_token_bytes = 0;  // of the KV cache, each token
   int64_t context_length = 0;   // the model's own
-  int64_t cache_tokens = 0;     // of one sequence, that fit beside the weights; 0: the model does not fit
+  int64_t cache_tokens = 0;     // of one sequence, that fit next to the weights; 0: the model does not fit
 };
 
 struct ListedModel {

@@ -184,7 +184,7 @@ Status order_two_streams(Sums& s) {
   return Status::ok();
 }
 
-// Of one launch, eager and in a graph: long chains less short ones, the best of a few.
+// Time of one launch, eager and in a graph: long chains less short ones, the best of a few.
 Result<std::vector<std::pair<std::string, double>>> launch_times(const Platform& platform) {
   ASSIGN_OR_RETURN(const auto one, Sums::make(platform, 1));
   ASSIGN_OR_RETURN(const auto many, Sums::make(platform, 1 + kChain));

@@ -25,7 +25,7 @@ struct SelfTest {
   std::vector<std::string> failed() const;
 };
 
-// Of a device that computes nothing (DeviceInfo::computes) only what needs no results is tried.
+// A device that computes nothing (DeviceInfo::computes) is asked only for what needs no results.
 SelfTest self_test(const Platform& platform);
 
 }  // namespace reprise::apps

@@ -1,4 +1,4 @@
-// Replicas beside a server's first, which is on the caller's thread: each an engine with its scheduler on a thread of
+// Replicas next to a server's first, which is on the caller's thread: each an engine with its scheduler on a thread of
 // its own.
 //
 // The thread keeps to its share of the processors, opens the engine, runs the scheduler, and ends both. The server owns

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
 constexpr std::chrono::seconds kLetGo{20};    // for a lost device
-constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests nobody will answer
+constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
 
 sigset_t end_signals() {
   sigset_t set;
@@ -177,7 +177,7 @@ class DeviceLossObserver final : public sched::Observer {
   std::atomic<bool> told_{false};
 };
 
-// The process ends all the same, whatever does not: a device that hangs and does not let go of what it was given, a
+// The process ends even where something does not: a device that hangs and does not let go of what it was given, a
 // thread that is still reading a request.
 void end_within(std::chrono::seconds time, int status, const char* why) {
   std::thread([=] {
@@ -206,7 +206,7 @@ class Supervisor {
     reported_.resize(threads.size());
     threads_ = std::move(threads);
   }
-  // The scheduler has ended and goes. Signals are still waited for: the second ends whatever hangs.
+  // The scheduler has ended and goes. Signals are still waited for: the second ends the process if something hangs.
   void let_go() {
     std::lock_guard lock(mutex_);
     scheduler_ = nullptr;
@@ -239,7 +239,7 @@ class Supervisor {
       std::lock_guard lock(mutex_);
       if (sched::Replicas* s = scheduler_) {
         look_after_ranks(*s);
-        // Of a replica that is lost the server's state is worth nothing.
+        // The server's state of a lost replica is worth nothing.
         if (!s->lost().is_ok()) s->stop();
         end_when_drained(*s);
         for (size_t r = 0; r < s->size(); ++r) look_for_hangs(s->at(r), r);

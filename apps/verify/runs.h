@@ -13,7 +13,7 @@ struct VerifyRun {
   std::string name;
   TrafficOptions traffic;
 
-  // What it costs beside others, for estimates.
+  // What it costs relative to others, for estimates.
   uint64_t cost() const;
 };
 

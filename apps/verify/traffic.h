@@ -34,7 +34,7 @@ struct TrafficOptions {
 };
 
 // One prefill and some decode steps. `expected`: rows that differ from it keep their logits. Rows come in the order of
-// (step, sequence) whatever the feed.
+// (step, sequence) regardless of the feed.
 Result<Outcome> run_traffic(engine::Engine& e, const TrafficOptions& options, const Outcome* expected = nullptr);
 
 // Garbage wherever nothing may depend on it: the arena, the scratch page, padding rows.

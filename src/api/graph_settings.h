@@ -21,10 +21,11 @@ struct GraphSettings {
   int64_t bisect_limit, verify_replay;
   std::vector<std::string> faults;
   bool no_padding;
-  bool learn = true;             // no setting: a check wants the same choices every time, whatever steps took earlier
-  bool keep_graphs = false;      // no setting: for commands that show the graph after every pass
-  bool observe_linears = false;  // no setting: for calibration
-  std::string warmups;           // auto, or a number
+  bool learn =
+      true;  // no setting: a check wants the same choices every time, independent of how long steps took earlier
+  bool keep_graphs = false;               // no setting: for commands that show the graph after every pass
+  bool observe_linears = false;           // no setting: for calibration
+  std::string warmups;                    // auto, or a number
   std::optional<std::string> plan_cache;  // auto, off, or a folder
   GraphAliases aliases;
 

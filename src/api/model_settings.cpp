@@ -203,7 +203,7 @@ StepLimits ModelSettings::limits() const {
                          : 65536};
 }
 
-// Of the model's experts the engine knows.
+// Only the engine knows the model's experts.
 Status ModelSettings::check_experts() const {
   if (enable_expert_parallel && ep_size > 1 && ep_size != tp_size)
     return invalid("`ep_size` {} with `enable_expert_parallel`, which means {} (`tp_size`); leave one of them out",

@@ -20,7 +20,7 @@ namespace reprise::api {
 struct ModelSettings {
   std::string model_path;
   HubOptions hub;
-  std::string tokenizer_path;  // "" = beside the model
+  std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
   std::string dtype, kv_dtype, quantization, mla_prefill, load_format, isa;

@@ -94,7 +94,7 @@ Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName&
 Result<std::string> resolve_model_path(const std::string& path, const HubOptions& options) {
   if (path == kDefaultModelName) return default_model();
   if (!is_model_name(path)) return path;
-  // The weights and the tokenizer must be of one revision, whatever another process fetches meanwhile.
+  // The weights and the tokenizer must be of one revision, even if another process fetches another one meanwhile.
   static std::mutex mutex;
   static std::map<std::tuple<std::string, std::string, std::string>, std::string> known;
   const std::lock_guard lock(mutex);

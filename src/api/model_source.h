@@ -12,7 +12,7 @@
 
 namespace reprise::api {
 
-// Of models by name. A plain value.
+// Options of models by name. A plain value.
 struct HubOptions {
   std::string revision;      // as "@revision" in the name
   std::string download_dir;  // the hub's cache; "" = by the environment

@@ -1,4 +1,4 @@
-// Bounded JSON: parsing whose time and memory are linear in the text, whatever the text is: a limit on members, lists
+// Bounded JSON: parsing whose time and memory are linear in the text for any text: a limit on members, lists
 // and values, and a flag that gives it up. base/json.h parses with the limits of files; a server sets narrower ones for
 // what clients send. Pure; any thread may set the flag.
 #pragma once

@@ -50,7 +50,7 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
 }
 
 Status write_file_atomically(const std::string& path, std::string_view bytes) {
-  // Of this process and this call, so that writers of the same file do not meet.
+  // A name of this process and this call, so that writers of the same file do not meet.
   static std::atomic<uint64_t> calls{0};
   const std::string temporary = fmt::format("{}.tmp.{}.{}", path, ::getpid(), ++calls);
   Fd fd;

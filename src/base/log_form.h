@@ -23,9 +23,9 @@ Form form();
 // A line with named values, which a collector can count by: an object of numbers, texts and flags.
 void write(Level level, std::string_view message, const OrderedJson& fields);
 
-// Where log lines go in place of standard error: a function of whoever embeds the library, for the whole process. It is
-// called on the thread that logs, and by several threads at once; it may not log. An empty one is standard error again.
-// Lines below the level do not reach it.
+// Where log lines go in place of standard error: a function of the code that embeds the library, for the whole process.
+// It is called on the thread that logs, and by several threads at once; it may not log. An empty one is standard error
+// again. Lines below the level do not reach it.
 using Sink = std::function<void(Level level, std::string_view message, const OrderedJson& fields)>;
 void set_sink(Sink sink);
 // What becomes of a line without a sink; for sinks that change a line and print it.

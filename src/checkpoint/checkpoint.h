@@ -1,4 +1,4 @@
-// Checkpoint: the tensors of a model on disk, whatever the format: a GGUF file, or a Hugging Face folder with
+// Checkpoint: the tensors of a model on disk, regardless of the format: a GGUF file, or a Hugging Face folder with
 // model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
 // Everything is immutable after open() and set_aside(), and every other method const, so any number of threads may read
 // different rows (or the same) at once.
@@ -67,7 +67,7 @@ class Checkpoint {
   const CheckpointTensor* find(std::string_view name) const;         // either name; null when absent
   Result<const CheckpointTensor*> get(std::string_view name) const;  // or an error with close names
 
-  // Before anyone else reads: takes what `which` says out of tensors() and find(), for whoever asks for aside().
+  // Before anyone else reads: takes what `which` says out of tensors() and find(), for the code that asks for aside().
   // Returns how many.
   size_t set_aside(const std::function<bool(const CheckpointTensor&)>& which);
   const std::vector<CheckpointTensor>& aside() const { return aside_; }

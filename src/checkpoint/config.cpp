@@ -55,7 +55,7 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
       in.integer("intermediate_size", 1, kMaxIntermediate, known(sizes.intermediate), out.intermediate_size));
   RETURN_IF_ERROR(in.integer("num_hidden_layers", 1, kMaxLayers, known(sizes.layers), out.num_hidden_layers));
   RETURN_IF_ERROR(in.integer("num_attention_heads", 1, kMaxHeads, known(sizes.heads), out.num_attention_heads));
-  // A key that is present and null means "as many as heads", whatever the default.
+  // A key that is present and null means "as many as heads", regardless of the default.
   std::optional<int64_t> kv_default = known(sizes.kv_heads);
   if (!kv_default || out.raw_json.contains("num_key_value_heads")) kv_default = out.num_attention_heads;
   RETURN_IF_ERROR(in.integer("num_key_value_heads", 1, kMaxHeads, kv_default, out.num_key_value_heads));
@@ -177,7 +177,7 @@ Result<Json> read_json_file(const std::string& path) {
   return parse_unique_json(text, path);
 }
 
-// quant_model_description*.json, which ModelSlim writes beside the weights.
+// quant_model_description*.json, which ModelSlim writes next to the weights.
 Result<Json> read_modelslim(const std::string& folder) {
   std::error_code ec;
   std::vector<std::string> found;

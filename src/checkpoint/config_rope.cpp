@@ -68,7 +68,7 @@ class RopeReader {
     return in_.absent("factor", "numbers from 1 to 1000000");
   }
 
-  // The one beside the object outranks the one inside.
+  // The one next to the object outranks the one inside.
   Status read_original() {
     RopeScaling& rope = out_.rope;
     std::optional<int64_t> inside, outside;
@@ -114,7 +114,7 @@ class RopeReader {
     return Status::ok();
   }
 
-  // DeepSeek scales its scores by it, whatever the kind of scaling.
+  // DeepSeek scales its scores by it, regardless of the kind of scaling.
   Status read_score_factor() {
     if (!out_.latent || out_.rope.kind == RopeKind::None) return Status::ok();
     RETURN_IF_ERROR(in_.number("mscale_all_dim", 0.0, 1e6, out_.rope.mscale_all_dim));

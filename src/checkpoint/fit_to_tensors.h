@@ -1,4 +1,4 @@
-// fit_to_tensors: what a configuration means beside the tensors that are there. Two things are decided by both:
+// fit_to_tensors: what a configuration means for the tensors that are there. Two things are decided by both:
 //
 //   the head   tie_word_embeddings says that the embedding serves as the head, but a file with another lm_head.weight
 //              means that one

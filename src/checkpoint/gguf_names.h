@@ -1,6 +1,6 @@
 // Names of GGUF tensors in terms of Hugging Face names, and what the conversion did to their rows. llama.cpp's
 // converter stores the q and k projections of the "llama" architecture with the two halves of each head interleaved;
-// whoever reads them under the Hugging Face name must undo that. Pure functions, any thread.
+// the code that reads them under the Hugging Face name must undo that. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>

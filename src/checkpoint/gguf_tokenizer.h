@@ -1,5 +1,5 @@
-// GgufTokenizer: the tokenizer metadata of a GGUF file as plain data, for whoever builds a tokenizer from it. A value
-// that owns its strings and outlives the file.
+// GgufTokenizer: the tokenizer metadata of a GGUF file as plain data, for the code that builds a tokenizer from it. A
+// value that owns its strings and outlives the file.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ struct GgufValue {
   std::string_view text;           // String
   std::span<const uint8_t> bytes;  // a scalar's bytes, or those of all elements of a scalar array
 
-  // Of arrays, except count.
+  // The next members belong to arrays, except count.
   GgufValueType element = GgufValueType::U8;
   uint64_t count = 0;                     // elements; 1 for a scalar
   std::vector<std::string_view> strings;  // elements are String

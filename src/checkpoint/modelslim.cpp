@@ -1,4 +1,4 @@
-// ModelSlim: a flat JSON object with a type for every tensor, and tensors beside each int8 weight.
+// ModelSlim: a flat JSON object with a type for every tensor, and tensors next to each int8 weight.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,7 @@ struct Fused {
 constexpr std::array<Fused, 2> kFused{
     {{"qkv_proj", {"q_proj", "k_proj", "v_proj"}}, {"gate_up_proj", {"gate_proj", "up_proj", ""}}}};
 
-// The module beside this one: "a.b.q_proj" -> "a.b.k_proj".
+// The module next to this one: "a.b.q_proj" -> "a.b.k_proj".
 std::string beside(std::string_view module, std::string_view name) {
   const size_t dot = module.rfind('.');
   return std::string(module.substr(0, dot == std::string_view::npos ? 0 : dot + 1)) + std::string(name);

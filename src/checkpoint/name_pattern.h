@@ -1,7 +1,7 @@
 // NamePattern: the expression behind "re:" in a quantisation configuration, with the meaning of Python's re.match: it
 // must match at the beginning of a module's name. RE2 does the matching, so a match takes time linear in the name,
-// whatever the pattern. Python's spelling is checked and translated first; what RE2 lacks (look-around, references to
-// groups), and what Python would refuse, is an error that says where. Immutable; any thread.
+// regardless of the pattern. Python's spelling is checked and translated first; what RE2 lacks (look-around, references
+// to groups), and what Python would refuse, is an error that says where. Immutable; any thread.
 #pragma once
 
 #include <cstddef>

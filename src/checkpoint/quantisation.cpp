@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kQuantisations{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
                                                          "gguf"};
 
-// What the files are, whatever was asked.
+// What the files are, independent of what was asked.
 Quantization format_of(const ModelConfigFields& config) {
   if (!config.modelslim.is_null()) return Quantization::ModelSlim;
   if (!config.quantization.is_null()) return Quantization::CompressedTensors;

@@ -2,7 +2,7 @@
 // value that knows names and numbers and nothing of graphs; the pass quantise_linears carries it out on the graph, the
 // loader's recipes on the weights. Made once at start-up.
 //
-//   ModelSlim            quant_model_description*.json beside the weights: a type for every tensor
+//   ModelSlim            quant_model_description*.json next to the weights: a type for every tensor
 //   compressed-tensors   quantization_config in config.json: groups of targets, and names to ignore
 //   gguf                 matrices in block types that have kernels stay as they are in the file
 //   w8a8_int8            a float checkpoint, quantised while it is loaded

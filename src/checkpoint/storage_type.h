@@ -1,6 +1,6 @@
 // StorageType: how a tensor's elements lie in a checkpoint file. The first ten are plain dtypes of base/dtype.h; the
 // rest are GGUF block formats, where a run of `block_elements` numbers shares scales inside `block_bytes` bytes.
-// `Other` is a format that this reader can list and skip but not read (its name is kept beside it). Plain values, any
+// `Other` is a format that this reader can list and skip but not read (its name is kept next to it). Plain values, any
 // thread.
 #pragma once
 

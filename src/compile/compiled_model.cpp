@@ -144,7 +144,7 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
     std::vector<Access> mine;
     auto add = [&](const Value* v, bool write) {
       const Value* root = storage_root(v);
-      if (root->def->is_param()) return;  // nobody writes those
+      if (root->def->is_param()) return;  // nothing writes those
       const auto* begin = static_cast<const uint8_t*>(address_.at(root));
       // Inputs and caches lie apart from each other, so their first byte stands for all.
       const bool outside = root->def->is_input();

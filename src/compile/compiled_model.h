@@ -84,7 +84,7 @@ class CompiledModel {
   const std::vector<Piece>& pieces() const { return pieces_; }
   const RunCounters& counters() const { return counters_; }
   size_t launches(HeadMask heads = kAllHeads) const;  // thunks per step
-  // Of a launch: the heads that want it; kAllHeads in the body.
+  // The heads that want a launch; kAllHeads in the body.
   HeadMask heads_of(uint32_t number) const { return heads_of_[number]; }
   const std::vector<std::string>& heads() const { return heads_; }
   // A piece's graph in the first capture, the largest; null where there is none.
@@ -121,7 +121,7 @@ class CompiledModel {
   TensorView view(const Value* value) const;
 
  private:
-  // Of one graph: launches that read on the host, patched at every replay, then those whose addresses may move.
+  // Patches of one graph: launches that read on the host, patched at every replay, then those whose addresses may move.
   struct Patches {
     std::vector<Patch> all;
     size_t always = 0;

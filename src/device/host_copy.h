@@ -1,7 +1,7 @@
 // HostCopy: bytes of a device where the host can work on them: in place where the host sees the device's memory and no
 // work runs behind its back, else in a buffer of its own that grows as needed and is kept.
 //
-// Owned by whoever looks at results; the device outlives it. One thread at a time.
+// Owned by the code that looks at results; the device outlives it. One thread at a time.
 #pragma once
 
 #include "device/device.h"

@@ -1,6 +1,6 @@
 // Trace: what every track of a device did, launch by launch: when it computed, and when it waited for others.
 //
-// A track is whatever works by itself: a thread of the CPU, a queue of an accelerator. Attached to a stream
+// A track is a unit that works by itself: a thread of the CPU, a queue of an accelerator. Attached to a stream
 // (Stream::set_trace) a trace is filled by that stream's launches and replays as they really run, until it is detached.
 // Nothing is allocated meanwhile; events beyond the room given are counted. Each track is written by one thread; read
 // it when the stream is idle. Times are nanoseconds of the steady clock since start().

@@ -16,7 +16,7 @@
 
 namespace reprise::engine {
 
-// Of the input [T, K] of one linear over all T seen.
+// Statistics of one linear's input [T, K] over all T seen.
 struct InputStatistics {
   std::vector<float> low, high;  // [K], of each channel
   std::vector<float> sample;     // [samples, K], rows spread over the text

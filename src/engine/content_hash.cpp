@@ -41,7 +41,7 @@ Result<std::string> hash_of(const std::string& path, const struct stat& before, 
   if (!file.is_open()) return invalid("{}: {}", path, std::strerror(errno));
   const auto total = static_cast<size_t>(before.st_size);
   constexpr size_t kBlocks = ChunkedFile::kChunk / kBlock;
-  // Of every block, in the order of the file.
+  // The hash of every block, in the order of the file.
   std::vector<Digest> digests((total + kBlock - 1) / kBlock);
   const bool good = for_each_chunk(total, threads, [&](size_t chunk) {
     const size_t bytes = chunk_bytes(total, chunk);

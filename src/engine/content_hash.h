@@ -1,6 +1,6 @@
 // Content hashes: a hash of every byte of some files, with a memo that saves reading files which cannot have changed.
 //
-// The memo is one small JSON file. It holds each file's hash beside what the file system said of it: device, inode,
+// The memo is one small JSON file. It holds each file's hash next to what the file system said of it: device, inode,
 // size, time of the last change of the bytes, and time of the last change of the inode. No program can set that last
 // time, so bytes replaced under the same size and time are read again. A file that changed within two seconds before
 // it was read is not remembered, as a later change may carry the same times. A memo that is missing, unreadable or

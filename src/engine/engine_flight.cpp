@@ -148,7 +148,7 @@ Status ModelEngine::run_alone(Flight& f) {
 
 // In the device's queue when it returns.
 Status ModelEngine::launch_beside(Flight& f) {
-  // What a step that failed, or must be computed again, left on the device is nobody's token.
+  // What a step that failed, or must be computed again, left on the device is no sequence's token.
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   if (pool_.generation() != bound_generation_) {
     for (Flight& other : flights_)

@@ -70,7 +70,7 @@ Status ModelEngine::run_on_all(const StepPlan& plan, const LiveSizes& live, Step
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
   }
-  return member.await_followers();  // nobody reads any more what the next step writes
+  return member.await_followers();  // nothing reads any more what the next step writes
 }
 
 Status ModelEngine::follow_step(const StepMessage& m) {

@@ -1,4 +1,4 @@
-// Executor: what whoever schedules sequences needs of an engine: its bounds, its KV pages, and steps.
+// Executor: what the code that schedules sequences needs of an engine: its bounds, its KV pages, and steps.
 //
 // A step is submitted and waited for apart. Where the device computes by itself (overlaps()) submit() returns as soon
 // as the step is in the device's queue, and a second step may be submitted before the first is waited for: it may name
@@ -43,8 +43,8 @@ class Executor {
   virtual int64_t max_step_tokens() const = 0;
   virtual int64_t max_step_rows() const = 0;  // sequences, and rows with logits, of one step
 
-  // Where the pages of sequences come from. Whoever takes pages gives them back; steps that were submitted before may
-  // still write to them, and those submitted later come after that.
+  // Where the pages of sequences come from. The code that takes pages gives them back; steps that were submitted before
+  // may still write to them, and those submitted later come after that.
   virtual kv::KvPool& kv_pool() = 0;
   // The keys and values of a whole page, in all layers, for the steps that are submitted from now on.
   virtual Status copy_page(kv::PageId from, kv::PageId to) = 0;

@@ -20,7 +20,7 @@ class ExpertUse {
   }
 
   size_t layers() const { return layers_.size(); }
-  // Of the place its number, "3", or all of it where it has none.
+  // The number of the place, "3", or all of it where it has none.
   std::string layer_name(size_t layer) const;
   const std::string& place(size_t layer) const { return layers_[layer].place; }
   int64_t experts(size_t layer) const { return static_cast<int64_t>(layers_[layer].rows.size()); }

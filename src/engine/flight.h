@@ -56,7 +56,7 @@ struct Flight {
   enum Name : uint8_t { Hidden, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, kNames };
   std::array<Answer, kNames> answers;
 
-  // The output's name in the program; empty where nobody reads it after this step.
+  // The output's name in the program; empty where nothing reads it after this step.
   std::string_view wanted(Name name) const;
 };
 

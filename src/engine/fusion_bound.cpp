@@ -10,7 +10,7 @@ namespace {
 // Two runs, each as far from the exact result as its roundings take it, are at most so much farther apart than the sum
 // of independent roundings says: what a launch was given may weigh more in its result than it did before.
 constexpr double kGain = 2;
-// Of routed rows, the share that may have taken another expert, and how many rows must have been seen to say so.
+// The share of routed rows that may have taken another expert, and how many rows must have been seen to say so.
 constexpr double kRerouted = 0.25;
 constexpr int64_t kEnoughRows = 16;
 

@@ -23,7 +23,7 @@ struct FusionBound {
   bool exact() const { return ops.empty(); }
 };
 
-// Of the fused plans; the largest bound where they differ.
+// The bound of the fused plans; the largest where they differ.
 FusionBound fusion_bound(std::span<const CompiledModel* const> plans);
 
 // All fused ops that the device runs by inexact kernels, whether a plan has them or not.

@@ -13,7 +13,7 @@ constexpr StepDefaults kCpu{64, 2048};
 constexpr double kCpuFraction = 0.8;
 constexpr double kUnknownFraction = 0.88;
 // The original's table gives an NPU of 61 GiB chunks of 32,768 tokens and its formula 48 GiB for them, which together
-// leave no room for a model. A chunk that nobody asked for is halved until so much of the memory is left.
+// leave no room for a model. A chunk that was not asked for is halved until so much of the memory is left.
 constexpr double kLeastFraction = 0.6;
 constexpr int64_t kLeastChunk = 2048;
 

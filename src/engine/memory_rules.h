@@ -32,13 +32,13 @@ struct FractionInputs {
   Draft draft = Draft::None;
 };
 
-// What steps and graphs need beside weights and KV cache.
+// What steps and graphs need besides weights and KV cache.
 double reserved_mb(const FractionInputs& in);
 // To three digits. An error when nothing would be left; it names the flags to set.
 Result<double> mem_fraction(const FractionInputs& in);
 
-// What weights and activations become when nobody says it: what the checkpoint says. GGUF does not say: there fp32 up
-// to a gigabyte of weights, because rounding shows most in small models (bf16 turns SmolLM2's first word about the
+// What weights and activations become when no option says it: what the checkpoint says. GGUF does not say: there fp32
+// up to a gigabyte of weights, because rounding shows most in small models (bf16 turns SmolLM2's first word about the
 // capital of France) and they are fast all the same; bf16 above. `checkpoint` is null for dummy weights.
 DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint);
 

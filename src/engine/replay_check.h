@@ -4,10 +4,10 @@
 //
 // The eager run comes first and says what the outputs and every cache page of the step's sequences must be; a second
 // eager run with other tokens spoils what the step writes; then the replay must put all of it right again. So a replay
-// that computes something else, writes elsewhere, or does not write, is seen, whatever the device's cache layout is. On
-// a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that serving
-// goes on with the right answer, and a report with everything needed to reproduce it is written. Owned by an engine;
-// one thread at a time. Allocates when a check is due, never otherwise.
+// that computes something else, writes elsewhere, or does not write, is seen, regardless of the device's cache layout
+// is. On a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that
+// serving goes on with the right answer, and a report with everything needed to reproduce it is written. Owned by an
+// engine; one thread at a time. Allocates when a check is due, never otherwise.
 #pragma once
 
 #include <functional>

@@ -36,7 +36,7 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits of these tokens; -100 to 100
-  std::vector<std::string> stop;                      // strings; watched by whoever detokenises
+  std::vector<std::string> stop;                      // strings; watched by the code that detokenises
   int logprobs = -1;                                  // -1: none; n: the drawn token's log-probability and the n best
 
   // Ranges; the error names the field and what is allowed.

@@ -54,9 +54,9 @@ class StepStage {
 
   // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
   Result<LiveSizes> fill(std::span<const StepItem> items, int64_t pool_pages);
-  // Row `row` of the staged step belongs to nobody any more: nothing is written for it.
+  // Row `row` of the staged step belongs to no sequence any more: nothing is written for it.
   void drop_row(int64_t row);
-  // Neutral everywhere, as for a batch of nobody.
+  // Neutral everywhere, as for an empty batch.
   Status clear(int64_t pool_pages) { return fill({}, pool_pages).status(); }
 
   // Words that the rows' edits of one step have room in (RowEdits::words); 0: none.

@@ -157,7 +157,7 @@ Status write_weights(const Place& place, const ParamStore& params, const LoadOpt
     ::unlink(temporary.c_str());
     return invalid("{}: {}", place.path, std::strerror(good ? errno : why));
   }
-  // Of this model in this layout, the older ones are of no use.
+  // Older files of this model in this layout are of no use.
   for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
     const std::string name = it->path().filename().string();
     std::error_code gone;

@@ -110,7 +110,7 @@ class Graph {
   void set_operand(Node* node, uint32_t operand, Value* value);
   // The node's results must be unused.
   void erase(Node* node);
-  // Removes pure nodes (and unused params) whose results nobody uses; returns how many.
+  // Removes pure nodes (and unused params) whose results nothing uses; returns how many.
   int remove_dead();
   // Moves `node` directly before `before` (null: to the end).
   void move_before(Node* node, Node* before);

@@ -54,7 +54,7 @@ std::string_view without_gguf(std::string_view path) {
              : path;
 }
 
-// Of llama.cpp's types and mixtures: "Q4_K_M", "IQ2_XXS", "TQ1_0", "MXFP4_MOE", "BF16", "f16".
+// Names of llama.cpp's types and mixtures: "Q4_K_M", "IQ2_XXS", "TQ1_0", "MXFP4_MOE", "BF16", "f16".
 bool is_tag(std::string_view word) {
   const std::string w = lower(word);
   for (const char* name : {"f16", "f32", "fp16", "fp32", "bf16"})

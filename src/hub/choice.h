@@ -30,7 +30,7 @@ struct Choice {
   std::string index;            // safetensors in shards: whose names add_shards() takes from this file
   std::string gguf;             // path of the GGUF file to open; "": the folder is the model
   size_t parts = 1;             // of the GGUF file
-  std::string by_rule;          // how it was chosen when nobody asked for it: "Q4_K_M"
+  std::string by_rule;          // how it was chosen when it was not asked for: "Q4_K_M"
 };
 
 // GGUF models, without those that only help another (mmproj, imatrix); the smallest first.

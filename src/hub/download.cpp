@@ -98,7 +98,7 @@ class Partial {
     return Status::ok();
   }
 
-  // The hash of all bytes, beside the hub's; equal where the hub tells none.
+  // The hash of all bytes, next to the hub's; equal where the hub tells none.
   std::pair<std::string, std::string> hashes() {
     if (!digest_) return {};
     return {digest_->hex(), d_.file.etag()};
@@ -147,7 +147,7 @@ Status fetch_rest(HttpSession& session, const HubSettings& settings, const Downl
     request.begin = [&](const HttpAnswer& a) {
       if (a.status == 206 && is_rest(a.header("content-range"), before, d.file.size)) return Status::ok();
       if (a.status == 206) return invalid("{}: {} sends another part than was asked for", d.file.path, a.host);
-      return partial.size() == 0 ? Status::ok() : partial.restart();  // the whole file, whatever was asked for
+      return partial.size() == 0 ? Status::ok() : partial.restart();  // the whole file, even if a part was asked for
     };
     request.body = [&](std::string_view bytes) { return partial.add(bytes); };
     auto answer = session.run(request);

@@ -14,7 +14,8 @@
 
 namespace reprise::hub {
 
-// What a download tells whoever shows it. Counts are of new bytes; those that come a second time are not told again.
+// What a download tells the code that shows it. Counts are of new bytes; those that come a second time are not told
+// again.
 struct DownloadEvents {
   std::function<void(uint64_t bytes)> arrived;
   std::function<void(const std::string& what)> waits;  // "waiting 4 s: huggingface.co answers 503"

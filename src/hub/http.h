@@ -3,7 +3,7 @@
 // checked.
 //
 // Redirects are followed here and not by libcurl: the token goes to the endpoint's own scheme, host and port and to no
-// other, and nothing leads from https to http. Everything that arrives is bounded. Owned by whoever fetches; one
+// other, and nothing leads from https to http. Everything that arrives is bounded. Owned by the code that fetches; one
 // thread.
 #pragma once
 
@@ -24,7 +24,7 @@ struct HttpAnswer {
   std::string host;                            // that gave it: "cdn.example:8443"
   bool by_hub = true;                          // it is the endpoint's, and not of a host that it led to
   std::map<std::string, std::string> headers;  // names in lower case
-  // Of the endpoint's own last answer, when a redirect led to another host: a hub says there what the file is.
+  // Headers of the endpoint's own last answer, when a redirect led to another host: a hub says there what the file is.
   std::map<std::string, std::string> hub_headers;
   std::string body;  // unless it went to HttpRequest::body
 

@@ -158,7 +158,7 @@ struct Hub::Fetch {
       return invalid("{}: {} tells neither in its listing nor in its answer how large the file is and which", file.path,
                      settings.endpoint_words());
     file.size = std::stoull(size);
-    // Of another form, it names the file but proves nothing.
+    // In another form it names the file but proves nothing.
     (is_hex(etag, 64) ? file.sha256 : file.git_sha1) = etag;
     return Status::ok();
   }

@@ -36,7 +36,7 @@ struct Listing {
 Result<Listing> parse_hugging_face_listing(std::string_view json, std::string_view source);
 // GET /api/v1/models/org/name/repo/files?Revision=master&Recursive=true
 Result<Listing> parse_modelscope_listing(std::string_view json, std::string_view source);
-// huggingface_hub's trees/COMMIT.json beside the snapshots: the whole listing of a commit, when one was kept.
+// huggingface_hub's trees/COMMIT.json next to the snapshots: the whole listing of a commit, when one was kept.
 Result<Listing> parse_kept_tree(std::string_view json, std::string_view source);
 // The files that an index of shards ("model.safetensors.index.json") names, in order, each once.
 Result<std::vector<std::string>> parse_index_of_shards(std::string_view json, std::string_view source);

@@ -26,9 +26,10 @@ bool looks_like_model_name(std::string_view text);
 // The error says which part is wrong and what is allowed.
 Result<ModelName> parse_model_name(std::string_view text);
 
-// Of branches, tags and commits: they become parts of paths and of URLs.
+// Checks names of branches, tags and commits: they become parts of paths and of URLs.
 Status check_revision(std::string_view revision);
-// Of a file in a repository: relative, no "." or "..", no backslash, no control characters, of bounded length.
+// Checks the path of a file in a repository: relative, no "." or "..", no backslash, no control characters, of bounded
+// length.
 Status check_file_path(std::string_view path);
 
 bool is_hex(std::string_view text, size_t digits);  // that many of 0-9a-f

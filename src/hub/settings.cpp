@@ -129,7 +129,7 @@ Result<HubSettings> hub_settings(const Environment& get) {
   RETURN_IF_ERROR(set_endpoint(s, get));
   RETURN_IF_ERROR(set_token(s, get));
   ASSIGN_OR_RETURN(s.cache, hub_cache(s.kind, get));
-  // The first one that is set decides, whatever it says.
+  // The first one that is set decides, with any value.
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     const std::string said = value(get, name);
     if (is_true(said)) s.offline = fmt::format("{}={}", name, said);

@@ -61,8 +61,8 @@ class KvPool {
     return static_cast<uint8_t*>(cache(c)) + static_cast<size_t>(p) * shape_.caches[c].page_bytes;
   }
 
-  // Moves to a pool of `pages` usable pages; pages in use keep their numbers and content. Buffers move: whoever bound
-  // addresses must bind them anew (generation()). Errors leave the pool as it was.
+  // Moves to a pool of `pages` usable pages; pages in use keep their numbers and content. Buffers move: the code that
+  // bound addresses must bind them anew (generation()). Errors leave the pool as it was.
   using CopyBytes = std::function<Status(void* to, const void* from, size_t bytes)>;
   Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy);
   // All caches of a page; both are in use.

@@ -2,9 +2,9 @@
 //
 // A tree per salt (a tenant's secret; different salts never share), one node a page of 128 tokens: the path to a node
 // spells the tokens before it. Whole pages are shared as they are. The last page of a sequence may be partly filled: it
-// hangs in the tree as a leaf, and whoever continues it copies it, so prefixes are found to the token although pages
-// are whole. The cache owns the pages of its nodes; a Lease keeps those of one path from being evicted. What is not
-// leased is evicted leaf by leaf, the longest unused first. The thread that owns the KvPool owns the cache.
+// hangs in the tree as a leaf, and the code that continues it copies it, so prefixes are found to the token although
+// pages are whole. The cache owns the pages of its nodes; a Lease keeps those of one path from being evicted. What is
+// not leased is evicted leaf by leaf, the longest unused first. The thread that owns the KvPool owns the cache.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +98,7 @@ class RadixCache {
   Status check_integrity() const;
 
  private:
-  // Compares token runs; a map in this order has the longest common prefixes of a run beside the place where it would
+  // Compares token runs; a map in this order has the longest common prefixes of a run next to the place where it would
   // be inserted.
   struct Less {
     using is_transparent = void;

@@ -65,7 +65,7 @@ constexpr auto kFieldsV3 = std::span(kFields).first(std::size(kFields) - 1);
 constexpr checkpoint::LatentDefaults kLatent{
     .q_lora_rank = 1536, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
 
-// Experts in all layers but the first ones, chosen among the best groups, beside shared ones.
+// Experts in all layers but the first ones, chosen among the best groups, and shared ones.
 Status read_groups(const FieldReader& in, bool v3, ModelConfigFields& out) {
   checkpoint::ExpertFields& e = out.experts;
   const std::optional<int64_t> none;
@@ -130,7 +130,7 @@ Status read_v3(const FieldReader& in, ModelConfigFields& out) {
   return read_groups(in, true, out);
 }
 
-// Experts behind the first layers, chosen among the best of some groups, beside shared ones.
+// Experts behind the first layers, chosen among the best of some groups, and shared ones.
 Status add_groups(GgufFields& r, bool v3) {
   RETURN_IF_ERROR(checkpoint::add_expert_sizes(r, false));
   RETURN_IF_ERROR(r.copy("leading_dense_block_count", "first_k_dense_replace", false));

@@ -1,5 +1,5 @@
 // A layer of experts: a router chooses a few of many small gated MLPs for every token, and their results are added up
-// by weight. Shared experts are ordinary MLPs beside it and the model's own business.
+// by weight. Shared experts are ordinary MLPs next to it and the model's own business.
 #pragma once
 
 #include <string>

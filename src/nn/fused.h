@@ -1,8 +1,8 @@
 // FusedOp: an op declared once by what it means in smaller ops. The meaning is the pattern that a rewrite looks for,
 // the fallback of a device without a kernel, the answer key of the kernel's tests and the documentation.
 //
-// FusedOps is the list of them, a plain value made by fused_ops(); whoever needs it owns a copy. Read-only after it is
-// made, usable from any thread.
+// FusedOps is the list of them, a plain value made by fused_ops(); the code that needs it owns a copy. Read-only after
+// it is made, usable from any thread.
 #pragma once
 
 #include <functional>

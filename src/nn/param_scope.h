@@ -34,7 +34,7 @@ class ParamScope {
     name.to = to;
     return tracer_->param(name.text(), TensorType{dtype_, shape});
   }
-  // Of every `of` rows of "<path>.<leaf>" those from `first` on, each group a matrix [rows, K], or [K, rows]
+  // The rows of every `of` rows of "<path>.<leaf>" from `first` on, each group a matrix [rows, K], or [K, rows]
   // transposed; shape is that of all of them.
   Tensor row_groups(std::string_view leaf, int64_t first, int64_t rows, int64_t of, bool transposed,
                     Shape shape) const {

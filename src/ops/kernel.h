@@ -36,8 +36,8 @@ struct KernelEntry {
   std::string op;
   DeviceKind device = DeviceKind::Cpu;
   int score = 0;
-  // Of a fused op: gives the bits that its parts give on this device. False: rounds less often or elsewhere, so fused
-  // and unfused runs differ by roundings (engine/fusion_bound.h). Ops that are not fused have no parts.
+  // A fused op's kernel gives the bits that its parts give on this device. False: rounds less often or elsewhere, so
+  // fused and unfused runs differ by roundings (engine/fusion_bound.h). Ops that are not fused have no parts.
   bool exact = true;
   // Where this kernel refuses a call and a lesser one takes it, the log says so with the reason.
   bool announced = false;

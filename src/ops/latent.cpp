@@ -96,8 +96,8 @@ Result<Types> infer_expanded_latent_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_dim(c, 4, 0, c_kv[0], "number of pages"));
   const Dim key_weight[] = {q[1], c_kv[2], q[2]}, value_weight[] = {q[1], out[2], c_kv[2]};
   for (int d : {0, 1, 2}) {
-    RETURN_IF_ERROR(want_dim(c, 5, d, key_weight[d], "size of queries, c_kv and heads"));
-    RETURN_IF_ERROR(want_dim(c, 6, d, value_weight[d], "size of c_kv, results and heads"));
+    RETURN_IF_ERROR(want_dim(c, 5, d, key_weight[d], "size of queries, latents and heads"));
+    RETURN_IF_ERROR(want_dim(c, 6, d, value_weight[d], "size of latents, results and heads"));
   }
   RETURN_IF_ERROR(want_rank(c, 7, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 8, 1, 1));

@@ -11,14 +11,14 @@
 
 namespace reprise {
 
-// What canonicalise() looks for: views that undo each other, copies nobody needs, 1 / (1 / x).
+// What canonicalise() looks for: views that undo each other, copies that are not needed, 1 / (1 / x).
 std::vector<Rewrite> canonical_rewrites();
 Pass canonicalise();
 
 // Pure calls of the same op on the same operands with the same attributes become one.
 Pass common_subexpressions();
 
-// index_select(f(x)) becomes f(index_select(x)) as long as nobody else reads f(x): only the wanted rows are computed,
+// index_select(f(x)) becomes f(index_select(x)) as long as nothing else reads f(x): only the wanted rows are computed,
 // and the last norm stands behind its addition again.
 Pass hoist_row_gather();
 

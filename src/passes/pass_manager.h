@@ -2,7 +2,8 @@
 // switches by name, a limit on the number of changes, the graph after any pass, a verifier run after each, and a report
 // per pass.
 //
-// Errors of a pass stop the run and name the pass; none is swallowed. Owned by whoever builds a pipeline; one thread.
+// Errors of a pass stop the run and name the pass; none is swallowed. Owned by the code that builds a pipeline; one
+// thread.
 #pragma once
 
 #include <functional>

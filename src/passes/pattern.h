@@ -31,7 +31,7 @@ struct Match {
 // How far a refused attempt came.
 struct NearMiss {
   int depth = -1;  // nodes matched before it failed
-  // Of failures at one depth the one that names the likelier culprit is kept: in add(linear(x, w), r) the two orders of
+  // When several attempts fail at one depth, the likelier culprit is kept: in add(linear(x, w), r) the two orders of
   // the operands fail alike, and a linear_blocks is worth naming, the residual is not.
   int likeness = 0;
   PassRemark remark;

@@ -145,7 +145,7 @@ class Quantiser {
     const Recipe rows_from = q.storage == LinearStorage::Floats ? Recipe::QuantisedRows : Recipe::Converted;
     ASSIGN_OR_RETURN(Value * weight, retyped(n, 1, DType::I8, "_i8", {weight_name, rows, rows_from, columns}));
     in.push_back(weight);
-    // Beside the weight, under its name: two layers may read one tensor.
+    // Next to the weight, under its name: two layers may read one tensor.
     const std::string stem = weight->def->attrs.text("name");
     ASSIGN_OR_RETURN(Value * scale,
                      param(stem + "_row_scale", per_row_f32, scale_part(module, weight_name, q, rows, columns), n));

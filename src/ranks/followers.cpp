@@ -109,7 +109,7 @@ void Followers::reap(size_t index, bool wait) {
   if (status != 0) front_->abort(fmt::format("rank {} (process {}) ended: {}", index + 1, p.id, how_it_ended(status)));
 }
 
-// A step is under way, and nobody moves.
+// A step is under way, and nothing moves.
 void Followers::look_for_hang() {
   const Control& c = front_->region().control();
   const int size = front_->world().size;

@@ -9,7 +9,7 @@
 namespace reprise::sched {
 namespace {
 
-// Everything that runs was there from the beginning, so nobody waits for a token while prompts are read at full width.
+// Everything that runs was there from the beginning, so nothing waits for a token while prompts are read at full width.
 SchedulerOptions options_of(const engine::Executor& executor, const GeneratorOptions& given) {
   SchedulerOptions o;
   o.max_queued = std::numeric_limits<int64_t>::max() / 2;
@@ -20,7 +20,7 @@ SchedulerOptions options_of(const engine::Executor& executor, const GeneratorOpt
   return o;
 }
 
-// Of one run().
+// State of one run().
 struct Collected {
   std::vector<GenerationResult> results;
   const TokenSink& sink;

@@ -49,7 +49,7 @@ class RequestSink {
   // It waits again, and gets its turn later; resumed() follows, or the end.
   virtual void preempted() {}
   virtual void resumed() {}
-  // Of every prompt token but the first its log-probability and the best at its place; before the first token, when
+  // Log-probability of every prompt token but the first, and the best at its place; before the first token, when
   // Request::prompt_logprobs asks for it. The first element has neither.
   virtual void prompt(std::vector<SampledToken> tokens) {}
   // One token; `finish` says when it is the last (Stop: it is an end token). False ends the request here: a stop string

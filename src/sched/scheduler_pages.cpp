@@ -11,7 +11,7 @@
 namespace reprise::sched {
 namespace {
 
-// Under LongestPrefix: who has waited so long is next, whatever the cache knows.
+// Under LongestPrefix: who has waited so long is next, regardless of the cache knows.
 constexpr auto kLongestWait = std::chrono::seconds(5);
 // Under LongestPrefix: longer queues are not ordered by prefixes, as in SGLang.
 constexpr size_t kMostPrefixRanks = 128;
@@ -203,7 +203,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   const auto shared = static_cast<int64_t>(match.pages.size());
   const int64_t need = kv::pages_for(r.sequence.size()) - shared;
   const auto available = [&] { return pool.free_pages() + cache_.evictable_pages(); };
-  if (available() < need) match.partial_lease.reset();  // a copy that nobody can afford
+  if (available() < need) match.partial_lease.reset();  // a copy for which there are no pages
   if (available() < need + pages_to_keep()) return false;
   if (pool.free_pages() < need) cache_.evict(need - pool.free_pages());
   auto fresh = pool.allocate(need);
@@ -258,7 +258,7 @@ bool Scheduler::provide_pages(bool may_preempt) {
     if (kv::pages_for(r.sequence.size()) <= static_cast<int64_t>(pages.size())) continue;
     if (pool.free_pages() == 0 && cache_.evict(1) == 0) {
       if (!may_preempt) return false;
-      // The least important, then of the call that runs the most, then whoever came last; perhaps this one.
+      // The least important, then of the call that runs the most, then the latest arrival; perhaps this one.
       count_running();
       const auto key = [&](const LivePtr& v) {
         return std::tuple(v->request.priority, -running_of(*v), std::numeric_limits<RequestId>::max() - v->id);

@@ -10,7 +10,7 @@ namespace reprise::sched {
 
 namespace {
 
-// What one step counts for beside the next one, in the recent rate.
+// What one step counts for relative to the next one, in the recent rate.
 constexpr double kFading = 0.95;
 
 }  // namespace
@@ -197,7 +197,7 @@ void Scheduler::fail(const Batch& batch, const Status& why) {
   for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, why);
 }
 
-// Whoever runs, waits or is still in the mail hears of it at once.
+// The code that runs, waits or is still in the mail hears of it at once.
 void Scheduler::fail_all(const Status& why) { end_with(why.at("the device is lost")); }
 
 void Scheduler::share_loss(const Status& lost) {

@@ -18,7 +18,7 @@ struct MachineSpeed {
   // Processors that other programs, or other guests of the host, kept busy meanwhile; 0 where the system does not say.
   double other_load = 0;
 
-  // Beside other load the figures are what was left over: no share of them means anything.
+  // Under other load the figures are what was left over: no share of them means anything.
   bool disturbed() const { return other_load > kMostOtherLoad; }
   static constexpr double kMostOtherLoad = 0.25;
 };

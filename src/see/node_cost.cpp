@@ -65,7 +65,7 @@ double named_row_bytes(const Node& n, const LiveSizes& live) {
   return rows > 0 ? bytes_of(n.in[0]->type, live) / rows * std::min(rows, named) : 0;
 }
 
-// Of a stack of matrices the share that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
+// The share of a stack of matrices that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
 // much by chance. Other parameters are read whole.
 double share_read(const Node& n, const TensorType& weight, const LiveSizes& live) {
   if (!n.op->has(OperandRole::Starts)) return 1;

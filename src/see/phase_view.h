@@ -28,7 +28,7 @@ std::string folded_words(const std::vector<std::string>& words);
 // The launches of a piece, folded.
 // The heads that a piece is for, by name; empty for the body.
 std::string heads_of(const CompiledModel& m, const Piece& piece);
-// Of a step that returns logits.
+// For a step that returns logits.
 size_t launches_of_step(const CompiledModel& m);
 std::string ops_of(const CompiledModel& model, const Piece& piece);
 

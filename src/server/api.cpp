@@ -165,7 +165,7 @@ void Api::fail(std::string why) {
   state_ = ServerState::Failed;
 }
 
-// Of a state that is not Serving.
+// The answer in a state that is not Serving.
 ApiError Api::not_serving() const {
   switch (state_) {
     case ServerState::Loading: return {503, "the model is still being loaded"};

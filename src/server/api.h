@@ -31,7 +31,7 @@ struct ApiOptions {
   std::string admin_api_key;          // opens the admin routes to others than loopback
   bool admin_port = false;            // the admin routes are on that port alone
   bool access_log = false;            // a log line per request
-  // Beside loopback's names, the hosts that requests may be meant for; nullopt: any.
+  // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
   std::vector<std::string> cors_origins;
@@ -117,7 +117,7 @@ class Api {
 
   // What answers a call that has been read.
   using Answer = std::function<void(Call&)>;
-  // Reads the call's body where that holds up nobody, and answers on the HTTP thread.
+  // Reads the call's body where that holds up no other call, and answers on the HTTP thread.
   void read(Call& call, std::function<Answer(const std::string& body)> reader);
   Answer tokens_of(const std::string& body) const;
   Answer text_of(const std::string& body) const;

@@ -21,9 +21,9 @@ bool origin_is_allowed(const HttpRequest& request, const std::vector<std::string
 // A browser asks beforehand whether it may send a request.
 bool is_preflight(const HttpRequest& request);
 
-// Of an answer to a request of an allowed origin.
+// Headers of an answer to a request of an allowed origin.
 Headers cors_headers(const HttpRequest& request, const std::vector<std::string>& origins);
-// Of the answer to such a preflight, besides those.
+// Further headers of the answer to such a preflight.
 Headers preflight_headers(const HttpRequest& request);
 
 }  // namespace reprise::server

@@ -131,7 +131,7 @@ void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, c
   if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
 }
 
-// Of the fields that no parser reads. Before the others, so that a misspelt name is what an error names.
+// Warns of the fields that no parser reads. Before the others, so that a misspelt name is what an error names.
 void warn_of_fields(Fields& f, const OrderedJson& body, FieldForm form, const char* path, GenerateCall& call,
                     const CallLimits& limits) {
   for (FieldWarning& w : field_warnings(body, form, path)) {
@@ -288,7 +288,7 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   const Json* params = f.find("sampling_params");
   Fields p(params ? *params : nothing, "sampling_params.");
   read_sampling(p, call, model, limits);
-  if (priority) call.priority = *priority;  // SGLang has it beside the sampling parameters
+  if (priority) call.priority = *priority;  // SGLang has it outside the sampling parameters
   set_length(p, call, "max_new_tokens", p.maybe_integer("max_new_tokens", 0, kMany), 128);
   if (params && params->is_object()) {
     warn_of_fields(p, body["sampling_params"], FieldForm::NativeSampling, "sampling_params.", call, limits);

@@ -36,7 +36,7 @@ using engine::SampledToken;
 using sched::FinishReason;
 using sched::RequestResult;
 
-// Of one answer; lives on the scheduler's thread.
+// State of one answer; lives on the scheduler's thread.
 class Job::Sink final : public sched::RequestSink {
  public:
   Sink(std::shared_ptr<Job> job, size_t index)

@@ -24,7 +24,7 @@ struct KnownField {
   const char* name;
   unsigned forms;  // one bit for each FieldForm
   FieldFate fate;
-  const char* neutral;  // JSON: a list of values that ask for nothing, beside null, false, "", [] and {}
+  const char* neutral;  // JSON: a list of values that ask for nothing, besides null, false, "", [] and {}
   const char* instead;  // what does the like here; "" = nothing
 };
 const std::vector<KnownField>& known_fields();
@@ -34,7 +34,7 @@ const KnownField* known_field(std::string_view name, FieldForm form);
 struct FieldWarning {
   std::string field, text;
 };
-// Of the members of one object that are not read; `path` is put in front of their names.
+// Names the members of one object that are not read, with `path` in front.
 std::vector<FieldWarning> field_warnings(const OrderedJson& object, FieldForm form, std::string_view path = "");
 // The known field of the form that the name is nearest to; "" when none is near.
 std::string nearest_field(std::string_view name, FieldForm form);

@@ -1,5 +1,5 @@
-// Histogram and MetricText: numbers for Prometheus, in its text form (version 0.0.4). Plain values; whoever owns them
-// guards them.
+// Histogram and MetricText: numbers for Prometheus, in its text form (version 0.0.4). Plain values; the code that owns
+// them guards them.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ std::vector<double> step_tokens() {
   return out;
 }
 
-// Of replicas, which run the same graphs at once.
+// Sums over replicas, which run the same graphs at once.
 GraphNumbers added_up(const std::vector<GraphNumbers>& each) {
   GraphNumbers sum = each.front();
   for (size_t i = 1; i < each.size(); ++i) {

@@ -19,7 +19,7 @@
 
 namespace reprise::server {
 
-// Of one phase (decode, prefill): how its steps ran. Taken between steps, on the scheduler's thread.
+// How the steps of one phase (decode, prefill) ran. Taken between steps, on the scheduler's thread.
 struct GraphPhase {
   std::string phase, mode;
   std::map<int64_t, uint64_t> replays;        // by size
@@ -47,7 +47,7 @@ class Metrics final : public sched::Observer {
   explicit Metrics(std::string model_name, std::function<GraphNumbers()> graph,
                    const engine::ExpertUse* experts = nullptr);
 
-  // Of several replicas, one `graph` each, which is called on its thread; `experts` is empty or has one each.
+  // Several replicas have one `graph` each, which is called on its thread; `experts` is empty or has one each.
   Metrics(std::string model_name, std::vector<std::function<GraphNumbers()>> graphs,
           std::vector<const engine::ExpertUse*> experts);
 

@@ -13,7 +13,7 @@ double d(V v) {
   return static_cast<double>(v);
 }
 
-// Of the KV pages, what running requests hold.
+// The share of KV pages that running requests hold.
 double used_share(const sched::SchedulerStats& s) {
   return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
 }
@@ -46,7 +46,7 @@ void Metrics::add_replicas(const std::vector<sched::SchedulerStats>& replicas, M
       [](const Stats& s) { return s.generated_tokens; });
   add("reprise:dp_prompt_tokens_cached_total", "counter", "Prompt tokens that a replica found in its prefix cache.",
       [](const Stats& s) { return s.cached_tokens; });
-  add("reprise:dp_kv_pages_free", "gauge", "KV pages of a replica that nobody holds.",
+  add("reprise:dp_kv_pages_free", "gauge", "KV pages of a replica that no request holds.",
       [](const Stats& s) { return s.free_pages; });
 }
 
@@ -55,7 +55,7 @@ uint64_t Metrics::ended_as(const char* reason) const {
   return it == success_.end() ? 0 : it->second;
 }
 
-// Of both servers, under the same names.
+// Metrics that both servers have, under the same names.
 void Metrics::add_times(std::string_view server, MetricText& t) const {
   const auto add = [&](const char* name, const Histogram& h, const char* help) {
     t.histogram(fmt::format("{}:{}_seconds", server, name), h, help);
@@ -127,9 +127,9 @@ std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCount
   g.single("sglang:cached_tokens_total", "counter", d(s.cached_tokens), "Prompt tokens found in the prefix cache.");
   g.single("sglang:num_requests_total", "counter", d(s.requests), "Requests accepted.");
   g.single("sglang:num_aborted_requests_total", "counter", d(ended_as("abort")), "Requests that were cut short.");
-  g.single("sglang:kv_available_tokens", "gauge", d(s.free_pages * kPage), "KV places that nobody holds.");
+  g.single("sglang:kv_available_tokens", "gauge", d(s.free_pages * kPage), "KV places that no request holds.");
   g.single("sglang:kv_evictable_tokens", "gauge", d(s.evictable_pages * kPage),
-           "KV places that the prefix cache holds for nobody who runs.");
+           "KV places that the prefix cache holds and no running request uses.");
   g.single("sglang:kv_used_tokens", "gauge", used_share(s) * d(s.pages * kPage), "KV places held by running requests.");
   g.single("sglang:evicted_tokens_total", "counter", d(s.evicted_pages * kPage), "KV places that the cache gave up.");
   g.single("sglang:weight_load_duration_seconds", "gauge", numbers_.load_s, "Time that loading the weights took.");
@@ -180,9 +180,9 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.single("reprise:weight_bytes", "gauge", d(numbers_.weight_bytes), "Memory of the weights.");
   r.single("reprise:kv_cache_bytes", "gauge", d(numbers_.kv_bytes), "Memory of the KV pages.");
   r.single("reprise:kv_pages", "gauge", d(s.pages), "KV pages in all.");
-  r.single("reprise:kv_pages_free", "gauge", d(s.free_pages), "KV pages that nobody holds.");
+  r.single("reprise:kv_pages_free", "gauge", d(s.free_pages), "KV pages that no request holds.");
   r.single("reprise:kv_pages_evictable", "gauge", d(s.evictable_pages),
-           "KV pages that the prefix cache holds for nobody who runs.");
+           "KV pages that the prefix cache holds and no running request uses.");
   r.single("reprise:kv_pages_cached", "gauge", d(s.cached_pages), "KV pages that the prefix cache holds.");
   r.single("reprise:kv_pages_evicted_total", "counter", d(s.evicted_pages), "KV pages that the prefix cache gave up.");
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");

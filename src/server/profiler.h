@@ -1,5 +1,5 @@
 // Profiler: what /start_profile and /stop_profile do: spans are recorded, and written to a file in the server's folder
-// for profiles (--profile-dir) by a thread of its own, so that a slow or full disk stops nobody.
+// for profiles (--profile-dir) by a thread of its own, so that a slow or full disk stops no request.
 //
 // start() and stop() are the HTTP thread's. Nothing in a request chooses a path: names are made here.
 #pragma once

@@ -12,7 +12,7 @@
 
 namespace reprise::server {
 
-// Of a call with several answers: Running while one of them does; Preempted: it ran, and waits for its next turn.
+// A call with several answers is Running while one of them runs. Preempted: it ran, and waits for its next turn.
 enum class RequestState : uint8_t { Queued, Running, Preempted, Finished, Aborted, Failed };
 
 struct RequestRecord {

@@ -103,7 +103,7 @@ std::optional<std::string> host_name(std::string_view host) {
 }
 
 size_t RequestReader::held_bytes() const {
-  // A field costs a node of the map beside its text.
+  // A field costs a node of the map besides its text.
   constexpr size_t kField = 128;
   return head_ + request_.headers.size() * kField + line_.size() + request_.body.size();
 }
@@ -119,7 +119,7 @@ void RequestReader::refuse(int status, std::string problem) {
   request_.body.shrink_to_fit();
 }
 
-// Takes bytes up to a line's end, a few at a time: whoever calls looks after the limits.
+// Takes bytes up to a line's end, a few at a time: the code that calls looks after the limits.
 size_t RequestReader::take_line(std::string_view bytes) {
   constexpr size_t kAtOnce = 512;
   bytes = bytes.substr(0, kAtOnce);
@@ -206,7 +206,7 @@ void RequestReader::read_line() {
       part_ = Part::ChunkSize;
       break;
     case Part::Trailer:
-      // They are checked, and change nothing: nobody may add to the head of a request that was let in.
+      // They are checked, and change nothing: a client may not add to the head of a request that was let in.
       if (line_.empty()) {
         state_ = State::Complete;
       } else {
@@ -238,7 +238,7 @@ void RequestReader::read_request_line(std::string_view line) {
   http11_ = version[7] != '0';
   request_.method = method;
   if (!target.starts_with('/') && target != "*") {
-    // A proxy's form; the host in it counts, whatever Host says (RFC 9112 3.2.2).
+    // A proxy's form; the host in it counts, and Host does not (RFC 9112 3.2.2).
     constexpr std::string_view kHttp = "http://";
     if (target.size() <= kHttp.size() || lower(target.substr(0, kHttp.size())) != kHttp) return wrong();
     target.remove_prefix(kHttp.size());

@@ -1,7 +1,7 @@
 // RequestReader: one HTTP/1.x request out of bytes that arrive in any pieces, read as RFC 9112 has it and no other way.
 //
 // What two readers could take for two different requests is refused: a Transfer-Encoding that is not exactly "chunked"
-// or stands beside a Content-Length, lengths that are not plain digits or are given twice, folded lines, blanks before
+// or stands next to a Content-Length, lengths that are not plain digits or are given twice, folded lines, blanks before
 // a colon, lines that end without a carriage return, headers that may come once and come twice. Every byte counts
 // against a limit: those of the head, and trailers and chunk extensions together, against `head_bytes`; data against
 // `body_bytes`, and so do, by themselves, the sizes and line ends around chunks. It holds the head until it is
@@ -42,7 +42,7 @@ class RequestReader {
   std::optional<uint64_t> content_length() const { return length_; }
   uint64_t taken() const { return taken_; }  // bytes of the request so far
   size_t held_bytes() const;                 // of memory, about
-  // Of Refused.
+  // Only for Refused.
   int status() const { return status_; }
   const std::string& problem() const { return problem_; }
 

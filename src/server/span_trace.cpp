@@ -134,7 +134,7 @@ void SpanTrace::stepped(const sched::StepRecord& step) {
     if (!recording()) return;
     Span span{step.begin,     step.end,       0, step.decode_tokens, step.prefill_tokens, step.sequences,
               step.forming_s, step.overlap_s, 0};
-    // Of the first step it is not known what was before it.
+    // What was before the first step is not known.
     if (before_) span.graph = name_of_graphs(*before_, now);
     before_ = std::move(now);
     add(span);

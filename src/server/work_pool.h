@@ -1,5 +1,5 @@
 // WorkPool: a few threads for what would hold up the HTTP thread, like long bodies and grammars. At most so many tasks
-// wait. Any thread may add one; whoever owns the pool destroys it before what its tasks use.
+// wait. Any thread may add one; the code that owns the pool destroys it before what its tasks use.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // Binding: where the value of a setting lies. A struct of settings lists its bindings; flags, the library's setters and
-// JSON all write through them. Plain values; whoever owns the targets keeps them alive and decides on threads.
+// JSON all write through them. Plain values; the code that owns the targets keeps them alive and decides on threads.
 #pragma once
 
 #include <optional>

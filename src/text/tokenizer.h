@@ -17,7 +17,7 @@
 
 namespace reprise::text {
 
-// The tokenizer metadata of a GGUF file; whoever reads the file fills it.
+// The tokenizer metadata of a GGUF file; the code that reads the file fills it.
 struct GgufTokenizer {
   std::string model;                // "gpt2" (byte-level BPE) or "llama" (SentencePiece-style)
   std::string pre;                  // how "gpt2" cuts words; "" is "default"

@@ -224,8 +224,8 @@ TEST_F(CompiledModelTest, KernelsSayWhichIndicesTheyTake) {
       auto selection = select_kernels(*graph, platform);
       EXPECT_EQ(selection.is_ok(), takes == given);
       if (takes == given) continue;
-      EXPECT_NE(selection.status().message().find(
-                    fmt::format("null.rows: takes {} indices, and index is {}", dtype_name(takes), dtype_name(given))),
+      EXPECT_NE(selection.status().message().find(fmt::format("null.index_select: takes {} indices, and index is {}",
+                                                              dtype_name(takes), dtype_name(given))),
                 std::string::npos)
           << selection.status().message();
     }

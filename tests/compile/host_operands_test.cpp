@@ -46,7 +46,7 @@ struct HostOperandsTest : testing::Test {
     platform.kernels = std::make_unique<KernelRegistry>();
     platform.device = std::make_unique<TakingDevice>(TakingOptions{patches, free_patches, true}, seen);
     KernelEntry e;
-    e.name = "null.rows";
+    e.name = "null.index_select";
     e.op = "index_select";
     e.device = DeviceKind::Null;
     e.accepts = [](const OpCall&) { return Status::ok(); };
@@ -220,7 +220,7 @@ TEST_F(HostOperandsTest, OnlyStagedInputsWillDo) {
   request.arena = arena.data();
   auto made = CompiledModel::compile(std::move(g), *selection, std::move(plan), request);
   ASSERT_FALSE(made.is_ok());
-  EXPECT_NE(made.status().message().find("null.rows reads operand index of"), std::string::npos)
+  EXPECT_NE(made.status().message().find("null.index_select reads operand index of"), std::string::npos)
       << made.status().message();
   EXPECT_NE(made.status().message().find("here it is \"index\", which lives elsewhere"), std::string::npos)
       << made.status().message();

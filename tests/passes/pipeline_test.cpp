@@ -373,8 +373,8 @@ linear from pack_parallel_linears
 split_qk_norm_rope_kv from split_qk_norm_rope_kv
 paged_attention from trace
 flatten from trace
-rows from hoist_row_gather
-rows from hoist_row_gather
+index_select from hoist_row_gather
+index_select from hoist_row_gather
 linear from hoist_row_gather
 add_rms_norm from add_rms_norm
 linear from pack_parallel_linears

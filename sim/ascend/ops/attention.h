@@ -51,7 +51,7 @@ double attention_operations(const Attention& attention);
 double attention_bytes(const Operator& op, const Attention& attention);
 // Whether the kernel for joined tokens runs it; others run by the general one, and absorbed heads by one of their own.
 bool joins_tokens(const Attention& attention);
-// Of these lengths; with `bound` the most that any lengths need.
+// Workspace for these lengths; with `bound` the most that any lengths need.
 uint64_t attention_workspace(const Operator& op, const Attention& attention, bool bound);
 
 }  // namespace ascend_sim

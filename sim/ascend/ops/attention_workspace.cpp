@@ -45,7 +45,7 @@ struct Stretch {
 
 int64_t block_cost(int64_t rows, int64_t keys) { return 6 * parts_of(rows, 16) + 10 * parts_of(keys, 64); }
 
-// All stretches, those of one key head of one request beside each other.
+// All stretches, those of one key head of one request together.
 struct Load {
   std::vector<Stretch> stretches;
   std::vector<size_t> heads;  // the first of each head, and one past the last

@@ -42,7 +42,7 @@ Matrix weight_of(const View& weight, int64_t expert) {
   return matrix_of(weight, weight.fractal() ? expert : expert * weight.strides[0]);
 }
 
-// Bytes of the stack that nobody reads. Which experts have rows is known on the device alone: as many as there can be
+// Bytes of the stack that nothing reads. Which experts have rows is known on the device alone: as many as there can be
 // count.
 double idle_bytes(const View& weight, int64_t rows) {
   const int64_t experts = weight.dim(0);

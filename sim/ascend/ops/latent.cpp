@@ -111,7 +111,7 @@ aclnnStatus aclnnKvRmsNormRopeCacheGetWorkspaceSize(Tensor kv, Tensor gamma, Ten
   op.absent("cKvOffsetOptional", cKvOffsetOptional);
   const std::string mode = op.text(cacheModeOptional);
   r.outputs = isOutputKv, r.epsilon = static_cast<float>(epsilon);
-  // Both are REQUIRED outputs of its definition (kv_rms_norm_rope_cache_def.cpp:234,245), whatever isOutputKv says.
+  // Both are REQUIRED outputs of its definition (kv_rms_norm_rope_cache_def.cpp:234,245), for every isOutputKv.
   r.keys_out = op.out("kRopeOut", kRopeOut), r.latents_out = op.out("cKvOut", cKvOut);
   op.attributes({isOutputKv});
   op.attribute(epsilon);

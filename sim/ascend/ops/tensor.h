@@ -108,7 +108,7 @@ void write_run(aclDataType dtype, void* to, int64_t stride, int64_t count, const
   });
 }
 
-// All elements in logical order, whatever the strides.
+// All elements in logical order, regardless of the strides.
 template <typename To = float>
 std::vector<To> read(const View& view) {
   std::vector<To> values(static_cast<size_t>(view.count()));

@@ -1,4 +1,4 @@
-// What the environment asks of the simulator, read once by aclInit. A value; nobody changes it afterwards.
+// What the environment asks of the simulator, read once by aclInit. A value; nothing changes it afterwards.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ void* locate(const World& world, const void* address, size_t bytes) {
   return world.memories[device]->host(address, bytes);
 }
 
-// Of either side of a queued copy; the host's side was pinned when it was queued, and must still be.
+// Resolves either side of a queued copy. The host's side was pinned when it was queued, and must still be.
 void* resolve(const World& world, const void* address, size_t bytes) {
   if (is_device_address(address)) return locate(world, address, bytes);
   return is_pinned(world, address, bytes) ? const_cast<void*>(address) : nullptr;

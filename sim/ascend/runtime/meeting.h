@@ -2,7 +2,7 @@
 // which the bytes go. Ranks are processes, or threads of one process with a device each; every one has a mapping of its
 // own.
 //
-// The block is an anonymous file of the root's process: whoever has the root's information opens it through that
+// The block is an anonymous file of the root's process: the code that has the root's information opens it through that
 // process, and nothing is left behind. Found once by the root, joined once by each rank; exchange() is for the stream
 // that runs the rank's collective, one at a time. Needs no lock of the World's.
 #pragma once
@@ -48,7 +48,7 @@ class Meeting {
   int rank() const { return rank_; }
   // Whether all have joined.
   bool complete() const;
-  // All have joined: nobody will look for the block any more.
+  // All have joined: the block is not looked for any more.
   void close_door();
   // This rank comes to no further meeting.
   void leave();

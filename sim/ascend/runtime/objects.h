@@ -58,7 +58,7 @@ struct Stream {
   std::shared_ptr<Capture> capture;
   int capture_lane = -1;
   std::shared_ptr<Update> update;
-  std::set<uint64_t> after;  // replays, queued or running, that come before whatever is queued next
+  std::set<uint64_t> after;  // replays, queued or running, that come before the next task queued
 };
 
 struct Event {
@@ -129,7 +129,7 @@ struct Capture {
   Stream* group_stream = nullptr;
 };
 
-// Of HCCL.
+// HCCL's state.
 struct Communicator {
   int device = 0;
   std::string name;

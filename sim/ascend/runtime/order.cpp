@@ -6,7 +6,7 @@
 namespace ascend_sim {
 namespace {
 
-// Of one lane; older ones are forgotten, which can only hide a race.
+// Accesses kept for one lane. Older ones are forgotten, which can only hide a race.
 constexpr size_t kRemembered = 8192;
 
 }  // namespace

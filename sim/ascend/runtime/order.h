@@ -1,4 +1,4 @@
-// Finds work that touches the same memory with nothing to order it, whatever order it happened to run in. Every lane
+// Finds work that touches the same memory with nothing to order it, also where it happened to run in order. Every lane
 // counts its accesses and carries what it knows of the other lanes' counts; records, waits, values, synchronisations
 // and the host's calls hand that knowledge on. Switched on by ASCEND_SIM_RACES. Guarded by the World's mutex.
 #pragma once

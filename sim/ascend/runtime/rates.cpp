@@ -101,7 +101,7 @@ constexpr std::array<Mean, 13> kMeans = {{
     {"aclnnArgMax", 88},
 }};
 constexpr double kSliceMean = 2.6;
-// Of paged attention over 28 layers from Python, after a change; before it 86 to 105 us (vllm-ascend #15579).
+// Measured for paged attention over 28 layers from Python, after a change; before it 86 to 105 us (vllm-ascend #15579).
 constexpr double kPublishedUpdate = 59;
 
 const char* word(Known known) {

@@ -66,7 +66,7 @@ double published_mean(const std::string& kernel);
 
 // Device time of one kernel without the gap before it.
 double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel);
-// Host time of a task update, for one kernel, beside both phases of its operator.
+// Host time of a task update, for one kernel, without both phases of its operator.
 double update_micros(Rates rates);
 double device_copy_micros(const Soc& soc, size_t bytes);  // within the device
 double link_copy_micros(size_t bytes);                    // between host and device

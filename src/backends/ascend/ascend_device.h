@@ -1,7 +1,7 @@
 // AscendDevice: one Ascend NPU (or the simulator of one), driven through CANN's C interface.
 //
 // Work runs asynchronously on streams; captured graphs are replayed whole, and launches whose lengths lie on the host
-// are updated beside the replay (ascend_graph.h). One device per process: number 0 of ASCEND_RT_VISIBLE_DEVICES, or
+// are updated during the replay (ascend_graph.h). One device per process: number 0 of ASCEND_RT_VISIBLE_DEVICES, or
 // that of the process's rank where several hold a model together.
 #pragma once
 

@@ -202,7 +202,7 @@ class AscendGraph final : public DeviceGraph {
     worker_->give([this, ids = std::move(ids), &on](AscendStream& updates) {
       for (const PatchId id : ids) {
         if (Status s = update(groups_[id], updates); !s.is_ok()) on.fail(std::move(s));
-        // Even then: a graph that waits for ever helps nobody, and the error is told at the stream's end.
+        // Even then: a graph must not wait for ever, and the error is told at the stream's end.
         if (Status s = write(id, 1, updates.native()); !s.is_ok()) on.fail(std::move(s));
       }
     });

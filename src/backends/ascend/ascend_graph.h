@@ -30,7 +30,7 @@ class GraphResources {
 
   // Queues that a graph of so many tasks holds for its life, before those of collectives.
   static int queues_of(int64_t tasks) { return static_cast<int>(1 + (tasks - 1) / kTasksOfQueue); }
-  // Busy, with the figures, when the graph would not fit beside the others.
+  // Busy, with the figures, when the graph would not fit next to the others.
   Status reserve(int queues);
   void release(int queues) { used_ -= queues; }
   // Asks the driver on first use.
@@ -41,8 +41,8 @@ class GraphResources {
   // What is left of a chip's queues after those that streams and collectives take; drivers before 25.5 hold a graph's
   // queues for its life.
   static constexpr int kQueues = 1800;
-  // More than the chip has, so whoever counts so many streams gives graphs numbers of streams, and queues while they
-  // run. Then this many stay for streams, and one graph may have at most kQueuesOfRun.
+  // More than the chip has, so the code that counts so many streams gives graphs numbers of streams, and queues while
+  // they run. Then this many stay for streams, and one graph may have at most kQueuesOfRun.
   static constexpr uint32_t kMoreThanQueues = 2048;
   static constexpr int kSpareStreams = 1024;
   static constexpr int kQueuesOfRun = 1024;

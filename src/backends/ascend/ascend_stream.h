@@ -37,7 +37,7 @@ class AscendStream final : public Stream {
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override;
   Status record(Event& event) override;
   Status wait(const Event& event) override;
-  // Also where an update that failed beside a replay is told. An error that loses the device is the answer to
+  // Also where an update that failed during a replay is told. An error that loses the device is the answer to
   // everything that follows.
   Status synchronize() override;
   Status synchronize(const Event& event) override;

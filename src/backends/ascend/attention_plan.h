@@ -2,8 +2,8 @@
 // host.
 //
 // One sequence per row (a decode step) is the form with a batch; anything else is a row of tokens with cumulative
-// lengths. Padding rows behind the batch belong to nobody: in the first form they have the length 0, in the second a
-// sequence of their own reads the scratch page. Where no row of the page table is free, or the table's row is too
+// lengths. Padding rows behind the batch belong to no sequence: in the first form they have the length 0, in the second
+// a sequence of their own reads the scratch page. Where no row of the page table is free, or the table's row is too
 // short, they are left out.
 #pragma once
 

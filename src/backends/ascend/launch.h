@@ -28,8 +28,9 @@ template <typename... A>
 struct Operator {
   const char* name = nullptr;
   aclnnStatus (*plan)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
-  // The same, for the most workspace that operands of these shapes can need, whatever the host arrays say. Attention
-  // has it since CANN 8.2; without it a plan at the longest lengths may ask for less than one at shorter ones.
+  // The same, for the most workspace that operands of these shapes can need, regardless of the host arrays say.
+  // Attention has it since CANN 8.2; without it a plan at the longest lengths may ask for less than one at shorter
+  // ones.
   aclnnStatus (*most)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
   aclnnStatus (*run)(void* workspace, uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) = nullptr;
 
@@ -180,7 +181,7 @@ class Launch {
   // Operators that may be repeated go there instead of being used up; kept_all() tells whether all of them may.
   void keep(std::vector<KeptOperator>* to) { kept_ = to; }
   bool kept_all() const { return static_cast<int>(kept_->size()) == launched_; }
-  // For whoever keeps the operators. Nothing can be launched afterwards.
+  // For the code that keeps the operators. Nothing can be launched afterwards.
   LaunchObjects take_objects() { return std::exchange(objects_, {}); }
 
   // Operators run so far.

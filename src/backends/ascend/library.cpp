@@ -19,7 +19,7 @@ constexpr const char* kRuntime[] = {"libascendcl.so", "libnnopbase.so"};
 // c4193324, docs/zh/op_api_list.md:12).
 constexpr const char* kOperators = "libopapi.so";
 constexpr const char* kSplitOperators[] = {"libopapi_math.so", "libopapi_nn.so", "libopapi_transformer.so"};
-// Of several devices; CANN 8.1 has no libhcomm.
+// Libraries for several devices. CANN 8.1 has no libhcomm.
 constexpr const char* kCollectives[] = {"libhcomm.so", "libhccl.so"};
 
 std::string folder_of(const void* address) {
@@ -39,8 +39,8 @@ std::vector<std::string> folders(const std::string& runtime) {
       const auto binary = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
       bases = {binary / "../lib/ascend-sim", binary / "lib/ascend-sim"};
     }
-    // An old CANN that lacks functions has a folder of its own. What is not in it is not there: a library from beside
-    // it (CANN 8.1 has no libhcomm) would bring the absent functions back.
+    // An old CANN that lacks functions has a folder of its own. What is not in it is not there: a library from the
+    // folder next to it (CANN 8.1 has no libhcomm) would bring the absent functions back.
     std::vector<std::string> out;
     if (const char* version = std::getenv("ASCEND_SIM_CANN"))
       for (const auto& base : bases)
@@ -67,7 +67,7 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
   return out;
 }
 
-// Libraries of operators that somebody installed beside the vendor's, those that count most first: the folders of
+// Libraries of operators that somebody installed next to the vendor's, those that count most first: the folders of
 // ASCEND_CUSTOM_OPP_PATH, then ASCEND_OPP_PATH/vendors in the order that its config.ini gives.
 std::vector<std::string> custom_libraries() {
   std::vector<std::string> folders;

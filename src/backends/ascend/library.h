@@ -79,7 +79,7 @@ namespace reprise::ascend {
 
 class Library {
  public:
-  // `runtime`: "system" (the loader's search path and ASCEND_HOME_PATH/lib64) or "sim" (the simulator's folder beside
+  // `runtime`: "system" (the loader's search path and ASCEND_HOME_PATH/lib64) or "sim" (the simulator's folder next to
   // the binary, or REPRISE_ASCEND_SIM_DIR). The error names what was not found, where it was looked for, and the way
   // out.
   static Result<std::shared_ptr<const Library>> open(const std::string& runtime);

@@ -1,7 +1,7 @@
 // Entries of a mixture of experts: choosing, sorting, products of groups of rows, combining.
 //
 // Groups' borders stay on the device, so a captured graph needs no update. Negative slots do not occur on this device:
-// padding rows go to experts like others, and nobody reads what comes of them.
+// padding rows go to experts like others, and nothing reads what comes of them.
 #include <numeric>
 
 #include "backends/ascend/entries.h"
@@ -15,7 +15,7 @@ namespace {
 Status gate(const MoeGateArgs& a, Launch& l) {
   const int64_t t = l.size(a.tokens), e = a.count, k = a.top_k;
   void* unused = l.scratch(static_cast<size_t>(t * e) * sizeof(float));
-  // Sigmoid scores are normalised whatever renorm is, and up to CANN 8.5 the operator takes no other than 0
+  // Sigmoid scores are normalised for every renorm, and up to CANN 8.5 the operator takes no other than 0
   // (ops-transformer @ c29bc106, moe_gating_top_k_tiling.cpp:200).
   const int64_t renorm = a.normalise && !a.sigmoid ? 1 : 0;
   return l.run(l.ops().gating, l.tensor(a.logits, DType::F32, {t, e}),

@@ -2,7 +2,7 @@
 //
 // Nothing is sliced. The rotation walks rows by strides of its own, and so does the cache writer in its mode Nct: query
 // heads, key heads and values are read where the product left them. A norm has no strides (it would copy its operand
-// first), so it runs over all heads of the product as rows; those it was not meant for are read by nobody.
+// first), so it runs over all heads of the product as rows; those it was not meant for are not read.
 #include "backends/ascend/angles.h"
 #include "ops/args/rotation.h"
 #include "ops/core.h"
@@ -87,7 +87,7 @@ Status write_scattered(const SplitRowsArgs& a, Launch& l) {
   return scatter(a.values, l.view(a.qkv, s.type, {s.tokens, s.key}, {s.row, 1}, s.query + s.key, s.tokens * s.row));
 }
 
-// The rotation begins to read at multiples of 32 bytes, whatever it is given.
+// The rotation begins to read at multiples of 32 bytes, also for other addresses.
 Status accepts(const OpCall& c) {
   RETURN_IF_ERROR(want_constant_rows(c));
   const int64_t heads = c.attrs->integer("heads") + 2 * c.attrs->integer("kv_heads");

@@ -112,7 +112,7 @@ Status add_rms_norm_dynamic(const AddRmsNormQuantDynamicArgs& a, Launch& l) {
                l.tensor(no_scale, DType::F32, {1}));
 }
 
-// The vendor divides by a scale for each column, in x's type beside bf16 and in fp32 beside f16, and adds a zero point.
+// The vendor divides by a scale for each column, in x's type with bf16 and in fp32 with f16, and adds a zero point.
 // Results: int8 rows, the sum.
 Status norm_divided(const auto& a, const void* divisors, const void* zeros, Launch& l) {
   const int64_t rows = l.size(a.rows), width = a.width;

@@ -108,7 +108,7 @@ Status accepts_halves(const OpCall& c) {
   return Status::ok();
 }
 
-// Of heads that are rotated as a whole.
+// For heads that are rotated as a whole.
 Status want_neighbours(const OpCall& c) {
   RETURN_IF_ERROR(want_constant_rows(c));
   if (c.attrs->integer("interleaved") == 0 || c.in[0].shape[2].factor != c.in[1].shape[1].factor)

@@ -4,7 +4,7 @@
 // never forks, allocates, locks or calls the system. Phases of one thunk are separated by a pool barrier. Which thread
 // computes what may depend on the pool size; what is computed may not (the bits rule: docs/tour.md).
 //
-// Its body takes the struct of its op's launch arguments (ops/args) and a Launch, what it knows of its launch beside
+// Its body takes the struct of its op's launch arguments (ops/args) and a Launch, what it knows of its launch besides
 // them; REPRISE_KERNEL (kernels/table.h) makes the CpuKernel of it. Nothing can fail, so there is no Status.
 #pragma once
 

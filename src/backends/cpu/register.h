@@ -23,19 +23,19 @@ void register_cpu(KernelRegistry& kernels, Isa isa);
 // What ranks exchange goes through the member of this process; without one there is nothing to exchange.
 void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member);
 
-// Of a cache that is operand i: heads and head size are constants, the size is even and at most 256.
+// Checks the cache that is operand i: heads and head size are constants, the size is even and at most 256.
 Status want_cache(const OpCall& c, size_t i);
 template <size_t kOperand>
 Status accepts_cache(const OpCall& c) {
   return want_cache(c, kOperand);
 }
 
-// What an entry has beside its op, types and first kernel.
+// What an entry has besides its op, types and first kernel.
 struct Extras {
   PerType second{};  // phases
   CpuKernel any_second = nullptr;
   std::optional<DType> other{};                    // of OpArgs::other, where all have the same
-  std::function<Status(const OpCall&)> accepts{};  // what these kernels want beside OpArgs::accepts
+  std::function<Status(const OpCall&)> accepts{};  // what these kernels want besides OpArgs::accepts
   Scratch scratch{};
   bool f32_scratch = true;  // false: only kernels of two bytes a number need it
   std::vector<std::string> layouts{};

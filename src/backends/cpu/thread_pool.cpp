@@ -18,11 +18,11 @@ namespace {
 // A pause takes 15 to 60 ns on current processors, so this is 30 to 120 us: longer than any wait inside a step of a
 // healthy pool, short enough not to burn a time slice when another program has the processor.
 constexpr int kSpins = 2000;
-constexpr int kSpinsCrowded = 500;  // beside other programs: a wait for a thread that runs is shorter
+constexpr int kSpinsCrowded = 500;  // with other programs running: a wait for a thread that runs is shorter
 constexpr int kSpinsShared = 50;    // when threads share processors, give way soon
 constexpr int kYieldsBeforeSleep = 200;
-// A yield to nobody takes less than a microsecond, one to another thread of the pool as long as that computes, one to
-// another program a time slice, which is a millisecond at least.
+// A yield without another thread takes less than a microsecond, one to another thread of the pool as long as that
+// computes, one to another program a time slice, which is a millisecond at least.
 constexpr std::chrono::microseconds kLateYield{500};
 // So many waits sleep before one tries a yield again.
 constexpr int kCrowdedWaits = 200;

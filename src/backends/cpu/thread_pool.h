@@ -1,10 +1,10 @@
 // ThreadPool: the CPU device's fixed set of threads.
 //
-// Rank 0 is whoever calls run(); the others wait between calls by spinning for a short while (a spin hand-over costs
+// Thread 0 is the caller of run(); the others wait between calls by spinning for a short while (a spin hand-over costs
 // 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All threads run the same job with their number;
 // barrier() separates phases inside a job. A pool serves one caller at a time and lives as long as its device.
 //
-// Whoever waits inside a job spins, then yields. A yield that comes back late has given the processor to another
+// The code that waits inside a job spins, then yields. A yield that comes back late has given the processor to another
 // program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once
 // when it is woken, and one that yielded only when its turn comes.
 #pragma once
@@ -57,7 +57,7 @@ class ThreadPool {
   std::atomic<uint32_t> wake_{0};    // futex word of sleepers
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
-  // Of waits inside a job. Written only on a crowded machine.
+  // Spins of waits inside a job. Written only on a crowded machine.
   struct alignas(64) Crowd {
     std::atomic<int> sleeping{0};
     std::atomic<uint32_t> bell{0};  // futex word

@@ -1,4 +1,4 @@
-// CudaDevice: one NVIDIA GPU: memory of its own, pinned host memory beside it, asynchronous streams, captured graphs.
+// CudaDevice: one NVIDIA GPU: memory of its own, pinned host memory next to it, asynchronous streams, captured graphs.
 // Made by make_cuda_device(); which GPU is the first one, CUDA_VISIBLE_DEVICES chooses it. One engine owns it.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace reprise::cuda {
 
 // Unsupported, with the driver's words, where there is no GPU or no driver.
 Result<std::unique_ptr<Device>> make_cuda_device();
-// Of this machine's GPUs; 0 where there is no driver.
+// Number of this machine's GPUs; 0 where there is no driver.
 int cuda_device_count();
 
 // The kernels compiled for GPUs, for register_cuda() (register.h).

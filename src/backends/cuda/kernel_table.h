@@ -1,7 +1,7 @@
 // KernelTable: the host functions behind the entries of register.cpp, once as the GPU's and once as the SIMT
 // executor's.
 //
-// Each family of kernels is a header with templates over the Launch and fills its part of a table; the .cu file beside
+// Each family of kernels is a header with templates over the Launch and fills its part of a table; the .cu file next to
 // it does so for a GPU, sim/simt for the host.
 #pragma once
 

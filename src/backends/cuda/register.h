@@ -21,10 +21,10 @@ void register_packed(KernelRegistry& kernels, const KernelTable& table);
 // The head size is even and at most kLargestHead.
 Status want_head(const OpCall& c, Dim size);
 
-// What an entry has beside its op, types and kernel.
+// What an entry has besides its op, types and kernel.
 struct Extras {
   std::optional<DType> other{};                    // of OpArgs::other, where all have the same
-  std::function<Status(const OpCall&)> accepts{};  // what these kernels want beside OpArgs::accepts
+  std::function<Status(const OpCall&)> accepts{};  // what these kernels want besides OpArgs::accepts
   Scratch scratch{};
   bool f32_scratch = true;  // false: only kernels of two bytes a number need it
 };

@@ -22,7 +22,7 @@ size_t latent_bytes(const LatentAttentionArgs& a, const LiveSizes&, int) {
 Status accepts_latents(const OpCall& c) {
   const int64_t latent = c.in[2].shape[2].factor, rope = c.in[3].shape[2].factor;
   if (latent < 1 || latent > kLargestLatent || rope < 1 || rope > kLargestLatentRope)
-    return error(Code::Unsupported, "takes c_kv up to {} and rotated keys up to {}, not {} and {}", kLargestLatent,
+    return error(Code::Unsupported, "takes latents up to {} and rotated keys up to {}, not {} and {}", kLargestLatent,
                  kLargestLatentRope, latent, rope);
   return Status::ok();
 }

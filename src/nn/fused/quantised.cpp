@@ -36,7 +36,7 @@ FusedExample silu_static_example(int64_t scale_width) {
   return {example_symbols(), {rows_of(2 * kWidth), scale, scale}, {}};
 }
 
-// Of bf16, f16 or f32 between the product and the gate: no other op of the meaning has that as an attribute.
+// The dtype between the product and the gate is bf16, f16 or f32: no other op of the meaning has that as an attribute.
 FusedExample experts_example() {
   constexpr int64_t kInner = 68, kExperts = 7;
   return {example_symbols(),

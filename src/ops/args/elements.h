@@ -34,7 +34,7 @@ struct UnaryArgs {
   void fill(const OpCall& call);
 };
 
-// Of each row of logits [rows, columns] a token by its Draw (ops/draw.h), which may name a row of `edited`.
+// Draws a token for each row of logits [rows, columns] by its Draw (ops/draw.h), which may name a row of `edited`.
 struct SampleArgs {
   In logits, draws, edited;
   Out token, logprob, top_tokens, top_logprobs;

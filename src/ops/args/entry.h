@@ -24,7 +24,7 @@ struct EntryPlan {
   std::string_view op;
   std::string_view variant{};                              // in the name, before the types
   std::optional<EntryTypes> types{};                       // none: one kernel serves every dtype
-  std::function<Status(const OpCall&)> accepts{};          // what the kernel wants beside OpArgs::accepts
+  std::function<Status(const OpCall&)> accepts{};          // what the kernel wants besides OpArgs::accepts
   std::function<void(const OpCall&, LaunchArgs&)> bind{};  // behind OpArgs::bind: what is the device's own
   Scratch scratch{};
 };

@@ -53,7 +53,7 @@ struct IndexI64Args {
   void fill(const OpCall& call);
 };
 
-// Of a row of projected heads: queries, keys, values.
+// Sizes of a row of projected heads: queries, keys, values.
 struct SplitSizes {
   Dim tokens;
   int64_t heads, kv_heads, size, rotated;

@@ -68,7 +68,7 @@ class MarkdownView {
     this.log?.push(() => node.remove());
     return node;
   }
-  // Of the last child of its parent.
+  // `node` is the last child of its parent.
   drop(node) {
     const parent = node.parentNode;
     node.remove();
@@ -389,7 +389,7 @@ class MarkdownView {
     while (i > 0 && t[i - 1] === "#") --i;
     return i === 0 || t[i - 1] === " " || t[i - 1] === "\t" ? t.slice(0, i) : t;
   }
-  // Of a row of a table.
+  // The cells of a row of a table.
   static cells(s) {
     const out = [];
     let cell = "";

@@ -7,7 +7,7 @@ class Description {
     this.json = json;
   }
 
-  // The node, or what it refers to; what stands beside the reference counts before that.
+  // The node, or what it refers to; what stands next to the reference counts before that.
   resolve(node) {
     const {$ref, ...beside} = node ?? {};
     if (!$ref) return node ?? {};

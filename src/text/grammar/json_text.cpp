@@ -208,7 +208,7 @@ void JsonText::blank(NodeId from, NodeId to) {
 void JsonText::comma(NodeId from, NodeId to) { blank(rules_.literal(from, ","), to); }
 void JsonText::colon(NodeId from, NodeId to) { blank(rules_.literal(from, ":"), to); }
 
-// Along the known names, character by character; whatever leaves them is free.
+// Along the known names, character by character; a text that leaves them is free.
 void JsonText::other_name(NodeId from, std::vector<std::string> names, NodeId to) {
   const CodePointSet all{{0, CodePointSet::kLast}};
   const CodePointSet plain{{0x20, '!'}, {'#', '['}, {']', 0x7F}};

@@ -1,7 +1,7 @@
 // Regex syntax for constrained texts: a pattern becomes a tree, and the tree becomes nodes of a RuleSet, so matching is
-// linear in the text whatever the pattern. Understood: literals, . and classes over code points, the escapes \d \w \s
-// (ASCII) with their opposites, \n \r \t \f \v \a \xHH \uHHHH \UHHHHHHHH, groups, |, * + ? {m,n}, and ^ $ at the ends
-// of a pattern or of one of its outermost alternatives. "." is any character but \n. What cannot be said this way
+// linear in the text regardless of the pattern. Understood: literals, . and classes over code points, the escapes \d \w
+// \s (ASCII) with their opposites, \n \r \t \f \v \a \xHH \uHHHH \UHHHHHHHH, groups, |, * + ? {m,n}, and ^ $ at the
+// ends of a pattern or of one of its outermost alternatives. "." is any character but \n. What cannot be said this way
 // (look-around, back-references, word borders, flags, possessive quantifiers) is an error with its position in bytes.
 // A RegexTree is immutable; any thread.
 #pragma once

@@ -88,7 +88,7 @@ class Compiler {
     return Status::ok();
   }
 
-  // enum and const; only a type may stand beside them.
+  // enum and const; only a type may stand next to them.
   Status listed(const Place& place, NodeId from, NodeId to) {
     if (SchemaSource::says_more_than(place, {"enum", "const", "type"}))
       return place.error("beside enum or const only \"type\" is supported");

@@ -1,5 +1,5 @@
 // SchemaSource: the JSON of one schema while it is compiled: checks its keywords, follows $ref, and merges the schemas
-// that a value must meet at the same time (allOf, and what stands beside $ref or anyOf) into one without allOf and
+// that a value must meet at the same time (allOf, and what stands next to $ref or anyOf) into one without allOf and
 // $ref. Merged schemas live here, and count against the limits. For one compilation, on one thread.
 #pragma once
 

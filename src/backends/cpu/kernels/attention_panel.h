@@ -3,8 +3,8 @@
 // A panel is what kv_layout.h describes: row after row of cells, one cell per column; for bf16 a cell is a pair of
 // numbers along the summed dimension. Values and what is widened have all columns of a row side by side; keys have runs
 // of sixteen columns, one panel behind the other. Every (row, column) is one chain of multiply-adds in ascending order
-// of the summed dimension, whatever the number of rows and columns computed together, so the blocking never shows in
-// the bits.
+// of the summed dimension, regardless of the number of rows and columns computed together, so the blocking never shows
+// in the bits.
 #pragma once
 
 #include <type_traits>

@@ -236,7 +236,7 @@ class Tile {
                  o + r * size_ + column,
                  size_,
                  (keys.high + P::kStep - 1) / P::kStep - first};
-    // A pair may hold a key that nobody wrote yet: zero times anything must be zero.
+    // A pair may hold a key that nothing wrote yet: zero times anything must be zero.
     if (keys.high % P::kStep != 0) p.last_mask = 0x0000ffffu;
     if (keys.low % P::kStep != 0) p.first_mask = 0xffff0000u;
     return p;

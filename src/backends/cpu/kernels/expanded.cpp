@@ -56,7 +56,7 @@ struct ExpandedCall {
   static int64_t panels_of(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
   static int64_t panel_elems(int64_t k) { return (k + W::kDepth - 1) / W::kDepth * kStepElems<W>; }
   // The keys' matrix of the head has latents as columns, for the queries; here they are its inner size. Columns behind
-  // the last are whatever was here: nobody keeps what comes of them.
+  // the last hold older bytes: no result of them is kept.
   void turn_weight(int64_t head) const {
     const int64_t from_panel = panel_elems(z.nope), to_panel = panel_elems(z.latent);
     const T* from = key_weight + head * panels_of(z.latent) * from_panel;
@@ -110,7 +110,7 @@ struct ExpandedCall {
       expand(x, tokens, up, z.value, reinterpret_cast<T*>(values), z.value);
     } else {
       expand(x, tokens, up, z.value, value_rows, z.value);
-      // The last pair's second token may be missing: whoever reads the pair masks it.
+      // The last pair's second token may be missing: the code that reads the pair masks it.
       for (int64_t t = 0; t < tokens; t += 2)
         put_value_pair(value_rows + t * z.value, value_rows + std::min(t + 1, tokens - 1) * z.value, z.value,
                        reinterpret_cast<uint16_t*>(values) + t * z.value);

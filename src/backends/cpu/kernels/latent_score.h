@@ -1,8 +1,8 @@
 // Scores of attention over latents: a few rows of queries times four keys.
 //
 // A row is made of words, sixteen to a vector: floats, or pairs of bf16 where the processor multiplies those. Every
-// lane is one chain of multiply-adds along the row, and the sixteen lanes are added up as a tree, whatever the number
-// of rows and keys computed together.
+// lane is one chain of multiply-adds along the row, and the sixteen lanes are added up as a tree, regardless of the
+// number of rows and keys computed together.
 #pragma once
 
 #include "backends/cpu/kernels/attention_panel.h"

@@ -47,7 +47,7 @@ class StaticScale {
         offset_(static_cast<const float*>(offset)),
         scale_step_(scale_step),
         offset_step_(offset_step) {}
-  // Of a launch's arguments with scale and offset, and how many numbers each has.
+  // Reads a launch's scale and offset, and how many numbers each has.
   explicit StaticScale(const auto& args)
       : StaticScale(args.scale.data, args.offset.data, args.scales == 1 ? 0 : 1, args.offsets == 1 ? 0 : 1) {}
   // The first n of sixteen columns from `column` on.

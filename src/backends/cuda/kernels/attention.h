@@ -15,7 +15,7 @@
 // "Many": four warps for 64 rows, all groups. Grids are the device's size and work is found from the lengths, so a
 // captured launch serves every step.
 //
-// Of f32, a warp takes one row: tiles of 32 keys, a key a lane, chains of fma; the state goes on from tile to tile.
+// With f32, a warp takes one row: tiles of 32 keys, a key a lane, chains of fma; the state goes on from tile to tile.
 #pragma once
 
 #include "backends/cuda/kernels/attention_f32.h"
@@ -215,7 +215,7 @@ struct Attention {
     const float factor = z.factor();
     UNROLL
     for (int half = 0; half < 2; ++half) {
-      // Of this lane's keys in the tile, relative to the tile's first.
+      // Positions of this lane's keys, relative to the tile's first key.
       const int last = sees[half] - first_key, first = window == 0 ? 0 : last - window + 1;
       const bool all = last >= kTileKeys - 1 && first <= 0;
       float top = state.top[half];

@@ -15,7 +15,7 @@ struct AttentionSizes {
   int64_t heads, kv_heads, size, sequences, columns, window, tokens;
   float scale;
 
-  // Of exponents to the base 2.
+  // Scores are exponents to the base 2.
   HOST_DEV float factor() const { return scale * 1.4426950408889634f; }
   HOST_DEV int64_t ratio() const { return heads / kv_heads; }
 };
@@ -40,7 +40,7 @@ struct Pieces {
   int passes;
   bool split;  // groups are pieces of their own
   int32_t* begins;
-  bool any = false;  // whatever the number of rows
+  bool any = false;  // regardless of the number of rows
 
   DEV int tokens_of(int r) const { return lengths.cu_seqlens[r + 1] - lengths.cu_seqlens[r]; }
   DEV int groups_of(int r) const { return (lengths.context_lens[r] + kGroupKeys - 1) / kGroupKeys; }

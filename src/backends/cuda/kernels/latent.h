@@ -6,7 +6,7 @@
 // score is one chain over the latent and then the rotated key, each padded with zeros to blocks of 16, and the values
 // are the latents. A block has 16 rows or twice as many, and for each 16 of them four warps: each of the four scores a
 // quarter of the keys of a tile, and keeps 128 columns of the output. Weights and sums are computed by all four alike.
-// Of f32, a warp takes one row, as in attention.h.
+// With f32, a warp takes one row, as in attention.h.
 #pragma once
 
 #include "backends/cuda/kernels/attention.h"
@@ -123,7 +123,7 @@ struct LatentSizes {
   HOST_DEV int64_t state_floats() const { return 16 * (state_columns + 2); }
   HOST_DEV static int64_t blocks(int64_t n) { return (n + 15) / 16 * 16; }
   HOST_DEV int64_t depth() const { return blocks(z.size) + blocks(rope); }
-  // Of a row of queries or keys in shared memory: eight rows lie in different banks.
+  // Pitch of a row of queries or keys in shared memory: eight rows lie in different banks.
   HOST_DEV int64_t pitch() const { return depth() + 8; }
 };
 

@@ -6,7 +6,7 @@
 
 namespace reprise::cuda {
 
-// Of bf16 and f16, in linear.cu; of int8 the sums, in linear_w8a8.cu.
+// Products of bf16 and f16 (linear.cu), and sums of int8 products (linear_w8a8.cu).
 void own_float_product(const Product& p, void* y, cudaStream_t stream);
 void own_int8_product(const Product& p, void* y, cudaStream_t stream);
 

@@ -1,6 +1,6 @@
 // Matrix products y[T, N] = x[T, K] weight[N, K]^T and what is fused with them.
 //
-// Of bf16 and f16 one chain of tensor-core blocks of 16 over ascending K makes each sum, in one fp32 accumulator, from
+// For bf16 and f16 one chain of tensor-core blocks of 16 over ascending K makes each sum, in one fp32 accumulator, from
 // zero: the device's order of sums. Tokens are the rows of a block's operand, weights its columns. Neither the number
 // of tokens, nor the tile, nor a row's place in it changes a bit (tools/cuda/probes.cu measured that, and that the
 // vendor's library does the same without a split of K; it takes the products of many tokens). Of f32 each sum is a
@@ -68,7 +68,7 @@ struct ProductTile {
   DEV int64_t row_bytes() const { return depth * static_cast<int64_t>(sizeof(typename E::Type)); }
 
   // One thread's part of every stage: 16 bytes at one place of some rows, first of weights, then of tokens. A weight
-  // row that does not exist is the last one again, for nobody keeps its sums; a token that does not exist is zeros.
+  // row that does not exist is the last one again, for nothing keeps its sums; a token that does not exist is zeros.
   static constexpr int kChunks = kStageBytes / 16;
   static constexpr int kRowsAtOnce = kWarps * 32 / kChunks;
   static constexpr int kWeightParts = kColumns / kRowsAtOnce;

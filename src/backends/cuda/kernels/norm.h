@@ -1,8 +1,8 @@
 // RMS norm of rows, alone and behind a residual addition.
 //
-// The sum of squares of a row has one order, whatever the number of rows and whichever kernel asks: a thread of the
-// row's team takes chunks of eight numbers, `threads` chunks apart, in ascending order; then the warp's lanes by xor
-// 16, 8, 4, 2, 1; then the warps in ascending order. The team's size follows from the row's length alone
+// The sum of squares of a row has one order, regardless of the number of rows and whichever kernel asks: a thread of
+// the row's team takes chunks of eight numbers, `threads` chunks apart, in ascending order; then the warp's lanes by
+// xor 16, 8, 4, 2, 1; then the warps in ascending order. The team's size follows from the row's length alone
 // (norm_threads). A head of up to 256 numbers has a team of one warp.
 #pragma once
 
