@@ -3,7 +3,8 @@
 
 In C++: #if 0, if (false), commented-out code, registration by static objects, headers without #pragma once, using
 namespace in a header. In every text file: tabs, spaces at the end of a line, lines over 120 characters (C++, CMake and
-shell), paths that exist on one machine only.
+shell), paths that exist on one machine only. In src, apps and sim: functions of more than 80 lines, but for those that
+are nothing but a table.
 
 A comment may show code as an example: the line before it in the same comment ends with a colon.
 
@@ -19,6 +20,8 @@ import sys
 import check_scoreboard
 
 MAX_COLUMNS = 120
+MAX_FUNCTION = 80  # lines, signature and last brace included
+FUNCTIONS_IN = ("src/", "apps/", "sim/")
 CPP = {".h", ".cpp", ".cc", ".cu", ".inc"}
 TEXT = CPP | {".py", ".sh", ".cmake", ".txt", ".json", ".md", ".yml", ".yaml", ".toml"}
 TEXT_NAMES = {"dev", "run", ".clang-format", ".clang-tidy", ".gitignore"}
@@ -83,7 +86,40 @@ def first_code_line(lines):
     return ""
 
 
+NO_FUNCTION = re.compile(
+    r"^(namespace|class|struct|enum|union|if|for|while|switch|do|else|try|catch|extern|return|case|default)\b"
+    r"|^[}{]|=\s*\{$|\[[^\]]*\]\s*(\([^{]*\))?[^{]*\{$"
+)
+TABLE = re.compile(r"^\s*(return\s*\{|static const [\w:<>, *]+ \w+(\[\])? = \{)$")
+
+
+def functions(lines):
+    """Yields first line, number of lines and body of each function, in files that clang-format has laid out."""
+    code = [line.split("//")[0].rstrip() for line in lines]
+    for last, line in enumerate(code):
+        if not line.endswith("{"):
+            continue
+        first = last
+        while first and code[first - 1].strip() and not re.search(r"[;{}:]$|^\s*#", code[first - 1]):
+            first -= 1
+        head = " ".join(part.strip() for part in code[first : last + 1])
+        if "(" not in head or NO_FUNCTION.search(head):
+            continue
+        closing = code[first][: len(code[first]) - len(code[first].lstrip())] + "}"
+        end = next((i for i in range(last + 1, len(code)) if code[i].rstrip(";") == closing), None)
+        if end is not None:
+            yield first, end - first + 1, code[last + 1 : end]
+
+
+def long_functions(lines):
+    for first, count, body in functions(lines):
+        if count > MAX_FUNCTION and not (body and TABLE.match(body[0])):
+            yield first + 1, f"a function of {count} lines; at most {MAX_FUNCTION}"
+
+
 def check_cpp(name, lines):
+    if name.startswith(FUNCTIONS_IN):
+        yield from long_functions(lines)
     for number in commented_out_code(lines):
         yield number, "commented-out code (an example in a comment follows a line that ends with a colon)"
     for number, line in enumerate(lines, 1):

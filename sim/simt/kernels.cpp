@@ -12,6 +12,7 @@
 #include "backends/cuda/kernels/packed.h"
 #include "backends/cuda/kernels/quantise.h"
 #include "backends/cuda/kernels/rotation.h"
+#include "backends/cuda/kernels/sample.h"
 #include "backends/null/null_device.h"
 #include "simt/lane.h"
 
@@ -21,6 +22,7 @@ const cuda::KernelTable& kernels() {
   static const cuda::KernelTable table = [] {
     cuda::KernelTable t;
     cuda::fill_elementwise_of<Launch>(t);
+    cuda::fill_sample_of<Launch>(t);
     cuda::fill_norm_of<Launch>(t);
     cuda::fill_rotation_of<Launch>(t);
     cuda::fill_linear_of<Launch>(t);

@@ -56,6 +56,63 @@ PlannedStorage storage_of_root(const Value* root, int64_t first, int64_t last, c
           0,    root->def->op->has(op_trait::kCollective)};
 }
 
+// For check_plan: bytes and the steps in which they are alive.
+struct Block {
+  int64_t first, last;
+  size_t begin, end;
+  std::string what;
+  const Node* def = nullptr;
+
+  bool shares_bytes_with(const Block& other) const { return begin < other.end && other.begin < end; }
+};
+
+Status check_arena(const std::vector<Block>& blocks, size_t bytes) {
+  for (size_t a = 0; a < blocks.size(); ++a) {
+    if (blocks[a].end > bytes)
+      return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end, bytes);
+    for (size_t b = a + 1; b < blocks.size(); ++b) {
+      const bool together = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
+      if (together && blocks[a].shares_bytes_with(blocks[b]))
+        return error(Code::Internal, "memory plan: {} and {} overlap while both are alive", blocks[a].what,
+                     blocks[b].what);
+    }
+  }
+  return Status::ok();
+}
+
+// `number_of` is a node's place in the graph.
+Status check_exchange(const std::vector<Block>& shared, size_t bytes,
+                      const std::unordered_map<const Node*, int64_t>& number_of) {
+  // Whether some collective that `later` depends on stands at or behind `last`.
+  const auto left_behind = [&](int64_t last, const Node* later) {
+    std::vector<const Node*> open{later};
+    std::unordered_set<const Node*> seen;
+    while (!open.empty()) {
+      const Node* n = open.back();
+      open.pop_back();
+      for (const Value* v : n->in) {
+        if (number_of.at(v->def) < last || !seen.insert(v->def).second) continue;
+        if (v->def->op->has(op_trait::kCollective)) return true;
+        open.push_back(v->def);
+      }
+    }
+    return false;
+  };
+  for (size_t a = 0; a < shared.size(); ++a) {
+    if (shared[a].end > bytes)
+      return error(Code::Internal, "memory plan: {} ends at {} of {} exchanged bytes", shared[a].what, shared[a].end,
+                   bytes);
+    for (size_t b = a + 1; b < shared.size(); ++b) {
+      const Block& first = shared[a].first < shared[b].first ? shared[a] : shared[b];
+      const Block& second = &first == &shared[a] ? shared[b] : shared[a];
+      if (first.shares_bytes_with(second) && !left_behind(first.last, second.def))
+        return error(Code::Internal, "memory plan: {} takes the bytes of {}, which other ranks may still read",
+                     second.what, first.what);
+    }
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
@@ -114,12 +171,6 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
     for (const Value* v : nodes[static_cast<size_t>(i)]->in) touch(v, i);
   }
   const LiveSizes bounds = graph.bounds();
-  struct Block {
-    int64_t first, last;
-    size_t begin, end;
-    std::string what;
-    const Node* def = nullptr;
-  };
   std::vector<Block> blocks, shared;
   for (auto& [root, span] : alive) {
     if (root->def->is_source()) continue;
@@ -138,49 +189,10 @@ Status check_plan(const Graph& graph, const MemoryPlan& plan) {
       blocks.push_back({static_cast<int64_t>(i), static_cast<int64_t>(i), s.offset, s.offset + s.bytes,
                         fmt::format("workspace of {}", nodes[i]->op->name)});
     }
-  // Whether some collective that `later` depends on stands at or behind `last`.
   std::unordered_map<const Node*, int64_t> number_of;
   for (size_t i = 0; i < nodes.size(); ++i) number_of[nodes[i]] = static_cast<int64_t>(i);
-  const auto left_behind = [&](int64_t last, const Node* later) {
-    std::vector<const Node*> open{later};
-    std::unordered_set<const Node*> seen;
-    while (!open.empty()) {
-      const Node* n = open.back();
-      open.pop_back();
-      for (const Value* v : n->in) {
-        if (number_of.at(v->def) < last || !seen.insert(v->def).second) continue;
-        if (v->def->op->has(op_trait::kCollective)) return true;
-        open.push_back(v->def);
-      }
-    }
-    return false;
-  };
-  for (size_t a = 0; a < shared.size(); ++a) {
-    if (shared[a].end > plan.exchange_bytes)
-      return error(Code::Internal, "memory plan: {} ends at {} of {} exchanged bytes", shared[a].what, shared[a].end,
-                   plan.exchange_bytes);
-    for (size_t b = a + 1; b < shared.size(); ++b) {
-      const Block& first = shared[a].first < shared[b].first ? shared[a] : shared[b];
-      const Block& second = &first == &shared[a] ? shared[b] : shared[a];
-      const bool overlap = first.begin < second.end && second.begin < first.end;
-      if (overlap && !left_behind(first.last, second.def))
-        return error(Code::Internal, "memory plan: {} takes the bytes of {}, which other ranks may still read",
-                     second.what, first.what);
-    }
-  }
-  for (size_t a = 0; a < blocks.size(); ++a) {
-    if (blocks[a].end > plan.arena_bytes)
-      return error(Code::Internal, "memory plan: {} ends at {} of {} bytes", blocks[a].what, blocks[a].end,
-                   plan.arena_bytes);
-    for (size_t b = a + 1; b < blocks.size(); ++b) {
-      const bool together = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
-      const bool overlap = blocks[a].begin < blocks[b].end && blocks[b].begin < blocks[a].end;
-      if (together && overlap)
-        return error(Code::Internal, "memory plan: {} and {} overlap while both are alive", blocks[a].what,
-                     blocks[b].what);
-    }
-  }
-  return Status::ok();
+  RETURN_IF_ERROR(check_exchange(shared, plan.exchange_bytes, number_of));
+  return check_arena(blocks, plan.arena_bytes);
 }
 
 }  // namespace reprise

@@ -1,6 +1,8 @@
 #include "compile/staging.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "compile/memory_plan.h"
 
@@ -37,9 +39,12 @@ void Staging::declare(const Graph& graph, const std::unordered_map<std::string, 
 
 Status Staging::allocate(Device& device) {
   size_t total = 0;
-  for (auto& [name, e] : entries_) {
-    e.offset = total;
-    total += (e.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  std::map<std::pair<size_t, std::string_view>, Entry*> by_size;  // in an order that is the same on all ranks
+  for (auto& [name, e] : entries_) by_size[{e.bytes, name}] = &e;
+  for (auto& [key, e] : by_size) {
+    e->offset = total;
+    e->used = e->bytes;
+    total += (e->bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
   ASSIGN_OR_RETURN(buffer_, device.shared_pool().allocate(total, "staging"));
   slots_ = device.info().asynchronous ? 2 : 1;
@@ -56,9 +61,12 @@ Status Staging::allocate(Device& device) {
 }
 
 Status Staging::upload(Stream& stream) const {
-  if (host_)
-    RETURN_IF_ERROR(
-        stream.copy(buffer_.data(), host_.as<uint8_t>() + host_offset(), buffer_.size(), Copy::HostToDevice));
+  if (host_) {
+    size_t end = 0;
+    for (auto& [name, e] : entries_)
+      if (e.used > 0) end = std::max(end, e.offset + e.used);
+    RETURN_IF_ERROR(stream.copy(buffer_.data(), host_.as<uint8_t>() + host_offset(), end, Copy::HostToDevice));
+  }
   for (const Feed& f : feeds_) RETURN_IF_ERROR(stream.copy(f.to, f.source, f.bytes, Copy::DeviceToDevice));
   return Status::ok();
 }
@@ -75,6 +83,7 @@ void Staging::select(int slot) {
   CHECK(slot >= 0 && slot < slots_, "slot {} of {}", slot, slots_);
   selected_ = slot;
   feeds_.clear();
+  for (auto& [name, e] : entries_) e.used = e.bytes;
 }
 
 void Staging::feed(std::string_view name, int64_t at, const void* source, int64_t count) {
@@ -84,6 +93,12 @@ void Staging::feed(std::string_view name, int64_t at, const void* source, int64_
   CHECK(static_cast<size_t>(at + count) * unit <= it->second.bytes, "elements {} to {} of {}", at, at + count, name);
   feeds_.push_back({buffer_.as<uint8_t>() + it->second.offset + static_cast<size_t>(at) * unit, source,
                     static_cast<size_t>(count) * unit});
+}
+
+void Staging::use(std::string_view name, int64_t count) {
+  const auto it = entries_.find(std::string(name));
+  CHECK(it != entries_.end(), "input {} is not staged", name);
+  it->second.used = std::min(it->second.bytes, static_cast<size_t>(count) * size_of(it->second.view.dtype));
 }
 
 Result<TensorView> Staging::input(std::string_view name, int slot) const {

@@ -39,6 +39,9 @@ class Staging {
   const void* host_address(const std::string& name) const;
   // From an address in slot 0 to the same in the selected slot, in bytes.
   size_t host_offset() const { return static_cast<size_t>(selected_) * slot_bytes_; }
+  // A step uses only so many elements of this input, the first ones: upload() sends no more of it where it lies last,
+  // as the largest does. Until select().
+  void use(std::string_view name, int64_t count);
   // Sends what the host wrote, where that is not what the device reads; part of every run.
   Status upload(Stream& stream) const;
   // Whether ranks have a copy each of what the host writes (Device::between_ranks()). Then the front shows the selected
@@ -53,6 +56,7 @@ class Staging {
     TensorView view;  // sizes at the bound
     size_t bytes = 0;
     size_t offset = 0;
+    size_t used = 0;  // bytes; all of them but for use()
   };
   struct Feed {
     void* to = nullptr;

@@ -34,11 +34,12 @@ struct StreamStats {
   uint64_t copies_to_device = 0;
   uint64_t copies_to_host = 0;
   uint64_t copies_on_device = 0;
+  uint64_t bytes_to_device = 0, bytes_to_host = 0;
 
-  void count(Copy kind) {
+  void count(Copy kind, size_t bytes) {
     switch (kind) {
-      case Copy::HostToDevice: ++copies_to_device; break;
-      case Copy::DeviceToHost: ++copies_to_host; break;
+      case Copy::HostToDevice: ++copies_to_device, bytes_to_device += bytes; break;
+      case Copy::DeviceToHost: ++copies_to_host, bytes_to_host += bytes; break;
       case Copy::DeviceToDevice: ++copies_on_device; break;
     }
   }

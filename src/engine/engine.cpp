@@ -285,15 +285,10 @@ std::unordered_map<std::string, void*> Engine::caches() const {
   return external;
 }
 
-Status Engine::open() {
-  RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
-  RETURN_IF_ERROR(check_options());
-  RETURN_IF_ERROR(open_checkpoint());
-  for (const std::string& text : config_.fields.notices) log::notice("{}", text);
-  RETURN_IF_ERROR(choose_context());
-  const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
-  if (any_dtype) options_.dtype = usual_dtype(config_.fields, checkpoint_ ? &*checkpoint_ : nullptr);
-  if (any_kv_dtype) options_.kv_dtype = options_.dtype;
+// Dtypes where none were asked for, how weights are quantised, and what follows from both for the passes.
+Status Engine::choose_numbers() {
+  if (!options_.dtype) options_.dtype = usual_dtype(config_.fields, checkpoint_ ? &*checkpoint_ : nullptr);
+  if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(checkpoint::QuantPlan quantisation,
                    checkpoint::make_quant_plan(options_.quantization, config_.fields, checkpoint()));
   options_.quantization = quantisation.format;
@@ -315,7 +310,17 @@ Status Engine::open() {
     options_.graph.pipeline.observe_experts =
         options_.count_experts == CountExperts::On ||
         (options_.count_experts == CountExperts::WhereFree && device.host_visible);
+  return Status::ok();
+}
 
+Status Engine::open() {
+  RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
+  RETURN_IF_ERROR(check_options());
+  RETURN_IF_ERROR(open_checkpoint());
+  for (const std::string& text : config_.fields.notices) log::notice("{}", text);
+  RETURN_IF_ERROR(choose_context());
+  const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
+  RETURN_IF_ERROR(choose_numbers());
   RETURN_IF_ERROR(check_ranks());
 
   const auto start = std::chrono::steady_clock::now();

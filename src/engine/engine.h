@@ -155,6 +155,7 @@ class Engine final : public Executor {
 
   bool has_greedy_steps() const override { return true; }
   bool has_sampled_steps() const override { return sampling_; }
+  int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
@@ -184,6 +185,7 @@ class Engine final : public Executor {
   Status read_config();
   Status open_checkpoint();
   Status choose_context();
+  Status choose_numbers();
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
   Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
   Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,

@@ -54,6 +54,8 @@ class Executor {
 
   virtual bool has_greedy_steps() const { return false; }   // StepOutput::NextTokens
   virtual bool has_sampled_steps() const { return false; }  // StepOutput::Sampled
+  // Words of StepItem::edits that a sampled step has room for; 0: its device changes no logits.
+  virtual int64_t edit_words() const { return 0; }
   virtual bool overlaps() const { return false; }
   // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
   // flight.

@@ -1,6 +1,6 @@
 // Flight: a step between submit() and wait(), with what is needed to compute it once more.
 //
-// ModelEngine owns two, one per slot of the staging; they take turns. The host's results of a step lie in its flight,
+// Engine owns two, one per slot of the staging; they take turns. The host's results of a step lie in its flight,
 // so that those of one step stay while the next one runs. One thread at a time.
 #pragma once
 

@@ -119,6 +119,27 @@ uint64_t hash_name(std::string_view name) {  // FNV-1a
   return h;
 }
 
+// Of parameters with a number a row.
+Status number_rows(const Checkpoint& c, const CheckpointTensor& t, const ParamPart& part, RowBlock rows, DType dtype,
+                   uint8_t* bytes) {
+  if (part.recipe == Recipe::DeqScales) {
+    ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_deq_scales(c, t));
+    for (int64_t r = 0; r < rows.count; ++r) reinterpret_cast<float*>(bytes)[r] = at(in, rows.first + r);
+    return Status::ok();
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
+  if (part.recipe == Recipe::ScaleProducts) {
+    ASSIGN_OR_RETURN(const std::vector<float> other, checkpoint::read_numbers(c, *c.find(part.other)));
+    for (int64_t r = 0; r < rows.count; ++r) reinterpret_cast<float*>(bytes)[r] = at(in, rows.first + r) * other[0];
+    return Status::ok();
+  }
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const float v = at(in, rows.first + r);
+    store(dtype, bytes, r, part.recipe == Recipe::Reciprocals ? 1.0f / v : v);
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 std::vector<std::string> tensors_of(const ParamPart& part) {
@@ -237,25 +258,9 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
       return zero_point_sums(c, t, *c.find(part.other), rows, reinterpret_cast<int32_t*>(bytes));
     case Recipe::Numbers:
     case Recipe::InputScales:
-    case Recipe::Reciprocals: {
-      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
-      for (int64_t r = 0; r < rows.count; ++r) {
-        const float v = at(in, rows.first + r);
-        store(dtype, bytes, r, part.recipe == Recipe::Reciprocals ? 1.0f / v : v);
-      }
-      return Status::ok();
-    }
-    case Recipe::DeqScales: {
-      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_deq_scales(c, t));
-      for (int64_t r = 0; r < rows.count; ++r) floats[r] = at(in, rows.first + r);
-      return Status::ok();
-    }
-    case Recipe::ScaleProducts: {
-      ASSIGN_OR_RETURN(const std::vector<float> in, checkpoint::read_numbers(c, t));
-      ASSIGN_OR_RETURN(const std::vector<float> other, checkpoint::read_numbers(c, *c.find(part.other)));
-      for (int64_t r = 0; r < rows.count; ++r) floats[r] = at(in, rows.first + r) * other[0];
-      return Status::ok();
-    }
+    case Recipe::Reciprocals:
+    case Recipe::DeqScales:
+    case Recipe::ScaleProducts: return number_rows(c, t, part, rows, dtype, bytes);
     case Recipe::Zeros: break;
   }
   return Status::ok();

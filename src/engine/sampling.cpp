@@ -105,43 +105,64 @@ Result<SampledToken> score_token(std::span<const float> logits, int32_t token, i
   return out;
 }
 
+std::string_view host_draw_name(HostDraw why) {
+  constexpr std::string_view kNames[] = {"",          "no_kernel",  "logprobs",   "grammar",
+                                         "penalties", "logit_bias", "min_tokens", "no_room"};
+  static_assert(std::size(kNames) == static_cast<size_t>(HostDraw::kCount));
+  return kNames[static_cast<size_t>(why)];
+}
+
 Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, std::span<const int32_t> eos_tokens,
                  TokenConstraint* constraint)
-    : params_(std::move(params)),
-      eos_(eos_tokens.begin(), eos_tokens.end()),
-      constraint_(constraint),
-      position_(static_cast<int64_t>(prompt.size())) {
-  if (params_.repetition_penalty != 1)
-    for (int32_t id : prompt) seen_in_prompt_[id] = 1;
-}
-
-void Sampler::apply_penalties(std::span<float> logits) const {
-  const auto inside = [&](int32_t id) { return id >= 0 && static_cast<size_t>(id) < logits.size(); };
-  const float repetition = static_cast<float>(params_.repetition_penalty);
-  const auto repeat = [&](int32_t id) {
-    float& v = logits[static_cast<size_t>(id)];
-    v = v > 0 ? v / repetition : v * repetition;
+    : params_(std::move(params)), constraint_(constraint), position_(static_cast<int64_t>(prompt.size())) {
+  const auto bias_of = [](std::vector<TokenBias>& list, int32_t id) -> float& {
+    const auto known = std::find_if(list.begin(), list.end(), [&](const TokenBias& b) { return b.token == id; });
+    return (known != list.end() ? *known : list.emplace_back(TokenBias{id, 0})).value;
   };
-  if (repetition != 1) {
-    for (const auto& [id, count] : seen_in_prompt_)
-      if (inside(id)) repeat(id);
-    for (const auto& [id, count] : seen_in_output_)
-      if (inside(id) && !seen_in_prompt_.contains(id)) repeat(id);
+  for (const auto& [id, bias] : params_.logit_bias) bias_of(biases_, id) += bias;
+  if (params_.min_new_tokens > 0 && !constraint_) {
+    biases_without_ends_ = biases_;
+    for (const auto& ids : {eos_tokens, std::span<const int32_t>(params_.stop_token_ids)})
+      for (const int32_t id : ids) bias_of(biases_without_ends_, id) = kMasked;
   }
-  for (const auto& [id, count] : seen_in_output_) {
-    if (!inside(id)) continue;
-    float& v = logits[static_cast<size_t>(id)];
-    v -= static_cast<float>(params_.frequency_penalty) * static_cast<float>(count);
-    v -= static_cast<float>(params_.presence_penalty);
-  }
+  if (params_.repetition_penalty != 1)
+    for (const int32_t id : prompt) count(id, 0);
 }
 
-bool Sampler::takes_argmax() const {
-  return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && takes_logits_as_they_are();
+void Sampler::count(int32_t token, int32_t times) {
+  const auto [place, is_new] = place_in_counts_.try_emplace(token, counts_.size());
+  if (is_new) counts_.push_back({token, 0});
+  counts_[place->second].count += times;
+}
+
+Result<RowEdits> Sampler::edits(int64_t ahead) const {
+  RowEdits e;
+  if (constraint_) {
+    ASSIGN_OR_RETURN(e.allowed, constraint_->allowed());
+  }
+  e.biases = lacks_tokens(ahead) ? biases_without_ends_ : biases_;
+  if (penalises()) {
+    e.counts = counts_;
+    e.repetition = static_cast<float>(params_.repetition_penalty);
+    e.frequency = static_cast<float>(params_.frequency_penalty);
+    e.presence = static_cast<float>(params_.presence_penalty);
+  }
+  return e;
+}
+
+HostDraw Sampler::edited_by(int64_t ahead) const {
+  if (constraint_) return HostDraw::Grammar;
+  if (penalises()) return HostDraw::Penalties;
+  if (!biases_.empty()) return HostDraw::LogitBias;
+  return lacks_tokens(ahead) ? HostDraw::MinTokens : HostDraw::None;
+}
+
+bool Sampler::takes_argmax(int64_t ahead) const {
+  return (params_.temperature == 0 || params_.top_k == 1) && params_.logprobs < 0 && edited_by(ahead) == HostDraw::None;
 }
 
 std::optional<Draw> Sampler::device_draw(int64_t ahead) const {
-  if (params_.logprobs > kMostTopTokens || !takes_logits_as_they_are()) return std::nullopt;
+  if (params_.logprobs > kMostTopTokens) return std::nullopt;
   return draw_at(position_ + ahead);
 }
 
@@ -155,9 +176,12 @@ Draw Sampler::draw_at(int64_t position) const {
           .logprobs = params_.logprobs};
 }
 
-void Sampler::observe_token(int32_t) {
+Status Sampler::observe_token(int32_t token) {
+  if (constraint_) RETURN_IF_ERROR(constraint_->accept(token));
+  if (penalises()) count(token, 1);
   ++position_;
   ++generated_;
+  return Status::ok();
 }
 
 Result<SampledToken> Sampler::sample(std::span<float> logits) {
@@ -166,17 +190,9 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
   std::vector<float> unmodified;
   if (params_.logprobs >= 0) unmodified.assign(logits.begin(), logits.end());
 
-  const bool short_of_minimum = generated_ < params_.min_new_tokens;
-  const bool penalties = penalises();
-  if (constraint_) RETURN_IF_ERROR(constraint_->mask(logits));
-  for (const auto& [id, bias] : params_.logit_bias) logits[static_cast<size_t>(id)] += bias;
-  if (penalties) apply_penalties(logits);
-  if (short_of_minimum && !constraint_) {
-    for (const auto* ids : {&eos_, &params_.stop_token_ids})
-      for (int32_t id : *ids)
-        if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[static_cast<size_t>(id)] = kMasked;
-  }
-  if (constraint_ || !params_.logit_bias.empty() || penalties || short_of_minimum) {
+  ASSIGN_OR_RETURN(const RowEdits changes, edits());
+  if (changes.any()) {
+    changes.apply(logits);
     ASSIGN_OR_RETURN(best, largest(logits));
   }
   int32_t token = best;
@@ -189,10 +205,7 @@ Result<SampledToken> Sampler::sample(std::span<float> logits) {
   if (params_.logprobs >= 0) {
     ASSIGN_OR_RETURN(out, score_token(unmodified, token, params_.logprobs));
   }
-  if (constraint_) RETURN_IF_ERROR(constraint_->accept(token));
-  if (penalties) ++seen_in_output_[token];
-  ++position_;
-  ++generated_;
+  RETURN_IF_ERROR(observe_token(token));
   return out;
 }
 

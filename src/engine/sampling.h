@@ -3,8 +3,8 @@
 // Order of the steps (that of vLLM and SGLang): constraint, logit bias, penalties, minimum length, temperature, top-k,
 // top-p, min-p, draw. Temperature 0 is greedy: the largest logit, the smaller id on a tie. Draws depend on (seed,
 // position in the sequence) alone, so a request's text does not depend on the batch it rode in. The host draws by the
-// rule of ops/draw_rule.h, as devices with a kernel for op `sample` do; device_draw() says what they can take over. One
-// Sampler per sequence; one thread at a time.
+// rules of ops/logit_edit.h and ops/draw_rule.h, as devices with kernels for the ops `mask_logits` and `sample` do;
+// edits() and device_draw() say what they can take over. One Sampler per sequence; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "ops/row_edits.h"
 #include "engine/token_constraint.h"
 #include "ops/draw.h"
 
@@ -56,6 +57,20 @@ struct SampledToken {
 // How likely `token` is under softmax(logits), and the `n` most likely ones.
 Result<SampledToken> score_token(std::span<const float> logits, int32_t token, int n);
 
+// Why the host draws a token that a step's device might have drawn.
+enum class HostDraw : uint8_t {
+  None,
+  NoKernel,  // the device draws no tokens
+  Logprobs,  // more log-probabilities are asked for than a device gives
+  Grammar,   // the device changes no logits, and this is what would change them
+  Penalties,
+  LogitBias,
+  MinTokens,
+  NoRoom,  // the step has no room left for the row's mask and lists
+  kCount
+};
+std::string_view host_draw_name(HostDraw why);  // "no_kernel", ...
+
 class Sampler {
  public:
   // The constraint, if any, outlives the sampler and follows it.
@@ -68,11 +83,18 @@ class Sampler {
 
   // The next token is the largest logit as it stands, and nothing else about the logits is asked: the argmax may then
   // be taken elsewhere, and told to observe_token().
-  bool takes_argmax() const;
-  // How a device may draw the token `ahead` places behind the next one, to be told to observe_token(); none where the
-  // logits are changed first, or more log-probabilities are asked for than a device gives.
+  bool takes_argmax(int64_t ahead = 0) const;
+  // How a device may draw the token `ahead` places behind the next one, to be told to observe_token(); none where more
+  // log-probabilities are asked for than a device gives.
   std::optional<Draw> device_draw(int64_t ahead = 0) const;
-  void observe_token(int32_t token);
+  // What changes the logits before that. Of a sampler that needs every token before the next one, for the next alone.
+  Result<RowEdits> edits(int64_t ahead = 0) const;
+  // The first of what would change them.
+  HostDraw edited_by(int64_t ahead = 0) const;
+  // What changes the logits depends on the token before.
+  bool needs_every_token() const { return constraint_ || penalises(); }
+  // The token that was drawn for the next place; an error where the constraint forbids it.
+  Status observe_token(int32_t token);
 
   const SamplingParams& params() const { return params_; }
 
@@ -80,17 +102,15 @@ class Sampler {
   bool penalises() const {
     return params_.repetition_penalty != 1 || params_.presence_penalty != 0 || params_.frequency_penalty != 0;
   }
-  void apply_penalties(std::span<float> logits) const;
+  bool lacks_tokens(int64_t ahead) const { return generated_ + ahead < params_.min_new_tokens && !constraint_; }
+  void count(int32_t token, int32_t times);
   Draw draw_at(int64_t position) const;
-  // Nothing changes the logits before a token is drawn from them.
-  bool takes_logits_as_they_are() const {
-    return !penalises() && params_.logit_bias.empty() && !constraint_ && generated_ >= params_.min_new_tokens;
-  }
 
   SamplingParams params_;
-  std::vector<int32_t> eos_;
   TokenConstraint* constraint_;
-  std::unordered_map<int32_t, int32_t> seen_in_prompt_, seen_in_output_;
+  std::vector<TokenBias> biases_, biases_without_ends_;  // the latter while the answer is too short
+  std::vector<TokenCount> counts_;                       // in the order in which tokens came first
+  std::unordered_map<int32_t, size_t> place_in_counts_;
   int64_t position_ = 0;  // in the sequence, prompt included
   int64_t generated_ = 0;
   std::vector<uint64_t> scratch_;  // kept to avoid allocating per token

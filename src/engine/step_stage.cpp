@@ -7,8 +7,9 @@ namespace reprise::engine {
 using models::InputSpec;
 using models::StepPart;
 
-Status StepStage::attach(const Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
+Status StepStage::attach(Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
                          int slot) {
+  staging_ = &staging;
   inputs_.clear();
   for (const InputSpec& spec : step.inputs) {
     const auto view = staging.input(spec.name, slot);
@@ -58,7 +59,13 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   auto& size = live.value;
   for (const StepItem& item : items) {
     const Sequence& s = *item.sequence;
-    StepPart p{s.tokens(), s.pages(), s.cached(), item.count, item.logit_rows(), item.draw ? &*item.draw : nullptr};
+    StepPart p{s.tokens(),
+               s.pages(),
+               s.cached(),
+               item.count,
+               item.logit_rows(),
+               item.draw ? &*item.draw : nullptr,
+               item.draw && item.edits.any() ? &item.edits : nullptr};
     if (s.states()) {
       p.state_read = s.cached() == 0 ? kv::kZeroSlot : s.states().now();
       p.state_write = s.states().next();
@@ -81,8 +88,14 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   RETURN_IF_ERROR(fits(models::kSequences, "sequences"));
   if (const int64_t most = bounds_.value[models::kLogitRows]; size[models::kLogitRows] > most)
     return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
-  const models::StepRows rows{parts_, skips_negative_slots_};
-  for (const Input& in : inputs_) in.spec->producer(rows, in.view);
+  const models::StepRows rows{parts_, skips_negative_slots_, vocab_};
+  if (const int64_t words = rows.edit_words(); words > edit_words())
+    return error(Code::Internal, "no room for {} words of edits", words);
+  size[models::kEditedRows] = rows.edited();
+  for (const Input& in : inputs_) {
+    in.spec->producer(rows, in.view);
+    if (in.spec->used) staging_->use(in.spec->name, in.spec->used(rows));
+  }
   return live;
 }
 

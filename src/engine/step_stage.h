@@ -24,6 +24,7 @@ struct StepItem {
   bool wants_logits = false;      // of the last of them
   bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
   std::optional<Draw> draw = {};  // in a step that samples: how the token behind the last of them is drawn
+  RowEdits edits = {};            // with a Draw: what changes the logits first; views that submit() reads
 
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
@@ -57,8 +58,7 @@ class StepStage {
 
   // The inputs that the programs have of `step`, which outlives this; token ids must be below `vocab`. What padding
   // rows are given is the device's choice.
-  Status attach(const Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
-                int slot = 0);
+  Status attach(Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device, int slot = 0);
 
   // The sizes of the step. Errors name what does not fit. A token that the step in flight will give is staged as 0.
   Result<LiveSizes> fill(std::span<const StepItem> items, const PoolSizes& pools);
@@ -71,10 +71,13 @@ class StepStage {
   std::span<const Input> inputs() const { return inputs_; }
   // The numbers of one input; empty where the model has no such input.
   std::span<int32_t> ints(std::string_view name) const;
+  // Words that the rows' edits of one step have room in (RowEdits::words); 0: none.
+  int64_t edit_words() const { return static_cast<int64_t>(ints(models::kEditWordsInput).size()); }
 
  private:
   Status check(size_t index, const models::StepPart& part) const;
 
+  Staging* staging_ = nullptr;
   std::vector<Input> inputs_;
   std::vector<models::StepPart> parts_;  // kept to avoid allocating per step
   LiveSizes bounds_;                     // by the inputs that are sized so; 0: by none

@@ -12,9 +12,10 @@ namespace reprise::engine {
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
-  // Sets the logits of all tokens that may not come next to minus infinity. At least one stays.
-  virtual Status mask(std::span<float> logits) = 0;
-  // The token that was drawn; one that was masked is an error.
+  // The tokens that may come next: a bit per token, 64 to a word; those beyond the last word may not. At least one may.
+  // Good until accept().
+  virtual Result<std::span<const uint64_t>> allowed() = 0;
+  // The token that was drawn; one that may not come is an error.
   virtual Status accept(int32_t token) = 0;
 };
 

@@ -27,11 +27,13 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   tracer.symbol("Q", o.max_sequences + 1);
   tracer.symbol("L", o.max_sequences);
   const Dim pages = tracer.symbol("P", o.pool_pages);
+  if (o.sampling || step.has_states()) tracer.symbol("E", o.max_sequences);
   nn::StepInputs in;
   for (const InputSpec& i : step.inputs) (i.member ? in.*i.member : in.added[i.name]) = tracer.input(i.name, i.type);
+  const Dim slots = step.has_states() ? tracer.symbol("S", o.pool_pages) : Dim();
   for (const CacheSpec& c : step.caches) {
     // A pool is not planned by the graph.
-    Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : tracer.symbol("S", o.pool_pages)};
+    Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : slots};
     for (Dim d : c.shape.dims()) shape.push_back(d);
     in.caches[c.name] = tracer.input(c.name, {c.dtype, shape});
   }
@@ -39,7 +41,7 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
   tracer.output("hidden", out.hidden);
   tracer.output("logits", out.logits);
   if (o.sampling) {
-    const nn::Sampled s = nn::sample(out.logits, in.draws);
+    const nn::Sampled s = nn::sample(out.logits, in.draws, nn::mask_logits(out.logits, in.edits, in.edit_words));
     tracer.output("sampled", s.token);
     tracer.output("sampled.logprob", s.logprob);
     tracer.output("sampled.top_tokens", s.top_tokens);

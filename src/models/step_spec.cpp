@@ -88,10 +88,41 @@ void draws(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   fill_rest(out, 0, 0);
   int64_t wanted = 0;
+  int32_t edited = 0;
   for (const StepPart& p : step.parts) {
     wanted += p.logit_rows;
-    if (p.draw) std::memcpy(&out[(wanted - 1) * kDrawWords], p.draw, sizeof(Draw));
+    if (!p.draw) continue;
+    Draw draw = *p.draw;
+    if (p.edits) draw.edited = ++edited;
+    std::memcpy(&out[(wanted - 1) * kDrawWords], &draw, sizeof draw);
   }
+}
+
+// Calls f(edits, row of logits, number of the edited row, where its words begin) for every row that is changed.
+template <typename F>
+void for_each_edit(const StepRows& step, const F& f) {
+  int64_t wanted = 0, edited = 0, at = 0;
+  for (const StepPart& p : step.parts) {
+    wanted += p.logit_rows;
+    if (!p.draw || !p.edits) continue;
+    f(*p.edits, static_cast<int32_t>(wanted - 1), edited++, at);
+    at += p.edits->words(step.vocabulary);
+  }
+}
+
+void edits(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  fill_rest(out, 0, 0);
+  for_each_edit(step, [&](const RowEdits& e, int32_t row, int64_t number, int64_t at) {
+    const LogitEdit edit = e.describe(row, step.vocabulary, at);
+    std::memcpy(&out[number * kEditWords], &edit, sizeof edit);
+  });
+}
+
+void edit_words(const StepRows& step, const TensorView& view) {
+  for_each_edit(step, [&](const RowEdits& e, int32_t, int64_t, int64_t at) {
+    e.write(ints(view).subspan(static_cast<size_t>(at)), step.vocabulary);
+  });
 }
 
 void state_read(const StepRows& step, const TensorView& view) {
@@ -138,6 +169,16 @@ bool forget_state(const TensorView& in, int64_t r, const LiveSizes&) {
 
 int32_t StepRows::no_page_slot(int64_t row) const {
   return skips_negative_slots ? -1 : static_cast<int32_t>(kv::kScratchPage * kPageTokens + row % kPageTokens);
+}
+
+int64_t StepRows::edited() const {
+  return std::count_if(parts.begin(), parts.end(), [](const StepPart& p) { return p.draw && p.edits; });
+}
+
+int64_t StepRows::edit_words() const {
+  int64_t words = 0;
+  for_each_edit(*this, [&](const RowEdits& e, int32_t, int64_t, int64_t) { words += e.words(vocabulary); });
+  return words;
 }
 
 bool StepSpec::has_states() const {
@@ -214,11 +255,21 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                .member = &In::last_rows,
                .padding_below = t,
                .change = ask_for_another_row}};
-  if (o.sampling)
+  if (o.sampling) {
     s.inputs.push_back({.name = std::string(kDrawsInput),
                         .type = {DType::I32, {l, Dim(kDrawWords)}},
                         .producer = draws,
                         .member = &In::draws});
+    s.inputs.push_back({.name = "edits",
+                        .type = {DType::I32, {Dim(1, kEditedRows), Dim(kEditWords)}},
+                        .producer = edits,
+                        .member = &In::edits});
+    s.inputs.push_back({.name = std::string(kEditWordsInput),
+                        .type = {DType::I32, {Dim(o.edit_words(f.vocab_size))}},
+                        .producer = edit_words,
+                        .member = &In::edit_words,
+                        .used = [](const StepRows& step) { return step.edit_words(); }});
+  }
   for (int64_t layer = 0; layer < f.num_hidden_layers; ++layer) {
     const auto rows = [&](std::string_view name, Shape page) {
       s.caches.push_back({.name = nn::cache_name(name, layer), .dtype = o.kv_dtype, .shape = page});

@@ -19,6 +19,7 @@
 #include "kv/state_pool.h"
 #include "nn/layers.h"
 #include "ops/draw.h"
+#include "ops/row_edits.h"
 
 namespace reprise::models {
 
@@ -31,11 +32,17 @@ struct TraceOptions {
   int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
   int64_t pool_pages = 4096;       // bound of P
   bool sampling = false;           // "sampled" and what belongs to it besides the logits
+
+  // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
+  // penalties of each on average.
+  static constexpr int64_t kListWords = 4096;
+  int64_t edit_words(int64_t vocabulary) const { return max_sequences * (mask_words(vocabulary) + kListWords); }
 };
 
 // Names of the symbols, in the order of their ids.
-// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool, S slots of the pool of states
-enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages, kStateSlots };
+// T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool; where tokens are drawn or states kept also
+// E rows whose logits are changed; S slots of the pool of states
+enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages, kEditedRows, kStateSlots };
 
 // One sequence's part of a step.
 struct StepPart {
@@ -45,6 +52,7 @@ struct StepPart {
   int64_t count = 0;                  // the next ones, computed in this step
   int64_t logit_rows = 0;             // of the last so many of them
   const Draw* draw = nullptr;         // how the token behind the last of them is drawn
+  const RowEdits* edits = nullptr;    // what changes the logits first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
 };
 
@@ -52,6 +60,10 @@ struct StepPart {
 struct StepRows {
   std::span<const StepPart> parts;
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
+  int64_t vocabulary = 0;
+
+  int64_t edited() const;      // rows whose logits are changed
+  int64_t edit_words() const;  // i32 that their masks and lists take
 
   // Where a row of no sequence writes: in a cache of pages, where rows are tokens, or of states, where they are
   // sequences.
@@ -59,7 +71,8 @@ struct StepRows {
   int32_t no_state_slot() const { return skips_negative_slots ? -1 : kv::kScratchSlot; }
 };
 
-// Gets the whole input at its bounds and writes all of it: what is beyond the step gets a value that does no harm.
+// Gets the whole input at its bounds and writes all of it: what is beyond the step gets a value that does no harm. An
+// input with InputSpec::used is read only where other inputs point, and keeps older numbers behind that.
 using Producer = void (*)(const StepRows& step, const TensorView& out);
 
 struct InputSpec {
@@ -67,6 +80,8 @@ struct InputSpec {
   TensorType type;  // sizes by the ids of StepSymbol; integers of TraceOptions::index_dtype, or another type
   Producer producer = nullptr;
   Tensor nn::StepInputs::*member = nullptr;  // null: the forward function finds it as StepInputs::more(name)
+  // Elements of the step, the first ones: no more is sent to the device. Null: all.
+  int64_t (*used)(const StepRows& step) = nullptr;
   // Names where a row's results are written. Rows of sequences that have gone get nowhere instead.
   bool destination = false;
   // For checks: rows beyond the step may hold any number below this one; 0: they must keep what the producer gave.
@@ -104,7 +119,8 @@ struct StepSpec {
 
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
-                           kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws";
+                           kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
+                           kEditWordsInput = "edit_words";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".

@@ -42,8 +42,9 @@ Tensor slice(Tensor x, int64_t begin, int64_t size) { return one("slice", {x}, {
 Tensor copy(Tensor x) { return one("copy", {x}); }
 Tensor reciprocal(Tensor x) { return one("reciprocal", {x}); }
 Tensor argmax(Tensor x) { return one("argmax", {x}); }
-Sampled sample(Tensor logits, Tensor draws) {
-  std::vector<Tensor> out = logits.tracer()->call("sample", {logits, draws});
+Tensor mask_logits(Tensor logits, Tensor edits, Tensor words) { return one("mask_logits", {logits, edits, words}); }
+Sampled sample(Tensor logits, Tensor draws, Tensor edited) {
+  std::vector<Tensor> out = logits.tracer()->call("sample", {logits, draws, edited});
   out.resize(4, logits);  // after an error
   return {out[0], out[1], out[2], out[3]};
 }

@@ -35,13 +35,15 @@ Tensor copy(Tensor x);
 Tensor reciprocal(Tensor x);
 // [L, V] -> [L] i32, the smallest index on ties
 Tensor argmax(Tensor x);
-// [L, V] fp32 logits and [L, 10] i32 draws (ops/draw.h).
+// [L, V] fp32 logits, [E, 10] i32 edits (ops/logit_edit.h), what they point at -> [E, V]
+Tensor mask_logits(Tensor logits, Tensor edits, Tensor words);
+// [L, V] fp32 logits and [L, 10] i32 draws (ops/draw.h), which name rows of `edited`.
 struct Sampled {
   Tensor token;                     // [L] i32
   Tensor logprob;                   // [L] fp32, of the token
   Tensor top_tokens, top_logprobs;  // [L, 20] i32 and fp32, best first
 };
-Sampled sample(Tensor logits, Tensor draws);
+Sampled sample(Tensor logits, Tensor draws, Tensor edited = {});
 // [T, N], [N] or [1], [N] or [1] -> [T, N] i8: round(x * scale + offset)
 Tensor quantize_static(Tensor x, Tensor scale, Tensor offset);
 struct Quantized {

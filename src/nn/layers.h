@@ -21,9 +21,12 @@ struct StepInputs {
   Tensor context_lens;  // [R] i32, keys of each sequence including this step's
   Tensor cu_seqlens;    // [R + 1] i32, first row of each sequence
   Tensor last_rows;     // [L] i32, rows whose logits are wanted
-  Tensor draws;         // [L, 10] i32, how their tokens are drawn (ops/draw.h); absent where no token is drawn
-  Tensor state_read;    // [R] i32, the slot that holds each sequence's state before the step
-  Tensor state_write;   // [R] i32, the slot that its state after the step goes to; negative: nowhere
+  // How their tokens are drawn; absent where none is.
+  Tensor draws;        // [L, 10] i32 (ops/draw.h)
+  Tensor edits;        // [E, 10] i32, rows of logits that are changed first (ops/logit_edit.h)
+  Tensor edit_words;   // [W] i32, what `edits` point at
+  Tensor state_read;   // [R] i32, the slot that holds each sequence's state before the step
+  Tensor state_write;  // [R] i32, the slot that its state after the step goes to; negative: nowhere
   std::map<std::string, Tensor, std::less<>> added;  // by name: what a family declares besides
   std::map<std::string, Tensor, std::less<>> caches;
 

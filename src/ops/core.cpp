@@ -5,6 +5,7 @@
 #include "ops/draw.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
+#include "ops/logit_edit.h"
 #include "ops/want.h"
 
 namespace reprise {
@@ -315,6 +316,18 @@ Result<Types> infer_argmax(const OpCall& c) {
   return Types{{DType::I32, {c.in[0].shape[0]}}};
 }
 
+Result<Types> infer_mask_logits(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(kEditWords), "what a LogitEdit takes"));
+  RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 2, DType::I32));
+  return Types{{DType::F32, {c.in[1].shape[0], c.in[0].shape[1]}}};
+}
+
 Result<Types> infer_sample(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -323,6 +336,11 @@ Result<Types> infer_sample(const OpCall& c) {
   RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
   RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of logits"));
   RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(kDrawWords), "what a Draw takes"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, 2, DType::F32));
+    RETURN_IF_ERROR(want_dim(c, 2, 1, c.in[0].shape[1], "number of columns of logits"));
+  }
   const Dim rows = c.in[0].shape[0];
   return Types{{DType::I32, {rows}},
                {DType::F32, {rows}},
@@ -330,9 +348,7 @@ Result<Types> infer_sample(const OpCall& c) {
                {DType::F32, {rows, Dim(kMostTopTokens)}}};
 }
 
-}  // namespace
-
-void register_core_ops(OpRegistry& ops) {
+void add_products(OpRegistry& ops) {
   ops.add("input(*, str name) -> Tensor : input", nullptr, "a tensor staged by the engine before each step");
   ops.add("param(*, str name) -> Tensor : param", nullptr, "a tensor of the checkpoint, by its name there");
   ops.add("embedding(Table table, Index ids, *, str shard = none) -> Tensor", infer_embedding,
@@ -350,6 +366,9 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("embedding_blocks(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_blocks,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
+}
+
+void add_elements(OpRegistry& ops) {
   ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
   ops.add(
@@ -371,6 +390,15 @@ void register_core_ops(OpRegistry& ops) {
   ops.add("silu(Rows x) -> Tensor : columns", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
   ops.add("flatten(Tensor x) -> Tensor : view", infer_flatten, "[T, H, D] -> [T, H*D], same bytes");
+  ops.add("index_select(Tensor x, Index index) -> Tensor : columns", infer_index_select,
+          "[T, N], [R] -> [R, N]: x[index[r]]");
+  ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
+          "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
+  ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
+  ops.add("reciprocal(Tensor x) -> Tensor", infer_same, "1 / x in fp32, rounded once");
+}
+
+void add_attention(OpRegistry& ops) {
   ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a) : per_head", infer_kv_write,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
@@ -380,12 +408,9 @@ void register_core_ops(OpRegistry& ops) {
       "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
       "order");
-  ops.add("index_select(Tensor x, Index index) -> Tensor : columns", infer_index_select,
-          "[T, N], [R] -> [R, N]: x[index[r]]");
-  ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
-          "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
-  ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
-  ops.add("reciprocal(Tensor x) -> Tensor", infer_same, "1 / x in fp32, rounded once");
+}
+
+void add_quantised(OpRegistry& ops) {
   ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor : columns", infer_quantize_static,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
@@ -411,13 +436,30 @@ void register_core_ops(OpRegistry& ops) {
       infer_linear_w8a8_dynamic,
       "i8 [T, K], [T, 1] f32, i8 [N, K], [N] f32, [N]? f32 -> [T, N]: (float(x weight^T in int32) * scale) * x_scale "
       "(+ add), each step rounded to fp32, then once to `out`");
+}
+
+void add_heads(OpRegistry& ops) {
   ops.add("argmax(Tensor x) -> Tensor", infer_argmax,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
+  ops.add("sample(Tensor logits, Tensor draws, Tensor? edited) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
+          "[L, V] f32, [L, 10] i32, [E, V]? f32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row, or of the "
+          "edited row that its Draw names (ops/draw.h), a token by that Draw, -1 where a logit is no number; where the "
+          "Draw asks for them, the log-probability in the row of that token and of the best ones with their ids, else "
+          "0 and -1");
   ops.add(
-      "sample(Tensor logits, Tensor draws) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
-      "[L, V] f32, [L, 10] i32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row a token by its Draw "
-      "(ops/draw.h), -1 where a logit is no number; where the Draw asks for them, the log-probability of that token "
-      "and of the best ones with their ids, else 0 and -1");
+      "mask_logits(Tensor logits, Tensor edits, Tensor words) -> Tensor", infer_mask_logits,
+      "[L, V] f32, [E, 10] i32, [W] i32 -> [E, V] f32: the row of each LogitEdit (ops/logit_edit.h) under the mask, "
+      "biases and penalties that lie in words");
+}
+
+}  // namespace
+
+void register_core_ops(OpRegistry& ops) {
+  add_products(ops);
+  add_elements(ops);
+  add_attention(ops);
+  add_quantised(ops);
+  add_heads(ops);
   register_latent_ops(ops);
   register_expert_ops(ops);
   register_collective_ops(ops);

@@ -14,10 +14,16 @@ struct Draw {
   uint64_t seed = 0;
   int64_t position = 0;   // of the token in its sequence
   int32_t logprobs = -1;  // -1: none; n: of the drawn token and the n best, at most kMostTopTokens
-  int32_t unused = 0;
+  int32_t edited = 0;     // n: the token is drawn from row n - 1 of the edited logits; 0: from the row as it is
 };
 constexpr int64_t kDrawWords = 10;
 constexpr int64_t kMostTopTokens = 20;
 static_assert(sizeof(Draw) == kDrawWords * sizeof(int32_t));
+
+// A token and its logit, then its weight.
+struct DrawCandidate {
+  float value;
+  int32_t token;
+};
 
 }  // namespace reprise

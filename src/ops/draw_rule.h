@@ -1,5 +1,6 @@
-// The rule by which a token is drawn from a row of logits, in one place: the host's sampler and the kernels of op
-// `sample` compile it, and give the same token for the same row, seed and position on every instruction set.
+// The rule by which a token is drawn from a row of logits, in one place: the host's sampler and the CPU's kernels of op
+// `sample` compile it, and give the same token for the same row, seed and position on every instruction set. The kernel
+// of GPUs (backends/cuda/kernels/sample.h) takes the same steps with the same arithmetic, ops/draw_math.h.
 //
 // No sum depends on how a vector is wide or where FMA exists: weights are added in sixteen lanes per block of 256, the
 // blocks in double. Everything here is internal to the file that includes it, because the same code compiled for two
@@ -8,18 +9,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <limits>
-
-#include "base/split_mix.h"
-#include "ops/draw.h"
-
-namespace reprise {
 
 // Vectors as arguments of functions that are inlined have no calling convention to break.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
+
+#include "ops/draw_math.h"
+
+namespace reprise {
 
 namespace {
 namespace draw {
@@ -34,14 +32,6 @@ constexpr int64_t kWidth = 4;
 #endif
 typedef float Floats __attribute__((vector_size(4 * kWidth)));
 typedef int32_t Ints __attribute__((vector_size(4 * kWidth)));
-
-struct Candidate {
-  float value;  // a logit, then its weight
-  int32_t token;
-};
-
-constexpr int64_t kLanes = 16, kBlock = 256, kPeakBlock = 64;
-constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 // Elements beyond the row are -infinity.
 inline Floats at(const float* row, int64_t i, int64_t n) {
@@ -62,23 +52,13 @@ inline bool any(Ints mask) {
   return all != 0;
 }
 
-// exp of numbers <= 0, within 2 ulp; below -87 it is 0. Products and sums are rounded one by one, so that it is the
-// same everywhere. The polynomial is that of e^r on |r| <= ln2 / 2 at Chebyshev nodes.
 inline Floats exp(Floats x) {
-  const Ints alive = x > -87.0f;
-  x = alive ? x : Floats{};
-  const Floats n = (x * 0x1.715476p+0f + 0x1.8p+23f) - 0x1.8p+23f;
-  Floats r = x - n * 0x1.62e4p-1f;
-  r = r - n * 1.4286068e-6f;
-  Floats q = r * 0x1.6d117cp-10f + 0x1.120be2p-7f;
-  q = q * r + 0x1.555518p-5f;
-  q = q * r + 0x1.5554dcp-3f;
-  q = q * r + 0.5f;
-  const Floats p = (r * r * q + r) + 1.0f;
-  const Ints bits = (__builtin_convertvector(n, Ints) + 127) << 23;
-  Floats power;
-  std::memcpy(&power, &bits, sizeof power);
-  return alive ? p * power : Floats{};
+  return exp(x, [](Floats n) {
+    const Ints bits = (__builtin_convertvector(n, Ints) + 127) << 23;
+    Floats power;
+    std::memcpy(&power, &bits, sizeof power);
+    return power;
+  });
 }
 
 // f(begin, end) of every block of the row until it returns true.
@@ -87,8 +67,6 @@ inline void each_block(int64_t n, const F& f) {
   for (int64_t i = 0; i < n; i += kBlock)
     if (f(i, std::min(n, i + kBlock))) return;
 }
-
-constexpr int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 // The largest logit and the first place where it stands; peaks[i] gets the largest of the i-th 64. False: a logit is
 // NaN or +infinity, or none is left.
@@ -100,7 +78,7 @@ inline bool largest(const float* row, int64_t n, Candidate& best, Candidate* pea
     Floats top = Floats{} + kNone;
     for (int64_t i = begin; i < std::min(n, begin + kPeakBlock); i += kWidth) {
       const Floats v = at(row, i, n);
-      wrong |= ~(v < std::numeric_limits<float>::infinity());
+      wrong |= ~(v < kInfinity);
       top = v > top ? v : top;
     }
     float peak = kNone;
@@ -114,34 +92,13 @@ inline bool largest(const float* row, int64_t n, Candidate& best, Candidate* pea
   return true;
 }
 
-// Integers in the order of the floats, but for the two zeros, which are one.
-inline int32_t ordered(float f) {
-  int32_t bits;
-  std::memcpy(&bits, &f, sizeof bits);
-  return bits < 0 ? std::numeric_limits<int32_t>::min() - bits : bits;
-}
-inline float from_ordered(int32_t key) {
-  const int32_t bits = key < 0 ? std::numeric_limits<int32_t>::min() - key : key;
-  float f;
-  std::memcpy(&f, &bits, sizeof f);
-  return f;
-}
-
-// A logit that at least `count` tokens reach, and few more: as many blocks have a peak of that size.
 inline float reached_by(int64_t count, const Candidate* peaks, int64_t n) {
   const int64_t all = blocks(n, kPeakBlock);
-  if (count > all) return kNone;
-  int64_t low = ordered(kNone), high = ordered(std::numeric_limits<float>::infinity());  // the largest with enough
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
+  return reached_by(count, all, [&](int64_t key) {
     int64_t reach = 0;
-    for (int64_t i = 0; i < all; ++i) reach += ordered(peaks[i].value) >= middle;
-    if (reach >= count)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return from_ordered(static_cast<int32_t>(low));
+    for (int64_t i = 0; i < all; ++i) reach += ordered(peaks[i].value) >= key;
+    return reach;
+  });
 }
 
 // The weights of a block, relative to the largest logit's, added up; those below the least count nothing.
@@ -166,45 +123,19 @@ inline double total_weight(const float* row, int64_t n, float top, float scale, 
   return total;
 }
 
-inline float weight(float v, float top, float scale) { return exp(Floats{} + (v - top) * scale)[0]; }
-
-// A number in [0, 1) that depends on its two arguments alone.
-inline double uniform(uint64_t seed, int64_t position) {
-  return static_cast<double>(split_mix(split_mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
-}
-
 // In the order of ids, over every token.
 inline int32_t among_all(const float* row, int64_t n, float top, const Draw& d, double number, Candidate* scratch) {
-  double total = 0;
   const int64_t count = blocks(n, kBlock);
-  for (int64_t b = 0; b < count; ++b) {
-    scratch[b].value = block_weight(row, b * kBlock, n, top, d.scale, d.min_p);
-    total += static_cast<double>(scratch[b].value);
-  }
-  const double goal = number * total;
-  double sum = 0;
-  int64_t block = 0;
-  for (int64_t b = 0; b < count; ++b) {
-    const auto w = static_cast<double>(scratch[b].value);
-    if (w == 0) continue;
-    block = b * kBlock;
-    if (sum + w > goal) break;
-    if (b + 1 < count) sum += w;
-  }
-  int32_t token = -1;
-  // The block's own sum was rounded otherwise: its last token with a weight stands for what is left.
-  for (int64_t i = block; i < std::min(n, block + kBlock); ++i) {
-    const float w = weight(row[i], top, d.scale);
-    if (w == 0 || w < d.min_p) continue;
-    token = static_cast<int32_t>(i);
-    sum += static_cast<double>(w);
-    if (sum > goal) break;
-  }
-  return token;
-}
-
-inline bool better(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.token < b.token;
+  for (int64_t b = 0; b < count; ++b) scratch[b].value = block_weight(row, b * kBlock, n, top, d.scale, d.min_p);
+  const auto weight_of = [&](int64_t b) { return scratch[b].value; };
+  const double goal = number * sum_of(count, weight_of);
+  const Place at = place_of(goal, count, weight_of);
+  const int64_t begin = at.block * kBlock;
+  const int64_t i = pick(goal, at.before, std::min(n - begin, kBlock), [&](int64_t k) {
+    const float w = weight(row[begin + k], top, d.scale);
+    return w < d.min_p ? 0.0f : w;
+  });
+  return i < 0 ? -1 : static_cast<int32_t>(begin + i);
 }
 
 // Every token whose logit is at least `least`, but none of -infinity, in the order of ids.
@@ -258,30 +189,10 @@ class BestFirst {
   int64_t count_, left_;
 };
 
-// A token of the first `count`, which are turned into their weights.
-inline int32_t among(BestFirst& best, int64_t count, float top, const Draw& d, double number) {
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const float w = weight(best[i].value, top, d.scale);
-    best[i].value = w < d.min_p ? 0 : w;
-    total += static_cast<double>(best[i].value);
-  }
-  const double goal = number * total;
-  double sum = 0;
-  int32_t token = -1;
-  for (int64_t i = 0; i < count; ++i) {
-    if (best[i].value == 0) continue;
-    token = best[i].token;
-    sum += static_cast<double>(best[i].value);
-    if (sum > goal) break;
-  }
-  return token;
-}
-
 // Among the best tokens, by their number or their share. `scratch` holds the row's peaks before; rows of few likely
 // tokens are not sorted whole.
 inline int32_t among_best(const float* row, int64_t n, float top, const Draw& d, double number, Candidate* scratch) {
-  const bool by_count = d.top_k > 0 && d.top_k < n;
+  const bool by_count = draws_by_count(d, n);
   const double all = by_count ? 0 : total_weight(row, n, top, d.scale, 0);
   float least[] = {kNone, kNone, kNone};
   if (by_count) {
@@ -292,17 +203,12 @@ inline int32_t among_best(const float* row, int64_t n, float top, const Draw& d,
   }
   for (const float limit : least) {
     BestFirst best(scratch, collect(row, n, limit, scratch));
+    const auto weight_of = [&](int64_t i) { return weight(best[i].value, top, d.scale); };
     const int64_t count = by_count ? std::min<int64_t>(best.count(), d.top_k) : best.count();
-    double total = all;
-    for (int64_t i = 0; by_count && i < count; ++i) total += static_cast<double>(weight(best[i].value, top, d.scale));
-    if (d.top_p >= 1) return among(best, count, top, d, number);
-    const double goal = static_cast<double>(d.top_p) * total;
-    double sum = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      sum += static_cast<double>(weight(best[i].value, top, d.scale));
-      if (sum >= goal) return among(best, i + 1, top, d, number);
-    }
-    if (by_count || limit == kNone) return among(best, count, top, d, number);
+    const int64_t kept = nucleus(d.top_p, by_count ? sum_of(count, weight_of) : all, count, weight_of);
+    if (kept > count && !by_count && limit != kNone) continue;
+    const int64_t i = among(std::min(kept, count), d, number, weight_of);
+    return i < 0 ? -1 : best[i].token;
   }
   return -1;
 }
@@ -313,16 +219,12 @@ inline int32_t token(const float* row, int64_t n, const Draw& d, Candidate* scra
   if (!largest(row, n, best, scratch)) return -1;
   if (d.scale == 0 || d.top_k == 1) return best.token;
   const double number = uniform(d.seed, d.position);
-  if ((d.top_k <= 0 || d.top_k >= n) && d.top_p >= 1) return among_all(row, n, best.value, d, number, scratch);
+  if (draws_among_all(d, n)) return among_all(row, n, best.value, d, number, scratch);
   return among_best(row, n, best.value, d, number, scratch);
 }
 
 // log(sum(exp(row))) - the largest logit, which is `top`.
 inline double log_sum(const float* row, int64_t n, float top) { return std::log(total_weight(row, n, top, 1, 0)); }
-
-inline float logprob(float v, float top, double log_sum) {
-  return static_cast<float>(static_cast<double>(v) - static_cast<double>(top) - log_sum);
-}
 
 // f(i, token, logit) of the `most` best tokens, best first. `scratch` holds n and the row's peaks before.
 template <typename F>

@@ -88,11 +88,24 @@ Status drop_second_logits(Graph& g, PassContext& c) {
   return Status::ok();
 }
 
-// The op that draws tokens is of use where a device computes it; elsewhere the host draws from the logits.
+// The ops that change logits and draw tokens are of use where a device computes them; elsewhere the host does it.
 Status keep_sampling(Graph& g, PassContext& c) {
   const Value* token = output_of(g, "sampled");
   if (!token) return Status::ok();
   c.count_tried();
+  if (Node* drawn = token->def; drawn->in.size() > 2) {
+    const Node& edit = *drawn->in[2]->def;
+    if (const Status why = c.has_kernel(*edit.op, edit.in_types(), edit.attrs); !why.is_ok()) {
+      (void)c.may_apply(edit);
+      c.applied(edit,
+                fmt::format("{}: the host draws from logits that are changed first: {}", edit.op->name, why.message()));
+      ASSIGN_OR_RETURN(Node * plain,
+                       g.add(*drawn->op, {drawn->in[0], drawn->in[1]}, drawn->attrs, "sampling_head", drawn));
+      for (int i = 0; i < drawn->op->results; ++i) g.replace_all_uses(drawn->result(i), plain->result(i));
+      g.erase(drawn);
+      token = output_of(g, "sampled");
+    }
+  }
   const Node& n = *token->def;
   const auto in = n.in_types();
   const Status why = c.has_kernel(*n.op, in, n.attrs);

@@ -2,6 +2,7 @@
 // of them as one; they outlive it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -28,13 +29,27 @@ struct StepRecord {
   std::span<const StepPart> parts;  // valid during the call
 };
 
+// Why the next batch waited for the current one.
+enum class OverlapStop : uint8_t {
+  None,
+  HostDraw,   // the host draws a token
+  Grammar,    // what may come next depends on the token before
+  Penalties,  // likewise
+  Preemption,
+  kCount
+};
+std::string_view overlap_stop_name(OverlapStop why);  // "host_draw", ...
+
 // Gauges and totals since the start.
 struct SchedulerStats {
   int64_t running = 0, waiting = 0, waiting_tokens = 0;
   int64_t pages = 0, free_pages = 0, cached_pages = 0, evictable_pages = 0;
   uint64_t steps = 0, requests = 0, preemptions = 0, evicted_pages = 0, failed_steps = 0;
-  uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // cached: of the prompt tokens
-  double busy_s = 0;                                                    // in steps
+  uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;               // cached: of the prompt tokens
+  uint64_t device_draws = 0;                                                         // tokens that a device chose
+  std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)> host_draws{};  // and the host, by reason
+  std::array<uint64_t, static_cast<size_t>(OverlapStop::kCount)> overlap_stops{};    // steps, by reason
+  double busy_s = 0;                                                                 // in steps
   double tokens_per_s = 0;  // of the last steps, prompts and answers together; 0: nothing has run yet
   std::optional<Clock::time_point> step_since;  // a step is running since then
 };

@@ -171,10 +171,13 @@ SchedulerStats added_up(const std::vector<SchedulerStats>& each) {
          {&SchedulerStats::running, &SchedulerStats::waiting, &SchedulerStats::waiting_tokens, &SchedulerStats::pages,
           &SchedulerStats::free_pages, &SchedulerStats::cached_pages, &SchedulerStats::evictable_pages})
       sum.*member += s.*member;
-    for (auto member : {&SchedulerStats::steps, &SchedulerStats::requests, &SchedulerStats::preemptions,
-                        &SchedulerStats::evicted_pages, &SchedulerStats::failed_steps, &SchedulerStats::prompt_tokens,
-                        &SchedulerStats::cached_tokens, &SchedulerStats::generated_tokens})
+    for (auto member :
+         {&SchedulerStats::steps, &SchedulerStats::requests, &SchedulerStats::preemptions,
+          &SchedulerStats::evicted_pages, &SchedulerStats::failed_steps, &SchedulerStats::prompt_tokens,
+          &SchedulerStats::cached_tokens, &SchedulerStats::generated_tokens, &SchedulerStats::device_draws})
       sum.*member += s.*member;
+    for (size_t i = 0; i < sum.host_draws.size(); ++i) sum.host_draws[i] += s.host_draws[i];
+    for (size_t i = 0; i < sum.overlap_stops.size(); ++i) sum.overlap_stops[i] += s.overlap_stops[i];
     sum.busy_s += s.busy_s;
     sum.tokens_per_s += s.tokens_per_s;
     if (s.step_since && (!sum.step_since || *s.step_since < *sum.step_since)) sum.step_since = s.step_since;

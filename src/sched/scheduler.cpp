@@ -43,6 +43,12 @@ std::string_view policy_name(Policy policy) {
   return "?";
 }
 
+std::string_view overlap_stop_name(OverlapStop why) {
+  constexpr std::string_view kNames[] = {"", "host_draw", "grammar", "penalties", "preemption"};
+  static_assert(std::size(kNames) == static_cast<size_t>(OverlapStop::kCount));
+  return kNames[static_cast<size_t>(why)];
+}
+
 int64_t retry_after_s(const SchedulerStats& s) {
   if (s.tokens_per_s <= 0) return 1;
   const double wait = std::ceil(static_cast<double>(s.waiting_tokens) / s.tokens_per_s);
@@ -266,7 +272,12 @@ bool Scheduler::step() {
     worked = submit_next(begin);
     if (!options_.overlap || !executor_.overlaps()) complete_all();
   } else {
-    if (may_submit_ahead()) submit_ahead();
+    if (options_.overlap && executor_.overlaps()) {
+      if (const OverlapStop stop = stop_of_overlap(); stop == OverlapStop::None)
+        submit_ahead();
+      else
+        count_stop(stop);
+    }
     if (!flights_.empty()) complete_first();
   }
   if (flights_.empty()) {

@@ -10,8 +10,8 @@
 // Overlap: where the executor computes by itself, the next batch is formed and submitted while the current one runs,
 // and the tokens of the current one are handed out afterwards. Rows whose token the device chooses take part in the
 // next batch before it is known; a row whose request turns out to have ended was computed for nothing. The next batch
-// waits for the current one where it needs what only the host can do: tokens under a grammar or penalties, or on a
-// device that does not sample, preemption, posted work.
+// waits for the current one where the host draws a token of it, where a grammar or penalties need the token before the
+// next one can be drawn, and for preemption and posted work.
 //
 // Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
 // sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So
@@ -156,7 +156,9 @@ class Scheduler {
   void preempt(LiveRequest& victim);
   BatchLimits limits() const;
   bool submit_next(Clock::time_point begin);
-  bool may_submit_ahead() const;
+  OverlapStop stop_of_overlap() const;
+  void count_stop(OverlapStop why);
+  engine::HostDraw plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const;
   void submit_ahead();
   bool submit(Batch batch, Clock::time_point begin);
   void complete_first();

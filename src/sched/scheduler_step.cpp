@@ -33,22 +33,32 @@ bool Scheduler::submit_next(Clock::time_point begin) {
   return true;
 }
 
-// The rows of the current step are known to go on, but for what their token may end.
-bool Scheduler::may_submit_ahead() const {
-  if (!options_.overlap || !executor_.overlaps() || flights_.size() != 1) return false;
+// The rows of the current step are known to go on, but for what their token may end. None: the next batch need not
+// wait.
+OverlapStop Scheduler::stop_of_overlap() const {
   const Submitted& now = flights_.front();
-  // Every token is known to the device before it is to the host.
-  return std::all_of(now.batch.items.begin(), now.batch.items.end(), [&](const engine::StepItem& item) {
-    return item.logit_rows() == 0 || now.output == engine::StepOutput::NextTokens ||
-           (now.output == engine::StepOutput::Sampled && item.draw);
-  });
+  OverlapStop stop = OverlapStop::None;
+  for (size_t i = 0; i < now.batch.items.size(); ++i) {
+    const engine::StepItem& item = now.batch.items[i];
+    if (item.logit_rows() == 0) continue;
+    // Every token is known to the device before it is to the host.
+    if (now.output == engine::StepOutput::Logits || (now.output == engine::StepOutput::Sampled && !item.draw))
+      return OverlapStop::HostDraw;
+    const LiveRequest& r = *now.batch.owners[i];
+    if (!r.sampler.needs_every_token()) continue;
+    if (r.request.constraint)
+      stop = OverlapStop::Grammar;
+    else if (stop == OverlapStop::None)
+      stop = OverlapStop::Penalties;
+  }
+  return stop;
 }
 
 // Who decodes takes part with a token to come, unless that one is its last.
 void Scheduler::submit_ahead() {
   const auto begin = Clock::now();
   admit(false);
-  if (would_preempt()) return;
+  if (would_preempt()) return count_stop(OverlapStop::Preemption);
   const Submitted& now = flights_.front();
   std::vector<LiveRequest*> to_come;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
@@ -71,18 +81,45 @@ void Scheduler::submit_ahead() {
   if (!flights_.empty()) flights_.front().overlap_s = seconds_of(Clock::now() - begin);
 }
 
+void Scheduler::count_stop(OverlapStop why) {
+  std::lock_guard lock(mutex_);
+  ++stats_.overlap_stops[static_cast<size_t>(why)];
+}
+
+// None: the device can draw the item's token, and the item says how. `room` is what the step's edits have left.
+engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const {
+  using engine::HostDraw;
+  const int64_t ahead = r.sequence.pending() ? 1 : 0;
+  if (!executor_.has_sampled_steps()) return HostDraw::NoKernel;
+  const std::optional<Draw> draw = r.sampler.device_draw(ahead);
+  if (!draw) return HostDraw::Logprobs;
+  if (const HostDraw edited = r.sampler.edited_by(ahead); edited != HostDraw::None) {
+    if (executor_.edit_words() == 0) return edited;
+    const auto edits = r.sampler.edits(ahead);
+    if (!edits) return edited;  // the host meets the same error when it draws
+    const int64_t words = edits->words(executor_.vocab_size());
+    if (words > room) return HostDraw::NoRoom;
+    room -= words;
+    item.edits = *edits;
+  }
+  item.draw = draw;
+  return HostDraw::None;
+}
+
 bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   Submitted s;
   s.begin = begin;
   s.rested = rested_;
   bool argmax = executor_.has_greedy_steps(), sampled = false;
+  int64_t room = executor_.edit_words();
+  std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)> draws{};  // by who makes them
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const LiveRequest& r = *batch.owners[i];
     if (observer_) s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
     if (batch.items[i].logit_rows() == 0) continue;
-    argmax &= !batch.items[i].wants_all_logits && r.sampler.takes_argmax();
-    if (!executor_.has_sampled_steps() || !batch.items[i].wants_logits) continue;
-    batch.items[i].draw = r.sampler.device_draw(r.sequence.pending() ? 1 : 0);
+    argmax &= !batch.items[i].wants_all_logits && r.sampler.takes_argmax(r.sequence.pending() ? 1 : 0);
+    if (!batch.items[i].wants_logits) continue;
+    ++draws[static_cast<size_t>(plan_draw(r, batch.items[i], room))];
     sampled |= batch.items[i].draw.has_value();
   }
   s.output = argmax    ? engine::StepOutput::NextTokens
@@ -101,6 +138,11 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
     fail(batch, ticket.status());
     forget_finished();
     return false;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < draws.size(); ++i)
+      (argmax || i == 0 ? stats_.device_draws : stats_.host_draws[i]) += draws[i];
   }
   s.ticket = *ticket;
   s.copied = std::exchange(copied_, {});
@@ -223,14 +265,16 @@ void Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, siz
   if (token.token < 0)
     return finish(
         r, FinishReason::Cancelled,
-        error(Code::Internal, "no token can be drawn: a logit is no number; the weights or a kernel are broken"));
+        error(Code::Internal,
+              "no token can be drawn: a logit is no number (the weights or a kernel are broken), or all are -inf"));
   if (const int wanted = r.request.sampling.logprobs; wanted >= 0) {
     token.logprob = result.logprobs[row];
     const auto most = static_cast<size_t>(kMostTopTokens);
     for (size_t k = row * most; k < row * most + static_cast<size_t>(wanted) && result.top_tokens[k] >= 0; ++k)
       token.top.push_back({result.top_tokens[k], result.top_logprobs[k]});
   }
-  r.sampler.observe_token(token.token);
+  if (const Status follows = r.sampler.observe_token(token.token); !follows.is_ok())
+    return finish(r, FinishReason::Cancelled, follows);
   accept(r, std::move(token), end);
 }
 

@@ -75,6 +75,16 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Pha
                     fmt::format("larger than the largest captured size {}", top)});
 }
 
+// Who draws the tokens of requests that are not greedy, or whose logits are changed first.
+Decision sampled_tokens(engine::Engine& e) {
+  std::string why;
+  for (const PassReport& p : e.passes("decode")->passes)
+    if (p.name == "sampling_head")
+      for (const PassRemark& r : p.applied) why += (why.empty() ? "" : "; ") + r.reason;
+  return {"sampled tokens", e.has_sampled_steps() ? "device" : "host",
+          why.empty() ? "drawn where the logits are, also under grammars, biases and penalties" : why};
+}
+
 }  // namespace
 
 std::vector<Decision> decisions(engine::Engine& e) {
@@ -88,6 +98,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
   rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
   rows.push_back({"prompt log-probabilities", mode,
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
+  rows.push_back(sampled_tokens(e));
   return rows;
 }
 

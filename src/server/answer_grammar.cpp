@@ -1,14 +1,13 @@
 #include "server/answer_grammar.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace reprise::server {
 namespace {
 
 using text::grammar::Grammar;
 using text::grammar::GrammarMatcher;
-using text::grammar::mask_has;
+using text::grammar::TokenMask;
 using text::grammar::TokenMasks;
 
 // Each may come to hold tens of megabytes of masks.
@@ -19,26 +18,29 @@ class GrammarConstraint final : public engine::TokenConstraint {
   GrammarConstraint(AnswerGrammars::Masks masks, GrammarMatcher matcher)
       : masks_(std::move(masks)), matcher_(std::move(matcher)) {}
 
-  Status mask(std::span<float> logits) override {
-    constexpr float kNever = -std::numeric_limits<float>::infinity();
+  Result<std::span<const uint64_t>> allowed() override {
+    if (allowed_) return std::span<const uint64_t>(*allowed_);
     if (matcher_.ended()) {
       // The request ignores end tokens, but there is nothing more to say.
-      for (size_t i = 0; i < logits.size(); ++i)
-        if (!masks_->tokens().is_end(static_cast<int32_t>(i))) logits[i] = kNever;
-      return Status::ok();
+      auto ends = std::make_shared<TokenMask>((masks_->tokens().size() + 63) / 64);
+      for (const int32_t id : masks_->tokens().end_tokens())
+        (*ends)[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+      allowed_ = std::move(ends);
+    } else {
+      ASSIGN_OR_RETURN(allowed_, matcher_.allowed());
     }
-    ASSIGN_OR_RETURN(const auto allowed, matcher_.allowed());
-    const size_t n = std::min(logits.size(), masks_->tokens().size());
-    for (size_t i = 0; i < n; ++i)
-      if (!mask_has(*allowed, static_cast<int32_t>(i))) logits[i] = kNever;
-    std::fill(logits.begin() + static_cast<ptrdiff_t>(n), logits.end(), kNever);
-    return Status::ok();
+    return std::span<const uint64_t>(*allowed_);
   }
-  Status accept(int32_t token) override { return matcher_.ended() ? Status::ok() : matcher_.accept(token); }
+  Status accept(int32_t token) override {
+    if (matcher_.ended()) return Status::ok();
+    allowed_.reset();
+    return matcher_.accept(token);
+  }
 
  private:
   AnswerGrammars::Masks masks_;
   GrammarMatcher matcher_;
+  std::shared_ptr<const TokenMask> allowed_;  // null: not asked for since the last token
 };
 
 Result<Grammar::Shared> compile(const AnswerForm& form) {

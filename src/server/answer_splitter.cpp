@@ -134,86 +134,100 @@ bool AnswerSplitter::call_whole(SplitText& out) {
 }
 
 void AnswerSplitter::walk(SplitText& out) {
-  while (true) {
-    const std::string_view text = held_;
-    if (place_ == Place::Whole) return;
-    if (place_ == Place::Call) {
-      const size_t end = marks_.end.empty() ? std::string_view::npos : text.find(marks_.end);
-      if (end == std::string_view::npos) return;
-      if (call_marked(text.substr(0, end), out))
-        trim_ = true;
-      else
-        say(std::string(marks_.begin) + std::string(text.substr(0, end)) + std::string(marks_.end), out);
-      held_.erase(0, end + marks_.end.size());
-      place_ = Place::Content;
-      continue;
+  bool goes_on = true;
+  while (goes_on) switch (place_) {
+      case Place::Whole: return;
+      case Place::Call: goes_on = walk_call(out); break;
+      case Place::Thought: goes_on = walk_thought(out); break;
+      case Place::Content: goes_on = walk_content(out); break;
     }
-    if (place_ == Place::Thought) {
-      if (may_open_) {
-        const size_t first = text.find_first_not_of(kBlank);
-        const std::string_view head = first == std::string_view::npos ? std::string_view() : text.substr(first);
-        if (head.size() < kThink.size() && kThink.starts_with(head)) return;
-        may_open_ = false;
-        if (head.starts_with(kThink)) {
-          held_.erase(0, first + kThink.size());
-          continue;
-        }
-      }
-      const size_t end = text.find(kThinkEnd);
-      const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, kThinkEnd);
-      think(text.substr(0, sure), out);
-      if (end == std::string_view::npos) {
-        held_.erase(0, sure);
-        return;
-      }
-      held_.erase(0, end + kThinkEnd.size());
-      blank_.clear();
-      trim_ = true;
-      may_think_ = false;
-      place_ =
-          options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments ? Place::Whole : Place::Content;
-      continue;
+}
+
+bool AnswerSplitter::walk_call(SplitText& out) {
+  const std::string_view text = held_;
+  const size_t end = marks_.end.empty() ? std::string_view::npos : text.find(marks_.end);
+  if (end == std::string_view::npos) return false;
+  if (call_marked(text.substr(0, end), out))
+    trim_ = true;
+  else
+    say(std::string(marks_.begin) + std::string(text.substr(0, end)) + std::string(marks_.end), out);
+  held_.erase(0, end + marks_.end.size());
+  place_ = Place::Content;
+  return true;
+}
+
+bool AnswerSplitter::walk_thought(SplitText& out) {
+  const std::string_view text = held_;
+  if (may_open_) {
+    const size_t first = text.find_first_not_of(kBlank);
+    const std::string_view head = first == std::string_view::npos ? std::string_view() : text.substr(first);
+    if (head.size() < kThink.size() && kThink.starts_with(head)) return false;
+    may_open_ = false;
+    if (head.starts_with(kThink)) {
+      held_.erase(0, first + kThink.size());
+      return true;
     }
-    // Content. An object at its very beginning may be a call in Llama's way, a list one in Python's.
-    if ((options_.tools == ToolFormat::Llama || options_.tools == ToolFormat::Pythonic) && may_think_) {
-      const size_t first = text.find_first_not_of(kBlank);
-      if (first == std::string_view::npos) return;
-      const std::string_view head = text.substr(first);
-      const bool python = options_.tools == ToolFormat::Pythonic;
-      if (python && head.size() < kPython.size() && kPython.starts_with(head)) return;
-      if (python ? head[0] == '[' || head.starts_with(kPython) : head[0] == '{') {
-        place_ = Place::Whole;
-        return;
-      }
-    }
-    size_t at = std::string_view::npos, keep = 0;
-    std::string_view mark;
-    const auto look = [&](std::string_view m, bool on) {
-      if (!on) return;
-      if (const size_t found = text.find(m); found < at) {
-        at = found;
-        mark = m;
-      }
-      keep = std::max(keep, begun(text, m));
-    };
-    // Only what comes first is a thought.
-    const bool blank_so_far =
-        may_think_ && text.substr(0, text.find(kThink)).find_first_not_of(kBlank) == std::string_view::npos;
-    look(kThink, options_.reasoning && may_think_ && (blank_so_far || text.find(kThink) == std::string_view::npos));
-    look(marks_.begin, !marks_.begin.empty());
-    if (at == std::string_view::npos) {
-      const std::string sure(text.substr(0, text.size() - keep));
-      held_.erase(0, sure.size());
-      say(sure, out);
-      return;
-    }
-    const std::string sure(text.substr(0, at));
-    const bool thought = mark == kThink;
-    held_.erase(0, at + mark.size());
-    if (!thought) say(sure, out);
-    place_ = thought ? Place::Thought : Place::Call;
-    trim_ = thought || trim_;
   }
+  const size_t end = text.find(kThinkEnd);
+  const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, kThinkEnd);
+  think(text.substr(0, sure), out);
+  if (end == std::string_view::npos) {
+    held_.erase(0, sure);
+    return false;
+  }
+  held_.erase(0, end + kThinkEnd.size());
+  blank_.clear();
+  trim_ = true;
+  may_think_ = false;
+  place_ =
+      options_.tools == ToolFormat::List || options_.tools == ToolFormat::Arguments ? Place::Whole : Place::Content;
+  return true;
+}
+
+// An object at its very beginning may be a call in Llama's way, a list one in Python's. False: more is needed.
+bool AnswerSplitter::knows_beginning(std::string_view text) {
+  if ((options_.tools != ToolFormat::Llama && options_.tools != ToolFormat::Pythonic) || !may_think_) return true;
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return false;
+  const std::string_view head = text.substr(first);
+  const bool python = options_.tools == ToolFormat::Pythonic;
+  if (python && head.size() < kPython.size() && kPython.starts_with(head)) return false;
+  if (python ? head[0] == '[' || head.starts_with(kPython) : head[0] == '{') place_ = Place::Whole;
+  return true;
+}
+
+bool AnswerSplitter::walk_content(SplitText& out) {
+  const std::string_view text = held_;
+  if (!knows_beginning(text)) return false;
+  if (place_ == Place::Whole) return true;
+  size_t at = std::string_view::npos, keep = 0;
+  std::string_view mark;
+  const auto look = [&](std::string_view m, bool on) {
+    if (!on) return;
+    if (const size_t found = text.find(m); found < at) {
+      at = found;
+      mark = m;
+    }
+    keep = std::max(keep, begun(text, m));
+  };
+  // Only what comes first is a thought.
+  const bool blank_so_far =
+      may_think_ && text.substr(0, text.find(kThink)).find_first_not_of(kBlank) == std::string_view::npos;
+  look(kThink, options_.reasoning && may_think_ && (blank_so_far || text.find(kThink) == std::string_view::npos));
+  look(marks_.begin, !marks_.begin.empty());
+  if (at == std::string_view::npos) {
+    const std::string sure(text.substr(0, text.size() - keep));
+    held_.erase(0, sure.size());
+    say(sure, out);
+    return false;
+  }
+  const std::string sure(text.substr(0, at));
+  const bool thought = mark == kThink;
+  held_.erase(0, at + mark.size());
+  if (!thought) say(sure, out);
+  place_ = thought ? Place::Thought : Place::Call;
+  trim_ = thought || trim_;
+  return true;
 }
 
 SplitText AnswerSplitter::push(std::string_view piece) {

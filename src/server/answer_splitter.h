@@ -44,6 +44,11 @@ class AnswerSplitter {
   enum class Place : uint8_t { Content, Thought, Call, Whole };
 
   void walk(SplitText& out);
+  // From one place to the next; false: what is held says no more yet.
+  bool walk_call(SplitText& out);
+  bool walk_thought(SplitText& out);
+  bool walk_content(SplitText& out);
+  bool knows_beginning(std::string_view text);
   void say(std::string_view text, SplitText& out);
   void think(std::string_view text, SplitText& out);
   bool call(std::string_view json, SplitText& out);

@@ -186,6 +186,13 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.single("reprise:kv_pages_cached", "gauge", d(s.cached_pages), "KV pages that the prefix cache holds.");
   r.single("reprise:kv_pages_evicted_total", "counter", d(s.evicted_pages), "KV pages that the prefix cache gave up.");
   r.single("reprise:failed_steps_total", "counter", d(s.failed_steps), "Steps that ended with an error.");
+  r.single("reprise:device_draws_total", "counter", d(s.device_draws), "Tokens that the device chose.");
+  r.family("reprise:host_draws_total", "counter", "Tokens that the host drew from logits, by reason.");
+  for (size_t i = 1; i < s.host_draws.size(); ++i)
+    r.sample(d(s.host_draws[i]), label("reason", engine::host_draw_name(static_cast<engine::HostDraw>(i))));
+  r.family("reprise:overlap_stops_total", "counter", "Steps whose successor had to wait for them, by reason.");
+  for (size_t i = 1; i < s.overlap_stops.size(); ++i)
+    r.sample(d(s.overlap_stops[i]), label("reason", sched::overlap_stop_name(static_cast<sched::OverlapStop>(i))));
   r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
   if (!numbers_.ranks.empty()) {

@@ -142,6 +142,9 @@ TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
       EXPECT_FALSE(d["reason"].get<std::string>().empty());
       eager += d["mode"] == "eager";
     }
+    ASSERT_FALSE(modes.empty());
+    EXPECT_EQ(modes.back(), "device");  // draws tokens
+    modes.pop_back();
     EXPECT_EQ(modes, c.modes);
     EXPECT_EQ(j["fallbacks_possible"].size(), eager);
     for (size_t i = 0; i < c.reasons.size(); ++i)

@@ -87,7 +87,9 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
 
 TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
   const OneThread model;
-  const std::string drawn = R"({"prompt": "abc", "max_tokens": 16, "temperature": 0.9, "seed": 3})";
+  const std::string drawn =
+      R"({"prompt": "abc", "max_tokens": 16, "temperature": 0.9, "seed": 3, "frequency_penalty": 0.7,
+          "repetition_penalty": 1.2, "logit_bias": {"7": 2.5}, "min_tokens": 9})";
   std::string greedy, sampled;
   {
     const Server one(model, "");
@@ -102,6 +104,7 @@ TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
   EXPECT_EQ(choices(two.port(), drawn), sampled);
   EXPECT_EQ(choices(two.port()), greedy);  // from the cache of prefixes
   const std::string metrics = HttpClient(two.port()).get("/metrics").body;
+  EXPECT_TRUE(holds(metrics, "reason=\"penalties\"} 0")) << metrics;  // all of them were drawn by the ranks
   for (const char* name : {"collectives_total", "rank_wait_seconds_total"})
     for (const int rank : {0, 1}) {
       const std::regex sample(fmt::format("reprise:{}\\{{[^}}]*rank=\"{}\"\\}} [0-9]", name, rank));

@@ -1,51 +1,15 @@
-// The op that draws tokens: the same on every instruction set and number of threads, as the rule of ops/draw_rule.h
-// compiled for the plain processor has it; log-probabilities against double arithmetic.
+// The ops that draw tokens and change logits before that: the same on every instruction set and number of threads, as
+// the rules of ops/draw_rule.h and ops/logit_edit.h have it; log-probabilities against double arithmetic.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "backends/op_runner.h"
+#include "backends/draw_cases.h"
 #include "ops/draw_rule.h"
 
 namespace reprise::cpu::sample_test {
 namespace {
-
-constexpr int64_t kMost = kMostTopTokens;
-
-TestTensor draws_of(const std::vector<Draw>& draws) {
-  TestTensor t = zero_tensor(DType::I32, {static_cast<int64_t>(draws.size()), kDrawWords});
-  std::memcpy(t.bytes.data(), draws.data(), t.bytes.size());
-  return t;
-}
-
-// Rows of logits as models give them: a normal cloud, and a few tokens far above it.
-TestTensor logits_of(int64_t rows, int64_t n, uint32_t seed) {
-  TestTensor t = zero_tensor(DType::F32, {rows, n});
-  std::mt19937 gen(seed);
-  std::normal_distribution<double> cloud(0, 2);
-  for (int64_t i = 0; i < t.size(); ++i) t.set(i, cloud(gen));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int i = 0; i < 5; ++i) t.set(r * n + static_cast<int64_t>(gen() % static_cast<uint64_t>(n)), 6 + 1.5 * i);
-  return t;
-}
-
-std::vector<Draw> draws_for(int64_t rows, uint64_t seed) {
-  std::vector<Draw> out;
-  for (int64_t r = 0; r < rows; ++r) {
-    Draw d{.scale = 0.3f + 0.25f * static_cast<float>(r % 7), .seed = seed, .position = r};
-    if (r % 8 == 1) d.scale = 0;
-    if (r % 8 == 2) d.top_k = 1 + static_cast<int32_t>(r * 3);
-    if (r % 8 == 3) d.top_p = 0.9f;
-    if (r % 8 == 4) d.min_p = 0.05f;
-    if (r % 8 == 5) d.top_k = 50, d.top_p = 0.7f, d.min_p = 0.01f;
-    if (r % 8 == 6) d.top_p = 0.999f, d.scale = 0.05f;
-    if (r % 8 == 7) d.top_k = 1 << 30;
-    d.logprobs = static_cast<int32_t>(r % 3 == 0 ? -1 : r % 21);
-    out.push_back(d);
-  }
-  return out;
-}
 
 TEST(Sample, IsTheRuleOnEverySetAndTeam) {
   for (const int64_t n : {1, 7, 64, 255, 1000, 5003}) {
@@ -126,6 +90,79 @@ TEST(Sample, TiesAreKeptInTheOrderOfIds) {
   for (int64_t r = 0; r < rows; ++r) largest = std::max(largest, out[0].get(r));
   EXPECT_LT(largest, 90);
   EXPECT_GT(largest, 70);
+}
+
+// The token comes from the row that the Draw names, its log-probability from the row as it was.
+TEST(Sample, DrawsFromTheEditedRow) {
+  const int64_t rows = 3, n = 777;
+  const TestTensor logits = logits_of(rows, n, 3), edited = logits_of(2, n, 4);
+  std::vector<Draw> draws(3, Draw{.scale = 0, .logprobs = 2});
+  draws[0].edited = 2, draws[2].edited = 1;
+  const auto best = [&](const TestTensor& t, int64_t row) {
+    const float* begin = t.as<float>() + row * n;
+    return std::max_element(begin, begin + n) - begin;
+  };
+  for (const Isa isa : supported_isas()) {
+    const auto out = OpRunner(isa).run("sample", {logits, draws_of(draws), edited}, {}, {});
+    EXPECT_EQ(out[0].get(0), best(edited, 1));
+    EXPECT_EQ(out[0].get(1), best(logits, 1));
+    EXPECT_EQ(out[0].get(2), best(edited, 0));
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(logits.get(i));
+    EXPECT_NEAR(out[1].get(0), logits.get(best(edited, 1)) - std::log(sum), 1e-5);
+    for (int64_t r = 0; r < rows; ++r) EXPECT_EQ(out[2].get(r * kMost), best(logits, r));
+  }
+}
+
+// What the documentation says, token by token.
+std::vector<float> plainly_edited(const float* row, int64_t n, const EditCase& c) {
+  std::vector<float> out(row, row + n);
+  for (int64_t i = 0; i < n && !c.allowed.empty(); ++i)
+    if (!c.allowed[static_cast<size_t>(i)]) out[static_cast<size_t>(i)] = -INFINITY;
+  for (const TokenBias& b : c.biases) out[static_cast<size_t>(b.token)] += b.value;
+  for (const auto& [token, times] : c.counts) {
+    if (token < 0 || token >= n) continue;
+    float& v = out[static_cast<size_t>(token)];
+    v = v > 0 ? v / c.repetition : v * c.repetition;
+    if (times > 0) v = v - c.frequency * static_cast<float>(times) - c.presence;
+  }
+  return out;
+}
+
+TEST(MaskLogits, IsTheRuleOnEverySetAndTeam) {
+  for (const int64_t n : {1, 7, 31, 32, 33, 255, 4096, 5003}) {
+    const int64_t rows = 4;
+    const TestTensor logits = logits_of(rows, n, static_cast<uint32_t>(n));
+    const std::vector<EditCase> cases = edit_cases(rows, n, 11);
+    const EditTensors t = staged(cases);
+    TestTensor want = zero_tensor(DType::F32, {static_cast<int64_t>(cases.size()), n});
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const auto row = plainly_edited(logits.as<float>() + cases[i].row * n, n, cases[i]);
+      std::copy(row.begin(), row.end(), want.as<float>() + static_cast<int64_t>(i) * n);
+    }
+    for (const Isa isa : supported_isas())
+      for (const int threads : {1, 2, 3})
+        expect_same_bits(OpRunner(isa).run("mask_logits", {logits, t.edits, t.words}, {}, {.threads = threads})[0],
+                         want, fmt::format("{} columns on {}", n, isa_name(isa)));
+  }
+}
+
+// A row that is broken stays so, whatever is masked; without rows there is nothing to do.
+TEST(MaskLogits, WhatIsNoNumberIsNotHidden) {
+  TestTensor logits = logits_of(1, 70, 5);
+  logits.set(40, NAN);
+  logits.set(41, INFINITY);
+  EditCase c;
+  c.allowed.assign(70, false);
+  c.allowed[3] = true;
+  const EditTensors t = staged({c});
+  const OpRunner runner(supported_isas().back());
+  const TestTensor out = runner.run("mask_logits", {logits, t.edits, t.words}, {}, {})[0];
+  EXPECT_TRUE(std::isnan(out.get(40)));
+  EXPECT_EQ(out.get(41), INFINITY);
+  EXPECT_EQ(out.get(3), logits.get(3));
+  EXPECT_EQ(out.get(4), -INFINITY);
+  EXPECT_EQ(runner.run("sample", {logits, draws_of({Draw{.edited = 1}}), out}, {}, {})[0].get(0), -1);
 }
 
 }  // namespace

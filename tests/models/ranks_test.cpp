@@ -50,6 +50,9 @@ Answers answers_of(engine::Engine& e) {
   for (const int64_t n : {3, 17, 30})
     sequences.emplace_back(random_tokens(n, e.vocab_size(), static_cast<uint32_t>(n)));
   for (auto& s : sequences) EXPECT_TRUE(e.reserve(s, s.size() + 8).is_ok());
+  const std::vector<uint64_t> allowed(static_cast<size_t>((e.vocab_size() + 63) / 64), 0x9249249249249249u);
+  std::vector<TokenCount> counts;
+  for (int32_t token = 0; token < 20; ++token) counts.push_back({token, token % 3});
   for (int step = 0; step < 6; ++step) {
     const bool drawn = step % 2 == 1;
     std::vector<engine::StepItem> items;
@@ -61,6 +64,8 @@ Answers answers_of(engine::Engine& e) {
         draw.seed = 17 + i;
         draw.position = sequences[i].size();
         item.draw = draw;
+        if (i > 0) item.edits = {.counts = counts, .repetition = 1.8f, .frequency = 0.2f};
+        if (i == 2) item.edits.allowed = allowed;
       }
       items.push_back(item);
     }

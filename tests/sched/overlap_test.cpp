@@ -5,6 +5,7 @@
 
 #include "sched/scheduler_fixture.h"
 #include "support/computing_platforms.h"
+#include "support/executor_proxy.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::overlap_test {
@@ -146,22 +147,13 @@ TEST_F(Overlap, PostedWorkFindsTheExecutorIdle) {
   EXPECT_EQ(a->tokens, expected(count_up(10), 20, true));
 }
 
-// Hands everything on, and notes what was in flight when a step was submitted.
-class Watched final : public engine::Executor {
+// Notes what was in flight when a step was submitted.
+class Watched final : public testing_support::ExecutorProxy {
  public:
-  Watched(Engine& inner, const std::vector<uint32_t>& launched) : inner_(inner), launched_(launched) {}
-  int64_t context_length() const override { return inner_.context_length(); }
-  int64_t vocab_size() const override { return inner_.vocab_size(); }
-  int64_t max_step_tokens() const override { return inner_.max_step_tokens(); }
-  int64_t max_step_rows() const override { return inner_.max_step_rows(); }
-  kv::KvPool& kv_pool() override { return inner_.kv_pool(); }
-  Status copy_page(kv::PageId from, kv::PageId to) override { return inner_.copy_page(from, to); }
-  bool has_greedy_steps() const override { return inner_.has_greedy_steps(); }
-  bool has_sampled_steps() const override { return inner_.has_sampled_steps(); }
-  bool overlaps() const override { return inner_.overlaps(); }
+  Watched(Engine& inner, const std::vector<uint32_t>& launched) : ExecutorProxy(inner), launched_(launched) {}
   Result<engine::Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
     const size_t before = launched_.size();
-    auto ticket = inner_.submit(items, output);
+    auto ticket = ExecutorProxy::submit(items, output);
     if (launched_.size() == before) ++idle_submits;
     ++submits;
     ahead += in_flight++ > 0;
@@ -169,7 +161,7 @@ class Watched final : public engine::Executor {
   }
   Result<engine::StepResult> wait(engine::Ticket ticket) override {
     --in_flight;
-    auto result = inner_.wait(ticket);
+    auto result = ExecutorProxy::wait(ticket);
     if (result && result->gap_us) gaps.push_back(*result->gap_us);
     return result;
   }
@@ -179,7 +171,6 @@ class Watched final : public engine::Executor {
   std::vector<double> gaps;
 
  private:
-  Engine& inner_;
   const std::vector<uint32_t>& launched_;
 };
 

@@ -94,6 +94,22 @@ TEST_F(ApiTest, ThePageAsksForNumbersThatAreThere) {
   EXPECT_NE(metrics.find("phase=\"decode\",reason=\"a \\\"quoted\\\"\\nreason\"} 3\n"), std::string::npos);
 }
 
+TEST(DrawMetrics, AreCountersByReason) {
+  sched::SchedulerStats a, b;
+  a.device_draws = 5, b.device_draws = 2;
+  a.host_draws[static_cast<size_t>(engine::HostDraw::Grammar)] = 3;
+  b.host_draws[static_cast<size_t>(engine::HostDraw::Grammar)] = 4;
+  b.host_draws[static_cast<size_t>(engine::HostDraw::NoRoom)] = 1;
+  a.overlap_stops[static_cast<size_t>(sched::OverlapStop::Penalties)] = 6;
+  const std::string text = Metrics("m", [] { return GraphNumbers(); }).text({a, b}, {}, 0);
+  for (const char* line :
+       {"device_draws_total{model_name=\"m\"} 7\n", "host_draws_total{model_name=\"m\",reason=\"grammar\"} 7\n",
+        "host_draws_total{model_name=\"m\",reason=\"no_room\"} 1\n",
+        "host_draws_total{model_name=\"m\",reason=\"no_kernel\"} 0\n",
+        "overlap_stops_total{model_name=\"m\",reason=\"penalties\"} 6\n"})
+    EXPECT_NE(text.find(std::string("\nreprise:") + line), std::string::npos) << line;
+}
+
 TEST(ExpertMetrics, AreCountersByLayerAndExpert) {
   engine::ExpertUse use;
   use.add_layer("model.layers.3.mlp", 3);

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "ops/draw_rule.h"
 #include "simt/kernels.h"
 #include "support/goldens.h"
 #include "support/tiny_models.h"
@@ -142,6 +143,49 @@ std::vector<Param> mode_params() {
 INSTANTIATE_TEST_SUITE_P(Tiny, CudaModes, testing::ValuesIn(mode_params()), [](const auto& info) {
   return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.gpu ? "gpu" : "executor");
 });
+
+// Of one step the logits and the tokens that were drawn from them, as they are or changed first: those of the host's
+// rule, greedy, sampled, in whole graphs and without.
+TEST(CudaSampledSteps, DrawWhatTheHostDraws) {
+  const std::vector<TokenBias> biases{{5, 2.5f}, {9, -std::numeric_limits<float>::infinity()}};
+  const std::vector<TokenCount> counts{{1, 0}, {8, 3}, {20, 1}};
+  for (const engine::GraphPolicy policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Required}) {
+    EngineSetup setup = setup_for(DType::BF16, no_gpu().empty());
+    setup.policy = policy;
+    setup.rows = 12;
+    setup.chunk = 16;
+    setup.context = 64;
+    auto opened = testing_support::open_engine(testing_support::tiny_model_path("qwen3_tied"), setup);
+    ASSERT_TRUE(opened.is_ok()) << opened.status().message();
+    engine::Engine& e = **opened;
+    ASSERT_TRUE(e.has_sampled_steps());
+    const auto vocab = static_cast<size_t>(e.vocab_size());
+    const std::vector<uint64_t> allowed((vocab + 63) / 64, 0x9249249249249249u);
+    std::vector<engine::Sequence> sequences;
+    for (const int32_t first : {1, 4, 9}) sequences.emplace_back(std::vector<int32_t>{first, first + 1, 2, first + 7});
+    std::vector<engine::StepItem> items;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      ASSERT_TRUE(e.reserve(sequences[i], 8).is_ok());
+      engine::StepItem item{&sequences[i], 4, true, true};
+      item.draw = Draw{.scale = i == 1 ? 0.0f : 1.25f, .top_p = i == 2 ? 0.9f : 1, .seed = 40 + i, .position = 4};
+      if (i > 0) item.edits = {.biases = biases, .counts = counts, .repetition = 1.5f, .presence = 0.5f};
+      if (i == 1) item.edits.allowed = allowed;
+      items.push_back(item);
+    }
+    const auto ticket = e.submit(items, engine::StepOutput::Sampled);
+    ASSERT_TRUE(ticket.is_ok()) << ticket.status().message();
+    const auto result = e.wait(*ticket);
+    ASSERT_TRUE(result.is_ok()) << result.status().message();
+    std::vector<draw::Candidate> scratch(vocab);
+    for (size_t i = 0; i < items.size(); ++i) {
+      const size_t row = 4 * i + 3;
+      const std::span<float> logits = result->logits.subspan(row * vocab, vocab);
+      items[i].edits.apply(logits);
+      EXPECT_EQ(result->tokens[row], draw::token(logits.data(), e.vocab_size(), *items[i].draw, scratch.data())) << i;
+    }
+    for (auto& s : sequences) e.release(s);
+  }
+}
 
 }  // namespace
 }  // namespace reprise::simt::models_test

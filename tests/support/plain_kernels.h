@@ -19,6 +19,7 @@
 #include "ops/args/rotation.h"
 #include "ops/core.h"
 #include "ops/draw_rule.h"
+#include "ops/logit_edit.h"
 
 namespace reprise::testing_support {
 
@@ -171,7 +172,8 @@ inline void sample(const SampleArgs& a, const LiveSizes& live) {
     Draw d;
     std::memcpy(&d, static_cast<const int32_t*>(a.draws) + r * kDrawWords, sizeof d);
     const float* row = static_cast<const float*>(a.logits) + r * n;
-    const int32_t token = tokens[r] = draw::token(row, n, d, scratch.data());
+    const float* from = d.edited > 0 ? static_cast<const float*>(a.edited) + (d.edited - 1) * n : row;
+    const int32_t token = tokens[r] = draw::token(from, n, d, scratch.data());
     std::fill_n(top_tokens + r * most, most, -1);
     if (d.logprobs < 0 || token < 0) continue;
     double sum = 0;
@@ -185,6 +187,19 @@ inline void sample(const SampleArgs& a, const LiveSizes& live) {
       top_tokens[r * most + i] = ids[static_cast<size_t>(i)];
       top_logprobs[r * most + i] = logprob(ids[static_cast<size_t>(i)]);
     }
+  }
+}
+
+inline void mask_logits(const MaskLogitsArgs& a, const LiveSizes& live) {
+  const int64_t n = a.columns;
+  for (int64_t r = 0; r < a.rows.value(live); ++r) {
+    LogitEdit e;
+    std::memcpy(static_cast<void*>(&e), static_cast<const int32_t*>(a.edits) + r * kEditWords, sizeof e);
+    const float* from = static_cast<const float*>(a.logits) + e.row * n;
+    float* to = static_cast<float*>(a.out) + r * n;
+    const auto* mask = static_cast<const uint32_t*>(a.words) + e.mask;
+    for (int64_t i = 0; i < n; ++i) to[i] = e.mask < 0 || edit::allows(mask, i) ? from[i] : edit::forbidden(from[i]);
+    edit::apply_lists(to, n, e, a.words);
   }
 }
 
@@ -230,6 +245,7 @@ inline void register_plain_kernels(KernelRegistry& kernels) {
   put("slice", kernel<plain::slice>);
   put("argmax", kernel<plain::argmax>);
   put("sample", kernel<plain::sample>);
+  put("mask_logits", kernel<plain::mask_logits>);
   put("row_write", kernel<plain::row_write>);
   put("paged_attention_rows", plain::paged_attention_rows, {4, 5});
 }

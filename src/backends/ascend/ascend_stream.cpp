@@ -69,7 +69,7 @@ Status AscendStream::launch(const Thunk& thunk) {
 }
 
 Status AscendStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
-  stats_.count(kind);
+  stats_.count(kind, bytes);
   if (bytes == 0) return Status::ok();
   RETURN_IF_ERROR(ready());
   const Library& acl = context_->library();

@@ -117,7 +117,7 @@ class CpuStream final : public Stream {
   Status world_lives() const { return member_ && member_->aborted() ? member_->lost() : Status::ok(); }
 
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
-    stats_.count(kind);
+    stats_.count(kind, bytes);
     if (bytes) std::memcpy(dst, src, bytes);
     return Status::ok();
   }

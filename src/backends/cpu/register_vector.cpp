@@ -46,6 +46,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("scale_rows", k.scale_rows);
   entries.add("argmax", k.argmax, {.any_second = k.argmax_merge, .scratch = scratch(argmax_bytes)});
   entries.add("sample", k.sample, {.scratch = scratch(sample_bytes)});
+  entries.add("mask_logits", k.mask_logits, {.any_second = k.mask_logits_lists});
   entries.add("slice", k.slice);
   entries.add("copy", k.copy);
   entries.add("index_select", k.rows);

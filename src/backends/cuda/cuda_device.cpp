@@ -168,7 +168,7 @@ Status CudaStream::tell_trace() {
 }
 
 Status CudaStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
-  stats_.count(kind);
+  stats_.count(kind, bytes);
   if (bytes == 0) return Status::ok();
   return check(cudaMemcpyAsync(dst, src, bytes, direction(kind), stream_), "copy");
 }

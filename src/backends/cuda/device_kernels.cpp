@@ -9,6 +9,7 @@ const KernelTable& device_kernels() {
   static const KernelTable table = [] {
     KernelTable t;
     fill_elementwise(t);
+    fill_sample(t);
     fill_norm(t);
     fill_rotation(t);
     fill_linear(t);

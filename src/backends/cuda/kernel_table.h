@@ -18,6 +18,8 @@ struct KernelTable {
   // elementwise.h
   PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows;
   CudaKernel slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
+  // sample.h
+  CudaKernel sample = nullptr, mask_logits = nullptr;
   // norm.h
   PerType rms_norm, add_rms_norm;
   // rotation.h
@@ -64,6 +66,7 @@ void erased(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
 
 // For a GPU: each in its .cu file.
 void fill_elementwise(KernelTable& table);
+void fill_sample(KernelTable& table);
 void fill_norm(KernelTable& table);
 void fill_rotation(KernelTable& table);
 void fill_linear(KernelTable& table);

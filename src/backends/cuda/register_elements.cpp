@@ -1,7 +1,10 @@
 // Entries of what works number by number, of copies of rows, norms, rotation, cache writes, and of int8 rows.
 #include "backends/cuda/kernels/rotation_limits.h"
+#include "backends/cuda/kernels/sample_sizes.h"
 #include "backends/cuda/register.h"
+#include "ops/args/elements.h"
 #include "ops/core.h"
+#include "ops/draw.h"
 
 namespace reprise::cuda {
 namespace {
@@ -24,6 +27,17 @@ Status accepts_split_kv(const OpCall& c) {
   return accepts_cache(c);
 }
 
+Status accepts_sample(const OpCall& c) {
+  if (const int64_t columns = c.in[0].shape[1].factor; columns > kMostSampleColumns)
+    return error(Code::Unsupported, "takes vocabularies up to {}, not {}", kMostSampleColumns, columns);
+  return Status::ok();
+}
+
+// A block's scratch memory holds a candidate for every column.
+size_t sample_bytes(const SampleArgs& a, const LiveSizes& bound, int) {
+  return static_cast<size_t>(std::min(a.rows.value(bound), kSampleBlocks) * a.columns) * sizeof(DrawCandidate);
+}
+
 Status accepts_row_write(const OpCall& c) {
   if (size_of(c.in[1].dtype) % 2 == 0) return Status::ok();
   return error(Code::Unsupported, "takes numbers of two or four bytes, not {}", describe(c));
@@ -44,6 +58,8 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("copy", table.copy);
   entries.add("index_select", table.rows);
   entries.add("embedding", table.embedding);
+  entries.add("sample", table.sample, {.accepts = accepts_sample, .scratch = scratch(sample_bytes)});
+  entries.add("mask_logits", table.mask_logits);
   entries.add("rms_norm", table.rms_norm);
   entries.add("add_rms_norm", table.add_rms_norm);
   entries.add("quantize_static", table.quantize_static);

@@ -93,7 +93,7 @@ class NullStream final : public Stream {
     if (!options_.host_visible && bytes &&
         (is_remote(dst) == (kind == Copy::DeviceToHost) || is_remote(src) == (kind == Copy::HostToDevice)))
       return invalid("copy: the addresses are not what the kind of copy says");
-    stats_.count(kind);
+    stats_.count(kind, bytes);
     push([dst, src, bytes] {
       if (bytes) std::memmove(local(dst), local(src), bytes);
     });

@@ -36,6 +36,10 @@ void SampleArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   columns = c.in[0].shape[1].factor;
 }
+void MaskLogitsArgs::fill(const OpCall& c) {
+  rows = c.in[1].shape[0];
+  columns = c.in[0].shape[1].factor;
+}
 void CopyArgs::fill(const OpCall& c) {
   const Shape& s = c.in[0].shape;
   fill_rows(c.in[0], *this);
@@ -67,6 +71,7 @@ std::span<const OpArgs> element_args() {
       op_row("reciprocal", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("argmax", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("sample", &SampleArgs::top_logprobs, &SampleArgs::logits, constant_rows),
+      op_row("mask_logits", &MaskLogitsArgs::out, &MaskLogitsArgs::logits, constant_rows),
       op_row("silu_mul", &SiluMulArgs::out, &SiluMulArgs::gate_up, constant_rows),
       op_row("scale_rows", &ScaleRowsArgs::out, &ScaleRowsArgs::x, constant_rows),
       op_row("copy", &CopyArgs::out, &CopyArgs::x, one_symbol),

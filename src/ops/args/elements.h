@@ -34,10 +34,20 @@ struct UnaryArgs {
   void fill(const OpCall& call);
 };
 
-// Draws a token for each row of logits [rows, columns] by its Draw (ops/draw.h).
+// Draws a token for each row of logits [rows, columns] by its Draw (ops/draw.h), which may name a row of `edited`.
 struct SampleArgs {
-  In logits, draws;
+  In logits, draws, edited;
   Out token, logprob, top_tokens, top_logprobs;
+  Dim rows;
+  int64_t columns;
+
+  void fill(const OpCall& call);
+};
+
+// Rows of logits [, columns] by the LogitEdit of each (ops/logit_edit.h).
+struct MaskLogitsArgs {
+  In logits, edits, words;
+  Out out;
   Dim rows;
   int64_t columns;
 

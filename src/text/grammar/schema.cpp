@@ -135,18 +135,26 @@ class Compiler {
     return Status::ok();
   }
 
-  Status object(const Place& place, NodeId from, NodeId to) {
+  // The members of an object: those of `properties`, then those that are required besides.
+  struct Member {
+    std::string name;
+    std::optional<Place> value;  // any without
+    bool required;
+  };
+  struct Object {
+    std::vector<Member> members;
+    std::vector<std::string> names;
+    std::optional<Place> more;  // what others are
+    bool open_ended = false;
+  };
+  static Result<Object> members_of(const Place& place) {
     const OrderedJson* properties = place.find("properties");
     const OrderedJson* required = place.find("required");
     const OrderedJson* more = place.find("additionalProperties");
     if (properties != nullptr && !properties->is_object()) return place.error("properties must be an object");
     if (required != nullptr && !required->is_array()) return place.error("required must be a list of names");
 
-    struct Member {
-      std::string name;
-      std::optional<Place> value;  // any without
-      bool required;
-    };
+    Object object;
     std::unordered_set<std::string> needed;
     std::vector<std::string> needed_in_order;
     if (required != nullptr) {
@@ -155,31 +163,32 @@ class Compiler {
         if (needed.insert(name.get<std::string>()).second) needed_in_order.push_back(name.get<std::string>());
       }
     }
-    std::vector<Member> members;
-    std::vector<std::string> names;
     if (properties != nullptr) {
       for (const auto& [name, schema] : properties->items()) {
-        names.push_back(name);
-        members.push_back({name, place.member(schema, "properties", name), needed.erase(name) > 0});
+        object.names.push_back(name);
+        object.members.push_back({name, place.member(schema, "properties", name), needed.erase(name) > 0});
       }
     }
-    std::optional<Place> more_place;
-    if (more != nullptr) more_place = Place{more, place.path + "/additionalProperties"};
+    if (more != nullptr) object.more = Place{more, place.path + "/additionalProperties"};
     for (const std::string& name : needed_in_order) {
       if (needed.count(name) == 0) continue;
-      names.push_back(name);
-      members.push_back({name, more_place, true});
+      object.names.push_back(name);
+      object.members.push_back({name, object.more, true});
     }
-    const bool open_ended = more != nullptr ? *more != false : properties == nullptr;
+    object.open_ended = more != nullptr ? *more != false : properties == nullptr;
+    return object;
+  }
 
+  Status object(const Place& place, NodeId from, NodeId to) {
+    ASSIGN_OR_RETURN(Object object, members_of(place));
     const NodeId open = rules_.literal(from, "{");
     const NodeId close = rules_.node();
     NodeId next = rules_.node();
     text_.blank(open, next);
-    size_t still_required =
-        static_cast<size_t>(std::count_if(members.begin(), members.end(), [](const Member& m) { return m.required; }));
+    size_t still_required = static_cast<size_t>(
+        std::count_if(object.members.begin(), object.members.end(), [](const Member& m) { return m.required; }));
     if (still_required == 0) rules_.jump(open, close);
-    for (const Member& member : members) {
+    for (const Member& member : object.members) {
       if (rules_.full()) return Status::ok();
       const NodeId name = next;
       const NodeId value = rules_.node();
@@ -199,12 +208,12 @@ class Compiler {
       }
       if (still_required == 0) rules_.jump(after, close);
     }
-    if (open_ended) {
+    if (object.open_ended) {
       const NodeId value = rules_.node();
       const NodeId after = rules_.node();
-      text_.other_name(next, std::move(names), value);
-      if (more_place) {
-        call(value, *more_place, after);
+      text_.other_name(next, std::move(object.names), value);
+      if (object.more) {
+        call(value, *object.more, after);
       } else {
         rules_.call(value, text_.value(), after);
       }

@@ -75,6 +75,8 @@ namespace reprise::cpu {
   X(rope_table)                      \
   X(argmax_merge)                    \
   X(sample)                          \
+  X(mask_logits)                     \
+  X(mask_logits_lists)               \
   X(slice)                           \
   X(copy)                            \
   X(rows)                            \
