@@ -86,6 +86,16 @@ class Layers(Tree):
         self.write("src/ops/a.h", "#ifdef __AVX2__\n#endif\n")
         self.assertEqual(self.errors("src/backends/all.cpp", "#if defined(REPRISE_ASCEND)\n#endif\n"), [])
 
+    def test_models_name_no_hardware(self):
+        self.write("tools/layers.txt", "base:\ndevice: base\nops: device\nmodels: ops\nbackends: ops\n")
+        self.write("src/models/CMakeLists.txt", "house_library(models DEPS ops)\n")
+        self.assertEqual(self.errors("src/models/a.cpp", "// As on a GPU.\n/* CUDA\n has it */ int input_isabel;\n"), [])
+        for line in ("if (kind == DeviceKind::Null) return;", "bool on_npu = true;", "const bool kAvx512 = false;",
+                     'if (name == "ascend") {}', "#include <immintrin.h>", "#ifdef __AVX2__\n#endif"):
+            with self.subTest(line=line):
+                self.only("src/models/a.cpp", f"int a;\n{line}\n", "a.cpp:2: models name no hardware")
+        self.only("src/models/a.cpp", '#include "device/device.h"\n', "models know no device")
+
     def test_condition_on_a_backends_own_compiler(self):
         self.assertEqual(self.errors("src/backends/cuda/a.h", "#if defined(__CUDACC__)\n#endif\n"), [])
         self.only("src/backends/cuda/b.h", "#ifdef REPRISE_HAS_CUDA\n#endif\n", "#if on a device")
