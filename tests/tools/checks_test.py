@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
 import check_docs  # noqa: E402
+import check_headers  # noqa: E402
 import check_layers  # noqa: E402
 import check_ops  # noqa: E402
 import check_prototypes  # noqa: E402
@@ -30,6 +31,30 @@ class Tree(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+class Headers(Tree):
+    """Headers are parsed behind the libraries, so what these hide is looked for in the text."""
+
+    def errors(self, **headers):
+        for name, text in headers.items():
+            self.write(f"src/{name}.h", text)
+        compiler = check_headers.compiler_of(["c++"])
+        found = [(pathlib.Path(f"{name}.h"), ("-std=c++20", f"-I{self.root}/src"), compiler) for name in headers]
+        return check_headers.check(found, [self.root / "src"], 2)
+
+    def test_each_header_alone(self):
+        errors, full = self.errors(
+            well="#include <string>\n#include <vector>\nstd::vector<std::string> all();  // std::map of none\n",
+            through='#include "well.h"\n// std::optional\ninline auto first() { return std::move(all().front()); }\n',
+            hidden="#include <cstdint>\nstd::vector<int64_t> a();\n", plain="int64_t b();\n", lacks="Well make();\n",
+            unknown="#include <complex>\nstd::complex<float> a();\n", worse="#include <vector>\nstd::complex<float> a();\n")
+        self.assertEqual(full, 2, "std::complex is not in the table")
+        self.assertEqual(len(errors), 4, errors)
+        self.assertIn("hidden.h:2: std::vector and no <vector>", errors[0])
+        self.assertIn("plain.h:1: int64_t and no <cstdint>", errors[1])
+        self.assertIn("lacks.h does not compile alone:\n", errors[2])
+        self.assertIn("worse.h does not compile alone:\n", errors[3])
 
 
 class Layers(Tree):
