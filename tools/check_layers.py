@@ -8,7 +8,8 @@ Rules, each reported as "file:line: what is wrong":
   - backends/X includes nothing of backends/Y (only backends/all.cpp knows them all);
   - messages of the library name a setting by its key in backquotes, which programs spell (src/settings/setting.h): no
     flag stands in a text of src/, but for the rows of the table and for the server, which is a program's;
-  - vendor headers stay in backends/cuda and backends/ascend; #if on a device stays in backends/all.cpp.
+  - vendor headers stay in backends/cuda and backends/ascend; #if on a device stays in backends/all.cpp;
+  - models and what they are written with (nn) include nothing of device/, and outside comments name no hardware.
 """
 
 import argparse
@@ -24,6 +25,11 @@ VENDOR = {
     "cuda": re.compile(r"^(cuda|cu(blas|dnn|rand|fft|sparse|solver|tlass|b/)|nccl|nvrtc|nvtx|nvml|thrust/)"),
     "ascend": re.compile(r"^(acl/|aclnn|hccl/|atb/|tiling/|graph/ascend)"),
 }
+# Words inside identifiers too: kind_of_npu, DeviceKind::Cuda, kHasAvx512, __AVX2__.
+KNOWS_NO_HARDWARE = {"models", "nn"}
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+HARDWARE = {"cpu", "gpu", "npu", "tpu", "cuda", "hip", "rocm", "cann", "ascend", "avx", "amx", "sse", "neon", "sve", "isa", "immintrin", "aarch"}
 SOURCE_SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".inc"}
 FLAG = re.compile(r'"(?:[^"\\]|\\.)*?(?<![\w-])--[a-z](?:[^"\\]|\\.)*"')
 SPELLS_FLAGS = {"settings", "server"}  # and command lines to copy, which begin with the program's name
@@ -72,6 +78,20 @@ def cmake_deps(text, folder):
     return deps
 
 
+def check_hardware(shown, text):
+    """Places of a model's code that know the hardware. Comments may speak of it."""
+    errors = []
+    code = COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)
+    for number, line in enumerate(code.splitlines(), 1):
+        include = INCLUDE.match(line)
+        named = [w.lower() for w in WORD.findall(line) if w.lower() in HARDWARE]
+        if include and include.group(2).startswith("device/"):
+            errors.append(f"{shown}:{number}: models know no device; {include.group(2)} is out of their reach")
+        elif named or "DeviceKind" in line or "DeviceInfo" in line:
+            errors.append(f"{shown}:{number}: models name no hardware: {', '.join(named) or 'a kind of device'}")
+    return errors
+
+
 def check_file(src, path, allowed):
     errors = []
     parts = path.relative_to(src).parts
@@ -81,7 +101,10 @@ def check_file(src, path, allowed):
     backend = parts[1] if folder == "backends" and len(parts) > 2 else None
     is_device_list = parts == ("backends", "all.cpp")
     shown = path.relative_to(src.parent).as_posix()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    text = path.read_text(encoding="utf-8")
+    if folder in KNOWS_NO_HARDWARE:
+        errors += check_hardware(shown, text)
+    for number, line in enumerate(text.splitlines(), 1):
         where = f"{shown}:{number}"
         condition = CONDITION.match(line)
         # Sources that a device's compiler and the host's both read ask which of them it is.

@@ -121,7 +121,8 @@ def measure(args, folder, form):
         middle = sorted(rounds, key=lambda r: r[name][0])[len(rounds) // 2][name][2]
         table[name] = {"ours": statistics.median(ours), "peer": statistics.median(peer),
                        "ours_range": [ours[0], ours[-1]], "peer_range": [peer[0], peer[-1]],
-                       "pct_bandwidth": middle.get("pct_bandwidth"), "pct_peak": middle.get("pct_peak")}
+                       "pct_bandwidth": middle.get("pct_bandwidth"), "pct_peak": middle.get("pct_peak"),
+                       "row": {key: middle[key] for key in ("weight_bytes", "kv_bytes")}}
     if all(f"decode, context {c}" in table for c in CONTEXTS):
         step = {c: 1 / table[f"decode, context {c}"]["ours"] for c in CONTEXTS}
         peer = {c: 1 / table[f"decode, context {c}"]["peer"] for c in CONTEXTS}

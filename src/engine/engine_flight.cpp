@@ -45,6 +45,17 @@ bool awaits_token(const StepItem& item) {
   return item.sequence->pending() && item.sequence->cached() + item.count == item.sequence->size();
 }
 
+// A token of this step that somebody waits for gets its place.
+void resolve_tokens(const Flight& f) {
+  if (f.output == StepOutput::Logits) return;
+  int64_t row = 0;
+  for (const StepItem& item : f.items) {
+    row += item.logit_rows();
+    if (item.logit_rows() > 0 && item.sequence->pending())
+      item.sequence->resolve(f.answers[Flight::Tokens].as<const int32_t>()[static_cast<size_t>(row - 1)]);
+  }
+}
+
 }  // namespace
 
 std::string_view Flight::wanted(Name name) const {
@@ -54,8 +65,9 @@ std::string_view Flight::wanted(Name name) const {
     case Hidden: return output == StepOutput::Logits ? "" : "hidden";
     case Tokens: return output == StepOutput::Logits ? "" : output_name(output);
     case Logits:
-      return output == StepOutput::Logits ||
-                     (sampled && any([](const StepItem& i) { return i.logit_rows() > (i.draw ? 1 : 0); }))
+      return output == StepOutput::Logits || (sampled && any([](const StepItem& i) {
+                                                return i.logit_rows() > 0 && (i.wants_all_logits || !i.draw);
+                                              }))
                  ? "logits"
                  : "";
     case Logprobs:
@@ -122,6 +134,8 @@ Flight* Engine::step_before(const Flight& f) {
 Status Engine::run_alone(Flight& f) {
   for (Flight& other : flights_)
     if (other.ticket != 0) finish(other);
+  if (std::any_of(f.items.begin(), f.items.end(), awaits_token))
+    return error(Code::Internal, "a token is pending that no step in flight gives");
   staging_.select(0);
   RETURN_IF_ERROR(run(f.items, f.output));
   for (int i = 0; i < Flight::kNames; ++i) {
@@ -150,6 +164,8 @@ Status Engine::run_alone(Flight& f) {
 Status Engine::launch_beside(Flight& f) {
   // What a step that failed, or must be computed again, left on the device is no sequence's token.
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
+  // One that ran alone was done before anybody waited for its tokens.
+  if (const Flight* before = step_before(f); before && before->done && before->status.is_ok()) resolve_tokens(*before);
   if (pool_.generation() != bound_generation_) {
     for (Flight& other : flights_)
       if (other.ticket != 0) finish(other);
@@ -232,12 +248,7 @@ Status Engine::accept_result(const Flight& f) {
   // Where logits are not seen, what they come from is: NaN upstream must not become a token.
   if (!all_finite(f.answers[Flight::Hidden].view))
     return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
-  int64_t row = 0;
-  for (const StepItem& item : f.items) {
-    row += item.logit_rows();
-    if (item.logit_rows() > 0 && item.sequence->pending())
-      item.sequence->resolve(f.answers[Flight::Tokens].as<const int32_t>()[static_cast<size_t>(row - 1)]);
-  }
+  resolve_tokens(f);
   return Status::ok();
 }
 

@@ -25,7 +25,7 @@ struct Rewrite {
   std::function<Status(const Match&, const PassContext&)> guard;
   bool needs_kernels = true;   // refused where the device has no kernel for an op of the replacement
   bool report_partial = true;  // tell of places where only a part of the pattern fits
-  bool exact = true;           // the replacement gives the same bits
+  int roundings = 0;           // that the replacement leaves out; without any it gives the same bits
 };
 
 // Search for the meaning, put the op itself.

@@ -1,9 +1,9 @@
 // Every rewrite of the house, automatically: pattern and replacement run on the CPU on the same random inputs, for
-// every dtype and several sizes, and must give the same bits. A rewrite whose ops have no CPU kernel is skipped with
-// the reason.
+// every dtype and several sizes, and must give the same bits, or differ by the roundings that the rewrite declares and
+// no more. A rewrite whose ops have no CPU kernel is skipped with the reason.
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
 
 #include "support.h"
 
@@ -96,16 +96,44 @@ int64_t differing(const std::map<std::string, Bytes>& a, const std::map<std::str
   return n;
 }
 
+// The largest relative error of one rounding to a dtype.
+double unit_of(DType dtype) { return std::ldexp(1.0, dtype == DType::BF16 ? -8 : dtype == DType::F16 ? -11 : -24); }
+
+double number(DType dtype, const Bytes& bytes, size_t i) {
+  if (dtype == DType::F32) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + 4 * i, 4);
+    return value;
+  }
+  uint16_t half = 0;
+  std::memcpy(&half, bytes.data() + 2 * i, 2);
+  return dtype == DType::BF16 ? bf16_to_float(half) : half_to_float(half);
+}
+
+// The largest relative distance of two results, in units of the dtype.
+double units_apart(const std::map<std::string, Bytes>& a, const std::map<std::string, Bytes>& b, DType dtype) {
+  double largest = 0;
+  for (auto& [name, bytes] : a)
+    for (size_t i = 0; i < bytes.size() / size_of(dtype); ++i) {
+      const double x = number(dtype, bytes, i), y = number(dtype, b.at(name), i);
+      EXPECT_TRUE(std::isfinite(x) && y != 0) << name << ": " << x << " and " << y;
+      largest = std::max(largest, std::fabs(x - y) / (std::fabs(y) * unit_of(dtype)));
+    }
+  return largest;
+}
+
 class RewriteBits : public testing::TestWithParam<std::string> {};
 
 TEST_P(RewriteBits, PatternAndReplacementGiveTheSame) {
   Platform platform = test::cpu_platform();
   std::mt19937 random(7);
   int compared = 0;
+  double farthest = 0;
   std::string skipped;
   for (const Rewrite& r : house_rewrites(*platform.ops)) {
     if (r.name != GetParam()) continue;
-    for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (DType dtype : {DType::F32, DType::BF16, DType::F16}) {
+      farthest = 0;
       for (nn::FusedExample e : with_other_sizes(r, random)) {
         for (TensorType& t : e.in)
           if (t.dtype == DType::BF16) t.dtype = dtype;
@@ -133,10 +161,18 @@ TEST_P(RewriteBits, PatternAndReplacementGiveTheSame) {
             continue;
           }
           ++compared;
-          const int64_t allowed = r.exact ? 0 : std::numeric_limits<int64_t>::max();
-          EXPECT_LE(differing(*a, *b), allowed) << r.name << " " << dtype_name(dtype) << "\n" << print(*pattern);
+          if (r.roundings == 0) {
+            EXPECT_EQ(differing(*a, *b), 0) << r.name << " " << dtype_name(dtype) << "\n" << print(*pattern);
+            continue;
+          }
+          // Each rounding multiplies by 1 - u to 1 + u, or divides by that. One less than declared is not enough.
+          const double apart = units_apart(*a, *b, dtype), u = unit_of(dtype);
+          EXPECT_LE(apart, r.roundings / (1 - u)) << r.name << " " << dtype_name(dtype);
+          farthest = std::max(farthest, apart);
         }
       }
+      if (r.roundings > 0) EXPECT_GT(farthest, r.roundings - 1) << r.name << " " << dtype_name(dtype);
+    }
   }
   // What accelerators alone have a kernel for is compared with its formula there.
   if (compared == 0 && (GetParam() == "grouped_silu_mul_quant" || GetParam() == "split_qk_norm_rope_rows" ||

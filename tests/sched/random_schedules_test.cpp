@@ -1,5 +1,6 @@
 // Random traffic (add, cancel, flush, tight pools, priorities, all sampling kinds) against what each request answers by
-// itself, with the integrity of pages, cache and queues checked after every step.
+// itself, with the integrity of pages, cache and queues checked after every step. On the fake executor, whose answers
+// cost nothing, and on engines of every device that computes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -7,19 +8,117 @@
 #include "base/sanitizer.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
+#include "support/computing_platforms.h"
+#include "support/tiny_models.h"
 
 namespace reprise::sched::random_schedules_test {
 namespace {
+
+using testing_support::ComputingPlatform;
+
+// What a schedule runs on, and the logits that its model gives after a history.
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual engine::Executor& executor() = 0;
+  virtual std::vector<float> logits_of(std::span<const int32_t> history) = 0;
+  virtual uint64_t copies() const { return 0; }
+
+  FakeExecutor::Limits limits;
+  int32_t vocab = FakeExecutor::kVocab;
+  int64_t longest_answer = 300;
+  std::vector<int32_t> eos{FakeExecutor::kEos};
+};
+
+class FakeSubject final : public Subject {
+ public:
+  explicit FakeSubject(std::mt19937& rng) {
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)); };
+    limits = {1 + below(6), 8 + below(200), 3 + below(6), 150 + below(400)};
+    limits.tokens = std::max(limits.tokens, limits.rows);
+    executor_ = std::make_unique<FakeExecutor>(limits);
+    executor_->greedy_steps = below(3) != 0;
+    executor_->runs_beside = below(2) != 0;
+  }
+  engine::Executor& executor() override { return *executor_; }
+  std::vector<float> logits_of(std::span<const int32_t> history) override { return FakeExecutor::logits_of(history); }
+  uint64_t copies() const override { return static_cast<uint64_t>(executor_->copies); }
+
+ private:
+  std::unique_ptr<FakeExecutor> executor_;
+};
+
+// An engine, and another that computes one history at a time, node by node.
+class EngineSubject final : public Subject {
+ public:
+  explicit EngineSubject(ComputingPlatform where) : where_(where) {
+    limits = {3, 40, 4, 200};
+    longest_answer = 60;
+    engine_ = open(engine::GraphPolicy::Auto);
+    alone_ = open(engine::GraphPolicy::Off);
+    if (!engine_ || !alone_) return;
+    limits.pages = engine_->kv_pool().free_pages();
+    vocab = static_cast<int32_t>(engine_->vocab_size());
+    eos.clear();
+    for (int32_t t = 7; t < vocab; t += 29) eos.push_back(t);  // as likely as in the fake one
+  }
+  ~EngineSubject() override {
+    if (alone_) alone_->release(history_);
+  }
+  bool is_open() const { return engine_ && alone_; }
+  engine::Executor& executor() override { return *engine_; }
+
+  std::vector<float> logits_of(std::span<const int32_t> history) override {
+    const auto known = static_cast<size_t>(history_.size());
+    if (known >= history.size() || !std::equal(history_.tokens().begin(), history_.tokens().end(), history.begin())) {
+      alone_->release(history_);
+      history_ = engine::Sequence(Tokens{});
+    }
+    for (size_t i = static_cast<size_t>(history_.size()); i < history.size(); ++i) history_.append(history[i]);
+    EXPECT_TRUE(alone_->reserve(history_, history_.size()).is_ok());
+    for (;;) {
+      const int64_t n = std::min(history_.uncached(), limits.tokens);
+      const engine::StepItem item{&history_, n, n == history_.uncached(), false};
+      const auto logits = alone_->step({&item, 1});
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (!logits.is_ok()) return std::vector<float>(static_cast<size_t>(vocab));
+      if (item.logit_rows() > 0) return {logits->begin(), logits->end()};
+    }
+  }
+
+ private:
+  std::unique_ptr<engine::Engine> open(engine::GraphPolicy policy) {
+    engine::EngineOptions o;
+    o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
+    o.dtype = testing_support::dtype_of(where_);
+    o.max_running_requests = limits.rows;
+    o.chunked_prefill_size = limits.tokens;
+    o.max_total_tokens = limits.pages * kv::kPageTokens;
+    o.context_length = limits.context;
+    o.graph.policy = policy;
+    if (where_ != ComputingPlatform::Cpu) o.graph.decode_sizes = {1, limits.rows}, o.graph.prefill_sizes = {32};
+    auto platform = testing_support::make_computing_platform(where_, taken_);
+    EXPECT_TRUE(platform.is_ok()) << platform.status().message();
+    auto e = engine::Engine::create(o, std::move(*platform));
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    return e.is_ok() ? std::move(*e) : nullptr;
+  }
+
+  ComputingPlatform where_;
+  testing_support::Taken taken_;
+  std::unique_ptr<engine::Engine> engine_, alone_;
+  engine::Sequence history_{Tokens{}};
+};
 
 class RandomSchedule {
  public:
   explicit RandomSchedule(uint32_t seed) : rng_(seed) {}
 
-  void run() {
-    FakeExecutor::Limits limits{1 + below(6), 8 + below(200), 3 + below(6), 150 + below(400)};
-    limits.tokens = std::max(limits.tokens, limits.rows);
+  void run(Subject& subject) {
+    subject_ = &subject;
+    limits_ = subject.limits;
     SchedulerOptions options;
-    options.eos_tokens = {FakeExecutor::kEos};
+    options.eos_tokens = subject.eos;
     options.prefix_cache = below(4) != 0;
     constexpr Policy kAll[] = {Policy::Fcfs, Policy::LongestPrefix, Policy::DfsWeight, Policy::Random,
                                Policy::LongestOutput};
@@ -30,11 +129,7 @@ class RandomSchedule {
     if (below(3) == 0) options.preemption_threshold = below(3);
     options.small_priorities_first = below(4) == 0;
     options.max_queued = 3 + below(20);
-    executor_ = std::make_unique<FakeExecutor>(limits);
-    executor_->greedy_steps = below(3) != 0;
-    executor_->runs_beside = below(2) != 0;
-    limits_ = limits;
-    scheduler_ = std::make_unique<Scheduler>(*executor_, options);
+    scheduler_ = std::make_unique<Scheduler>(subject.executor(), options);
     const int64_t actions = 5 + below(30);
     for (int64_t i = 0; i < actions; ++i) {
       const int64_t what = below(10);
@@ -49,8 +144,9 @@ class RandomSchedule {
     }
     for (const One& one : asked_) ASSERT_NO_FATAL_FAILURE(check(one));
     scheduler_->flush_cache();
-    ASSERT_EQ(executor_->kv_pool().free_pages(), limits.pages);
+    ASSERT_EQ(subject.executor().kv_pool().free_pages(), limits_.pages);
   }
+  std::mt19937& rng() { return rng_; }
 
   // What the schedule went through.
   struct Seen {
@@ -62,7 +158,7 @@ class RandomSchedule {
     seen.preemptions += s.preemptions;
     seen.cached_tokens += s.cached_tokens;
     seen.evicted += s.evicted_pages;
-    seen.copies += static_cast<uint64_t>(executor_->copies);
+    seen.copies += subject_->copies();
     for (const One& one : asked_) {
       seen.cancelled += one.answer->result->finish == FinishReason::Cancelled;
       seen.prompts_told += !one.answer->prompt.empty();
@@ -95,10 +191,10 @@ class RandomSchedule {
       prompt.assign(old.begin(), old.begin() + below(static_cast<int64_t>(old.size()) + 1));
     }
     for (int64_t n = below(below(3) == 0 ? 250 : 20); n >= 0; --n)
-      prompt.push_back(static_cast<int32_t>(below(FakeExecutor::kVocab)));
+      prompt.push_back(static_cast<int32_t>(below(subject_->vocab)));
     One one;
     one.prompt = prompt;
-    one.most = 1 + below(below(2) == 0 ? 300 : 10);
+    one.most = 1 + below(below(2) == 0 ? subject_->longest_answer : 10);
     Asked a = ask(prompt, one.most);
     a.request.priority = below(3) - 1;
     a.request.several = below(3) == 0;
@@ -129,14 +225,15 @@ class RandomSchedule {
   Tokens alone(const One& one) const {
     const auto size = static_cast<int64_t>(one.prompt.size());
     const int64_t most = std::min({one.most, limits_.context - size, limits_.pages * kv::kPageTokens - size + 1});
-    const std::vector<int32_t> eos{FakeExecutor::kEos};
-    engine::Sampler sampler(one.sampling, one.prompt, eos);
+    engine::Sampler sampler(one.sampling, one.prompt, subject_->eos);
     Tokens history = one.prompt, out;
     while (static_cast<int64_t>(out.size()) < most) {
-      auto row = FakeExecutor::logits_of(history);
+      auto row = subject_->logits_of(history);
       out.push_back(sampler.sample(row)->token);
       history.push_back(out.back());
-      if (!one.sampling.ignore_eos && out.back() == FakeExecutor::kEos) break;
+      if (!one.sampling.ignore_eos &&
+          std::find(subject_->eos.begin(), subject_->eos.end(), out.back()) != subject_->eos.end())
+        break;
     }
     return out;
   }
@@ -149,22 +246,26 @@ class RandomSchedule {
       ASSERT_EQ(r.status.code(), Code::Cancelled) << r.status.message();
       want.resize(std::min(want.size(), one.answer->tokens.size()));
     }
-    ASSERT_EQ(one.answer->tokens, want);
+    ASSERT_EQ(one.answer->tokens, want) << "request " << one.id << ", prompt of " << one.prompt.size()
+                                        << ", temperature " << one.sampling.temperature << ", repetition penalty "
+                                        << one.sampling.repetition_penalty << ", logprobs " << one.sampling.logprobs
+                                        << ", told of the prompt " << one.answer->prompt.size() << ", preemptions "
+                                        << r.preemptions;
     ASSERT_EQ(r.completion_tokens, static_cast<int64_t>(want.size()));
   }
 
   std::mt19937 rng_;
   FakeExecutor::Limits limits_;
-  std::unique_ptr<FakeExecutor> executor_;
+  Subject* subject_ = nullptr;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<One> asked_;
 };
 
 // Under a sanitizer a schedule takes ten times as long.
-#if REPRISE_ASAN
-constexpr uint32_t kSchedules = 100;
+#if REPRISE_ASAN || REPRISE_TSAN
+constexpr uint32_t kSchedules = 100, kOnEngines = 3;
 #else
-constexpr uint32_t kSchedules = 1000;
+constexpr uint32_t kSchedules = 1000, kOnEngines = 8;
 #endif
 
 // Ten parts, so that a failure names a small range and CTest runs them side by side.
@@ -175,7 +276,8 @@ TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
   for (uint32_t i = 0; i < kSchedules; ++i) {
     const uint32_t seed = GetParam() * kSchedules + i;
     RandomSchedule schedule(seed);
-    ASSERT_NO_FATAL_FAILURE(schedule.run()) << "schedule " << seed;
+    FakeSubject subject(schedule.rng());
+    ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
     schedule.count(seen);
   }
   // Nothing of interest was left out.
@@ -188,6 +290,25 @@ TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedules, testing::Range(0u, 10u));
+
+class RandomSchedulesOnEngine : public testing::TestWithParam<ComputingPlatform> {};
+
+TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
+  EngineSubject subject(GetParam());
+  ASSERT_TRUE(subject.is_open());
+  RandomSchedule::Seen seen;
+  for (uint32_t seed = 0; seed < kOnEngines; ++seed) {
+    RandomSchedule schedule(seed);
+    ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
+    schedule.count(seen);
+  }
+  EXPECT_GT(seen.preemptions, 0u);
+  EXPECT_GT(seen.cached_tokens, 0u);
+  EXPECT_GT(seen.cancelled, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RandomSchedulesOnEngine, testing_support::kComputingPlatforms,
+                         testing_support::computing_platform_name);
 
 }  // namespace
 }  // namespace reprise::sched::random_schedules_test

@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
 import check_docs  # noqa: E402
+import check_headers  # noqa: E402
 import check_layers  # noqa: E402
 import check_ops  # noqa: E402
 import check_prototypes  # noqa: E402
@@ -30,6 +31,30 @@ class Tree(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+class Headers(Tree):
+    """Headers are parsed behind the libraries, so what these hide is looked for in the text."""
+
+    def errors(self, **headers):
+        for name, text in headers.items():
+            self.write(f"src/{name}.h", text)
+        compiler = check_headers.compiler_of(["c++"])
+        found = [(pathlib.Path(f"{name}.h"), ("-std=c++20", f"-I{self.root}/src"), compiler) for name in headers]
+        return check_headers.check(found, [self.root / "src"], 2)
+
+    def test_each_header_alone(self):
+        errors, full = self.errors(
+            well="#include <string>\n#include <vector>\nstd::vector<std::string> all();  // std::map of none\n",
+            through='#include "well.h"\n// std::optional\ninline auto first() { return std::move(all().front()); }\n',
+            hidden="#include <cstdint>\nstd::vector<int64_t> a();\n", plain="int64_t b();\n", lacks="Well make();\n",
+            unknown="#include <complex>\nstd::complex<float> a();\n", worse="#include <vector>\nstd::complex<float> a();\n")
+        self.assertEqual(full, 2, "std::complex is not in the table")
+        self.assertEqual(len(errors), 4, errors)
+        self.assertIn("hidden.h:2: std::vector and no <vector>", errors[0])
+        self.assertIn("plain.h:1: int64_t and no <cstdint>", errors[1])
+        self.assertIn("lacks.h does not compile alone:\n", errors[2])
+        self.assertIn("worse.h does not compile alone:\n", errors[3])
 
 
 class Layers(Tree):
@@ -85,6 +110,16 @@ class Layers(Tree):
         self.only("src/ops/a.h", "#ifdef REPRISE_WITH_CUDA\n#endif\n", "#if on a device")
         self.write("src/ops/a.h", "#ifdef __AVX2__\n#endif\n")
         self.assertEqual(self.errors("src/backends/all.cpp", "#if defined(REPRISE_ASCEND)\n#endif\n"), [])
+
+    def test_models_name_no_hardware(self):
+        self.write("tools/layers.txt", "base:\ndevice: base\nops: device\nmodels: ops\nbackends: ops\n")
+        self.write("src/models/CMakeLists.txt", "house_library(models DEPS ops)\n")
+        self.assertEqual(self.errors("src/models/a.cpp", "// As on a GPU.\n/* CUDA\n has it */ int input_isabel;\n"), [])
+        for line in ("if (kind == DeviceKind::Null) return;", "bool on_npu = true;", "const bool kAvx512 = false;",
+                     'if (name == "ascend") {}', "#include <immintrin.h>", "#ifdef __AVX2__\n#endif"):
+            with self.subTest(line=line):
+                self.only("src/models/a.cpp", f"int a;\n{line}\n", "a.cpp:2: models name no hardware")
+        self.only("src/models/a.cpp", '#include "device/device.h"\n', "models know no device")
 
     def test_condition_on_a_backends_own_compiler(self):
         self.assertEqual(self.errors("src/backends/cuda/a.h", "#if defined(__CUDACC__)\n#endif\n"), [])

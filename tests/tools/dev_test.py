@@ -29,7 +29,7 @@ def run_dev(root, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-class Dev(unittest.TestCase):
+class Repository(unittest.TestCase):
     """A repository in a temporary folder with the front door and one C++ file."""
 
     def setUp(self):
@@ -54,6 +54,8 @@ class Dev(unittest.TestCase):
         git(self.root, "add", "-A")
         return run_dev(self.root, *arguments)
 
+
+class Dev(Repository):
     def check_fails(self, name, words):
         status, output = self.dev("check", name)
         self.assertEqual(status, 1, output)
@@ -108,6 +110,7 @@ class Dev(unittest.TestCase):
             (["bisect", "--"], "exit status decides"),
             (["bisect", "a", "b"], "one test"),
             (["test", "a", "b"], "one filter"),
+            (["sanitize", "thread", "a", "b"], "sanitize thread takes one filter"),
             (["arm64"], "arm64 build [TARGET]"),
             (["arm64", "libraries", "a"], "arm64 build [TARGET]"),
             (["test", "clients", "nonsense"], 'no client "nonsense"; there are: '),
@@ -165,6 +168,58 @@ class Dev(unittest.TestCase):
         self.assertGreater(len(verbs), 8)
         for verb in verbs:
             self.assertIn(f"\n  {verb} ", output)
+
+
+class ThreadSanitizer(Repository):
+    """`./dev sanitize thread` over programs that share a number, with the presets and the flags of this repository."""
+
+    CMAKE = """
+cmake_minimum_required(VERSION 3.25)
+project(shared LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 20)
+include(cmake/house.cmake)
+find_package(Threads REQUIRED)
+enable_testing()
+foreach(folder {programs})
+  add_executable(${{folder}}_tests shared.cpp)
+  target_link_libraries(${{folder}}_tests PRIVATE Threads::Threads)
+  add_test(NAME ${{folder}}.Shared COMMAND ${{folder}}_tests)
+endforeach()
+"""
+    PROGRAM = """#include <atomic>
+#include <thread>
+int main() {{
+  {number} shared = 0;
+  std::thread other([&] {{ ++shared; }});
+  ++shared;
+  other.join();
+  return shared == 2 ? 0 : 1;
+}}
+"""
+
+    def sanitize(self, number):
+        shutil.copytree(ROOT / "cmake", self.root / "cmake")
+        shutil.copy2(ROOT / "CMakePresets.json", self.root / "CMakePresets.json")
+        programs = re.search(r"^threaded_programs=\((.*)\)$", (self.root / "dev").read_text(), re.M)[1]
+        self.write("CMakeLists.txt", self.CMAKE.format(programs=programs))
+        self.write("shared.cpp", self.PROGRAM.format(number=number))
+        status, output = self.dev("sanitize", "thread")
+        for program in programs.split():
+            with self.subTest(program=program):
+                self.assertRegex(output, rf"{program}\.Shared|100% tests passed")
+        return status, output
+
+    def test_a_race_fails_the_stage(self):
+        status, output = self.sanitize("int")
+        self.assertNotEqual(status, 0, output)
+        self.assertIn("WARNING: ThreadSanitizer: data race", output)
+        self.assertRegex(output, r"SUMMARY: ThreadSanitizer: data race \S*shared.cpp:[56]")
+        self.assertIn("0% tests passed", output)
+
+    def test_no_race_no_failure(self):
+        status, output = self.sanitize("std::atomic<int>")
+        self.assertEqual(status, 0, output)
+        self.assertIn("100% tests passed, 0 tests failed", output)
 
 
 class NewThings(unittest.TestCase):

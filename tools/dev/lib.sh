@@ -148,17 +148,18 @@ need() {
   stage "install ${missing[*]}" install apt_install "${missing[@]}"
 }
 
-# build PRESET [TARGET]: configures when needed, builds; a build with nothing to do takes well under a second. What is
-# built for the first time takes several files at a time (cmake --preset PRESET -DREPRISE_UNITY=OFF goes back).
+# build PRESET [TARGET...]: configures when needed, builds; a build with nothing to do takes well under a second. What
+# is built for the first time takes several files at a time (cmake --preset PRESET -DREPRISE_UNITY=OFF goes back).
 build() {
-  local preset=$1 dir=build/$1 target=${2:-all} first=()
+  local preset=$1 dir=build/$1 first=()
   [[ -f $dir/build.ninja ]] || first=(-DREPRISE_UNITY=ON)
   # CUDA's kernels take minutes for each architecture; one shows that they compile.
   if [[ ${CI:-} == true ]]; then first+=(-DCMAKE_CUDA_ARCHITECTURES=90-real); fi
   if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja ]]; then
     stage "configure $preset" "configure-$preset" cmake --preset "$preset" "${first[@]}"
   fi
-  stage "build $preset" "build-$preset" cmake --build "$dir" --target "$target" ${REPRISE_JOBS:+-j "$REPRISE_JOBS"}
+  set -- "${@:2}"
+  stage "build $preset" "build-$preset" cmake --build "$dir" --target "${@:-all}" ${REPRISE_JOBS:+-j "$REPRISE_JOBS"}
 }
 
 # run_ctest PRESET TITLE LOG CTEST-ARGS...: prints ctest's closing lines; on failure also what the failing tests said.

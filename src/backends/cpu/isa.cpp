@@ -1,5 +1,8 @@
 #include "backends/cpu/isa.h"
 
+#include <algorithm>
+#include <iterator>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -11,6 +14,10 @@ namespace reprise::cpu {
 namespace {
 
 constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::DotProd};
+
+#define REPRISE_ISA_OF(name, set) Isa::name,
+constexpr Isa kBuiltIsas[] = {REPRISE_CPU_ISAS(REPRISE_ISA_OF)};
+#undef REPRISE_ISA_OF
 
 #if defined(__x86_64__)
 // What some compilers know no name for: MOVBE, F16C (clang 14) and LZCNT.
@@ -27,29 +34,9 @@ std::string join(std::string text, const std::vector<Isa>& isas) {
   return text;
 }
 
-}  // namespace
-
-std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::Baseline: return "baseline";
-    case Isa::Avx2: return "avx2";
-    case Isa::Avx512: return "avx512";
-    case Isa::DotProd: return "dotprod";
-  }
-  return "?";
-}
-
-std::vector<Isa> built_isas() {
-#if defined(__x86_64__)
-  return {Isa::Baseline, Isa::Avx2, Isa::Avx512};
-#elif defined(__aarch64__)
-  return {Isa::Baseline, Isa::DotProd};
-#endif
-}
-
 // Everything that src/backends/CMakeLists.txt compiles the kernels with (tests/tools/isa_test.py compares the two), but
 // what every processor with AVX2 has.
-std::vector<Isa> supported_isas() {
+std::vector<Isa> isas_of_this_processor() {
   std::vector<Isa> out{Isa::Baseline};
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -66,6 +53,27 @@ std::vector<Isa> supported_isas() {
   constexpr unsigned long kDotProd = HWCAP_ASIMDDP | HWCAP_ASIMDRDM | HWCAP_ATOMICS | HWCAP_CRC32;
   if ((::getauxval(AT_HWCAP) & kDotProd) == kDotProd) out.push_back(Isa::DotProd);
 #endif
+  return out;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::Baseline: return "baseline";
+    case Isa::Avx2: return "avx2";
+    case Isa::Avx512: return "avx512";
+    case Isa::DotProd: return "dotprod";
+  }
+  return "?";
+}
+
+std::vector<Isa> built_isas() { return {std::begin(kBuiltIsas), std::end(kBuiltIsas)}; }
+
+std::vector<Isa> supported_isas() {
+  std::vector<Isa> out;
+  for (const Isa isa : isas_of_this_processor())
+    if (std::find(std::begin(kBuiltIsas), std::end(kBuiltIsas), isa) != std::end(kBuiltIsas)) out.push_back(isa);
   return out;
 }
 

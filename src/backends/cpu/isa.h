@@ -20,6 +20,24 @@ enum class Isa : uint8_t {
   DotProd,   // aarch64 with SDOT, four products of bytes at a time: ARMv8.2, Kunpeng 920
 };
 
+// The sets of this program: X(Isa's name, namespace). A build that is checked and not used may leave some out
+// (REPRISE_WITHOUT_ISAS of the CMake file).
+#ifdef REPRISE_WITHOUT_AVX2
+#define REPRISE_AVX2(X)
+#else
+#define REPRISE_AVX2(X) X(Avx2, avx2)
+#endif
+#ifdef REPRISE_WITHOUT_AVX512
+#define REPRISE_AVX512(X)
+#else
+#define REPRISE_AVX512(X) X(Avx512, avx512)
+#endif
+#if defined(__x86_64__)
+#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) REPRISE_AVX2(X) REPRISE_AVX512(X)
+#elif defined(__aarch64__)
+#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(DotProd, dotprod)
+#endif
+
 std::string_view isa_name(Isa isa);
 std::vector<Isa> built_isas();                 // those of this program, ascending
 std::vector<Isa> supported_isas();             // by this processor too, ascending

@@ -83,13 +83,6 @@ namespace reprise::cpu {
   X(moe_gate)                        \
   X(moe_route)
 
-// The sets of this program, as built_isas() and the CMake file have them: X(Isa's name, namespace).
-#if defined(__x86_64__)
-#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(Avx2, avx2) X(Avx512, avx512)
-#elif defined(__aarch64__)
-#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(DotProd, dotprod)
-#endif
-
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \
   REPRISE_DECLARE(name##_f32)       \

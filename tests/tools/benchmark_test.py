@@ -1,0 +1,191 @@
+"""tools/benchmark.py: when it refuses to measure, and what it makes of a recorded run."""
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+
+import benchmark  # noqa: E402
+import check_scoreboard  # noqa: E402
+
+LIMITS = {"read_GBps_all": 40.0, "fp32_gflops": 400.0, "bf16_gflops": 200.0, "int8_gops": 1600.0}
+
+
+def cell(ours, peer, **more):
+    return {"ours": ours, "peer": peer, "pct_bandwidth": None, "pct_peak": None, **more}
+
+
+def section(data, before=40.0, after=41.0, **more):
+    return {"date": "2026-01-02", "commands": ["tools/measure_peers.py A=$SHAPES/a"], "before": {"read_GBps_all": before},
+            "after": {"read_GBps_all": after}, "steady": True, "beside": [], "data": data, **more}
+
+
+# 1 GB of bf16 weights, no keys: at 40 GB/s 40 steps a second; 2 flop for each of 0.5e9 weights and sequence: at 400
+# GFLOP/s 400 sequences a second, so the roof bends at batch 10.
+ROW = {"weight_bytes": 1e9, "kv_bytes": 0}
+PEERS = {"name": "A", "forms": {"bf16": {"limits": LIMITS, "cells": {
+    "prefill 512": cell(300, 150, pct_peak=75.2),
+    "batch 1": cell(36, 18, pct_bandwidth=90.0, row=ROW),
+    "batch 20": cell(200, 100, pct_bandwidth=25.0, row=ROW)}}}}
+
+
+def report(sections):
+    return {"commit": "0123abc", "machine": {"cpu": "A processor", "isa": "avx512", "threads": 2}, "sections": sections}
+
+
+class OtherLoad(unittest.TestCase):
+    def test_a_quiet_machine_is_measured(self):
+        self.assertEqual(benchmark.other_load(0.1, 0.01), [])
+        self.assertEqual(benchmark.other_load(None, 0.01), [])
+
+    def test_each_kind_of_load_is_named(self):
+        self.assertIn("the load average is 3.20", benchmark.other_load(3.2, 0.01)[0])
+        self.assertIn("55 % of the processors are busy", benchmark.other_load(None, 0.55)[0])
+        self.assertEqual(len(benchmark.other_load(3.2, 0.55)), 2)
+
+    def test_busy_time_is_all_but_idle_and_waiting(self):
+        # user nice system idle iowait irq softirq steal guest guest_nice
+        self.assertEqual(benchmark.busy_share("cpu 100 0 0 100 0 0 0 0 0 0", "cpu 110 5 5 160 20 0 0 0 10 0"), 0.2)
+        self.assertEqual(benchmark.busy_share("cpu 0 0 0 0 0 0 0 0", "cpu 0 0 0 0 0 0 0 0"), 0)
+
+    def test_measure_refuses(self):
+        with tempfile.TemporaryDirectory() as out, mock.patch.object(benchmark, "measured_busy", lambda: 0.9), \
+                self.assertRaises(SystemExit) as refused:
+            benchmark.main(["measure", "--shapes", out, "--out", f"{out}/made", "--only", "fused"])
+        self.assertIn("other load: ", str(refused.exception))
+        self.assertFalse(pathlib.Path(out, "made").exists())
+
+    def test_load_that_comes_later_ends_the_run(self):
+        run = mock.Mock(args=mock.Mock(beside_load=False))
+        with mock.patch.object(benchmark, "measured_busy", lambda: 0.9), self.assertRaises(SystemExit) as refused:
+            benchmark.measure_section(run, "fused")
+        self.assertIn("fused: other load", str(refused.exception))
+        run.limits.assert_not_called()
+
+
+class Sections(unittest.TestCase):
+    def measured(self, bandwidths):
+        """A section between probes that find these bandwidths."""
+        probes = iter(bandwidths)
+        run = mock.Mock(args=mock.Mock(beside_load=False), commands=[])
+        run.limits.side_effect = lambda: {"read_GBps_all": next(probes)}
+        run.ours.return_value = {"rows": []}
+        with mock.patch.object(benchmark, "measured_busy", lambda: 0.0), contextlib.redirect_stderr(io.StringIO()):
+            return benchmark.measure_section(run, "fused"), run.ours.call_count
+
+    def test_a_steady_one_is_measured_once(self):
+        found, times = self.measured([40, 36])
+        self.assertEqual((found["steady"], times), (True, 1))
+
+    def test_one_across_a_change_is_measured_again(self):
+        found, times = self.measured([60, 35, 34, 35])
+        self.assertEqual((found["steady"], times, found["before"]["read_GBps_all"]), (True, 2, 34))
+        found, times = self.measured([60, 35, 34, 60])
+        self.assertEqual((found["steady"], times), (False, 2))
+
+    def test_unknown_sections_are_refused(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+            benchmark.main(["measure", "--shapes", ".", "--only", "nonsense"])
+        self.assertIn('no section "nonsense"; there are: qwen3', said.getvalue())
+
+    def test_the_binary_must_be_of_the_commit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "file").write_text("text\n")
+            git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
+            for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "a"]):
+                subprocess.run([*git, *command], check=True)
+            commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], check=True, capture_output=True,
+                                    text=True).stdout.strip()
+            self.assertEqual(benchmark.commit_of(root, f"reprise 1\ncommit {commit}"), commit)
+            with self.assertRaises(SystemExit) as refused:
+                benchmark.commit_of(root, "reprise 1\ncommit feedbee")
+            self.assertIn("the binary is of commit feedbee", str(refused.exception))
+            (root / "file").write_text("changed\n")
+            with self.assertRaises(SystemExit) as refused:
+                benchmark.commit_of(root, f"commit {commit}")
+            self.assertIn("figures belong to a commit", str(refused.exception))
+
+
+class Roof(unittest.TestCase):
+    def test_bytes_bound_small_batches_and_arithmetic_large_ones(self):
+        self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 1, ROW, LIMITS), 40)
+        self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 10, ROW, LIMITS), 400)
+        self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 20, ROW, LIMITS), 400)
+        self.assertAlmostEqual(benchmark.roof_tok_s("w8a8", 1, {"weight_bytes": 1e9, "kv_bytes": 1e9}, LIMITS), 20)
+        self.assertAlmostEqual(benchmark.roof_tok_s("w8a8", 64, ROW, LIMITS), 800)
+
+    def test_ours_and_the_peer_stand_under_the_same_roof(self):
+        (first, second), = benchmark.roof_shares(PEERS).values()
+        self.assertEqual(first[0], 1)
+        self.assertAlmostEqual(first[1], 90)
+        self.assertAlmostEqual(first[2], 45)
+        self.assertAlmostEqual(second[1], 50)
+
+    def test_the_picture_is_xml_and_names_its_points(self):
+        picture = benchmark.draw_roof("A", benchmark.roof_shares(PEERS), "a machine")
+        titles = [e.text for e in xml.fromstring(picture).iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(titles, ["bf16, batch 1: 90 %, llama.cpp 45 %", "bf16, batch 20: 50 %, llama.cpp 25 %"])
+
+
+class Show(unittest.TestCase):
+    def page(self, sections):
+        with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            recorded = pathlib.Path(out) / "benchmark.json"
+            recorded.write_text(json.dumps(report(sections)))
+            benchmark.main(["show", str(recorded)])
+            self.pictures = sorted(p.name for p in pathlib.Path(out).glob("*.svg"))
+            return pathlib.Path(out, "benchmark.md").read_text()
+
+    def test_peers(self):
+        page = self.page({"qwen3": section(PEERS)})
+        self.assertIn("### Qwen3-0.6B compared with llama.cpp\n", page)
+        self.assertIn("| A, tok/s | bf16 | x |\n|---|---|---|\n| prefill 512 | 300 (75 %) | 2.00 |\n"
+                      "| batch 1 | 36.0 (90 %) | 2.00 |\n", page)
+        self.assertEqual(self.pictures, ["roof-A.svg"])
+
+    def test_sections_stand_as_the_page_of_figures_wants_them(self):
+        page = self.page({"qwen3": section(PEERS)})
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "page.md").write_text(page)
+            self.assertEqual(check_scoreboard.check_figures(pathlib.Path(folder), "page.md"), [])
+
+    def test_what_weakens_a_figure_is_said(self):
+        self.assertNotIn("mean little", self.page({"qwen3": section(PEERS)}))
+        self.assertIn("60 GB/s before and 35 GB/s after, so shares of it mean little",
+                      self.page({"qwen3": section(PEERS, 60, 35, steady=False)}))
+        self.assertIn("Measured beside other load.", self.page({"qwen3": section(PEERS, beside=["a"])}))
+
+    def test_every_kind_of_table(self):
+        row = {"batch_size": 8, "prefill_tok_s": 1234.5, "decode_tok_s": 56.78, "pct_peak": 68.4, "pct_bandwidth": None}
+        op = {"op": "silu_mul", "shape": "[1, 2]", "fused_us": 10.0, "unfused_us": 20.0, "ratio": 0.5, "limit_us": 7.0}
+        modes = {"A": {"rows": {"eager": [row], "whole": [{**row, "decode_tok_s": 113.56}]}}}
+        ways = {"prompt": 512, "form": "bf16", "absorbed": [row, row], "expanded": [{**row, "prefill_tok_s": 2469.0}] * 2}
+        score = {"questions": 200, "right": 1, "no_number": 11, "same_got": 118, "same_text": 89}
+        page = self.page({
+            "experts": section([{"label": "B, bf16", "rows": [row]}]), "fused": section([op]), "modes": section(modes),
+            "expanded": section([ways]), "sampled": section({"greedy": [row], "sampled": [row]}),
+            "onednn": section({"lines": ["| a |", "|---|", "| 1 |"]}),
+            "quantised": section([{"label": "bf16", "perplexity": 6.0, **score},
+                                  {"label": "int8", "perplexity": 6.3, **score}])})
+        for line in ("| B, bf16 | 8 | 1234 | 68 % | 56.8 |  |", "| `silu_mul` | [1, 2] | 10.0 | 20.0 | 0.50 | 70 % |",
+                     "| A, 8 | decode | 56.8 | 114 | 2.00 x |", "| 512 | bf16 | 1234, 1234 | 68 %, 68 % | 2469, 2469 | "
+                     "68 %, 68 % | 2.00 |", "| median | 56.8 | 56.8 | 1.00 x (0.9 x) |", "| 1 |",
+                     "| int8 | 6.3000 | +5.00 % | 1 | 11 | 118 | 89 |"):
+            with self.subTest(line=line):
+                self.assertIn(line + "\n", page)
+        self.assertEqual(self.pictures, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
