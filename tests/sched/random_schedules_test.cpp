@@ -265,7 +265,7 @@ class RandomSchedule {
 #if REPRISE_ASAN || REPRISE_TSAN
 constexpr uint32_t kSchedules = 100, kOnEngines = 3;
 #else
-constexpr uint32_t kSchedules = 1000, kOnEngines = 8;
+constexpr uint32_t kSchedules = 1000, kOnEngines = 16;
 #endif
 
 // Ten parts, so that a failure names a small range and CTest runs them side by side.
@@ -302,7 +302,7 @@ TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
     ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
     schedule.count(seen);
   }
-  if (kOnEngines < 8) return;  // too few to meet everything
+  if (kOnEngines < 16) return;  // too few to meet everything
   EXPECT_GT(seen.preemptions, 0u);
   EXPECT_GT(seen.cached_tokens, 0u);
   EXPECT_GT(seen.cancelled, 0u);
