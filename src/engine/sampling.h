@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "ops/row_edits.h"
 #include "engine/token_constraint.h"
 #include "ops/draw.h"
+#include "ops/row_edits.h"
 
 namespace reprise::engine {
 
