@@ -1,4 +1,4 @@
-// skeleton_op against double precision, on every instruction set, dtype and team size.
+// skeleton_op against double precision, on every instruction set, dtype and number of threads.
 #include <gtest/gtest.h>
 
 #include "backends/op_runner.h"
@@ -15,8 +15,9 @@ TEST(SkeletonOp, MatchesTheReference) {
         std::vector<double> want = to_doubles(x);
         for (double& v : want) v = v + 0;  // write the op's meaning here
         const std::string what = fmt::format("{} {}", isa_name(isa), describe(x.type));
-        const TestTensor one = runner.run("skeleton_op", {x}, {}, {.ranks = 1})[0];
-        for (int ranks : {2, 3}) expect_same_bits(runner.run("skeleton_op", {x}, {}, {.ranks = ranks})[0], one, what);
+        const TestTensor one = runner.run("skeleton_op", {x}, {}, {.threads = 1})[0];
+        for (int threads : {2, 3})
+          expect_same_bits(runner.run("skeleton_op", {x}, {}, {.threads = threads})[0], one, what);
         expect_close(one, want, unit_roundoff(t) + 5e-7, 1e-7, what);
       }
   }
