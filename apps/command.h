@@ -21,6 +21,9 @@ struct Command {
   // The flags of the model that the command runs, which may lie over several ranks; null where it opens none this time.
   // Left empty: its models are on one rank.
   std::function<ModelFlags*()> over_ranks = {};
+  // What a follower does where that is not to follow one engine.
+  std::function<Status()> follow = {};
+  bool as_threads = false;  // the command's ranks are threads, unless a launcher has started processes
 };
 
 Command add_generate(CLI::App& program);

@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "api/device_choice.h"
+#include "bench/collective_bench.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/machine_probe.h"
+#include "common/model_flags.h"
 #include "common/self_test.h"
 #include "common/terminal.h"
 #include "settings/setting.h"
@@ -84,9 +86,38 @@ struct DoctorFlags {
   int64_t threads = 0;
   std::string device = "auto";
   std::optional<std::string> ascend_runtime;
+  ModelFlags ranks;  // of which only those about ranks are flags here
 };
 
+constexpr int64_t kExchanges = 200;  // of each kind
+
+void print_ranks(const ranks::World& world, const std::vector<CollectiveTime>& times) {
+  fmt::print("{:<22}{}\n", "ranks",
+             world.one_host() ? fmt::format("{} on this host", world.size)
+                              : fmt::format("{}, of which {} on this host", world.size, world.local_size));
+  for (const CollectiveTime& t : times)
+    fmt::print("{:<22}{:.1f} us\n", fmt::format("{}, {} KB", t.name, t.bytes >> 10), t.us);
+}
+
+OrderedJson ranks_json(const ranks::World& world, const std::vector<CollectiveTime>& times) {
+  OrderedJson j = {{"size", world.size}, {"on_this_host", world.local_size}, {"times", OrderedJson::array()}};
+  for (const CollectiveTime& t : times) j["times"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"us", t.us}});
+  return j;
+}
+
+// What ranks exchange, checked and timed, instead of the machine: its processors are shared out by now.
+Status run_over_ranks(const DoctorFlags& f) {
+  ranks::Member& member = *f.ranks.member;
+  ASSIGN_OR_RETURN(const auto times, measure_collectives(member, kExchanges));
+  if (f.json)
+    fmt::print("{}\n", ranks_json(member.world(), times).dump());
+  else
+    print_ranks(member.world(), times);
+  return Status::ok();
+}
+
 Status run_doctor(const DoctorFlags& f) {
+  if (f.ranks.member) return run_over_ranks(f);
   ASSIGN_OR_RETURN(const DeviceOptions options, device_options(f.device, f.ascend_runtime, ::getenv));
   // A device that is not there is said at once. The processor needs no opening: it is what is measured.
   std::optional<Platform> platform;
@@ -127,10 +158,19 @@ Command add_doctor(CLI::App& program) {
   add_settings(*c.app,
                std::vector<settings::Binding>{{"device", &flags->device}, {"ascend_runtime", &flags->ascend_runtime}},
                "Options");
+  add_settings(*c.app,
+               std::vector<settings::Binding>{{"tp_size", &flags->ranks.tp_size},
+                                              {"dist_launcher", &flags->ranks.dist_launcher},
+                                              {"nnodes", &flags->ranks.nnodes},
+                                              {"dist_timeout", &flags->ranks.dist_timeout}},
+               "Ranks");
   c.app->footer(
       "Each figure is the best of a few trials of some milliseconds; the whole takes about two seconds. With\n"
       "another --device than cpu, what that says of itself follows, and a self-test of memory, a computation, graphs\n"
-      "and streams; one that cannot be opened ends with the reason, and a failed self-test with exit code 1.");
+      "and streams; one that cannot be opened ends with the reason, and a failed self-test with exit code 1.\n"
+      "With --tp-size above 1 it is the exchange between ranks of the CPU that is tested and timed, alone.");
+  c.over_ranks = [flags] { return flags->ranks.tp_size > 1 ? &flags->ranks : nullptr; };
+  c.follow = [flags] { return measure_collectives(*flags->ranks.member, kExchanges).status(); };
   c.check = [flags] { return device_options(flags->device, flags->ascend_runtime, ::getenv).status(); };
   c.run = [flags] { return run_doctor(*flags); };
   return c;

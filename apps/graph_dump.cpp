@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/local_ranks.h"
 #include "common/machine_probe.h"
 #include "common/model_flags.h"
 #include "common/profile_flags.h"
@@ -25,6 +26,7 @@ struct DumpFlags {
   std::string format = "text";
   std::string output;
   bool no_timing = false;
+  int64_t rank = 0;
 };
 
 Result<std::string> report(engine::Engine& e, PhaseView view, const DumpFlags& f) {
@@ -43,14 +45,15 @@ Status run_dump(DumpFlags f) {
     f.model.graph.keep_graphs = true;
     if (!f.no_timing) make_room(f.profile, f.model);
   }
-  ASSIGN_OR_RETURN(auto e, open_engine(f.model));
-  ASSIGN_OR_RETURN(const PhaseView view, view_of_phase(*e, f.profile.phase));
+  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  engine::Engine& e = ranks.at(f.rank);
+  ASSIGN_OR_RETURN(const PhaseView view, view_of_phase(e, f.profile.phase));
   std::string text;
   if (html) {
-    ASSIGN_OR_RETURN(text, report(*e, view, f));
+    ASSIGN_OR_RETURN(text, report(e, view, f));
     text = settings::as_flags(text);
   } else if (f.format == "json") {
-    text = settings::as_flags(dump_json(*e, view).dump()) + "\n";
+    text = settings::as_flags(dump_json(e, view).dump()) + "\n";
   } else {
     text = f.format == "dot" ? dump_dot(view.model()) : print(view.model().graph());
   }
@@ -71,7 +74,15 @@ Command add_graph_dump(CLI::App& graph) {
   add_profile_flags(*app, flags->profile);
   flags->model.add_to(*app);
   app->footer("--batch, --context and --repeat are about the step that the HTML report times.");
-  return {app, [flags] { return flags->model.check(); }, [flags] { return run_dump(*flags); }};
+  add_rank(*app, flags->rank);
+  return {app,
+          [flags]() -> Status {
+            RETURN_IF_ERROR(flags->model.check());
+            if (flags->rank > 0 && flags->format == "html" && !flags->no_timing)
+              return invalid("--rank {} with --format html: only rank 0 can be timed; add --no-timing", flags->rank);
+            return check_rank(flags->model, flags->rank);
+          },
+          [flags] { return run_dump(*flags); }};
 }
 
 }  // namespace reprise::apps

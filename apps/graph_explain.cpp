@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "common/flags.h"
+#include "common/local_ranks.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "see/decisions.h"
@@ -27,6 +28,7 @@ struct ExplainFlags {
   ModelFlags model;
   bool json = false;
   std::string phase = "decode";
+  int64_t rank = 0;
 };
 
 // The same reason at many nodes is one line.
@@ -74,17 +76,27 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
                m.pieces()[i].thunks.size(), ops);
   }
   if (m.pieces().size() > kShown) fmt::print("... {} more pieces\n", m.pieces().size() - kShown);
+  if (const auto share = contents_of_rank(e, m)) {
+    fmt::print(
+        "\nrank {} of {}: {:.1f} MB of weights, {:.1f} MB of KV cache, {:.1f} MB shared for what ranks exchange\n",
+        share->rank, share->ranks, static_cast<double>(share->weight_bytes) / 1e6,
+        static_cast<double>(share->kv_bytes) / 1e6, static_cast<double>(share->exchange_bytes) / 1e6);
+    fmt::print("{:<20}{:>8}{:>16}{:>16}\n", "collective", "a step", "bytes a row", "of this rank");
+    for (const Exchange& x : share->exchanges)
+      fmt::print("{:<20}{:>8}{:>16}{:>16}\n", x.op, x.count, x.row_bytes, x.own_bytes);
+  }
   fmt::print("\n{:<42}{:>8}\n", "kernel", "calls");
   for (const auto& [name, calls] : kernel_calls(m)) fmt::print("{:<42}{:>8}\n", name, calls);
 }
 
 Status run_explain(const ExplainFlags& f) {
-  ASSIGN_OR_RETURN(auto e, open_engine(f.model));
-  ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(*e, f.phase));
+  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  engine::Engine& e = ranks.at(f.rank);
+  ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(e, f.phase));
   if (f.json)
-    fmt::print("{}\n", settings::as_flags(explain_json(*e, v).dump()));
+    fmt::print("{}\n", settings::as_flags(explain_json(e, v).dump()));
   else
-    explain_text(*e, v);
+    explain_text(e, v);
   return Status::ok();
 }
 
@@ -96,7 +108,13 @@ Command add_graph_explain(CLI::App& graph) {
   add_switch(*app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*app);
   add_choice(*app, "--phase", flags->phase, {"decode", "prefill"}, "which graph");
-  return {app, [flags] { return flags->model.check(); }, [flags] { return run_explain(*flags); }};
+  add_rank(*app, flags->rank);
+  return {app,
+          [flags]() -> Status {
+            RETURN_IF_ERROR(flags->model.check());
+            return check_rank(flags->model, flags->rank);
+          },
+          [flags] { return run_explain(*flags); }};
 }
 
 }  // namespace reprise::apps

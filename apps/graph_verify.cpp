@@ -14,10 +14,10 @@
 #include "base/progress.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/local_ranks.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
 #include "engine/fusion_bound.h"
-#include "engine/local_world.h"
 #include "passes/extension.h"
 #include "settings/setting.h"
 #include "verify/runs.h"
@@ -71,15 +71,6 @@ struct Totals {
   }
 };
 
-// The engine of a mode: on one rank, or the front of a world of threads.
-struct Opened {
-  std::unique_ptr<engine::Engine> alone;
-  std::unique_ptr<engine::LocalWorld> world;
-
-  engine::Engine& operator*() const { return world ? world->front() : *alone; }
-  engine::Engine* operator->() const { return &**this; }
-};
-
 // What all runs of the command share, and what they found.
 class Verification {
  public:
@@ -90,6 +81,8 @@ class Verification {
   Status prepare();
   Status check_all();
   Status check_case();
+  // A follower's part: the engines of all modes over ranks, one after the other.
+  Status follow();
 
   const Totals& totals() const { return totals_; }
   const std::vector<Mode>& modes() const { return modes_; }
@@ -98,7 +91,8 @@ class Verification {
   int64_t ranks() const { return f_.model.tp_size; }  // of all modes but the keys
 
  private:
-  Result<Opened> open(const Mode& mode) const;
+  // On one rank, or the front of several.
+  Result<LocalRanks> open(const Mode& mode) const;
   // The mode whose rows are the right ones for `mode`.
   const Mode& key_of(const Mode& mode) const {
     return !inexact_.empty() && !mode.only_exact && std::string_view(mode.passes) == "all" ? kFusedKey : kKey;
@@ -131,7 +125,7 @@ class Verification {
   Totals totals_;
 };
 
-Result<Opened> Verification::open(const Mode& mode) const {
+Result<LocalRanks> Verification::open(const Mode& mode) const {
   ModelFlags flags = f_.model;
   flags.graph.graph = mode.graph;
   flags.graph.decode = mode.decode ? std::optional<std::string>(mode.decode) : std::nullopt;
@@ -154,20 +148,10 @@ Result<Opened> Verification::open(const Mode& mode) const {
   flags.graph.learn = false;
   flags.bars = show_;
   if (mode.threads) flags.threads = mode.threads;
-  Opened opened;
-  if (is_ranked(mode)) {
-    if (flags.threads == 0) flags.threads = 1;
-    const auto one = [flags](std::shared_ptr<ranks::Member> member) {
-      ModelFlags mine = flags;
-      mine.member = std::move(member);
-      mine.bars = mine.bars && mine.member->world().front();
-      return open_engine(mine);
-    };
-    ASSIGN_OR_RETURN(opened.world, engine::LocalWorld::start(static_cast<int>(flags.tp_size), one));
-    return opened;
-  }
-  flags.tp_size = 1;
-  ASSIGN_OR_RETURN(opened.alone, open_engine(flags));
+  if (!is_ranked(mode)) flags.tp_size = 1, flags.member = nullptr;
+  if (!flags.member) return open_local_ranks(std::move(flags));
+  LocalRanks opened;
+  ASSIGN_OR_RETURN(opened.alone, open_engine(flags));  // of a launcher's world
   return opened;
 }
 
@@ -381,6 +365,16 @@ Status Verification::check_case() {
   return Status::ok();
 }
 
+Status Verification::follow() {
+  RETURN_IF_ERROR(prepare());
+  for (const Mode& mode : modes_) {
+    if (!is_ranked(mode)) continue;
+    ASSIGN_OR_RETURN(auto e, open(mode));
+    RETURN_IF_ERROR(e->follow());
+  }
+  return Status::ok();
+}
+
 OrderedJson json_of(const Verification& v) {
   const Totals& totals = v.totals();
   OrderedJson j;
@@ -456,6 +450,9 @@ Command add_graph_verify(CLI::App& graph) {
       return invalid("--quick chooses among batches; --case runs one step");
     return flags->model.check();
   };
+  c.over_ranks = [flags] { return &flags->model; };
+  c.as_threads = true;
+  c.follow = [flags] { return Verification(*flags, false).follow(); };
   c.run = [flags] { return run_verify(*flags); };
   return c;
 }

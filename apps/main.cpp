@@ -58,11 +58,14 @@ int main(int argc, char** argv) {
 
   for (const Command& c : commands) {
     if (!c.app->parsed()) continue;
-    if (const Status usage = c.check(); !usage.is_ok()) {
-      log::write(log::Level::Error, usage.message());
+    const Status usage = c.check();
+    const auto ranks = usage.is_ok() ? ranks_of(c) : Result<Ranks>(usage);
+    if (!ranks.is_ok()) {
+      // All ranks of a launcher have read the same line.
+      if (ranks::launched_rank(::getenv) == 0) log::write(log::Level::Error, ranks.status().message());
       return kExitUsage;
     }
-    if (const Status done = run_over_ranks(c); !done.is_ok()) {
+    if (const Status done = run_over_ranks(c, *ranks); !done.is_ok()) {
       std::fflush(stdout);
       // `graph diff` has said what it has to say.
       if (!done.message().empty()) log::write(log::Level::Error, done.message());

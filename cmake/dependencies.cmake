@@ -19,6 +19,10 @@ pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 # Their headers alone: src/hub opens both at run time.
 find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED)
+# Open MPI, for libreprise-mpi.so alone (src/ranks/mpi); without it there are no worlds of several hosts.
+if(NOT CMAKE_CROSSCOMPILING AND NOT REPRISE_STATIC)
+  pkg_check_modules(MPI QUIET IMPORTED_TARGET ompi)
+endif()
 if(REPRISE_TESTS)
   find_package(GTest REQUIRED)
   find_package(ZLIB REQUIRED)

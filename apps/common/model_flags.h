@@ -15,6 +15,8 @@ namespace reprise::apps {
 
 struct ModelFlags : api::ModelSettings {
   LauncherFlags launcher;
+  // No flag: the seats of this process in the worlds of all replicas, where a replica has several ranks.
+  std::vector<std::shared_ptr<ranks::Member>> fronts = {};
   std::optional<std::string> log_level;
   bool quiet_start = false;  // no flag: a start says one line, and the report only with -v
   bool verbose = false;

@@ -1,21 +1,24 @@
 #include "common/ranked_run.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/log.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "ranks/followers.h"
+#include "ranks/launched.h"
 
 namespace reprise::apps {
 namespace {
 
 // Opens the same engine as the front, and follows it. The front says what is in effect.
-int follow(ModelFlags flags, std::shared_ptr<ranks::Member> member) {
+int follow(const Command& command, ModelFlags& flags, const std::shared_ptr<ranks::Member>& member, int replica) {
   log::set_level(std::max(log::level(), log::Level::Warning));
   flags.bars = false;
   flags.member = member;
+  flags.replica = replica;
   const auto end = [&]() -> Status {
+    if (command.follow) return command.follow();
     ASSIGN_OR_RETURN(auto engine, open_engine(flags));
     return engine->follow();
   }();
@@ -26,18 +29,46 @@ int follow(ModelFlags flags, std::shared_ptr<ranks::Member> member) {
 
 }  // namespace
 
-Status run_over_ranks(const Command& command) {
+Result<Ranks> ranks_of(const Command& command) {
+  Ranks out;
   ModelFlags* flags = command.over_ranks ? command.over_ranks() : nullptr;
-  if (!flags || flags->tp_size == 1) return command.run();
-  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(flags->dist_timeout * 1e3));
-  ASSIGN_OR_RETURN(
-      const auto followers,
-      ranks::Followers::start(
-          static_cast<int>(flags->tp_size),
-          [&](std::shared_ptr<ranks::Member> member) { return follow(*flags, std::move(member)); }, timeout));
-  flags->member = followers->front();
+  if (!flags) return out;
+  ranks::WorldWish wish;
+  ASSIGN_OR_RETURN(wish.launcher, ranks::parse_launcher(flags->dist_launcher));
+  wish.size = flags->tp_size;
+  wish.hosts = flags->nnodes;
+  wish.command = command.app->get_name();
+  ASSIGN_OR_RETURN(out.launched, ranks::launched_world(::getenv, wish));
+  if (out.launched && flags->dp_size > 1)
+    return invalid("`dp_size` {}: the replicas of a server are started by itself; allowed under a launcher: 1",
+                   flags->dp_size);
+  if (out.launched || (flags->tp_size > 1 && !command.as_threads)) out.flags = flags;
+  return out;
+}
+
+Status run_over_ranks(const Command& command, const Ranks& ranks) {
+  if (!ranks.flags) return command.run();
+  ModelFlags& flags = *ranks.flags;
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.dist_timeout * 1e3));
+  const ranks::Followers::Run run = [&](const std::shared_ptr<ranks::Member>& member, int replica) {
+    return follow(command, flags, member, replica);
+  };
+  std::vector<std::unique_ptr<ranks::Followers>> worlds;
+  if (ranks.launched) {
+    auto world = ranks::join_launched_world(*ranks.launched, run, timeout);
+    // One line a host.
+    if (!world.is_ok() && !ranks.launched->world.leader()) return Status(world.status().code(), "");
+    RETURN_IF_ERROR(world.status());
+    worlds.push_back(std::move(*world));
+  } else {
+    ASSIGN_OR_RETURN(worlds, ranks::Followers::start(static_cast<int>(flags.dp_size), static_cast<int>(flags.tp_size),
+                                                     run, timeout));
+  }
+  for (const auto& world : worlds) flags.fronts.push_back(world->front());
+  flags.member = flags.fronts[0];
   Status done = command.run();
-  flags->member = nullptr;
+  flags.member = nullptr;
+  flags.fronts.clear();
   return done;
 }
 

@@ -1,13 +1,23 @@
-// A command whose model lies over several ranks: its followers are started before it runs, and end after it. Called by
-// main(), while the process has one thread.
+// A command whose model lies over several ranks: they meet before it runs, and end after it. Called by main(), while
+// the process has one thread.
 #pragma once
 
+#include <optional>
+
 #include "command.h"
+#include "ranks/launcher.h"
 
 namespace reprise::apps {
 
-// The command's run(), over --tp-size ranks where that is above 1 and the command can do so. In a follower it does not
-// return.
-Status run_over_ranks(const Command& command);
+// Where a command's ranks come from; neither: it runs on one.
+struct Ranks {
+  ModelFlags* flags = nullptr;                   // null: the command's model is on one rank
+  std::optional<ranks::LaunchedWorld> launched;  // by mpirun or srun; else this process starts them
+};
+// Errors are of usage: a launcher that started another number of ranks than the flags ask for.
+Result<Ranks> ranks_of(const Command& command);
+
+// The command's run(), over these ranks. In a follower it does not return.
+Status run_over_ranks(const Command& command, const Ranks& ranks);
 
 }  // namespace reprise::apps

@@ -3,7 +3,9 @@
 namespace reprise::apps {
 
 void take_share(ModelFlags& flags, const ranks::Processors& processors) {
-  if (!processors.take(flags.replica, static_cast<int>(flags.dp_size)) && flags.threads == 0) flags.threads = 1;
+  const int ranks = static_cast<int>(flags.tp_size);
+  if (!processors.take(flags.replica * ranks, static_cast<int>(flags.dp_size) * ranks) && flags.threads == 0)
+    flags.threads = 1;
 }
 
 Replica::Replica(ModelFlags flags, const ranks::Processors& processors)
@@ -57,6 +59,7 @@ Result<Replicas> open_other_replicas(const ModelFlags& flags, int64_t tokens, co
   for (int r = 1; r < static_cast<int>(flags.dp_size); ++r) {
     ModelFlags mine = flags;
     mine.replica = r;
+    if (!flags.fronts.empty()) mine.member = flags.fronts[static_cast<size_t>(r)];
     mine.max_total_tokens = tokens;
     out.push_back(std::make_unique<Replica>(std::move(mine), processors));
   }

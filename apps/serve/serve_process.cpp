@@ -187,6 +187,13 @@ void end_within(std::chrono::seconds time, int status, const char* why) {
   }).detach();
 }
 
+// Ok while all ranks of all replicas are there.
+Status lost_rank(const ModelFlags& flags) {
+  for (const auto& front : flags.fronts)
+    if (front->aborted()) return front->lost();
+  return Status::ok();
+}
+
 // Waits for signals, and looks after the scheduler meanwhile.
 class Supervisor {
  public:
@@ -249,8 +256,9 @@ class Supervisor {
 
   // A step that runs tells the scheduler itself.
   void look_after_ranks(sched::Replicas& s) {
-    if (!options_.model.member || !options_.model.member->aborted() || !s.idle()) return;
-    api_.fail(options_.model.member->lost().message());
+    const Status lost = lost_rank(options_.model);
+    if (lost.is_ok() || !s.idle()) return;
+    api_.fail(lost.message());
     s.stop();
   }
 
@@ -467,8 +475,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   schedulers.first.share_loss(all.lost());
   all.stop();
   supervisor.let_go();
-  const Status lost =
-      all.lost().is_ok() && o.model.member && o.model.member->aborted() ? o.model.member->lost() : all.lost();
+  const Status lost = all.lost().is_ok() ? lost_rank(o.model) : all.lost();
   if (lost.is_ok())
     end_within(kLastWork, 0, "a request is still being read");
   else

@@ -117,9 +117,11 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
       e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.runner("decode")),
       phase_mode(e.runner("prefill")), f.graph.passes.value_or("all"));
   if (o.member)
-    log::info("ranks: {} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",
-              o.member->world().size, static_cast<double>(e.memory().weight_bytes) / 1e6,
-              static_cast<double>(e.memory().exchange_bytes) / 1e6);
+    log::info(
+        "ranks: {}{} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",
+        o.member->world().one_host() ? "" : fmt::format("{}, of which ", o.member->world().size),
+        o.member->world().local_size, static_cast<double>(e.memory().weight_bytes) / 1e6,
+        static_cast<double>(e.memory().exchange_bytes) / 1e6);
   if (log::level() <= log::Level::Info) log::info("steps:\n{}", decision_table(decisions(e)));
   for (const std::string& text : more) log::notice("{}", text);
   for (const std::string& text : notices(f, e)) log::notice("{}", text);
@@ -176,6 +178,8 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"tp_size", &tp_size},
           {"ep_size", &ep_size},
           {"enable_expert_parallel", &enable_expert_parallel},
+          {"dist_launcher", &dist_launcher},
+          {"nnodes", &nnodes},
           {"dist_timeout", &dist_timeout},
           {"dp_size", &dp_size}};
 }
@@ -221,11 +225,9 @@ Status ModelSettings::check_replicas() const {
   if (!serving) return invalid("`dp_size` {}: replicas answer requests of `serve` alone; allowed here: 1", dp_size);
   if (dp_size > ranks::kMaxRanks)
     return invalid("`dp_size` {} is out of range; allowed: 1 to {}", dp_size, ranks::kMaxRanks);
-  if (tp_size > 1)
-    return invalid(
-        "`dp_size` {} with `tp_size` {}: a replica is one rank yet; allowed: 1 for one of them, and several "
-        "servers behind a load balancer",
-        dp_size, tp_size);
+  if (dp_size * tp_size > ranks::kMaxRanks)
+    return invalid("`dp_size` {} with `tp_size` {}: {} processes; allowed: {} in all", dp_size, tp_size,
+                   dp_size * tp_size, ranks::kMaxRanks);
   if (const auto on = device_options(device, ascend_runtime, ::getenv); on.is_ok() && on->kind == DeviceKind::Cuda)
     return invalid(
         "`dp_size` {}: replicas have devices of their own on cpu and ascend alone yet; with `device` {} "
@@ -247,6 +249,9 @@ Status ModelSettings::check() const {
     if (on->kind != DeviceKind::Cpu && on->kind != DeviceKind::Ascend)
       return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
                      tp_size, device_kind_name(on->kind));
+  if (nnodes > tp_size)
+    return invalid("`nnodes` {} with `tp_size` {}: a host has at least one rank; allowed: 1 to {}", nnodes, tp_size,
+                   tp_size);
   RETURN_IF_ERROR(check_experts());
   RETURN_IF_ERROR(check_replicas());
   if (chunked_prefill_size && *chunked_prefill_size == 0)
@@ -271,7 +276,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   device.threads = static_cast<int>(chosen.threads);
   device.live_sizes = chosen.live_sizes;
   device.member = options.member = chosen.member;
-  device.index = chosen.replica;
+  device.index = chosen.replica * static_cast<int>(chosen.tp_size);
   // Replicas of a host share its memory; those of other devices have one each.
   if (device.kind == DeviceKind::Cpu) options.memory_share = 1.0 / static_cast<double>(chosen.dp_size);
   if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);

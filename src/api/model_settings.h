@@ -23,7 +23,7 @@ struct ModelSettings {
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
-  std::string dtype, kv_dtype, quantization, mla_prefill, load_format, isa;
+  std::string dtype, kv_dtype, quantization, mla_prefill, load_format, isa, dist_launcher;
   GraphSettings graph;
   int64_t threads;
   bool live_sizes = true;  // no setting: `graph verify` freezes sizes at capture in some of its modes
@@ -33,7 +33,7 @@ struct ModelSettings {
   int64_t max_running_requests, max_total_tokens;
   std::optional<int64_t> chunked_prefill_size;  // -1: SGLang's word for whole prompts; here as if it was not given
   double mem_fraction_static;
-  int64_t page_size, tp_size, ep_size, dp_size, random_seed;
+  int64_t page_size, tp_size, ep_size, dp_size, nnodes, random_seed;
   bool enable_expert_parallel;
   double dist_timeout;
   int replica = 0;                                  // no setting: which of dp_size

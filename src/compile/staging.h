@@ -6,6 +6,7 @@
 // may still read the other. Declared first, then allocated once. One thread at a time.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,6 +51,10 @@ class Staging {
   void show() const;
   void take();
   size_t bytes() const { return buffer_.size(); }
+  // Where the host writes what devices read; empty where each rank has a copy.
+  std::span<const uint8_t> shared() const {
+    return host_ ? std::span<const uint8_t>() : std::span(buffer_.as<uint8_t>(), buffer_.size());
+  }
 
  private:
   struct Entry {

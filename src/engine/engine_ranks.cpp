@@ -36,6 +36,9 @@ Status Engine::check_ranks() const {
     return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
                    groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
   RETURN_IF_ERROR(check_expert_ranks());
+  if (!options_.member->world().one_host() && platform_.device->info().kind != DeviceKind::Cpu)
+    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on {} allowed: one host",
+                 device_kind_name(platform_.device->info().kind));
   if (options_.graph.verify_replay > 0)
     return error(Code::Unsupported,
                  "`verify_replay` with `tp_size` {}: replays of several ranks are not checked yet; "
@@ -65,7 +68,8 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
                                   .plan = static_cast<uint8_t>(plan.kind),
                                   .output = static_cast<uint8_t>(output),
                                   .size = plan.size,
-                                  .live = live}));
+                                  .live = live},
+                                 staging_.shared()));
   if (Status ran = runner.run(plan, tokens, live, *stream_, output); !ran.is_ok()) {
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -21,17 +22,22 @@ class LocalWorld {
   // The front's error, when one of the ranks does not start.
   static Result<std::unique_ptr<LocalWorld>> start(int size, Open open,
                                                    std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  // With seats that are taken already, by rank.
+  static Result<std::unique_ptr<LocalWorld>> start(std::vector<std::shared_ptr<ranks::Member>> seats, Open open);
   ~LocalWorld() { stop(); }
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;
 
   Engine& front() { return *front_; }
+  // A rank's engine, to be looked at while no step runs.
+  Engine& at(int rank) { return rank == 0 ? *front_ : *followers_[static_cast<size_t>(rank) - 1].opened.get(); }
   // Ends the front, then the followers; how each of them ended.
   std::vector<Status> stop();
 
  private:
   struct Follower {
     std::thread thread;
+    std::shared_future<Engine*> opened;
     Status end;
   };
   LocalWorld() = default;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <thread>
 
@@ -32,9 +31,6 @@ constexpr timespec kDoze{0, 200'000'000};
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &kDoze, nullptr, 0);
 }
-void futex_wake(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
 
 }  // namespace
 
@@ -52,10 +48,13 @@ Member::Member(std::shared_ptr<Region> region, World world, std::chrono::millise
   spins_ = own_processors() ? kSpins : kSpinsShared;
 }
 
-void Member::meet(int thread) {
+void Member::meet(int thread, const Part& part) {
   Control& c = region_->control();
   const uint64_t epoch = ++met_[thread].value;
-  if (thread == 0) c.line[world_.rank].epoch.store(epoch, std::memory_order_release);
+  if (thread == 0) {
+    if (!world_.one_host()) c.line[world_.rank].part[epoch & 1] = part;
+    c.line[world_.rank].epoch.store(epoch, std::memory_order_release);
+  }
   const auto begin = thread == 0 ? Clock::now() : Clock::time_point();
   for (int r = 0; r < world_.size; ++r) {
     if (r == world_.rank) continue;
@@ -111,13 +110,16 @@ Status Member::wait(const Ready& ready, std::chrono::milliseconds timeout, const
   return aborted() ? lost() : Status::ok();
 }
 
-Status Member::publish(const StepMessage& message) {
+Status Member::publish(StepMessage message, std::span<const uint8_t> staged) {
   Control& c = region_->control();
   if (aborted()) return lost();
+  if (!staged.empty()) {
+    message.staged_at = static_cast<uint64_t>(staged.data() - region_->arena());
+    message.staged_bytes = staged.size();
+  }
   c.message = message;
   c.step.store(++steps_, std::memory_order_release);
-  c.bell.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(c.bell);
+  c.ring();
   return Status::ok();
 }
 
@@ -182,25 +184,15 @@ Status Member::agree(std::string_view what, std::string_view value) {
   return Status::ok();
 }
 
-void Member::abort(std::string_view reason) {
-  Control& c = region_->control();
-  uint32_t none = 0;
-  if (c.aborted.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
-    const size_t bytes = std::min(reason.size(), sizeof c.reason - 1);
-    std::memcpy(c.reason, reason.data(), bytes);
-    c.reason[bytes] = 0;
-    c.aborted.store(2, std::memory_order_release);
-  }
-  c.bell.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(c.bell);
+void Member::abort(std::string_view reason) { region_->control().abort(reason); }
+
+bool Member::ended_in_order() const {
+  return steps_ > 0 && !aborted() && region_->control().message.kind == StepMessage::Kind::Stop;
 }
 
 Status Member::lost() const {
-  const Control& c = region_->control();
-  // Whoever aborts has the reason ready within a copy of some bytes, unless it dies in between.
-  for (int i = 0; i < 1000 && c.aborted.load(std::memory_order_acquire) == 1; ++i) ::sched_yield();
-  if (c.aborted.load(std::memory_order_acquire) != 2) return error(Code::DeviceLost, "a rank ended");
-  return error(Code::DeviceLost, "{}", std::string_view(c.reason, ::strnlen(c.reason, sizeof c.reason)));
+  const std::string reason = region_->control().reason_text();
+  return error(Code::DeviceLost, "{}", reason.empty() ? "a rank ended" : reason);
 }
 
 }  // namespace reprise::ranks

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,8 @@ class Member {
 
   const World& world() const { return world_; }
   Region& region() const { return *region_; }
-  // Whether every rank has processors of its own.
-  bool own_processors() const { return region_->control().processors >= world_.size; }
+  // Whether every rank of this host has processors of its own.
+  bool own_processors() const { return region_->control().processors >= world_.local_size; }
 
   // What a rank has done so far: collectives, and the time that it waited in them for later ones. Any thread.
   struct Standing {
@@ -40,10 +41,14 @@ class Member {
 
   // Kernels. `thread` is below kMaxThreads. Returns at once in a world that was aborted.
   static constexpr int kMaxThreads = 256;
-  void meet(int thread);
+  void meet(int thread) { meet(thread, {}); }
+  // `part`: what this rank has written of the result; other hosts get it by this. The same from all threads.
+  void meet(int thread, const Part& part);
+  // The number of the meeting that this thread comes to next.
+  uint64_t next_epoch(int thread) const { return met_[thread].value + 1; }
 
-  // The front's.
-  Status publish(const StepMessage& message);
+  // The front's. `staged`: the step's inputs, where they lie in what ranks share.
+  Status publish(StepMessage message, std::span<const uint8_t> staged = {});
   Status await_followers();  // until all have done what was published last
   // A follower's: waits for the next message, without end while the world lives.
   Result<StepMessage> next();
@@ -57,6 +62,8 @@ class Member {
   void abort(std::string_view reason);
   bool aborted() const { return region_->control().aborted.load(std::memory_order_acquire) != 0; }
   Status lost() const;  // DeviceLost with the reason, once aborted
+  // The front's: its last message was to stop.
+  bool ended_in_order() const;
 
  private:
   Member(std::shared_ptr<Region> region, World world, std::chrono::milliseconds timeout);

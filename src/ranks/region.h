@@ -1,14 +1,15 @@
 // Region: memory that the ranks of one host share: a page of control, then the arena of what they exchange.
 //
-// It is an anonymous file (memfd): no name, no port, and nothing is left behind when the last process ends. Rank 0
-// creates it and hands the descriptor on; every rank maps it, at an address of its own. What lies in the arena is found
-// by its offset, which is the same on all ranks as long as they allocate the same things in the same order.
+// It is an anonymous file (memfd): no name, no port, and nothing is left behind when the last process ends. The host's
+// leader creates it and hands the descriptor on; every rank maps it, at an address of its own. What lies in the arena
+// is found by its offset, which is the same on all ranks as long as they allocate the same things in the same order.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/dim.h"
 #include "base/status.h"
@@ -25,6 +26,21 @@ struct StepMessage {
   int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
   int64_t from = 0, to = 0;  // CopyPage
   LiveSizes live{};
+  uint64_t staged_at = 0, staged_bytes = 0;  // what other hosts need of the arena first: the step's inputs
+};
+
+class Region;
+
+// What a rank has written of a collective's result, for hosts that do not see its memory: a rectangle of bytes, or
+// whole rows of its own (Region::marks).
+struct Part {
+  uint64_t at = 0;                      // of the result, in the arena
+  uint64_t of = 0;                      // bytes of a row
+  uint64_t row_begin = 0, row_end = 0;  // rows ...
+  uint64_t first = 0, width = 0;        // ... and bytes of each
+  uint64_t owned = 0;                   // 1: of these rows those that carry the rank's mark, whole
+
+  bool fits(const Region& region) const;
 };
 
 // The page of control. Lines that several ranks spin on lie apart.
@@ -39,6 +55,9 @@ struct Control {
     std::atomic<uint64_t> done{0};       // steps done
     std::atomic<uint64_t> cards{0};      // cards shown and read
     std::atomic<uint64_t> waited_ns{0};  // in meetings, for ranks that came later
+    // By the lowest bit of the epoch: a rank may be at the next meeting while its host still sends what it wrote for
+    // the one before.
+    alignas(64) Part part[2];
   };
   struct Card {
     uint32_t bytes = 0;
@@ -48,7 +67,8 @@ struct Control {
   uint64_t magic = 0;
   uint32_t protocol = 0;
   int32_t size = 0;
-  int32_t processors = 0;  // that the front could use when it made the region
+  int32_t processors = 0;  // that the ranks of the host may use together
+  bool bound = false;      // a launcher has given each of them its own
   uint64_t arena_bytes = 0;
   alignas(64) std::atomic<uint32_t> aborted{0};  // 1: somebody writes the reason; 2: it is there
   char reason[kReasonBytes];
@@ -57,6 +77,11 @@ struct Control {
   alignas(64) StepMessage message;
   Line line[kMaxRanks];
   Card card[kMaxRanks];
+
+  // Ends the world: every wait ends with the reason. The first one counts. Any thread of any process.
+  void abort(std::string_view why);
+  std::string reason_text() const;  // "" before an abort
+  void ring();                      // wakes those who wait for a message
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -74,6 +99,9 @@ class Region {
   Control& control() const { return *static_cast<Control*>(base_); }
   uint8_t* arena() const;
   size_t arena_bytes() const { return control().arena_bytes; }
+  // Which rank owns a row in the gather_owned of an epoch; a rank marks its own, and marks of others are older.
+  static constexpr size_t kMarks = size_t{1} << 20;
+  uint64_t* marks(uint64_t epoch) const;
 
  private:
   Region(int descriptor, void* base, size_t bytes) : descriptor_(descriptor), base_(base), bytes_(bytes) {}
@@ -82,5 +110,7 @@ class Region {
   void* base_;
   size_t bytes_;
 };
+
+inline uint64_t owner_mark(uint64_t epoch, int rank) { return epoch << 8 | static_cast<uint64_t>(rank); }
 
 }  // namespace reprise::ranks

@@ -14,6 +14,43 @@ std::map<std::string, int> kernel_calls(const CompiledModel& m) {
   return calls;
 }
 
+std::optional<RankContents> contents_of_rank(const engine::Engine& e, const CompiledModel& m) {
+  const auto& member = e.options().member;
+  if (!member) return std::nullopt;
+  const engine::MemoryReport memory = e.memory();
+  RankContents out{member->world().rank, member->world().size,  memory.weight_bytes,
+                   memory.kv_bytes,      memory.exchange_bytes, {}};
+  const auto row_of = [](const Value* v) {
+    const Shape& shape = v->type.shape;
+    return shape.rank() > 1 ? shape[1].factor * static_cast<int64_t>(size_of(v->type.dtype)) : 0;
+  };
+  for (const Node* n = m.graph().first(); n; n = n->next) {
+    if (!n->op->has(op_trait::kCollective)) continue;
+    const Exchange here{n->op->name, 1, row_of(n->result()), row_of(n->in[0])};
+    const auto known = std::find_if(out.exchanges.begin(), out.exchanges.end(), [&](const Exchange& x) {
+      return x.op == here.op && x.row_bytes == here.row_bytes && x.own_bytes == here.own_bytes;
+    });
+    if (known == out.exchanges.end())
+      out.exchanges.push_back(here);
+    else
+      ++known->count;
+  }
+  return out;
+}
+
+OrderedJson contents_json(const RankContents& s) {
+  OrderedJson j = {{"rank", s.rank},
+                   {"of", s.ranks},
+                   {"weight_bytes", s.weight_bytes},
+                   {"kv_bytes", s.kv_bytes},
+                   {"exchange_bytes", s.exchange_bytes},
+                   {"collectives", OrderedJson::array()}};
+  for (const Exchange& x : s.exchanges)
+    j["collectives"].push_back(
+        {{"op", x.op}, {"count", x.count}, {"row_bytes", x.row_bytes}, {"own_row_bytes", x.own_bytes}});
+  return j;
+}
+
 OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   OrderedJson j;
   j["passes"] = passes_json(*v.passes);
@@ -39,6 +76,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
     if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
   }
   if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
+  if (const auto share = contents_of_rank(e, v.model())) j["rank"] = contents_json(*share);
   return j;
 }
 

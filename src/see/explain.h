@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "engine/engine.h"
@@ -13,6 +15,19 @@ namespace reprise::see {
 
 // How often each of the device's kernels is launched in a step: where an op has several, which one it became.
 std::map<std::string, int> kernel_calls(const CompiledModel& model);
+
+// Where a model lies over several ranks: what one of them holds, and what a step exchanges.
+struct Exchange {
+  std::string op;
+  int count = 0;                         // in a step
+  int64_t row_bytes = 0, own_bytes = 0;  // of a result's row, and of what the rank gives to each
+};
+struct RankContents {
+  int rank = 0, ranks = 1;
+  size_t weight_bytes = 0, kv_bytes = 0, exchange_bytes = 0;
+  std::vector<Exchange> exchanges;  // by op and size
+};
+std::optional<RankContents> contents_of_rank(const engine::Engine& engine, const CompiledModel& model);
 
 OrderedJson explain_json(engine::Engine& engine, const PhaseView& view);
 

@@ -4,6 +4,12 @@ namespace reprise::settings {
 namespace {
 
 constexpr const char* kOneProcess = "a process is one rank of one replica";
+constexpr const char* kLaunched = "ranks of several hosts find each other by what mpirun or srun tells them";
+constexpr const char* kReplicas = "all replicas of a server (`dp_size`) live in its process";
+constexpr const char* kBound =
+    "ranks share out the processors that this process may use (taskset, numactl), or keep to those that mpirun or srun "
+    "binds them to";
+constexpr const char* kNoRay = "ranks are processes of this program, or of mpirun or srun (`dist_launcher`)";
 constexpr const char* kOneDevice = "one device is used; ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES chooses it";
 constexpr const char* kNoSpeculation = "this build does not speculate; leave out all --speculative flags";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
@@ -18,10 +24,11 @@ std::vector<Setting> launcher_rows() {
   return {
       // One process
       also("--pipeline-parallel-size", integer("pp_size", {1, 1}, kOneProcess)),
-      integer("nnodes", {1, 1}, kOneProcess),
-      integer("node_rank", {0, 0}, kOneProcess),
-      also("--nccl-init-addr", text("dist_init_addr", "TEXT", "there are no other ranks")),
-      integer("nccl_port", {0, 65535}, "there are no other ranks"),
+      integer("node_rank", {0, kMany}, kLaunched),
+      also("--nccl-init-addr", text("dist_init_addr", "TEXT", kLaunched)),
+      integer("nccl_port", {0, 65535}, kLaunched),
+      text("master_addr", "TEXT", kLaunched),
+      integer("master_port", {0, 65535}, kLaunched),
       integer("base_gpu_id", {0, kMany}, kOneDevice),
       integer("gpu_id_step", {1, kMany}, kOneDevice),
       integer("moe_dense_tp_size", {1, 1}, kOneProcess),
@@ -35,6 +42,16 @@ std::vector<Setting> launcher_rows() {
       integer("ep_num_redundant_experts", {0, 0}, "no expert is on two ranks yet"),
       text("moe_runner_backend", "TEXT", "each device has one kernel for experts; effective: auto"),
       flag("disable_shared_experts_fusion", "shared experts are not fused with routed ones"),
+      text("numa_node", "TEXT", kBound),
+      text("cpu_bind", "TEXT", kBound),
+      choice("tp_form", {"auto", "gather"}, "ranks exchange activations; no sum is split over them"),
+      integer("attn_cp_size", {1, 1}, kOneProcess),
+      flag("headless", kLaunched),
+      text("data_parallel_address", "TEXT", kReplicas),
+      integer("data_parallel_rpc_port", {0, 65535}, kReplicas),
+      integer("data_parallel_start_rank", {0, 0}, kReplicas),
+      integer("data_parallel_size_local", {0, kMany}, kReplicas),
+      refused(flag("use_ray", kNoRay)),
       // Scheduling
       flag("enable_mixed_chunk", "always on; `mixed_prefill_tokens` bounds the prompts' part"),
       real("schedule_conservativeness", {0, kEndless},
@@ -87,7 +104,8 @@ std::vector<Setting> launcher_rows() {
       text("uvicorn_log_level", "TEXT", "see `log_level`"),
       real("swap_space", {0, kEndless}, "preempted requests are computed again; nothing is swapped"),
       integer("max_seq_len_to_capture", {0, kMany}, "graphs serve sequences of every length"),
-      text("distributed_executor_backend", "TEXT", kOneProcess),
+      choice("distributed_executor_backend", {"mp", "uni", "external_launcher"},
+             "`dist_launcher` says who starts the processes"),
       flag("disable_frontend_multiprocessing", "a server is one process"),
       text("guided_decoding_backend", "TEXT", "there is one compiler of grammars"),
       // llama.cpp

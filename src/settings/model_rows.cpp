@@ -69,8 +69,8 @@ std::vector<Setting> engine_rows() {
       also("--block-size", integer("page_size", {128, 128}, "tokens of a KV page", "128")),
       also("--tp,--tensor-parallel-size",
            integer("tp_size", {1, kMany},
-                   "processes of this host that hold the model together, each a part of it; the CPU's processors are "
-                   "shared out",
+                   "processes that hold the model together, each a part of it; they share out the CPU's processors of "
+                   "this host, or are those that mpirun or srun started",
                    "1")),
       also("--ep,--expert-parallel-size",
            integer("ep_size", {1, kMany},
@@ -78,6 +78,12 @@ std::vector<Setting> engine_rows() {
                    "over the processes of a part",
                    "1")),
       flag("enable_expert_parallel", "vLLM's word for `ep_size` equal to `tp_size`"),
+      choice("dist_launcher", {"auto", "self", "env", "mpi"},
+             "who starts these processes: this program (self), or a launcher whose variables say which one this is "
+             "(env: OMPI_COMM_WORLD_*, PMI_*, SLURM_*; mpi: and all of them exchange data over MPI, as those of "
+             "several hosts always do); auto: a launcher where there is one",
+             "auto"),
+      integer("nnodes", {1, kMany}, "hosts of these processes; above 1 a launcher starts them", "1"),
       real("dist_timeout", {1, 1e6},
            "seconds that a rank may stay away from the others in a step before all of them end", "60"),
       also("--dp,--data-parallel-size",

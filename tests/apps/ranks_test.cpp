@@ -1,8 +1,6 @@
 // Commands over several ranks as processes: the same tokens, and what is left of a world that loses a rank.
-#include <dirent.h>
-
-#include <future>
-
+#include "apps/client_load.h"
+#include "apps/processes.h"
 #include "apps/serving.h"
 #include "support/http_client.h"
 
@@ -25,27 +23,10 @@ struct OneThread : Model {
   OneThread() { threads = 1; }
 };
 
-// Processes whose parent is `pid`; the followers of a front.
-std::vector<pid_t> children_of(pid_t pid) {
-  std::vector<pid_t> out;
-  DIR* proc = ::opendir("/proc");
-  while (const dirent* entry = ::readdir(proc)) {
-    const auto id = static_cast<pid_t>(std::atoi(entry->d_name));
-    if (id <= 0) continue;
-    const std::string stat = content_of(fmt::format("/proc/{}/stat", id));
-    const size_t name = stat.rfind(')');
-    if (name == std::string::npos || name + 4 >= stat.size()) continue;
-    if (std::atoi(stat.c_str() + name + 4) == pid && stat[name + 2] != 'Z') out.push_back(id);
-  }
-  ::closedir(proc);
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-bool is_gone(pid_t pid) {
-  const std::string stat = content_of(fmt::format("/proc/{}/stat", pid));
-  const size_t name = stat.rfind(')');
-  return name == std::string::npos || stat[name + 2] == 'Z';
+void expect_end(Server& server, const std::vector<pid_t>& followers, const std::string& reason) {
+  EXPECT_EQ(server.wait(), 1) << server.said();
+  EXPECT_TRUE(holds(server.said(), reason)) << server.said();
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); })) << f;
 }
 
 TEST(Ranks, GenerateGivesTheSameTokens) {
@@ -80,9 +61,51 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_TRUE(holds(verified.out, "over 2 ranks, against one rank run eagerly")) << verified.out;
   EXPECT_TRUE(holds(verified.out, " 0 mismatches")) << verified.out;
-  const Outcome o = run_binary(fmt::format("graph explain {} --tp-size 2", model.flags()));
+  const Outcome o = run_binary(fmt::format("graph profile {} --tp-size 2", model.flags()));
   EXPECT_EQ(o.exit_code, 1);
   EXPECT_TRUE(holds(o.err, "the model is run on one rank here; allowed: 1")) << o.err;
+}
+
+TEST(Ranks, ExplainAndDumpShowOneRank) {
+  const OneThread model;
+  const auto explain = [&](const std::string& flags) {
+    return json_of(run_binary(fmt::format("graph explain {} --json --max-total-tokens 4096 {}", model.flags(), flags)));
+  };
+  EXPECT_FALSE(explain("").contains("rank"));
+  for (const int rank : {0, 1}) {
+    const OrderedJson j = explain(fmt::format("--tp-size 2 --rank {}", rank))["rank"];
+    EXPECT_EQ(j["rank"], rank);
+    EXPECT_EQ(j["of"], 2);
+    // 64 hidden columns of f32, of which a rank gives one half: the attention result, and three more a layer.
+    int64_t gathers = 0;
+    for (const OrderedJson& c : j["collectives"])
+      if (c["op"] == "all_gather" && c["row_bytes"] == 256 && c["own_row_bytes"] == 128) gathers = c["count"];
+    EXPECT_EQ(gathers, 2 * 3) << j;
+  }
+  const auto dump = [&](int rank) {
+    const Outcome o =
+        run_binary(fmt::format("graph dump {} --max-total-tokens 4096 --tp-size 2 --rank {}", model.flags(), rank));
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    return o.out;
+  };
+  EXPECT_TRUE(holds(dump(0), "mlp.down_proj.weight[0+32/64]")) << dump(0);
+  EXPECT_TRUE(holds(dump(1), "mlp.down_proj.weight[32+32/64]"));
+  const Outcome none = run_binary(fmt::format("graph dump {} --tp-size 2 --rank 2", model.flags()));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_TRUE(holds(none.err, "--rank 2 with --tp-size 2: allowed: 0 to 1")) << none.err;
+}
+
+TEST(Ranks, DoctorTestsWhatRanksExchange) {
+  const OrderedJson j = json_of(run_binary("doctor --tp-size 2 --json"));
+  EXPECT_EQ(j["size"], 2);
+  EXPECT_EQ(j["on_this_host"], 2);
+  std::vector<std::string> names;
+  for (const OrderedJson& t : j["times"]) {
+    names.push_back(fmt::format("{} {}", t["name"].get<std::string>(), t["bytes"].get<int64_t>()));
+    EXPECT_GT(t["us"].get<double>(), 0);
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"all_gather 4096", "all_gather 65536", "all_gather 1048576", "step 16384"}));
 }
 
 TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
@@ -150,43 +173,51 @@ TEST(Ranks, ReplicasAnswerAsOneServer) {
   EXPECT_FALSE(holds(two.said(), "error")) << two.said();
 }
 
+// Each replica over two ranks; all followers are there before the first thread is.
+TEST(Ranks, ReplicasOfSeveralRanksAnswerAsOneServer) {
+  const OneThread model;
+  std::string greedy;
+  {
+    Server one(model, "");
+    ASSERT_NE(one.port(), 0) << one.said();
+    greedy = choices(one.port());
+  }
+  Server server(model, "--dp-size 2 --tp-size 2 --load-balance-method round_robin");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const std::vector<pid_t> followers = children_of(server.pid());
+  EXPECT_EQ(followers.size(), 2u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(choices(server.port()), greedy);
+  const std::string metrics = HttpClient(server.port()).get("/metrics").body;
+  for (const char* sample :
+       {"dp_steps_total\\{[^}]*dp_rank=\"1\"\\} [1-9]", "collectives_total\\{[^}]*rank=\"3\"\\} [1-9]"})
+    EXPECT_TRUE(std::regex_search(metrics, std::regex(sample))) << metrics;
+  ::kill(server.pid(), SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.said();
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); }));
+  EXPECT_FALSE(holds(server.said(), "error")) << server.said();
+}
+
+TEST(Ranks, ALostRankOfAReplicaEndsTheServerWithItsName) {
+  const OneThread model;
+  for (const bool busy : {false, true}) {
+    Server server(model, "--dp-size 2 --tp-size 2");
+    ASSERT_NE(server.port(), 0) << server.said();
+    const auto followers = children_of(server.pid());
+    ASSERT_EQ(followers.size(), 2u);
+    std::optional<ClientLoad> load;
+    if (busy) load.emplace(server.port());
+    std::this_thread::sleep_for(std::chrono::milliseconds(busy ? 200 : 0));
+    ::kill(followers[1], SIGKILL);
+    expect_end(server, followers, fmt::format("replica 1, rank 1 (process {}) ended: signal 9", followers[1]));
+    if (load) load->expect_all_answered();
+  }
+}
+
 TEST(Ranks, ReplicasAreForServers) {
   const OneThread model;
   const Outcome o = run_binary(fmt::format("generate {} --prompt-ids 1,2 --dp-size 2", model.flags()));
   EXPECT_EQ(o.exit_code, 2) << o.err;
   EXPECT_TRUE(holds(o.err, "--dp-size 2: replicas answer requests of `serve` alone; allowed here: 1")) << o.err;
-}
-
-// Answers of clients that ask again and again until the server is gone; each must be one.
-struct Load {
-  explicit Load(int64_t port) {
-    for (int i = 0; i < 3; ++i)
-      clients.push_back(std::async(std::launch::async, [port] {
-        std::vector<int> statuses;
-        while (true) {
-          HttpClient c(port);
-          const HttpAnswer a =
-              c.post("/v1/completions", R"({"prompt": "once upon", "max_tokens": 100, "ignore_eos": true})");
-          statuses.push_back(a.status);
-          if (a.status != 200) return statuses;
-        }
-      }));
-  }
-  void expect_all_answered() {
-    for (auto& client : clients) {
-      ASSERT_EQ(client.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "a client hangs";
-      const std::vector<int> statuses = client.get();
-      // 503, or no connection any more.
-      EXPECT_TRUE(statuses.back() == 503 || statuses.back() <= 0) << statuses.back();
-    }
-  }
-  std::vector<std::future<std::vector<int>>> clients;
-};
-
-void expect_end(Server& server, const std::vector<pid_t>& followers, const std::string& reason) {
-  EXPECT_EQ(server.wait(), 1) << server.said();
-  EXPECT_TRUE(holds(server.said(), reason)) << server.said();
-  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); })) << f;
 }
 
 TEST(Ranks, AFollowerThatIsKilledEndsTheServerWithItsName) {
@@ -196,7 +227,7 @@ TEST(Ranks, AFollowerThatIsKilledEndsTheServerWithItsName) {
     ASSERT_NE(server.port(), 0) << server.said();
     const auto followers = children_of(server.pid());
     ASSERT_EQ(followers.size(), 3u);
-    std::optional<Load> load;
+    std::optional<ClientLoad> load;
     if (busy) load.emplace(server.port());
     std::this_thread::sleep_for(std::chrono::milliseconds(busy ? 200 : 0));
     ::kill(followers[1], SIGKILL);
@@ -211,7 +242,7 @@ TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
   ASSERT_NE(server.port(), 0) << server.said();
   const auto followers = children_of(server.pid());
   ASSERT_EQ(followers.size(), 1u);
-  Load load(server.port());
+  ClientLoad load(server.port());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   ::kill(followers[0], SIGSTOP);
   expect_end(server, followers, "--dist-timeout");

@@ -50,12 +50,13 @@ struct Model {
 
 class Server {
  public:
-  // `before` is shell text in front of the command.
-  Server(const Model& model, const std::string& more, const std::string& before = "") {
+  // `before` is shell text in front of the command; `launcher` a program that starts it.
+  Server(const Model& model, const std::string& more, const std::string& before = "",
+         const std::string& launcher = "") {
     static int count = 0;
     err_ = model.folder / fmt::format("serve{}.err", count++);
-    const std::string command =
-        fmt::format("{} exec {} serve {} --port 0 {} 2>{}", before, REPRISE_BINARY, model.flags(), more, err_);
+    const std::string command = fmt::format("{} exec {} {} serve {} --port 0 {} 2>{}", before, launcher, REPRISE_BINARY,
+                                            model.flags(), more, err_);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it goes with a test that breaks down

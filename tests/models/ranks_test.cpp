@@ -155,6 +155,53 @@ INSTANTIATE_TEST_SUITE_P(
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
 
+// Ranks of several hosts see no memory of each other: what they exchange goes over a wire.
+struct HostsCase {
+  std::string path;
+  DType dtype;
+  std::vector<int> hosts;  // ranks of each
+  int experts = 1;
+  GraphMode prefill = GraphMode::Piecewise;
+};
+
+class HostsTest : public testing::TestWithParam<HostsCase> {};
+
+TEST_P(HostsTest, SeveralHostsGiveTheBitsOfOneRank) {
+  const HostsCase& c = GetParam();
+  const std::string path = c.path.find('/') == std::string::npos
+                               ? tiny_model_path(c.path)
+                               : std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + c.path;
+  EngineSetup setup = small_setup(c.dtype);
+  setup.prefill = c.prefill;
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Answers one = answers_of(**alone);
+  setup.ep_size = c.experts;
+  const testing_support::RankedHosts hosts(c.hosts);
+  auto world = open_ranked(path, setup, hosts);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  expect_same(one, answers_of((*world)->front()), fmt::format("{} hosts", c.hosts.size()));
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  const auto standings = hosts.member(0)->standings();
+  for (const auto& rank : standings) EXPECT_EQ(rank.collectives, standings[0].collectives);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, HostsTest,
+                         testing::Values(HostsCase{"qwen3_tied", DType::BF16, {1, 1}},
+                                         HostsCase{"qwen3_tied", DType::F32, {2, 2}},
+                                         HostsCase{"llama_gqa3_tied", DType::F32, {2, 1}, 1, GraphMode::Whole},
+                                         HostsCase{"llama_gqa3_tied", DType::F32, {1, 1, 1}, 1, GraphMode::Eager},
+                                         HostsCase{"mixtral_top2", DType::BF16, {1, 1}, 2},
+                                         HostsCase{"mixtral_top2", DType::BF16, {2, 2}, 2},
+                                         HostsCase{"deepseek_v3_moe", DType::BF16, {2, 1}, 3},
+                                         HostsCase{"models_quantised/compressed_static", DType::BF16, {1, 1}},
+                                         HostsCase{"models_quantised/modelslim_moe_dynamic", DType::BF16, {1, 1}, 2},
+                                         HostsCase{"gguf/qwen3_moe_norm.gguf", DType::BF16, {1, 1}}),
+                         [](const auto& info) {
+                           return printed(fmt::format("{}_{}_on_{}", info.param.path, dtype_name(info.param.dtype),
+                                                      fmt::join(info.param.hosts, "_")));
+                         });
+
 // Pages are copied and the pool moves on all ranks.
 TEST(RanksTest, CopiedPagesAndAMovedCacheAreTheSameOnAllRanks) {
   const EngineSetup setup = small_setup(DType::F32);

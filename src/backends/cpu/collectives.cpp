@@ -1,5 +1,6 @@
 // Collectives of the CPU: ranks write their parts into memory that all of them see, then meet. The result is read where
-// it was written; nothing is copied a second time.
+// it was written; nothing is copied a second time. Where the world has other hosts, a rank says besides which bytes it
+// has written, and its host sends those (ranks/link.h).
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -36,11 +37,16 @@ void write_own_rows(const GatherOwnedArgs& a, const Launch& l) {
                   static_cast<size_t>(a.width));
 }
 
-// Rows of the rank's own groups, which lie together, and its columns of them.
-void write_own_groups(const GatherGroupsArgs& a, const Launch& l) {
+// Rows of the rank's own groups, which lie together.
+Range own_rows(const GatherGroupsArgs& a, int64_t rows) {
   const int32_t* starts = a.starts;
-  const int64_t rows = l.size(a.rows), begin = std::clamp<int64_t>(starts[0], 0, rows),
-                end = std::clamp<int64_t>(starts[a.groups], begin, rows);
+  const int64_t begin = std::clamp<int64_t>(starts[0], 0, rows);
+  return {begin, std::clamp<int64_t>(starts[a.groups], begin, rows)};
+}
+
+// Its columns of them.
+void write_own_groups(const GatherGroupsArgs& a, const Launch& l) {
+  const auto [begin, end] = own_rows(a, l.size(a.rows));
   const Range r = l.share(end - begin);
   const auto* from = static_cast<const uint8_t*>(a.x.data);
   auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
@@ -101,23 +107,65 @@ void run(const LaunchArgs& args, const LiveSizes& live, int thread, int threads)
   enter<A>(args, live, thread, threads, body);
 }
 
-// Every thread of the rank has written its share: a barrier stands between the phases of a launch.
-void meet(const LaunchArgs& args, const LiveSizes&, int thread, int) {
-  const_cast<ranks::Member*>(static_cast<const ranks::Member*>(args.constant))->meet(thread);
+ranks::Member& member_of(const LaunchArgs& args) {
+  return *const_cast<ranks::Member*>(static_cast<const ranks::Member*>(args.constant));
 }
 
+void write_and_mark_own_rows(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
+  run<GatherOwnedArgs, write_own_rows>(args, live, thread, threads);
+  ranks::Member& member = member_of(args);
+  if (member.world().one_host()) return;
+  const auto& a = args.as<GatherOwnedArgs>();
+  const int32_t* ids = a.ids;
+  const uint64_t epoch = member.next_epoch(thread), mark = ranks::owner_mark(epoch, member.world().rank);
+  uint64_t* marks = member.region().marks(epoch);
+  const Range r = share(std::min<int64_t>(a.rows.value(live), ranks::Region::kMarks), thread, threads);
+  for (int64_t i = r.begin; i < r.end; ++i)
+    if (ids[i] >= 0) marks[i] = mark;
+}
+
+ranks::Part part_of(const AllGatherArgs& a, const LiveSizes& live) {
+  return {.of = static_cast<uint64_t>(a.of),
+          .row_end = static_cast<uint64_t>(a.rows.value(live)),
+          .first = static_cast<uint64_t>(a.first),
+          .width = static_cast<uint64_t>(a.width)};
+}
+ranks::Part part_of(const GatherOwnedArgs& a, const LiveSizes& live) {
+  return {.of = static_cast<uint64_t>(a.width), .row_end = static_cast<uint64_t>(a.rows.value(live)), .owned = 1};
+}
+ranks::Part part_of(const GatherGroupsArgs& a, const LiveSizes& live) {
+  const Range own = own_rows(a, a.rows.value(live));
+  return {.of = static_cast<uint64_t>(a.of),
+          .row_begin = static_cast<uint64_t>(own.begin),
+          .row_end = static_cast<uint64_t>(own.end),
+          .first = static_cast<uint64_t>(a.first),
+          .width = static_cast<uint64_t>(a.width)};
+}
+
+// Every thread of the rank has written its share: a barrier stands between the phases of a launch.
+template <class A>
+void meet(const LaunchArgs& args, const LiveSizes& live, int thread, int) {
+  ranks::Member& member = member_of(args);
+  if (thread != 0 || member.world().one_host()) return member.meet(thread);
+  const auto& a = args.as<A>();
+  ranks::Part part = part_of(a, live);
+  part.at = static_cast<uint64_t>(static_cast<uint8_t*>(a.out.data) - member.region().arena());
+  member.meet(thread, part);
+}
+
+template <class A>
 void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, std::string_view op, CpuKernel write) {
   KernelEntry e = entry_of({.op = op, .bind = [member](const OpCall&, LaunchArgs& to) { to.constant = member.get(); }});
-  e.phase = {opaque(write), opaque(meet)};
+  e.phase = {opaque(write), opaque(meet<A>)};
   kernels.add(std::move(e));
 }
 
 }  // namespace
 
 void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member) {
-  add(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
-  add(kernels, member, "gather_owned", run<GatherOwnedArgs, write_own_rows>);
-  add(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
+  add<AllGatherArgs>(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
+  add<GatherOwnedArgs>(kernels, member, "gather_owned", write_and_mark_own_rows);
+  add<GatherGroupsArgs>(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
   const auto add_local = [&](std::string_view op, CpuKernel kernel) {
     KernelEntry e = entry_of({.op = op});
     e.phase[0] = opaque(kernel);
