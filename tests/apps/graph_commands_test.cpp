@@ -69,7 +69,7 @@ TEST(GraphDump, JsonSaysEverything) {
     EXPECT_LE(s["first_node"].get<int64_t>(), s["last_node"].get<int64_t>());
     EXPECT_TRUE(s.contains("value") != s.contains("workspace_of"));
   }
-  EXPECT_TRUE(holds(j["pieces"][0]["ops"], "paged_attention rows*2 linear")) << j["pieces"];
+  EXPECT_TRUE(holds(j["pieces"][0]["ops"], "paged_attention index_select*2 linear")) << j["pieces"];
 }
 
 TEST(GraphDump, FilesAndDot) {
