@@ -2,6 +2,7 @@
 // for what truly cannot be done. `serve --check` reads them and starts nothing.
 #include "common/launcher_flags.h"
 #include "run_binary.h"
+#include "settings/setting.h"
 
 namespace reprise::apps::launch_lines_test {
 namespace {
