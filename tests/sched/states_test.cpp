@@ -142,7 +142,7 @@ TEST_P(StatesOnFailingDevice, AFailedReplayIsComputedAgainFromTheStateBeforeIt) 
     EXPECT_EQ(serve(**e, true).tokens, expected_tokens());
     recovered += (*e)->runner("decode")->quarantined().size() + (*e)->runner("prefill")->quarantined().size();
   }
-  EXPECT_GT(recovered, 3u);
+  EXPECT_GT(recovered, 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, States, testing::Values(ComputingPlatform::Cpu, ComputingPlatform::Remote),
