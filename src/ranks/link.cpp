@@ -269,7 +269,8 @@ Status Link::take_step(const Frame& frame, const uint8_t* data, size_t bytes) {
   if (message.staged_bytes != bytes - sizeof message || message.staged_bytes > region_.arena_bytes() ||
       message.staged_at > region_.arena_bytes() - message.staged_bytes)
     return invalid("a step with {} bytes of inputs at {}", message.staged_bytes, message.staged_at);
-  std::memcpy(region_.arena() + message.staged_at, data + sizeof message, message.staged_bytes);
+  if (message.staged_bytes > 0)
+    std::memcpy(region_.arena() + message.staged_at, data + sizeof message, message.staged_bytes);
   control().message = message;
   control().step.store(frame.number, std::memory_order_release);
   control().ring();
@@ -281,7 +282,7 @@ Status Link::take_parts(const Peer& peer, const Frame& frame, const uint8_t* dat
   const uint8_t* end = data + bytes;
   const auto next = [&](void* to, size_t size) {
     if (static_cast<size_t>(end - data) < size) return false;
-    std::memcpy(to, data, size);
+    if (size > 0) std::memcpy(to, data, size);  // an empty list has no address
     data += size;
     return true;
   };
@@ -328,7 +329,7 @@ Status Link::take_card(const Peer& peer, const Frame& frame, const uint8_t* data
   Control::Line& line = control().line[frame.rank];
   if (bytes > sizeof card.text) return invalid("a card of {} bytes", bytes);
   if ((frame.number + 1) / 2 != (line.cards.load(std::memory_order_relaxed) + 1) / 2) {
-    std::memcpy(card.text, data, bytes);
+    if (bytes > 0) std::memcpy(card.text, data, bytes);
     card.bytes = static_cast<uint32_t>(bytes);
   }
   line.cards.store(frame.number, std::memory_order_release);

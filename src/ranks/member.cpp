@@ -165,7 +165,7 @@ Result<std::vector<std::string>> Member::show(std::string_view card) {
     return Status::ok();
   };
   RETURN_IF_ERROR(all(cards_, "start"));
-  std::memcpy(mine.text, card.data(), card.size());
+  if (!card.empty()) std::memcpy(mine.text, card.data(), card.size());
   mine.bytes = static_cast<uint32_t>(card.size());
   c.line[world_.rank].cards.store(cards_ + 1, std::memory_order_release);
   RETURN_IF_ERROR(all(cards_ + 1, "start"));
