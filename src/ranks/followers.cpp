@@ -153,7 +153,7 @@ void Followers::reap(size_t index, bool wait) {
     front_->abort(fmt::format("{}rank {} (process {}) ended: {}", place_, index + 1, p.id, how_it_ended(status)));
 }
 
-// A step is under way, and nothing moves.
+// A step is under way, and no rank moves.
 void Followers::look_for_hang() {
   const Control& c = front_->region().control();
   const int size = front_->world().size;

@@ -12,21 +12,10 @@
 namespace reprise::ranks {
 namespace {
 
-constexpr uint32_t kFrameMagic = 0x4c525052;
 constexpr size_t kMostBytes = size_t{1} << 31;  // of a message
 constexpr std::chrono::milliseconds kBeat{250};
 
 }  // namespace
-
-// In front of every message.
-struct Link::Frame {
-  uint32_t magic = kFrameMagic;
-  Kind kind = Kind::Beat;
-  int32_t rank = 0;
-  uint32_t protocol = Control::kProtocol;
-  uint64_t number = 0;  // of the step, the epoch or the card
-  uint64_t bytes = 0;   // behind it
-};
 
 // Of a rank, in Kind::Lines.
 struct Link::LineState {
@@ -139,7 +128,7 @@ bool Link::send_parts() {
     }
     uint8_t* base = region_.arena() + part.at;
     if (!part.owned) {
-      for (uint64_t row = part.row_begin; row < part.row_end; ++row)
+      for (uint64_t row = part.row_begin; row < part.row_end && part.width > 0; ++row)
         out.emplace_back(base + row * part.of + part.first, part.width);
       continue;
     }
@@ -212,6 +201,11 @@ bool Link::listen(Peer& peer) {
   if (!peer.receiving) {
     const int64_t bytes = wire_.next(peer.leader);
     if (bytes == -1) return false;
+    if (bytes >= static_cast<int64_t>(kMostBytes)) {
+      broken_ = true;
+      abort(fmt::format("{}: a message of {} bytes", peer.host, bytes));
+      return false;
+    }
     if (bytes >= 0) {
       peer.message.resize(static_cast<size_t>(bytes));
       peer.receiving = wire_.receive(peer.leader, peer.message.data(), peer.message.size());
@@ -242,14 +236,14 @@ Status Link::take(Peer& peer) {
   std::memcpy(&frame, message.data(), sizeof frame);
   const uint8_t* data = message.data() + sizeof frame;
   const size_t bytes = message.size() - sizeof frame;
-  if (frame.magic != kFrameMagic || frame.bytes != bytes) return invalid("a message that is none");
+  if (frame.magic != Frame::kMagic || frame.bytes != bytes) return invalid("a message that is none");
   if (frame.protocol != Control::kProtocol)
     return invalid("it speaks version {} of the protocol of ranks, this program {}; start one build on all hosts",
                    frame.protocol, Control::kProtocol);
   const auto text = [&] { return std::string(reinterpret_cast<const char*>(data), std::min<size_t>(bytes, 400)); };
   switch (frame.kind) {
     case Kind::Hello: peer.host = fmt::format("host {} (rank {})", text(), peer.leader); return Status::ok();
-    case Kind::Step: return take_step(frame, data, bytes);
+    case Kind::Step: return take_step(peer, frame, data, bytes);
     case Kind::Parts: return take_parts(peer, frame, data, bytes);
     case Kind::Lines: return take_lines(peer, data, bytes);
     case Kind::Card: return take_card(peer, frame, data, bytes);
@@ -262,7 +256,8 @@ Status Link::take(Peer& peer) {
   return invalid("a message of kind {}", static_cast<uint32_t>(frame.kind));
 }
 
-Status Link::take_step(const Frame& frame, const uint8_t* data, size_t bytes) {
+Status Link::take_step(const Peer& peer, const Frame& frame, const uint8_t* data, size_t bytes) {
+  if (peer.ranks.front() != 0) return invalid("a step that is not the front's");
   StepMessage message;
   if (bytes < sizeof message) return invalid("a step of {} bytes", bytes);
   std::memcpy(&message, data, sizeof message);
@@ -291,8 +286,10 @@ Status Link::take_parts(const Peer& peer, const Frame& frame, const uint8_t* dat
     Part part;
     if (!next(&part, sizeof part)) return cut();
     if (!part.fits(region_)) return invalid("collective {}: the part of rank {} does not fit", frame.number, r);
-    uint8_t* base = region_.arena() + part.at;
+    const bool empty = part.row_begin == part.row_end;  // then nothing of the part is checked
+    uint8_t* base = empty ? nullptr : region_.arena() + part.at;
     if (!part.owned) {
+      if (empty || part.width == 0) continue;
       for (uint64_t row = part.row_begin; row < part.row_end; ++row)
         if (!next(base + row * part.of + part.first, part.width)) return cut();
       continue;
@@ -303,7 +300,7 @@ Status Link::take_parts(const Peer& peer, const Frame& frame, const uint8_t* dat
     std::vector<uint32_t> rows(count);
     if (!next(rows.data(), count * sizeof(uint32_t))) return cut();
     for (const uint32_t row : rows)
-      if (row >= part.row_end || !next(base + row * part.of, part.of)) return cut();
+      if (row < part.row_begin || row >= part.row_end || !next(base + row * part.of, part.of)) return cut();
   }
   if (data != end) return invalid("collective {}: {} bytes too many", frame.number, end - data);
   for (const int r : peer.ranks) control().line[r].epoch.store(frame.number, std::memory_order_release);

@@ -22,6 +22,18 @@ namespace reprise::ranks {
 
 class Link {
  public:
+  enum class Kind : uint32_t { Hello = 1, Step, Parts, Lines, Card, Abort, Beat };
+  // In front of every message.
+  struct Frame {
+    static constexpr uint32_t kMagic = 0x4c525052;
+    uint32_t magic = kMagic;
+    Kind kind = Kind::Beat;
+    int32_t rank = 0;
+    uint32_t protocol = Control::kProtocol;
+    uint64_t number = 0;  // of the step, the epoch or the card
+    uint64_t bytes = 0;   // behind it
+  };
+
   // `leaders`: of each rank of the world, the leader of its host. All outlive the link.
   Link(Region& region, const World& world, std::vector<int32_t> leaders, const reprise_wire& wire,
        std::chrono::milliseconds timeout);
@@ -35,8 +47,6 @@ class Link {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Kind : uint32_t { Hello = 1, Step, Parts, Lines, Card, Abort, Beat };
-  struct Frame;
   struct LineState;
   struct Peer {
     int leader = 0;
@@ -65,7 +75,7 @@ class Link {
 
   bool listen(Peer& peer);
   Status take(Peer& peer);
-  Status take_step(const Frame& frame, const uint8_t* data, size_t bytes);
+  Status take_step(const Peer& peer, const Frame& frame, const uint8_t* data, size_t bytes);
   Status take_parts(const Peer& peer, const Frame& frame, const uint8_t* data, size_t bytes);
   Status take_lines(const Peer& peer, const uint8_t* data, size_t bytes);
   Status take_card(const Peer& peer, const Frame& frame, const uint8_t* data, size_t bytes);

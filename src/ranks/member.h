@@ -3,7 +3,7 @@
 // Meetings are for kernels: every thread of a rank calls meet() in the same order on all ranks, and returns when all
 // ranks have come. One counter serves all collectives, so that two kinds cannot be mixed up. Messages are for the step
 // threads: the front publishes what is to run, followers run exactly that, and the front waits for all of them before
-// the next one, so nothing reads what a later step writes. Cards are for the start: texts that all ranks show each
+// the next one, so no rank reads what a later step writes. Cards are for the start: texts that all ranks show each
 // other. abort() may come from any thread of any rank: every wait of every rank ends with its reason, and the world is
 // done. The rest is for one thread per rank at a time, but meet().
 #pragma once

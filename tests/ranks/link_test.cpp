@@ -152,5 +152,41 @@ TEST(Link, PartsThatDoNotFitEndTheWorld) {
   }
 }
 
+// Messages that no link of ours sends, as from rank 1.
+std::string refusal_of(Link::Frame frame, const std::vector<uint8_t>& payload) {
+  const RankedHosts world({1, 1});
+  frame.rank = 1;
+  frame.bytes = payload.size();
+  std::vector<uint8_t> message(sizeof frame + payload.size());
+  std::memcpy(message.data(), &frame, sizeof frame);
+  if (!payload.empty()) std::memcpy(message.data() + sizeof frame, payload.data(), payload.size());
+  MemoryWire::be(1);
+  MemoryWire::table().send(0, message.data(), message.size());
+  EXPECT_TRUE(soon([&] { return world.member(0)->aborted(); }));
+  return world.member(0)->lost().message();
+}
+
+std::vector<uint8_t> bytes_of(const Part& part, const std::vector<uint32_t>& words) {
+  std::vector<uint8_t> out(sizeof part + words.size() * sizeof(uint32_t));
+  std::memcpy(out.data(), &part, sizeof part);
+  std::memcpy(out.data() + sizeof part, words.data(), words.size() * sizeof(uint32_t));
+  return out;
+}
+
+TEST(Link, MessagesOfNoLinkEndTheWorld) {
+  // A row of a part without rows, which is nowhere.
+  const Part none{.at = UINT64_MAX / 2, .of = 8, .row_begin = 9, .row_end = 9, .owned = 1};
+  EXPECT_NE(refusal_of({.kind = Link::Kind::Parts, .number = 1}, bytes_of(none, {1, 4, 0, 0})).find("ends too early"),
+            std::string::npos);
+  const Part some{.of = 8, .row_begin = 2, .row_end = 4, .owned = 1};
+  EXPECT_NE(refusal_of({.kind = Link::Kind::Parts, .number = 1}, bytes_of(some, {1, 1, 0, 0})).find("ends too early"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({.kind = Link::Kind::Step, .number = 1}, std::vector<uint8_t>(sizeof(StepMessage)))
+                .find("a step that is not the front's"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({.magic = 1}, {}).find("a message that is none"), std::string::npos);
+  EXPECT_NE(refusal_of({.kind = static_cast<Link::Kind>(99)}, {}).find("a message of kind 99"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace reprise::ranks
