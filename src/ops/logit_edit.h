@@ -6,6 +6,7 @@
 // that device compilers read it, and internal to the file that includes it (as ops/draw_rule.h is). Plain values.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -56,19 +57,27 @@ constexpr float penalised(float v, TokenCount c, const LogitEdit& e) {
   return v - e.presence;
 }
 
-// Biases, then penalties, one after the other.
-inline void apply_lists(float* row, int64_t n, const LogitEdit& e, const int32_t* words) {
-  const auto is_token = [&](int32_t id) { return id >= 0 && id < n; };
-  for (int64_t k = 0; k < e.bias_count; ++k) {
-    TokenBias b;
-    __builtin_memcpy(static_cast<void*>(&b), words + e.biases + 2 * k, sizeof b);
-    if (is_token(b.token)) row[b.token] += b.value;
-  }
-  for (int64_t k = 0; k < e.count_count; ++k) {
-    TokenCount c;
-    __builtin_memcpy(static_cast<void*>(&c), words + e.counts + 2 * k, sizeof c);
-    if (is_token(c.token)) row[c.token] = penalised(row[c.token], c, e);
-  }
+// Row `row` of the staged input.
+constexpr LogitEdit of_row(const int32_t* edits, int64_t row) {
+  const int32_t* w = edits + row * kEditWords;
+  const auto number = [&](int i) { return std::bit_cast<float>(w[i]); };
+  return {w[0], w[1], w[2], w[3], w[4], w[5], number(6), number(7), number(8), w[9]};
+}
+
+// Entry k of the row's biases, and of its counts: all biases come first.
+constexpr void add_bias(float* row, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
+  const int32_t* w = words + e.biases + 2 * k;
+  if (w[0] >= 0 && w[0] < n) row[w[0]] = row[w[0]] + std::bit_cast<float>(w[1]);
+}
+constexpr void penalise(float* row, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
+  const int32_t* w = words + e.counts + 2 * k;
+  if (w[0] >= 0 && w[0] < n) row[w[0]] = penalised(row[w[0]], {w[0], w[1]}, e);
+}
+
+// Both lists of a row.
+constexpr void apply_lists(float* row, int64_t n, const LogitEdit& e, const int32_t* words) {
+  for (int64_t k = 0; k < e.bias_count; ++k) add_bias(row, n, e, words, k);
+  for (int64_t k = 0; k < e.count_count; ++k) penalise(row, n, e, words, k);
 }
 
 }  // namespace edit

@@ -46,7 +46,7 @@ constexpr uint32_t kSplitPoint = 2;    // piecewise graphs are cut here
 constexpr uint32_t kInput = 4;         // staged by the engine before each step: no operands, type given at creation
 constexpr uint32_t kParam = 8;         // a tensor of the checkpoint: no operands, type given at creation
 constexpr uint32_t kView = 16;         // the result is operand 0 under another shape: no kernel, same bytes
-constexpr uint32_t kOwnBytes = 32;     // the result's bytes are nothing else's: equal calls stay apart
+constexpr uint32_t kOwnBytes = 32;     // the result shares its bytes with no other value: equal calls stay apart
 constexpr uint32_t kLinear = 64;       // column n of the result comes of row n of the Weight (of a matrix of it) and of
                                        // entry n of every operand behind that; what stands before it is shared
 constexpr uint32_t kRoutes = 128;      // which weights a row meets depends on values: a rounding may send it elsewhere

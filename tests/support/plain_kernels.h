@@ -193,8 +193,7 @@ inline void sample(const SampleArgs& a, const LiveSizes& live) {
 inline void mask_logits(const MaskLogitsArgs& a, const LiveSizes& live) {
   const int64_t n = a.columns;
   for (int64_t r = 0; r < a.rows.value(live); ++r) {
-    LogitEdit e;
-    std::memcpy(static_cast<void*>(&e), static_cast<const int32_t*>(a.edits) + r * kEditWords, sizeof e);
+    const LogitEdit e = edit::of_row(a.edits, r);
     const float* from = static_cast<const float*>(a.logits) + e.row * n;
     float* to = static_cast<float*>(a.out) + r * n;
     const auto* mask = static_cast<const uint32_t*>(a.words) + e.mask;

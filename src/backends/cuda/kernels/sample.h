@@ -300,12 +300,6 @@ struct SampleRows {
   }
 };
 
-DEV LogitEdit edit_of(const int32_t* edits, int64_t row) {
-  LogitEdit e;
-  memcpy(static_cast<void*>(&e), edits + row * kEditWords, sizeof e);
-  return e;
-}
-
 // The row that is edited, with the bits of its mask; block_y is the row of the result.
 struct MaskRows {
   static constexpr int kThreads = kElementThreads, kBlocks = 1, kEach = 4;
@@ -317,7 +311,7 @@ struct MaskRows {
 
   template <class L>
   DEV void operator()(L& lane) const {
-    const LogitEdit e = edit_of(edits, lane.block_y());
+    const LogitEdit e = edit::of_row(edits, lane.block_y());
     const float* from = logits + e.row * columns;
     float* to = out + lane.block_y() * columns;
     const auto* mask = reinterpret_cast<const uint32_t*>(words) + e.mask;
@@ -339,19 +333,11 @@ struct EditRows {
 
   template <class L>
   DEV void operator()(L& lane) const {
-    const LogitEdit e = edit_of(edits, lane.block());
+    const LogitEdit e = edit::of_row(edits, lane.block());
     float* row = out + lane.block() * columns;
-    for (int64_t k = lane.thread(); k < e.bias_count; k += lane.threads()) {
-      TokenBias b;
-      memcpy(static_cast<void*>(&b), words + e.biases + 2 * k, sizeof b);
-      if (b.token >= 0 && b.token < columns) row[b.token] = row[b.token] + b.value;
-    }
+    for (int64_t k = lane.thread(); k < e.bias_count; k += lane.threads()) edit::add_bias(row, columns, e, words, k);
     lane.sync();
-    for (int64_t k = lane.thread(); k < e.count_count; k += lane.threads()) {
-      TokenCount c;
-      memcpy(static_cast<void*>(&c), words + e.counts + 2 * k, sizeof c);
-      if (c.token >= 0 && c.token < columns) row[c.token] = edit::penalised(row[c.token], c, e);
-    }
+    for (int64_t k = lane.thread(); k < e.count_count; k += lane.threads()) edit::penalise(row, columns, e, words, k);
   }
 };
 
