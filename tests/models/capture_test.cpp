@@ -12,6 +12,7 @@ namespace reprise::capture_test {
 namespace {
 
 using engine::GraphPolicy;
+using testing_support::eager;
 using testing_support::same_bits;
 
 constexpr int64_t kRows = 20;
@@ -37,13 +38,6 @@ std::unique_ptr<engine::Engine> open(const std::string& model, const engine::Gra
   auto e = try_open(model, graph, live_sizes);
   EXPECT_TRUE(e.is_ok()) << e.status().message();
   return e.is_ok() ? std::move(*e) : nullptr;
-}
-
-engine::GraphOptions eager() {
-  engine::GraphOptions g;
-  g.policy = GraphPolicy::Off;
-  g.pipeline.passes.enable = {"none"};
-  return g;
 }
 
 // `batch` prompts of `length` tokens and more, then `decodes` decode steps; every logit.

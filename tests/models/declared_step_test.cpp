@@ -11,8 +11,8 @@
 namespace reprise::declared_step_test {
 namespace {
 
-using engine::GraphPolicy;
 using testing_support::all_logits;
+using testing_support::eager;
 using testing_support::same_bits;
 using testing_support::Traffic;
 
@@ -45,13 +45,6 @@ std::unique_ptr<engine::Engine> must_open(const models::ModelSpec* spec, const O
   auto e = open(spec, s);
   EXPECT_TRUE(e.is_ok()) << e.status().message();
   return e.is_ok() ? std::move(*e) : nullptr;
-}
-
-engine::GraphOptions eager() {
-  engine::GraphOptions g;
-  g.policy = GraphPolicy::Off;
-  g.pipeline.passes.enable = {"none"};
-  return g;
 }
 
 // Every mode, with sizes that are read live and sizes that are frozen.

@@ -17,6 +17,7 @@ namespace reprise::replay_test {
 namespace {
 
 using engine::GraphPolicy;
+using testing_support::eager;
 using testing_support::same_bits;
 using testing_support::tiny_model_path;
 using testing_support::Traffic;
@@ -50,13 +51,6 @@ std::unique_ptr<engine::Engine> must_open(const std::string& model, const Setup&
   auto e = open(model, s);
   EXPECT_TRUE(e.is_ok()) << e.status().message();
   return e.is_ok() ? std::move(*e) : nullptr;
-}
-
-engine::GraphOptions eager() {
-  engine::GraphOptions g;
-  g.policy = GraphPolicy::Off;
-  g.pipeline.passes.enable = {"none"};
-  return g;
 }
 
 Traffic traffic_of(engine::Engine& e, int64_t batch) {

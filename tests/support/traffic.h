@@ -11,6 +11,14 @@
 
 namespace reprise::testing_support {
 
+// Nothing captured, nothing fused: the run that others are compared with.
+inline engine::GraphOptions eager() {
+  engine::GraphOptions g;
+  g.policy = engine::GraphPolicy::Off;
+  g.pipeline.passes.enable = {"none"};
+  return g;
+}
+
 class Traffic {
  public:
   // A prompt of every length, and room for so many tokens more.
