@@ -73,7 +73,7 @@ Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* p
   return g;
 }
 
-// The same numbers for the same name, the code that asks; quick, because heads are hundreds of megabytes.
+// The same numbers for the same name in every caller; quick, because heads are hundreds of megabytes.
 class Numbers {
  public:
   explicit Numbers(std::string_view name) {

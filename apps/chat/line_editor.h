@@ -1,6 +1,6 @@
 // LineEditor: messages typed in a terminal, with libedit: editing in the middle of a line and of several lines, a
 // history that is shared with other sessions, search in it, pasted text as one message, names completed by Tab. It
-// works in UTF-8 regardless of the locale of the process is. Borrows its parts; one at a time, on the main thread.
+// works in UTF-8 in every locale of the process. Borrows its parts; one at a time, on the main thread.
 #pragma once
 
 #include <locale.h>

@@ -1,6 +1,6 @@
 // TerminalSession: the terminal during a conversation. It keeps the settings that it found and gives them back on every
 // way out: at its end, at exit(), on signals that end the process, and for as long as Ctrl-Z stops it. Ctrl-C and a new
-// size of the window become marks for the code that waits or looks. One at a time, owned by the main thread; the
+// size of the window become marks for code that waits or looks. One at a time, owned by the main thread; the
 // handlers of signals may run in any thread.
 #pragma once
 

@@ -99,7 +99,7 @@ class HttpCalls::Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void lost(error_code ec) {
-    // Closed by the server while nothing used it: the request never reached anyone.
+    // The server closed it while it was idle: the request was not received.
     const bool stale = used_before_ && !heard_ &&
                        (ec == http::error::end_of_stream || ec == asio::error::connection_reset ||
                         ec == asio::error::broken_pipe || ec == asio::error::eof);

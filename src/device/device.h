@@ -61,7 +61,7 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   virtual MemoryPool& pool() = 0;
   // Memory for what ranks exchange and for staged inputs. Ranks that allocate the same in the same order have it at the
-  // same offsets of one place, where they share memory; it is zero-filled by the code that is first.
+  // same offsets of one place, where they share memory; the first rank fills it with zeros.
   virtual MemoryPool& shared_pool() { return pool(); }
   // Host memory by which the front hands the staged inputs to other ranks, whose devices read no memory of its own; in
   // the same order on all, as above. Null: shared_pool() is seen by all ranks, or there is one.

@@ -16,7 +16,7 @@
 namespace reprise {
 
 // An operand that a kernel reads: its address; null where an optional one is left out. A member of a struct of launch
-// arguments; converts to a pointer to regardless of the kernel takes it for.
+// arguments; converts to a pointer to the type that the kernel takes it for.
 struct In {
   const void* data = nullptr;
 

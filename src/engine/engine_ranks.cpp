@@ -74,7 +74,7 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
   }
-  return member.await_followers();  // nothing reads any more what the next step writes
+  return member.await_followers();  // no rank reads any more what the next step writes
 }
 
 Status Engine::follow_step(const StepMessage& m) {
@@ -120,7 +120,7 @@ Status Engine::obey(const StepMessage& m) {
 }
 
 Status Engine::follow() {
-  if (front()) return error(Code::Internal, "the front follows nobody");
+  if (front()) return error(Code::Internal, "the front is no follower");
   ranks::Member& member = *options_.member;
   while (true) {
     ASSIGN_OR_RETURN(const StepMessage message, member.next());

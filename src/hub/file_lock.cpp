@@ -23,7 +23,7 @@ Result<FileLock> FileLock::take(const std::string& path, const std::function<voi
     if (lock.fd_ < 0) return error(Code::Invalid, "{}: {}", path, std::strerror(errno));
     if (::flock(lock.fd_, LOCK_EX | LOCK_NB) == 0) {
       struct stat st {};
-      // Taken away between open and lock: the code that comes next would make a new one.
+      // Taken away between open and lock: the next process would make a new one.
       if (::fstat(lock.fd_, &st) == 0 && st.st_nlink == 0) continue;
       return lock;
     }

@@ -2,7 +2,7 @@
 //
 // A tree per salt (a tenant's secret; different salts never share), one node a page of 128 tokens: the path to a node
 // spells the tokens before it. Whole pages are shared as they are. The last page of a sequence may be partly filled: it
-// hangs in the tree as a leaf, and the code that continues it copies it, so prefixes are found to the token although
+// hangs in the tree as a leaf, and a sequence that continues it copies it, so prefixes are found to the token although
 // pages are whole. The cache owns the pages of its nodes; a Lease keeps those of one path from being evicted. What is
 // not leased is evicted leaf by leaf, the longest unused first. The thread that owns the KvPool owns the cache.
 #pragma once

@@ -11,7 +11,7 @@ namespace {
 using Nodes = std::unordered_set<const Node*>;
 using Roots = std::unordered_set<const Value*>;
 
-// An inner value is gone afterwards, so nothing else may want it.
+// An inner value is gone afterwards, so no other node may read it.
 Status check_inner_values(const Match& match, const Nodes& matched) {
   for (const Node* n : match.nodes)
     for (auto& v : n->out) {

@@ -81,7 +81,7 @@ class PassContext {
 
 struct Pass {
   std::string name;
-  bool required = false;  // runs regardless of the options say
+  bool required = false;  // runs with every setting of the options
   std::function<Status(Graph&, PassContext&)> run;
 };
 

@@ -9,7 +9,8 @@
 namespace reprise::sched {
 namespace {
 
-// Everything that runs was there from the beginning, so nothing waits for a token while prompts are read at full width.
+// Everything that runs was there from the beginning, so no request waits for a token while prompts are read at full
+// width.
 SchedulerOptions options_of(const engine::Executor& executor, const GeneratorOptions& given) {
   SchedulerOptions o;
   o.max_queued = std::numeric_limits<int64_t>::max() / 2;

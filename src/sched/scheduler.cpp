@@ -227,7 +227,7 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
     }
     unfinished_.fetch_sub(1);
   }
-  // The observer first: the code that hears of the end may look at the numbers.
+  // The observer first: a sink that is told of the end may read the numbers.
   if (observer_) observer_->finished(r.request, r.result);
   r.request.sink->finished(r.result);
 }

@@ -11,7 +11,7 @@
 namespace reprise::sched {
 namespace {
 
-// Under LongestPrefix: who has waited so long is next, regardless of the cache knows.
+// Under LongestPrefix: a request that has waited so long is next, also without a prefix in the cache.
 constexpr auto kLongestWait = std::chrono::seconds(5);
 // Under LongestPrefix: longer queues are not ordered by prefixes, as in SGLang.
 constexpr size_t kMostPrefixRanks = 128;

@@ -197,7 +197,7 @@ void Scheduler::fail(const Batch& batch, const Status& why) {
   for (LiveRequest* r : batch.owners) finish(*r, FinishReason::Cancelled, why);
 }
 
-// The code that runs, waits or is still in the mail hears of it at once.
+// Requests that run, wait or are still in the mail end with it at once.
 void Scheduler::fail_all(const Status& why) { end_with(why.at("the device is lost")); }
 
 void Scheduler::share_loss(const Status& lost) {

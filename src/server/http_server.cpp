@@ -26,7 +26,7 @@ struct Shared {
   HttpOptions options;
   HttpHandler handler;
   HttpGate gate;
-  // Bytes of requests that are being read or wait to be parsed; the code that parses may outlive the server.
+  // Bytes of requests that are being read or wait to be parsed; a parser may outlive the server.
   std::shared_ptr<std::atomic<int64_t>> held = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> connections{0}, requests{0}, refused{0}, dropped{0};
   std::atomic<int64_t> open{0};
@@ -314,7 +314,7 @@ class Session::SessionReply final : public Reply {
   SessionReply(std::shared_ptr<Session> session, std::shared_ptr<Answer> answer)
       : session_(std::move(session)), answer_(std::move(answer)) {}
   ~SessionReply() override {
-    if (session_->shared_->stopping) return;  // nothing writes any more
+    if (session_->shared_->stopping) return;  // no answer is written any more
     // A handler that forgot its client.
     if (current() && !answer_->begun)
       session_->send(500, "application/json", R"({"error":{"message":"no answer was given","type":"server_error"}})",

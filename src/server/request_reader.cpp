@@ -119,7 +119,7 @@ void RequestReader::refuse(int status, std::string problem) {
   request_.body.shrink_to_fit();
 }
 
-// Takes bytes up to a line's end, a few at a time: the code that calls looks after the limits.
+// Takes bytes up to a line's end, a few at a time: the caller looks after the limits.
 size_t RequestReader::take_line(std::string_view bytes) {
   constexpr size_t kAtOnce = 512;
   bytes = bytes.substr(0, kAtOnce);

@@ -81,7 +81,7 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
     ASCEND_SIM_TRY(find_stream(world, stream, &found));
     ASCEND_SIM_TRY(check_not_captured(*found, "query"));
     const bool complete = found->finished == found->launched;
-    if (complete) {  // the code that learns of it has come that far
+    if (complete) {  // the host has come that far when it learns of it
       ascendSimHostAdvanceTo(found->lane.clock);
       host_learns(world, found->lane.order);
     }

@@ -2,7 +2,7 @@
 // which the bytes go. Ranks are processes, or threads of one process with a device each; every one has a mapping of its
 // own.
 //
-// The block is an anonymous file of the root's process: the code that has the root's information opens it through that
+// The block is an anonymous file of the root's process: a process that has the root's information opens it through that
 // process, and nothing is left behind. Found once by the root, joined once by each rank; exchange() is for the stream
 // that runs the rank's collective, one at a time. Needs no lock of the World's.
 #pragma once

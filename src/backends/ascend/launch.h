@@ -28,7 +28,7 @@ template <typename... A>
 struct Operator {
   const char* name = nullptr;
   aclnnStatus (*plan)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;
-  // The same, for the most workspace that operands of these shapes can need, regardless of the host arrays say.
+  // The same, for the most workspace that operands of these shapes can need, for any content of the host arrays.
   // Attention has it since CANN 8.2; without it a plan at the longest lengths may ask for less than one at shorter
   // ones.
   aclnnStatus (*most)(A..., uint64_t* workspace, aclOpExecutor** executor) = nullptr;

@@ -4,7 +4,7 @@
 // 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All threads run the same job with their number;
 // barrier() separates phases inside a job. A pool serves one caller at a time and lives as long as its device.
 //
-// The code that waits inside a job spins, then yields. A yield that comes back late has given the processor to another
+// A thread that waits inside a job spins, then yields. A yield that comes back late has given the processor to another
 // program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once
 // when it is woken, and one that yielded only when its turn comes.
 #pragma once

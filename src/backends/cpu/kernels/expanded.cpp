@@ -110,7 +110,7 @@ struct ExpandedCall {
       expand(x, tokens, up, z.value, reinterpret_cast<T*>(values), z.value);
     } else {
       expand(x, tokens, up, z.value, value_rows, z.value);
-      // The last pair's second token may be missing: the code that reads the pair masks it.
+      // The last pair's second token may be missing: readers of the pair mask it.
       for (int64_t t = 0; t < tokens; t += 2)
         put_value_pair(value_rows + t * z.value, value_rows + std::min(t + 1, tokens - 1) * z.value, z.value,
                        reinterpret_cast<uint16_t*>(values) + t * z.value);

@@ -68,7 +68,7 @@ struct ProductTile {
   DEV int64_t row_bytes() const { return depth * static_cast<int64_t>(sizeof(typename E::Type)); }
 
   // One thread's part of every stage: 16 bytes at one place of some rows, first of weights, then of tokens. A weight
-  // row that does not exist is the last one again, for nothing keeps its sums; a token that does not exist is zeros.
+  // row that does not exist is the last one again, as its sums are not kept; a token that does not exist is zeros.
   static constexpr int kChunks = kStageBytes / 16;
   static constexpr int kRowsAtOnce = kWarps * 32 / kChunks;
   static constexpr int kWeightParts = kColumns / kRowsAtOnce;
