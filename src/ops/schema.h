@@ -68,7 +68,7 @@ enum class OperandRole : uint8_t {
   Weight,  // a matrix, or a stack of them, whose rows x is multiplied with: a device may store a parameter here in a
            // layout of its own
   Table,   // rows that an Index operand names, all that is read of it; layouts as for Weight
-  Cache,   // what attention remembers of tokens, from step to step: the first size counts pages of the pool
+  Cache,   // what is kept from step to step: the first size counts pages of the pool, or slots of states
   Index,   // integers that point somewhere: i32 or i64, whichever a device's kernels take
   Starts,  // likewise; the first row of each group of rows, and where the last group ends
 };

@@ -46,7 +46,7 @@ struct Part {
 // The page of control. Lines that several ranks spin on lie apart.
 struct Control {
   static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
-  static constexpr uint32_t kProtocol = 2;
+  static constexpr uint32_t kProtocol = 3;
   static constexpr size_t kCardBytes = size_t{8} << 10;
   static constexpr size_t kReasonBytes = 480;
 
