@@ -12,8 +12,8 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "engine/text_scores.h"
 #include "eval/choice.h"
+#include "evaluation/text_scores.h"
 
 namespace reprise::apps {
 
@@ -32,12 +32,12 @@ struct ChoiceFlags {
 };
 
 // Every ending of every task behind its context; scored from where the tokens leave those of the context alone.
-Result<std::vector<engine::TextToScore>> texts_of(const std::vector<ChoiceTask>& tasks, const TextModel& model) {
-  std::vector<engine::TextToScore> texts;
+Result<std::vector<evaluation::TextToScore>> texts_of(const std::vector<ChoiceTask>& tasks, const TextModel& model) {
+  std::vector<evaluation::TextToScore> texts;
   for (const ChoiceTask& task : tasks) {
     ASSIGN_OR_RETURN(const std::vector<int32_t> context, model.encode(task.context));
     for (const std::string& ending : task.endings) {
-      engine::TextToScore text;
+      evaluation::TextToScore text;
       ASSIGN_OR_RETURN(text.tokens, model.encode(task.context + ending));
       const auto [a, b] = std::mismatch(context.begin(), context.end(), text.tokens.begin(), text.tokens.end());
       text.from = std::max<int64_t>(1, a - context.begin());
@@ -47,10 +47,10 @@ Result<std::vector<engine::TextToScore>> texts_of(const std::vector<ChoiceTask>&
   return texts;
 }
 
-Result<std::vector<engine::TextScore>> score(engine::Engine& engine, std::vector<engine::TextToScore> texts) {
+Result<std::vector<evaluation::TextScore>> score(engine::Engine& engine, std::vector<evaluation::TextToScore> texts) {
   std::unique_ptr<Progress> bar;
   int64_t shown = 0;
-  return engine::score_texts(engine, std::move(texts), [&](int64_t now, int64_t total) {
+  return evaluation::score_texts(engine, std::move(texts), [&](int64_t now, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>("scoring", static_cast<uint64_t>(total));
     bar->advance(static_cast<uint64_t>(now - shown), "tokens");
     shown = now;
@@ -69,7 +69,7 @@ Status run_choice(const ChoiceFlags& f) {
   ASSIGN_OR_RETURN(const std::vector<ChoiceTask> tasks, choice_tasks(lines));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
-  ASSIGN_OR_RETURN(std::vector<engine::TextToScore> texts, texts_of(tasks, text));
+  ASSIGN_OR_RETURN(std::vector<evaluation::TextToScore> texts, texts_of(tasks, text));
   int64_t tokens = 0;
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
   const auto begin = std::chrono::steady_clock::now();

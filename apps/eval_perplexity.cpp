@@ -9,8 +9,8 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "engine/perplexity.h"
 #include "eval/text_file.h"
+#include "evaluation/perplexity.h"
 
 namespace reprise::apps {
 
@@ -38,22 +38,22 @@ Status run_perplexity(const PerplexityFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
-  engine::PerplexityOptions options;
+  evaluation::PerplexityOptions options;
   options.window = f.window;
   options.max_windows = f.max_windows;
   if (const auto bos = engine->config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
-  Result<engine::Perplexity> done = error(Code::Internal, "not run");
+  Result<evaluation::Perplexity> done = error(Code::Internal, "not run");
   {
     std::unique_ptr<Progress> bar;
     int64_t shown = 0;
-    done = engine::perplexity(*engine, tokens, options, [&](int64_t now, int64_t total) {
+    done = evaluation::perplexity(*engine, tokens, options, [&](int64_t now, int64_t total) {
       if (!bar) bar = std::make_unique<Progress>("scoring", static_cast<uint64_t>(total));
       bar->advance(static_cast<uint64_t>(now - shown), "tokens");
       shown = now;
     });
   }
   if (!done) return done.status().at(f.text_file.empty() ? kBuiltin : f.text_file);
-  const engine::Perplexity& p = *done;
+  const evaluation::Perplexity& p = *done;
   if (f.json) {
     OrderedJson j;
     j["tokens"] = p.tokens;

@@ -14,10 +14,10 @@
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
-#include "engine/checkpoint_quantiser.h"
-#include "engine/perplexity.h"
 #include "eval/text_file.h"
+#include "evaluation/perplexity.h"
 #include "models/model.h"
+#include "quantiser/checkpoint_quantiser.h"
 
 namespace reprise::apps {
 
@@ -26,6 +26,8 @@ using namespace api;
 namespace {
 
 namespace fs = std::filesystem;
+
+using quantiser::QuantFormat;
 
 struct QuantizeFlags {
   ModelFlags model;
@@ -51,38 +53,38 @@ struct QuantizeFlags {
 };
 
 struct Scores {
-  std::optional<engine::Perplexity> before, after;
+  std::optional<evaluation::Perplexity> before, after;
 };
 
-Result<engine::Perplexity> score(engine::Engine& engine, const TextModel& text, const QuantizeFlags& f,
-                                 const std::string& content, const char* title) {
+Result<evaluation::Perplexity> score(engine::Engine& engine, const TextModel& text, const QuantizeFlags& f,
+                                     const std::string& content, const char* title) {
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
-  engine::PerplexityOptions options;
+  evaluation::PerplexityOptions options;
   options.window = std::min(f.window, engine.context_length());
   options.max_windows = f.max_windows;
   if (const auto bos = engine.config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
   std::unique_ptr<Progress> bar;
   int64_t shown = 0;
-  return engine::perplexity(engine, tokens, options, [&](int64_t now, int64_t total) {
+  return evaluation::perplexity(engine, tokens, options, [&](int64_t now, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>(title, static_cast<uint64_t>(total));
     bar->advance(static_cast<uint64_t>(now - shown));
     shown = now;
   });
 }
 
-Result<engine::InputObservations> calibrate(const QuantizeFlags& f, const std::string& content) {
+Result<quantiser::InputObservations> calibrate(const QuantizeFlags& f, const std::string& content) {
   ModelFlags flags = f.model;
   flags.graph.observe_linears = true;
   flags.graph.graph = "off";
   ASSIGN_OR_RETURN(auto engine, open_engine(flags));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", *engine));
   ASSIGN_OR_RETURN(const auto tokens, text.encode(content));
-  engine::ObserveOptions options;
+  quantiser::ObserveOptions options;
   options.max_tokens = f.calibration_tokens;
   options.window = std::min({options.window, engine->context_length(), engine->max_step_tokens()});
   std::unique_ptr<Progress> bar;
   int64_t shown = 0;
-  return engine::observe_inputs(*engine, tokens, options, [&](int64_t now, int64_t total) {
+  return quantiser::observe_inputs(*engine, tokens, options, [&](int64_t now, int64_t total) {
     if (!bar) bar = std::make_unique<Progress>("calibrating", static_cast<uint64_t>(total));
     bar->advance(static_cast<uint64_t>(now - shown));
     shown = now;
@@ -115,7 +117,7 @@ Status write_tokenizer(const QuantizeFlags& f, const checkpoint::GgufFile& file,
 }
 
 Status write_folder(const QuantizeFlags& f, const checkpoint::Checkpoint& source, const std::string& source_path,
-                    Json config, DType dtype, const engine::QuantisedCheckpoint& q) {
+                    Json config, DType dtype, const quantiser::QuantisedCheckpoint& q) {
   const fs::path to = f.output;
   std::error_code failed;
   fs::create_directories(to, failed);
@@ -137,14 +139,14 @@ Status write_folder(const QuantizeFlags& f, const checkpoint::Checkpoint& source
   return copy_companions(source_path, to);
 }
 
-OrderedJson perplexity_json(const engine::Perplexity& p) {
+OrderedJson perplexity_json(const evaluation::Perplexity& p) {
   return {{"perplexity", p.perplexity},
           {"mean_nll", p.mean_nll},
           {"standard_error", p.standard_error},
           {"tokens", p.tokens}};
 }
 
-OrderedJson report_json(const QuantizeFlags& f, const engine::QuantisedCheckpoint& q, const Scores& scores) {
+OrderedJson report_json(const QuantizeFlags& f, const quantiser::QuantisedCheckpoint& q, const Scores& scores) {
   OrderedJson j;
   j["model"] = f.model.model_path;
   j["output"] = f.output;
@@ -168,7 +170,7 @@ OrderedJson report_json(const QuantizeFlags& f, const engine::QuantisedCheckpoin
 }
 
 // The worst and the mean of each kind of layer; single layers are in the JSON.
-void print_report(const engine::QuantisedCheckpoint& q, const Scores& scores) {
+void print_report(const quantiser::QuantisedCheckpoint& q, const Scores& scores) {
   struct Kind {
     int64_t count = 0;
     double weight = 0, output = 0, worst = 0;
@@ -232,8 +234,8 @@ Status run_quantize(QuantizeFlags f) {
   }
   if (config->has_rope_freqs) return error(Code::Unsupported, "{}: rope_freqs.weight has no form in config.json", path);
 
-  engine::QuantiseOptions options;
-  options.format = f.format == "modelslim" ? engine::QuantFormat::ModelSlim : engine::QuantFormat::CompressedTensors;
+  quantiser::QuantiseOptions options;
+  options.format = f.format == "modelslim" ? QuantFormat::ModelSlim : QuantFormat::CompressedTensors;
   options.static_activations = f.scheme == "static";
   options.dynamic = f.dynamic;
   options.ignore = f.ignore;
@@ -251,14 +253,15 @@ Status run_quantize(QuantizeFlags f) {
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
     ASSIGN_OR_RETURN(scores.before, score(*engine, text, f, content, "perplexity before"));
   }
-  engine::InputObservations seen;
+  quantiser::InputObservations seen;
   if (!calibration.empty()) {
     ASSIGN_OR_RETURN(seen, calibrate(f, calibration));
   }
-  Result<engine::QuantisedCheckpoint> made = error(Code::Internal, "not made");
+  Result<quantiser::QuantisedCheckpoint> made = error(Code::Internal, "not made");
   {
     Progress bar("quantising", source.tensors().size());
-    made = engine::quantise_checkpoint(source, seen, options, [&](const std::string& name) { bar.advance(1, name); });
+    made =
+        quantiser::quantise_checkpoint(source, seen, options, [&](const std::string& name) { bar.advance(1, name); });
   }
   RETURN_IF_ERROR(made.status());
   RETURN_IF_ERROR(write_folder(f, source, path, config->raw(), options.dtype, *made));

@@ -2,8 +2,8 @@
 # find_package(reprise) finds it in the build tree (-DCMAKE_PREFIX_PATH=build/release/reprise) and where
 # `cmake --install build/release --component development --prefix DIR` puts it.
 set(objects)
-foreach(room base settings ranks text checkpoint hub device ops graph kv nn passes backends compile models engine sched
-        see api cpu_kernels_baseline cpu_kernels_avx2 cpu_kernels_avx512 cpu_kernels_dotprod)
+foreach(room base settings ranks text checkpoint hub device ops graph kv nn passes backends compile weights models
+        engine sched see api cpu_kernels_baseline cpu_kernels_avx2 cpu_kernels_avx512 cpu_kernels_dotprod)
   if(TARGET ${room})
     list(APPEND objects $<TARGET_OBJECTS:${room}>)
   endif()

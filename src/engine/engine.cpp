@@ -11,12 +11,12 @@
 #include "checkpoint/fit_to_tensors.h"
 #include "engine/graph_sizes.h"
 #include "engine/learned.h"
-#include "engine/loader.h"
 #include "engine/memory_rules.h"
 #include "engine/rank_cards.h"
-#include "engine/weight_cache.h"
 #include "models/foreign_fields.h"
 #include "passes/house_passes.h"
+#include "weights/loader.h"
+#include "weights/weight_cache.h"
 
 namespace reprise::engine {
 namespace {
@@ -137,7 +137,7 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
 
 Status Engine::load(const ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
-  LoadOptions load;
+  weights::LoadOptions load;
   // Weights are made ready on the host, which an accelerator leaves idle meanwhile.
   const DeviceInfo& info = platform_.device->info();
   constexpr unsigned kMostThreads = 16;
@@ -151,11 +151,11 @@ Status Engine::load(const ProgramBuilder& builder) {
   load.derived = builder.derived();
   load.known = quantisation_->seen;
   if (checkpoint_)
-    RETURN_IF_ERROR(load_params_cached(
+    RETURN_IF_ERROR(weights::load_params_cached(
         *checkpoint_, params_, load,
         {options_.weight_cache, platform_.device->info().isa, platform_.device->info().host_visible}));
   else
-    RETURN_IF_ERROR(fill_random(params_, options_.random_seed, load));
+    RETURN_IF_ERROR(weights::fill_random(params_, options_.random_seed, load));
   times_.load_s = seconds_since(start);
   return Status::ok();
 }

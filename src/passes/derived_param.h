@@ -1,6 +1,6 @@
 // DerivedParam: how the loader makes a parameter that is not one tensor of the checkpoint as it stands: rows of several
 // tensors one after another, each part by a recipe. Passes write it (packing, quantisation), the plan cache keeps it,
-// engine/loader.cpp carries it out. Plain values. All sizes of a parameter but the last count as rows.
+// weights/loader.cpp carries it out. Plain values. All sizes of a parameter but the last count as rows.
 #pragma once
 
 #include <cstdint>

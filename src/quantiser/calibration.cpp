@@ -1,4 +1,4 @@
-#include "engine/calibration.h"
+#include "quantiser/calibration.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "passes/house_passes.h"
 
-namespace reprise::engine {
+namespace reprise::quantiser {
 namespace {
 
 float element(const TensorView& v, int64_t i) {
@@ -61,7 +61,8 @@ class Observer {
 
 }  // namespace
 
-Result<InputObservations> observe_inputs(Engine& engine, std::span<const int32_t> tokens, const ObserveOptions& options,
+Result<InputObservations> observe_inputs(engine::Engine& engine, std::span<const int32_t> tokens,
+                                         const ObserveOptions& options,
                                          const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t most = std::min(engine.context_length(), engine.max_step_tokens());
   if (options.window < 1 || options.window > most)
@@ -72,9 +73,9 @@ Result<InputObservations> observe_inputs(Engine& engine, std::span<const int32_t
   for (int64_t first = 0; first < total; first += options.window) {
     const int64_t count = std::min(options.window, total - first);
     const auto part = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-    Sequence sequence(std::vector<int32_t>(part.begin(), part.end()));
+    engine::Sequence sequence(std::vector<int32_t>(part.begin(), part.end()));
     RETURN_IF_ERROR(engine.reserve(sequence, count));
-    const StepItem item{&sequence, count, true, false};
+    const engine::StepItem item{&sequence, count, true, false};
     const auto logits = engine.step({&item, 1});
     engine.release(sequence);
     RETURN_IF_ERROR(logits.status());
@@ -91,4 +92,4 @@ Result<InputObservations> observe_inputs(Engine& engine, std::span<const int32_t
   return observer.take();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::quantiser

@@ -1,15 +1,15 @@
 // Packed weights on disk: the same bits as from the checkpoint, and whatever is wrong with the file is a miss.
-#include "engine/weight_cache.h"
+#include "weights/weight_cache.h"
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "base/file.h"
-#include "engine/content_hash.h"
 #include "support/tiny_models.h"
+#include "weights/content_hash.h"
 
-namespace reprise::engine::weight_cache_test {
+namespace reprise::weights::weight_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -172,4 +172,4 @@ TEST_F(WeightCacheTest, AFolderThatCannotBeWrittenIsANotice) {
 }
 
 }  // namespace
-}  // namespace reprise::engine::weight_cache_test
+}  // namespace reprise::weights::weight_cache_test

@@ -11,7 +11,7 @@
 
 #include "engine/engine.h"
 
-namespace reprise::engine {
+namespace reprise::evaluation {
 
 struct TextToScore {
   std::vector<int32_t> tokens;
@@ -25,7 +25,7 @@ struct TextScore {
 };
 
 // One score per text, in their order. `progress(done, total)` in scored tokens; may be empty.
-Result<std::vector<TextScore>> score_texts(Engine& engine, std::vector<TextToScore> texts,
+Result<std::vector<TextScore>> score_texts(engine::Engine& engine, std::vector<TextToScore> texts,
                                            const std::function<void(int64_t done, int64_t total)>& progress = {});
 
-}  // namespace reprise::engine
+}  // namespace reprise::evaluation

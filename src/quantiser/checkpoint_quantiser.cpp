@@ -1,4 +1,4 @@
-#include "engine/checkpoint_quantiser.h"
+#include "quantiser/checkpoint_quantiser.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 #include "checkpoint/quantisation.h"
 #include "checkpoint/quantise_rows.h"
 
-namespace reprise::engine {
+namespace reprise::quantiser {
 namespace {
 
 using checkpoint::Checkpoint;
@@ -399,4 +399,4 @@ Result<QuantisedCheckpoint> quantise_checkpoint(const Checkpoint& checkpoint, co
   return Quantiser(checkpoint, seen, options, progress).run();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::quantiser

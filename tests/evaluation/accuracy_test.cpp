@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/perplexity.h"
-#include "engine/text_scores.h"
+#include "evaluation/perplexity.h"
+#include "evaluation/text_scores.h"
 #include "support/goldens.h"
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
@@ -58,17 +58,17 @@ std::unique_ptr<engine::Engine> open(const std::string& path, const Form& form) 
 
 // log p of every ending of the first `count` questions.
 std::vector<std::vector<double>> endings(engine::Engine& e, size_t count) {
-  std::vector<engine::TextToScore> texts;
+  std::vector<evaluation::TextToScore> texts;
   for (size_t i = 0; i < count; ++i) {
     const Json& q = golden()["choices"][i];
     const Ids context = q["context_ids"];
     for (const Json& ending : q["ending_ids"]) {
-      engine::TextToScore text{context, static_cast<int64_t>(context.size())};
+      evaluation::TextToScore text{context, static_cast<int64_t>(context.size())};
       for (const Json& id : ending) text.tokens.push_back(id);
       texts.push_back(std::move(text));
     }
   }
-  const auto scores = engine::score_texts(e, texts);
+  const auto scores = evaluation::score_texts(e, texts);
   EXPECT_TRUE(scores.is_ok()) << scores.status().message();
   std::vector<std::vector<double>> out(count);
   for (size_t i = 0, next = 0; i < count; ++i)
@@ -115,14 +115,14 @@ size_t best(const std::vector<double>& v) {
   return static_cast<size_t>(std::max_element(v.begin(), v.end()) - v.begin());
 }
 
-engine::Perplexity perplexity_of(engine::Engine& e, int64_t windows = 0) {
-  engine::PerplexityOptions options;
+evaluation::Perplexity perplexity_of(engine::Engine& e, int64_t windows = 0) {
+  evaluation::PerplexityOptions options;
   options.window = golden()["window"];
   options.max_windows = windows;
   options.bos = golden()["bos"].get<int32_t>();
-  const auto p = engine::perplexity(e, golden()["text_ids"].get<Ids>(), options);
+  const auto p = evaluation::perplexity(e, golden()["text_ids"].get<Ids>(), options);
   EXPECT_TRUE(p.is_ok()) << p.status().message();
-  return p.is_ok() ? *p : engine::Perplexity{};
+  return p.is_ok() ? *p : evaluation::Perplexity{};
 }
 
 // Of the first `windows`; 0: all.
@@ -150,7 +150,7 @@ TEST(Accuracy, ChoicesAndPerplexityInFp32AreTheReferences) {
     EXPECT_EQ(best(got[i]), questions[i]["choice"].get<size_t>()) << i << ", margin " << questions[i]["margin"];
   }
   EXPECT_LT(widest, 1e-3);  // the smallest margin of the reference is 18 times that
-  const engine::Perplexity p = perplexity_of(*e);
+  const evaluation::Perplexity p = perplexity_of(*e);
   EXPECT_EQ(p.windows, static_cast<int64_t>(golden()["windows"].size()));
   EXPECT_NEAR(p.mean_nll, golden_nll(), 1e-5 * golden_nll());
   fmt::print("fp32: log p within {:.2g}, mean nll {:.6f}, reference {:.6f}\n", widest, p.mean_nll, golden_nll());

@@ -11,9 +11,9 @@
 #include "checkpoint/checkpoint.h"
 #include "compile/param_store.h"
 #include "compile/plan_key.h"
-#include "engine/loader.h"
+#include "weights/loader.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 
 struct WeightCacheOptions {
   std::string folder;  // "": no cache
@@ -30,4 +30,4 @@ Result<std::string> weight_cache_file(const checkpoint::Checkpoint& checkpoint, 
 Status load_params_cached(const checkpoint::Checkpoint& checkpoint, ParamStore& params, const LoadOptions& load,
                           const WeightCacheOptions& cache);
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

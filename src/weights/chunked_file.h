@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace reprise::engine {
+namespace reprise::weights {
 
 class ChunkedFile {
  public:
@@ -34,4 +34,4 @@ size_t chunk_bytes(size_t total, size_t chunk);
 // Calls `work` with every chunk's number, on `threads` threads; false as soon as one call returns false.
 bool for_each_chunk(size_t total, int threads, const std::function<bool(size_t)>& work);
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

@@ -10,7 +10,7 @@
 #include "compile/binding.h"
 #include "passes/derived_param.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 
 // The checkpoint's tensors that a part reads.
 std::vector<std::string> tensors_of(const ParamPart& part);
@@ -33,4 +33,4 @@ Status make_rows(const checkpoint::Checkpoint& checkpoint, const ParamPlan& para
 // the same; `key` names the stream of numbers.
 void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, uint64_t key, std::vector<uint8_t>& out);
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

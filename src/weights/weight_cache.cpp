@@ -1,4 +1,4 @@
-#include "engine/weight_cache.h"
+#include "weights/weight_cache.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "engine/chunked_file.h"
-#include "engine/content_hash.h"
+#include "weights/chunked_file.h"
+#include "weights/content_hash.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ Status load_params_cached(const checkpoint::Checkpoint& checkpoint, ParamStore& 
   return Status::ok();
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

@@ -14,7 +14,7 @@
 
 #include "engine/engine.h"
 
-namespace reprise::engine {
+namespace reprise::evaluation {
 
 struct PerplexityOptions {
   int64_t window = 512;        // tokens of a window, `bos` included
@@ -32,7 +32,7 @@ struct Perplexity {
 };
 
 // `progress(done, total)` in scored tokens; may be empty. Fewer than two tokens are an error.
-Result<Perplexity> perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
+Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
                               const std::function<void(int64_t done, int64_t total)>& progress = {});
 
-}  // namespace reprise::engine
+}  // namespace reprise::evaluation

@@ -1,4 +1,4 @@
-#include "engine/chunked_file.h"
+#include "weights/chunked_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace reprise::engine {
+namespace reprise::weights {
 namespace {
 
 template <typename Step>
@@ -68,4 +68,4 @@ bool for_each_chunk(size_t total, int threads, const std::function<bool(size_t)>
   return good;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

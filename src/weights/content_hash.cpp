@@ -1,4 +1,4 @@
-#include "engine/content_hash.h"
+#include "weights/content_hash.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,9 +13,9 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "engine/chunked_file.h"
+#include "weights/chunked_file.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 namespace {
 
 constexpr size_t kMaxMemo = size_t{4} << 20;
@@ -116,4 +116,4 @@ Result<ContentHashes> hash_contents(std::span<const std::string> files, const st
   return out;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

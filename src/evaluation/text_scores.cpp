@@ -1,11 +1,11 @@
-#include "engine/text_scores.h"
+#include "evaluation/text_scores.h"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
 
-namespace reprise::engine {
+namespace reprise::evaluation {
 namespace {
 
 // log p of `token` under softmax(logits), in double: 150,000 small terms are summed.
@@ -19,13 +19,13 @@ double log_probability(std::span<const float> logits, int32_t token) {
 // One text on its way through the engine; its pages go back to the pool with it.
 class Reading {
  public:
-  Reading(Engine& engine, TextToScore text, TextScore& score)
+  Reading(engine::Engine& engine, TextToScore text, TextScore& score)
       : engine_(engine), sequence_(std::move(text.tokens)), from_(text.from), score_(score) {}
   ~Reading() { engine_.release(sequence_); }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
-  Sequence& sequence() { return sequence_; }
+  engine::Sequence& sequence() { return sequence_; }
   // Tokens in front of the first whose logits are wanted.
   int64_t unscored() const { return std::max<int64_t>(from_ - 1 - sequence_.cached(), 0); }
   // The last token is only predicted, never fed.
@@ -37,15 +37,15 @@ class Reading {
   }
 
  private:
-  Engine& engine_;
-  Sequence sequence_;
+  engine::Engine& engine_;
+  engine::Sequence sequence_;
   int64_t from_;
   TextScore& score_;
 };
 
 class Scorer {
  public:
-  Scorer(Engine& engine, const std::function<void(int64_t, int64_t)>& progress, int64_t total)
+  Scorer(engine::Engine& engine, const std::function<void(int64_t, int64_t)>& progress, int64_t total)
       : engine_(engine), progress_(progress), total_(total) {}
 
   Status run(std::vector<TextToScore> texts, std::vector<TextScore>& scores) {
@@ -84,7 +84,7 @@ class Scorer {
   Status step() {
     fill_step();
     std::vector<int64_t> begin;
-    for (const StepItem& item : items_) begin.push_back(item.sequence->cached());
+    for (const engine::StepItem& item : items_) begin.push_back(item.sequence->cached());
     ASSIGN_OR_RETURN(const std::span<float> logits, engine_.step(items_));
     const size_t vocab = static_cast<size_t>(engine_.config().vocab_size);
     size_t row = 0;
@@ -104,17 +104,17 @@ class Scorer {
     return Status::ok();
   }
 
-  Engine& engine_;
+  engine::Engine& engine_;
   const std::function<void(int64_t, int64_t)>& progress_;
   std::vector<std::unique_ptr<Reading>> running_;
   std::vector<Reading*> read_;  // of items_
-  std::vector<StepItem> items_;
+  std::vector<engine::StepItem> items_;
   int64_t total_ = 0, scored_ = 0;
 };
 
 }  // namespace
 
-Result<std::vector<TextScore>> score_texts(Engine& engine, std::vector<TextToScore> texts,
+Result<std::vector<TextScore>> score_texts(engine::Engine& engine, std::vector<TextToScore> texts,
                                            const std::function<void(int64_t, int64_t)>& progress) {
   int64_t total = 0;
   for (const TextToScore& text : texts) {
@@ -134,4 +134,4 @@ Result<std::vector<TextScore>> score_texts(Engine& engine, std::vector<TextToSco
   return scores;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::evaluation

@@ -1,6 +1,6 @@
 // quantise_checkpoint(): the folders it makes, loaded again: near the float model, nearer with smoothing where
 // activations have outliers; what it reports; what it refuses.
-#include "engine/checkpoint_quantiser.h"
+#include "quantiser/checkpoint_quantiser.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 namespace reprise::quantise_checkpoint_test {
 namespace {
 
-using engine::QuantFormat;
-using engine::QuantiseOptions;
+using quantiser::QuantFormat;
+using quantiser::QuantiseOptions;
 using testing_support::EngineSetup;
 
 class Folder {
@@ -38,7 +38,7 @@ std::vector<int32_t> tokens_of(int64_t n, int64_t vocab) {
   return tokens;
 }
 
-engine::InputObservations observe(const std::string& path) {
+quantiser::InputObservations observe(const std::string& path) {
   engine::EngineOptions o;
   DeviceOptions device;
   device.threads = 2;
@@ -54,21 +54,22 @@ engine::InputObservations observe(const std::string& path) {
   o.graph.pipeline.observe_linears = true;
   auto engine = engine::Engine::create(o, std::move(*platform));
   EXPECT_TRUE(engine.is_ok()) << engine.status().message();
-  engine::ObserveOptions options;
+  quantiser::ObserveOptions options;
   options.window = 50;
   options.samples = 16;
-  auto seen = engine::observe_inputs(**engine, tokens_of(230, (*engine)->config().vocab_size), options);
+  auto seen = quantiser::observe_inputs(**engine, tokens_of(230, (*engine)->config().vocab_size), options);
   EXPECT_TRUE(seen.is_ok()) << seen.status().message();
   return *seen;
 }
 
-Result<engine::QuantisedCheckpoint> quantise(const std::string& path, const QuantiseOptions& options, bool with_seen) {
+Result<quantiser::QuantisedCheckpoint> quantise(const std::string& path, const QuantiseOptions& options,
+                                                bool with_seen) {
   auto source = checkpoint::Checkpoint::open(path);
   if (!source) return source.status();
-  return engine::quantise_checkpoint(*source, with_seen ? observe(path) : engine::InputObservations{}, options);
+  return quantiser::quantise_checkpoint(*source, with_seen ? observe(path) : quantiser::InputObservations{}, options);
 }
 
-void write(const engine::QuantisedCheckpoint& q, const std::string& from, const std::string& to, const char* dtype) {
+void write(const quantiser::QuantisedCheckpoint& q, const std::string& from, const std::string& to, const char* dtype) {
   std::vector<checkpoint::TensorToWrite> tensors;
   for (const auto& t : q.tensors) tensors.push_back({t.name, t.dtype, t.shape, t.bytes});
   ASSERT_TRUE(checkpoint::write_safetensors(to + "/model.safetensors", tensors).is_ok());
@@ -164,7 +165,7 @@ TEST(QuantiseCheckpointNumbers, AreThoseOfTheFormulas) {
   ASSERT_TRUE(q.is_ok()) << q.status().message();
   auto original = checkpoint::Checkpoint::open(source);
   ASSERT_TRUE(original.is_ok());
-  const auto find = [&](const std::string& name) -> const engine::QuantisedCheckpoint::Tensor& {
+  const auto find = [&](const std::string& name) -> const quantiser::QuantisedCheckpoint::Tensor& {
     for (const auto& t : q->tensors)
       if (t.name == name) return t;
     ADD_FAILURE() << name << " is missing";
@@ -276,14 +277,14 @@ TEST(ObserveInputs, NeedsAnEngineThatShowsThem) {
   auto engine = testing_support::open_engine(testing_support::tiny_model_path("llama_mha_untied"), {});
   ASSERT_TRUE(engine.is_ok());
   const auto tokens = tokens_of(20, 200);
-  engine::ObserveOptions options;
+  quantiser::ObserveOptions options;
   options.window = 10;
-  EXPECT_NE(engine::observe_inputs(**engine, tokens, options).status().message().find("not opened to observe"),
+  EXPECT_NE(quantiser::observe_inputs(**engine, tokens, options).status().message().find("not opened to observe"),
             std::string::npos);
   options.window = 0;
-  EXPECT_NE(engine::observe_inputs(**engine, tokens, options).status().message().find("allowed: 1 to"),
+  EXPECT_NE(quantiser::observe_inputs(**engine, tokens, options).status().message().find("allowed: 1 to"),
             std::string::npos);
-  EXPECT_NE(engine::observe_inputs(**engine, {}, {}).status().message().find("no tokens"), std::string::npos);
+  EXPECT_NE(quantiser::observe_inputs(**engine, {}, {}).status().message().find("no tokens"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "engine/load_recipes.h"
+#include "weights/load_recipes.h"
 
 #include <cmath>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "checkpoint/quantisation.h"
 #include "checkpoint/quantise_rows.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 namespace {
 
 using checkpoint::Checkpoint;
@@ -309,4 +309,4 @@ void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, u
   }
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

@@ -1,6 +1,6 @@
 // perplexity() against the logits that Hugging Face transformers gave for the same tokens, and against itself in other
 // windows and batches.
-#include "engine/perplexity.h"
+#include "evaluation/perplexity.h"
 
 #include <gtest/gtest.h>
 
@@ -60,9 +60,9 @@ TEST(Perplexity, IsThatOfTheReference) {
     setup.rows = 5;  // the window does not fit into the logit rows of one step
     auto engine = testing_support::open_engine(folder, setup);
     ASSERT_TRUE(engine.is_ok()) << engine.status().message();
-    engine::PerplexityOptions options;
+    evaluation::PerplexityOptions options;
     options.window = static_cast<int64_t>(golden.tokens.size());
-    auto got = engine::perplexity(**engine, golden.tokens, options);
+    auto got = evaluation::perplexity(**engine, golden.tokens, options);
     ASSERT_TRUE(got.is_ok()) << got.status().message();
     const double expected = mean_nll(golden);
     EXPECT_NEAR(got->mean_nll, expected, 1e-5 * expected);
@@ -86,16 +86,16 @@ TEST(Perplexity, WindowsAreScoredApartAndTogetherAlike) {
   auto narrow = testing_support::open_engine(folder, narrow_setup);
   ASSERT_TRUE(wide.is_ok() && narrow.is_ok());
   const auto tokens = tokens_of(101, (*wide)->config().vocab_size);
-  engine::PerplexityOptions options;
+  evaluation::PerplexityOptions options;
   options.window = 23;
   options.bos = 1;
   int64_t seen = 0, total = 0;
-  auto a = engine::perplexity(**wide, tokens, options, [&](int64_t now, int64_t all) {
+  auto a = evaluation::perplexity(**wide, tokens, options, [&](int64_t now, int64_t all) {
     EXPECT_GT(now, seen);
     seen = now;
     total = all;
   });
-  auto b = engine::perplexity(**narrow, tokens, options);
+  auto b = evaluation::perplexity(**narrow, tokens, options);
   ASSERT_TRUE(a.is_ok() && b.is_ok());
   EXPECT_EQ(a->windows, 5);  // 22 of the text in each
   EXPECT_EQ(a->tokens, 101);
@@ -104,8 +104,8 @@ TEST(Perplexity, WindowsAreScoredApartAndTogetherAlike) {
   EXPECT_NEAR(a->mean_nll, b->mean_nll, 1e-12);  // the same terms in another order
   // One window by itself, as the first of five.
   options.max_windows = 1;
-  auto first = engine::perplexity(**wide, tokens, options);
-  auto alone = engine::perplexity(**wide, std::span(tokens).first(22), options);
+  auto first = evaluation::perplexity(**wide, tokens, options);
+  auto alone = evaluation::perplexity(**wide, std::span(tokens).first(22), options);
   ASSERT_TRUE(first.is_ok() && alone.is_ok());
   EXPECT_EQ(first->mean_nll, alone->mean_nll);
   EXPECT_EQ((*wide)->free_pages(), (*wide)->memory().kv_pages);
@@ -115,9 +115,9 @@ TEST(Perplexity, BadInputIsRefused) {
   auto engine = testing_support::open_engine(testing_support::tiny_model_path("llama_gqa3_tied"), {});
   ASSERT_TRUE(engine.is_ok());
   const auto message = [&](std::vector<int32_t> tokens, int64_t window) {
-    engine::PerplexityOptions options;
+    evaluation::PerplexityOptions options;
     options.window = window;
-    return engine::perplexity(**engine, tokens, options).status().message();
+    return evaluation::perplexity(**engine, tokens, options).status().message();
   };
   EXPECT_NE(message({1, 2}, 1).find("allowed: 2 to"), std::string::npos);
   EXPECT_NE(message({1, 2}, 100000).find("allowed: 2 to"), std::string::npos);

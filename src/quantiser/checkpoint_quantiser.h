@@ -20,9 +20,9 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
-#include "engine/calibration.h"
+#include "quantiser/calibration.h"
 
-namespace reprise::engine {
+namespace reprise::quantiser {
 
 enum class QuantFormat : uint8_t { CompressedTensors, ModelSlim };
 
@@ -62,4 +62,4 @@ Result<QuantisedCheckpoint> quantise_checkpoint(const checkpoint::Checkpoint& ch
                                                 const QuantiseOptions& options,
                                                 const std::function<void(const std::string& tensor)>& progress = {});
 
-}  // namespace reprise::engine
+}  // namespace reprise::quantiser

@@ -1,4 +1,4 @@
-#include "engine/perplexity.h"
+#include "evaluation/perplexity.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/elapsed.h"
-#include "engine/text_scores.h"
+#include "evaluation/text_scores.h"
 
-namespace reprise::engine {
+namespace reprise::evaluation {
 
-Result<Perplexity> perplexity(Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
+Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
                               const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t head = options.bos ? 1 : 0;
   if (options.window < 2 || options.window > engine.context_length())
@@ -48,4 +48,4 @@ Result<Perplexity> perplexity(Engine& engine, std::span<const int32_t> tokens, c
   return result;
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::evaluation

@@ -14,7 +14,7 @@
 #include "compile/param_store.h"
 #include "passes/derived_param.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 
 struct LoadOptions {
   int threads = 1;
@@ -33,4 +33,4 @@ Status load_params(const checkpoint::Checkpoint& checkpoint, ParamStore& params,
 // The random rows of load_recipes.h; the same seed gives the same weights for any number of threads.
 Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options);
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

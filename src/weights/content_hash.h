@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 
 struct ContentHashes {
   std::vector<std::string> hashes;  // 32 hexadecimal digits a file, in the order asked
@@ -24,4 +24,4 @@ struct ContentHashes {
 // The path of an unreadable file, or of one that changes while it is read, stands in the error. `memo` may be "".
 Result<ContentHashes> hash_contents(std::span<const std::string> files, const std::string& memo, int threads);
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights

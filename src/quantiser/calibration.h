@@ -14,7 +14,7 @@
 
 #include "engine/engine.h"
 
-namespace reprise::engine {
+namespace reprise::quantiser {
 
 // Statistics of one linear's input [T, K] over all T seen.
 struct InputStatistics {
@@ -33,7 +33,8 @@ struct ObserveOptions {
 
 // By the name of the linear's weight.
 using InputObservations = std::map<std::string, InputStatistics, std::less<>>;
-Result<InputObservations> observe_inputs(Engine& engine, std::span<const int32_t> tokens, const ObserveOptions& options,
+Result<InputObservations> observe_inputs(engine::Engine& engine, std::span<const int32_t> tokens,
+                                         const ObserveOptions& options,
                                          const std::function<void(int64_t done, int64_t total)>& progress = {});
 
-}  // namespace reprise::engine
+}  // namespace reprise::quantiser

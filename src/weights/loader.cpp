@@ -1,4 +1,4 @@
-#include "engine/loader.h"
+#include "weights/loader.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 
 #include "base/progress.h"
 #include "checkpoint/fit_to_tensors.h"
-#include "engine/load_recipes.h"
+#include "weights/load_recipes.h"
 
-namespace reprise::engine {
+namespace reprise::weights {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 20;  // per read: small enough for the cache, large enough to stream
@@ -203,4 +203,4 @@ Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options
                         });
 }
 
-}  // namespace reprise::engine
+}  // namespace reprise::weights
