@@ -45,10 +45,10 @@ const CudaStandIn& stand_in() {
         o.name = "SIMT executor";
         o.host_visible = false;
         o.deferred = true;
-        o.call = [](OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live) -> Status {
+        o.call = [](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
           Launch launch;
           try {
-            reinterpret_cast<cuda::CudaKernel>(phase)(args, live, launch);
+            reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
           } catch (const std::logic_error& e) {
             return error(Code::Device, "SIMT executor: {}", e.what());
           }

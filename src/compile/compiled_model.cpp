@@ -90,7 +90,7 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
     OpCall call{n->op, in, out, &n->attrs, {}};
     Thunk t;
     t.node = number;
-    t.phase = entry.phase;
+    t.part = entry.part;
     for (size_t i = 0; i < n->in.size(); ++i) {
       t.args.ptr[i] = address_.at(storage_root(n->in[i]));
       if (!n->in[i]->def->is_param() || !n->op->operands[i].has_own_layout()) continue;

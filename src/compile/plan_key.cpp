@@ -86,7 +86,7 @@ void KeyBuilder::add(const Platform& platform) {
   for (const auto& e : platform.kernels->entries())
     add(e->name,
         fmt::format("{}/{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, dtype_name(e->index_dtype),
-                    e->workspace != nullptr, e->phase[1] != nullptr, joined(e->param_layouts)));
+                    e->workspace != nullptr, e->part[1] != nullptr, joined(e->param_layouts)));
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {

@@ -1,6 +1,6 @@
 // Thunk: a kernel bound to its arguments, ready to be launched again and again.
 //
-// The function pointers are opaque to everyone but the backend that registered them. On the CPU a phase has the type
+// The function pointers are opaque to everyone but the backend that registered them. On the CPU a part has the type
 // CpuKernel (backends/cpu/cpu_kernel.h); other devices use their own. Sizes stay symbolic (Dim), so that one binding
 // serves every live size up to the bound: the kernel resolves them against the stream's LiveSizes. Plain data; whoever
 // built it owns it.
@@ -83,8 +83,8 @@ using OpaqueKernel = void (*)();
 static_assert(std::is_standard_layout_v<LaunchArgs> && std::is_trivially_copyable_v<LaunchArgs>);
 
 struct Thunk {
-  // Phases run in order; all threads of a device finish one before the next begins. Unused phases are null.
-  std::array<OpaqueKernel, 2> phase{};
+  // Parts run in order; all threads of a device finish one before the next begins. Unused parts are null.
+  std::array<OpaqueKernel, 2> part{};
   LaunchArgs args;
   uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
   // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose threads or queues run

@@ -19,7 +19,7 @@ struct TraceEvent {
 
   enum class Kind : uint8_t { Kernel, Wait };
   Kind kind = Kind::Kernel;
-  uint8_t phase = 0;    // of the thunk
+  uint8_t part = 0;     // of the thunk
   uint32_t node = 0;    // Thunk::node; of a wait: what is waited for
   uint32_t replay = 0;  // counts launches and replays of the stream
   int64_t begin_ns = 0, end_ns = 0;

@@ -17,7 +17,7 @@ Status verdict(const KernelEntry& e, const OpCall& call) {
 }  // namespace
 
 void KernelRegistry::add(KernelEntry entry) {
-  CHECK(entry.accepts && entry.bind && entry.phase[0], "kernel {} is incomplete", entry.name);
+  CHECK(entry.accepts && entry.bind && entry.part[0], "kernel {} is incomplete", entry.name);
   CHECK(!find(entry.name), "kernel {} is registered twice", entry.name);
   entries_.push_back(std::make_unique<KernelEntry>(std::move(entry)));
   by_op_[entries_.back()->op].push_back(entries_.back().get());

@@ -49,7 +49,7 @@ struct KernelEntry {
   // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, whatever
   // `accepts` says. Empty means none.
   std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int threads)> workspace;
-  std::array<OpaqueKernel, 2> phase{};
+  std::array<OpaqueKernel, 2> part{};
   // Layouts accepted for a parameter that is the op's Weight or Table, best first; empty: row_major.
   std::vector<std::string> param_layouts;
   // Operands whose values the host reads at every launch, by index; at most LaunchArgs::kMaxHostOperands. They must be

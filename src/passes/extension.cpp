@@ -22,7 +22,7 @@ static_assert(sizeof(reprise_args) <= sizeof(LaunchArgs) && offsetof(reprise_arg
               offsetof(reprise_args, workspace) == offsetof(LaunchArgs, workspace));
 static_assert(sizeof(LiveSizes) == sizeof(int64_t) * kMaxSymbols);
 static_assert(std::extent_v<decltype(reprise_tensor::size)> == Shape::kMaxRank);
-static_assert(std::extent_v<decltype(reprise_kernel::phase)> == std::tuple_size_v<decltype(KernelEntry::phase)>);
+static_assert(std::extent_v<decltype(reprise_kernel::phase)> == std::tuple_size_v<decltype(KernelEntry::part)>);
 static_assert(REPRISE_F32 == static_cast<int>(DType::F32) && REPRISE_I64 == static_cast<int>(DType::I64) &&
               REPRISE_I16 == static_cast<int>(DType::I16));
 static_assert(std::is_same_v<std::variant_alternative_t<REPRISE_STR, AttrValue>, std::string> &&
@@ -99,7 +99,7 @@ Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform
     e.workspace = [workspace = k.workspace](const OpCall& c, const LiveSizes& bound, int threads) -> Result<size_t> {
       return workspace(Call(c).get(), bound.value.data(), threads);
     };
-  for (size_t i = 0; i < e.phase.size(); ++i) e.phase[i] = k.phase[i];
+  for (size_t i = 0; i < e.part.size(); ++i) e.part[i] = k.phase[i];
   return e;
 }
 

@@ -75,7 +75,7 @@ OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const
     const NodeTime& time = *times.at(e.node);
     OrderedJson one = event("kernel", n.op->name, t.track, e.begin_ns, e.end_ns);
     OrderedJson args{{"node", fmt::format("%{}", n.result()->id)}, {"number", e.node}, {"op", n.op->name}};
-    if (e.phase) args["phase"] = e.phase;
+    if (e.part) args["phase"] = e.part;
     if (const KernelEntry* k = model.kernel(e.node)) args["kernel"] = k->name;
     if (const std::string where = where_of(n); !where.empty()) args["uses"] = where;
     args["shapes"] = shapes_of(g, n);

@@ -37,7 +37,7 @@ TEST(AscendCaches, RowsAreWrittenByTheOperatorForThem) {
       const OpSchema* op = platform_.ops->find("row_write");
       const std::vector<TensorType> out{types[0]};
       Thunk thunk;
-      thunk.phase = (*entry)->phase;
+      thunk.part = (*entry)->part;
       thunk.args.ptr[0] = to.data(), thunk.args.ptr[1] = from.data(), thunk.args.ptr[2] = at.data();
       thunk.args.workspace = workspace.data(), thunk.args.workspace_bytes = size_t{1} << 20;
       (*entry)->bind({op, types, out, &attrs, {}}, thunk.args);

@@ -92,7 +92,7 @@ class AscendEntryTest : public testing::Test {
     const size_t workspace = *entry->workspace(call, live, 1);
     std::vector<Buffer> buffers;
     Thunk thunk;
-    thunk.phase = entry->phase;
+    thunk.part = entry->part;
     const auto place = [&](size_t at, const std::vector<uint8_t>& bytes) {
       buffers.push_back(on_device(bytes.data(), bytes.size()));
       thunk.args.ptr[at] = buffers.back().data();

@@ -47,7 +47,7 @@ class Executors : public testing::Test {
     for (int i = 0; i < 16; ++i) host_.as<float>()[i] = static_cast<float>(i);
     ASSERT_TRUE(stream_->copy(in_.data(), host_.data(), 64, Copy::HostToDevice).is_ok());
     ASSERT_TRUE(stream_->synchronize().is_ok());
-    thunk_.phase[0] = ascend::opaque(scale);
+    thunk_.part[0] = ascend::opaque(scale);
     thunk_.args.ptr[0] = in_.data();
     thunk_.args.ptr[1] = out_.data();
     thunk_.args.dim[0] = Dim(1, 1);

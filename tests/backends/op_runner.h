@@ -169,7 +169,7 @@ struct RunOptions {
 
 class OpRunner {
  public:
-  // How an entry's phases are run: with real threads on the CPU, by other means elsewhere.
+  // How an entry's parts are run: with real threads on the CPU, by other means elsewhere.
   using Runs =
       std::function<void(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int threads)>;
 
@@ -269,13 +269,13 @@ class OpRunner {
     return packed;
   }
 
-  // Every phase on `threads` threads with a barrier after each.
+  // Every part on `threads` threads with a barrier after each.
   static void launch(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int threads) {
     std::barrier barrier(threads);
     auto body = [&](int thread) {
-      for (OpaqueKernel phase : entry.phase)
-        if (phase) {
-          reinterpret_cast<CpuKernel>(phase)(args, live, thread, threads);
+      for (OpaqueKernel part : entry.part)
+        if (part) {
+          reinterpret_cast<CpuKernel>(part)(args, live, thread, threads);
           barrier.arrive_and_wait();
         }
     };

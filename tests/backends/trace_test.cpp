@@ -24,12 +24,12 @@ struct TraceTest : testing::TestWithParam<int> {
     ASSERT_TRUE(made.is_ok());
     device = std::move(*made);
     stream = std::move(*device->make_stream());
-    // Three launches: the first depends on nothing, the second on the first and has two phases, the third is free.
+    // Three launches: the first depends on nothing, the second on the first and has two parts, the third is free.
     for (uint32_t i = 0; i < 3; ++i) {
       Thunk t;
       t.node = 10 * (i + 1);
-      t.phase[0] = opaque(count_call);
-      if (i == 1) t.phase[1] = opaque(count_call);
+      t.part[0] = opaque(count_call);
+      if (i == 1) t.part[1] = opaque(count_call);
       t.depends = i == 1;
       thunks.push_back(t);
     }
@@ -76,7 +76,7 @@ TEST_P(TraceTest, AReplayIsTimedAsItRuns) {
         EXPECT_EQ(e.begin_ns, events[i - 1].end_ns) << "time that belongs to nothing";
       }
       if (i % each < expected.size()) {
-        EXPECT_EQ(std::tuple(e.kind, e.node, static_cast<int>(e.phase)), expected[i % each]);
+        EXPECT_EQ(std::tuple(e.kind, e.node, static_cast<int>(e.part)), expected[i % each]);
       } else {
         EXPECT_EQ(e.node, TraceEvent::kNoNode);
       }

@@ -165,7 +165,7 @@ TEST_F(CompiledModelTest, StagesInputsWhereTheHostDoesNotSeeTheDevice) {
   e.device = DeviceKind::Null;
   e.accepts = [](const OpCall&) { return Status::ok(); };
   e.bind = [](const OpCall& c, LaunchArgs& args) { args.dim[0] = c.in[0].shape[0]; };
-  e.phase[0] = null::opaque([](const LaunchArgs& args, const LiveSizes& live) {
+  e.part[0] = null::opaque([](const LaunchArgs& args, const LiveSizes& live) {
     for (int64_t i = 0; i < args.dim[0].value(live); ++i)
       static_cast<float*>(args.ptr[2])[i] = static_cast<float*>(args.ptr[0])[i] + static_cast<float*>(args.ptr[1])[i];
   });

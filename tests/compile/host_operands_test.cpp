@@ -51,12 +51,12 @@ struct HostOperandsTest : testing::Test {
     e.device = DeviceKind::Null;
     e.accepts = [](const OpCall&) { return Status::ok(); };
     e.bind = [](const OpCall& c, LaunchArgs& args) { args.dim[0] = c.out[0].shape[0]; };
-    e.phase[0] = null::opaque(gather);
+    e.part[0] = null::opaque(gather);
     e.host_operands = {host_operand};
     platform.kernels->add(e);
     e.name = "null.add";
     e.op = "add";
-    e.phase[0] = null::opaque(add);
+    e.part[0] = null::opaque(add);
     e.host_operands.clear();
     platform.kernels->add(e);
   }

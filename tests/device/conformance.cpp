@@ -144,7 +144,7 @@ std::vector<float> Conformance::read(const Buffer& from) {
 
 Thunk Conformance::thunk(OpaqueKernel kernel, const Buffer& from, const Buffer& to, Dim n, double scalar) const {
   Thunk t;
-  t.phase[0] = kernel;
+  t.part[0] = kernel;
   t.args.ptr[0] = from.data();
   t.args.ptr[1] = to.data();
   t.args.dim[0] = n;

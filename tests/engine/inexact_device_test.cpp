@@ -42,7 +42,7 @@ KernelEntry fused_entry(null::NullKernel kernel, bool exact) {
     a.dim[0] = c.out[0].shape[0];
     a.dim[1] = c.out[0].shape[1];
   };
-  e.phase[0] = null::opaque(kernel);
+  e.part[0] = null::opaque(kernel);
   return e;
 }
 

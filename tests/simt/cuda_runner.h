@@ -17,8 +17,8 @@ inline cpu::OpRunner cuda_runner(Order order = Order::Ascending) {
       },
       [order](const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int) {
         Launch launch(order);
-        for (OpaqueKernel phase : entry.phase)
-          if (phase) reinterpret_cast<cuda::CudaKernel>(phase)(args, live, launch);
+        for (OpaqueKernel part : entry.part)
+          if (part) reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
         ASSERT_EQ(launch.failure(), nullptr) << entry.name;
       });
 }

@@ -102,7 +102,7 @@ Status kept_executor(Bench& b) {
     sums.push_back(std::move(sum));
   }
   Thunk thunk;
-  thunk.phase[0] = opaque(kernel<add_row>);
+  thunk.part[0] = opaque(kernel<add_row>);
   thunk.args.workspace = workspace.data();
   thunk.args.workspace_bytes = kWorkspace;
   auto& args = thunk.args.as<BinaryArgs>();

@@ -67,7 +67,7 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
     if (!asked.is_ok()) return error(Code::Unsupported, "at its largest sizes: {}", asked.message());
     return probe.used();
   };
-  e.phase[0] = opaque(kernel);
+  e.part[0] = opaque(kernel);
   kernels.add(std::move(e));
 }
 

@@ -16,7 +16,7 @@ size_t ExecutorCache::Hash::operator()(const Key& key) const {
 ExecutorCache::Key ExecutorCache::key_of(const Thunk& thunk) {
   static_assert(sizeof(LaunchArgs) % sizeof(uint64_t) == 0);
   Key key{};
-  for (size_t i = 0; i < thunk.phase.size(); ++i) key[i] = reinterpret_cast<uintptr_t>(thunk.phase[i]);
+  for (size_t i = 0; i < thunk.part.size(); ++i) key[i] = reinterpret_cast<uintptr_t>(thunk.part[i]);
   std::memcpy(&key[2], &thunk.args, sizeof(LaunchArgs));
   return key;
 }

@@ -1,6 +1,6 @@
 // Launch: what a kernel of this backend talks to while it enqueues operators on a stream.
 //
-// An AscendKernel (the type behind Thunk::phase) is a host function: it describes its operands as tensors and runs
+// An AscendKernel (the type behind Thunk::part) is a host function: it describes its operands as tensors and runs
 // operators of the vendor's library through the two-phase protocol. Its body takes the struct of its op's launch
 // arguments (ops/args) and the Launch, which knows the rest; kernel<body> makes the AscendKernel of it. The same
 // function serves launching, capturing and task updates (what the stream does with its launches differs), and probing:

@@ -142,7 +142,7 @@ ranks::Part part_of(const GatherGroupsArgs& a, const LiveSizes& live) {
           .width = static_cast<uint64_t>(a.width)};
 }
 
-// Every thread of the rank has written its share: a barrier stands between the phases of a launch.
+// Every thread of the rank has written its share: a barrier stands between the parts of a launch.
 template <class A>
 void meet(const LaunchArgs& args, const LiveSizes& live, int thread, int) {
   ranks::Member& member = member_of(args);
@@ -156,7 +156,7 @@ void meet(const LaunchArgs& args, const LiveSizes& live, int thread, int) {
 template <class A>
 void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, std::string_view op, CpuKernel write) {
   KernelEntry e = entry_of({.op = op, .bind = [member](const OpCall&, LaunchArgs& to) { to.constant = member.get(); }});
-  e.phase = {opaque(write), opaque(meet<A>)};
+  e.part = {opaque(write), opaque(meet<A>)};
   kernels.add(std::move(e));
 }
 
@@ -168,7 +168,7 @@ void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member
   add<GatherGroupsArgs>(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
   const auto add_local = [&](std::string_view op, CpuKernel kernel) {
     KernelEntry e = entry_of({.op = op});
-    e.phase[0] = opaque(kernel);
+    e.part[0] = opaque(kernel);
     kernels.add(std::move(e));
   };
   add_local("local_ids", run<LocalIdsArgs, shift_ids>);

@@ -57,9 +57,9 @@ class CpuEvent final : public Event {};
 class ThreadClock {
  public:
   ThreadClock(Trace& trace, int thread) : trace_(trace), thread_(thread), last_(trace.now()) {}
-  void done(TraceEvent::Kind kind, uint32_t node, size_t phase) {
+  void done(TraceEvent::Kind kind, uint32_t node, size_t part) {
     const int64_t now = trace_.now();
-    trace_.add(thread_, {kind, static_cast<uint8_t>(phase), node, trace_.replay(), last_, now});
+    trace_.add(thread_, {kind, static_cast<uint8_t>(part), node, trace_.replay(), last_, now});
     last_ = now;
   }
 
@@ -138,13 +138,13 @@ class CpuStream final : public Stream {
   template <typename Clock>
   void walk(ThreadPool& pool, int thread, int threads, Clock clock) const {
     const Thunk& t = *thunk_;
-    for (size_t phase = 0; phase < t.phase.size() && t.phase[phase]; ++phase) {
-      if (phase) {
+    for (size_t part = 0; part < t.part.size() && t.part[part]; ++part) {
+      if (part) {
         pool.barrier(thread);
-        clock.done(TraceEvent::Kind::Wait, t.node, phase);
+        clock.done(TraceEvent::Kind::Wait, t.node, part);
       }
-      reinterpret_cast<CpuKernel>(t.phase[phase])(t.args, live_, thread, threads);
-      clock.done(TraceEvent::Kind::Kernel, t.node, phase);
+      reinterpret_cast<CpuKernel>(t.part[part])(t.args, live_, thread, threads);
+      clock.done(TraceEvent::Kind::Kernel, t.node, part);
     }
   }
 
@@ -158,7 +158,7 @@ class CpuStream final : public Stream {
 };
 
 struct CpuStep {
-  std::array<CpuKernel, 2> phase{};
+  std::array<CpuKernel, 2> part{};
   LaunchArgs args;
   uint32_t node = 0;
   bool depends = true;
@@ -173,7 +173,7 @@ class CpuGraph final : public DeviceGraph {
 
   uint32_t add(const Thunk& t) {
     CpuStep s;
-    for (size_t i = 0; i < t.phase.size(); ++i) s.phase[i] = reinterpret_cast<CpuKernel>(t.phase[i]);
+    for (size_t i = 0; i < t.part.size(); ++i) s.part[i] = reinterpret_cast<CpuKernel>(t.part[i]);
     s.args = t.args;
     s.node = t.node;
     s.depends = t.depends && !steps_.empty();
@@ -203,7 +203,7 @@ class CpuGraph final : public DeviceGraph {
   GraphStats stats() const override {
     GraphStats g;
     g.launches = steps_.size();
-    for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.phase[1] ? 1 : 0);
+    for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.part[1] ? 1 : 0);
     g.bytes = steps_.capacity() * sizeof(CpuStep);
     g.replays = replays_;
     return g;
@@ -216,12 +216,12 @@ class CpuGraph final : public DeviceGraph {
         pool.barrier(thread);
         clock.done(TraceEvent::Kind::Wait, s.node, 0);
       }
-      s.phase[0](s.args, live_, thread, threads);
+      s.part[0](s.args, live_, thread, threads);
       clock.done(TraceEvent::Kind::Kernel, s.node, 0);
-      if (s.phase[1]) {
+      if (s.part[1]) {
         pool.barrier(thread);
         clock.done(TraceEvent::Kind::Wait, s.node, 1);
-        s.phase[1](s.args, live_, thread, threads);
+        s.part[1](s.args, live_, thread, threads);
         clock.done(TraceEvent::Kind::Kernel, s.node, 1);
       }
     }

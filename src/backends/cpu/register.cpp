@@ -47,8 +47,8 @@ void Entries::add(std::string_view op, std::optional<EntryTypes> types, CpuKerne
                             .bind = set_way,
                             .scratch = extras.scratch});
   e.name += fmt::format(".{}", isa_name(isa_));
-  e.phase[0] = opaque(kernel);
-  if (extras.any_second) e.phase[1] = opaque(extras.any_second);
+  e.part[0] = opaque(kernel);
+  if (extras.any_second) e.part[1] = opaque(extras.any_second);
   e.param_layouts = extras.layouts;
   kernels_.add(std::move(e));
 }

@@ -32,7 +32,7 @@ Status accepts_cache(const OpCall& c) {
 
 // What an entry has besides its op, types and first kernel.
 struct Extras {
-  PerType second{};  // phases
+  PerType second{};  // the two parts of a launch
   CpuKernel any_second = nullptr;
   std::optional<DType> other{};                    // of OpArgs::other, where all have the same
   std::function<Status(const OpCall&)> accepts{};  // what these kernels want besides OpArgs::accepts

@@ -2,7 +2,7 @@
 //
 // Thread 0 is the caller of run(); the others wait between calls by spinning for a short while (a spin hand-over costs
 // 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All threads run the same job with their number;
-// barrier() separates phases inside a job. A pool serves one caller at a time and lives as long as its device.
+// barrier() separates parts inside a job. A pool serves one caller at a time and lives as long as its device.
 //
 // A thread that waits inside a job spins, then yields. A yield that comes back late has given the processor to another
 // program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once

@@ -116,7 +116,7 @@ CudaStream::~CudaStream() {
 
 Status CudaStream::launch(const Thunk& thunk) {
   ++stats_.launches;
-  if (!trace_) return launch_phases(thunk, live_, stream_, context_);
+  if (!trace_) return launch_parts(thunk, live_, stream_, context_);
   trace_->next_replay();
   return launch_timed(thunk, live_);
 }
@@ -137,7 +137,7 @@ Status CudaStream::launch_timed(const Thunk& thunk, const LiveSizes& live) {
   t.node = thunk.node;
   t.replay = trace_->replay();
   RETURN_IF_ERROR(check(cudaEventRecord(t.begin, stream_), "time a launch"));
-  RETURN_IF_ERROR(launch_phases(thunk, live, stream_, context_));
+  RETURN_IF_ERROR(launch_parts(thunk, live, stream_, context_));
   RETURN_IF_ERROR(check(cudaEventRecord(t.end, stream_), "time a launch"));
   timed_.push_back(t);
   return Status::ok();

@@ -152,7 +152,7 @@ class CudaGraph final : public DeviceGraph {
     thunk.args = *patch.args;
     change.args = *patch.args;
     RETURN_IF_ERROR(check(cudaStreamBeginCapture(scratch_->native(), cudaStreamCaptureModeThreadLocal), "patch"));
-    const Status launched = launch_phases(thunk, live_, scratch_->native(), scratch_->context());
+    const Status launched = launch_parts(thunk, live_, scratch_->native(), scratch_->context());
     cudaGraph_t graph = nullptr;
     const Status ended = check(cudaStreamEndCapture(scratch_->native(), &graph), "patch");
     change.recorded = OwnedGraph(graph);
@@ -261,7 +261,7 @@ class CudaRecorder final : public Recorder {
     RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before_.data(), nullptr,
                                                         before_.size(), cudaStreamCaptureModeThreadLocal),
                           "begin to capture"));
-    Status status = launch_phases(thunk, graph_.live_, stream_, context_);
+    Status status = launch_parts(thunk, graph_.live_, stream_, context_);
     Nodes last;
     if (status.is_ok()) {
       cudaStreamCaptureStatus state{};

@@ -1,7 +1,7 @@
-// CudaKernel: the type behind Thunk::phase on a CUDA device, and Launch: what such a function may use.
+// CudaKernel: the type behind Thunk::part on a CUDA device, and Launch: what such a function may use.
 //
 // A CudaKernel is a host function that launches kernels through its Launch and returns at once; all it reads are its
-// arguments. It may not wait, allocate or copy to the host. Phases run in order. Under capture the same function runs
+// arguments. It may not wait, allocate or copy to the host. Parts run in order. Under capture the same function runs
 // once, its launches become nodes of the graph, and their sizes are those of the capture. A launch of nothing is left
 // out: a grid of no blocks is an error.
 //

@@ -1,6 +1,6 @@
 // The kernels of the .cu files, and how a thunk runs them.
 #include "backends/cuda/cuda_device.h"
-#include "backends/cuda/launch_phases.h"
+#include "backends/cuda/launch_parts.h"
 #include "backends/cuda/runtime.h"
 
 namespace reprise::cuda {
@@ -24,7 +24,7 @@ const KernelTable& device_kernels() {
   return table;
 }
 
-Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
+Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
   const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
   RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
   return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();

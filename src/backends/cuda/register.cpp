@@ -33,7 +33,7 @@ void Entries::add(std::string_view op, std::optional<EntryTypes> types, CudaKern
   if (!kernel) return;
   KernelEntry e = entry_of(
       {.device = DeviceKind::Cuda, .op = op, .types = types, .accepts = extras.accepts, .scratch = extras.scratch});
-  e.phase[0] = opaque(kernel);
+  e.part[0] = opaque(kernel);
   kernels_.add(std::move(e));
 }
 

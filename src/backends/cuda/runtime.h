@@ -46,8 +46,8 @@ struct LaunchContext {
   Blas* blas = nullptr;  // null where the library is absent
 };
 
-// Runs a thunk's phases on the stream; what the launches themselves report comes back.
-Status launch_phases(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context);
+// Runs a thunk's parts on the stream; what the launches themselves report comes back.
+Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context);
 
 // Streams do not wait for the default stream, nor it for them.
 class CudaStream final : public Stream {

@@ -145,11 +145,11 @@ class NullStream final : public Stream {
     LaunchArgs args = thunk.args;
     for (void*& p : args.ptr) p = local(p);
     args.workspace = local(args.workspace);
-    for (OpaqueKernel phase : thunk.phase) {
-      if (!phase) continue;
+    for (OpaqueKernel part : thunk.part) {
+      if (!part) continue;
       if (!options_.call) {
-        reinterpret_cast<NullKernel>(phase)(args, live);
-      } else if (Status called = options_.call(phase, args, live); !called.is_ok() && failed_.is_ok()) {
+        reinterpret_cast<NullKernel>(part)(args, live);
+      } else if (Status called = options_.call(part, args, live); !called.is_ok() && failed_.is_ok()) {
         failed_ = std::move(called);
       }
     }
@@ -251,7 +251,7 @@ void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_d
     e.index_dtype = index_dtype;
     e.accepts = [](const OpCall&) { return Status::ok(); };
     e.bind = [](const OpCall&, LaunchArgs&) {};
-    e.phase[0] = opaque(nothing);
+    e.part[0] = opaque(nothing);
     kernels.add(std::move(e));
   }
 }

@@ -17,7 +17,7 @@
 
 namespace reprise::null {
 
-// The type behind Thunk::phase. Addresses are already the host's.
+// The type behind Thunk::part. Addresses are already the host's.
 using NullKernel = void (*)(const LaunchArgs& args, const LiveSizes& live);
 
 inline OpaqueKernel opaque(NullKernel kernel) { return reinterpret_cast<OpaqueKernel>(kernel); }
@@ -29,8 +29,8 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
-  // How a phase is called; left empty, it is a NullKernel.
-  std::function<Status(OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live)> call;
+  // How a part is called; left empty, it is a NullKernel.
+  std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call;
 };
 
 std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options = {});

@@ -35,7 +35,7 @@ inline Best best_of(const typename E::Type* x, int64_t first, int64_t last) {
   return best;
 }
 
-// The second phase.
+// The second part.
 inline void merge_best(const Best* found, int32_t* out, int64_t rows, int thread, int threads) {
   const Range mine = share(rows, thread, threads);
   for (int64_t r = mine.begin; r < mine.end; ++r) {

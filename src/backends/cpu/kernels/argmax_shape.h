@@ -1,4 +1,4 @@
-// Scratch memory of the ops that look for the largest value of each row in two phases: every thread its columns, then
+// Scratch memory of the ops that look for the largest value of each row in two parts: every thread its columns, then
 // all threads their rows. Shared by the kernels and by the entries that reserve the workspace; internal linkage,
 // because kernel sources may not share inline code across instruction sets.
 #pragma once

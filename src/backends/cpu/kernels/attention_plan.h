@@ -4,7 +4,7 @@
 // that share a key/value head are rows of one tile, so a page is read once for them. Items lie on a line in the order
 // sequence, head, tile; each is as long as its cost, and every thread takes an equal stretch of the line. A small item
 // (a decoding sequence) that a border cuts is divided at pages: the thread that has its first page leaves the merged
-// state, the others leave each page's partial result, and the second phase merges them in page order. That is the same
+// state, the others leave each page's partial result, and the second part merges them in page order. That is the same
 // arithmetic in the same order as a single thread's, so the cut does not show in the bits. Large items belong whole to
 // the thread that has their middle.
 //

@@ -23,7 +23,7 @@ void quant_static(const QuantizeStaticArgs& a, const Launch& l) {
   });
 }
 
-// Few rows are shared by columns, and every thread looks at all of the row for the scale: cheaper than a second phase.
+// Few rows are shared by columns, and every thread looks at all of the row for the scale: cheaper than a second part.
 template <typename E>
 void quant_dynamic(const QuantizeDynamicArgs& a, const Launch& l) {
   const typename E::Type* x = a.x;
@@ -111,7 +111,7 @@ struct SiluMul {
   void* workspace;
 };
 
-// Workspace: quantize_shape.h. Many rows: each is one thread's work, done in the first phase. Few rows: threads share
+// Workspace: quantize_shape.h. Many rows: each is one thread's work, done in the first part. Few rows: threads share
 // the columns and keep the product and its largest magnitude for the second.
 template <typename E>
 void silu_mul_quant(const SiluMulQuantArgs& args, const Launch& l) {

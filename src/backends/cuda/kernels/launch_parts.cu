@@ -1,5 +1,5 @@
 #include "backends/cuda/device_launch.h"
-#include "backends/cuda/launch_phases.h"
+#include "backends/cuda/launch_parts.h"
 
 namespace reprise::cuda {
 
@@ -7,8 +7,8 @@ const char* launch_all(const Thunk& thunk, const LiveSizes& live, cudaStream_t s
                        Blas* blas) {
   DeviceLaunch launch(stream, blas);
   launch.multiprocessors = multiprocessors;
-  for (OpaqueKernel phase : thunk.phase)
-    if (phase) reinterpret_cast<CudaKernel>(phase)(thunk.args, live, launch);
+  for (OpaqueKernel part : thunk.part)
+    if (part) reinterpret_cast<CudaKernel>(part)(thunk.args, live, launch);
   return launch.failure();
 }
 

@@ -9,7 +9,7 @@ namespace reprise::cuda {
 
 class Blas;
 
-// Runs the thunk's phases; the words of the one that refused, or null. Errors of the runtime are left on its record.
+// Runs the thunk's parts; the words of the one that refused, or null. Errors of the runtime are left on its record.
 const char* launch_all(const Thunk& thunk, const LiveSizes& live, CUstream_st* stream, int multiprocessors, Blas* blas);
 
 }  // namespace reprise::cuda
