@@ -35,7 +35,7 @@ void Normalizer::add_replace(TextPattern pattern, std::string content) {
 }
 
 Status Normalizer::add_json(const JsonPlace& place) {
-  if (steps_.size() >= kMaxNormalizers) return place.error("more than {} normalizers", kMaxSteps);
+  if (steps_.size() >= kMaxNormalizers) return place.error("more than {} normalizers", kMaxNormalizers);
   ASSIGN_OR_RETURN(const std::string type,
                    place.type({"Sequence", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend", "Strip", "Lowercase"}));
   if (type == "Sequence") {
