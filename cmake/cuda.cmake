@@ -1,9 +1,12 @@
 # The CUDA backend is built where nvcc is found (PATH, CUDACXX, /usr/local/cuda), and left out with one line where not.
 # Its runtime is linked statically, so the binary starts on machines without a driver.
 option(REPRISE_CUDA "Build the CUDA backend where nvcc is found" ON)
+option(REPRISE_DEMO "For the first answer of ./dev demo: the CUDA backend only where a GPU is" OFF)
 set(REPRISE_HAS_CUDA OFF)
 set(REPRISE_NO_CUDA_REASON "REPRISE_CUDA is off")
-if(REPRISE_CUDA)
+if(REPRISE_DEMO AND NOT EXISTS /dev/nvidiactl)
+  set(REPRISE_NO_CUDA_REASON "./dev demo leaves it out where no GPU is; ./dev build builds it")
+elseif(REPRISE_CUDA)
   find_program(REPRISE_NVCC nvcc HINTS $ENV{CUDACXX} /usr/local/cuda/bin)
   if(REPRISE_NVCC)
     set(CMAKE_CUDA_COMPILER ${REPRISE_NVCC})

@@ -155,7 +155,13 @@ build() {
   [[ -f $dir/build.ninja ]] || first=(-DREPRISE_UNITY=ON)
   # CUDA's kernels take minutes for each architecture; one shows that they compile.
   if [[ ${CI:-} == true ]]; then first+=(-DCMAKE_CUDA_ARCHITECTURES=90-real); fi
-  if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja ]]; then
+  # What the first answer could do without is built as soon as anything else is asked for.
+  if [[ ${for_demo:-} == true ]]; then
+    [[ -f $dir/build.ninja ]] || first+=(-DREPRISE_DEMO=ON)
+  elif grep -qs '^REPRISE_DEMO:BOOL=ON' "$dir/CMakeCache.txt"; then
+    first+=(-DREPRISE_DEMO=OFF)
+  fi
+  if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja || " ${first[*]} " == *REPRISE_DEMO=OFF* ]]; then
     stage "configure $preset" "configure-$preset" cmake --preset "$preset" "${first[@]}"
   fi
   set -- "${@:2}"
