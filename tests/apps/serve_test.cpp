@@ -7,9 +7,6 @@
 #include "support/http_client.h"
 
 namespace reprise::apps::serve_test {
-
-using namespace api;
-
 namespace {
 
 using testing_support::HttpAnswer;

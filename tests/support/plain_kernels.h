@@ -227,7 +227,7 @@ inline void register_plain_kernels(KernelRegistry& kernels) {
       return Status::ok();
     };
     e.bind = op_args(op).bind;
-    e.phase[0] = null::opaque(kernel);
+    e.part[0] = null::opaque(kernel);
     e.host_operands = std::move(host);
     kernels.add(std::move(e));
   };

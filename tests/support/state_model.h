@@ -82,7 +82,7 @@ inline void add_state_ops(Platform& p) {
       a.dim[1] = c.in[x].shape[1];
       a.dim[2] = c.in[x].shape[0];
     };
-    e.phase[0] = kernel;
+    e.part[0] = kernel;
     p.kernels->add(std::move(e));
   };
   entry("state_scan", 0, 2, DeviceKind::Cpu, cpu::opaque(on_cpu<scan_columns>));

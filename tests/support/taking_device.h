@@ -87,9 +87,9 @@ class TakingDevice final : public Device {
     strict.host_visible = false;
     strict.deferred = true;
     strict.launched = counts.launched;
-    strict.call = [&counts](OpaqueKernel phase, const LaunchArgs& args, const LiveSizes& live) -> Status {
+    strict.call = [&counts](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
       if (++counts.ran == counts.fail_at) return error(Code::Device, "launch {} has failed", counts.ran);
-      reinterpret_cast<null::NullKernel>(phase)(args, live);
+      reinterpret_cast<null::NullKernel>(part)(args, live);
       return Status::ok();
     };
     inner_ = null::make_null_device(strict);

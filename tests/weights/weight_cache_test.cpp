@@ -14,6 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using engine::Engine;
+using engine::EngineOptions;
+
 class WeightCacheTest : public testing::Test {
  protected:
   WeightCacheTest() {

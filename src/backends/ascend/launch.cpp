@@ -144,7 +144,7 @@ void Launch::keep(const KeptOperator& op) {
 
 Status run_thunk(const Thunk& thunk, const LiveSizes& live, Launch& launch) {
   for (OpaqueKernel part : thunk.part)
-    if (phase) RETURN_IF_ERROR(reinterpret_cast<AscendKernel>(phase)(thunk.args, live, launch));
+    if (part) RETURN_IF_ERROR(reinterpret_cast<AscendKernel>(part)(thunk.args, live, launch));
   return Status::ok();
 }
 
