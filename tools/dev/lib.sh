@@ -160,8 +160,9 @@ build() {
     [[ -f $dir/build.ninja ]] || first+=(-DREPRISE_DEMO=ON)
   elif grep -qs '^REPRISE_DEMO:BOOL=ON' "$dir/CMakeCache.txt"; then
     first+=(-DREPRISE_DEMO=OFF)
+    rm "$dir/build.ninja"
   fi
-  if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja || " ${first[*]} " == *REPRISE_DEMO=OFF* ]]; then
+  if [[ ! -f $dir/build.ninja || CMakePresets.json -nt $dir/build.ninja ]]; then
     stage "configure $preset" "configure-$preset" cmake --preset "$preset" "${first[@]}"
   fi
   set -- "${@:2}"
