@@ -90,7 +90,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -103,7 +103,11 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);
   add("observe experts", options.observe_experts);
-  add("ranks", fmt::format("{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts));
+  add("ranks", fmt::format("{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
+                           options.ranks.sequences));
+  for (const std::string_view name :
+       {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows})
+    add("input of a part", name);
   if (options.pass_file.empty()) return Status::ok();
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);

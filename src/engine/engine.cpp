@@ -128,7 +128,8 @@ Status Engine::choose_context() {
 Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
-  const int64_t wanted = options_.max_running_requests * kv::pages_for(options_.context_length);
+  const int64_t rows = (options_.max_running_requests + options_.sequence_parts - 1) / options_.sequence_parts;
+  const int64_t wanted = rows * kv::pages_for(options_.context_length);
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
        static_cast<double>(params_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
@@ -296,7 +297,8 @@ Status Engine::choose_numbers() {
   options_.graph.pipeline.quantisation = quantisation_;
   if (options_.member)
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
-                                     static_cast<int>(options_.ep_size)};
+                                     static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts)};
+  options_.graph.pipeline.part_inputs = {models::kSlotsInput, models::kBordersInput, models::kPartRowsInput};
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
@@ -327,6 +329,7 @@ Status Engine::open() {
   models::TraceOptions trace;
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
+  trace.sequence_parts = options_.sequence_parts;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
   options_.chunked_prefill_size = trace.max_tokens;
   trace.max_sequences = options_.max_running_requests;
@@ -381,6 +384,7 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
     ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
   }
   ASSIGN_OR_RETURN(pool_, kv::KvPool::create(memory, shape, pages));
+  ASSIGN_OR_RETURN(ledgers_, ledgers(pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   if (!states.empty()) {
     ASSIGN_OR_RETURN(states_, kv::StatePool::create(memory, std::move(states), max_step_rows(), each));
@@ -481,17 +485,27 @@ MemoryReport Engine::memory() const {
           exchange_.size()};
 }
 
-void Engine::release(Sequence& sequence) {
-  pool_.release(sequence.pages());
+// Nothing is kept here in pages of other parts.
+Result<std::vector<kv::KvPool>> Engine::ledgers(int64_t pages) const {
+  std::vector<kv::KvPool> out;
+  for (int64_t part = 1; part < options_.sequence_parts; ++part) {
+    ASSIGN_OR_RETURN(kv::KvPool ledger, kv::KvPool::create(platform_.device->pool(), {}, pages));
+    out.push_back(std::move(ledger));
+  }
+  return out;
+}
+
+void Engine::release(Sequence& sequence, int part) {
+  kv_pool_of(part).release(sequence.pages());
   sequence.forget();
 }
 
-Status Engine::reserve(Sequence& sequence, int64_t tokens) {
+Status Engine::reserve(Sequence& sequence, int64_t tokens, int part) {
   if (tokens > options_.context_length)
     return invalid("{} tokens are more than the context length of {}", tokens, options_.context_length);
   const int64_t more = kv::pages_for(tokens) - static_cast<int64_t>(sequence.pages().size());
   if (more <= 0) return Status::ok();
-  ASSIGN_OR_RETURN(auto pages, pool_.allocate(more));
+  ASSIGN_OR_RETURN(auto pages, kv_pool_of(part).allocate(more));
   sequence.pages().insert(sequence.pages().end(), pages.begin(), pages.end());
   return Status::ok();
 }

@@ -66,6 +66,8 @@ struct EngineOptions {
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
   std::shared_ptr<ranks::Member> member = nullptr;
   int64_t ep_size = 1;  // over so many parts of that world whole experts are shared out
+  // Over so many parts of it sequences are shared out: each has a cache of its own (StepItem::part).
+  int64_t sequence_parts = 1;
 };
 
 struct MemoryReport {
@@ -145,13 +147,16 @@ class Engine final : public Executor {
 
   // KV pages for `tokens` tokens in total; OutOfMemory names the pool's size and what is asked. release() gives back
   // what the sequence holds.
-  Status reserve(Sequence& sequence, int64_t tokens);
-  void release(Sequence& sequence);
+  Status reserve(Sequence& sequence, int64_t tokens, int part = 0);
+  void release(Sequence& sequence, int part = 0);
   int64_t free_pages() const { return pool_.free_pages(); }
   kv::KvPool& kv_pool() override { return pool_; }
+  // The pages of a part of the world; of other parts than this rank's the ledger alone. The front's.
+  kv::KvPool& kv_pool_of(int part) { return part == 0 ? pool_ : ledgers_[static_cast<size_t>(part) - 1]; }
   const kv::StatePool& state_pool() const { return states_; }
   bool has_states() const override { return states_.slots() > 0; }
-  Status copy_page(kv::PageId from, kv::PageId to) override;
+  Status copy_page(kv::PageId from, kv::PageId to) override { return copy_page_of(0, from, to); }
+  Status copy_page_of(int part, kv::PageId from, kv::PageId to);
 
   bool has_greedy_steps() const override { return true; }
   bool has_sampled_steps() const override { return sampling_; }
@@ -198,6 +203,8 @@ class Engine final : public Executor {
   void learn_sizes_from(const std::string& file);
   Status check_ranks() const;
   Status check_expert_ranks() const;
+  Status check_sequence_ranks() const;
+  Result<std::vector<kv::KvPool>> ledgers(int64_t pages) const;
   bool front() const { return !options_.member || options_.member->world().front(); }
   std::unordered_map<std::string, void*> caches() const;
 
@@ -249,6 +256,7 @@ class Engine final : public Executor {
   ParamStore params_;
   models::StepSpec step_;
   kv::KvPool pool_;
+  std::vector<kv::KvPool> ledgers_;  // of the parts behind this one: pages without memory
   kv::StatePool states_;
   uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
   Buffer arena_, exchange_;

@@ -25,14 +25,39 @@ Status Engine::check_expert_ranks() const {
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 
+// Sizes by which sequences can be shared out: heads are cut over the ranks of a part.
+Status Engine::check_sequence_ranks() const {
+  const int64_t parts = options_.sequence_parts;
+  const auto& f = config_.fields;
+  const int size = options_.member ? options_.member->world().size : 1;
+  if (parts == 1) return Status::ok();
+  if (platform_.device->info().kind != DeviceKind::Cpu)
+    return invalid("`enable_dp_attention`: sequences are shared out over ranks on cpu alone yet; on {} leave it out",
+                   device_kind_name(platform_.device->info().kind));
+  if (options_.graph.pipeline.expand_latents)
+    return invalid(
+        "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");
+  const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
+  std::vector<int64_t> allowed;
+  for (const int64_t n : allowed_ranks(heads, groups, size))
+    if (size % n == 0 && n < size) allowed.insert(allowed.begin(), size / n);
+  if (std::find(allowed.begin(), allowed.end(), parts) != allowed.end()) return Status::ok();
+  return invalid(
+      "`dp_size` {} with `enable_dp_attention`: the {} ranks of `tp_size` form parts of equal size, over "
+      "which the {} query heads{} of {} are cut; allowed: {}",
+      parts, size, heads, groups == heads ? "" : fmt::format(" in {} groups", groups), f.architecture,
+      fmt::join(allowed, ", "));
+}
+
 // A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
 Status Engine::check_ranks() const {
   if (!options_.member) return check_expert_ranks();
   const auto& f = config_.fields;
   const int size = options_.member->world().size;
   const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
+  RETURN_IF_ERROR(check_sequence_ranks());
   const std::vector<int64_t> allowed = allowed_ranks(heads, groups, ranks::kMaxRanks);
-  if (std::find(allowed.begin(), allowed.end(), size) == allowed.end())
+  if (options_.sequence_parts == 1 && std::find(allowed.begin(), allowed.end(), size) == allowed.end())
     return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
                    groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
   RETURN_IF_ERROR(check_expert_ranks());
@@ -112,6 +137,7 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::CopyPage:
       if (std::min(m.from, m.to) < 1 || std::max(m.from, m.to) > pool_.total_pages() || m.from == m.to)
         return error(Code::Internal, "a copy of page {} to {} of {}", m.from, m.to, pool_.total_pages());
+      if (m.part != options_.graph.pipeline.ranks.part()) return Status::ok();
       return enqueue_copy(static_cast<kv::PageId>(m.from), static_cast<kv::PageId>(m.to));
     case StepMessage::Kind::Resize: return follow_resize(m.size);
     case StepMessage::Kind::Stop: break;

@@ -320,9 +320,10 @@ Status Engine::enqueue_copy(kv::PageId from, kv::PageId to) {
       from, to, [&](void* dst, const void* src, size_t n) { return stream_->copy(dst, src, n, Copy::DeviceToDevice); });
 }
 
-Status Engine::copy_page(kv::PageId from, kv::PageId to) {
+Status Engine::copy_page_of(int part, kv::PageId from, kv::PageId to) {
   if (options_.member)
-    RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::CopyPage, .from = from, .to = to}));
+    RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::CopyPage, .from = from, .to = to, .part = part}));
+  if (part != 0) return Status::ok();
   if (overlaps()) page_copies_.emplace_back(from, to);
   return enqueue_copy(from, to);
 }
@@ -331,9 +332,15 @@ Status Engine::resize_kv(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   for (Flight& f : flights_)
     if (f.ticket != 0) finish(f);
-  RETURN_IF_ERROR(pool_.resize(
-      platform_.device->pool(), kv::pages_for(tokens),
-      [&](void* to, const void* from, size_t n) { return stream_->copy(to, from, n, Copy::DeviceToDevice); }));
+  const int64_t pages = kv::pages_for(tokens);
+  for (kv::KvPool& ledger : ledgers_)
+    for (int64_t p = pages + 1; p <= ledger.total_pages(); ++p)
+      if (ledger.in_use(static_cast<kv::PageId>(p)))
+        return error(Code::Busy, "KV page {} of another part is in use, a pool of {} pages would lose it", p, pages);
+  RETURN_IF_ERROR(pool_.resize(platform_.device->pool(), pages, [&](void* to, const void* from, size_t n) {
+    return stream_->copy(to, from, n, Copy::DeviceToDevice);
+  }));
+  for (kv::KvPool& ledger : ledgers_) RETURN_IF_ERROR(ledger.resize(platform_.device->pool(), pages, {}));
   RETURN_IF_ERROR(stream_->synchronize());
   options_.max_total_tokens = pool_.total_pages() * kv::kPageTokens;
   if (options_.member && front())

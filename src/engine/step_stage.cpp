@@ -19,6 +19,7 @@ Status StepStage::attach(Staging& staging, const models::StepSpec& step, int64_t
     if (!rows.is_constant()) bounds_.value[rows.symbol] = view->size[0] / rows.factor;
     if (spec.type.shape.rank() > 1 && spec.name == models::kPageTableInput) columns_ = view->size[1];
     draws_ |= spec.name == models::kDrawsInput;
+    if (spec.name == models::kPartRowsInput) world_parts_ = view->size[0] - 1;
   }
   vocab_ = vocab;
   skips_negative_slots_ = device.skips_negative_slots;
@@ -64,6 +65,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                s.cached(),
                item.count,
                item.logit_rows(),
+               item.part,
                item.draw ? &*item.draw : nullptr,
                item.draw && item.edits.any() ? &item.edits : nullptr};
     if (s.states()) {
@@ -71,6 +73,9 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
       p.state_write = s.states().next();
     }
     RETURN_IF_ERROR(check(parts_.size(), p));
+    if (p.part < (parts_.empty() ? 0 : parts_.back().part) || p.part >= std::max<int64_t>(1, world_parts_))
+      return error(Code::Internal, "sequence {}: part {} of {} does not come here", parts_.size(), p.part,
+                   std::max<int64_t>(1, world_parts_));
     size[models::kTokens] += p.count;
     size[models::kLogitRows] += p.logit_rows;
     parts_.push_back(p);

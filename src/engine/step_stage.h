@@ -25,6 +25,7 @@ struct StepItem {
   bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
   std::optional<Draw> draw = {};  // in a step that samples: how the token behind the last of them is drawn
   RowEdits edits = {};            // with a Draw: what changes the logits first; views that submit() reads
+  int part = 0;                   // of a world that shares out sequences: which has its pages; items are in this order
 
   int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
 };
@@ -82,6 +83,7 @@ class StepStage {
   std::vector<models::StepPart> parts_;  // kept to avoid allocating per step
   LiveSizes bounds_;                     // by the inputs that are sized so; 0: by none
   int64_t columns_ = 0;                  // of the page table; 0: there is none
+  int64_t world_parts_ = 0;              // that share out sequences; 0: they do not
   int64_t vocab_ = 0;
   bool draws_ = false, skips_negative_slots_ = true;
 };

@@ -74,6 +74,17 @@ void cu_seqlens(const StepRows& step, const TensorView& view) {
   fill_rest(out, r, static_cast<int32_t>(row));
 }
 
+// Of each part the first row, and where the last one ends; a part without sequences has none.
+void part_rows(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  fill_rest(out, 0, 0);
+  int64_t row = 0;
+  for (const StepPart& p : step.parts) {
+    row += p.count;
+    fill_rest(out, p.part + 1, static_cast<int32_t>(row));
+  }
+}
+
 void last_rows(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   int64_t wanted = 0, end = 0;
@@ -255,6 +266,10 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                .member = &In::last_rows,
                .padding_below = t,
                .change = ask_for_another_row}};
+  if (o.sequence_parts > 1)
+    s.inputs.push_back({.name = std::string(kPartRowsInput),
+                        .type = {DType::I32, {Dim(o.sequence_parts + 1)}},
+                        .producer = part_rows});
   if (o.sampling) {
     s.inputs.push_back({.name = std::string(kDrawsInput),
                         .type = {DType::I32, {l, Dim(kDrawWords)}},

@@ -32,6 +32,7 @@ struct TraceOptions {
   int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
   int64_t pool_pages = 4096;       // bound of P
   bool sampling = false;           // "sampled" and what belongs to it besides the logits
+  int64_t sequence_parts = 1;      // parts of a world over which sequences are shared out
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
   // penalties of each on average.
@@ -51,6 +52,7 @@ struct StepPart {
   int64_t cached = 0;                 // tokens already in the caches
   int64_t count = 0;                  // the next ones, computed in this step
   int64_t logit_rows = 0;             // of the last so many of them
+  int part = 0;                       // of the world, whose cache has the pages; parts come in order
   const Draw* draw = nullptr;         // how the token behind the last of them is drawn
   const RowEdits* edits = nullptr;    // what changes the logits first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
@@ -120,7 +122,7 @@ struct StepSpec {
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
-                           kEditWordsInput = "edit_words";
+                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".

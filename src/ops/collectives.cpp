@@ -46,6 +46,16 @@ Result<Types> infer_own_groups(const OpCall& c) {
   return Types{{c.in[0].dtype, {Dim(c.attrs->integer("count") + 1)}}};
 }
 
+Result<Types> infer_own_indices(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 1, 0));
+  if (c.in[1].shape[0].factor != 2) return invalid("{}: rows of a part have two borders", describe(c));
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_gather_groups(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
@@ -91,6 +101,10 @@ void register_collective_ops(OpRegistry& ops) {
           "rank has it; any type");
   ops.add("own_groups(Index starts, *, int first, int count) -> Tensor", infer_own_groups,
           "[E + 1] -> [count + 1]: the borders of groups [first, first + count)");
+  ops.add("own_slots(Index slots, Index rows) -> Tensor", infer_own_indices,
+          "i32 [T], [2] -> i32 [T]: slots[t] where rows[0] <= t < rows[1], else -1");
+  ops.add("own_borders(Index borders, Index rows) -> Tensor", infer_own_indices,
+          "i32 [N], [2] -> i32 [N]: borders[n], not below rows[0] and not above rows[1]");
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");

@@ -28,7 +28,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   if (options.quantisation && !options.quantisation->norm_biases.empty())
     RETURN_IF_ERROR(m.add(add_norm_biases(options.quantisation)));
   RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
-  if (options.ranks.size > 1) RETURN_IF_ERROR(m.add(shard_over_ranks(options.ranks)));
+  if (options.ranks.size > 1) RETURN_IF_ERROR(m.add(shard_over_ranks(options.ranks, options.part_inputs)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head(options.ranks)));
   if (!options.pass_file.empty()) {

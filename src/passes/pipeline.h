@@ -22,6 +22,7 @@ struct PipelineOptions {
   bool greedy = false;           // return "next_tokens", the argmax of the logits, besides the logits
   std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
   RankShare ranks{};                                            // of how many this one is; one: nothing is cut
+  PartInputs part_inputs{};                                     // where ranks share out sequences
 };
 
 struct PipelineReport {

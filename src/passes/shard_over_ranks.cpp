@@ -75,12 +75,14 @@ void cut_parts(const std::vector<ParamPart>& parts, int64_t begin, int64_t end, 
 
 class Sharder {
  public:
-  Sharder(Graph& g, PassContext& c, RankShare share) : g_(g), c_(c), share_(share), out_(g.name()) {}
+  Sharder(Graph& g, PassContext& c, RankShare share, PartInputs inputs)
+      : g_(g), c_(c), share_(share), inputs_(inputs), out_(g.name()) {}
 
   Status run() {
     for (const Symbol& s : g_.symbols()) RETURN_IF_ERROR(out_.add_symbol(s.name, s.bound).status());
     for (const Node* n = g_.first(); n; n = n->next)
       if (n->op->has(op_trait::kHeads)) find_groups(*n);
+    if (parted()) RETURN_IF_ERROR(find_part());
     for (Node* n = g_.first(); n; n = n->next) RETURN_IF_ERROR(visit(*n));
     for (const GraphOutput& o : g_.outputs()) {
       ASSIGN_OR_RETURN(Value * v, whole(o.value));
@@ -98,7 +100,8 @@ class Sharder {
     Value* value = nullptr;
     std::optional<Cut> cut;
     Value* gathered = nullptr;
-    Value* groups = nullptr;  // borders of the groups of which this rank has the rows; null: it has all
+    Value* groups =
+        nullptr;  // borders of the groups, or of the part, of which this rank has the rows; null: it has all
   };
   struct Groups {
     int64_t groups = 0, head_size = 0;
@@ -140,6 +143,7 @@ class Sharder {
     if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
     ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
     if (kept) return Status::ok();
+    if (parted() && n.op->has(op_trait::kHeads)) return per_head_of_part(n);
     for (const Value* v : n.in) RETURN_IF_ERROR(settle(v));
     if (n.op->has(op_trait::kLinear)) return linear(n);
     if (n.op->has(OperandRole::Table)) return embedding(n);
@@ -157,11 +161,44 @@ class Sharder {
 
   Status input(const Node& n) {
     TensorType type = n.result()->type;
+    const std::string& name = n.attrs.text("name");
+    if (const Node* known = out_.find_input(name)) {
+      at_[n.result()] = {known->result(), std::nullopt};
+      return Status::ok();
+    }
     if (is_cache(*n.result()) && is_cut_cache(*n.result()))
-      type.shape[2] = Dim(share_of_heads(type.shape[2].factor, type.shape[2].factor, share_).count);
-    ASSIGN_OR_RETURN(Node * made, out_.add_source(*n.op, n.attrs.text("name"), type, n.made_by));
+      type.shape[2] = Dim(share_of_heads(type.shape[2].factor, type.shape[2].factor, share_.heads()).count);
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*n.op, name, type, n.made_by));
     at_[n.result()] = {made->result(), std::nullopt};
     return Status::ok();
+  }
+
+  bool parted() const { return share_.sequences > 1; }
+
+  // As what works on the part's cache is given it: slots and borders are those of its rows.
+  Result<Value*> beside_cache(const Value* old) {
+    ASSIGN_OR_RETURN(Value * all, whole(old));
+    if (!old->def->is_input()) return all;
+    const std::string& name = old->def->attrs.text("name");
+    if (name != inputs_.slots && name != inputs_.borders) return all;
+    Value*& mine = own_indices_[old];
+    if (mine) return mine;
+    ASSIGN_OR_RETURN(Node * made, call(name == inputs_.slots ? "own_slots" : "own_borders", {all, part_}, {}));
+    c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
+    return mine = made->result();
+  }
+
+  // The borders of the part's rows come first: other inputs are made by them.
+  Status find_part() {
+    for (const Node* n = g_.first(); n; n = n->next) {
+      if (!n->is_input() || n->attrs.text("name") != inputs_.part_rows) continue;
+      ASSIGN_OR_RETURN(Node * all, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
+      ASSIGN_OR_RETURN(Node * mine,
+                       call("own_groups", {all->result()}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
+      part_ = mine->result();
+      return Status::ok();
+    }
+    return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
   }
 
   Placed& placed(const Value* v) { return at_.at(v); }
@@ -211,13 +248,30 @@ class Sharder {
   Status settle(const Value* old) {
     if (old->def->is_param() || !placed(old).groups) return Status::ok();
     Placed& p = placed(old);
-    const int64_t width = p.value->type.shape.back().factor;
-    if (!p.cut && share_.experts < share_.size) return refuse(*old->def, "several ranks have the same rows");
-    const Cut cut = p.cut.value_or(Cut{0, width, width});
-    ASSIGN_OR_RETURN(Node * made, call("gather_groups", {p.value, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
-    c_.applied(*made, fmt::format("rows of {} groups of %{} are here, {} of {} columns; all ranks' are gathered",
-                                  p.groups->type.shape[0].factor - 1, old->id, cut.count, cut.of));
-    p = {made->result(), std::nullopt};
+    const Shape shape = p.value->type.shape;
+    const bool heads = shape.rank() == 3;
+    const int64_t width = heads ? shape[1].factor : shape.back().factor;
+    const int parts = p.groups == part_ ? share_.sequences : share_.experts;
+    if (!p.cut && parts < share_.size) return refuse(*old->def, "several ranks have the same rows");
+    Cut cut = p.cut.value_or(Cut{0, width, width});
+    if (cut.repeated) return refuse(*old->def, "several ranks have the same heads, and all are asked for");
+    Value* mine = p.value;
+    if (heads) {
+      cut = cut.times(shape[2].factor);
+      ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
+      mine = flat->result();
+    }
+    ASSIGN_OR_RETURN(Node * made, call("gather_groups", {mine, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
+    const std::string rows = p.groups == part_
+                                 ? fmt::format("rows of part {} of {} of %{}", share_.part(), parts, old->id)
+                                 : fmt::format("rows of {} groups of %{}", p.groups->type.shape[0].factor - 1, old->id);
+    c_.applied(*made, fmt::format("{} are here, {} of {} columns; all ranks' are gathered", rows, cut.count, cut.of));
+    Value* all = made->result();
+    if (heads) {
+      ASSIGN_OR_RETURN(Node * again, call("heads", {all}, {{"size", shape[2].factor}}));
+      all = again->result();
+    }
+    p = {all, std::nullopt};
     return Status::ok();
   }
 
@@ -225,6 +279,7 @@ class Sharder {
   Result<bool> keep_rows(const Node& n) {
     Value* groups = nullptr;
     std::optional<Cut> cut;
+    if (n.is_view()) return keep_rows_flat(n);
     for (size_t i = 0; i < n.in.size(); ++i) {
       if (n.in[i]->def->is_param()) return false;
       const Placed& p = placed(n.in[i]);
@@ -240,13 +295,25 @@ class Sharder {
     return true;
   }
 
+  // Heads of own rows, side by side.
+  Result<bool> keep_rows_flat(const Node& n) {
+    const Value* x = n.in[0];
+    if (x->def->is_param() || !placed(x).groups) return false;
+    if (x->type.shape.rank() != 3 || n.result()->type.shape.rank() != 2) return false;
+    const Placed p = placed(x);
+    const int64_t size = x->type.shape[2].factor;
+    RETURN_IF_ERROR(add(n, {p.value}, p.cut ? std::optional(p.cut->times(size)) : std::nullopt, p.groups));
+    return true;
+  }
+
   // Operands from `from` on, whole; those before it stay empty.
   Result<std::vector<Value*>> all_whole(const Node& n, size_t from = 0) {
     std::vector<Value*> in(n.in.size());
     for (size_t i = from; i < in.size(); ++i) {
       if (!n.in[i]->def->is_param() && n.op->operands[i].role == OperandRole::Cache && is_cut_cache(*n.in[i]))
         return refuse(n, "it works on a whole cache of keys and values, and every rank has its own heads of it");
-      ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+      const bool own = parted() && n.op->has(OperandRole::Cache);
+      ASSIGN_OR_RETURN(in[i], own ? beside_cache(n.in[i]) : whole(n.in[i]));
     }
     return in;
   }
@@ -365,8 +432,14 @@ class Sharder {
     }
     (void)c_.may_apply(n);
     Cut cut = share_of_columns(rows, share_);
-    if (const auto heads = groups_.find(&n); heads != groups_.end())
-      cut = share_of_heads(rows / heads->second.head_size, heads->second.groups, share_).times(heads->second.head_size);
+    if (const auto heads = groups_.find(&n); heads != groups_.end()) {
+      const int64_t size = heads->second.head_size, count = rows / size;
+      // Where attention has other ranks' rows, its heads are gathered: what they stay together with does not matter.
+      if (!parted())
+        cut = share_of_heads(count, heads->second.groups, share_).times(size);
+      else if (count >= share_.size)
+        cut = share_of(count, share_).times(size);
+    }
     std::vector<Value*> in(n.in.size());
     for (size_t i = 0; i < weight; ++i) {
       ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
@@ -444,6 +517,68 @@ class Sharder {
     return add(n, std::move(in), heads ? cut : std::nullopt);
   }
 
+  // Attention meets the rows of its part alone, with its share of the heads. What makes heads of heads does so where
+  // they are.
+  Status per_head_of_part(const Node& n) {
+    const auto cache = std::find_if(n.op->operands.begin(), n.op->operands.end(),
+                                    [](const OperandSchema& o) { return o.role == OperandRole::Cache; });
+    if (cache == n.op->operands.end()) {
+      for (size_t i = 0; i < n.in.size(); ++i)
+        if (carries_heads(n, i) && placed(n.in[i]).groups) return heads_of_own_rows(n);
+      return per_head(n);
+    }
+    const Value* kept = n.in[static_cast<size_t>(cache - n.op->operands.begin())];
+    std::optional<Cut> cut;
+    std::vector<Value*> in(n.in.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (n.op->operands[i].role == OperandRole::Cache) {
+        in[i] = placed(n.in[i]).value;
+      } else if (carries_heads(n, i)) {
+        const int64_t heads = n.in[i]->type.shape[1].factor;
+        cut = share_of_heads(heads, is_cut_cache(*kept) ? kept->type.shape[2].factor : heads, share_.heads());
+        ASSIGN_OR_RETURN(in[i], own_heads(n.in[i], *cut));
+      } else {
+        ASSIGN_OR_RETURN(in[i], beside_cache(n.in[i]));
+      }
+    }
+    if (is_cache(*storage_root(n.result()))) return add(n, std::move(in), std::nullopt);
+    if (cut && cut->count == cut->of) cut.reset();
+    return add(n, std::move(in), cut, part_);
+  }
+
+  Status heads_of_own_rows(const Node& n) {
+    std::vector<Value*> in(n.in.size());
+    const Placed* p = nullptr;
+    for (size_t i = 0; i < in.size(); ++i)
+      if (carries_heads(n, i)) p = &placed(n.in[i]);
+    const std::optional<Cut> cut = p->cut;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const Value* v = n.in[i];
+      if (carries_heads(n, i)) {
+        if (placed(v).groups != part_ || placed(v).cut != cut)
+          return refuse(n, "its operands have different rows or heads on one rank");
+        in[i] = placed(v).value;
+      } else if (cut && n.op->operands[i].role == OperandRole::Weight && v->def->is_param()) {
+        ASSIGN_OR_RETURN(in[i], param_part(v, 0, 1, v->type.shape[1].factor, *cut));
+      } else {
+        ASSIGN_OR_RETURN(in[i], whole(v));
+      }
+    }
+    return add(n, std::move(in), cut, part_);
+  }
+
+  // Some heads of a value in three sizes, of which all ranks have all.
+  Result<Value*> own_heads(const Value* v, const Cut& cut) {
+    ASSIGN_OR_RETURN(Value * all, whole(v));
+    if (cut.count == cut.of) return all;
+    const int64_t size = v->type.shape[2].factor;
+    ASSIGN_OR_RETURN(Node * flat, call("flatten", {all}, {}));
+    ASSIGN_OR_RETURN(Node * mine,
+                     call("slice", {flat->result()}, {{"begin", cut.first * size}, {"size", cut.count * size}}));
+    ASSIGN_OR_RETURN(Node * heads, call("heads", {mine->result()}, {{"size", size}}));
+    return heads->result();
+  }
+
   // Operands with the result's columns are cut as it is, or all are whole.
   Status columns(const Node& n) {
     const auto carries = [&](size_t i) {
@@ -494,16 +629,20 @@ class Sharder {
   Graph& g_;
   PassContext& c_;
   RankShare share_;
+  PartInputs inputs_;
   Graph out_;
+  Value* part_ = nullptr;  // borders of the rows of this rank's part; null: there is one part
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, Groups> groups_;
-  std::unordered_map<const Value*, Value*> borders_;  // of all groups, and of this rank's
+  std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
+  std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
 };
 
 }  // namespace
 
-Pass shard_over_ranks(RankShare share) {
-  return {kShardOverRanks, true, [share](Graph& g, PassContext& c) { return Sharder(g, c, share).run(); }};
+Pass shard_over_ranks(RankShare share, PartInputs inputs) {
+  return {kShardOverRanks, true,
+          [share, inputs](Graph& g, PassContext& c) { return Sharder(g, c, share, inputs).run(); }};
 }
 
 std::vector<int64_t> allowed_ranks(int64_t heads, int64_t groups, int64_t most) {

@@ -9,6 +9,11 @@
 //
 // Where whole experts are shared out, a rank has the rows of its own groups (operands Starts) and leaves the others
 // zero, through all ops that work row by row; gather_groups puts the rows of all ranks together.
+//
+// Where sequences are shared out, a rank's cache has those of its part of the world, with its share of their heads.
+// What works on a cache is given the slots and the borders of the part's sequences alone, so attention meets no other
+// rows, and gather_groups puts the rows of all parts together. What the rank does not attend to stays cut by
+// output rows: how many rows a part has is an input of the step, and no graph depends on it.
 #pragma once
 
 #include <string_view>
@@ -23,9 +28,23 @@ struct RankShare {
   int size = 1;
   int experts =
       1;  // divides size: over so many parts whole experts are shared out, and each expert's rows over the rest
+  int sequences = 1;  // divides size: over so many parts sequences are shared out, and a sequence's heads over the rest
+
+  // The part that the rank is of, and its place in it.
+  int part() const { return rank / ranks_of_part(); }
+  RankShare heads() const { return {rank % ranks_of_part(), ranks_of_part()}; }
+
+ private:
+  int ranks_of_part() const { return size / sequences; }
 };
 
-Pass shard_over_ranks(RankShare share);
+// Inputs of a step that differ over parts with sequences of their own: slots of rows, borders of sequences, and the
+// borders of the parts' rows, by which the former two are made.
+struct PartInputs {
+  std::string_view slots, borders, part_rows;
+};
+
+Pass shard_over_ranks(RankShare share, PartInputs inputs = {});
 
 // Numbers of ranks that a model with so many query heads in so many groups (of keys and values) can be cut for, up to
 // `most`: as many as groups, or a multiple of them up to the heads.

@@ -24,7 +24,8 @@ struct StepMessage {
   uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
   uint8_t output = 0;        // ... and which heads (engine::StepOutput)
   int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
-  int64_t from = 0, to = 0;  // CopyPage
+  int64_t from = 0, to = 0;  // CopyPage ...
+  int64_t part = 0;          // ... on the ranks of this part of the world
   LiveSizes live{};
   uint64_t staged_at = 0, staged_bytes = 0;  // what other hosts need of the arena first: the step's inputs
 };
@@ -46,7 +47,7 @@ struct Part {
 // The page of control. Lines that several ranks spin on lie apart.
 struct Control {
   static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
-  static constexpr uint32_t kProtocol = 3;
+  static constexpr uint32_t kProtocol = 4;
   static constexpr size_t kCardBytes = size_t{8} << 10;
   static constexpr size_t kReasonBytes = 480;
 

@@ -59,6 +59,7 @@ struct EngineSetup {
   std::optional<GraphMode> prefill = {};
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
   int64_t ep_size = 1;
+  int64_t sequence_parts = 1;
   bool count_experts = false;
 };
 
@@ -75,6 +76,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   engine::EngineOptions o;
   o.member = s.member;
   o.ep_size = s.ep_size;
+  o.sequence_parts = s.sequence_parts;
   if (s.count_experts) o.count_experts = engine::CountExperts::On;
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));

@@ -61,6 +61,20 @@ void take_own_groups(const OwnGroupsArgs& a, const Launch& l) {
   for (int64_t i = r.begin; i < r.end; ++i) out[i] = starts[a.first + i];
 }
 
+void take_own_slots(const OwnIndicesArgs& a, const Launch& l) {
+  const int32_t *slots = a.indices, *rows = a.rows;
+  int32_t* out = a.out;
+  const Range r = l.share(l.size(a.count));
+  for (int64_t i = r.begin; i < r.end; ++i) out[i] = i >= rows[0] && i < rows[1] ? slots[i] : -1;
+}
+
+void take_own_borders(const OwnIndicesArgs& a, const Launch& l) {
+  const int32_t *borders = a.indices, *rows = a.rows;
+  int32_t* out = a.out;
+  const Range r = l.share(l.size(a.count));
+  for (int64_t i = r.begin; i < r.end; ++i) out[i] = std::max(rows[0], std::min(rows[1], borders[i]));
+}
+
 void shift_ids(const LocalIdsArgs& a, const Launch& l) {
   const int32_t* ids = a.ids;
   int32_t* out = a.out;
@@ -173,6 +187,8 @@ void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member
   };
   add_local("local_ids", run<LocalIdsArgs, shift_ids>);
   add_local("own_groups", run<OwnGroupsArgs, take_own_groups>);
+  add_local("own_slots", run<OwnIndicesArgs, take_own_slots>);
+  add_local("own_borders", run<OwnIndicesArgs, take_own_borders>);
   add_local("argmax_pairs", run<ArgmaxPairsArgs, pair_up>);
   add_local("merge_argmax", run<MergeArgmaxArgs, merge>);
 }

@@ -26,6 +26,7 @@ void OwnGroupsArgs::fill(const OpCall& c) {
   first = c.attrs->integer("first");
   count = c.attrs->integer("count");
 }
+void OwnIndicesArgs::fill(const OpCall& c) { count = c.in[0].shape[0]; }
 void GatherGroupsArgs::fill(const OpCall& c) {
   const auto element = static_cast<int64_t>(size_of(c.in[0].dtype));
   rows = c.in[0].shape[0];
@@ -51,6 +52,8 @@ std::span<const OpArgs> collective_args() {
       op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
       op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
       op_row("own_groups", &OwnGroupsArgs::out, &OwnGroupsArgs::starts),
+      op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
+      op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),
       op_row("merge_argmax", &MergeArgmaxArgs::out, &MergeArgmaxArgs::pairs, constant_rows),

@@ -47,6 +47,14 @@ struct OwnGroupsArgs {
   void fill(const OpCall& call);
 };
 
+struct OwnIndicesArgs {
+  In indices, rows;
+  Out out;
+  Dim count;
+
+  void fill(const OpCall& call);
+};
+
 // gather_groups: this rank's bytes of rows [starts[0], starts[groups]) go to [first, first + width) of `of`.
 struct GatherGroupsArgs {
   In x, starts;
