@@ -281,7 +281,7 @@ class NewThings(unittest.TestCase):
             "src/ops/core.cpp": 'ops.add("soft_cap(Tensor x) -> Tensor"',
             "src/nn/functional.cpp": "Tensor soft_cap(Tensor x)",
             "src/backends/cpu/register_vector.cpp": 'entries.add("soft_cap", k.soft_cap);',
-            "src/ops/args/elements.cpp": "void SoftCapArgs::fill(",
+            "src/ops/args/elements.cpp": 'op_row("soft_cap", &UnaryArgs::out',
             "src/models/list.h": "  X(kPascal)\n",
             "src/device/device.cpp": "DeviceKind::AbacusTwo",
             "src/backends/all.cpp": "make_abacus_two_device(",

@@ -75,22 +75,10 @@ def new_op(change, name):
     end = r"\n}  // namespace reprise::nn\n\Z"
     change.edit("src/nn/functional.h", end, rf"Tensor {name}(Tensor x);\n\g<0>")
     change.edit("src/nn/functional.cpp", end, rf'Tensor {name}(Tensor x) {{ return one("{name}", {{x}}); }}\n\g<0>')
-    args = f"{camel(name)}Args"
-    change.edit(
-        "src/ops/args/elements.h",
-        r"^}  // namespace reprise\n\Z",
-        f"struct {args} {{\n  In x;\n  Out out;\n  Dim rows;\n  int64_t width;\n\n  void fill(const OpCall& call);\n}};\n\n\\g<0>",
-    )
-    change.edit(
-        "src/ops/args/elements.cpp",
-        r"^std::span<const OpArgs> element_args\(\) \{\n",
-        f"void {args}::fill(const OpCall& c) {{\n  rows = c.in[0].shape[0];\n"
-        f"  width = product_of(c.in[0].shape, 1, c.in[0].shape.rank()).factor;\n}}\n\n\\g<0>",
-    )
     change.edit(
         "src/ops/args/elements.cpp",
         r"^  \};\n  return rows;\n",
-        rf'      op_row("{name}", &{args}::out, &{args}::x, constant_rows),\n\g<0>',
+        rf'      op_row("{name}", &UnaryArgs::out, &UnaryArgs::x, constant_rows),\n\g<0>',
     )
     change.edit(
         "src/backends/cpu/kernels/table.h",
@@ -104,7 +92,7 @@ def new_op(change, name):
     )
     return f"""next, with docs/add-an-op.md:
   1. say what it is: the ops.add line of {name} at the end of src/ops/core.cpp (operands, shape function, text)
-  2. name what a launch gets: {args} in src/ops/args/elements.h and elements.cpp, for all devices
+  2. where it reads more than x: a struct of its own instead of UnaryArgs, in src/ops/args, for all devices
   3. compute it: {kernel}
   4. prove it: {test}, then ./dev test backends.{camel(name)}"""
 

@@ -7,7 +7,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 template <typename E>
-void run(const SkeletonOpArgs& a, const Launch& l) {
+void run(const UnaryArgs& a, const Launch& l) {
   const typename E::Type* x = a.x;
   typename E::Type* out = a.out;
   const Range r = share_rows_or_elements(l.size(a.rows), a.width, l.thread, l.threads);
