@@ -140,14 +140,14 @@ Result<RequestId> Scheduler::add(Request request) {
   ++stats_.requests;
   unfinished_.fetch_add(1);
   mail_.push_back({id, std::move(live), {}, false});
-  wake_.notify_one();
+  wake();
   return id;
 }
 
 void Scheduler::cancel(RequestId id) {
   std::lock_guard lock(mutex_);
   mail_.push_back({id, nullptr, {}, true});
-  wake_.notify_one();
+  wake();
 }
 
 void Scheduler::cancel_all() { cancel(0); }
@@ -160,7 +160,7 @@ void Scheduler::close() {
 void Scheduler::post(std::function<void()> what) {
   std::lock_guard lock(mutex_);
   mail_.push_back({0, nullptr, std::move(what), false});
-  wake_.notify_one();
+  wake();
 }
 
 SchedulerStats Scheduler::stats() const {
@@ -259,14 +259,46 @@ void Scheduler::preempt(LiveRequest& victim) {
   ++stats_.preemptions;
 }
 
-bool Scheduler::step() {
-  const auto begin = Clock::now();
+void Scheduler::wake() {
+  wake_.notify_all();
+  if (options_.bell) options_.bell->ring();
+}
+
+// Whether there was mail.
+bool Scheduler::begin_step(Clock::time_point begin) {
   {
     std::lock_guard lock(mutex_);
     stats_.step_since = begin;
   }
   const bool mail = take_mail();
   drop_late();
+  return mail;
+}
+
+void Scheduler::end_step() {
+  if (flights_.empty()) {
+    std::lock_guard lock(mutex_);
+    stats_.step_since.reset();
+  }
+  publish();
+}
+
+bool Scheduler::propose() {
+  const auto begin = Clock::now();
+  const bool mail = begin_step(begin);
+  const bool worked = submit_next(begin);
+  rested_ = !worked;
+  return worked || mail || !waiting_.empty();
+}
+
+void Scheduler::conclude() {
+  complete_all();
+  end_step();
+}
+
+bool Scheduler::step() {
+  const auto begin = Clock::now();
+  const bool mail = begin_step(begin);
   bool worked = true;
   if (flights_.empty()) {
     worked = submit_next(begin);
@@ -280,12 +312,8 @@ bool Scheduler::step() {
     }
     if (!flights_.empty()) complete_first();
   }
-  if (flights_.empty()) {
-    std::lock_guard lock(mutex_);
-    stats_.step_since.reset();
-  }
   rested_ = !worked;
-  publish();
+  end_step();
   return worked || mail || !waiting_.empty();
 }
 
@@ -304,7 +332,12 @@ void Scheduler::run() {
 void Scheduler::stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;
-  wake_.notify_all();
+  wake();
+}
+
+bool Scheduler::stopped() const {
+  std::lock_guard lock(mutex_);
+  return stopped_;
 }
 
 Status Scheduler::lost() const {

@@ -48,6 +48,32 @@ std::string_view policy_name(Policy policy);
 
 constexpr int64_t kMixedPrefillTokens = 256, kMaxPrefillTokens = 16384;
 
+// What a thread sleeps at that drives several schedulers.
+class Bell {
+ public:
+  void ring() {
+    {
+      std::lock_guard lock(mutex_);
+      ++rings_;
+    }
+    wake_.notify_all();
+  }
+  uint64_t rings() const {
+    std::lock_guard lock(mutex_);
+    return rings_;
+  }
+  // Until it rings once more than so often.
+  void wait(uint64_t heard) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return rings_ != heard; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  uint64_t rings_ = 0;
+};
+
 struct SchedulerOptions {
   Policy policy = Policy::Fcfs;
   int64_t max_running = 0;           // 0: what a step holds
@@ -66,6 +92,7 @@ struct SchedulerOptions {
   uint64_t seed = 0;                    // of Policy::Random
   RequestId first_id = 1, id_step = 1;  // its requests are first_id, first_id + id_step, ...
   std::vector<int32_t> eos_tokens = {};
+  Bell* bell = nullptr;  // rings when there is something to do; outlives the scheduler
 };
 
 class Scheduler {
@@ -96,11 +123,16 @@ class Scheduler {
 
   // The scheduler's thread. False when there was nothing to do. With overlap a step may still run when it returns.
   bool step();
+  // Its two halves, for a step that several schedulers share (sched/together.h): submits a batch, if there is one, and
+  // waits for it. Whether there was anything to do.
+  bool propose();
+  void conclude();
   // Waits for the steps that still run, and hands out what they gave.
   void settle() { complete_all(); }
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
   void stop();  // any thread
+  bool stopped() const;
   // The scheduler's thread, after run(): where `lost` is not ok, another scheduler's device is lost, and with it the
   // server; what is left here ends with that.
   void share_loss(const Status& lost);
@@ -137,6 +169,9 @@ class Scheduler {
   Status place_for(int64_t tokens) const;
   int64_t most_new_tokens(const Request& request) const;
   bool take_mail();
+  void wake();
+  bool begin_step(Clock::time_point begin);
+  void end_step();
   void enqueue(LivePtr r);
   void drop_late();
   void admit(bool may_preempt);

@@ -128,6 +128,8 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   s.forming_s = seconds_of(Clock::now() - begin);
   int64_t cached = 0;
   for (const engine::StepItem& item : batch.items) cached += item.sequence->cached();
+  // A shared step advances its sequences only when it is waited for.
+  for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached() + item.count);
   auto ticket = executor_.submit(batch.items, s.output);
   if (!ticket && !flights_.empty()) {
     // It may have failed with the step before it, which tells why. What took no part in that is tried again.
@@ -146,7 +148,6 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   }
   s.ticket = *ticket;
   s.copied = std::exchange(copied_, {});
-  for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached());
   s.batch = std::move(batch);
   flights_.push_back(std::move(s));
   return true;

@@ -2,6 +2,9 @@
 // graph mode, with parts that have nothing to do and prompts beside decoding.
 #include <gtest/gtest.h>
 
+#include "engine/shared_step.h"
+#include "sched/generator.h"
+#include "sched/together.h"
 #include "support/ranked_engine.h"
 
 namespace reprise::sequence_parts_test {
@@ -237,6 +240,67 @@ TEST(SequencePartsTest, PartsHavePagesOfTheirOwn) {
   ASSERT_TRUE(world.is_ok()) << world.status().message();
   EXPECT_TRUE(same_bits(run(**alone, 0), run((*world)->front(), 1)));
   EXPECT_EQ((*world)->front().kv_pool_of(1).total_pages(), (*world)->front().kv_pool().total_pages());
+}
+
+struct Kept final : sched::RequestSink {
+  explicit Kept(std::vector<int32_t>& out) : tokens(out) {}
+  bool token(const sched::SampledToken& t, sched::FinishReason) override { return tokens.push_back(t.token), true; }
+  void finished(const sched::RequestResult& r) override { EXPECT_TRUE(r.status.is_ok()) << r.status.message(); }
+  std::vector<int32_t>& tokens;
+};
+
+// A scheduler for each part, in rounds: greedy requests beside drawn ones and one that the host draws, longer and
+// shorter ones, so that prompts meet decoding and in the end one part is idle.
+TEST(SequencePartsTest, SchedulersOfAllPartsShareTheirSteps) {
+  EngineSetup setup = setup_of(DType::BF16);
+  const std::string path = tiny_model_path("qwen3_moe_norm");
+  const auto request = [](int64_t vocab, uint32_t i) {
+    sched::GenerationRequest r;
+    r.prompt = some_tokens(7 + 31 * i, vocab, i);
+    r.sampling.max_new_tokens = 3 + 5 * i;
+    r.sampling.ignore_eos = true;
+    if (i % 3 == 1) r.sampling.temperature = 0.8f, r.sampling.seed = 11;
+    if (i % 3 != 1) r.sampling.temperature = 0;
+    if (i % 3 == 2) r.sampling.logprobs = 2;
+    return r;
+  };
+  constexpr uint32_t kRequests = 7;
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  std::vector<sched::GenerationRequest> list;
+  for (uint32_t i = 0; i < kRequests; ++i) list.push_back(request((*alone)->vocab_size(), i));
+  const auto one = sched::Generator(**alone).run(list);
+  ASSERT_TRUE(one.is_ok()) << one.status().message();
+
+  setup.sequence_parts = 2;
+  auto world = open_ranked(path, setup, 2);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::SharedStep step((*world)->front());
+  sched::Bell bell;
+  sched::SchedulerOptions options;
+  options.bell = &bell;
+  sched::Scheduler first(step.part(0), options), second(step.part(1), options);
+  sched::Together together({&first, &second}, bell);
+  std::vector<std::vector<int32_t>> tokens(kRequests);
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    sched::Request r;
+    r.prompt = list[i].prompt;
+    r.sampling = list[i].sampling;
+    r.sink = std::make_unique<Kept>(tokens[i]);
+    const auto id = (i % 2 == 0 ? first : second).add(std::move(r));
+    ASSERT_TRUE(id.is_ok()) << id.status().message();
+    for (uint32_t round = 0; round < 2 * i; ++round) together.step();
+  }
+  while (!first.idle() || !second.idle()) {
+    together.step();
+    for (const sched::Scheduler* s : {&first, &second}) {
+      const Status sound = s->check_integrity();
+      ASSERT_TRUE(sound.is_ok()) << sound.message();
+    }
+  }
+  for (uint32_t i = 0; i < kRequests; ++i) EXPECT_EQ(tokens[i], (*one)[i].tokens) << "request " << i;
+  EXPECT_GT(step.idle_steps(1), 0u);
+  EXPECT_GT(first.stats().steps, second.stats().steps);
 }
 
 TEST(SequencePartsTest, PartsThatTheWorldHasNotAreRefused) {

@@ -1,0 +1,138 @@
+#include "engine/shared_step.h"
+
+#include <algorithm>
+
+#include "ops/draw.h"
+
+namespace reprise::engine {
+
+class SharedStep::Seat final : public Executor {
+ public:
+  Seat(SharedStep& all, int part) : all_(all), engine_(all.engine_), part_(part) {}
+
+  int64_t context_length() const override { return engine_.context_length(); }
+  int64_t vocab_size() const override { return engine_.vocab_size(); }
+  // What all parts submit fits in one step of the engine.
+  int64_t max_step_tokens() const override { return std::max<int64_t>(1, engine_.max_step_tokens() / parts()); }
+  int64_t max_step_rows() const override { return std::max<int64_t>(1, engine_.max_step_rows() / parts()); }
+  int64_t edit_words() const override { return engine_.edit_words() / parts(); }
+  kv::KvPool& kv_pool() override { return engine_.kv_pool_of(part_); }
+  Status copy_page(kv::PageId from, kv::PageId to) override { return engine_.copy_page_of(part_, from, to); }
+  bool has_states() const override { return engine_.has_states(); }
+  bool has_greedy_steps() const override { return engine_.has_greedy_steps(); }
+  bool has_sampled_steps() const override { return engine_.has_sampled_steps(); }
+
+  Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
+    if (state_ != State::Free) return error(Code::Internal, "part {} has a step in flight", part_);
+    items_.assign(items.begin(), items.end());
+    for (StepItem& item : items_) item.part = part_;
+    output_ = output;
+    state_ = State::Submitted;
+    return ++ticket_;
+  }
+  Result<StepResult> wait(Ticket ticket) override {
+    if (state_ == State::Free || ticket != ticket_)
+      return error(Code::Internal, "step {} of part {} is not in flight", ticket, part_);
+    if (state_ == State::Submitted) all_.run();
+    state_ = State::Free;
+    return std::move(result_);
+  }
+
+ private:
+  friend class SharedStep;
+  enum class State : uint8_t { Free, Submitted, Done };
+
+  int64_t parts() const { return all_.parts(); }
+
+  SharedStep& all_;
+  Engine& engine_;
+  int part_;
+  State state_ = State::Free;
+  Ticket ticket_ = 0;
+  std::vector<StepItem> items_;
+  StepOutput output_ = StepOutput::Logits;
+  std::vector<int32_t> tokens_;  // the largest logits' of its rows, where the step did not give them
+  Result<StepResult> result_ = StepResult();
+  std::atomic<uint64_t> idle_{0};
+};
+
+namespace {
+
+// The largest one, the first on a tie; -1 where one is no number.
+int32_t largest(std::span<const float> row) {
+  size_t best = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row[i] != row[i]) return -1;
+    if (row[i] > row[best]) best = i;
+  }
+  return static_cast<int32_t>(best);
+}
+
+// Rows [first, first + rows) of a step's result.
+StepResult rows_of(const StepResult& all, size_t first, size_t rows, size_t vocab) {
+  const auto cut = [&](auto span, size_t width) {
+    return span.empty() ? span : span.subspan(first * width, rows * width);
+  };
+  constexpr auto kTop = static_cast<size_t>(kMostTopTokens);
+  return {.logits = cut(all.logits, vocab),
+          .tokens = cut(all.tokens, 1),
+          .logprobs = cut(all.logprobs, 1),
+          .top_tokens = cut(all.top_tokens, kTop),
+          .top_logprobs = cut(all.top_logprobs, kTop),
+          .gap_us = all.gap_us};
+}
+
+}  // namespace
+
+SharedStep::SharedStep(Engine& engine) : engine_(engine) {
+  for (int part = 0; part < static_cast<int>(engine.options().sequence_parts); ++part)
+    seats_.push_back(std::make_unique<Seat>(*this, part));
+}
+SharedStep::~SharedStep() = default;
+
+Executor& SharedStep::part(int part) { return *seats_[static_cast<size_t>(part)]; }
+uint64_t SharedStep::idle_steps(int part) const { return seats_[static_cast<size_t>(part)]->idle_.load(); }
+
+// One step has one kind of result. Where parts ask for different ones, those who want the largest logit get the logits.
+void SharedStep::run() {
+  std::vector<StepItem> items;
+  bool all_argmax = true, drawn = false, late = false;
+  for (const auto& s : seats_) {
+    late |= s->state_ == Seat::State::Done;
+    if (s->state_ != Seat::State::Submitted) continue;
+    all_argmax &= s->output_ == StepOutput::NextTokens;
+    drawn |= s->output_ == StepOutput::Sampled;
+  }
+  for (const auto& s : seats_) {
+    if (s->state_ != Seat::State::Submitted) {
+      s->idle_.fetch_add(1);
+      continue;
+    }
+    if (!all_argmax && s->output_ == StepOutput::NextTokens)
+      for (StepItem& item : s->items_) item.draw.reset();
+    items.insert(items.end(), s->items_.begin(), s->items_.end());
+  }
+  const StepOutput output = all_argmax ? StepOutput::NextTokens : drawn ? StepOutput::Sampled : StepOutput::Logits;
+  auto result = late ? error(Code::Internal, "a part submits before all have waited") : run_merged(output, items);
+  size_t first = 0;
+  const auto vocab = static_cast<size_t>(engine_.vocab_size());
+  for (const auto& s : seats_) {
+    if (s->state_ != Seat::State::Submitted) continue;
+    s->state_ = Seat::State::Done;
+    size_t rows = 0;
+    for (const StepItem& item : s->items_) rows += static_cast<size_t>(item.logit_rows());
+    s->result_ = result.is_ok() ? Result<StepResult>(rows_of(*result, first, rows, vocab)) : result.status();
+    first += rows;
+    if (!result.is_ok() || all_argmax || s->output_ != StepOutput::NextTokens) continue;
+    s->tokens_.clear();
+    for (size_t r = 0; r < rows; ++r) s->tokens_.push_back(largest(s->result_->logits.subspan(r * vocab, vocab)));
+    s->result_->tokens = s->tokens_;
+  }
+}
+
+Result<StepResult> SharedStep::run_merged(StepOutput output, std::vector<StepItem>& items) {
+  ASSIGN_OR_RETURN(const Ticket ticket, engine_.submit(items, output));
+  return engine_.wait(ticket);
+}
+
+}  // namespace reprise::engine
