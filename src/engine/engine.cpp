@@ -404,7 +404,7 @@ Status Engine::compile(ProgramBuilder& builder) {
   const auto start = std::chrono::steady_clock::now();
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
-  faults_ = FaultInjector(options_.graph.faults);
+  faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
   ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   ProgramBuilder::Bindings bindings;
   bindings.params = &params_;

@@ -3,7 +3,8 @@
 // It owns the device, the parameters, the compiled programs and the pools of KV pages and states. A step takes any mix
 // of prefill chunks and decode rows and returns the logits of the rows that asked for them. Two engines with different
 // models live side by side in one process. One thread drives an engine at a time. engine.cpp opens it, engine_step.cpp
-// runs a step, engine_flight.cpp keeps two of them going, engine_ranks.cpp runs them on several ranks.
+// runs a step, engine_flight.cpp keeps two of them going, engine_ranks.cpp runs them on several ranks,
+// engine_check.cpp checks replays.
 #pragma once
 
 #include <array>
@@ -221,7 +222,10 @@ class Engine final : public Executor {
 
   // The step over ranks, in engine_ranks.cpp.
   Status tell_followers(const ranks::StepMessage& message);
-  Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output);
+  // `flip`: a bit that turns in one of its launches.
+  Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
+                    const Fault* flip = nullptr);
+  Status run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
   Status follow_step(const ranks::StepMessage& message);
   Status follow_resize(int64_t tokens);
   Status take_all_pages();
@@ -236,10 +240,25 @@ class Engine final : public Executor {
   Status run(std::span<const StepItem> items, StepOutput output);
   Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
   Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
-  Status run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output);
-  Status recover_mismatch(const ReplayDifference& difference, const StepPlan& plan, std::span<const StepItem> items,
-                          StepOutput output, size_t phase);
+  Status run_with_fault(const Fault& fault, StepPlan plan, size_t phase, const LiveSizes& live, StepOutput output);
+  Status run_with_flip(const Fault& flip, StepRunner& runner, const LiveSizes& live, StepOutput output);
   Status rebind_if_moved();
+
+  // Checks of replays, in engine_check.cpp.
+  Status begin_check(const StepPlan& plan, size_t phase, std::span<const StepItem> items, StepOutput output);
+  Status end_check(const StepPlan& plan, size_t phase, std::span<const StepItem> items, StepOutput output);
+  Status check_on_all(const CheckRun& run, const LiveSizes& live, std::span<const StepItem> items);
+  Status check_here(const CheckRun& run, const LiveSizes& live, StepPlaces places);
+  Result<std::optional<ReplayDifference>> compare_on_all(size_t phase, StepOutput output);
+  Result<std::vector<std::string>> compare_here();
+  Status retire_on_all(size_t phase, int64_t size, bool fusion, const std::string& reason);
+  void retire_here(size_t phase, int64_t size, bool fusion, const std::string& reason);
+  Status recover_mismatch(const ReplayDifference& difference, const CheckRun& replayed,
+                          std::span<const StepItem> items);
+  OrderedJson report_of(const ReplayDifference& difference, const CheckRun& replayed,
+                        std::span<const StepItem> items) const;
+  Status follow_check(const ranks::StepMessage& message);
+
   Status collect(StepOutput output);
   Status count_experts();
   // output(), there once the stream is synchronized.

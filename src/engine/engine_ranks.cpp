@@ -51,9 +51,12 @@ Status Engine::check_sequence_ranks() const {
 
 // A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
 Status Engine::check_ranks() const {
+  const int size = options_.member ? options_.member->world().size : 1;
+  for (const Fault& fault : options_.graph.faults)
+    if (fault.rank && *fault.rank >= size)
+      return invalid("`inject_fault` {} on rank {}: allowed: 0 to {}", fault_name(fault.kind), *fault.rank, size - 1);
   if (!options_.member) return check_expert_ranks();
   const auto& f = config_.fields;
-  const int size = options_.member->world().size;
   const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
   RETURN_IF_ERROR(check_sequence_ranks());
   const std::vector<int64_t> allowed = allowed_ranks(heads, groups, ranks::kMaxRanks);
@@ -64,16 +67,6 @@ Status Engine::check_ranks() const {
   if (!options_.member->world().one_host() && platform_.device->info().kind != DeviceKind::Cpu)
     return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on {} allowed: one host",
                  device_kind_name(platform_.device->info().kind));
-  if (options_.graph.verify_replay > 0)
-    return error(Code::Unsupported,
-                 "`verify_replay` with `tp_size` {}: replays of several ranks are not checked yet; "
-                 "leave one of them out",
-                 size);
-  if (FaultInjector(options_.graph.faults).any())
-    return error(Code::Unsupported,
-                 "`inject_fault` with `tp_size` {}: faults are injected on one rank alone; leave one "
-                 "of them out",
-                 size);
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
 }
 
@@ -82,20 +75,34 @@ Status Engine::tell_followers(const StepMessage& message) {
   return options_.member->await_followers();
 }
 
-Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output) {
+Status Engine::run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
+                        const Fault* flip) {
   StepRunner& runner = *runners_[phase];
-  const int64_t tokens = live.value[models::kTokens];
-  if (!options_.member) return runner.run(plan, tokens, live, *stream_, output);
+  if (flip && flip->is_of(options_.member ? options_.member->world().rank : 0))
+    return run_with_flip(*flip, runner, live, output);
+  RETURN_IF_ERROR(runner.run(plan, live.value[models::kTokens], live, *stream_, output));
+  last_ = runner.last_program();
+  return Status::ok();
+}
+
+Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
+                          const Fault* flip) {
+  if (!options_.member) return run_here(plan, phase, live, output, flip);
   ranks::Member& member = *options_.member;
   staging_.show();
-  RETURN_IF_ERROR(member.publish({.kind = StepMessage::Kind::Step,
-                                  .phase = static_cast<uint8_t>(phase),
-                                  .plan = static_cast<uint8_t>(plan.kind),
-                                  .output = static_cast<uint8_t>(output),
-                                  .size = plan.size,
-                                  .live = live},
-                                 staging_.shared()));
-  if (Status ran = runner.run(plan, tokens, live, *stream_, output); !ran.is_ok()) {
+  StepMessage message{.kind = StepMessage::Kind::Step,
+                      .phase = static_cast<uint8_t>(phase),
+                      .plan = static_cast<uint8_t>(plan.kind),
+                      .output = static_cast<uint8_t>(output),
+                      .size = plan.size,
+                      .live = live};
+  if (flip) {
+    message.flips = flip->kind == FaultKind::Hang ? 2 : 1;
+    message.rank = flip->rank.value_or(-1);
+    message.node = flip->node ? static_cast<int64_t>(*flip->node) : -1;
+  }
+  RETURN_IF_ERROR(member.publish(message, staging_.shared()));
+  if (Status ran = run_here(plan, phase, live, output, flip); !ran.is_ok()) {
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
   }
@@ -112,10 +119,12 @@ Status Engine::follow_step(const StepMessage& m) {
   plan.size = m.size;
   plan.reason = "as the front runs it";
   staging_.take();
-  StepRunner& runner = *runners_[m.phase];
-  RETURN_IF_ERROR(runner.run(plan, m.live.value[models::kTokens], m.live, *stream_, static_cast<StepOutput>(m.output)));
+  Fault flip;
+  flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
+  if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);
+  if (m.rank >= 0) flip.rank = m.rank;
+  RETURN_IF_ERROR(run_here(plan, m.phase, m.live, static_cast<StepOutput>(m.output), m.flips != 0 ? &flip : nullptr));
   RETURN_IF_ERROR(stream_->synchronize());  // what was staged may be overwritten afterwards
-  last_ = runner.last_program();
   ++counters_.steps;
   return Status::ok();
 }
@@ -140,6 +149,9 @@ Status Engine::obey(const StepMessage& m) {
       if (m.part != options_.graph.pipeline.ranks.part()) return Status::ok();
       return enqueue_copy(static_cast<kv::PageId>(m.from), static_cast<kv::PageId>(m.to));
     case StepMessage::Kind::Resize: return follow_resize(m.size);
+    case StepMessage::Kind::Check:
+    case StepMessage::Kind::Compare:
+    case StepMessage::Kind::Retire: return follow_check(m);
     case StepMessage::Kind::Stop: break;
   }
   return error(Code::Internal, "a message of kind {}", static_cast<int>(m.kind));

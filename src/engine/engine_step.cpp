@@ -8,7 +8,6 @@
 #include "base/half.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "engine/replay_case.h"
 #include "passes/house_passes.h"
 
 namespace reprise::engine {
@@ -144,12 +143,10 @@ Status Engine::run_split(std::span<const StepItem> items, int64_t first, StepOut
 // One staged step.
 Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output) {
   const size_t phase = phase_of(items);
-  StepRunner& runner = *runners_[phase];
   const bool replay = plan.kind == StepPlan::Kind::Replay;
   const bool checked = replay && check_ && check_->due();
   if (checked) {
-    RETURN_IF_ERROR(check_->begin(runner.model(plan.size), output, phase, items, caches_of_step(), stage(), *stream_));
-    ++counters_.checked;
+    RETURN_IF_ERROR(begin_check(plan, phase, items, output));
   }
   std::optional<Fault> fault;
   if (faults_.any() && replay) {
@@ -174,20 +171,14 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   const Device& device = *platform_.device;
   if (!gap_us_ && finished_us_ > 0) gap_us_ = now_us(device) - finished_us_;
   if (fault) {
-    RETURN_IF_ERROR(run_with_fault(*fault, runner, live, output));
+    RETURN_IF_ERROR(run_with_fault(*fault, plan, phase, live, output));
   } else {
     RETURN_IF_ERROR(run_on_all(plan, phase, live, output));
-    last_ = runner.last_program();
   }
   device_s_ += seconds_since(begin);
   finished_us_ = now_us(device);
   if (faults_.any()) faults_.remember(stage(), live);
-  if (checked) {
-    ASSIGN_OR_RETURN(auto difference, check_->compare(*last_, items, caches_of_step(), *stream_));
-    if (difference) {
-      RETURN_IF_ERROR(recover_mismatch(*difference, plan, items, output, phase));
-    }
-  }
+  if (checked) RETURN_IF_ERROR(end_check(plan, phase, items, output));
   for (const StepItem& item : items) item.sequence->advance(item.count);
   if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
   return collecting_ ? collect(output) : Status::ok();
@@ -213,17 +204,19 @@ Status Engine::count_experts() {
 }
 
 // As if the replay had gone wrong by itself.
-Status Engine::run_with_fault(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
-  const int64_t size = live.value[models::kTokens];
-  while (fault.kind == FaultKind::Hang) std::this_thread::sleep_for(std::chrono::hours(1));
+Status Engine::run_with_fault(const Fault& fault, StepPlan plan, size_t phase, const LiveSizes& live,
+                              StepOutput output) {
   if (fault.kind == FaultKind::KernelError) {
-    StepPlan plan{StepPlan::Kind::Eager, 0, 0, "an injected kernel error"};
-    if (auto chosen = runner.plan(size); chosen.is_ok() && chosen->kind == StepPlan::Kind::Replay)
-      runner.quarantine(chosen->size, "injected fault: a kernel failed during replay");
-    RETURN_IF_ERROR(runner.run(plan, size, live, *stream_, output));
-    last_ = runner.last_program();
-    return Status::ok();
+    RETURN_IF_ERROR(retire_on_all(phase, plan.size, false, "injected fault: a kernel failed during replay"));
+    plan = {StepPlan::Kind::Eager, 0, 0, "an injected kernel error"};
+    return run_on_all(plan, phase, live, output);
   }
+  return run_on_all(plan, phase, live, output, &fault);
+}
+
+Status Engine::run_with_flip(const Fault& fault, StepRunner& runner, const LiveSizes& live, StepOutput output) {
+  while (fault.kind == FaultKind::Hang) std::this_thread::sleep_for(std::chrono::hours(1));
+  const int64_t size = live.value[models::kTokens];
   CompiledModel& m = runner.model(size);
   last_ = &m;
   uint32_t last = 0;
@@ -240,66 +233,6 @@ Status Engine::run_with_fault(const Fault& fault, StepRunner& runner, const Live
   RETURN_IF_ERROR(flipped);
   if (!hit)
     return invalid("`inject_fault` bit-flip: node {} launches nothing (reprise graph dump shows the nodes)", node);
-  return Status::ok();
-}
-
-// A replay differed: the caches are made right, what was wrong goes out of service, and what happened is written down.
-// Where the same program is wrong without a replay too, that is all programs which the passes have made.
-Status Engine::recover_mismatch(const ReplayDifference& d, const StepPlan& plan, std::span<const StepItem> items,
-                                StepOutput output, size_t phase) {
-  ++counters_.differences;
-  StepRunner& runner = *runners_[phase];
-  OrderedJson report;
-  report["what"] = d.what;
-  report["max_abs_diff"] = d.max_abs_diff;
-  report["elements"] = d.elements;
-  report["phase"] = kPhases[phase].name;
-  report["size"] = plan.size;
-  report["step"] = counters_.steps + 1;
-  report["model"] = options_.model_path;
-  report["dtype"] = dtype_name(dtype());
-  const DeviceInfo& info = platform_.device->info();
-  report["device"] = {{"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"ranks", info.threads}};
-  report["graph"] = {{"mode", graph_mode_name(runner.mode())},
-                     {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
-  report["sequences"] = items_json(items);
-  // Where the unfused run is only near, what was right before the step was right by the fused one's bits.
-  const bool unfused = check_->bound().exact() || d.fusion;
-  CompiledModel& prefill = unfused ? check_->shadow(kAnyPhase) : runners_[kAnyPhase]->model();
-  CompiledModel& right = unfused ? check_->shadow(phase) : runner.model(plan.size);
-  const auto recover = [&] {
-    return ReplayCheck::recover(prefill, right, output, items, pool_sizes(), max_step_tokens(), stage(), *stream_);
-  };
-  RETURN_IF_ERROR(recover());
-  last_ = &right;
-  bool fusion = d.fusion;
-  if (check_->bound().exact()) {
-    CompiledModel& replayed = runner.model(plan.size);
-    ASSIGN_OR_RETURN(fusion, check_->are_passes_wrong(replayed, output, items, caches_of_step(), stage(), *stream_));
-    if (fusion)
-      RETURN_IF_ERROR(recover());
-    else
-      last_ = &replayed;  // the same, and what lies in the arena
-  }
-  report["fusion"] = fusion;
-  auto written = write_replay_report(options_.graph.report_dir, static_cast<int64_t>(counters_.steps) + 1, report);
-  counters_.last_report = written.is_ok() ? *written : "";
-  const std::string reason = fmt::format(
-      "{} in step {}: {}", fusion ? "fusions differed" : "replay differed from eager", counters_.steps + 1, d.what);
-  if (fusion) {
-    for (size_t p = 0; p < kPhaseCount; ++p) runners_[p]->replace(check_->shadow(p), reason);
-    log::warning(
-        "{}; every step runs eagerly and unfused from now on; earlier answers may be wrong, and so may what is cached "
-        "of them: restart with `passes` none, or without the pass at fault (docs/debugging.md finds it)",
-        reason);
-  } else {
-    runner.quarantine(plan.size, reason);
-  }
-  if (written.is_ok())
-    log::warning("report: {}; to reproduce: reprise graph verify --model-path {} --case {}", *written,
-                 options_.model_path, *written);
-  else
-    log::warning("the report could not be written: {}", written.status().message());
   return Status::ok();
 }
 

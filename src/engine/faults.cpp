@@ -86,12 +86,21 @@ Result<Fault> parse_fault(std::string_view text) {
   const Name* known = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.name == kind; });
   if (known == std::end(kNames) || at == std::string_view::npos)
     return invalid(
-        "`inject_fault` \"{}\" is not of the form KIND@STEP or KIND@STEP:NODE; kinds: padding-leak, stale-input, "
+        "`inject_fault` \"{}\" is not of the form KIND@STEP[:NODE][/RANK]; kinds: padding-leak, stale-input, "
         "wrong-length, bit-flip, alloc, kernel-error, hang",
         text);
   Fault f;
   f.kind = known->kind;
   std::string_view rest = text.substr(at + 1);
+  if (const auto slash = rest.find('/'); slash != std::string_view::npos) {
+    int rank = 0;
+    if (f.kind != FaultKind::BitFlip && f.kind != FaultKind::Alloc && f.kind != FaultKind::Hang)
+      return invalid("`inject_fault` \"{}\": only bit-flip, alloc and hang take a rank; others are of all ranks", text);
+    if (!parse_number(rest.substr(slash + 1), rank) || rank < 0)
+      return invalid("`inject_fault` \"{}\": the rank is not a number from 0", text);
+    f.rank = rank;
+    rest = rest.substr(0, slash);
+  }
   const auto colon = rest.find(':');
   if (!parse_number(rest.substr(0, colon), f.step) || f.step < 1)
     return invalid("`inject_fault` \"{}\": the step is not a number from 1", text);

@@ -28,15 +28,21 @@ struct Fault {
   FaultKind kind = FaultKind::BitFlip;
   int64_t step = 1;              // counted from 1 over the engine's steps; for Alloc over its captures
   std::optional<uint32_t> node;  // for BitFlip and KernelError: the launch by its node number; the last one by default
+  std::optional<int> rank = {};  // of several, where it happens; for BitFlip, Alloc and Hang. All of them by default
+
+  bool is_of(int some_rank) const { return !rank || *rank == some_rank; }
 };
 
-// "KIND@STEP" or "KIND@STEP:NODE"; the error names the kinds.
+// "KIND@STEP", "KIND@STEP:NODE", either with "/RANK" behind; the error names the kinds.
 Result<Fault> parse_fault(std::string_view text);
 std::string_view fault_name(FaultKind kind);
 
 class FaultInjector {
  public:
-  explicit FaultInjector(std::vector<Fault> faults) : faults_(std::move(faults)) {}
+  // Those of a rank. Its captures are its own; what happens in a step is chosen by the front, for all ranks.
+  explicit FaultInjector(std::vector<Fault> faults, int rank = 0) : faults_(std::move(faults)) {
+    std::erase_if(faults_, [&](const Fault& f) { return f.kind == FaultKind::Alloc ? !f.is_of(rank) : rank != 0; });
+  }
   bool any() const { return !faults_.empty(); }
 
   // Whether the next capture fails.

@@ -55,10 +55,91 @@ void compare_output(std::string_view name, const TensorView& replayed, const Ten
   }
 }
 
+// Whether the node's results are where an output lies.
+bool gives(const Node& n, std::string_view output) {
+  return std::any_of(n.out.begin(), n.out.end(), [&](const auto& v) {
+    return std::find(v->outputs.begin(), v->outputs.end(), output) != v->outputs.end();
+  });
+}
+
+bool writes_cache(const Node& n, const std::string& name) {
+  for (size_t i = 0; i < n.in.size() && i < n.op->operands.size(); ++i) {
+    const Node* root = storage_root(n.in[i])->def;
+    if (n.op->operands[i].mutated && root->is_input() && root->attrs.text("name") == name) return true;
+  }
+  return false;
+}
+
+// The last launch that does so.
+template <typename Writes>
+void name_writer(const CompiledModel& model, const Writes& writes, ReplayDifference& d) {
+  for (const Piece& piece : model.pieces())
+    for (const Thunk& t : piece.thunks)
+      if (const Node* n = model.node(t.node); n && writes(*n)) d.op = n->op->name, d.node = t.node;
+}
+
 }  // namespace
 
-Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> items, const StepCaches& caches,
-                                                  Stream& stream) {
+std::string ReplayDifference::text() const {
+  return Json{{"what", what}, {"max_abs_diff", max_abs_diff}, {"elements", elements}, {"fusion", fusion}, {"op", op},
+              {"node", node}}
+      .dump();
+}
+
+Result<ReplayDifference> ReplayDifference::parse(std::string_view text, int rank) {
+  ASSIGN_OR_RETURN(const Json j, parse_json(text, fmt::format("rank {}", rank)));
+  ReplayDifference d;
+  try {
+    d.what = j.at("what").get<std::string>();
+    // A difference that is no number has none in JSON either.
+    d.max_abs_diff = j.at("max_abs_diff").is_null() ? std::nan("") : j.at("max_abs_diff").get<double>();
+    d.elements = j.at("elements").get<uint64_t>();
+    d.fusion = j.at("fusion").get<bool>();
+    d.op = j.at("op").get<std::string>();
+    d.node = j.at("node").get<int64_t>();
+  } catch (const Json::exception& e) {
+    return error(Code::Internal, "what rank {} says of a replay: {}", rank, e.what());
+  }
+  d.rank = rank;
+  return d;
+}
+
+StepPlaces places_of(std::span<const StepItem> items) {
+  StepPlaces out;
+  for (const StepItem& item : items) {
+    const auto pages = std::span(item.sequence->pages());
+    const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
+    out.pages.insert(out.pages.end(), pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(used));
+    if (item.sequence->states()) out.slots.push_back(item.sequence->states().next());
+  }
+  return out;
+}
+
+Result<StepPlaces> staged_places(const StepStage& stage, const LiveSizes& live, const PoolSizes& pools) {
+  StepPlaces out;
+  const auto lens = stage.ints(models::kLengthsInput), table = stage.ints(models::kPageTableInput),
+             slots = stage.ints(models::kStateWriteInput);
+  const auto rows = static_cast<size_t>(live.value[models::kSequences]);
+  if (!table.empty()) {
+    const size_t columns = table.size() / lens.size();
+    if (rows > lens.size()) return error(Code::Internal, "{} sequences in a step of {}", rows, lens.size());
+    for (size_t r = 0; r < rows; ++r) {
+      const auto used = static_cast<size_t>(kv::pages_for(lens[r]));
+      if (used > columns) return error(Code::Internal, "{} pages in a table of {}", used, columns);
+      for (const int32_t page : table.subspan(r * columns, used)) {
+        if (page < 1 || page > pools.pages) return error(Code::Internal, "page {} of {}", page, pools.pages);
+        out.pages.push_back(page);
+      }
+    }
+  }
+  for (const int32_t slot : slots.first(std::min(rows, slots.size()))) {
+    if (slot < 0 || slot >= pools.slots) return error(Code::Internal, "slot {} of {}", slot, pools.slots);
+    out.slots.push_back(slot);
+  }
+  return out;
+}
+
+Result<std::vector<uint64_t>> ReplayCheck::digest(const StepCaches& caches, Stream& stream) {
   std::vector<uint64_t> out;
   const auto add = [&](void* data, size_t bytes, uint64_t& hash) -> Status {
     ASSIGN_OR_RETURN(const void* here, copy_.fetch(device(), stream, data, bytes));
@@ -68,17 +149,14 @@ Result<std::vector<uint64_t>> ReplayCheck::digest(std::span<const StepItem> item
   const auto& [pool, states] = caches;
   for (size_t c = 0; c < pool.shape().caches.size(); ++c) {
     uint64_t hash = 0;
-    for (const StepItem& item : items) {
-      const auto used = static_cast<size_t>(kv::pages_for(item.sequence->cached() + item.count));
-      for (size_t p = 0; p < used; ++p)
-        RETURN_IF_ERROR(add(pool.page(c, item.sequence->pages()[p]), pool.shape().caches[c].page_bytes, hash));
-    }
+    for (const kv::PageId page : places_.pages)
+      RETURN_IF_ERROR(add(pool.page(c, page), pool.shape().caches[c].page_bytes, hash));
     out.push_back(hash);
   }
   for (size_t c = 0; c < states.caches().size(); ++c) {
     uint64_t hash = 0;
-    for (const StepItem& item : items)
-      RETURN_IF_ERROR(add(states.slot(c, item.sequence->states().next()), states.caches()[c].slot_bytes, hash));
+    for (const kv::SlotId slot : places_.slots)
+      RETURN_IF_ERROR(add(states.slot(c, slot), states.caches()[c].slot_bytes, hash));
     out.push_back(hash);
   }
   return out;
@@ -97,41 +175,59 @@ Result<std::vector<ReplayCheck::Expected>> ReplayCheck::outputs_of(const Compile
   return out;
 }
 
-Status ReplayCheck::begin(CompiledModel& replayed, StepOutput output, size_t phase, std::span<const StepItem> items,
-                          const StepCaches& caches, StepStage& stage, Stream& stream) {
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, caches.sizes()));
-  unfused_.clear();
-  if (!bound().exact()) {
-    RETURN_IF_ERROR(shadow(phase).run(live, stream, head_of(output)));
-    ASSIGN_OR_RETURN(unfused_, outputs_of(shadow(phase), output, stream));
-  }
-  CompiledModel& eager = bound().exact() ? shadow(phase) : replayed;
-  RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
-  ASSIGN_OR_RETURN(outputs_, outputs_of(eager, output, stream));
-  ASSIGN_OR_RETURN(left_, digest(items, caches, stream));
+Status ReplayCheck::begin(CheckRun run, std::span<const StepItem> items, const PoolSizes& pools, StepStage& stage,
+                          const CheckLaunch& launch) const {
+  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pools));
+  run.unfused = true;
+  run.keep = CheckRun::Keep::Unfused;
+  if (!bound().exact()) RETURN_IF_ERROR(launch(run, live));
+  run.unfused = bound().exact();
+  run.keep = CheckRun::Keep::Expected;
+  RETURN_IF_ERROR(launch(run, live));
   // Other tokens, so that what this step must write is wrong until the replay has written it.
   for (int32_t& token : stage.ints(models::kTokensInput).first(static_cast<size_t>(live.value[models::kTokens])))
     token = token > 0 ? token - 1 : 1;
-  RETURN_IF_ERROR(eager.run(live, stream, head_of(output)));
-  return stage.fill(items, caches.sizes()).status();
+  run.keep = CheckRun::Keep::Nothing;
+  RETURN_IF_ERROR(launch(run, live));
+  return stage.fill(items, pools).status();
 }
 
-Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel& replayed,
-                                                             std::span<const StepItem> items, const StepCaches& caches,
+Status ReplayCheck::keep(CheckRun::Keep as, const CompiledModel& model, StepOutput output, StepPlaces places,
+                         const StepCaches& caches, Stream& stream) {
+  if (as == CheckRun::Keep::Nothing) return Status::ok();
+  ASSIGN_OR_RETURN(auto outputs, outputs_of(model, output, stream));
+  if (as == CheckRun::Keep::Unfused) {
+    unfused_ = std::move(outputs);
+    return Status::ok();
+  }
+  outputs_ = std::move(outputs);
+  places_ = std::move(places);
+  ASSIGN_OR_RETURN(left_, digest(caches, stream));
+  return Status::ok();
+}
+
+Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel& replayed, const StepCaches& caches,
                                                              Stream& stream) {
   ReplayDifference d;
   for (const Expected& e : outputs_) {
     ASSIGN_OR_RETURN(TensorView v, replayed.output(e.name));
     ASSIGN_OR_RETURN(v.data, copy_.fetch(device(), stream, v.data, bytes_of(v)));
+    const bool first = d.what.empty();
     compare_output(e.name, v, e.view, e.bytes.data(), d);
+    if (first && !d.what.empty())
+      name_writer(
+          replayed, [&](const Node& n) { return gives(n, e.name); }, d);
   }
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> left, digest(items, caches, stream));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> left, digest(caches, stream));
   const auto& paged = caches.pool.shape().caches;
   for (size_t c = 0; c < left.size(); ++c) {
     if (left[c] == left_[c]) continue;
     ++d.elements;
     const std::string& name = c < paged.size() ? paged[c].name : caches.states.caches()[c - paged.size()].name;
-    if (d.what.empty()) d.what = fmt::format("{}: the replay left something else in this cache", name);
+    if (!d.what.empty()) continue;
+    d.what = fmt::format("{}: the replay left something else in this cache", name);
+    name_writer(
+        replayed, [&](const Node& n) { return writes_cache(n, name); }, d);
   }
   if (d.elements == 0) {
     d.what = judge_fusions();
@@ -139,14 +235,6 @@ Result<std::optional<ReplayDifference>> ReplayCheck::compare(const CompiledModel
     if (!d.fusion) return std::optional<ReplayDifference>();
   }
   return std::optional<ReplayDifference>(std::move(d));
-}
-
-Result<bool> ReplayCheck::are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
-                                           const StepCaches& caches, StepStage& stage, Stream& stream) {
-  ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, caches.sizes()));
-  RETURN_IF_ERROR(replayed.run(live, stream, head_of(output)));
-  ASSIGN_OR_RETURN(const auto difference, compare(replayed, items, caches, stream));
-  return difference.has_value();
 }
 
 std::string ReplayCheck::judge_fusions() {
@@ -169,9 +257,11 @@ std::string ReplayCheck::judge_fusions() {
   return fine ? std::string() : fusions_.words();
 }
 
-Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
-                            std::span<const StepItem> items, const PoolSizes& pools, int64_t chunk, StepStage& stage,
-                            Stream& stream) {
+Status ReplayCheck::recover(const CheckRun& step, std::span<const StepItem> items, const PoolSizes& pools,
+                            int64_t chunk, StepStage& stage, const CheckLaunch& launch) {
+  CheckRun prefill = step;
+  prefill.phase = kAnyPhase;
+  prefill.size = 1;
   for (const StepItem& item : items) {
     Sequence& s = *item.sequence;
     const int64_t cached = s.cached();
@@ -180,7 +270,7 @@ Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOu
       s.set_cached(done);
       const StepItem part{&s, count, false, false};
       auto live = stage.fill({&part, 1}, pools);
-      const Status ran = live.is_ok() ? prefill.run(*live, stream, head_of(output)) : live.status();
+      const Status ran = live.is_ok() ? launch(prefill, *live) : live.status();
       s.set_cached(cached);
       RETURN_IF_ERROR(ran);
       s.states().turn();
@@ -188,7 +278,7 @@ Status ReplayCheck::recover(CompiledModel& prefill, CompiledModel& model, StepOu
     }
   }
   ASSIGN_OR_RETURN(const LiveSizes live, stage.fill(items, pools));
-  return model.run(live, stream, head_of(output));
+  return launch(step, live);
 }
 
 Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {

@@ -7,8 +7,9 @@
 // step may run so often because it reads nothing of what it writes (models::CacheSpec::idempotent). So a replay
 // that computes something else, writes elsewhere, or does not write, is seen, regardless of the device's cache layout.
 // On a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that
-// serving goes on with the right answer, and a report with everything needed to reproduce it is written. Owned by an
-// engine; one thread at a time. Allocates when a check is due, never otherwise.
+// serving goes on with the right answer, and a report with everything needed to reproduce it is written. Over ranks the
+// front drives a check, and every rank runs, keeps and compares what is its own. Owned by an engine; one thread at a
+// time. Allocates when a check is due, never otherwise.
 #pragma once
 
 #include <array>
@@ -34,7 +35,33 @@ struct ReplayDifference {
   double max_abs_diff = 0;
   uint64_t elements = 0;
   bool fusion = false;  // replayed and launched one by one the step is the same; it is the unfused one that differs
+  std::string op = {};  // what wrote it last
+  int64_t node = -1;    // ... by its number
+  int rank = 0;         // whose it is
+
+  std::string text() const;  // for another rank
+  static Result<ReplayDifference> parse(std::string_view text, int rank);
 };
+
+// A run that a check asks for, the same on all ranks: launched one by one, with what is staged.
+struct CheckRun {
+  enum class Keep : uint8_t { Nothing, Expected, Unfused };
+  size_t phase = 0;
+  int64_t size = 0;      // the captured size whose program it is ...
+  bool unfused = false;  // ... or the unfused one
+  StepOutput output = StepOutput::Logits;
+  Keep keep = Keep::Nothing;  // what its outputs and caches are to the check
+};
+using CheckLaunch = std::function<Status(const CheckRun& run, const LiveSizes& live)>;
+
+// Where a step leaves something: pages, and slots of states.
+struct StepPlaces {
+  std::vector<kv::PageId> pages;
+  std::vector<kv::SlotId> slots;
+};
+StepPlaces places_of(std::span<const StepItem> items);
+// The same from what is staged, for a rank that has no sequences.
+Result<StepPlaces> staged_places(const StepStage& stage, const LiveSizes& live, const PoolSizes& pools);
 
 // Where what a step leaves behind lies.
 struct StepCaches {
@@ -54,21 +81,20 @@ class ReplayCheck {
   // Counts a replay; true for every N-th.
   bool due() { return ++replays_ % every_ == 0; }
 
-  // Before the replay of `replayed`: what it must give. Leaves the step staged.
-  Status begin(CompiledModel& replayed, StepOutput output, size_t phase, std::span<const StepItem> items,
-               const StepCaches& caches, StepStage& stage, Stream& stream);
-  // After it: what differs.
-  Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, std::span<const StepItem> items,
-                                                  const StepCaches& caches, Stream& stream);
-  // After a difference and recover(): whether `replayed` launched one by one is wrong as well, so that the fault lies
-  // in what the passes made of the model. Leaves the caches to be recovered again where it is. Exact fusions only.
-  Result<bool> are_passes_wrong(CompiledModel& replayed, StepOutput output, std::span<const StepItem> items,
-                                const StepCaches& caches, StepStage& stage, Stream& stream);
-  // After a difference: the caches of all sequences of the step by `prefill`, and the step itself by `model`, from
-  // their tokens, launched one by one.
-  static Status recover(CompiledModel& prefill, CompiledModel& model, StepOutput output,
-                        std::span<const StepItem> items, const PoolSizes& pools, int64_t chunk, StepStage& stage,
-                        Stream& stream);
+  // Before a replay of the step, the front's part: runs what says what it must give. `replayed` is its program. Leaves
+  // the step staged.
+  Status begin(CheckRun replayed, std::span<const StepItem> items, const PoolSizes& pools, StepStage& stage,
+               const CheckLaunch& launch) const;
+  // Each rank's part: what a run of `model` gave and left is what the replay must give and leave.
+  Status keep(CheckRun::Keep as, const CompiledModel& model, StepOutput output, StepPlaces places,
+              const StepCaches& caches, Stream& stream);
+  // After the replay: what differs on this rank.
+  Result<std::optional<ReplayDifference>> compare(const CompiledModel& replayed, const StepCaches& caches,
+                                                  Stream& stream);
+  // After a difference, the front's part: the caches of all sequences of the step, by prefill's program where `step` is
+  // not the unfused one, and the step itself from their tokens.
+  static Status recover(const CheckRun& step, std::span<const StepItem> items, const PoolSizes& pools, int64_t chunk,
+                        StepStage& stage, const CheckLaunch& launch);
   const FusionBound& bound() const { return fusions_.bound(); }
   CompiledModel& shadow(size_t phase) { return *shadows_[phase]; }
 
@@ -83,8 +109,8 @@ class ReplayCheck {
   Result<std::vector<Expected>> outputs_of(const CompiledModel& model, StepOutput output, Stream& stream);
   // What the rows that were asked for say about the fusions; empty when they keep to the bound.
   std::string judge_fusions();
-  // Of every page of the step's sequences, and of the states behind it, by cache.
-  Result<std::vector<uint64_t>> digest(std::span<const StepItem> items, const StepCaches& caches, Stream& stream);
+  // Of every page of the step's sequences, and of the states behind it, by cache. Read at places_.
+  Result<std::vector<uint64_t>> digest(const StepCaches& caches, Stream& stream);
   Device& device() const { return shadows_.front()->device(); }
 
   int64_t every_;
@@ -92,6 +118,7 @@ class ReplayCheck {
   int64_t replays_ = 0;
   std::vector<Expected> outputs_, unfused_;  // unfused_: where that is another run
   FusionTally fusions_;
+  StepPlaces places_;
   std::vector<uint64_t> left_;  // what digest() gave
   HostCopy copy_;
 };

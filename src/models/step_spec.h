@@ -122,7 +122,8 @@ struct StepSpec {
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
-                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows";
+                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
+                           kStateWriteInput = "state_write";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".

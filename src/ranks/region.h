@@ -19,13 +19,19 @@ namespace reprise::ranks {
 
 // What a follower does next. A fixed struct: nothing in it is a length that is believed.
 struct StepMessage {
-  enum class Kind : uint8_t { Step, CopyPage, Resize, Stop } kind = Kind::Stop;
+  // Check, Compare, Retire: parts of --verify-replay (engine/engine_check.cpp).
+  enum class Kind : uint8_t { Step, CopyPage, Resize, Check, Compare, Retire, Stop } kind = Kind::Stop;
   uint8_t phase = 0;         // Step: which phase's program (index of engine::kPhases) ...
   uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
   uint8_t output = 0;        // ... and which heads (engine::StepOutput)
   int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
   int64_t from = 0, to = 0;  // CopyPage ...
   int64_t part = 0;          // ... on the ranks of this part of the world
+  uint8_t unfused = 0;       // Check: which program runs. Retire: all run unfused from now on
+  uint8_t keep = 0;          // Check: what of the run is kept (engine::CheckRun::Keep)
+  uint8_t flips = 0;         // Step: 1: a bit of the result of launch `node` turns; 2: a hang; on `rank` or all (-1)
+  int32_t rank = -1;
+  int64_t node = -1;  // -1: the last launch
   LiveSizes live{};
   uint64_t staged_at = 0, staged_bytes = 0;  // what other hosts need of the arena first: the step's inputs
 };

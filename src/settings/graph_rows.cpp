@@ -26,7 +26,7 @@ std::vector<Setting> graph_rows() {
               "every N-th replay is compared with an eager, unfused run; a difference takes that size out of service "
               "and is reported; 0: none",
               "0"),
-      texts("inject_fault", "KIND@STEP[:NODE]",
+      texts("inject_fault", "KIND@STEP[:NODE][/RANK]",
             "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error, hang"),
       text("graph_warmups", "N", "runs before each capture; auto: 0 on the CPU and in the simulator, else 2", "auto"),
   };
