@@ -132,11 +132,11 @@ TEST_P(RanksTest, AnyNumberOfRanksGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, RanksTest,
-    testing::Values(Case{"llama_bias", DType::BF16, {3}}, Case{"llama_gqa3_tied", DType::F32, {2, 3}},
-                    Case{"qwen3_tied", DType::BF16, {2, 4}}, Case{"qwen2_untied", DType::F16, {2}},
-                    Case{"mistral_window24", DType::F32, {2}}, Case{"mixtral_top2", DType::BF16, {2}},
-                    Case{"qwen2_moe_shared", DType::F32, {2}}, Case{"deepseek_v2_lite", DType::BF16, {2}},
-                    Case{"deepseek_v3_moe", DType::F32, {2, 3}}),
+    testing::Values(Case{"llama_bias", DType::BF16, {3}}, Case{"llama_gqa4_sharded", DType::BF16, {8}},
+                    Case{"llama_gqa3_tied", DType::F32, {2, 3}}, Case{"qwen3_tied", DType::BF16, {2, 4}},
+                    Case{"qwen2_untied", DType::F16, {2}}, Case{"mistral_window24", DType::F32, {2}},
+                    Case{"mixtral_top2", DType::BF16, {2}}, Case{"qwen2_moe_shared", DType::F32, {2}},
+                    Case{"deepseek_v2_lite", DType::BF16, {2}}, Case{"deepseek_v3_moe", DType::F32, {2, 3}}),
     [](const auto& info) {
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
