@@ -1,11 +1,13 @@
 // Random traffic (add, cancel, flush, tight pools, priorities, all sampling kinds) against what each request answers by
 // itself, with the integrity of pages, cache and queues checked after every step. On the fake executor, whose answers
-// cost nothing, and on engines of every device that computes.
+// cost nothing, on engines of every device that computes, and over two ranks against one.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "base/sanitizer.h"
+#include "engine/local_world.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/computing_platforms.h"
@@ -51,22 +53,30 @@ class FakeSubject final : public Subject {
 // An engine, and another that computes one history at a time, node by node.
 class EngineSubject final : public Subject {
  public:
-  explicit EngineSubject(ComputingPlatform where) : where_(where) {
+  // The other one is always on one rank.
+  explicit EngineSubject(ComputingPlatform where, int ranks = 1) : where_(where) {
     limits = {3, 40, 4, 200};
     longest_answer = 60;
-    engine_ = open(engine::GraphPolicy::Auto);
+    if (ranks > 1) {
+      auto world = engine::LocalWorld::start(
+          ranks, [this](std::shared_ptr<ranks::Member> member) { return open_over(std::move(member)); });
+      EXPECT_TRUE(world.is_ok()) << world.status().message();
+      if (world.is_ok()) world_ = std::move(*world);
+    } else {
+      engine_ = open(engine::GraphPolicy::Auto);
+    }
     alone_ = open(engine::GraphPolicy::Off);
-    if (!engine_ || !alone_) return;
-    limits.pages = engine_->kv_pool().free_pages();
-    vocab = static_cast<int32_t>(engine_->vocab_size());
+    if (!is_open()) return;
+    limits.pages = executor().kv_pool().free_pages();
+    vocab = static_cast<int32_t>(executor().vocab_size());
     eos.clear();
     for (int32_t t = 7; t < vocab; t += 29) eos.push_back(t);  // as likely as in the fake one
   }
   ~EngineSubject() override {
     if (alone_) alone_->release(history_);
   }
-  bool is_open() const { return engine_ && alone_; }
-  engine::Executor& executor() override { return *engine_; }
+  bool is_open() const { return (engine_ || world_) && alone_; }
+  engine::Executor& executor() override { return world_ ? world_->front() : *engine_; }
 
   std::vector<float> logits_of(std::span<const int32_t> history) override {
     const auto known = static_cast<size_t>(history_.size());
@@ -87,7 +97,7 @@ class EngineSubject final : public Subject {
   }
 
  private:
-  std::unique_ptr<engine::Engine> open(engine::GraphPolicy policy) {
+  engine::EngineOptions options_of(engine::GraphPolicy policy) const {
     engine::EngineOptions o;
     o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
     o.dtype = testing_support::dtype_of(where_);
@@ -97,6 +107,22 @@ class EngineSubject final : public Subject {
     o.context_length = limits.context;
     o.graph.policy = policy;
     if (where_ != ComputingPlatform::Cpu) o.graph.decode_sizes = {1, limits.rows}, o.graph.prefill_sizes = {32};
+    return o;
+  }
+
+  Result<std::unique_ptr<engine::Engine>> open_over(std::shared_ptr<ranks::Member> member) const {
+    DeviceOptions device;
+    device.threads = 1;
+    device.pin_threads = false;
+    device.member = member;
+    ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+    engine::EngineOptions o = options_of(engine::GraphPolicy::Auto);
+    o.member = std::move(member);
+    return engine::Engine::create(o, std::move(platform));
+  }
+
+  std::unique_ptr<engine::Engine> open(engine::GraphPolicy policy) {
+    const engine::EngineOptions o = options_of(policy);
     auto platform = testing_support::make_computing_platform(where_, taken_);
     EXPECT_TRUE(platform.is_ok()) << platform.status().message();
     auto e = engine::Engine::create(o, std::move(*platform));
@@ -107,6 +133,7 @@ class EngineSubject final : public Subject {
   ComputingPlatform where_;
   testing_support::Taken taken_;
   std::unique_ptr<engine::Engine> engine_, alone_;
+  std::unique_ptr<engine::LocalWorld> world_;  // in place of engine_
   engine::Sequence history_{Tokens{}};
 };
 
@@ -310,6 +337,24 @@ TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedulesOnEngine, testing_support::kComputingPlatforms,
                          testing_support::computing_platform_name);
+
+// REPRISE_SOAK_SCHEDULES: so many instead, for a run of hours; REPRISE_SOAK_FIRST: from this one on.
+int64_t number_from(const char* variable, int64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoll(text, nullptr, 10) : otherwise;
+}
+
+TEST(RandomSchedulesOverRanks, AnswerAsOneRank) {
+  const int64_t first = number_from("REPRISE_SOAK_FIRST", 0);
+  const int64_t count = number_from("REPRISE_SOAK_SCHEDULES", kOnEngines);
+  ASSERT_GT(count, 0) << "REPRISE_SOAK_SCHEDULES is no number from 1";
+  EngineSubject subject(ComputingPlatform::Cpu, 2);
+  ASSERT_TRUE(subject.is_open());
+  for (int64_t seed = first; seed < first + count; ++seed) {
+    RandomSchedule schedule(static_cast<uint32_t>(seed));
+    ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
+  }
+}
 
 }  // namespace
 }  // namespace reprise::sched::random_schedules_test
