@@ -39,7 +39,7 @@ Result<Ranks> ranks_of(const Command& command) {
   wish.hosts = flags->nnodes;
   wish.command = command.app->get_name();
   ASSIGN_OR_RETURN(out.launched, ranks::launched_world(::getenv, wish));
-  if (out.launched && flags->dp_size > 1)
+  if (out.launched && flags->replicas() > 1)
     return invalid("`dp_size` {}: the replicas of a server are started by itself; allowed under a launcher: 1",
                    flags->dp_size);
   if (out.launched || (flags->tp_size > 1 && !command.as_threads)) out.flags = flags;
@@ -61,8 +61,8 @@ Status run_over_ranks(const Command& command, const Ranks& ranks) {
     RETURN_IF_ERROR(world.status());
     worlds.push_back(std::move(*world));
   } else {
-    ASSIGN_OR_RETURN(worlds, ranks::Followers::start(static_cast<int>(flags.dp_size), static_cast<int>(flags.tp_size),
-                                                     run, timeout));
+    ASSIGN_OR_RETURN(worlds, ranks::Followers::start(static_cast<int>(flags.replicas()),
+                                                     static_cast<int>(flags.tp_size), run, timeout));
   }
   for (const auto& world : worlds) flags.fronts.push_back(world->front());
   flags.member = flags.fronts[0];

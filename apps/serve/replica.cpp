@@ -4,7 +4,7 @@ namespace reprise::apps {
 
 void take_share(ModelFlags& flags, const ranks::Processors& processors) {
   const int ranks = static_cast<int>(flags.tp_size);
-  if (!processors.take(flags.replica * ranks, static_cast<int>(flags.dp_size) * ranks) && flags.threads == 0)
+  if (!processors.take(flags.replica * ranks, static_cast<int>(flags.replicas()) * ranks) && flags.threads == 0)
     flags.threads = 1;
 }
 
@@ -56,7 +56,7 @@ void Replica::end() {
 
 Result<Replicas> open_other_replicas(const ModelFlags& flags, int64_t tokens, const ranks::Processors& processors) {
   Replicas out;
-  for (int r = 1; r < static_cast<int>(flags.dp_size); ++r) {
+  for (int r = 1; r < static_cast<int>(flags.replicas()); ++r) {
     ModelFlags mine = flags;
     mine.replica = r;
     if (!flags.fronts.empty()) mine.member = flags.fronts[static_cast<size_t>(r)];

@@ -15,6 +15,8 @@
 #include "base/elapsed.h"
 #include "base/log_form.h"
 #include "common/terminal.h"
+#include "engine/shared_step.h"
+#include "sched/together.h"
 #include "serve/replica.h"
 #include "serve/thread_dump.h"
 #include "server/metrics.h"
@@ -70,6 +72,7 @@ server::GraphNumbers numbers_of(const engine::Engine& e) {
   n.verify_failures = c.differences;
   n.steps = c.steps;
   n.host_s = c.host_s;
+  n.idle_steps = c.idle_steps;
   if (const auto& member = e.options().member)
     for (const auto& rank : member->standings()) n.ranks.push_back({rank.collectives, rank.waited_s});
   return n;
@@ -372,9 +375,34 @@ Status say_what_flags_mean(const ServeOptions& o) {
 
 // The schedulers of all replicas: the first's, which the caller runs, and those of the others' threads.
 struct Schedulers {
-  Schedulers(const ServeOptions& o, engine::Engine& first, sched::Observer* observer)
-      : first(first, of_replica(o, 0), observer) {}
+  Schedulers(const ServeOptions& o, engine::Engine& engine, sched::Observer* observer)
+      : shared(engine), first(shared.parts() > 1 ? shared.part(0) : engine, of_part(o, 0), observer) {}
 
+  // Those of the parts that share the engine's steps.
+  void add_parts(const ServeOptions& o, sched::Observer* observer) {
+    for (int part = 1; part < shared.parts(); ++part) {
+      const auto index = static_cast<size_t>(part);
+      parts.push_back(std::make_unique<sched::Scheduler>(shared.part(part), of_part(o, index), observer));
+      all.push_back(parts.back().get());
+    }
+  }
+  void run() {
+    if (parts.empty()) return first.run();
+    sched::Together(all, bell).run();
+    Status lost;
+    for (const sched::Scheduler* s : all)
+      if (lost.is_ok()) lost = s->lost();
+    for (sched::Scheduler* s : all) s->share_loss(lost);
+  }
+
+  sched::SchedulerOptions of_part(const ServeOptions& o, size_t part) {
+    sched::SchedulerOptions out = of_replica(o, part);
+    if (shared.parts() > 1) {
+      out.bell = &bell;
+      out.max_running = std::max<int64_t>(1, out.max_running / shared.parts());
+    }
+    return out;
+  }
   static sched::SchedulerOptions of_replica(const ServeOptions& o, size_t replica) {
     sched::SchedulerOptions out = o.scheduler;
     out.first_id = replica + 1;
@@ -382,7 +410,10 @@ struct Schedulers {
     return out;
   }
 
+  sched::Bell bell;
+  engine::SharedStep shared;
   sched::Scheduler first;
+  std::vector<std::unique_ptr<sched::Scheduler>> parts;
   std::vector<sched::Scheduler*> all{&first};
   std::vector<pthread_t> threads{::pthread_self()};
 };
@@ -440,7 +471,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
                    Supervisor& supervisor) {
   o.model.serving = true;
   const ranks::Processors processors = ranks::Processors::allowed();
-  if (o.model.dp_size > 1) take_share(o.model, processors);
+  if (o.model.replicas() > 1) take_share(o.model, processors);
   ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
   ASSIGN_OR_RETURN(const Replicas others,
                    open_other_replicas(o.model, engine->memory().kv_pages * kv::kPageTokens, processors));
@@ -461,6 +492,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   DeviceLossObserver loss(api);
   sched::Observers observers({&metrics, &spans, &loss});
   Schedulers schedulers(o, *engine, &observers);
+  schedulers.add_parts(o, &observers);
   schedule(others, o, metrics, loss, schedulers);
   sched::Replicas all(schedulers.all, o.balance);
   server::Profiler profiler(spans, o.profile_dir);
@@ -470,7 +502,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   say_where(o, model.name, http);
   if (!supervisor.asked_to_end()) {
     for (const auto& r : others) r->run([&all] { return all.lost(); });
-    schedulers.first.run();
+    schedulers.run();
   }
   schedulers.first.share_loss(all.lost());
   all.stop();

@@ -63,6 +63,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   }
   o.count_experts = f.count_experts;
   o.ep_size = f.expert_parts();
+  o.sequence_parts = f.sequence_parts();
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
   RETURN_IF_ERROR(apply_pass_environment(o.graph.pipeline.passes));
@@ -181,7 +182,8 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"dist_launcher", &dist_launcher},
           {"nnodes", &nnodes},
           {"dist_timeout", &dist_timeout},
-          {"dp_size", &dp_size}};
+          {"dp_size", &dp_size},
+          {"enable_dp_attention", &enable_dp_attention}};
 }
 
 std::vector<std::string> ModelSettings::plain_notices() const {
@@ -223,6 +225,16 @@ Status ModelSettings::check_experts() const {
 Status ModelSettings::check_replicas() const {
   if (dp_size == 1) return Status::ok();
   if (!serving) return invalid("`dp_size` {}: replicas answer requests of `serve` alone; allowed here: 1", dp_size);
+  if (enable_dp_attention) {
+    if (tp_size % dp_size == 0) return Status::ok();
+    std::vector<int64_t> allowed;
+    for (int64_t n = 1; n <= tp_size; ++n)
+      if (tp_size % n == 0) allowed.push_back(n);
+    return invalid(
+        "`dp_size` {} with `enable_dp_attention`: the {} ranks of `tp_size` form parts of equal size; "
+        "allowed: {}",
+        dp_size, tp_size, fmt::join(allowed, ", "));
+  }
   if (dp_size > ranks::kMaxRanks)
     return invalid("`dp_size` {} is out of range; allowed: 1 to {}", dp_size, ranks::kMaxRanks);
   if (dp_size * tp_size > ranks::kMaxRanks)
@@ -278,7 +290,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   device.member = options.member = chosen.member;
   device.index = chosen.replica * static_cast<int>(chosen.tp_size);
   // Replicas of a host share its memory; those of other devices have one each.
-  if (device.kind == DeviceKind::Cpu) options.memory_share = 1.0 / static_cast<double>(chosen.dp_size);
+  if (device.kind == DeviceKind::Cpu) options.memory_share = 1.0 / static_cast<double>(chosen.replicas());
   if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));

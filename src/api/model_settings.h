@@ -34,7 +34,7 @@ struct ModelSettings {
   std::optional<int64_t> chunked_prefill_size;  // -1: SGLang's word for whole prompts; here as if it was not given
   double mem_fraction_static;
   int64_t page_size, tp_size, ep_size, dp_size, nnodes, random_seed;
-  bool enable_expert_parallel;
+  bool enable_expert_parallel, enable_dp_attention;
   double dist_timeout;
   int replica = 0;                                  // no setting: which of dp_size
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
@@ -56,6 +56,9 @@ struct ModelSettings {
   std::vector<settings::Binding> bindings();
   int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
   int64_t expert_parts() const { return enable_expert_parallel ? tp_size : ep_size; }
+  // Parts of the ranks that share out sequences, or engines with all ranks each: `dp_size` says how many.
+  int64_t sequence_parts() const { return enable_dp_attention ? dp_size : 1; }
+  int64_t replicas() const { return enable_dp_attention ? 1 : dp_size; }
   // The largest batch and number of tokens that the settings allow.
   StepLimits limits() const;
   // Errors that need more than one value to see.

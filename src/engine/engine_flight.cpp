@@ -106,6 +106,10 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
     counters_.host_s += seconds_since(begin) - device_s_;
   }
   ++counters_.steps;
+  counters_.idle_steps.resize(options_.sequence_parts > 1 ? static_cast<size_t>(options_.sequence_parts) : 0);
+  for (size_t part = 0; part < counters_.idle_steps.size(); ++part)
+    counters_.idle_steps[part] += std::none_of(
+        items.begin(), items.end(), [&](const StepItem& item) { return item.part == static_cast<int>(part); });
   return f.ticket = ++tickets_;
 }
 

@@ -53,7 +53,6 @@ class SharedStep::Seat final : public Executor {
   StepOutput output_ = StepOutput::Logits;
   std::vector<int32_t> tokens_;  // the largest logits' of its rows, where the step did not give them
   Result<StepResult> result_ = StepResult();
-  std::atomic<uint64_t> idle_{0};
 };
 
 namespace {
@@ -91,7 +90,6 @@ SharedStep::SharedStep(Engine& engine) : engine_(engine) {
 SharedStep::~SharedStep() = default;
 
 Executor& SharedStep::part(int part) { return *seats_[static_cast<size_t>(part)]; }
-uint64_t SharedStep::idle_steps(int part) const { return seats_[static_cast<size_t>(part)]->idle_.load(); }
 
 // One step has one kind of result. Where parts ask for different ones, those who want the largest logit get the logits.
 void SharedStep::run() {
@@ -104,10 +102,7 @@ void SharedStep::run() {
     drawn |= s->output_ == StepOutput::Sampled;
   }
   for (const auto& s : seats_) {
-    if (s->state_ != Seat::State::Submitted) {
-      s->idle_.fetch_add(1);
-      continue;
-    }
+    if (s->state_ != Seat::State::Submitted) continue;
     if (!all_argmax && s->output_ == StepOutput::NextTokens)
       for (StepItem& item : s->items_) item.draw.reset();
     items.insert(items.end(), s->items_.begin(), s->items_.end());

@@ -5,7 +5,6 @@
 // them: it submits for every part, then waits for every part, before it submits again. The engine outlives it.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -22,8 +21,6 @@ class SharedStep {
 
   int parts() const { return static_cast<int>(seats_.size()); }
   Executor& part(int part);
-  // Any thread. Steps of other parts in which this one had no rows.
-  uint64_t idle_steps(int part) const;
 
  private:
   class Seat;

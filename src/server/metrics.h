@@ -39,6 +39,7 @@ struct GraphNumbers {
     double waited_s = 0;
   };
   std::vector<Rank> ranks;
+  std::vector<uint64_t> idle_steps;  // by part of ranks that share out requests (`enable_dp_attention`)
 };
 
 class Metrics final : public sched::Observer {

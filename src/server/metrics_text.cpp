@@ -171,6 +171,14 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
     for (const auto& [reason, n] : p.fallbacks) r.sample(d(n), label("phase", p.phase) + "," + label("reason", reason));
   r.family("reprise:graph_padding_tokens_total", "counter", "Rows of captured sizes that held no token.");
   for (const GraphPhase& p : numbers_.phases) r.sample(d(p.padding_tokens), label("phase", p.phase));
+  if (!numbers_.idle_steps.empty()) {
+    r.family("reprise:dp_idle_steps_total", "counter", "Steps in which a part of the ranks had no rows.");
+    for (size_t part = 0; part < numbers_.idle_steps.size(); ++part)
+      r.sample(d(numbers_.idle_steps[part]), label("dp_rank", std::to_string(part)));
+    uint64_t padded = 0;
+    for (const GraphPhase& p : numbers_.phases) padded += p.padding_tokens;
+    r.single("reprise:dp_padded_rows_total", "counter", d(padded), "Rows between all parts' and the captured sizes.");
+  }
   r.single("reprise:graph_compile_seconds", "gauge", numbers_.compile_s, "Time that passes and planning took.");
   r.single("reprise:graph_capture_seconds", "gauge", numbers_.capture_s, "Time that capture took.");
   r.single("reprise:graph_memory_bytes", "gauge", d(numbers_.planned_bytes), "Planned memory of all graphs.");

@@ -173,6 +173,34 @@ TEST(Ranks, ReplicasAnswerAsOneServer) {
   EXPECT_FALSE(holds(two.said(), "error")) << two.said();
 }
 
+// Two ranks share out requests: the same answers, each from its own cache, in steps that both take.
+TEST(Ranks, RanksThatShareOutRequestsAnswerAsOneServer) {
+  const OneThread model;
+  std::string greedy;
+  {
+    Server one(model, "");
+    ASSERT_NE(one.port(), 0) << one.said();
+    greedy = choices(one.port());
+  }
+  Server two(model, "--tp-size 2 --dp-size 2 --enable-dp-attention --load-balance-method round_robin");
+  ASSERT_NE(two.port(), 0) << two.said();
+  const std::vector<pid_t> followers = children_of(two.pid());
+  EXPECT_EQ(followers.size(), 1u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(choices(two.port()), greedy);
+  const std::string metrics = HttpClient(two.port()).get("/metrics").body;
+  for (const int part : {0, 1})
+    for (const char* name : {"dp_steps_total", "dp_idle_steps_total"}) {
+      const std::regex sample(fmt::format("reprise:{}\\{{[^}}]*dp_rank=\"{}\"\\}} [1-9]", name, part));
+      EXPECT_TRUE(std::regex_search(metrics, sample)) << metrics;
+    }
+  HttpClient admin(two.port());
+  EXPECT_TRUE(holds(admin.post("/flush_cache", "").body, "\"success\":true"));
+  ::kill(two.pid(), SIGTERM);
+  EXPECT_EQ(two.wait(), 0) << two.said();
+  for (const pid_t f : followers) EXPECT_TRUE(soon([&] { return is_gone(f); }));
+  EXPECT_FALSE(holds(two.said(), "error")) << two.said();
+}
+
 // Each replica over two ranks; all followers are there before the first thread is.
 TEST(Ranks, ReplicasOfSeveralRanksAnswerAsOneServer) {
   const OneThread model;
