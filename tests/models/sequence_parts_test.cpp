@@ -2,6 +2,7 @@
 // graph mode, with parts that have nothing to do and prompts beside decoding.
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
 #include "engine/shared_step.h"
 #include "sched/generator.h"
 #include "sched/together.h"
@@ -187,6 +188,49 @@ TEST(SequencePartsTest, EveryGraphModeGivesTheSameBits) {
         setup.prefill = prefill;
         expect_bits_of_one_rank(tiny_model_path(model), setup, 2, 2);
       }
+}
+
+// Every replay is run again: each rank looks at its own pages, and pages of other parts have the same numbers. What a
+// fault has spoilt is computed again in the part that it is of.
+TEST(SequencePartsTest, CheckedReplaysFindFaultsAlone) {
+  const EngineSetup setup = setup_of(DType::BF16);
+  for (const std::string model : {"qwen3_tied", "deepseek_v3_moe"}) {
+    auto alone = testing_support::open_engine(tiny_model_path(model), setup);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    Requests one(**alone, {0, 0, 0});
+    one.run();
+    for (const char* fault : {"", "stale-input@4"}) {
+      SCOPED_TRACE(fmt::format("{} {}", model, fault));
+      const auto open = [&](std::shared_ptr<ranks::Member> member) -> Result<std::unique_ptr<engine::Engine>> {
+        DeviceOptions device;
+        device.threads = 1;
+        device.pin_threads = false;
+        device.member = member;
+        ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+        engine::EngineOptions o = (*alone)->options();
+        o.graph.verify_replay = 1;
+        o.graph.report_dir = testing::TempDir();
+        if (*fault) {
+          ASSIGN_OR_RETURN(const engine::Fault parsed, engine::parse_fault(fault));
+          o.graph.faults = {parsed};
+        }
+        o.member = std::move(member);
+        o.sequence_parts = 2;
+        return engine::Engine::create(o, std::move(platform));
+      };
+      auto world = engine::LocalWorld::start(2, open);
+      ASSERT_TRUE(world.is_ok()) << world.status().message();
+      engine::Engine& front = (*world)->front();
+      {
+        Requests many(front, {0, 1, 1});
+        many.run();
+        for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(one.logits[i], many.logits[i])) << "request " << i;
+      }
+      EXPECT_GT(front.counters().checked, 3u);
+      EXPECT_EQ(front.counters().differences, *fault ? 1u : 0u);
+      for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+    }
+  }
 }
 
 // An int8 cache has its scales with its rows.
