@@ -194,6 +194,8 @@ Status ReplayCheck::begin(CheckRun run, std::span<const StepItem> items, const P
 
 Status ReplayCheck::keep(CheckRun::Keep as, const CompiledModel& model, StepOutput output, StepPlaces places,
                          const StepCaches& caches, Stream& stream) {
+  // What is computed anew leaves a state in another slot than before.
+  places_ = std::move(places);
   if (as == CheckRun::Keep::Nothing) return Status::ok();
   ASSIGN_OR_RETURN(auto outputs, outputs_of(model, output, stream));
   if (as == CheckRun::Keep::Unfused) {
@@ -201,7 +203,6 @@ Status ReplayCheck::keep(CheckRun::Keep as, const CompiledModel& model, StepOutp
     return Status::ok();
   }
   outputs_ = std::move(outputs);
-  places_ = std::move(places);
   ASSIGN_OR_RETURN(left_, digest(caches, stream));
   return Status::ok();
 }
