@@ -378,12 +378,13 @@ struct Schedulers {
   Schedulers(const ServeOptions& o, engine::Engine& engine, sched::Observer* observer)
       : shared(engine), first(shared.parts() > 1 ? shared.part(0) : engine, of_part(o, 0), observer) {}
 
-  // Those of the parts that share the engine's steps.
+  // Those of the parts that share the engine's steps, which one thread runs.
   void add_parts(const ServeOptions& o, sched::Observer* observer) {
     for (int part = 1; part < shared.parts(); ++part) {
       const auto index = static_cast<size_t>(part);
       parts.push_back(std::make_unique<sched::Scheduler>(shared.part(part), of_part(o, index), observer));
       all.push_back(parts.back().get());
+      threads.push_back(::pthread_self());
     }
   }
   void run() {
