@@ -93,7 +93,7 @@ std::vector<Setting> engine_rows() {
                    "1")),
       flag("enable_dp_attention",
            "serve: `dp_size` is no number of replicas, but of parts of the `tp_size` processes that share out "
-           "requests: each part has a KV cache with its own, and all of them hold the model together"),
+           "requests: each part has a KV cache of its own, and all of them hold the model together"),
       choice("log_level", {"debug", "info", "notice", "warning", "error", "off"},
              "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice"),
       also("-v", flag("verbose", "report at the start what is in effect; `log_level` info")),
