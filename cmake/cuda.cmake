@@ -5,7 +5,7 @@ option(REPRISE_DEMO "For the first answer of ./dev demo: the CUDA backend only w
 set(REPRISE_HAS_CUDA OFF)
 set(REPRISE_NO_CUDA_REASON "REPRISE_CUDA is off")
 if(REPRISE_DEMO AND NOT EXISTS /dev/nvidiactl)
-  set(REPRISE_NO_CUDA_REASON "./dev demo leaves it out where no GPU is; ./dev build builds it")
+  set(REPRISE_NO_CUDA_REASON "./dev demo leaves it out where no GPU is, and ./dev build builds it")
 elseif(REPRISE_CUDA)
   find_program(REPRISE_NVCC nvcc HINTS $ENV{CUDACXX} /usr/local/cuda/bin)
   if(REPRISE_NVCC)
