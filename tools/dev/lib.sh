@@ -29,8 +29,8 @@ bar() {
     if ((i * total < done * width)); then text+=█; else text+=░; fi
   done
   text+=$(printf ' %3d %%' $((100 * done / total)))
-  # The first few steps say nothing about the others.
-  if ((done * 50 >= total && done < total && seconds >= 5)); then
+  # The first steps are the largest files, which say nothing about the others.
+  if ((done * 5 >= total && done < total && seconds >= 5)); then
     left=$((seconds * (total - done) / done))
     if ((left >= 90)); then
       text+=", about $(((left + 30) / 60)) min left"
