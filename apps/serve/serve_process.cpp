@@ -1,11 +1,13 @@
 #include "serve/serve_process.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "base/log_form.h"
 #include "common/terminal.h"
 #include "engine/shared_step.h"
+#include "hub/digest.h"
 #include "sched/together.h"
 #include "serve/replica.h"
 #include "serve/thread_dump.h"
@@ -86,6 +89,52 @@ std::string name_of(const std::string& path) {
   return p.filename().string();
 }
 
+// The file, or those of the folder with weights and what describes them, in order.
+std::vector<std::filesystem::path> files_of(const std::string& source) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) return {source};
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(source, ignored))
+    if (const auto ending = entry.path().extension(); ending == ".safetensors" || ending == ".json")
+      out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+server::WeightFacts weights_of(const engine::Engine& e) {
+  server::WeightFacts w;
+  const checkpoint::ModelConfigFields& config = e.config();
+  w.architecture = config.family && !config.family->gguf.name.empty() ? std::string(config.family->gguf.name)
+                   : config.model_type.empty()                        ? config.architecture
+                                                                      : config.model_type;
+  w.type = dtype_name(e.dtype());
+  if (const_cast<engine::Engine&>(e).device().info().kind != DeviceKind::Cpu) w.device_bytes = e.memory().weight_bytes;
+  w.bytes = e.memory().weight_bytes;
+  w.modified = static_cast<int64_t>(std::time(nullptr));
+  const checkpoint::Checkpoint* c = e.checkpoint();
+  if (!c) return w;
+  w.format = c->format() == checkpoint::Checkpoint::Format::Gguf ? "gguf" : "safetensors";
+  w.bytes = c->total_bytes();
+  std::map<std::string, int64_t> by_type;
+  for (const auto& t : c->tensors()) w.parameters += t.elements(), by_type[t.type_name] += t.elements();
+  int64_t most = 0;
+  for (const auto& [type, n] : by_type)
+    if (n > most) most = n, w.type = type;
+  auto digest = hub::Digest::make(hub::Digest::Kind::Sha256);
+  w.modified = 0;
+  for (const auto& file : files_of(c->source())) {
+    struct stat s {};
+    if (::stat(file.c_str(), &s) != 0) continue;
+    w.modified = std::max<int64_t>(w.modified, s.st_mtim.tv_sec);
+    if (digest)
+      digest->add(
+          fmt::format("{} {} {}.{:09}\n", file.filename().string(), s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec));
+  }
+  if (digest) w.digest = digest->hex();
+  return w;
+}
+
 server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e, const TextModel& text) {
   server::ServedModel m;
   m.path = o.model.model_path;
@@ -114,6 +163,7 @@ server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e,
   m.context_length = e.context_length();
   m.vocab_size = e.vocab_size();
   m.created = static_cast<int64_t>(std::time(nullptr));
+  m.weights = weights_of(e);
   return m;
 }
 

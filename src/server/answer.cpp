@@ -1,9 +1,6 @@
 #include "server/answer.h"
 
-#include <chrono>
-
-#include "base/elapsed.h"
-#include "settings/setting.h"
+#include "server/fields.h"
 
 namespace reprise::server {
 
@@ -13,19 +10,11 @@ using sched::RequestResult;
 
 namespace {
 
-size_t characters(std::string_view text) {
-  size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  return n;
-}
-
 OrderedJson bytes_of(std::string_view text) {
   OrderedJson out = OrderedJson::array();
   for (const char c : text) out.push_back(static_cast<unsigned char>(c));
   return out;
 }
-
-OrderedJson number_or_null(std::optional<float> v) { return v ? OrderedJson(*v) : OrderedJson(nullptr); }
 
 }  // namespace
 
@@ -43,6 +32,7 @@ void Answer::add(const AnswerPart& part) {
   reasoning += part.reasoning;
   calls.insert(calls.end(), part.calls.begin(), part.calls.end());
   tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+  reasoning_tokens += part.reasoning_tokens;
   prompt.insert(prompt.end(), part.prompt.begin(), part.prompt.end());
   if (part.result) result = part.result;
   if (!part.stop_string.empty()) stop_string = part.stop_string;
@@ -55,259 +45,52 @@ OrderedJson Usage::json() const {
           {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
 }
 
-AnswerWriter::AnswerWriter(const ServedModel& model, const GenerateCall& call)
-    : model_(model),
-      call_(call),
-      created_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-                   .count()),
-      offsets_(call.prompts.size() * static_cast<size_t>(call.n), 0),
-      echoed_(offsets_.size(), false) {}
-
-std::string AnswerWriter::event(const OrderedJson& json) {
-  return "data: " + json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n\n";
-}
-
-std::string AnswerWriter::text_of(int32_t token) const {
-  if (!model_.tokenizer) return fmt::format("token_id:{}", token);
-  auto text = model_.tokenizer->decode(std::span(&token, 1));
-  return text ? *text : fmt::format("token_id:{}", token);
-}
-
-OrderedJson AnswerWriter::base(const char* object) const {
-  return {{"id", call_.id}, {"object", object}, {"created", created_}, {"model", model_.name}};
-}
-
-Usage AnswerWriter::sum(const std::vector<Answer>& answers) const {
+Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers) {
   Usage u;
   for (size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i].result) {
       u.completion_tokens += static_cast<int64_t>(answers[i].tokens.size());
-      if (i % static_cast<size_t>(call_.n) == 0)
-        u.prompt_tokens += static_cast<int64_t>(call_.prompts[i / static_cast<size_t>(call_.n)].size());
+      if (i % static_cast<size_t>(call.n) == 0)
+        u.prompt_tokens += static_cast<int64_t>(call.prompts[i / static_cast<size_t>(call.n)].size());
       continue;
     }
     const RequestResult& r = *answers[i].result;
     u.completion_tokens += r.completion_tokens;
     // A prompt counts once, however many answers it has.
-    if (i % static_cast<size_t>(call_.n) != 0) continue;
+    if (i % static_cast<size_t>(call.n) != 0) continue;
     u.prompt_tokens += r.prompt_tokens;
     u.cached_tokens += r.cached_tokens;
   }
   return u;
 }
 
-OrderedJson AnswerWriter::finish_of(const RequestResult& result, const std::string& stop_string) const {
-  OrderedJson out = {{"type", reason_of(result)}};
-  if (result.finish == FinishReason::Length) out["length"] = result.completion_tokens;
-  if (result.finish == FinishReason::Cancelled) {
-    out["message"] = settings::as_flags(result.status.message());
-    out["status_code"] = nullptr;
-    out["err_type"] = nullptr;
-  }
-  if (result.stop_token) out["matched"] = *result.stop_token;
-  if (!stop_string.empty()) out["matched"] = stop_string;
-  return out;
+std::string text_of_token(const ServedModel& model, int32_t token) {
+  if (!model.tokenizer) return fmt::format("token_id:{}", token);
+  auto text = model.tokenizer->decode(std::span(&token, 1));
+  return text ? *text : fmt::format("token_id:{}", token);
 }
 
-// The form of /v1/completions. The first token of all has no log-probability.
-OrderedJson AnswerWriter::token_logprobs(const std::vector<SampledToken>& prompt,
-                                         const std::vector<SampledToken>& tokens, size_t offset) const {
-  OrderedJson out = {{"tokens", OrderedJson::array()},
-                     {"token_logprobs", OrderedJson::array()},
-                     {"top_logprobs", OrderedJson::array()},
-                     {"text_offset", OrderedJson::array()}};
-  for (const auto* list : {&prompt, &tokens}) {
-    for (const SampledToken& t : *list) {
-      const std::string text = text_of(t.token);
-      out["tokens"].push_back(text);
-      out["token_logprobs"].push_back(number_or_null(t.logprob));
-      OrderedJson top = nullptr;
-      if (t.logprob) {
-        top = OrderedJson::object();
-        for (const auto& e : t.top) {
-          const std::string name = text_of(e.token);
-          if (!top.contains(name)) top[name] = e.logprob;  // two ids may have one text; the likelier is first
-        }
-        if (!top.contains(text)) top[text] = *t.logprob;
-      }
-      out["top_logprobs"].push_back(std::move(top));
-      out["text_offset"].push_back(offset);
-      offset += characters(text);
-    }
-  }
-  return out;
-}
-
-OrderedJson AnswerWriter::chat_logprobs(const std::vector<SampledToken>& tokens) const {
+OrderedJson chat_logprobs(const ServedModel& model, const std::vector<SampledToken>& tokens) {
   OrderedJson content = OrderedJson::array();
   for (const SampledToken& t : tokens) {
-    const std::string text = text_of(t.token);
+    const std::string text = text_of_token(model, t.token);
     OrderedJson top = OrderedJson::array();
     for (const auto& e : t.top) {
-      const std::string name = text_of(e.token);
+      const std::string name = text_of_token(model, e.token);
       top.push_back({{"token", name}, {"logprob", e.logprob}, {"bytes", bytes_of(name)}});
     }
     content.push_back({{"token", text},
-                       {"logprob", number_or_null(t.logprob)},
+                       {"logprob", t.logprob ? OrderedJson(*t.logprob) : OrderedJson(nullptr)},
                        {"bytes", bytes_of(text)},
                        {"top_logprobs", std::move(top)}});
   }
-  return {{"content", std::move(content)}};
+  return content;
 }
 
-OrderedJson AnswerWriter::calls(const std::vector<ToolCall>& list, size_t first, bool indexed) const {
-  OrderedJson out = OrderedJson::array();
-  for (const ToolCall& c : list) {
-    OrderedJson call = OrderedJson::object();
-    if (indexed) call["index"] = first + out.size();
-    call["id"] = c.id;
-    call["type"] = "function";
-    call["function"] = {{"name", c.name}, {"arguments", c.arguments}};
-    out.push_back(std::move(call));
-  }
-  return out;
-}
-
-// Once in an answer: clients keep what they do not know, or pass over it.
-void AnswerWriter::warn(OrderedJson& out) const {
-  if (call_.warnings.empty()) return;
-  out["warnings"] = OrderedJson::array();
-  for (const FieldWarning& w : call_.warnings) out["warnings"].push_back(w.text);
-}
-
-OrderedJson AnswerWriter::native(const Answer& a, size_t index) const {
-  const size_t at = index / static_cast<size_t>(call_.n);
-  OrderedJson meta = {{"id", call_.prompt_ids.empty() ? call_.id : call_.prompt_ids[at]}};
-  const auto& prompt = call_.prompts[at];
-  meta["finish_reason"] = a.result ? finish_of(*a.result, a.stop_string) : OrderedJson(nullptr);
-  meta["prompt_tokens"] = prompt.size();
-  meta["completion_tokens"] = a.tokens.size();
-  meta["cached_tokens"] = a.result ? a.result->cached_tokens : 0;
-  if (a.result) meta["e2e_latency"] = seconds_of(a.result->finished - a.result->arrived);
-  if (call_.sampling.logprobs >= 0) {
-    OrderedJson logprobs = OrderedJson::array(), tops = OrderedJson::array();
-    for (const SampledToken& t : a.tokens) {
-      logprobs.push_back({number_or_null(t.logprob), t.token, nullptr});
-      OrderedJson top = OrderedJson::array();
-      for (const auto& e : t.top) top.push_back({e.logprob, e.token, nullptr});
-      tops.push_back(std::move(top));
-    }
-    meta["output_token_logprobs"] = std::move(logprobs);
-    if (call_.sampling.logprobs > 0) meta["output_top_logprobs"] = std::move(tops);
-  }
-  OrderedJson ids = OrderedJson::array();
-  for (const SampledToken& t : a.tokens) ids.push_back(t.token);
-  OrderedJson out = {{"text", a.text}, {"output_ids", std::move(ids)}, {"meta_info", std::move(meta)}};
-  if (a.result) warn(out);
-  return out;
-}
-
-OrderedJson AnswerWriter::whole(const std::vector<Answer>& answers) const {
-  if (call_.kind == CallKind::Native) {
-    if (answers.size() == 1 && !call_.several_prompts) return native(answers[0], 0);
-    OrderedJson list = OrderedJson::array();
-    for (size_t i = 0; i < answers.size(); ++i) list.push_back(native(answers[i], i));
-    return list;
-  }
-  const bool chat = call_.kind == CallKind::Chat;
-  OrderedJson out = base(chat ? "chat.completion" : "text_completion");
-  out["choices"] = OrderedJson::array();
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const Answer& a = answers[i];
-    OrderedJson choice = {{"index", i}};
-    if (chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", a.text}};
-      if (a.text.empty() && !a.calls.empty()) choice["message"]["content"] = nullptr;
-      if (call_.split.reasoning)
-        choice["message"]["reasoning_content"] = a.reasoning.empty() ? OrderedJson(nullptr) : OrderedJson(a.reasoning);
-      if (!a.calls.empty()) choice["message"]["tool_calls"] = calls(a.calls, 0, false);
-      choice["logprobs"] = call_.sampling.logprobs >= 0 ? chat_logprobs(a.tokens) : OrderedJson(nullptr);
-    } else {
-      const std::string& prompt = call_.prompt_texts[i / static_cast<size_t>(call_.n)];
-      choice["text"] = (call_.echo ? prompt : "") + a.text;
-      choice["logprobs"] = call_.sampling.logprobs >= 0 ? token_logprobs(a.prompt, a.tokens, 0) : OrderedJson(nullptr);
-    }
-    choice["finish_reason"] = a.result ? OrderedJson(reason_of(*a.result, !a.calls.empty())) : OrderedJson(nullptr);
-    if (a.result && a.result->stop_token) choice["stop_reason"] = *a.result->stop_token;
-    if (!a.stop_string.empty()) choice["stop_reason"] = a.stop_string;
-    if (call_.token_ids) {
-      choice["token_ids"] = OrderedJson::array();
-      for (const SampledToken& t : a.tokens) choice["token_ids"].push_back(t.token);
-      choice["prompt_token_ids"] = call_.prompts[i / static_cast<size_t>(call_.n)];
-    }
-    out["choices"].push_back(std::move(choice));
-  }
-  out["usage"] = sum(answers).json();
-  warn(out);
-  return out;
-}
-
-std::string AnswerWriter::first(size_t index) {
-  if (call_.kind == CallKind::Chat) {
-    OrderedJson out = base("chat.completion.chunk");
-    out["choices"] = {{{"index", index},
-                       {"delta", {{"role", "assistant"}, {"content", ""}}},
-                       {"logprobs", nullptr},
-                       {"finish_reason", nullptr}}};
-    return event(out);
-  }
-  return {};
-}
-
-std::string AnswerWriter::part(const AnswerPart& p, const Answer& so_far) {
-  if (call_.kind == CallKind::Native) {
-    OrderedJson out = native(so_far, p.index);
-    if (call_.n * static_cast<int64_t>(call_.prompts.size()) > 1) out["index"] = p.index;
-    return event(out);
-  }
-  const bool chat = call_.kind == CallKind::Chat;
-  OrderedJson out = base(chat ? "chat.completion.chunk" : "text_completion");
-  OrderedJson choice = {{"index", p.index}};
-  const bool logs = call_.sampling.logprobs >= 0;
-  if (chat) {
-    OrderedJson delta = OrderedJson::object();
-    if (!p.reasoning.empty()) delta["reasoning_content"] = p.reasoning;
-    if (!p.calls.empty()) delta["tool_calls"] = calls(p.calls, so_far.calls.size() - p.calls.size(), true);
-    if (!p.text.empty() || (delta.empty() && !p.result)) delta["content"] = p.text;
-    choice["delta"] = std::move(delta);
-    choice["logprobs"] = logs && !p.tokens.empty() ? chat_logprobs(p.tokens) : OrderedJson(nullptr);
-  } else {
-    // The prompt comes with the first part of the answer.
-    const bool first = call_.echo && !echoed_[p.index];
-    echoed_[p.index] = true;
-    choice["text"] = (first ? call_.prompt_texts[p.index / static_cast<size_t>(call_.n)] : "") + p.text;
-    choice["logprobs"] = nullptr;
-    if (logs && (!p.tokens.empty() || !p.prompt.empty())) {
-      size_t& offset = offsets_[p.index];
-      choice["logprobs"] = token_logprobs(p.prompt, p.tokens, offset);
-      for (const auto* list : {&p.prompt, &p.tokens})
-        for (const SampledToken& t : *list) offset += characters(text_of(t.token));
-    }
-  }
-  choice["finish_reason"] = p.result ? OrderedJson(reason_of(*p.result, !so_far.calls.empty())) : OrderedJson(nullptr);
-  if (p.result && p.result->stop_token) choice["stop_reason"] = *p.result->stop_token;
-  if (!p.stop_string.empty()) choice["stop_reason"] = p.stop_string;
-  if (call_.token_ids) {
-    choice["token_ids"] = OrderedJson::array();
-    for (const SampledToken& t : p.tokens) choice["token_ids"].push_back(t.token);
-  }
-  out["choices"] = OrderedJson::array({std::move(choice)});
-  if (p.result) warn(out);
-  if (call_.continuous_usage) {
-    Usage u;
-    u.prompt_tokens = static_cast<int64_t>(call_.prompts[p.index / static_cast<size_t>(call_.n)].size());
-    u.completion_tokens = static_cast<int64_t>(so_far.tokens.size());
-    out["usage"] = u.json();
-  }
-  return event(out);
-}
-
-std::string AnswerWriter::usage(const Usage& usage) const {
-  if (!call_.include_usage || call_.kind == CallKind::Native) return {};
-  OrderedJson out = base(call_.kind == CallKind::Chat ? "chat.completion.chunk" : "text_completion");
-  out["choices"] = OrderedJson::array();
-  out["usage"] = usage.json();
-  return event(out);
+std::string server_event(const OrderedJson& json, std::string_view name) {
+  std::string out;
+  if (!name.empty()) out = fmt::format("event: {}\n", name);
+  return out + "data: " + dumped(json) + "\n\n";
 }
 
 }  // namespace reprise::server

@@ -1,4 +1,5 @@
-// AnswerPart and Answer: what a call has said so far, and how the three forms of the API write it. Plain values.
+// AnswerPart and Answer: what a call has said so far; AnswerWriter: how the dialect of the call writes it. Plain
+// values; a writer belongs to one call, on the HTTP thread.
 #pragma once
 
 #include <optional>
@@ -20,6 +21,7 @@ struct AnswerPart {
   std::string reasoning;  // of a chat: thoughts and calls taken out of the text
   std::vector<ToolCall> calls;
   std::vector<engine::SampledToken> tokens;
+  int64_t reasoning_tokens = 0;                // of the tokens, those of thoughts and their marks
   std::vector<engine::SampledToken> prompt;    // echoed with log-probabilities
   std::optional<int64_t> cached_tokens;        // of the prompt: the request was admitted, and nothing else is new
   std::optional<bool> waits;                   // it was preempted, or goes on after that; nothing else is new
@@ -32,6 +34,7 @@ struct Answer {
   std::string text, reasoning;
   std::vector<ToolCall> calls;
   std::vector<engine::SampledToken> tokens, prompt;
+  int64_t reasoning_tokens = 0;
   std::optional<sched::RequestResult> result;
   std::string stop_string;
 
@@ -43,38 +46,33 @@ struct Usage {
   OrderedJson json() const;
 };
 
-// Writes the answers to one call.
+// Of all answers to a call.
+Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers);
+
+// The log-probabilities of tokens, as OpenAI's chats have them: each {"token", "logprob", "bytes", "top_logprobs"}.
+OrderedJson chat_logprobs(const ServedModel& model, const std::vector<engine::SampledToken>& tokens);
+std::string text_of_token(const ServedModel& model, int32_t token);
+
+// "data: ...\n\n"; with a name "event: NAME\ndata: ...\n\n".
+std::string server_event(const OrderedJson& json, std::string_view name = "");
+
+// Writes the answers to one call: whole() alone, or the pieces of a stream in the order of their declarations. The
+// model and the call outlive it.
 class AnswerWriter {
  public:
-  AnswerWriter(const ServedModel& model, const GenerateCall& call);
+  virtual ~AnswerWriter() = default;
 
-  // All answers at once.
-  OrderedJson whole(const std::vector<Answer>& answers) const;
-  // The events of a stream, each "data: ...\n\n".
-  std::string first(size_t index);  // before anything of an answer
-  std::string part(const AnswerPart& part, const Answer& so_far);
-  std::string usage(const Usage& usage) const;  // "" when it was not asked for
-  static std::string done() { return "data: [DONE]\n\n"; }
-  static std::string event(const OrderedJson& json);
+  virtual OrderedJson whole(const std::vector<Answer>& answers) const = 0;
 
-  Usage sum(const std::vector<Answer>& answers) const;
-
- private:
-  OrderedJson base(const char* object) const;
-  OrderedJson token_logprobs(const std::vector<engine::SampledToken>& prompt,
-                             const std::vector<engine::SampledToken>& tokens, size_t offset) const;
-  OrderedJson calls(const std::vector<ToolCall>& calls, size_t first, bool indexed) const;
-  OrderedJson chat_logprobs(const std::vector<engine::SampledToken>& tokens) const;
-  void warn(OrderedJson& out) const;
-  OrderedJson native(const Answer& answer, size_t index) const;
-  OrderedJson finish_of(const sched::RequestResult& result, const std::string& stop_string) const;
-  std::string text_of(int32_t token) const;
-
-  const ServedModel& model_;
-  const GenerateCall& call_;
-  int64_t created_;
-  std::vector<size_t> offsets_;  // characters of text before the next token, by answer
-  std::vector<bool> echoed_;     // the prompt was sent, by answer
+  virtual std::string_view stream_type() const { return "text/event-stream; charset=utf-8"; }
+  // The prompt of an answer is being read; so many of its tokens were cached.
+  virtual std::string admitted(size_t index, int64_t cached_tokens) { return {}; }
+  virtual std::string first(size_t index) { return {}; }  // before anything of an answer
+  virtual std::string part(const AnswerPart& part, const Answer& so_far) = 0;
+  virtual std::string error(const ApiError& error) = 0;             // in place of the last part of an answer
+  virtual std::string end(const std::vector<Answer>& answers) = 0;  // after the last part of all
+  // What is said after a while of silence, so that nobody between takes the connection for dead; "": nothing.
+  virtual std::string ping() const { return {}; }
 };
 
 }  // namespace reprise::server

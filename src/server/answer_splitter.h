@@ -39,6 +39,7 @@ class AnswerSplitter {
   // The end of the answer. A call that is not complete, or not JSON, comes out as content.
   SplitText finish();
   bool called() const { return called_; }
+  bool thinking() const { return place_ == Place::Thought; }
 
  private:
   enum class Place : uint8_t { Content, Thought, Call, Whole };

@@ -127,10 +127,27 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/tokenize", A::Key, true, &Api::tokenize},
       {"POST", "/detokenize", A::Key, true, &Api::detokenize},
       {"GET", "/tokenizer_info", A::Key, true, &Api::tokenizer_info},
-      {"POST", "/v1/completions", A::Key, true, &Api::completions},
-      {"POST", "/v1/chat/completions", A::Key, true, &Api::chat},
+      {"POST", "/v1/completions", A::Key, true, &Api::generate, &completions_dialect()},
+      {"POST", "/v1/chat/completions", A::Key, true, &Api::generate, &chat_dialect()},
       {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings},
-      {"POST", "/generate", A::Key, true, &Api::native},
+      {"POST", "/v1/responses", A::Key, true, &Api::generate, &responses_dialect()},
+      {"GET", "/v1/responses/", A::Key, false, &Api::response},  // and what follows
+      {"POST", "/v1/messages", A::Key, true, &Api::generate, &messages_dialect()},
+      {"POST", "/v1/messages/count_tokens", A::Key, true, &Api::count_tokens},
+      {"POST", "/api/chat", A::Key, true, &Api::generate, &ollama_chat_dialect()},
+      {"POST", "/api/generate", A::Key, true, &Api::generate, &ollama_generate_dialect()},
+      {"POST", "/api/show", A::Key, true, &Api::ollama_show},
+      {"GET", "/api/tags", A::Key, true, &Api::ollama_tags},
+      {"GET", "/api/ps", A::Key, true, &Api::ollama_running},
+      {"GET", "/api/version", A::Key, false, &Api::ollama_version},
+      {"POST", "/api/embed", A::Key, true, &Api::embeddings},
+      {"POST", "/api/embeddings", A::Key, true, &Api::embeddings},
+      {"POST", "/api/pull", A::Key, false, &Api::ollama_manages_no_models},
+      {"POST", "/api/push", A::Key, false, &Api::ollama_manages_no_models},
+      {"POST", "/api/create", A::Key, false, &Api::ollama_manages_no_models},
+      {"POST", "/api/copy", A::Key, false, &Api::ollama_manages_no_models},
+      {"DELETE", "/api/delete", A::Key, false, &Api::ollama_manages_no_models},
+      {"POST", "/generate", A::Key, true, &Api::generate, &native_dialect()},
       {"GET", "/requests", A::Admin, true, &Api::requests},
       {"POST", "/flush_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/reset_prefix_cache", A::Admin, true, &Api::flush_cache},
@@ -177,7 +194,9 @@ ApiError Api::not_serving() const {
 std::string_view Api::key_of(const HttpRequest& request) {
   std::string_view key = request.header("authorization");
   if (key.size() >= 7 && is_bearer(key.substr(0, 7))) key.remove_prefix(7);
-  return key;
+  const std::string_view other = request.header("x-api-key");  // Anthropic's
+  if (other.empty()) return key;
+  return key.empty() || same(key, other) ? other : std::string_view();
 }
 
 Api::Who Api::who(const HttpRequest& request) const {
@@ -252,6 +271,7 @@ const Api::Route* Api::find_route(const HttpRequest& request, std::optional<Refu
 std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers) {
   const std::string id = request_id(request);
   headers.emplace_back("x-request-id", id);
+  if (error_form(request) == ErrorForm::Anthropic) headers.emplace_back("request-id", id);
   for (auto& header : cors_headers(request, options_.cors_origins)) headers.push_back(std::move(header));
   return std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
 }
@@ -271,7 +291,7 @@ bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& re
   find_route(request, refusal);
   if (!refusal) return false;
   const auto to = counted(reply, request, refusal->headers);
-  refusal->error.send(*to, refusal->headers);
+  refusal->error.send(*to, refusal->headers, error_form(request));
   return true;
 }
 
@@ -283,9 +303,9 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   const Route* route = find_route(request, refusal);
   if (refusal) {
     for (auto& header : headers) refusal->headers.push_back(std::move(header));
-    return refusal->error.send(*reply, refusal->headers);
+    return refusal->error.send(*reply, refusal->headers, error_form(request));
   }
-  Call call{std::move(request), std::move(reply), headers};
+  Call call{std::move(request), std::move(reply), headers, route->dialect};
   (this->*route->run)(call);
 }
 

@@ -35,6 +35,7 @@ struct ApiOptions {
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
   std::vector<std::string> cors_origins;
+  std::chrono::milliseconds ping_every{15000};  // of silence in a stream, where its dialect has a word for it
   CallLimits limits;
 };
 
@@ -85,6 +86,7 @@ class Api {
   std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
   std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
   enum class Who : uint8_t { Nobody, User, Admin };
+  // "" where the two headers for it do not agree: that is nobody's key.
   static std::string_view key_of(const HttpRequest& request);
   Who who(const HttpRequest& request) const;  // by the key
 
@@ -103,9 +105,14 @@ class Api {
   void tokenize(Call& call);
   void detokenize(Call& call);
   void tokenizer_info(Call& call);
-  void completions(Call& call);
-  void chat(Call& call);
-  void native(Call& call);
+  void generate(Call& call);
+  void response(Call& call);
+  void count_tokens(Call& call);
+  void ollama_version(Call& call);
+  void ollama_tags(Call& call);
+  void ollama_running(Call& call);
+  void ollama_show(Call& call);
+  void ollama_manages_no_models(Call& call);
   void embeddings(Call& call);
   void flush_cache(Call& call);
   void abort_request(Call& call);
@@ -121,9 +128,7 @@ class Api {
   void read(Call& call, std::function<Answer(const std::string& body)> reader);
   Answer tokens_of(const std::string& body) const;
   Answer text_of(const std::string& body) const;
-  using Parser = ParsedCall (*)(const OrderedJson&, const ServedModel&, const CallLimits&);
-  void read_and_generate(Call& call, Parser parser);
-  void generate(Call& call, ParsedCall parsed);
+  void start(Call& call, ParsedCall parsed);
   std::optional<ApiError> refuse_ids(const GenerateCall& call) const;
   bool asks_for_key() const { return !options_.api_key.empty() || !options_.api_keys.empty(); }
 

@@ -13,6 +13,15 @@ const char* type_of(int status) {
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
+const char* anthropic_type_of(int status) {
+  switch (status) {
+    case 413: return "request_too_large";
+    case 503: return "overloaded_error";
+    case 504: return "timeout_error";
+    default: return status >= 500 ? "api_error" : type_of(status);
+  }
+}
+
 }  // namespace
 
 ApiError ApiError::from(const Status& status) {
@@ -32,7 +41,19 @@ ApiError ApiError::from(const Status& status) {
 
 ApiError ApiError::late(std::string message) { return {504, std::move(message), "timeout", "deadline_exceeded"}; }
 
-Json ApiError::json() const {
+ErrorForm error_form(const HttpRequest& request) {
+  const std::string_view path = request.path;
+  if (path.starts_with("/api/")) return ErrorForm::Ollama;
+  const bool shared = path.starts_with("/v1/models") && request.headers.contains("anthropic-version");
+  return shared || path.starts_with("/v1/messages") ? ErrorForm::Anthropic : ErrorForm::OpenAi;
+}
+
+Json ApiError::json(ErrorForm form, std::string_view request_id) const {
+  if (form == ErrorForm::Ollama) return {{"error", message}};
+  if (form == ErrorForm::Anthropic)
+    return {{"type", "error"},
+            {"error", {{"type", anthropic_type_of(status)}, {"message", message}}},
+            {"request_id", request_id.empty() ? Json(nullptr) : Json(request_id)}};
   const auto text_or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
   return {{"error",
            {{"message", message},
@@ -41,13 +62,16 @@ Json ApiError::json() const {
             {"code", code.empty() ? Json(status) : Json(code)}}}};
 }
 
-void ApiError::send(Reply& reply, const Headers& headers) const {
+void ApiError::send(Reply& reply, const Headers& headers, ErrorForm form) const {
   Headers all = headers;
+  std::string_view id;
+  for (const auto& [name, value] : headers)
+    if (name == "request-id") id = value;
   if (status == 429 || status == 503) all.emplace_back("retry-after", std::to_string(retry_after_s));
   if (status == 504) all.emplace_back("x-should-retry", "false");
   if (status == 401) all.emplace_back("www-authenticate", "Bearer");
   // Bytes of the client may be quoted in the message; they need not be UTF-8.
-  reply.send(status, "application/json", json().dump(-1, ' ', false, Json::error_handler_t::replace), all);
+  reply.send(status, "application/json", json(form, id).dump(-1, ' ', false, Json::error_handler_t::replace), all);
 }
 
 }  // namespace reprise::server

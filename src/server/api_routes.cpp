@@ -4,10 +4,12 @@
 #include <charconv>
 #include <chrono>
 
-#include "base/bounded_json.h"
 #include "server/api_call.h"
+#include "server/dates.h"
 #include "server/fields.h"
+#include "server/messages_reader.h"
 #include "server/page/web_page.h"
+#include "server/request_body.h"
 
 namespace reprise::server {
 
@@ -29,24 +31,13 @@ OrderedJson model_card(const ServedModel& m) {
           {"max_model_len", m.context_length}};
 }
 
-// What a request's JSON may have. The longest prompt of ids is a list of that many values; a member or a list costs
-// more memory than a number, and some readers' time grows with the members of one object.
-constexpr size_t kMostMembers = 1 << 16, kMostLists = 1 << 17, kValuesBesideIds = 1 << 20;
-
-template <typename J>
-std::optional<J> body_of(const std::string& text, const CallLimits& limits, const std::atomic<bool>& stopping,
-                         ApiError& error) {
-  const JsonLimits json{kMostMembers, kMostLists, static_cast<size_t>(limits.token_budget) + kValuesBesideIds,
-                        &stopping};
-  auto parsed = [&]() -> Result<J> {
-    if constexpr (std::is_same_v<J, Json>)
-      return parse_json(text, "the request's body", json);
-    else
-      return parse_ordered_json(text, "the request's body", json);
-  }();
-  if (parsed) return std::move(*parsed);
-  error = ApiError::from(parsed.status());
-  return std::nullopt;
+OrderedJson anthropic_card(const ServedModel& m) {
+  return {{"type", "model"},
+          {"id", m.name},
+          {"display_name", m.name},
+          {"created_at", date_of(m.created)},
+          {"max_input_tokens", m.context_length},
+          {"max_tokens", m.context_length}};
 }
 
 // An answer that is an error.
@@ -113,14 +104,19 @@ void Api::openapi(Call& call) {
 
 void Api::models(Call& call) {
   const ServedModel& m = *serving_.model;
+  const bool anthropic = call.errors == ErrorForm::Anthropic;
+  const OrderedJson card = anthropic ? anthropic_card(m) : model_card(m);
   const std::string_view prefix = "/v1/models/";
   if (call.request.path.starts_with(prefix)) {
     const std::string name = call.request.path.substr(prefix.size());
-    if (name == m.name) return call.json(model_card(m));
+    if (name == m.name) return call.json(card);
     return call.fail({404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", name, m.name), "model",
                       "model_not_found"});
   }
-  call.json({{"object", "list"}, {"data", {model_card(m)}}});
+  if (anthropic)
+    return call.json(
+        {{"data", OrderedJson::array({card})}, {"has_more", false}, {"first_id", m.name}, {"last_id", m.name}});
+  call.json({{"object", "list"}, {"data", OrderedJson::array({card})}});
 }
 
 void Api::model_info(Call& call) {
@@ -249,8 +245,10 @@ std::optional<ApiError> Api::refuse_ids(const GenerateCall& call) const {
   return std::nullopt;
 }
 
-void Api::generate(Call& call, ParsedCall parsed) {
+void Api::start(Call& call, ParsedCall parsed) {
   if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
+  if (const auto& asked = std::get<GenerateCall>(parsed); asked.nothing)
+    return call.json(call.dialect->writer(*serving_.model, asked)->whole({}));
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
   if (const auto refused = refuse_ids(g)) return call.fail(*refused);
@@ -266,7 +264,8 @@ void Api::generate(Call& call, ParsedCall parsed) {
   serving_.metrics->called(g.n);
   auto names = std::make_shared<std::vector<std::string>>();
   running += answers;
-  auto job = Job::start({*serving_.model, *serving_.scheduler, *http_}, std::move(g), call.reply, call.headers,
+  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
                         [this, names, key, answers](const Job& ended) {
                           for (const std::string& name : *names) jobs_.erase(name);
                           answers_of_[key] -= answers;
@@ -282,20 +281,35 @@ void Api::generate(Call& call, ParsedCall parsed) {
   }
 }
 
-void Api::read_and_generate(Call& call, Parser parser) {
-  read(call, [this, parser](const std::string& text) -> Answer {
+void Api::generate(Call& call) {
+  read(call, [this, dialect = call.dialect](const std::string& text) -> Answer {
     ApiError error;
     const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
     if (!body) return failing(error);
-    return [this, parsed = parser(*body, *serving_.model, options_.limits)](Call& c) mutable {
-      generate(c, std::move(parsed));
+    return [this, parsed = dialect->parse(*body, *serving_.model, options_.limits)](Call& c) mutable {
+      start(c, std::move(parsed));
     };
   });
 }
 
-void Api::completions(Call& call) { read_and_generate(call, parse_completion); }
-void Api::chat(Call& call) { read_and_generate(call, parse_chat); }
-void Api::native(Call& call) { read_and_generate(call, parse_native); }
+void Api::response(Call& call) {
+  call.fail({404,
+             "responses are not kept: there is nothing to be fetched, and no state that a request could go on from",
+             "response_id", "not_found"});
+}
+
+void Api::count_tokens(Call& call) {
+  read(call, [this](const std::string& text) -> Answer {
+    ApiError error;
+    const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
+    if (!body) return failing(error);
+    const ParsedCall parsed = parse_messages_to_count(*body, *serving_.model, options_.limits);
+    if (const auto* wrong = std::get_if<ApiError>(&parsed)) return failing(*wrong);
+    return [tokens = std::get<GenerateCall>(parsed).prompts.front().size()](Call& c) {
+      c.json({{"input_tokens", tokens}});
+    };
+  });
+}
 
 void Api::embeddings(Call& call) {
   call.fail({400, fmt::format("\"{}\" generates text; it was not trained to give embeddings", serving_.model->name),

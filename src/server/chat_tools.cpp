@@ -50,8 +50,6 @@ OrderedJson parameters_of(const OrderedJson& function) {
   return {{"type", "object"}, {"properties", OrderedJson::object()}, {"additionalProperties", false}};
 }
 
-std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
-
 // A message's content is a text, or a list of parts where the template takes them.
 void add_text(OrderedJson& message, const std::string& text, bool in_front = false) {
   OrderedJson& content = message["content"];

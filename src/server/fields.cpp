@@ -23,6 +23,8 @@ const Json* Fields::find(const char* name) const {
   return it == object_->end() || it->is_null() ? nullptr : &*it;
 }
 
+std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
+
 void Fields::fail(std::string_view name, std::string message) {
   if (error_) return;
   error_ = ApiError{400, fmt::format("{}: {}", name_of(name), message), name_of(name)};

@@ -47,4 +47,7 @@ class Fields {
 // A member of an object that Fields does not read; null when it is absent, null or no object's.
 const OrderedJson* given(const OrderedJson& object, const char* name);
 
+// JSON in one line, with bytes that are no UTF-8 replaced.
+std::string dumped(const OrderedJson& json);
+
 }  // namespace reprise::server

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "server/answer_form.h"
+#include "server/call_reader.h"
 #include "server/chat_tools.h"
 #include "server/fields.h"
 #include "server/ids.h"
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int64_t kCompletionTokens = 16;  // the default of OpenAI's /v1/completions
 constexpr size_t kMostPromptIds = 1 << 24;
-constexpr int64_t kMany = int64_t{1} << 40;
 
 void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, const CallLimits& limits) {
   const Json* v = f.find("logit_bias");
@@ -74,15 +74,6 @@ void read_stream_options(Fields& f, GenerateCall& call) {
   f.take(options.error());
 }
 
-void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall& call, const ServedModel& model) {
-  if (!model.grammars) return f.fail(field, "this model has no tokenizer, so its answers cannot be held to a form");
-  auto masks = model.grammars->masks(form);
-  if (masks)
-    call.grammar = std::move(*masks);
-  else
-    f.fail(field, masks.status().message());
-}
-
 void read_grammar(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model) {
   if (const auto form = read_answer_form(f, body)) hold_to(f, "response_format", *form, call, model);
 }
@@ -93,58 +84,6 @@ void set_length(Fields& f, GenerateCall& call, const char* name, std::optional<i
   p.max_new_tokens = std::max<int64_t>(1, most.value_or(otherwise));
   p.min_new_tokens = f.integer("min_tokens", f.integer("min_new_tokens", 0, 0, kMany), 0, kMany);
   if (p.min_new_tokens > p.max_new_tokens) f.fail("min_tokens", fmt::format("it is larger than {}", name));
-}
-
-void check_model(Fields& f, const ServedModel& model) {
-  const auto name = f.maybe_text("model");
-  if (!name || f.error() || *name == model.name || *name == model.path) return;
-  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", *name, model.name), "model",
-                  "model_not_found"});
-}
-
-// What needs all of the call to be seen.
-void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, const CallLimits& limits,
-                const char* prompt_name) {
-  if (f.error()) return;
-  const auto answers = static_cast<int64_t>(call.prompts.size()) * call.n;
-  if (answers > limits.most_answers)
-    return f.fail("n", fmt::format("{} prompts with {} answers each are more than {} in one request",
-                                   call.prompts.size(), call.n, limits.most_answers));
-  int64_t tokens = 0;
-  for (size_t i = 0; i < call.prompts.size(); ++i) {
-    const auto size = static_cast<int64_t>(call.prompts[i].size());
-    if (size == 0) return f.fail(prompt_name, "the prompt is empty; at least one token is needed");
-    if (size >= model.context_length) {
-      f.take(ApiError{400,
-                      fmt::format("this model's context is {} tokens; the prompt has {} and leaves no room for an "
-                                  "answer",
-                                  model.context_length, size),
-                      prompt_name, "context_length_exceeded"});
-      return;
-    }
-    tokens += call.n * (size + std::min(call.sampling.max_new_tokens, model.context_length - size));
-  }
-  if (tokens > limits.token_budget)
-    return f.fail("max_tokens", fmt::format("this request may take {} tokens in all; at most {} are allowed", tokens,
-                                            limits.token_budget));
-  const Status ok = call.sampling.check(model.vocab_size);
-  if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
-}
-
-// Warns of the fields that no parser reads. Before the others, so that a misspelt name is what an error names.
-void warn_of_fields(Fields& f, const OrderedJson& body, FieldForm form, const char* path, GenerateCall& call,
-                    const CallLimits& limits) {
-  for (FieldWarning& w : field_warnings(body, form, path)) {
-    if (limits.strict_fields) f.take(ApiError{400, w.text, w.field, "unsupported_field"});
-    call.warnings.push_back(std::move(w));
-  }
-}
-
-// One more, of a value that is known only where it is read.
-void warn(Fields& f, std::string field, std::string text, GenerateCall& call, const CallLimits& limits) {
-  text = fmt::format("\"{}\" {}", field, text);
-  if (limits.strict_fields) f.take(ApiError{400, text, field, "unsupported_field"});
-  call.warnings.push_back({std::move(field), std::move(text)});
 }
 
 constexpr size_t kLongestId = 256;
@@ -174,21 +113,6 @@ void read_rid(Fields& f, GenerateCall& call) {
   call.id = read_id(f, "rid", make_id(""));
   if (call.several_prompts)
     for (size_t i = 0; i < prompts; ++i) call.prompt_ids.push_back(fmt::format("{}_{}", call.id, i));
-}
-
-// A token stands for some bytes of text at most, so a text of more bytes than that for every place of the context need
-// not be tokenised to be too long.
-bool fits_context(Fields& f, const char* name, const std::string& text, const ServedModel& model) {
-  if (model.longest_token_bytes == 0) return true;
-  const size_t most = model.longest_token_bytes * static_cast<size_t>(model.context_length);
-  if (text.size() <= most) return true;
-  f.take(
-      ApiError{400,
-               fmt::format("the prompt has {} bytes; this model's context of {} tokens holds at most {} (its longest "
-                           "token has {})",
-                           text.size(), model.context_length, most, model.longest_token_bytes),
-               name, "context_length_exceeded"});
-  return false;
 }
 
 // What OpenAI's two forms begin with.
@@ -305,45 +229,6 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   return result(f, std::move(call));
 }
 
-namespace {
-
-// How much a model thinks, in the words that its template has for it. As vLLM and SGLang do, "none" turns thinking off
-// and others on where the template has a switch.
-void read_effort(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits,
-                 text::RenderOptions& options) {
-  static constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-  const auto effort = f.maybe_text("reasoning_effort");
-  if (!effort || !model.chat_template) return;
-  if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts))
-    return f.fail("reasoning_effort", fmt::format("one of {} is expected", fmt::join(kEfforts, ", ")));
-  bool used = false;
-  const auto set = [&](const char* name, OrderedJson value) {
-    if (model.chat_template->source().find(name) == std::string::npos) return;
-    used = true;
-    if (!options.extra.contains(name)) options.extra[name] = std::move(value);
-  };
-  set("reasoning_effort", *effort);
-  set("enable_thinking", *effort != "none");
-  set("thinking", *effort != "none");
-  if (!used) warn(f, "reasoning_effort", "is not used by this model's chat template", call, limits);
-}
-
-// What tools may ask for that only an answer held to a form keeps.
-void warn_of_tools(Fields& f, const OrderedJson& body, const ChatTools& tools, GenerateCall& call,
-                   const CallLimits& limits) {
-  if (tools.list.is_null() || tools.form) return;
-  if (!tools.several)
-    warn(f, "parallel_tool_calls", "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
-  for (size_t i = 0; i < tools.list.size(); ++i)
-    if (tools.list[i]["function"].value("strict", OrderedJson()) == true) {
-      warn(f, fmt::format("tools[{}].function.strict", i),
-           "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
-      break;
-    }
-}
-
-}  // namespace
-
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
@@ -357,12 +242,7 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     call.sampling.logprobs = static_cast<int>(top.value_or(0));
   else if (top.value_or(0) > 0)
     f.fail("top_logprobs", "it needs \"logprobs\": true");
-  if (!model.tokenizer)
-    f.fail("messages", "this model has no tokenizer; only /v1/completions with token ids is served");
-  if (!model.chat_template)
-    f.fail("messages", model.chat_template_problem.empty()
-                           ? "this model has no chat template; --chat-template gives one"
-                           : model.chat_template_problem);
+  check_chats(f, "messages", model);
   const ChatTools tools = read_tools(f, body, model);
   if (tools.form) {
     if (read_answer_form(f, body)) f.fail("tool_choice", "the answer cannot also be held to response_format");
@@ -376,47 +256,16 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     if (!extra->is_object())
       f.fail("chat_template_kwargs", "an object is expected");
     else
-      for (const auto& [key, value] : extra->items()) {
-        // These are the server's to say.
-        if (key == "messages" || key == "tools" || key == "add_generation_prompt" || key == "chat_template" ||
-            key == "tokenize")
-          f.fail("chat_template_kwargs", fmt::format("\"{}\" cannot be set here", key));
-        options.extra[key] = OrderedJson(value);
-        if (model.chat_template && model.chat_template->source().find(key) == std::string::npos)
-          warn(f, "chat_template_kwargs." + key, "is not used by this model's chat template", call, limits);
-      }
+      set_variables(f, *extra, model, call, limits, options);
   }
-  read_effort(f, call, model, limits, options);
+  if (const auto effort = f.maybe_text("reasoning_effort"); effort && model.chat_template)
+    set_effort(f, "reasoning_effort", *effort, call, model, limits, options);
   if (f.has("chat_template"))
     f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
   const bool separate = f.flag("separate_reasoning", true);
-  warn_of_tools(f, body, tools, call, limits);
-  auto messages = f.error() ? std::nullopt : read_messages(f, body, model);
-  if (messages) {
-    if (tools.told) messages = tell_tools(std::move(*messages), tools);
-    const OrderedJson shown = tools.told ? OrderedJson() : tools.list;
-    auto prompt = model.chat_template->render(*messages, shown, options);
-    if (!prompt && tools.told) prompt = model.chat_template->render(without_system(*messages), shown, options);
-    if (!prompt) {
-      f.fail("messages", prompt.status().message());
-    } else {
-      call.split.reasoning = model.reasoning && separate;
-      call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
-      call.split.tools = tools.format;
-      call.split.list = std::make_shared<const OrderedJson>(tools.list);
-      if (marks_are_special(tools.format)) call.skip_special_tokens = false;
-      call.split.tool = tools.name;
-      // The template has written the special tokens itself.
-      if (fits_context(f, "messages", *prompt, model)) {
-        auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
-        if (!ids)
-          f.take(ApiError::from(ids.status()));
-        else
-          call.prompts.push_back(std::move(*ids));
-      }
-      call.prompt_texts.push_back(std::move(*prompt));
-    }
-  }
+  warn_of_tools(f, tools, call, limits);
+  if (auto messages = f.error() ? std::nullopt : read_messages(f, body, model))
+    write_prompt(f, "messages", {std::move(*messages), tools, std::move(options), separate}, call, model);
   check_call(f, call, model, limits, "messages");
   return result(f, std::move(call));
 }

@@ -39,6 +39,9 @@ struct GenerateCall {
   bool stream = false, include_usage = false, continuous_usage = false;
   bool skip_special_tokens = true, include_stop = false;
   bool token_ids = false;  // are told with the text
+  bool nothing = false;    // is asked for, and the answer comes at once: Ollama's way to load a model
+  OrderedJson repeated;    // fields of the request that the answer repeats
+  std::string model_name;  // as the client says it, where the answer repeats that
   std::vector<FieldWarning> warnings;
 };
 

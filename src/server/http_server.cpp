@@ -157,7 +157,7 @@ class Session : public std::enable_shared_from_this<Session> {
     answer_ = std::make_shared<Answer>();
     Headers headers;
     if (status == 503) headers.emplace_back("retry-after", "1");
-    send(status, "application/json", ApiError{status, why}.json().dump(), headers);
+    send(status, "application/json", ApiError{status, why}.json(error_form(reader_->request())).dump(), headers);
   }
 
   void fill_in(HttpRequest& request) const {

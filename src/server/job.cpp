@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/elapsed.h"
+#include "server/fields.h"
 #include "text/text_stream.h"
 
 namespace reprise::server {
@@ -15,15 +16,6 @@ namespace {
 uint64_t next_call() {
   static std::atomic<uint64_t> last{0};
   return ++last;
-}
-
-const char* route_of(CallKind kind) {
-  switch (kind) {
-    case CallKind::Completion: return "/v1/completions";
-    case CallKind::Chat: return "/v1/chat/completions";
-    case CallKind::Native: return "/generate";
-  }
-  return "";
 }
 
 ApiError error_of(const sched::RequestResult& result) {
@@ -115,10 +107,12 @@ class Job::Sink final : public sched::RequestSink {
   Status problem_;
 };
 
-Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers, Done done)
+Job::Job(const JobContext& context, const Dialect& dialect, GenerateCall call, std::shared_ptr<Reply> reply,
+         Headers headers, Done done)
     : context_(context),
+      dialect_(dialect),
       call_(std::move(call)),
-      writer_(context.model, call_),
+      writer_(dialect.writer(context.model, call_)),
       reply_(std::move(reply)),
       headers_(std::move(headers)),
       done_(std::move(done)),
@@ -135,13 +129,13 @@ Job::Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> re
   if (call_.kind == CallKind::Chat) splitters_.assign(answers_.size(), AnswerSplitter(call_.split));
 }
 
-std::shared_ptr<Job> Job::start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
-                                const Headers& headers, Done done) {
-  auto job = std::make_shared<Job>(context, std::move(call), std::move(reply), headers, std::move(done));
+std::shared_ptr<Job> Job::start(const JobContext& context, const Dialect& dialect, GenerateCall call,
+                                std::shared_ptr<Reply> reply, const Headers& headers, Done done) {
+  auto job = std::make_shared<Job>(context, dialect, std::move(call), std::move(reply), headers, std::move(done));
   if (const auto refused = job->submit()) {
     job->ended_ = true;
     job->cancel();
-    refused->send(*job->reply_, headers);
+    refused->send(*job->reply_, headers, dialect.errors());
     return nullptr;
   }
   job->reply_->on_gone([weak = std::weak_ptr(job)] {
@@ -216,7 +210,9 @@ void Job::split(AnswerPart& p) {
     for (ToolCall& c : more.calls) p.calls.push_back(std::move(c));
   };
   const std::string text = std::exchange(p.text, {});
+  const bool thought = splitters_[p.index].thinking();
   add(splitters_[p.index].push(text));
+  if (thought || splitters_[p.index].thinking()) p.reasoning_tokens = static_cast<int64_t>(p.tokens.size());
   if (p.result) add(splitters_[p.index].finish());
 }
 
@@ -229,60 +225,76 @@ void Job::drain() {
   }
   if (ended_) return;
   std::string out;
-  for (AnswerPart& p : parts) {
-    if (p.cached_tokens) {
-      cached_[p.index] = p.cached_tokens;
-      continue;
-    }
-    if (p.waits) {
-      waits_[p.index] = *p.waits;
-      continue;
-    }
-    if (!p.tokens.empty() && !first_token_) first_token_ = sched::Clock::now();
-    split(p);
-    Answer& a = answers_[p.index];
-    a.add(p);
-    if (p.result) ++finished_;
-    if (!call_.stream) continue;
-    // Text that is still held back, and nothing else, is not worth an event.
-    if (p.text.empty() && p.reasoning.empty() && p.calls.empty() && !p.result && p.prompt.empty() &&
-        call_.sampling.logprobs < 0 && !call_.token_ids)
-      continue;
-    if (!greeted_[p.index]) {
-      greeted_[p.index] = true;
-      out += writer_.first(p.index);
-    }
-    if (p.result && !p.result->status.is_ok() && (p.result->late || p.result->status.code() != Code::Cancelled))
-      out += AnswerWriter::event(error_of(*p.result).json());
-    else
-      out += writer_.part(p, a);
-  }
+  for (AnswerPart& p : parts) out += take(p);
   // Too late before the first word: the status can still say so.
   if (call_.stream && !begun_ && finished_ == answers_.size() &&
       std::all_of(answers_.begin(), answers_.end(), [](const Answer& a) { return a.result->late; })) {
     ended_ = true;
     note();
-    error_of(*answers_.front().result).send(*reply_, headers_);
+    error_of(*answers_.front().result).send(*reply_, headers_, dialect_.errors());
     return done_(*this);
   }
-  if (call_.stream && (!out.empty() || finished_ == answers_.size())) {
-    if (!begun_) {
-      begun_ = true;
-      Headers headers = headers_;
-      headers.emplace_back("cache-control", "no-cache");
-      reply_->begin(200, "text/event-stream; charset=utf-8", headers);
-    }
-    if (finished_ == answers_.size()) {
-      out += writer_.usage(writer_.sum(answers_));
-      out += AnswerWriter::done();
-    }
-    reply_->write(std::move(out));
-  }
+  if (call_.stream && finished_ == answers_.size()) out += writer_->end(answers_);
+  if (!out.empty() || (call_.stream && finished_ == answers_.size())) write(std::move(out));
   if (finished_ == answers_.size()) finish();
 }
 
+std::string Job::take(AnswerPart& p) {
+  if (p.cached_tokens) {
+    cached_[p.index] = p.cached_tokens;
+    return call_.stream ? writer_->admitted(p.index, *p.cached_tokens) : std::string();
+  }
+  if (p.waits) {
+    waits_[p.index] = *p.waits;
+    return {};
+  }
+  if (!p.tokens.empty() && !first_token_) first_token_ = sched::Clock::now();
+  split(p);
+  Answer& a = answers_[p.index];
+  a.add(p);
+  if (p.result) ++finished_;
+  if (!call_.stream) return {};
+  // Text that is still held back, and nothing else, is not worth an event.
+  if (p.text.empty() && p.reasoning.empty() && p.calls.empty() && !p.result && p.prompt.empty() &&
+      call_.sampling.logprobs < 0 && !call_.token_ids)
+    return {};
+  std::string out;
+  if (!greeted_[p.index]) {
+    greeted_[p.index] = true;
+    out = writer_->first(p.index);
+  }
+  if (p.result && !p.result->status.is_ok() && (p.result->late || p.result->status.code() != Code::Cancelled))
+    return out + writer_->error(error_of(*p.result));
+  return out + writer_->part(p, a);
+}
+
+void Job::write(std::string piece) {
+  written_ = sched::Clock::now();
+  if (!begun_) {
+    begun_ = true;
+    Headers headers = headers_;
+    headers.emplace_back("cache-control", "no-cache");
+    reply_->begin(200, writer_->stream_type(), headers);
+    ping_later();
+  }
+  reply_->write(std::move(piece));
+}
+
+// Looks after a while whether the stream has been silent since.
+void Job::ping_later() {
+  if (writer_->ping().empty()) return;
+  const auto due = written_ + context_.ping_every;
+  const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(due - sched::Clock::now());
+  context_.http.after(std::max(wait, std::chrono::milliseconds(1)), [weak = weak_from_this()] {
+    const auto job = weak.lock();
+    if (!job || job->ended_ || job->reply_->gone()) return;
+    if (sched::Clock::now() >= job->written_ + job->context_.ping_every) job->write(job->writer_->ping());
+    job->ping_later();
+  });
+}
+
 void Job::note() {
-  const Usage usage = writer_.sum(answers_);
+  const Usage usage = usage_of(call_, answers_);
   const auto ms = [](auto from, auto to) {
     return std::round(std::chrono::duration<double, std::milli>(to - from).count() * 1000) / 1000;
   };
@@ -323,10 +335,9 @@ void Job::finish() {
       failed = &error;
     }
     if (failed)
-      failed->send(*reply_, headers_);
+      failed->send(*reply_, headers_, dialect_.errors());
     else
-      reply_->send(200, "application/json",
-                   writer_.whole(answers_).dump(-1, ' ', false, OrderedJson::error_handler_t::replace), headers_);
+      reply_->send(200, "application/json", dumped(writer_->whole(answers_)), headers_);
   }
   done_(*this);
 }
@@ -334,7 +345,7 @@ void Job::finish() {
 RequestRecord Job::record() const {
   RequestRecord r;
   r.id = call_.id;
-  r.route = route_of(call_.kind);
+  r.route = dialect_.route();
   r.created = created_;
   r.stream = call_.stream;
   r.answers = static_cast<int64_t>(answers_.size());

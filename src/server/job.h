@@ -11,6 +11,7 @@
 
 #include "sched/replicas.h"
 #include "server/answer.h"
+#include "server/dialect.h"
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/request_log.h"
@@ -22,6 +23,7 @@ struct JobContext {
   const ServedModel& model;
   sched::Replicas& scheduler;
   HttpServer& http;
+  std::chrono::milliseconds ping_every{15000};  // of silence in a stream, where the dialect has a word for it
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -29,11 +31,12 @@ class Job : public std::enable_shared_from_this<Job> {
   // On the HTTP thread. Answers at once with an error, and is null, when the scheduler refuses. `done` is called on the
   // HTTP thread when nothing more will come.
   using Done = std::function<void(const Job&)>;
-  static std::shared_ptr<Job> start(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply,
-                                    const Headers& headers, Done done);
+  static std::shared_ptr<Job> start(const JobContext& context, const Dialect& dialect, GenerateCall call,
+                                    std::shared_ptr<Reply> reply, const Headers& headers, Done done);
 
   // Use start(): this is for std::make_shared.
-  Job(const JobContext& context, GenerateCall call, std::shared_ptr<Reply> reply, Headers headers, Done done);
+  Job(const JobContext& context, const Dialect& dialect, GenerateCall call, std::shared_ptr<Reply> reply,
+      Headers headers, Done done);
 
   // On the HTTP thread: ends the answers to one prompt, or all, and lets them be sent as far as they came.
   void abort(std::optional<size_t> prompt = std::nullopt);
@@ -49,14 +52,18 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<ApiError> submit();
   void push(AnswerPart part);  // any thread
   void drain();
+  std::string take(AnswerPart& part);  // gives what the stream says of it
+  void write(std::string piece);
+  void ping_later();
   void split(AnswerPart& part);
   void note();  // for the access log
   void finish();
   void cancel();
 
   JobContext context_;
+  const Dialect& dialect_;
   GenerateCall call_;
-  AnswerWriter writer_;
+  std::unique_ptr<AnswerWriter> writer_;
   std::shared_ptr<Reply> reply_;
   Headers headers_;
   Done done_;
@@ -73,6 +80,7 @@ class Job : public std::enable_shared_from_this<Job> {
   int64_t created_;  // seconds since 1970
   size_t finished_ = 0;
   bool begun_ = false, ended_ = false;
+  sched::Clock::time_point written_;  // the last piece of a stream
 
   std::mutex mutex_;
   std::vector<AnswerPart> parts_;

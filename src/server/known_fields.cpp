@@ -266,7 +266,7 @@ using ByName = std::map<std::string_view, const KnownField*>;
 // By form, of the names that it has.
 const ByName& by_name(FieldForm form) {
   static const auto maps = [] {
-    std::array<ByName, 4> out;
+    std::array<ByName, kFieldForms> out;
     for (const KnownField& f : known_fields())
       for (unsigned i = 0; i < out.size(); ++i)
         if (f.forms & (1u << i)) out[i].emplace(f.name, &f);
@@ -324,6 +324,7 @@ const std::vector<KnownField>& known_fields() {
     for (const auto& [name, forms] : kRead) out.push_back({name, forms, FieldFate::Read, "", ""});
     for (const auto& [name, forms] : kHarmless) out.push_back({name, forms, FieldFate::Harmless, "", ""});
     for (const Other& o : kNotHonoured) out.push_back({o.name, o.forms, FieldFate::NotHonoured, o.neutral, o.instead});
+    for (const KnownField& f : dialect_fields()) out.push_back(f);
     return out;
   }();
   return list;

@@ -12,7 +12,18 @@
 namespace reprise::server {
 
 // The objects that have fields of their own.
-enum class FieldForm : uint8_t { Completion, Chat, Native, NativeSampling };
+enum class FieldForm : uint8_t {
+  Completion,
+  Chat,
+  Native,
+  NativeSampling,
+  Messages,
+  OllamaChat,
+  OllamaGenerate,
+  OllamaOptions,
+  Responses
+};
+constexpr size_t kFieldForms = 9;
 
 enum class FieldFate : uint8_t {
   Read,         // by the parsers
@@ -28,6 +39,8 @@ struct KnownField {
   const char* instead;  // what does the like here; "" = nothing
 };
 const std::vector<KnownField>& known_fields();
+// Those of the other dialects than OpenAI's and SGLang's; a part of known_fields().
+std::vector<KnownField> dialect_fields();
 const KnownField* known_field(std::string_view name, FieldForm form);
 
 // A warning begins with the field's name: `"temprature" is unknown; did you mean "temperature"?`.

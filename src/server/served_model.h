@@ -17,6 +17,18 @@ namespace reprise::server {
 // The bytes of the tokenizer's longest token.
 size_t longest_token_of(const text::Tokenizer& tokenizer);
 
+// What is known of the weights, for those who list models.
+struct WeightFacts {
+  std::string architecture;  // "llama", as GGUF files call it
+  std::string format;        // "gguf" or "safetensors"; "" without files
+  std::string type;          // of most weights, as the files name it: "Q4_1", "BF16"
+  std::string digest;        // SHA-256 over names, sizes and times of the files, "" where it could not be made
+  int64_t parameters = 0;
+  uint64_t bytes = 0;         // of the tensors, as stored
+  uint64_t device_bytes = 0;  // of them in the memory of an accelerator
+  int64_t modified = 0;       // seconds since 1970
+};
+
 struct ServedModel {
   std::string name;  // what clients call it
   std::string path;
@@ -33,6 +45,7 @@ struct ServedModel {
   int64_t vocab_size = 0;
   size_t longest_token_bytes = 0;  // of text that one token can stand for; 0: not known
   int64_t created = 0;             // seconds since 1970
+  WeightFacts weights;
 };
 
 }  // namespace reprise::server

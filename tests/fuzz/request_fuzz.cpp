@@ -1,5 +1,5 @@
-// The body of a request, given to every route that reads one: completions, chat (with tools and a template), SGLang's
-// native form, tokenize and detokenize. What is refused is refused with a 4xx that can be written; what is taken keeps
+// The body of a request, given to every route that reads one: the parsers of all dialects, the count of a message's
+// tokens, tokenize and detokenize. What is refused is refused with a 4xx that can be written; what is taken keeps
 // the limits.
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "apps/byte_tokenizer.h"
 #include "server/api.h"
+#include "server/dialect.h"
 
 using namespace reprise;
 using namespace reprise::server;
@@ -75,10 +76,12 @@ struct World {
       if (wrong->status < 400 || wrong->status > 499 || wrong->message.empty()) std::abort();
       int status = 0;
       LastReply reply(status);
-      wrong->send(reply);
+      for (const ErrorForm form : {ErrorForm::OpenAi, ErrorForm::Anthropic, ErrorForm::Ollama})
+        wrong->send(reply, {}, form);
       return;
     }
     const auto& call = std::get<GenerateCall>(parsed);
+    if (call.nothing && call.prompts.empty()) return;
     int64_t tokens = 0;
     for (const auto& prompt : call.prompts) {
       if (prompt.empty() || static_cast<int64_t>(prompt.size()) >= model.context_length) std::abort();
@@ -114,11 +117,11 @@ struct World {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static World world;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  for (const char* path : {"/tokenize", "/detokenize"}) world.ask(path, body);
+  for (const char* path : {"/tokenize", "/detokenize", "/v1/messages/count_tokens", "/api/show"}) world.ask(path, body);
   const auto json = parse_ordered_json(body, "the request's body");
   if (!json) return 0;
-  world.check(parse_completion(*json, world.model, world.limits));
-  world.check(parse_chat(*json, world.model, world.limits));
-  world.check(parse_native(*json, world.model, world.limits));
+  for (const Dialect* dialect : {&completions_dialect(), &chat_dialect(), &native_dialect(), &responses_dialect(),
+                                 &messages_dialect(), &ollama_chat_dialect(), &ollama_generate_dialect()})
+    world.check(dialect->parse(*json, world.model, world.limits));
   return 0;
 }

@@ -71,7 +71,7 @@ TEST(KnownFields, CoverWhatOtherServersDeclare) {
 TEST(KnownFields, AreOnceInAForm) {
   std::set<std::pair<std::string, unsigned>> seen;
   for (const KnownField& f : known_fields())
-    for (unsigned i = 0; i < 4; ++i)
+    for (unsigned i = 0; i < kFieldForms; ++i)
       if (f.forms & (1u << i)) {
         EXPECT_TRUE(seen.emplace(f.name, i).second) << f.name << " in form " << i;
       }

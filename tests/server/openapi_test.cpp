@@ -34,6 +34,7 @@ TEST(OpenApi, DescribesTheRoutesThatThereAre) {
     }
   for (std::string name : Api::route_names()) {
     if (name.ends_with("/models/")) name += "{model}";
+    if (name.ends_with("/responses/")) name += "{response}";
     served.insert(name);
   }
   EXPECT_EQ(described, served) << "docs/openapi.json and the table in src/server/api.cpp differ";
@@ -82,7 +83,8 @@ TEST(OpenApi, DescribesTheFieldsThatParsersRead) {
       if (operation.contains("requestBody"))
         add_fields(operation["requestBody"]["content"]["application/json"]["schema"], described);
   std::string source;
-  for (const char* name : {"generate_call.cpp", "api_routes.cpp", "chat_tools.cpp", "answer_form.cpp"})
+  for (const char* name : {"generate_call.cpp", "api_routes.cpp", "chat_tools.cpp", "answer_form.cpp",
+                           "messages_reader.cpp", "ollama_reader.cpp", "ollama_routes.cpp", "responses_reader.cpp"})
     source += content_of(std::string("src/server/") + name);
   const std::string reader = R"re((?:\b[fp]|options)\.(?:find|has|flag|integer|maybe_integer|number|maybe_number|)re"
                              R"re(text|maybe_text|texts|ids)\("([a-z_]+)")re";
@@ -112,7 +114,12 @@ TEST(OpenApi, DescribesTheFieldsOfEachFormThatAreKnownAsRead) {
        std::vector<std::pair<FieldForm, const char*>>{{FieldForm::Completion, "CompletionRequest"},
                                                       {FieldForm::Chat, "ChatRequest"},
                                                       {FieldForm::Native, "NativeRequest"},
-                                                      {FieldForm::NativeSampling, "NativeSampling"}}) {
+                                                      {FieldForm::NativeSampling, "NativeSampling"},
+                                                      {FieldForm::Messages, "MessagesRequest"},
+                                                      {FieldForm::OllamaChat, "OllamaChatRequest"},
+                                                      {FieldForm::OllamaGenerate, "OllamaGenerateRequest"},
+                                                      {FieldForm::OllamaOptions, "OllamaOptions"},
+                                                      {FieldForm::Responses, "ResponseRequest"}}) {
     Names described, known;
     add_members(file()["components"]["schemas"][schema], described);
     for (const KnownField& f : known_fields())

@@ -1,0 +1,182 @@
+#include "server/call_reader.h"
+
+#include <algorithm>
+
+#include "server/ids.h"
+
+namespace reprise::server {
+
+void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall& call, const ServedModel& model) {
+  if (!model.grammars) return f.fail(field, "this model has no tokenizer, so its answers cannot be held to a form");
+  auto masks = model.grammars->masks(form);
+  if (masks)
+    call.grammar = std::move(*masks);
+  else
+    f.fail(field, masks.status().message());
+}
+
+void check_model(Fields& f, const ServedModel& model) {
+  const auto name = f.maybe_text("model");
+  if (!name || f.error() || *name == model.name || *name == model.path) return;
+  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", *name, model.name), "model",
+                  "model_not_found"});
+}
+
+void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, const CallLimits& limits,
+                const char* prompt_name) {
+  if (f.error()) return;
+  const auto answers = static_cast<int64_t>(call.prompts.size()) * call.n;
+  if (answers > limits.most_answers)
+    return f.fail("n", fmt::format("{} prompts with {} answers each are more than {} in one request",
+                                   call.prompts.size(), call.n, limits.most_answers));
+  int64_t tokens = 0;
+  for (size_t i = 0; i < call.prompts.size(); ++i) {
+    const auto size = static_cast<int64_t>(call.prompts[i].size());
+    if (size == 0) return f.fail(prompt_name, "the prompt is empty; at least one token is needed");
+    if (size >= model.context_length) {
+      f.take(ApiError{400,
+                      fmt::format("this model's context is {} tokens; the prompt has {} and leaves no room for an "
+                                  "answer",
+                                  model.context_length, size),
+                      prompt_name, "context_length_exceeded"});
+      return;
+    }
+    tokens += call.n * (size + std::min(call.sampling.max_new_tokens, model.context_length - size));
+  }
+  if (tokens > limits.token_budget)
+    return f.fail("max_tokens", fmt::format("this request may take {} tokens in all; at most {} are allowed", tokens,
+                                            limits.token_budget));
+  const Status ok = call.sampling.check(model.vocab_size);
+  if (!ok.is_ok()) f.take(ApiError{400, ok.message()});
+}
+
+void warn_of_fields(Fields& f, const OrderedJson& body, FieldForm form, const char* path, GenerateCall& call,
+                    const CallLimits& limits) {
+  for (FieldWarning& w : field_warnings(body, form, path)) {
+    if (limits.strict_fields) f.take(ApiError{400, w.text, w.field, "unsupported_field"});
+    call.warnings.push_back(std::move(w));
+  }
+}
+
+void warn(Fields& f, std::string field, std::string text, GenerateCall& call, const CallLimits& limits) {
+  text = fmt::format("\"{}\" {}", field, text);
+  if (limits.strict_fields) f.take(ApiError{400, text, field, "unsupported_field"});
+  call.warnings.push_back({std::move(field), std::move(text)});
+}
+
+bool fits_context(Fields& f, const char* name, const std::string& text, const ServedModel& model) {
+  if (model.longest_token_bytes == 0) return true;
+  const size_t most = model.longest_token_bytes * static_cast<size_t>(model.context_length);
+  if (text.size() <= most) return true;
+  f.take(
+      ApiError{400,
+               fmt::format("the prompt has {} bytes; this model's context of {} tokens holds at most {} (its longest "
+                           "token has {})",
+                           text.size(), model.context_length, most, model.longest_token_bytes),
+               name, "context_length_exceeded"});
+  return false;
+}
+
+bool template_names(const ServedModel& model, std::string_view variable) {
+  return model.chat_template && model.chat_template->source().find(variable) != std::string::npos;
+}
+
+void set_effort(Fields& f, const char* field, const std::string& effort, GenerateCall& call, const ServedModel& model,
+                const CallLimits& limits, text::RenderOptions& options) {
+  static constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts))
+    return f.fail(field, fmt::format("one of {} is expected", fmt::join(kEfforts, ", ")));
+  bool used = set_thinking(effort != "none", model, options);
+  if (template_names(model, "reasoning_effort")) {
+    used = true;
+    if (!options.extra.contains("reasoning_effort")) options.extra["reasoning_effort"] = effort;
+  }
+  if (!used) warn(f, f.name_of(field), "is not used by this model's chat template", call, limits);
+}
+
+void set_variables(Fields& f, const Json& extra, const ServedModel& model, GenerateCall& call, const CallLimits& limits,
+                   text::RenderOptions& options) {
+  for (const auto& [key, value] : extra.items()) {
+    // These are the server's to say.
+    if (key == "messages" || key == "tools" || key == "add_generation_prompt" || key == "chat_template" ||
+        key == "tokenize")
+      f.fail("chat_template_kwargs", fmt::format("\"{}\" cannot be set here", key));
+    options.extra[key] = OrderedJson(value);
+    if (model.chat_template && !template_names(model, key))
+      warn(f, "chat_template_kwargs." + key, "is not used by this model's chat template", call, limits);
+  }
+}
+
+bool set_thinking(bool on, const ServedModel& model, text::RenderOptions& options) {
+  bool used = false;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (!template_names(model, name)) continue;
+    used = true;
+    if (!options.extra.contains(name)) options.extra[name] = on;
+  }
+  return used;
+}
+
+void check_chats(Fields& f, const char* field, const ServedModel& model) {
+  if (!model.tokenizer) f.fail(field, "this model has no tokenizer; only /v1/completions with token ids is served");
+  if (!model.chat_template)
+    f.fail(field, model.chat_template_problem.empty() ? "this model has no chat template; --chat-template gives one"
+                                                      : model.chat_template_problem);
+}
+
+void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& call, const ServedModel& model) {
+  const ChatTools& tools = turn.tools;
+  if (tools.told) turn.messages = tell_tools(std::move(turn.messages), tools);
+  const OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+  auto prompt = model.chat_template->render(turn.messages, shown, turn.options);
+  if (!prompt && tools.told) prompt = model.chat_template->render(without_system(turn.messages), shown, turn.options);
+  if (!prompt) return f.fail(field, prompt.status().message());
+  call.split.reasoning = model.reasoning && turn.separate_reasoning;
+  call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
+  call.split.tools = tools.format;
+  call.split.list = std::make_shared<const OrderedJson>(tools.list);
+  if (marks_are_special(tools.format)) call.skip_special_tokens = false;
+  call.split.tool = tools.name;
+  // The template has written the special tokens itself.
+  if (fits_context(f, field, *prompt, model)) {
+    auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
+    if (!ids)
+      f.take(ApiError::from(ids.status()));
+    else
+      call.prompts.push_back(std::move(*ids));
+  }
+  call.prompt_texts.push_back(std::move(*prompt));
+}
+
+engine::SamplingParams default_sampling(const ServedModel& model) {
+  const checkpoint::SamplingDefaults d = checkpoint::sampling_defaults(model.defaults);
+  engine::SamplingParams p;
+  p.temperature = d.temperature;
+  p.top_p = d.top_p;
+  p.top_k = d.top_k;
+  p.min_p = d.min_p;
+  p.repetition_penalty = d.repetition_penalty;
+  p.seed = random_bits();
+  for (const int64_t id : model.defaults.eos_token_ids) p.stop_token_ids.push_back(static_cast<int32_t>(id));
+  return p;
+}
+
+void read_stops(Fields& f, const char* field, GenerateCall& call, const CallLimits& limits) {
+  call.sampling.stop = f.texts(field, limits.most_stops);
+  for (const std::string& s : call.sampling.stop)
+    if (s.empty()) f.fail(field, "an empty string would stop everywhere");
+}
+
+void warn_of_tools(Fields& f, const ChatTools& tools, GenerateCall& call, const CallLimits& limits) {
+  if (tools.list.is_null() || tools.form) return;
+  if (!tools.several)
+    warn(f, "parallel_tool_calls", "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
+  for (size_t i = 0; i < tools.list.size(); ++i)
+    if (tools.list[i]["function"].value("strict", OrderedJson()) == true) {
+      warn(f, fmt::format("tools[{}].function.strict", i),
+           "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
+      break;
+    }
+}
+
+}  // namespace reprise::server

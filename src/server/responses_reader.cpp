@@ -1,0 +1,363 @@
+#include "server/responses_reader.h"
+
+#include "server/call_reader.h"
+#include "server/ids.h"
+
+namespace reprise::server {
+namespace {
+
+std::string text_or(const OrderedJson& object, const char* name) {
+  const OrderedJson* v = given(object, name);
+  return v && v->is_string() ? v->get<std::string>() : std::string();
+}
+
+void add_line(std::string& text, const std::string& more) {
+  if (!text.empty() && !more.empty()) text += '\n';
+  text += more;
+}
+
+// The items of `input` as messages of OpenAI's chats. What the assistant thought, said and called in a row is one
+// message; messages of the system and the developer are joined to the first, which many templates ask for.
+class Conversation {
+ public:
+  explicit Conversation(Fields& f) : f_(f) {}
+
+  bool read(const OrderedJson& body) {
+    if (const auto instructions = f_.maybe_text("instructions")) system_ = *instructions;
+    const OrderedJson* input = given(body, "input");
+    if (!input) return wrong("input", "it is required");
+    if (input->is_string()) {
+      messages_.push_back({{"role", "user"}, {"content", *input}});
+    } else if (input->is_array() && !input->empty()) {
+      for (size_t i = 0; i < input->size(); ++i)
+        if (!read_item((*input)[i], fmt::format("input[{}]", i))) return false;
+    } else {
+      return wrong("input", "a string, or a list of at least one item, is expected");
+    }
+    end_turn();
+    if (!system_.empty()) messages_.insert(messages_.begin(), OrderedJson{{"role", "system"}, {"content", system_}});
+    return !f_.error() && (!messages_.empty() || wrong("input", "there is nothing to answer"));
+  }
+  OrderedJson take() { return std::move(messages_); }
+
+ private:
+  bool wrong(const std::string& name, std::string message) {
+    f_.fail(name, std::move(message));
+    return false;
+  }
+
+  bool read_item(const OrderedJson& item, const std::string& at) {
+    if (!item.is_object()) return wrong(at, "an object is expected");
+    if (given(item, "type") && !item["type"].is_string()) return wrong(at + ".type", "a string is expected");
+    const std::string type = text_or(item, "type");
+    if (type.empty() || type == "message") return read_message(item, at);
+    if (type == "reasoning") return read_thought(item, at);
+    if (type == "function_call" || type == "custom_tool_call") return read_call(item, at, type == "function_call");
+    if (type == "function_call_output" || type == "custom_tool_call_output") return read_output(item, at);
+    return wrong(at, fmt::format("items of type \"{}\" are not read; there are message, reasoning, function_call, "
+                                 "function_call_output, custom_tool_call and custom_tool_call_output",
+                                 type.substr(0, 40)));
+  }
+
+  // A text, or parts of it.
+  bool read_text(const OrderedJson* content, const std::string& at, std::string& out) {
+    if (content && content->is_string()) {
+      out = content->get<std::string>();
+      return true;
+    }
+    if (!content || !content->is_array()) return wrong(at, "a string or a list of parts is expected");
+    for (size_t i = 0; i < content->size(); ++i) {
+      const OrderedJson& part = (*content)[i];
+      const std::string name = fmt::format("{}[{}]", at, i), type = part.is_object() ? text_or(part, "type") : "";
+      const bool refusal = type == "refusal";
+      if (!refusal && type != "input_text" && type != "output_text" && type != "text")
+        return wrong(name, "a part of type input_text or output_text is expected");
+      const OrderedJson* text = given(part, refusal ? "refusal" : "text");
+      if (!text || !text->is_string()) return wrong(name + (refusal ? ".refusal" : ".text"), "a string is expected");
+      add_line(out, text->get<std::string>());
+    }
+    return true;
+  }
+
+  bool read_message(const OrderedJson& item, const std::string& at) {
+    const std::string role = text_or(item, "role");
+    std::string text;
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer")
+      return wrong(at + ".role", "\"user\", \"assistant\", \"system\" or \"developer\" is expected");
+    if (!read_text(given(item, "content"), at + ".content", text)) return false;
+    if (role == "user") {
+      end_turn();
+      messages_.push_back({{"role", "user"}, {"content", std::move(text)}});
+    } else if (role == "assistant") {
+      // What comes after calls begins another turn.
+      if (turn().contains("tool_calls")) end_turn();
+      std::string said = turn()["content"].get<std::string>();
+      add_line(said, text);
+      turn()["content"] = std::move(said);
+    } else {
+      add_line(system_, text);
+    }
+    return true;
+  }
+
+  bool read_thought(const OrderedJson& item, const std::string& at) {
+    const OrderedJson* content = given(item, "content");
+    if (!content) return true;  // another server's, which it keeps to itself
+    if (!content->is_array()) return wrong(at + ".content", "a list of parts is expected");
+    std::string thought;
+    for (size_t i = 0; i < content->size(); ++i) {
+      const OrderedJson& part = (*content)[i];
+      if (!part.is_object() || !given(part, "text") || !part["text"].is_string())
+        return wrong(fmt::format("{}.content[{}].text", at, i), "a string is expected");
+      add_line(thought, part["text"].get<std::string>());
+    }
+    end_turn();
+    if (!thought.empty()) turn()["reasoning_content"] = std::move(thought);
+    return true;
+  }
+
+  bool read_call(const OrderedJson& item, const std::string& at, bool function) {
+    const char* field = function ? "arguments" : "input";
+    const OrderedJson* text = given(item, field);
+    for (const char* name : {"call_id", "name"})
+      if (text_or(item, name).empty()) return wrong(at + "." + name, "a string is expected");
+    if (!text || !text->is_string()) return wrong(at + "." + field, "a string is expected");
+    OrderedJson arguments = *text;
+    if (!function) arguments = {{"input", *text}};
+    turn()["tool_calls"].push_back({{"id", item["call_id"]},
+                                    {"type", "function"},
+                                    {"function", {{"name", item["name"]}, {"arguments", std::move(arguments)}}}});
+    return true;
+  }
+
+  bool read_output(const OrderedJson& item, const std::string& at) {
+    std::string text;
+    if (text_or(item, "call_id").empty()) return wrong(at + ".call_id", "a string is expected");
+    if (!read_text(given(item, "output"), at + ".output", text)) return false;
+    end_turn();
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", std::move(text)}});
+    return true;
+  }
+
+  OrderedJson& turn() {
+    if (turn_.is_null()) turn_ = {{"role", "assistant"}, {"content", ""}};
+    return turn_;
+  }
+  void end_turn() {
+    if (!turn_.is_null()) messages_.push_back(std::exchange(turn_, OrderedJson()));
+  }
+
+  Fields& f_;
+  OrderedJson messages_ = OrderedJson::array(), turn_;
+  std::string system_;
+};
+
+bool wrong(Fields& f, const std::string& name, std::string message) {
+  f.fail(name, std::move(message));
+  return false;
+}
+
+// The tools as OpenAI's chats have them. A custom tool is a function of one text; hosted tools are left out and named.
+bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+  const OrderedJson* list = given(body, "tools");
+  if (!list) return true;
+  if (!list->is_array()) return wrong(f, "tools", "a list is expected");
+  OrderedJson tools = OrderedJson::array();
+  for (size_t i = 0; i < list->size(); ++i) {
+    const OrderedJson& t = (*list)[i];
+    const std::string at = fmt::format("tools[{}]", i);
+    if (!t.is_object() || text_or(t, "type").empty()) return wrong(f, at, "an object with a \"type\" is expected");
+    const std::string type = text_or(t, "type");
+    if (type != "function" && type != "custom") {
+      warn(f, "tools." + type.substr(0, 64), "is not served here, and left out", call, limits);
+      continue;
+    }
+    if (text_or(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
+    OrderedJson function = {{"name", t["name"]}};
+    if (const OrderedJson* description = given(t, "description")) {
+      if (!description->is_string()) return wrong(f, at + ".description", "a string is expected");
+      function["description"] = *description;
+    }
+    if (type == "custom") {
+      function["parameters"] = {{"type", "object"},
+                                {"properties", {{"input", {{"type", "string"}}}}},
+                                {"required", OrderedJson::array({"input"})},
+                                {"additionalProperties", false}};
+    } else if (const OrderedJson* parameters = given(t, "parameters")) {
+      if (!parameters->is_object())
+        return wrong(f, at + ".parameters", "a JSON schema, which is an object, is expected");
+      function["parameters"] = *parameters;
+    }
+    if (const OrderedJson* strict = given(t, "strict")) {
+      if (!strict->is_boolean()) return wrong(f, at + ".strict", "true or false is expected");
+      if (*strict == true) function["strict"] = true;
+    }
+    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  out["tools"] = std::move(tools);
+  return true;
+}
+
+bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
+  out["parallel_tool_calls"] = f.flag("parallel_tool_calls", true);
+  const OrderedJson* choice = given(body, "tool_choice");
+  if (!choice) return true;
+  if (choice->is_string()) {
+    out["tool_choice"] = *choice;
+    return true;
+  }
+  const std::string type = text_or(*choice, "type"), name = text_or(*choice, "name");
+  if ((type != "function" && type != "custom") || name.empty())
+    return wrong(f, "tool_choice",
+                 "\"none\", \"auto\", \"required\", or an object with \"type\": \"function\" and a \"name\", is "
+                 "expected");
+  out["tool_choice"] = {{"type", "function"}, {"function", {{"name", name}}}};
+  return true;
+}
+
+// What the answer is held to.
+void read_text_format(Fields& f, const OrderedJson& body, const ChatTools& tools, GenerateCall& call,
+                      const ServedModel& model, const CallLimits& limits) {
+  const OrderedJson* text = given(body, "text");
+  if (!text) return;
+  if (!text->is_object()) return f.fail("text", "an object is expected");
+  if (const OrderedJson* verbosity = given(*text, "verbosity"); verbosity && *verbosity != "medium")
+    warn(f, "text.verbosity", "is not honoured", call, limits);
+  const OrderedJson* format = given(*text, "format");
+  if (!format) return;
+  const std::string type = text_or(*format, "type");
+  if (type == "text") return;
+  const OrderedJson* schema = given(*format, "schema");
+  if (tools.form && (type == "json_object" || type == "json_schema"))
+    return f.fail("tool_choice", "the answer cannot also be held to text.format");
+  if (type == "json_object") return hold_to(f, "text.format", AnswerForm{AnswerForm::AnyObject{}}, call, model);
+  if (type == "json_schema" && schema && schema->is_object())
+    return hold_to(f, "text.format", AnswerForm{AnswerForm::Schema{*schema}}, call, model);
+  f.fail("text.format",
+         "an object with \"type\": \"text\", \"json_object\", or \"json_schema\" and a \"schema\", is expected");
+}
+
+void read_reasoning(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits,
+                    text::RenderOptions& options) {
+  const Json* v = f.find("reasoning");
+  if (!v) return;
+  Fields reasoning(*v, "reasoning.");
+  const auto effort = reasoning.maybe_text("effort");
+  f.take(reasoning.error());
+  if (!f.error() && effort && model.chat_template)
+    set_effort(f, "reasoning.effort", *effort, call, model, limits, options);
+}
+
+void read_template_variables(Fields& f, const ServedModel& model, GenerateCall& call, const CallLimits& limits,
+                             text::RenderOptions& options) {
+  const Json* extra = f.find("chat_template_kwargs");
+  if (!extra) return;
+  if (!extra->is_object()) return f.fail("chat_template_kwargs", "an object is expected");
+  set_variables(f, *extra, model, call, limits, options);
+}
+
+void read_logprobs(Fields& f, GenerateCall& call, const CallLimits& limits) {
+  const auto top = f.maybe_integer("top_logprobs", 0, limits.most_logprobs);
+  if (top.value_or(0) > 0) call.sampling.logprobs = static_cast<int>(*top);
+  const Json* include = f.find("include");
+  if (!include) return;
+  if (!include->is_array()) return f.fail("include", "a list of strings is expected");
+  for (const Json& what : *include) {
+    if (!what.is_string()) return f.fail("include", "a list of strings is expected");
+    if (what == "message.output_text.logprobs")
+      call.sampling.logprobs = static_cast<int>(top.value_or(0));
+    else if (what != "reasoning.encrypted_content")  // thoughts come as they are
+      warn(f, "include." + what.get<std::string>().substr(0, 64), "is not here to be included", call, limits);
+  }
+}
+
+// Nothing is kept between requests.
+void refuse_state(Fields& f) {
+  static constexpr const char* kNothingKept =
+      "nothing is kept between requests: send the whole conversation as \"input\"";
+  for (const char* name : {"previous_response_id", "conversation", "prompt"})
+    if (f.has(name)) f.fail(name, kNothingKept);
+  if (f.flag("background", false)) f.fail("background", "answers are not kept to be fetched later");
+}
+
+void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits) {
+  call.sampling = default_sampling(model);
+  engine::SamplingParams& p = call.sampling;
+  p.temperature = f.number("temperature", p.temperature, 0, 2);
+  p.top_p = f.number("top_p", p.top_p, 0, 1);
+  call.repeated["temperature"] = p.temperature;
+  call.repeated["top_p"] = p.top_p;
+  if (p.top_p == 0) p.top_p = 1e-9;  // the likeliest token alone
+  p.top_k = f.integer("top_k", p.top_k, -1, kMany);
+  p.min_p = f.number("min_p", p.min_p, 0, 1);
+  p.repetition_penalty = f.number("repetition_penalty", p.repetition_penalty, 0.01, 10);
+  if (const auto seed = f.maybe_integer("seed", INT64_MIN, INT64_MAX)) p.seed = static_cast<uint64_t>(*seed);
+  read_stops(f, "stop", call, limits);
+  const auto most = f.maybe_integer("max_output_tokens", 1, kMany);
+  p.max_new_tokens = most.value_or(model.context_length);
+  call.repeated["max_output_tokens"] = most ? OrderedJson(*most) : OrderedJson(nullptr);
+  call.cache_salt = f.text("cache_salt", "");
+  call.priority = limits.default_priority;
+  call.stream = f.flag("stream", false);
+}
+
+// What the answer repeats of the request.
+void repeat(const OrderedJson& body, GenerateCall& call) {
+  const auto or_else = [&](const char* name, OrderedJson otherwise) {
+    const OrderedJson* v = given(body, name);
+    call.repeated[name] = v ? *v : std::move(otherwise);
+  };
+  or_else("instructions", nullptr);
+  or_else("parallel_tool_calls", true);
+  or_else("tools", OrderedJson::array());
+  or_else("tool_choice", "auto");
+  or_else("text", {{"format", {{"type", "text"}}}});
+  or_else("reasoning", {{"effort", nullptr}, {"summary", nullptr}});
+  or_else("metadata", OrderedJson::object());
+}
+
+}  // namespace
+
+ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
+  const Json plain = body;
+  Fields f(plain);
+  GenerateCall call;
+  call.kind = CallKind::Chat;
+  call.id = make_id("resp_");
+  call.repeated = OrderedJson::object();
+  warn_of_fields(f, body, FieldForm::Responses, "", call, limits);
+  check_model(f, model);
+  refuse_state(f);
+  read_sampling(f, call, model, limits);
+  read_logprobs(f, call, limits);
+  if (const Json* metadata = f.find("metadata"); metadata && !metadata->is_object())
+    f.fail("metadata", "an object is expected");
+  check_chats(f, "input", model);
+  OrderedJson chat = OrderedJson::object();
+  if (f.error() || !convert_tools(f, body, chat, call, limits) || !convert_choice(f, body, chat)) return *f.error();
+  const Json plain_chat = chat;
+  Fields t(plain_chat);
+  const ChatTools tools = read_tools(t, chat, model);
+  f.take(t.error());
+  if (tools.form) hold_to(f, "tool_choice", *tools.form, call, model);
+  read_text_format(f, body, tools, call, model, limits);
+  text::RenderOptions options;
+  options.add_generation_prompt = true;
+  read_template_variables(f, model, call, limits, options);
+  read_reasoning(f, call, model, limits, options);
+  warn_of_tools(f, tools, call, limits);
+  Conversation conversation(f);
+  if (f.error() || !conversation.read(body)) return *f.error();
+  OrderedJson turns = conversation.take();
+  const Json wrapped = {{"messages", turns}};
+  Fields m(wrapped);
+  auto messages = read_messages(m, {{"messages", std::move(turns)}}, model);
+  f.take(m.error());
+  if (messages) write_prompt(f, "input", {std::move(*messages), tools, std::move(options)}, call, model);
+  check_call(f, call, model, limits, "input");
+  if (f.error()) return *f.error();
+  repeat(body, call);
+  return call;
+}
+
+}  // namespace reprise::server
