@@ -31,9 +31,19 @@ Tensor linear_f32(Tensor x, Tensor weight, Shard shard) {
 Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
   return one("rms_norm", {x, weight, bias}, {{"eps", eps}});
 }
+Tensor rms_norm_centred(Tensor x, Tensor weight, double eps) {
+  return one("rms_norm_centred", {x, weight}, {{"eps", eps}});
+}
+Tensor layer_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
+  return one("layer_norm", {x, weight, bias}, {{"eps", eps}});
+}
 Tensor add(Tensor a, Tensor b) { return one("add", {a, b}); }
 Tensor mul(Tensor a, Tensor b) { return one("mul", {a, b}); }
 Tensor silu(Tensor x) { return one("silu", {x}); }
+Tensor gelu(Tensor x) { return one("gelu", {x}); }
+Tensor gelu_tanh(Tensor x) { return one("gelu_tanh", {x}); }
+Tensor scale(Tensor x, double by) { return by == 1 ? x : one("scale", {x}, {{"by", by}}); }
+Tensor softcap(Tensor x, double cap) { return one("softcap", {x}, {{"cap", cap}}); }
 Tensor heads(Tensor x, int64_t size) { return one("heads", {x}, {{"size", size}}); }
 Tensor flatten(Tensor x) { return one("flatten", {x}); }
 Tensor index_select(Tensor x, Tensor index) { return one("index_select", {x, index}); }
@@ -76,8 +86,9 @@ Tensor rope_interleaved(Tensor x, Tensor table) { return one("rope", {x, table},
 
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window) {
-  return one("paged_attention", {q, kv, page_table, context_lens, cu_seqlens}, {{"scale", scale}, {"window", window}});
+                       int64_t window, double softcap) {
+  return one("paged_attention", {q, kv, page_table, context_lens, cu_seqlens},
+             {{"scale", scale}, {"window", window}, {"softcap", softcap}});
 }
 
 Tensor per_head_matmul(Tensor x, Tensor weight) { return one("per_head_matmul", {x, weight}); }

@@ -20,9 +20,17 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Shard shard = Shard::No
 Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None);
 // over the last size of [T, N] or [T, H, D]; the bias, of that size, is there where a quantisation has moved outliers
 Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
+// the same with 1 + weight
+Tensor rms_norm_centred(Tensor x, Tensor weight, double eps);
+// the weight, and the bias if there is one, of the last size or of the last two
+Tensor layer_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 Tensor add(Tensor a, Tensor b);
 Tensor mul(Tensor a, Tensor b);
 Tensor silu(Tensor x);
+Tensor gelu(Tensor x);
+Tensor gelu_tanh(Tensor x);
+Tensor scale(Tensor x, double by);     // x itself by 1
+Tensor softcap(Tensor x, double cap);  // cap tanh(x / cap)
 // [T, H*D] -> [T, H, D] and back, same bytes
 Tensor heads(Tensor x, int64_t size);
 Tensor flatten(Tensor x);
@@ -74,7 +82,7 @@ Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbou
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window = 0);
+                       int64_t window = 0, double softcap = 0);
 
 // Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
 Tensor per_head_matmul(Tensor x, Tensor weight);

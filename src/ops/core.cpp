@@ -101,6 +101,34 @@ Result<Types> infer_rms_norm(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_rms_norm_centred(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  return infer_rms_norm(c);
+}
+
+// A weight for each number of a vector, or for each of all heads.
+Result<Types> infer_layer_norm(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
+  RETURN_IF_ERROR(want_float(c, 0));
+  const Shape& x = c.in[0].shape;
+  for (size_t i = 1; i < c.in.size(); ++i) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, x.rank() - 1));
+    RETURN_IF_ERROR(want_same_dtype(c, 0, i));
+    const int rank = c.in[i].shape.rank();
+    for (int d = 0; d < rank; ++d) RETURN_IF_ERROR(want_dim(c, i, d, x[x.rank() - rank + d], "same of x"));
+    if (rank != c.in[1].shape.rank()) return invalid("{}: weight and bias must have the same shape", describe(c));
+  }
+  return Types{c.in[0]};
+}
+
+// Elementwise with a number that must be above 0.
+Result<Types> infer_softcap(const OpCall& c) {
+  RETURN_IF_ERROR(want_float(c, 0));
+  if (!(c.attrs->number("cap") > 0))
+    return invalid("{}: cap {}; allowed: numbers above 0", describe(c), c.attrs->number("cap"));
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_rope_table(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
   RETURN_IF_ERROR(want_index(c, 0));
@@ -212,6 +240,8 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   for (size_t i : {2, 3, 4}) RETURN_IF_ERROR(want_index(c, i));
   RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[2].shape[0], "number of sequences"));
   RETURN_IF_ERROR(want_dim(c, 0, 2, kv_head_size(c.in[1]), "cache's head size"));
+  if (!(c.attrs->number("softcap") >= 0))
+    return invalid("{}: softcap {}; allowed: 0 (none), numbers above it", describe(c), c.attrs->number("softcap"));
   const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
   if (!h.is_constant() || !g.is_constant() || g.factor <= 0 || h.factor % g.factor != 0)
     return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h.factor, g.factor);
@@ -371,6 +401,11 @@ void add_products(OpRegistry& ops) {
 void add_elements(OpRegistry& ops) {
   ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
+  ops.add("rms_norm_centred(Rows x, Tensor weight, *, float eps) -> Tensor : vectors", infer_rms_norm_centred,
+          "x / sqrt(mean(x^2 over the last size) + eps) * (1 + weight), in fp32, rounded once");
+  ops.add("layer_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_layer_norm,
+          "(x - mean) / sqrt(variance over the last size + eps) * weight (+ bias), in fp32, rounded once; of "
+          "[T, H, D] weight and bias are [D], or [H, D]");
   ops.add(
       "rope_table(Index positions, *, int dim, floats inv_freq, float scale = 1, float ntk_base = 0, "
       "float ntk_factor = 0, int ntk_window = 0) -> Tensor",
@@ -388,6 +423,12 @@ void add_elements(OpRegistry& ops) {
   ops.add("add(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a + b in fp32, rounded once");
   ops.add("mul(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a * b in fp32, rounded once");
   ops.add("silu(Rows x) -> Tensor : columns", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
+  ops.add("gelu(Rows x) -> Tensor : columns", infer_same, "x (1 + erf(x / sqrt(2))) / 2 in fp32, rounded once");
+  ops.add("gelu_tanh(Rows x) -> Tensor : columns", infer_same,
+          "x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in fp32, rounded once");
+  ops.add("scale(Rows x, *, float by) -> Tensor : columns", infer_same, "x * by in fp32, rounded once");
+  ops.add("softcap(Rows x, *, float cap) -> Tensor : columns", infer_softcap,
+          "cap * tanh(x / cap) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
   ops.add("flatten(Tensor x) -> Tensor : view", infer_flatten, "[T, H, D] -> [T, H*D], same bytes");
   ops.add("index_select(Tensor x, Index index) -> Tensor : columns", infer_index_select,
@@ -403,11 +444,11 @@ void add_attention(OpRegistry& ops) {
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
       "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, *, "
-      "float scale, int window = 0) -> Tensor : split_point per_head",
+      "float scale, int window = 0, float softcap = 0) -> Tensor : split_point per_head",
       infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
-      "(their own included); window > 0: the last `window` keys only; reduced over absolute pages of 128 keys in "
-      "order");
+      "(their own included); window > 0: the last `window` keys only; softcap > 0: scores s become softcap * "
+      "tanh(s / softcap) before they are masked; reduced over absolute pages of 128 keys in order");
 }
 
 void add_quantised(OpRegistry& ops) {

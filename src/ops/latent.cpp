@@ -170,7 +170,7 @@ void register_latent_ops(OpRegistry& ops) {
       "left as they are in out");
   ops.add(
       "paged_attention_rows(Tensor q, Cache keys, Cache values, Index page_table, Index context_lens, "
-      "Index cu_seqlens, *, float scale, int window = 0) -> Tensor : split_point",
+      "Index cu_seqlens, *, float scale, int window = 0, float softcap = 0) -> Tensor : split_point",
       infer_paged_attention_rows,
       "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
       "which a token has one row of all heads");

@@ -20,9 +20,10 @@ struct Format {
 struct Model {
   Format format;
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
+  double cap = 0;
 
   std::string name() const {
-    return fmt::format("{} H {} G {} D {} window {}", format.name(), heads, kv_heads, size, window);
+    return fmt::format("{} H {} G {} D {} window {} cap {}", format.name(), heads, kv_heads, size, window, cap);
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
 };
@@ -72,7 +73,7 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   RunOptions run{.threads = options.threads};
   if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.way = dot; };
   return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
-                    {{"scale", m.scale()}, {"window", m.window}}, run)[0];
+                    {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.cap}}, run)[0];
 }
 
 // A row as an int8 cache holds it.
@@ -136,7 +137,7 @@ std::vector<double> expected(const Model& m, const std::vector<Part>& parts) {
         const size_t g = static_cast<size_t>(h / (m.heads / m.kv_heads));
         const int64_t first = m.window > 0 ? std::max<int64_t>(0, t + 1 - m.window) : 0;
         const auto o =
-            reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1), m.scale());
+            reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1), m.scale(), m.cap);
         out.insert(out.end(), o.begin(), o.end());
       }
   }
@@ -319,6 +320,18 @@ struct Mixed {
   std::vector<Sequence> sequences;
   std::vector<Part> parts;
 };
+
+TEST(PagedAttention, CapsScores) {
+  for (const Format& f : kFormats)
+    for (double cap : {0.5, 7.0}) {
+      Model m{f};
+      m.cap = cap;
+      m.window = cap < 1 ? 100 : 0;
+      const Sequence s = make_sequence(m, 150, 19);
+      expect_matches(m, {{&s, 0, 150}}, {.threads = 2});
+      expect_matches(m, {{&s, 149, 150}});
+    }
+}
 
 TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
   for (const Format& t : kFormats)

@@ -23,6 +23,21 @@ inline Numbers rms_norm(const Numbers& x, const Numbers& weight, double eps, con
   return out;
 }
 
+// `weight` and `bias` of a few vectors, which follow one another in turn.
+inline Numbers layer_norm(const Numbers& x, const Numbers& weight, size_t n, double eps, const Numbers& bias = {}) {
+  Numbers out(x.size());
+  for (size_t row = 0; row < x.size(); row += n) {
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < n; ++i) mean += x[row + i] / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i) variance += std::pow(x[row + i] - mean, 2) / static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t w = (row + i) % weight.size();
+      out[row + i] = (x[row + i] - mean) / std::sqrt(variance + eps) * weight[w] + (bias.empty() ? 0 : bias[w]);
+    }
+  }
+  return out;
+}
+
 struct Ntk {
   double base = 0, factor = 0;
   int64_t window = 0;
@@ -64,14 +79,22 @@ inline Numbers rope(const Numbers& x, const Numbers& table, size_t tokens, size_
 
 inline double silu(double x) { return std::isinf(x) && x < 0 ? -0.0 : x / (1 + std::exp(-x)); }
 
-// One query vector against keys and values of one head, [n][size] each; `first` is the first visible key.
-inline Numbers attend(const Numbers& q, const Numbers& k, const Numbers& v, size_t first, size_t end, double scale) {
+inline double gelu(double x) { return std::isinf(x) && x < 0 ? -0.0 : x * std::erfc(-x / std::sqrt(2.0)) / 2; }
+inline double gelu_tanh(double x) {
+  const double inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+  return std::isinf(x) && x < 0 ? -0.0 : x / (1 + std::exp(-2 * inner));
+}
+
+// One query vector against keys and values of one head, [n][size] each; `first` is the first visible key; no cap: 0.
+inline Numbers attend(const Numbers& q, const Numbers& k, const Numbers& v, size_t first, size_t end, double scale,
+                      double cap = 0) {
   const size_t size = q.size();
   Numbers score(end), out(size, 0.0);
   double top = -INFINITY, sum = 0;
   for (size_t j = first; j < end; ++j) {
     for (size_t d = 0; d < size; ++d) score[j] += q[d] * k[j * size + d];
     score[j] *= scale;
+    if (cap > 0) score[j] = cap * std::tanh(score[j] / cap);
     top = std::max(top, score[j]);
   }
   for (size_t j = first; j < end; ++j) sum += score[j] = std::exp(score[j] - top);

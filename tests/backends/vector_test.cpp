@@ -71,6 +71,55 @@ TEST(RmsNorm, RowsDoNotDependOnTheBatch) {
   });
 }
 
+TEST(RmsNorm, CentredMultipliesWithOneMoreInFp32) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{1, 1}, {2, 15}, {5, 17}, {7, 576}, {4, 3, 33}}) {
+      // Weights near zero, where 1 + w in bf16 would lose most of them.
+      const TestTensor x = random_tensor(t, shape, 1, -3, 3), w = random_tensor(t, {shape.back()}, 2, -0.01, 0.01);
+      std::vector<double> weight = to_doubles(w);
+      for (double& v : weight) v += 1;
+      const std::string what = name_of(isa, t, describe(x.type));
+      const TestTensor got = run_all_threads(runner, "rms_norm_centred", {x, w}, {{"eps", 1e-5}}, what);
+      expect_close(got, reference::rms_norm(to_doubles(x), weight, 1e-5), unit_roundoff(t) + 5e-7, 1e-7, what);
+    }
+  });
+}
+
+TEST(LayerNorm, MatchesTheReference) {
+  struct Case {
+    std::vector<int64_t> shape, weight;
+  };
+  const std::vector<Case> cases{{{1, 16}, {16}},        {{2, 15}, {15}},           {{5, 17}, {17}},   {{7, 576}, {576}},
+                                {{4, 3, 33}, {3, 33}}, {{3, 5, 24}, {24}}, {{9, 1000}, {1000}}};
+  for_each([&](const OpRunner& runner, Isa isa, DType t) {
+    for (const Case& c : cases)
+      for (const bool biased : {false, true}) {
+        // Far from zero: a variance of squares minus the square of the mean would lose it.
+        const TestTensor x = random_tensor(t, c.shape, 1, 5, 9), w = random_tensor(t, c.weight, 2, 0.5, 1.5);
+        const TestTensor b = random_tensor(t, c.weight, 3, -2, 2);
+        std::vector<TestTensor> in{x, w};
+        if (biased) in.push_back(b);
+        const std::string what = name_of(isa, t, describe(x.type));
+        const TestTensor got = run_all_threads(runner, "layer_norm", in, {{"eps", 1e-5}}, what);
+        expect_close(got,
+                     reference::layer_norm(to_doubles(x), to_doubles(w), static_cast<size_t>(c.shape.back()), 1e-5,
+                                           biased ? to_doubles(b) : std::vector<double>{}),
+                     unit_roundoff(t) + 5e-7, 4e-6, what);
+      }
+  });
+}
+
+TEST(LayerNorm, RefusesWeightsOfOtherShapes) {
+  const OpRunner runner(Isa::Baseline);
+  const Attrs attrs{{"eps", 1e-5}};
+  const DType t = DType::F32;
+  const TensorType x{t, {Dim(3), Dim(5), Dim(8)}};
+  for (const Shape& weight : {Shape{Dim(5)}, Shape{Dim(3), Dim(8)}, Shape{Dim(3), Dim(5), Dim(8)}})
+    EXPECT_FALSE(runner.choose("layer_norm", {x, {t, weight}}, attrs).is_ok());
+  EXPECT_FALSE(runner.choose("layer_norm", {x, {t, {Dim(8)}}, {t, {Dim(5), Dim(8)}}}, attrs).is_ok());
+}
+
 std::vector<double> inverse_frequencies(int64_t dim, double base) {
   std::vector<double> f;
   for (int64_t i = 0; i < dim; i += 2) f.push_back(std::pow(base, -static_cast<double>(i) / static_cast<double>(dim)));
@@ -199,11 +248,47 @@ TEST(Elementwise, SiluIsAccurateEverywhere) {
   }
 }
 
-TEST(Elementwise, SiluHasTheRightLimits) {
+// Relative to the result, but for results so small that their exponential has lost bits.
+TEST(Elementwise, GeluAndSoftcapMatchTheReference) {
+  struct Case {
+    const char* op;
+    Attrs attrs;
+    std::function<double(double)> f;
+    double tolerance;
+  };
+  const std::vector<Case> cases{
+      {"gelu", {}, reference::gelu, 4e-6},
+      {"gelu_tanh", {}, reference::gelu_tanh, 4e-6},
+      {"scale", {{"by", 0.22}}, [](double x) { return x * static_cast<double>(0.22f); }, 1e-7},
+      {"softcap", {{"cap", 5.5}}, [](double x) { return 5.5 * std::tanh(x / 5.5); }, 4e-7}};
+  for_each([&](const OpRunner& runner, Isa isa, DType t) {
+    for (const Case& c : cases)
+      for (const double width : {0.01, 3.0, 30.0}) {
+        const TestTensor x = random_tensor(t, {19, 77}, 9, -width, width);
+        const std::string what = name_of(isa, t, c.op);
+        const TestTensor got = run_all_threads(runner, c.op, {x}, c.attrs, what);
+        std::vector<double> want;
+        for (int64_t i = 0; i < x.size(); ++i) want.push_back(c.f(x.get(i)));
+        expect_close(got, want, unit_roundoff(t) + c.tolerance, t == DType::F16 ? 4e-8 : 1e-30, what);
+      }
+  });
+}
+
+TEST(Elementwise, SoftcapNeedsACap) {
+  const OpRunner runner(Isa::Baseline);
+  const TensorType x{DType::F32, {Dim(3), Dim(8)}};
+  EXPECT_FALSE(runner.choose("softcap", {x}, {{"cap", 0.0}}).is_ok());
+  EXPECT_TRUE(runner.choose("softcap", {x}, {{"cap", 30.0}}).is_ok());
+}
+
+class Gates : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Gates, testing::Values("silu", "gelu", "gelu_tanh"));
+
+TEST_P(Gates, HaveTheRightLimits) {
   const double inf = INFINITY;
   for_each([&](const OpRunner& runner, Isa isa, DType t) {
     const TestTensor x = tensor_of(t, {1, 9}, {inf, -inf, NAN, 0, -0.0, 60000, -60000, 88, -88});
-    const TestTensor got = runner.run("silu", {x})[0];
+    const TestTensor got = runner.run(GetParam(), {x})[0];
     const std::vector<double> want{inf, 0, NAN, 0, 0, x.get(5), 0, 88, 0};
     for (int64_t i = 0; i < 9; ++i) {
       if (std::isnan(want[static_cast<size_t>(i)]))
@@ -216,13 +301,13 @@ TEST(Elementwise, SiluHasTheRightLimits) {
   });
 }
 
-TEST(Elementwise, SiluOfAValueDoesNotDependOnItsPlace) {
+TEST_P(Gates, OfAValueDoNotDependOnItsPlace) {
   for_each([](const OpRunner& runner, Isa isa, DType t) {
     const TestTensor x = random_tensor(t, {1, 37}, 10, -8, 8);
-    const TestTensor all = runner.run("silu", {x})[0];
+    const TestTensor all = runner.run(GetParam(), {x})[0];
     for (int64_t i = 0; i < x.size(); ++i) {
-      const TestTensor one = runner.run("silu", {tensor_of(t, {1, 1}, {x.get(i)})})[0];
-      EXPECT_EQ(one.get(0), all.get(i)) << name_of(isa, t, "silu");
+      const TestTensor one = runner.run(GetParam(), {tensor_of(t, {1, 1}, {x.get(i)})})[0];
+      EXPECT_EQ(one.get(0), all.get(i)) << name_of(isa, t, GetParam());
     }
   });
 }

@@ -36,11 +36,17 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
   entries.add("rms_norm", k.rms_norm);
+  entries.add("rms_norm_centred", k.rms_norm_centred);
+  entries.add("layer_norm", k.layer_norm);
   entries.add("rope", k.rope, {.accepts = want_table_in_f32<1>});
   entries.add("rope_table", k.rope_table);
   entries.add("add", k.add);
   entries.add("mul", k.mul);
   entries.add("silu", k.silu);
+  entries.add("gelu", k.gelu);
+  entries.add("gelu_tanh", k.gelu_tanh);
+  entries.add("scale", k.scale);
+  entries.add("softcap", k.softcap);
   entries.add("sigmoid", k.sigmoid);
   entries.add("reciprocal", k.reciprocal);
   entries.add("scale_rows", k.scale_rows);

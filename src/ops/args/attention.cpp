@@ -24,11 +24,18 @@ Status accepts_paged(const OpCall& c) {
 
 }  // namespace
 
+Status want_no_softcap(const OpCall& c) {
+  if (c.attrs->number("softcap") > 0)
+    return error(Code::Unsupported, "scores under a cap of {}: its kernels know none", c.attrs->number("softcap"));
+  return Status::ok();
+}
+
 void PagedAttentionArgs::fill(const OpCall& c) {
   fill_step(c, 2, *this);
   kv_heads = c.in[1].shape[2].factor;
   size = c.in[0].shape[2].factor;
   window = c.attrs->integer("window");
+  softcap = c.attrs->number("softcap");
 }
 void PagedAttentionRowsArgs::fill(const OpCall& c) {
   fill_step(c, 3, *this);

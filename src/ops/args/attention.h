@@ -9,14 +9,18 @@
 namespace reprise {
 
 struct OpCall;
+class Status;
 enum class DType : uint8_t;
+
+// For the devices whose attention cannot cap scores.
+Status want_no_softcap(const OpCall& call);
 
 struct PagedAttentionArgs {
   In q, kv, page_table, context_lens, cu_seqlens;
   Out out;
   Dim tokens, sequences, columns;
   int64_t heads, kv_heads, size, window;
-  double scale;
+  double scale, softcap;
 
   void fill(const OpCall& call);
 };

@@ -27,6 +27,10 @@ Status one_symbol(const OpCall& c) {
 
 void BinaryArgs::fill(const OpCall& c) { fill_rows(c.in[0], *this); }
 void UnaryArgs::fill(const OpCall& c) { fill_rows(c.in[0], *this); }
+void NumberArgs::fill(const OpCall& c) {
+  fill_rows(c.in[0], *this);
+  number = c.attrs->number(c.attrs->find("by") ? "by" : "cap");
+}
 void ScaleRowsArgs::fill(const OpCall& c) { fill_rows(c.in[0], *this); }
 void SiluMulArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
@@ -67,6 +71,10 @@ std::span<const OpArgs> element_args() {
       op_row("add", &BinaryArgs::out, &BinaryArgs::a, constant_rows),
       op_row("mul", &BinaryArgs::out, &BinaryArgs::a, constant_rows),
       op_row("silu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
+      op_row("gelu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
+      op_row("gelu_tanh", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
+      op_row("scale", &NumberArgs::out, &NumberArgs::x, constant_rows),
+      op_row("softcap", &NumberArgs::out, &NumberArgs::x, constant_rows),
       op_row("sigmoid", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("reciprocal", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("argmax", &UnaryArgs::out, &UnaryArgs::x, constant_rows),

@@ -23,12 +23,24 @@ struct BinaryArgs {
   void fill(const OpCall& call);
 };
 
-// silu, sigmoid, reciprocal; argmax, whose result has a number for every row
+// silu, gelu, gelu_tanh, sigmoid, reciprocal; argmax, whose result has a number for every row
 struct UnaryArgs {
   In x;
   Out out;
   Dim rows;
   int64_t width;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// scale, softcap: elementwise with the op's number
+struct NumberArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width;
+  double number;
   DType type;
 
   void fill(const OpCall& call);

@@ -1,4 +1,4 @@
-// Launch arguments of RMS norms, alone, behind a residual addition and before a quantisation.
+// Launch arguments of layer norms, and of RMS norms alone, behind a residual addition and before a quantisation.
 //
 // `rows` of `width` numbers are normed, each by itself; eps is the op's attribute. A bias that is left out is null.
 // `scales` and `offsets` say how many numbers there are: 1 for all columns, or one for each. Filled in norms.cpp.
@@ -16,6 +16,29 @@ struct RmsNormArgs {
   Out out;
   Dim rows;
   int64_t width;
+  double eps;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+struct CentredRmsNormArgs {
+  In x, weight;
+  Out out;
+  Dim rows;
+  int64_t width;
+  double eps;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// Rows r, r + vectors, ... have the same of the weight's `vectors` rows.
+struct LayerNormArgs {
+  In x, weight, bias;
+  Out out;
+  Dim rows;
+  int64_t width, vectors;
   double eps;
   DType type;
 

@@ -10,7 +10,7 @@ template <typename E, typename P>
 struct Call : AttentionCall<E> {
   using T = typename E::Type;
 
-  Call(const PagedAttentionArgs& a, const Launch& l) : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)) {
+  Call(const PagedAttentionArgs& a, const Launch& l) : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)), cap(static_cast<float>(a.softcap)) {
     this->page_table = a.page_table;
     this->context_lens = a.context_lens;
     this->cu_seqlens = a.cu_seqlens;
@@ -39,14 +39,14 @@ struct Call : AttentionCall<E> {
 
   const T* q;
   const void* kv;
-  float scale;
+  float scale, cap;
 };
 
 template <typename E, typename P>
 void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int thread) const {
   const AttentionSizes& z = this->sizes;
   float* scratch = this->scratch(thread);
-  Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, z.size, scale);
+  Tile<E, P> tile(scratch, AttentionSizes::kTileRows, z.size, z.size, scale, cap);
   tile.set_rows(item.rows);
   RowPlace row = this->place_of(item, 0);
   for (int64_t r = 0; r < item.rows; ++r, row.next()) {

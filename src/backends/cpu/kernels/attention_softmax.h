@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/attention_panel.h"
+#include "backends/cpu/kernels/curves.h"
 #include "backends/cpu/kernels/exp.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -119,19 +120,10 @@ class RowScores {
     place_ = lane - static_cast<uint32_t>(seen.low);
   }
 
-  // Scales the scores in place; the largest of them.
-  float scale(float by) {
-    const F32x16 hidden = splat(-__builtin_inff());
-    F32x16 top = hidden;
-    each([&](int64_t j) {
-      F32x16 s = load(scores_ + j);
-      if constexpr (P::kScaled) s *= load(scales_.keys + j);
-      s *= by;
-      if constexpr (kMasked) s = select(visible(j), s, hidden);
-      store(scores_ + j, s);
-      top = larger(s, top);
-    });
-    return reduce_max(top);
+  // Scales the scores in place, and caps them where there is a cap; the largest of them.
+  float scale(float by, float cap) {
+    return cap == 0 ? scale(by, [](F32x16 s) { return s; })
+                    : scale(by, [=](F32x16 s) { return tanh(s / splat(cap)) * cap; });
   }
 
   // Weights for the value product in place of the scaled scores, of which `top` is the largest; their sum.
@@ -151,6 +143,21 @@ class RowScores {
   }
 
  private:
+  template <typename Capped>
+  float scale(float by, const Capped& capped) {
+    const F32x16 hidden = splat(-__builtin_inff());
+    F32x16 top = hidden;
+    each([&](int64_t j) {
+      F32x16 s = load(scores_ + j);
+      if constexpr (P::kScaled) s *= load(scales_.keys + j);
+      s = capped(s * by);
+      if constexpr (kMasked) s = select(visible(j), s, hidden);
+      store(scores_ + j, s);
+      top = larger(s, top);
+    });
+    return reduce_max(top);
+  }
+
   template <typename Body>
   void each(const Body& body) const {
     if constexpr (kMasked) {

@@ -1,6 +1,6 @@
 // One tile of query rows against one page of keys and values, and the merging of pages.
 //
-// Per row and page: scores s_j = scale * (q . k_j); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
+// Per row and page: scores s_j = scale * (q . k_j), under a cap c then c * tanh(s_j / c); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
 // sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden keys have p = 0 exactly. Pages merge in
 // ascending order by the usual rescaling. On sets with bf16 dot instructions p is rounded to bf16 for o (as HF rounds
 // its probabilities), not for l. In an int8 cache k_j is c_j times integers and v_j is d_j times integers: then
@@ -26,8 +26,8 @@ class Tile {
   }
 
   // Keys have `key_size` numbers, values and results `size`.
-  Tile(float* scratch, int64_t capacity, int64_t key_size, int64_t size, float scale)
-      : key_size_(key_size), size_(size), scale_(scale) {
+  Tile(float* scratch, int64_t capacity, int64_t key_size, int64_t size, float scale, float cap = 0)
+      : key_size_(key_size), size_(size), scale_(scale), cap_(cap) {
     left_ = reinterpret_cast<Factor*>(scratch);
     scores_ = scratch + capacity * key_size;
     page_ = {scores_ + capacity * kKvTokens, nullptr, nullptr};
@@ -80,7 +80,7 @@ class Tile {
     for (int64_t g = 0; g < rows_; g += group_rows_) {
       for (int64_t r = g; r < group_end(g); ++r)
         with_scores(
-            r, g, base, scales, [&](auto row) { to.m[r] = row.scale(scale_); }, [&] { to.m[r] = 0; });
+            r, g, base, scales, [&](auto row) { to.m[r] = row.scale(scale_, cap_); }, [&] { to.m[r] = 0; });
       for (int64_t r = g; r < group_end(g); ++r)
         with_scores(
             r, g, base, scales, [&](auto row) { to.l[r] = row.weigh(to.m[r]); }, [&] { to.l[r] = 0; });
@@ -318,7 +318,7 @@ class Tile {
   }
 
   int64_t key_size_, size_;
-  float scale_;
+  float scale_, cap_;  // no cap: 0
   int64_t rows_ = 0, group_rows_ = 1;
   bool flat_ = false;
   int64_t left_stride_;

@@ -1,5 +1,6 @@
 #include "backends/cpu/kernels/elementwise.h"
 
+#include "backends/cpu/kernels/curves.h"
 #include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 
@@ -19,8 +20,21 @@ struct Reciprocal {
 struct Silu {
   static F32x16 apply(F32x16 x) { return silu(x); }
 };
+struct Gelu {
+  static F32x16 apply(F32x16 x) { return gelu(x); }
+};
+struct GeluTanh {
+  static F32x16 apply(F32x16 x) { return gelu_tanh(x); }
+};
 struct Sigmoid {
   static F32x16 apply(F32x16 x) { return splat(1.0f) / (exp(-x) + 1.0f); }
+};
+
+struct Scale {
+  static F32x16 apply(F32x16 x, float by) { return x * by; }
+};
+struct Softcap {
+  static F32x16 apply(F32x16 x, float cap) { return tanh(x / splat(cap)) * cap; }
 };
 
 template <typename E, typename Op>
@@ -43,12 +57,27 @@ void unary(const UnaryArgs& args, const Launch& l) {
                 [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(x + i, rest)); });
 }
 
+template <typename E, typename Op>
+void with_number(const NumberArgs& args, const Launch& l) {
+  const typename E::Type* x = args.x;
+  typename E::Type* out = args.out;
+  const float number = static_cast<float>(args.number);
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.thread, l.threads);
+  x += r.begin;
+  store_each<E>(out + r.begin, r.end - r.begin,
+                [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(x + i, rest), number); });
+}
+
 }  // namespace
 
 REPRISE_KERNELS(add, binary, Add)
 REPRISE_KERNELS(mul, binary, Mul)
 REPRISE_KERNELS(reciprocal, unary, Reciprocal)
 REPRISE_KERNELS(silu, unary, Silu)
+REPRISE_KERNELS(gelu, unary, Gelu)
+REPRISE_KERNELS(gelu_tanh, unary, GeluTanh)
+REPRISE_KERNELS(scale, with_number, Scale)
+REPRISE_KERNELS(softcap, with_number, Softcap)
 REPRISE_KERNELS(sigmoid, unary, Sigmoid)
 
 }  // namespace reprise::cpu::REPRISE_ISA

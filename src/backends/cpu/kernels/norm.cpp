@@ -27,8 +27,60 @@ void run(const RmsNormArgs& a, const Launch& l) {
     norm_rows<E, false>(a, l);
 }
 
+template <typename E>
+void centred(const CentredRmsNormArgs& a, const Launch& l) {
+  using T = typename E::Type;
+  const T *x = a.x, *weight = a.weight;
+  T* out = a.out;
+  const int64_t n = a.width;
+  const Range rows = l.share(l.size(a.rows));
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* row = x + r * n;
+    const F32x16 factor = splat(rms_factor<E>(row, n, static_cast<float>(a.eps)));
+    store_each<E>(out + r * n, n, [=](int64_t i, int64_t rest) {
+      return load_n<E>(row + i, rest) * factor * (load_n<E>(weight + i, rest) + 1.0f);
+    });
+  }
+}
+
+// The sum over a row, as rms_factor adds: element i by lane i % 16, then the tree.
+template <typename E, typename F>
+float sum_of(const typename E::Type* x, int64_t n, const F& f) {
+  F32x16 sum = zero();
+  each_sixteen(n, [&](int64_t i, int64_t rest) {
+    F32x16 v = f(load_n<E>(x + i, rest));
+    for (int64_t j = rest; j < 16; ++j) v[j] = 0;
+    sum += v;
+  });
+  return reduce_add(sum);
+}
+
+template <typename E>
+void layer_norm(const LayerNormArgs& a, const Launch& l) {
+  using T = typename E::Type;
+  const T *x = a.x, *weights = a.weight, *biases = a.bias;
+  T* out = a.out;
+  const int64_t n = a.width;
+  const float count = static_cast<float>(n), eps = static_cast<float>(a.eps);
+  const Range rows = l.share(l.size(a.rows));
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* row = x + r * n;
+    const T* weight = weights + r % a.vectors * n;
+    const T* bias = biases ? biases + r % a.vectors * n : nullptr;
+    const F32x16 mean = splat(sum_of<E>(row, n, [](F32x16 v) { return v; }) / count);
+    const float variance = sum_of<E>(row, n, [=](F32x16 v) { return (v - mean) * (v - mean); }) / count;
+    const F32x16 factor = splat(1.0f / __builtin_sqrtf(variance + eps));
+    store_each<E>(out + r * n, n, [=](int64_t i, int64_t rest) {
+      const F32x16 v = (load_n<E>(row + i, rest) - mean) * factor * load_n<E>(weight + i, rest);
+      return bias ? v + load_n<E>(bias + i, rest) : v;
+    });
+  }
+}
+
 }  // namespace
 
 REPRISE_KERNELS(rms_norm, run)
+REPRISE_KERNELS(rms_norm_centred, centred)
+REPRISE_KERNELS(layer_norm, layer_norm)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -32,10 +32,16 @@ namespace reprise::cpu {
   X(latent_attention_merge)          \
   X(expanded_latent_attention)       \
   X(rms_norm)                        \
+  X(rms_norm_centred)                \
+  X(layer_norm)                      \
   X(rope)                            \
   X(add)                             \
   X(mul)                             \
   X(silu)                            \
+  X(gelu)                            \
+  X(gelu_tanh)                       \
+  X(scale)                           \
+  X(softcap)                         \
   X(sigmoid)                         \
   X(reciprocal)                      \
   X(scale_rows)                      \
