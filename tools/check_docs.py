@@ -22,6 +22,8 @@ import shlex
 import subprocess
 import sys
 
+import models_page
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
 COLUMNS = 120
@@ -287,6 +289,12 @@ def check(root, binary=None):
             else:
                 found = program.errors_of(words) if program else []
             errors += [f"{name}:{at}: {error}" for error in found]
+    if (root / "src/models/list.h").is_file():
+        try:
+            written = models_page.page(root) == (root / models_page.PAGE).read_text(encoding="utf-8")
+            errors += [] if written else [f"{models_page.PAGE} is not what tools/models_page.py --write writes"]
+        except (OSError, SystemExit) as error:
+            errors.append(f"{models_page.PAGE}: {error}")
     return errors
 
 

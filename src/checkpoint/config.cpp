@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/check.h"
+#include "base/close_names.h"
 #include "base/file.h"
 #include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
@@ -30,7 +32,16 @@ Status read_architecture(const FieldReader& in, const Families& families, ModelC
   const auto unknown = [&](std::string_view what, std::string_view name) {
     std::string known;
     for (const Family* f : families.list) known += fmt::format("{}{}", known.empty() ? "" : ", ", f->architecture);
-    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}", out.source, what, name, known);
+    std::string nearest;
+    for (const MissingFamily& m : families.missing)
+      if (m.architecture == name || m.model_type == name)
+        nearest = fmt::format("; nearest: {}; missing: {}", m.nearest, m.missing);
+    if (nearest.empty()) {
+      std::vector<std::string_view> names;
+      for (const Family* f : families.list) names.push_back(what == "architecture" ? f->architecture : f->model_type);
+      nearest = close_names(name, names);
+    }
+    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}{}", out.source, what, name, known, nearest);
   };
   if (out.architecture.empty()) {
     if (!out.model_type.empty() && !families.others) return unknown("model_type", out.model_type);
@@ -39,6 +50,10 @@ Status read_architecture(const FieldReader& in, const Families& families, ModelC
   out.family = families.find(out.architecture);
   const Family* f = out.family;
   if (!f && !families.others) return unknown("architecture", out.architecture);
+  if (f && f->wrapper == out.architecture) {  // of several text models, that of the type
+    if (by_type && by_type->wrapper == out.architecture) f = out.family = by_type;
+    out.architecture = f->architecture;
+  }
   // Hugging Face goes by the type, other engines by the architecture.
   if (!f || out.model_type.empty() || by_type == f) return Status::ok();
   return in.wrong("model_type", Json(out.model_type),
@@ -80,8 +95,8 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.integer("vocab_size", 1, kMaxVocab, known(sizes.vocab), out.vocab_size));
   RETURN_IF_ERROR(
       in.integer("max_position_embeddings", 1, kMaxPositions, known(sizes.positions), out.max_position_embeddings));
-  return in.number("rms_norm_eps", 0.0, 1.0, out.family ? std::optional<double>(sizes.eps) : std::nullopt,
-                   out.rms_norm_eps);
+  return in.number(out.family ? out.family->eps_key : "rms_norm_eps", 0.0, 1.0,
+                   out.family ? std::optional<double>(sizes.eps) : std::nullopt, out.rms_norm_eps);
 }
 
 Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
@@ -135,18 +150,30 @@ Status read_window(const FieldReader& in, ModelConfigFields& out) {
   return check_window(in, out);
 }
 
+// What the gate of an MLP goes through.
+Status read_gate(const FieldReader& in, ModelConfigFields& out) {
+  const Family& f = *out.family;
+  std::string name;
+  RETURN_IF_ERROR(
+      in.choice(f.activation_key, {"silu", "swish", "gelu", "gelu_pytorch_tanh", "gelu_new"}, f.activation, name));
+  out.hidden_act = name == "swish" ? "silu" : name.starts_with("gelu_") ? "gelu_tanh" : name;
+  return Status::ok();
+}
+
 // What the feed-forward layers and the projections are like.
 Status read_parts(const FieldReader& in, ModelConfigFields& out) {
-  RETURN_IF_ERROR(in.boolean("tie_word_embeddings", false, out.tie_word_embeddings));
+  RETURN_IF_ERROR(in.boolean("tie_word_embeddings", out.family && out.family->sizes.tied, out.tie_word_embeddings));
+  RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
+  RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
+  RETURN_IF_ERROR(in.boolean("qkv_bias", true, out.qkv_bias));
+  if (out.family && !out.family->activation_key.empty()) return read_gate(in, out);
   std::optional<std::string> act;
   RETURN_IF_ERROR(in.string("hidden_act", act));
   out.hidden_act = act.value_or("silu");
   if (out.hidden_act == "swish") out.hidden_act = "silu";  // another name of it
   if (out.hidden_act != "silu")
     return error(Code::Unsupported, "{}: hidden_act is \"{}\"; allowed: silu", out.source, out.hidden_act);
-  RETURN_IF_ERROR(in.boolean("attention_bias", false, out.attention_bias));
-  RETURN_IF_ERROR(in.boolean("mlp_bias", false, out.mlp_bias));
-  return in.boolean("qkv_bias", true, out.qkv_bias);
+  return Status::ok();
 }
 
 Status read_tokens(const FieldReader& in, ModelConfigFields& out) {
@@ -170,6 +197,25 @@ Status read_dtype(const FieldReader& in, ModelConfigFields& out) {
     return Status::ok();
   }
   return Status::ok();
+}
+
+// A model of text and pictures has its text model's fields in text_config: what is read is that, under the
+// architecture of the whole. Fields beside it that are about text win.
+Result<bool> unwrap(Json& config, std::string_view source, const Families& families) {
+  const auto list = config.find("architectures");
+  if (list == config.end() || !list->is_array() || list->empty() || !(*list)[0].is_string()) return false;
+  const Family* f = families.find((*list)[0].get<std::string>());
+  const auto text = config.find("text_config");
+  if (!f || f->wrapper != (*list)[0].get<std::string>() || text == config.end()) return false;
+  if (!text->is_object()) return FieldReader(config, source).wrong("text_config", *text, "an object");
+  Json out = *text;
+  for (const char* key : {"architectures", "quantization_config", "compression_config", "dtype", "torch_dtype",
+                          "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"})
+    if (const auto it = config.find(key); it != config.end() && !it->is_null()) out[key] = *it;
+  if (!out.contains("tie_word_embeddings") && config.contains("tie_word_embeddings"))
+    out["tie_word_embeddings"] = config["tie_word_embeddings"];
+  config = std::move(out);
+  return true;
 }
 
 Result<Json> read_json_file(const std::string& path) {
@@ -216,6 +262,7 @@ std::string_view rope_kind_name(RopeKind k) {
     case RopeKind::Dynamic: return "dynamic";
     case RopeKind::Llama3: return "llama3";
     case RopeKind::Yarn: return "yarn";
+    case RopeKind::Long: return "longrope";
   }
   return "unknown";
 }
@@ -225,6 +272,12 @@ std::optional<bool> ModelConfigFields::listed_as_sliding(int64_t layer) const {
   return layer_types[static_cast<size_t>(layer)] == "sliding_attention";
 }
 
+double ModelConfigFields::number(std::string_view name) const {
+  const auto it = numbers.find(name);
+  CHECK(it != numbers.end(), "{} has read no number {}", architecture, name);
+  return it->second;
+}
+
 int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
   return family && family->slides && family->slides(*this, layer) ? sliding_window.value_or(0) : 0;
 }
@@ -232,9 +285,11 @@ int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,
                                              std::span<const std::string> overrides, const Families& families) {
   if (!config.is_object()) return invalid("{}: not a JSON object", source);
+  ASSIGN_OR_RETURN(const bool wrapped, unwrap(config, source, families));
   RETURN_IF_ERROR(apply_overrides(config, overrides, families));
   ModelConfigFields out;
   out.source = source;
+  out.wrapped = wrapped;
   out.raw_json = std::move(config);
   const FieldReader in(out.raw_json, source);
   RETURN_IF_ERROR(read_architecture(in, families, out));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace reprise::checkpoint {
 
-enum class RopeKind : uint8_t { None, Linear, Dynamic, Llama3, Yarn };
+enum class RopeKind : uint8_t { None, Linear, Dynamic, Llama3, Yarn, Long };
 std::string_view rope_kind_name(RopeKind k);
 
 // `rope_scaling` (with "type" or "rope_type") or `rope_parameters` of transformers 5. Fields that the file left out are
@@ -35,6 +36,14 @@ struct RopeScaling {
   std::optional<double> mscale;
   std::optional<double> mscale_all_dim;  // latent attention: of every kind of scaling
   bool truncate = true;
+  std::vector<double>
+      short_factor;  // longrope: divides each frequency of contexts that are not longer than the old one
+};
+
+// Positions of layers with a window, where they turn otherwise than those of the others.
+struct SlidingRope {
+  double theta = 10000.0;
+  RopeScaling scaling;
 };
 
 // Multi-head latent attention (DeepSeek): what every layer compresses queries, keys and values to.
@@ -70,6 +79,7 @@ struct ModelConfigFields {
   std::string architecture;        // "LlamaForCausalLM"
   const Family* family = nullptr;  // of that architecture; null where the reader knows none
   std::string model_type;          // "llama", "" when not given
+  bool wrapped = false;            // the text model of a larger one, whose other tensors are not loaded
 
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -83,17 +93,23 @@ struct ModelConfigFields {
 
   double rope_theta = 10000.0;
   RopeScaling rope;
-  double partial_rotary_factor = 1.0;  // families of transformers here rotate whole heads; GGUF files may not
+  std::optional<SlidingRope> sliding_rope;
+  double partial_rotary_factor = 1.0;  // 1 in most families; GGUF files may say otherwise
   // GGUF only: divide each rotary frequency by the tensor "rope_freqs.weight" (this is how GGUF stores llama3 scaling).
   bool has_rope_freqs = false;
 
   bool tie_word_embeddings = false;
   int64_t nextn_layers =
       0;                   // layers behind num_hidden_layers that predict further tokens; files may keep their weights
-  std::string hidden_act;  // "silu"
+  std::string hidden_act;  // "silu", "gelu", "gelu_tanh"
   bool attention_bias = false;
   bool mlp_bias = false;
   bool qkv_bias = true;  // Qwen2-MoE
+
+  // Numbers of a single family, by their names in the file (Family::read fills them in).
+  std::map<std::string, double, std::less<>> numbers;
+  double number(std::string_view name) const;  // CHECKs that the family has read it
+  std::vector<int64_t> unrotated_layers;       // whose positions do not turn
 
   ExpertFields experts;
 

@@ -18,13 +18,23 @@ constexpr std::string_view kConfigKeys[] = {
     // latent attention
     "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "rope_interleave"};
 
-constexpr std::string_view kRopeKeys[] = {"rope_type",        "type",
-                                          "factor",           "original_max_position_embeddings",
-                                          "low_freq_factor",  "high_freq_factor",
-                                          "attention_factor", "beta_fast",
-                                          "beta_slow",        "mscale",
-                                          "mscale_all_dim",   "truncate",
-                                          "rope_theta",       "partial_rotary_factor"};
+constexpr std::string_view kRopeKeys[] = {"rope_type",
+                                          "type",
+                                          "factor",
+                                          "original_max_position_embeddings",
+                                          "low_freq_factor",
+                                          "high_freq_factor",
+                                          "attention_factor",
+                                          "beta_fast",
+                                          "beta_slow",
+                                          "mscale",
+                                          "mscale_all_dim",
+                                          "truncate",
+                                          "rope_theta",
+                                          "partial_rotary_factor",
+                                          "short_factor",
+                                          "long_factor",
+                                          "alpha"};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "checkpoint/config_rope.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "checkpoint/limits.h"
@@ -31,8 +32,10 @@ class RopeReader {
     RETURN_IF_ERROR(
         in_.number("partial_rotary_factor", 1e-3, 1.0, out_.partial_rotary_factor, out_.partial_rotary_factor));
     RETURN_IF_ERROR(read_kind());
+    if (out_.rope.kind == RopeKind::Long) return read_long();
     RETURN_IF_ERROR(read_factor());
     RETURN_IF_ERROR(read_original());
+    RETURN_IF_ERROR(read_alpha());
     if (out_.rope.kind == RopeKind::Llama3) RETURN_IF_ERROR(read_llama3());
     if (out_.rope.kind == RopeKind::Yarn) RETURN_IF_ERROR(read_yarn());
     RETURN_IF_ERROR(read_score_factor());
@@ -45,18 +48,19 @@ class RopeReader {
     RETURN_IF_ERROR(in_.string("type", name));
     RETURN_IF_ERROR(in_.string("rope_type", name));  // the newer spelling wins
     kind_ = name.value_or("default");
-    constexpr std::pair<std::string_view, RopeKind> kKinds[] = {{"default", RopeKind::None},
-                                                                {"linear", RopeKind::Linear},
-                                                                {"dynamic", RopeKind::Dynamic},
-                                                                {"llama3", RopeKind::Llama3},
-                                                                {"yarn", RopeKind::Yarn}};
+    constexpr std::pair<std::string_view, RopeKind> kKinds[] = {
+        {"default", RopeKind::None},  {"linear", RopeKind::Linear}, {"dynamic", RopeKind::Dynamic},
+        {"llama3", RopeKind::Llama3}, {"yarn", RopeKind::Yarn},     {"longrope", RopeKind::Long},
+        {"su", RopeKind::Long}};
+    if (kind_ == "yarn" && out_.family && out_.family->long_rotation_only) kind_ = "longrope";
     for (const auto& [known, kind] : kKinds) {
       if (known != kind_) continue;
       out_.rope.kind = kind;
       return Status::ok();
     }
-    return error(Code::Unsupported, "{}: {}.rope_type is \"{}\"; allowed: default, linear, dynamic, llama3, yarn",
-                 out_.source, place_, kind_);
+    return error(Code::Unsupported,
+                 "{}: {}.rope_type is \"{}\"; allowed: default, linear, dynamic, llama3, yarn, longrope", out_.source,
+                 place_, kind_);
   }
 
   // YaRN's may be null, which is then the new length over the old one; but the key must be there.
@@ -114,6 +118,65 @@ class RopeReader {
     return Status::ok();
   }
 
+  // Hunyuan: the base times a power of "alpha", whatever the length.
+  Status read_alpha() {
+    std::optional<double> alpha;
+    if (out_.rope.kind != RopeKind::Dynamic || !out_.family || !out_.family->fixed_ntk) return Status::ok();
+    RETURN_IF_ERROR(in_.number("alpha", 0.0, 1e9, alpha));
+    if (alpha.value_or(0) == 0) return Status::ok();
+    const auto size = static_cast<double>(out_.head_dim);
+    if (out_.head_dim <= 2) return invalid("{}: {}.alpha needs heads above 2", out_.source, place_);
+    out_.rope_theta *= std::pow(*alpha, size / (size - 2));
+    out_.rope = {};
+    read_.push_back("alpha");
+    return Status::ok();
+  }
+
+  // One list of factors for contexts up to the old length and one for longer ones; a model is served up to the old
+  // length, by the first. Both scale cosines and sines by what the whole stretch is.
+  Status read_long() {
+    RopeScaling& rope = out_.rope;
+    RETURN_IF_ERROR(in_.number("factor", 1.0, 1e6, rope.factor));
+    RETURN_IF_ERROR(in_.number("attention_factor", 1e-6, 1e6, rope.attention_factor));
+    std::optional<int64_t> inside, outside;
+    RETURN_IF_ERROR(in_.integer(kOriginal, 1, kMaxPositions, inside));
+    RETURN_IF_ERROR(top_.integer(kOriginal, 1, kMaxPositions, outside));
+    if (!outside && !inside) return in_.absent(kOriginal, fmt::format("integers from 1 to {}", kMaxPositions));
+    const int64_t original = outside ? *outside : *inside;
+    rope.original_max_position_embeddings = original;
+    RETURN_IF_ERROR(read_factors("short_factor", rope.short_factor));
+    std::vector<double> long_factor;
+    RETURN_IF_ERROR(read_factors("long_factor", long_factor));
+    const double length = static_cast<double>(original);
+    const double stretch = rope.factor.value_or(static_cast<double>(out_.max_position_embeddings) / length);
+    if (!rope.attention_factor)
+      rope.attention_factor = stretch <= 1 ? 1.0 : std::sqrt(1 + std::log(stretch) / std::log(length));
+    rope.factor.reset();
+    if (out_.max_position_embeddings > original) {
+      note(fmt::format("rope_type longrope: contexts up to {} tokens; the factors of longer ones are not computed",
+                       original));
+      out_.max_position_embeddings = original;
+    }
+    read_.insert(read_.end(), {"factor", "attention_factor", kOriginal, "short_factor", "long_factor", "short_mscale",
+                               "long_mscale"});
+    for (const std::string_view key : {"short_mscale", "long_mscale"})
+      if (const Json* v = in_.find(key)) return in_.wrong(key, *v, "null");
+    return note_others();
+  }
+
+  Status read_factors(std::string_view key, std::vector<double>& out) const {
+    const Json* list = in_.find(key);
+    const auto count = static_cast<size_t>(static_cast<double>(out_.head_dim) * out_.partial_rotary_factor) / 2;
+    const std::string allowed = fmt::format("a list of {} numbers above 0", count);
+    if (!list) return in_.absent(key, allowed);
+    if (!list->is_array() || list->size() != count) return in_.wrong(key, *list, allowed);
+    for (const Json& v : *list) {
+      if (!v.is_number() || !(v.get<double>() > 0)) return in_.wrong(key, *list, allowed);
+      out.push_back(v.get<double>());
+    }
+    return Status::ok();
+  }
+
   // DeepSeek scales its scores by it, regardless of the kind of scaling.
   Status read_score_factor() {
     if (!out_.latent || out_.rope.kind == RopeKind::None) return Status::ok();
@@ -151,7 +214,13 @@ Status settle_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
   if (in.find("gguf_partial_rotary_factor"))
     return in.number("gguf_partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor);
   if (!out.family) return Status::ok();
-  if (static_cast<int64_t>(static_cast<double>(out.head_dim) * factor) == out.head_dim) return Status::ok();
+  const auto turned = static_cast<int64_t>(static_cast<double>(out.head_dim) * factor);
+  if (turned == out.head_dim) return Status::ok();
+  if (out.family->partial_rotation) {
+    if (turned > 0 && turned % 2 == 0) return Status::ok();
+    return invalid("{}: partial_rotary_factor {} of heads of {} is {}; allowed: even numbers above 0", out.source,
+                   factor, out.head_dim, turned);
+  }
   if (out.rope.kind != RopeKind::None)
     return error(Code::Unsupported, "{}: partial_rotary_factor is {} with rope_type {}; allowed for {}: 1", out.source,
                  factor, rope_kind_name(out.rope.kind), out.architecture);
@@ -159,6 +228,36 @@ Status settle_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
       fmt::format("partial_rotary_factor {} has no effect: {} rotates whole heads", factor, out.architecture));
   out.partial_rotary_factor = 1.0;
   return Status::ok();
+}
+
+// Files say it by layer type, or once for the layers that see everything and the base of the others beside it.
+Status read_sliding_rope(const FieldReader& in, std::string_view key, ModelConfigFields& out) {
+  constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+  const Json* object = key.empty() ? nullptr : in.find(key);
+  const bool by_type = object && (object->contains(kFull) || object->contains(kSliding));
+  const double theta = out.rope_theta;
+  SlidingRope& sliding = out.sliding_rope.emplace();
+  if (object && !by_type) RETURN_IF_ERROR(RopeReader(in, *object, key, out).run());
+  sliding.theta = out.family->sliding_theta ? out.family->sliding_theta : out.rope_theta;
+  if (out.family->sliding_theta)
+    RETURN_IF_ERROR(in.number("rope_local_base_freq", kMinTheta, kMaxTheta, sliding.theta, sliding.theta));
+  if (!by_type) return Status::ok();
+  for (const auto& [type, value] : object->items())
+    if ((type != kFull && type != kSliding) || !value.is_object())
+      return in.wrong(fmt::format("{}.{}", key, type), value, "objects \"full_attention\" and \"sliding_attention\"");
+  if (object->contains(kSliding)) {
+    ModelConfigFields other = out;
+    other.rope_theta = sliding.theta;
+    RETURN_IF_ERROR(RopeReader(in, (*object)[kSliding], fmt::format("{}.{}", key, kSliding), other).run());
+    if (other.rope.kind == RopeKind::Dynamic || other.rope.kind == RopeKind::Long)
+      return in.wrong(fmt::format("{}.{}.rope_type", key, kSliding), Json(rope_kind_name(other.rope.kind)),
+                      "\"default\", \"linear\", \"llama3\", \"yarn\"");
+    sliding = {other.rope_theta, other.rope};
+    out.notices = std::move(other.notices);
+  }
+  out.rope_theta = theta;
+  if (!object->contains(kFull)) return Status::ok();
+  return RopeReader(in, (*object)[kFull], fmt::format("{}.{}", key, kFull), out).run();
 }
 
 }  // namespace
@@ -172,12 +271,17 @@ std::string_view rope_object_in_effect(const Json& config) {
 Status read_rope(const FieldReader& in, ModelConfigFields& out) {
   const double theta = out.family ? out.family->sizes.theta : SizeDefaults{}.theta;
   RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, theta, out.rope_theta));
-  RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor));
+  if (out.partial_rotary_factor == 1 && out.family) out.partial_rotary_factor = out.family->sizes.rotated;
+  RETURN_IF_ERROR(in.number("partial_rotary_factor", 1e-3, 1.0, out.partial_rotary_factor, out.partial_rotary_factor));
   for (const std::string_view key : {"rope_scaling", "rope_parameters"})
     if (const Json* object = in.find(key); object && !object->is_object())
       return in.wrong(key, *object, "an object, null");
   const std::string_view key = rope_object_in_effect(out.raw_json);
-  if (!key.empty()) RETURN_IF_ERROR(RopeReader(in, *in.find(key), key, out).run());
+  if (out.family && out.family->sliding_rotation) {
+    RETURN_IF_ERROR(read_sliding_rope(in, key, out));
+  } else if (!key.empty()) {
+    RETURN_IF_ERROR(RopeReader(in, *in.find(key), key, out).run());
+  }
   if (key == "rope_scaling" && given(out.raw_json, "rope_parameters") && *in.find(key) != *in.find("rope_parameters"))
     out.notices.push_back(
         fmt::format("rope_parameters has no effect beside rope_scaling; effective: rope_theta {}", out.rope_theta));

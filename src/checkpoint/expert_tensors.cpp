@@ -17,6 +17,26 @@ bool replace(std::string& text, std::string_view from, std::string_view to) {
   return true;
 }
 
+// Text models inside larger ones have a prefix of their own, in one of two places.
+void rename_text_model(std::string& name) {
+  for (const auto& [prefix, instead] :
+       {std::pair<std::string_view, std::string_view>{"language_model.model.", "model."},
+        {"language_model.lm_head.", "lm_head."},
+        {"model.language_model.", "model."}})
+    if (name.starts_with(prefix)) name.replace(0, prefix.size(), instead);
+}
+
+// Names of the same parts in other families, beside those of Mixtral.
+void rename_experts(std::string& name) {
+  if (name.find(".mlp.") == std::string::npos) return;
+  for (const auto& [from, to] : {std::pair{".mlp.router.layer.weight", ".mlp.gate.weight"},
+                                 {".mlp.input_linear.weight", ".mlp.experts.gate_up_proj"},
+                                 {".mlp.output_linear.weight", ".mlp.experts.down_proj"},
+                                 {".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"},
+                                 {".mlp.moe_statics.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"}})
+    if (name.ends_with(from) && replace(name, from, to)) return;
+}
+
 void rename_mixtral(std::string& name) {
   if (!replace(name, ".block_sparse_moe.", ".mlp.")) return;
   if (name.find(".mlp.experts.") == std::string::npos) return;
@@ -55,7 +75,9 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
   std::vector<CheckpointTensor> out;
   out.reserve(tensors.size());
   for (CheckpointTensor& t : tensors) {
+    rename_text_model(t.name);
     rename_mixtral(t.name);
+    rename_experts(t.name);
     const auto name = stack_name(t.name);
     const bool whole = name && t.shape.size() == 3 && t.shape[0] > 0 && t.shape[0] <= kMaxExperts && t.rows() > 0 &&
                        t.bytes % static_cast<uint64_t>(t.rows()) == 0;

@@ -5,6 +5,8 @@ namespace reprise::checkpoint {
 const Family* Families::find(std::string_view architecture) const {
   for (const Family* f : list)
     if (f->architecture == architecture) return f;
+  for (const Family* f : list)
+    if (!architecture.empty() && f->wrapper == architecture) return f;
   return nullptr;
 }
 

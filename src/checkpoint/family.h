@@ -22,6 +22,8 @@ struct SizeDefaults {
   int64_t vocab = 0, hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, positions = 0;
   int64_t window = 0;
   double eps = 1e-6, theta = 1e4;
+  double rotated = 1;  // part of a head that turns
+  bool tied = false;   // the head is the embedding
 };
 
 struct GgufFamily {
@@ -51,12 +53,28 @@ struct Family {
   bool (*slides)(const ModelConfigFields& f, int64_t layer) = nullptr;
   bool window_switch = false;  // the window counts with use_sliding_window only
   GgufFamily gguf = {};
+  std::string_view wrapper = {};  // architecture whose text model this is: its text_config is read
+  std::string_view eps_key = "rms_norm_eps";
+  // Where it says what the gate of an MLP goes through, and what transformers takes where it says nothing. Empty: SiLU
+  // by hidden_act alone.
+  std::string_view activation_key = {}, activation = {};
+  bool partial_rotation = false;    // heads may turn in part
+  bool sliding_rotation = false;    // layers with a window have frequencies of their own, without scaling
+  double sliding_theta = 0;         // their base where a file says none; 0: that of the others
+  bool fixed_ntk = false;           // rope_type dynamic with "alpha" is a base multiplied once and for all
+  bool long_rotation_only = false;  // rope_type yarn means longrope
+};
+
+// An architecture that is not here: the one that comes nearest, and what it has that the nearest has not.
+struct MissingFamily {
+  std::string_view architecture, model_type, nearest, missing;
 };
 
 // The families that a reader knows. `others`: it reads files of other families, too, as far as they say everything.
 struct Families {
   std::span<const Family* const> list;
   bool others = true;
+  std::span<const MissingFamily> missing = {};  // what errors say of these
 
   const Family* find(std::string_view architecture) const;
   const Family* of_model_type(std::string_view model_type) const;

@@ -57,6 +57,23 @@ void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoi
       last > layers ? fmt::format("{} to {}", layers, last) : fmt::format("{}", layers), config.nextn_layers));
 }
 
+// A model of text and pictures: what is not of its text model.
+void set_other_models_aside(ModelConfigFields& config, Checkpoint& checkpoint) {
+  if (!config.wrapped) return;
+  uint64_t bytes = 0;
+  const size_t count = checkpoint.set_aside([&](const CheckpointTensor& t) {
+    std::string_view name = t.name;
+    if (name.starts_with("model.")) name.remove_prefix(6);
+    const std::string_view part = first_part(name);
+    const bool other = part.starts_with("vision_") || part == "multi_modal_projector" || part == "visual";
+    if (other) bytes += t.bytes;
+    return other;
+  });
+  if (count > 0)
+    config.notices.push_back(fmt::format("{} tensors ({:.1f} MB) are not of the text model and are not loaded", count,
+                                         static_cast<double>(bytes) / 1e6));
+}
+
 }  // namespace
 
 LayerName layer_name(std::string_view tensor) {
@@ -75,6 +92,7 @@ LayerName layer_name(std::string_view tensor) {
 }
 
 void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint) {
+  set_other_models_aside(config, checkpoint);
   set_prediction_layers_aside(config, checkpoint);
   settle_head(config, checkpoint);
 }

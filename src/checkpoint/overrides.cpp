@@ -1,4 +1,6 @@
 // --override key=value: changes to config.json before it is parsed.
+#include <algorithm>
+
 #include "base/close_names.h"
 #include "checkpoint/config.h"
 #include "checkpoint/config_keys.h"
@@ -22,7 +24,9 @@ Status unknown(std::string_view what, std::string_view key, const Json& object,
   std::string close = close_names(key, names);
   if (close.empty()) {
     close = "; allowed: ";
-    for (size_t i = 0; i < names.size(); ++i) close += fmt::format("{}{}", i ? ", " : "", names[i]);
+    constexpr size_t kShown = 50;  // families have many more
+    for (size_t i = 0; i < std::min(kShown, names.size()); ++i) close += fmt::format("{}{}", i ? ", " : "", names[i]);
+    if (names.size() > kShown) close += fmt::format(" and {} more", names.size() - kShown);
   }
   return invalid("`override`: {} has no key \"{}\"{}", what, key, close);
 }

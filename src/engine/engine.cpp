@@ -115,6 +115,7 @@ Status Engine::choose_context() {
       longest = std::max(longest, factor * static_cast<double>(f.rope.original_max_position_embeddings.value_or(0)));
       break;
     case checkpoint::RopeKind::None:
+    case checkpoint::RopeKind::Long:
     case checkpoint::RopeKind::Llama3: break;
   }
   if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;

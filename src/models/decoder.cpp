@@ -1,5 +1,7 @@
 #include "models/decoder.h"
 
+#include <algorithm>
+
 #include "models/rope.h"
 
 namespace reprise::models {
@@ -15,37 +17,57 @@ LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits
     spec.qkv_bias = traits.qkv_bias;
     spec.output_bias = traits.output_bias;
     spec.qk_norm_eps = traits.qk_norm ? f.rms_norm_eps : 0;
+    spec.qk_norm = traits.qk_norm_place;
+    spec.norm = traits.qk_norm_kind;
+    spec.q_norm = traits.q_norm;
+    spec.k_norm = traits.k_norm;
+    const bool turns = !traits.rotates_windows_only || spec.window > 0;
+    const auto& still = f.unrotated_layers;
+    spec.rotation =
+        turns && std::find(still.begin(), still.end(), layer) == still.end() ? traits.rotation : nn::Rotation::None;
+    spec.scale = traits.score_scale;
+    spec.softcap = traits.score_cap;
+    spec.fused = traits.fused;
     return nn::attention(x, spec, rope, in, layer, p / "self_attn");
   };
 }
 
 ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
-                     nn::StepInputs& in, const nn::ParamScope& root) {
+                     nn::StepInputs& in, const nn::ParamScope& root, const DecoderShape& s) {
   const auto& f = config.fields;
   const nn::ParamScope model = root / "model";
+  const auto norm = [&](Tensor x, const nn::ParamScope& p, std::string_view name) {
+    return name.empty() ? x : s.norm(x, p / name, f.rms_norm_eps);
+  };
   Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
-  Tensor x = nn::embedding(table, in.tokens);
-  Tensor rope = nn::rope_table(in.positions, rope_spec(config));
+  Tensor x = nn::scale(nn::embedding(table, in.tokens), s.embedding_scale);
+  const Tensor rope = nn::rope_table(in.positions, rope_spec(config));
+  const Tensor sliding = f.sliding_rope ? nn::rope_table(in.positions, rope_spec(config, true)) : rope;
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     const nn::ParamScope p = model / "layers" / l;
-    Tensor h = nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);
-    x = nn::add(x, attention(h, rope, l, p));
-    h = nn::rms_norm(x, p / "post_attention_layernorm", f.rms_norm_eps);
-    x = nn::add(x, mlp(h, l, p));
+    const Tensor h = norm(x, p, s.before_attention);
+    Tensor a = norm(attention(h, f.window_of_layer(l) > 0 ? sliding : rope, l, p), p, s.after_attention);
+    if (s.parallel) {
+      x = nn::add(nn::add(x, nn::scale(a, s.residual_scale)), nn::scale(mlp(h, l, p), s.residual_scale));
+      continue;
+    }
+    x = nn::add(x, nn::scale(a, s.residual_scale));
+    x = nn::add(x, nn::scale(norm(mlp(norm(x, p, s.before_mlp), l, p), p, s.after_mlp), s.residual_scale));
   }
   // Only the rows whose logits are wanted go through the norm and the head.
-  x = nn::rms_norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
+  x = s.norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
-  return {x, nn::linear_f32(x, head, nn::Shard::Column)};
+  Tensor logits = nn::scale(nn::linear_f32(x, head, nn::Shard::Column), s.logit_scale);
+  return {x, s.logit_cap > 0 ? nn::softcap(logits, s.logit_cap) : logits};
 }
 
 ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
                            const nn::ParamScope& root) {
-  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) {
-    return nn::gated_mlp(x, config.fields.intermediate_size, traits.mlp_bias, p / "mlp");
-  };
-  return decoder(config, grouped_attention(config, traits, in), mlp, in, root);
+  const auto& f = config.fields;
+  const nn::MlpSpec spec{f.intermediate_size, traits.mlp_bias, traits.fused, f.hidden_act};
+  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) { return nn::gated_mlp(x, spec, p / "mlp"); };
+  return decoder(config, grouped_attention(config, traits, in), mlp, in, root, traits.shape);
 }
 
 }  // namespace reprise::models

@@ -1,5 +1,6 @@
-// The common shape of a pre-norm decoder: embed, layers of attention and MLP with residuals, final norm, head.
-// Architectures differ in their attention spec, biases and what stands for the MLP, and say so in their own file.
+// The common shape of a decoder: embed, layers of attention and MLP with residuals, final norm, head. Architectures
+// differ in the norms around the two branches, in a few scalars, in their attention, biases and what stands for the
+// MLP, and say so in their own file.
 #pragma once
 
 #include <functional>
@@ -8,14 +9,32 @@
 
 namespace reprise::models {
 
+// What is the same in every layer of a family; empty names of norms: there is none.
+struct DecoderShape {
+  std::string_view before_attention = "input_layernorm", after_attention = {};
+  std::string_view before_mlp = "post_attention_layernorm", after_mlp = {};
+  bool parallel = false;  // both branches read the first norm, and are added together
+  nn::Norm norm = nn::rms_norm;
+  double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
+  double logit_cap = 0;  // 0: none
+};
+
 struct DecoderTraits {
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;
+  bool fused = false;  // qkv_proj and gate_up_proj
+  nn::QkNorm qk_norm_place = nn::QkNorm::Heads;
+  nn::Norm qk_norm_kind = nn::rms_norm;
+  std::string_view q_norm = "q_norm", k_norm = "k_norm";
+  nn::Rotation rotation = nn::Rotation::Halves;
+  bool rotates_windows_only = false;      // layers without a window see no positions
+  double score_scale = 0, score_cap = 0;  // 0: 1 / sqrt(size of a head), and none
+  DecoderShape shape = {};
 };
 
-// What stands behind the first and the second norm of a layer; `p` is the layer's scope, `rope` the table of angles.
+// What stands for the two branches of a layer; `p` is the layer's scope, `rope` the table of angles for the layer.
 using LayerAttention = std::function<Tensor(Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& p)>;
 using LayerMlp = std::function<Tensor(Tensor x, int64_t layer, const nn::ParamScope& p)>;
 
@@ -24,7 +43,7 @@ using LayerMlp = std::function<Tensor(Tensor x, int64_t layer, const nn::ParamSc
 LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits, nn::StepInputs& in);
 
 ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
-                     nn::StepInputs& in, const nn::ParamScope& root);
+                     nn::StepInputs& in, const nn::ParamScope& root, const DecoderShape& shape = {});
 // A gated MLP in every layer.
 ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,
                            const nn::ParamScope& root);

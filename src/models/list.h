@@ -12,7 +12,26 @@
   X(kQwen2Moe)            \
   X(kQwen3Moe)            \
   X(kDeepseekV2)          \
-  X(kDeepseekV3)
+  X(kDeepseekV3)          \
+  X(kGemma2)              \
+  X(kGemma3)              \
+  X(kPhi3)                \
+  X(kGlm4)                \
+  X(kGlm4Moe)             \
+  X(kOlmo2)               \
+  X(kOlmo3)               \
+  X(kGranite)             \
+  X(kGraniteMoe)          \
+  X(kSmolLm3)             \
+  X(kCohere)              \
+  X(kCohere2)             \
+  X(kStarcoder2)          \
+  X(kExaone4)             \
+  X(kErnie)               \
+  X(kErnieMoe)            \
+  X(kSeedOss)             \
+  X(kHunyuan)             \
+  X(kMiniMaxM2)
 
 namespace reprise::models {
 

@@ -1,4 +1,5 @@
-// Mistral: Llama without biases, with an optional sliding attention window.
+// Mistral: Llama without biases, with an optional sliding attention window. Mistral Small 3.1 and later are the text
+// models of larger ones.
 #include "models/decoder.h"
 
 namespace reprise::models {
@@ -27,7 +28,8 @@ const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
                                               .positions = 131072,
                                               .window = 4096},
                                     .slides = slides,
-                                    .gguf = {.name = "mistral", .windows = true}},
+                                    .gguf = {.name = "mistral", .windows = true},
+                                    .wrapper = "Mistral3ForConditionalGeneration"},
                          .forward = forward};
 
 }  // namespace reprise::models

@@ -1,4 +1,5 @@
 #include "models/list.h"
+#include "models/missing.h"
 
 namespace reprise::models {
 
@@ -21,7 +22,7 @@ checkpoint::Families families(bool others) {
     for (const ModelSpec* m : all_models()) out.push_back(&m->family);
     return out;
   }();
-  return {list, others};
+  return {list, others, missing_families()};
 }
 
 Result<const ModelSpec*> find_model(std::string_view architecture) {

@@ -32,12 +32,11 @@ double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.
 
 // Yarn (arXiv 2309.00071): interpolates slow dimensions, keeps fast ones, with a linear ramp between the dimensions
 // that turn beta_slow and beta_fast times over the old context.
-double scale_yarn(std::vector<double>& freq, const ModelConfigFields& f, int64_t dim, double old_context) {
-  const RopeScaling& s = f.rope;
+double scale_yarn(std::vector<double>& freq, const ModelConfigFields& f, const RopeScaling& s, double theta,
+                  int64_t dim, double old_context) {
   const double factor = s.factor.value_or(static_cast<double>(f.max_position_embeddings) / old_context);
   auto dimension_of = [&](double turns) {
-    return static_cast<double>(dim) * std::log(old_context / (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(f.rope_theta));
+    return static_cast<double>(dim) * std::log(old_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
   double low = dimension_of(s.beta_fast), high = dimension_of(s.beta_slow);
   if (s.truncate) {
@@ -59,27 +58,33 @@ double scale_yarn(std::vector<double>& freq, const ModelConfigFields& f, int64_t
 
 }  // namespace
 
-nn::RopeSpec rope_spec(const ModelConfig& config) {
+nn::RopeSpec rope_spec(const ModelConfig& config, bool sliding) {
   const ModelConfigFields& f = config.fields;
+  const RopeScaling& scaling = sliding && f.sliding_rope ? f.sliding_rope->scaling : f.rope;
+  const double theta = sliding && f.sliding_rope ? f.sliding_rope->theta : f.rope_theta;
   nn::RopeSpec spec;
   spec.dim = static_cast<int64_t>(static_cast<double>(f.head_dim) * f.partial_rotary_factor);
   spec.dim -= spec.dim % 2;
   for (int64_t i = 0; i < spec.dim; i += 2)
-    spec.inv_freq.push_back(1.0 / std::pow(f.rope_theta, static_cast<double>(i) / static_cast<double>(spec.dim)));
+    spec.inv_freq.push_back(1.0 / std::pow(theta, static_cast<double>(i) / static_cast<double>(spec.dim)));
   const double old_context =
-      static_cast<double>(f.rope.original_max_position_embeddings.value_or(f.max_position_embeddings));
-  switch (f.rope.kind) {
+      static_cast<double>(scaling.original_max_position_embeddings.value_or(f.max_position_embeddings));
+  switch (scaling.kind) {
     case RopeKind::None: break;
     case RopeKind::Linear:
-      for (double& x : spec.inv_freq) x /= f.rope.factor.value_or(1.0);
+      for (double& x : spec.inv_freq) x /= scaling.factor.value_or(1.0);
       break;
     case RopeKind::Dynamic:
-      spec.ntk_base = f.rope_theta;
-      spec.ntk_factor = f.rope.factor.value_or(1.0);
+      spec.ntk_base = theta;
+      spec.ntk_factor = scaling.factor.value_or(1.0);
       spec.ntk_window = static_cast<int64_t>(old_context);
       break;
-    case RopeKind::Llama3: scale_llama3(spec.inv_freq, f.rope, old_context); break;
-    case RopeKind::Yarn: spec.scale = scale_yarn(spec.inv_freq, f, spec.dim, old_context); break;
+    case RopeKind::Llama3: scale_llama3(spec.inv_freq, scaling, old_context); break;
+    case RopeKind::Yarn: spec.scale = scale_yarn(spec.inv_freq, f, scaling, theta, spec.dim, old_context); break;
+    case RopeKind::Long:
+      for (size_t i = 0; i < spec.inv_freq.size(); ++i) spec.inv_freq[i] /= scaling.short_factor[i];
+      spec.scale = scaling.attention_factor.value_or(1.0);
+      break;
   }
   for (size_t i = 0; i < spec.inv_freq.size() && i < config.rope_divisors.size(); ++i)
     spec.inv_freq[i] /= config.rope_divisors[i];

@@ -36,6 +36,19 @@ struct StepInputs {
 
 inline std::string cache_name(std::string_view name, int64_t layer) { return fmt::format("{}.{}", name, layer); }
 
+// A norm over the last size with parameters "<p>.weight" and, where it has one, "<p>.bias".
+using Norm = Tensor (*)(Tensor x, const ParamScope& p, double eps);
+Tensor rms_norm(Tensor x, const ParamScope& p, double eps);
+Tensor rms_norm_centred(Tensor x, const ParamScope& p, double eps);
+Tensor layer_norm(Tensor x, const ParamScope& p, double eps);         // without a bias
+Tensor layer_norm_biased(Tensor x, const ParamScope& p, double eps);  // with one
+// Of every head by weights of its own: [T, H, D] with parameter "<p>.weight" [H, D].
+Tensor layer_norm_of_heads(Tensor x, const ParamScope& p, double eps);
+
+enum class Rotation : uint8_t { None, Halves, Neighbours };
+// Where queries and keys are normed: head by head or over all of them before the rotation, or head by head behind it.
+enum class QkNorm : uint8_t { Heads, Row, Rotated };
+
 struct AttentionSpec {
   int64_t heads = 0;
   int64_t kv_heads = 0;
@@ -43,16 +56,34 @@ struct AttentionSpec {
   int64_t window = 0;  // 0: the whole context
   bool qkv_bias = false;
   bool output_bias = false;
-  double qk_norm_eps = 0;  // > 0: RMS norm of each query and key head before the rotation
+  double qk_norm_eps = 0;  // > 0: queries and keys are normed
+  QkNorm qk_norm = QkNorm::Heads;
+  Norm norm = rms_norm;
+  std::string_view q_norm = "q_norm", k_norm = "k_norm";
+  Rotation rotation = Rotation::Halves;
+  double scale = 0;    // of the scores; 0: 1 / sqrt(head_dim)
+  double softcap = 0;  // of the scores; 0: none
+  bool fused = false;  // the three projections are rows of "qkv_proj"
+};
+
+struct MlpSpec {
+  int64_t intermediate = 0;
+  bool bias = false;
+  bool fused = false;                    // gate_proj and up_proj are rows of "gate_up_proj"
+  std::string_view activation = "silu";  // or gelu, gelu_tanh
 };
 
 // linear with parameters "<p>.weight" and "<p>.bias"
 Tensor linear(Tensor x, const ParamScope& p, int64_t features, bool bias, Shard shard);
-Tensor rms_norm(Tensor x, const ParamScope& p, double eps);
+// The same with rows [first, first + features) of `of` rows of "<p>.weight".
+Tensor linear_rows(Tensor x, const ParamScope& p, int64_t first, int64_t features, int64_t of, Shard shard);
+Tensor activate(Tensor x, std::string_view activation);
 
-// [T, N] -> [T, N]; parameters q_proj, k_proj, v_proj, o_proj (and q_norm, k_norm). `table` is rope_table's.
+// [T, N] -> [T, N]; parameters q_proj, k_proj, v_proj, o_proj (and q_norm, k_norm). `table` is rope_table's; no
+// rotation reads none.
 Tensor attention(Tensor x, const AttentionSpec& spec, Tensor table, StepInputs& in, int64_t layer, const ParamScope& p);
-// down(silu(gate(x)) * up(x)); parameters gate_proj, up_proj, down_proj
+// down(act(gate(x)) * up(x)); parameters gate_proj, up_proj, down_proj
+Tensor gated_mlp(Tensor x, const MlpSpec& spec, const ParamScope& p);
 Tensor gated_mlp(Tensor x, int64_t intermediate, bool bias, const ParamScope& p);
 
 }  // namespace reprise::nn

@@ -41,6 +41,11 @@ class ParamScope {
     const ParamName name{path_ + "." + std::string(leaf), 0, 1, first, rows, of, transposed};
     return tracer_->param(name.text(), TensorType{dtype_, shape});
   }
+  // Rows [first, first + rows) of the `of` rows of "<path>.<leaf>": one of several matrices that a checkpoint has in
+  // one tensor. shape is [rows, K].
+  Tensor rows(std::string_view leaf, int64_t first, int64_t rows, int64_t of, Shape shape) const {
+    return row_groups(leaf, first, rows, of, false, shape);
+  }
   const std::string& path() const { return path_; }
   DType dtype() const { return dtype_; }
 

@@ -31,7 +31,7 @@ enum class Recipe : uint8_t {
   DeqScales,      // f32, or int64 that holds the bits of an f32
   ScaleProducts,  // f32: number of `tensor` (one, or one a row) times the single number of `other`
   ZeroPointSums,  // i32: minus the single integer of `other` times the sum of each i8 row
-  Dequantised,    // floats: i8 rows times their numbers (one, or one a row) in `other`; of some rows like Converted
+  Dequantised,    // floats: i8 rows times their numbers (one, or one a row) in `other`; like Converted
   DequantisedTransposed,  // the same like Transposed
   Zeros,                  // no tensor at all
   InputScales,            // numbers that activations are divided by, out of any number type, rounded to the dtype
@@ -52,8 +52,7 @@ struct ParamPart {
   Recipe recipe = Recipe::Converted;
   int64_t columns = 0;     // K of the linear this belongs to, where the recipe or dummy weights want to know it
   std::string other = {};  // second tensor of ScaleProducts, ZeroPointSums and Dequantised
-  // Converted, Transposed and Dequantised of some rows: from `first` on of the tensor's `of` (0: the part has all of
-  // them).
+  // Of some rows: from `first` on of the tensor's `of` (0: the part has all of them).
   int64_t first = 0, of = 0;
   // Of a rank that has a share of the part: `rows` from `from` on of the `whole` (0: all of them) that are described
   // above.

@@ -24,7 +24,7 @@ class Quantiser {
       if (n->is_param()) RETURN_IF_ERROR(dequantise(n));
       if (n->op == linear_ && n->in[1]->def->is_param()) {
         const std::string weight = n->in[1]->def->attrs.text("name");
-        const LinearQuant& q = plan_.of(weight);
+        const LinearQuant& q = plan_.of(nn::parse_param_name(weight).tensor);
         // What an expert is chosen by stays exact, unless the checkpoint itself has it in int8.
         if (is_int8(q) && !(q.storage == LinearStorage::Floats && is_gate(*n))) {
           c_.count_tried();
@@ -132,7 +132,15 @@ class Quantiser {
     return {weight, rows, Recipe::ZeroPointSums, columns, module + ".input_zero_point"};
   }
 
-  Status quantise(Node* n, const std::string& weight_name, const LinearQuant& q) {
+  // The same of some rows of the tensors, where the weight is some rows of a tensor.
+  static ParamPart rows_of_tensor(const nn::ParamName& name, ParamPart part) {
+    if (name.of > 0 && !part.tensor.empty()) part.first = name.first, part.of = name.of;
+    return part;
+  }
+
+  Status quantise(Node* n, const std::string& name, const LinearQuant& q) {
+    const nn::ParamName parsed = nn::parse_param_name(name);
+    const std::string& weight_name = parsed.tensor;
     const std::string module(checkpoint::module_of(weight_name));
     if (module.empty()) return error(Code::Unsupported, "a weight to quantise must be named <module>.weight");
     const bool is_static = q.scheme == LinearScheme::W8A8Static;
@@ -143,16 +151,19 @@ class Quantiser {
     if (!is_static) in.push_back(input->result(1));
 
     const Recipe rows_from = q.storage == LinearStorage::Floats ? Recipe::QuantisedRows : Recipe::Converted;
-    ASSIGN_OR_RETURN(Value * weight, retyped(n, 1, DType::I8, "_i8", {weight_name, rows, rows_from, columns}));
+    ASSIGN_OR_RETURN(Value * weight,
+                     retyped(n, 1, DType::I8, "_i8", rows_of_tensor(parsed, {weight_name, rows, rows_from, columns})));
     in.push_back(weight);
     // Next to the weight, under its name: two layers may read one tensor.
     const std::string stem = weight->def->attrs.text("name");
     ASSIGN_OR_RETURN(Value * scale,
-                     param(stem + "_row_scale", per_row_f32, scale_part(module, weight_name, q, rows, columns), n));
+                     param(stem + "_row_scale", per_row_f32,
+                           rows_of_tensor(parsed, scale_part(module, weight_name, q, rows, columns)), n));
     in.push_back(scale);
     if (is_static) {
-      ASSIGN_OR_RETURN(Value * folded, param(stem + "_folded_bias", per_row_i32,
-                                             folded_part(module, weight_name, q, rows, columns), n));
+      ASSIGN_OR_RETURN(Value * folded,
+                       param(stem + "_folded_bias", per_row_i32,
+                             rows_of_tensor(parsed, folded_part(module, weight_name, q, rows, columns)), n));
       in.push_back(folded);
     }
     const bool bias_is_folded = is_static && q.storage == LinearStorage::ModelSlim;
@@ -302,7 +313,9 @@ class Quantiser {
     const std::string name = n->attrs.text("name");
     const nn::ParamName parsed = nn::parse_param_name(name);
     const LinearQuant& q = plan_.of(parsed.tensor);
-    if (parsed.of == 0 || !is_int8(q)) return Status::ok();
+    const bool of_linear = std::any_of(n->result()->uses.begin(), n->result()->uses.end(),
+                                       [&](const Use& u) { return u.user->op == linear_ && u.operand == 1; });
+    if (parsed.of == 0 || of_linear || !is_int8(q)) return Status::ok();
     c_.count_tried();
     constexpr std::string_view kWhy = "it is folded into other products, which have no int8 form";
     if (q.storage == LinearStorage::Floats) {

@@ -483,16 +483,33 @@ class Sharder {
     return Status::ok();
   }
 
-  Status per_head(const Node& n) {
-    std::optional<Cut> cut;
-    bool first = true;
+  // The heads that an op works on here: those of its operands, or else of the cache beside them.
+  Result<std::optional<Cut>> heads_here(const Node& n) {
+    std::optional<Cut> cut, of_cache;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (n.op->operands[i].role != OperandRole::Cache || !is_cut_cache(*n.in[i])) continue;
+      const int64_t groups = n.in[i]->type.shape[2].factor;
+      for (size_t k = 0; k < n.in.size(); ++k)
+        if (carries_heads(n, k)) of_cache = share_of_heads(n.in[k]->type.shape[1].factor, groups, share_.heads());
+    }
+    bool whole = false;
     for (size_t i = 0; i < n.in.size(); ++i) {
       if (!carries_heads(n, i)) continue;
       const std::optional<Cut>& mine = placed(n.in[i]).cut;
-      if (!first && mine != cut) return refuse(n, "its operands have different heads on one rank");
-      cut = mine;
-      first = false;
+      whole |= !mine;
+      if (mine && cut && mine != cut) return refuse(n, "its operands have different heads on one rank");
+      if (mine) cut = mine;
     }
+    if (!whole) return cut;
+    // Norms over whole rows have brought all heads here; of these the own ones are taken again.
+    if (!cut) cut = of_cache;
+    if (cut && of_cache && cut->first == of_cache->first && cut->count == of_cache->count) return cut;
+    if (cut) return refuse(n, "its operands have different heads on one rank");
+    return cut;
+  }
+
+  Status per_head(const Node& n) {
+    ASSIGN_OR_RETURN(const std::optional<Cut> cut, heads_here(n));
     if (!cut) {
       ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
       return add(n, std::move(in), std::nullopt);
@@ -505,6 +522,9 @@ class Sharder {
         ASSIGN_OR_RETURN(in[i], param_part(v, 0, 1, v->type.shape[1].factor, *cut));
       } else if (carries_heads(n, i)) {
         in[i] = placed(v).value;
+        if (!placed(v).cut) {
+          ASSIGN_OR_RETURN(in[i], own_heads(v, *cut));
+        }
       } else if (role == OperandRole::Cache) {
         in[i] = placed(v).value;
         const int64_t groups = is_cut_cache(*v) ? in[i]->type.shape[2].factor : 1;

@@ -22,6 +22,15 @@ bool reads_matrix(Recipe r) {
   return r == Recipe::QuantisedRows || r == Recipe::RowScales || r == Recipe::ZeroPointSums;
 }
 
+// Rows of the tensor that a part is some of, or all.
+int64_t tensor_rows(const ParamPart& part) { return part.of ? part.of : part.all_rows(); }
+
+// Recipes whose row r is made of row part.first + r of the tensor and nothing else.
+bool counts_from_first(Recipe r) {
+  return reads_matrix(r) || r == Recipe::Numbers || r == Recipe::InputScales || r == Recipe::Reciprocals ||
+         r == Recipe::DeqScales || r == Recipe::ScaleProducts;
+}
+
 Status want_shape(const Checkpoint& c, const CheckpointTensor& t, const std::vector<int64_t>& shape) {
   if (t.shape == shape) return Status::ok();
   return invalid("{}: tensor {} has the shape [{}], the configuration asks for [{}]", c.source(), t.name,
@@ -165,6 +174,8 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
       // Matrices that the checkpoint has stacked, and vectors that the parameter has.
       const bool stacked = param.type.shape.rank() > 2 && t.shape.size() > 2,
                  single = t.shape.size() == 1 && !is_vector(param);
+      const bool one_row = is_vector(param) && part.of == 0 && t.shape.size() == 2 && t.shape[0] == 1;
+      if (one_row && t.shape[1] == shape[0]) return Status::ok();
       if ((stacked || single) && t.rows() == shape[0] && t.row_elements() == shape[1]) return Status::ok();
       return want_shape(c, t, shape);
     }
@@ -177,15 +188,15 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
     case Recipe::QuantisedRows:
     case Recipe::RowScales:
       RETURN_IF_ERROR(want_type(readable_as_float(t.type), "floats"));
-      return want_shape(c, t, {part.all_rows(), part.columns});
+      return want_shape(c, t, {tensor_rows(part), part.columns});
     case Recipe::ZeroPointSums:
       RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
-      return want_shape(c, t, {part.all_rows(), part.columns});
+      return want_shape(c, t, {tensor_rows(part), part.columns});
     case Recipe::Numbers:
     case Recipe::InputScales:
     case Recipe::Reciprocals:
-    case Recipe::ScaleProducts: return want_elements(c, t, part.all_rows(), true);
-    case Recipe::DeqScales: return want_elements(c, t, part.all_rows(), false);
+    case Recipe::ScaleProducts: return want_elements(c, t, tensor_rows(part), true);
+    case Recipe::DeqScales: return want_elements(c, t, tensor_rows(part), false);
     case Recipe::Dequantised:
     case Recipe::DequantisedTransposed:
       RETURN_IF_ERROR(want_type(t.type == checkpoint::StorageType::I8, "I8"));
@@ -202,7 +213,7 @@ size_t row_cost(const ParamPlan& param, const ParamPart& part) {
 
 Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& part, RowBlock rows,
                  std::vector<uint8_t>& out, uint64_t* bad) {
-  rows.first += part.from;
+  rows.first += part.from + (counts_from_first(part.recipe) ? part.first : 0);
   const DType dtype = param.type.dtype;
   const int64_t elements = rows.count * width_of(param);
   uint8_t* bytes = grown<uint8_t>(out, elements * static_cast<int64_t>(size_of(dtype)));
@@ -216,11 +227,11 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
     case Recipe::Converted:
       if (!is_vector(param)) return c.read_rows(t, part.first + rows.first, rows.count, dtype, bytes, bad);
       // A checkpoint's vector is one row.
-      if (part.whole == 0) return c.read_rows(t, 0, 1, dtype, bytes, bad);
+      if (part.whole == 0 && part.of == 0) return c.read_rows(t, 0, 1, dtype, bytes, bad);
       {
-        std::vector<uint8_t> all(static_cast<size_t>(part.whole) * size_of(dtype));
+        std::vector<uint8_t> all(static_cast<size_t>(tensor_rows(part)) * size_of(dtype));
         RETURN_IF_ERROR(c.read_rows(t, 0, 1, dtype, all.data(), bad));
-        std::memcpy(bytes, all.data() + static_cast<size_t>(rows.first) * size_of(dtype),
+        std::memcpy(bytes, all.data() + static_cast<size_t>(part.first + rows.first) * size_of(dtype),
                     static_cast<size_t>(rows.count) * size_of(dtype));
       }
       return Status::ok();

@@ -90,7 +90,7 @@ TEST(LayerNorm, MatchesTheReference) {
   struct Case {
     std::vector<int64_t> shape, weight;
   };
-  const std::vector<Case> cases{{{1, 16}, {16}},        {{2, 15}, {15}},           {{5, 17}, {17}},   {{7, 576}, {576}},
+  const std::vector<Case> cases{{{1, 16}, {16}},       {{2, 15}, {15}},    {{5, 17}, {17}},    {{7, 576}, {576}},
                                 {{4, 3, 33}, {3, 33}}, {{3, 5, 24}, {24}}, {{9, 1000}, {1000}}};
   for_each([&](const OpRunner& runner, Isa isa, DType t) {
     for (const Case& c : cases)
@@ -248,7 +248,7 @@ TEST(Elementwise, SiluIsAccurateEverywhere) {
   }
 }
 
-// Relative to the result, but for results so small that their exponential has lost bits.
+// Relative to the result, down to where the rounded argument of an exponential of -100 moves it by a few 1e-6.
 TEST(Elementwise, GeluAndSoftcapMatchTheReference) {
   struct Case {
     const char* op;
@@ -257,8 +257,8 @@ TEST(Elementwise, GeluAndSoftcapMatchTheReference) {
     double tolerance;
   };
   const std::vector<Case> cases{
-      {"gelu", {}, reference::gelu, 4e-6},
-      {"gelu_tanh", {}, reference::gelu_tanh, 4e-6},
+      {"gelu", {}, reference::gelu, 2e-5},
+      {"gelu_tanh", {}, reference::gelu_tanh, 2e-5},
       {"scale", {{"by", 0.22}}, [](double x) { return x * static_cast<double>(0.22f); }, 1e-7},
       {"softcap", {{"cap", 5.5}}, [](double x) { return 5.5 * std::tanh(x / 5.5); }, 4e-7}};
   for_each([&](const OpRunner& runner, Isa isa, DType t) {

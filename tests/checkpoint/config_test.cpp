@@ -104,7 +104,10 @@ TEST(Config, EachBadValueIsNamed) {
       {R"("rms_norm_eps":"1e-5")", {"rms_norm_eps"}},
       {R"("rope_theta":0)", {"rope_theta is 0"}},
       {R"("rope_scaling":3)", {"rope_scaling is 3", "an object, null"}},
-      {R"("rope_scaling":{"type":"longrope"})", {"rope_scaling.rope_type is \"longrope\"", "llama3, yarn"}},
+      {R"("rope_scaling":{"type":"axial"})", {"rope_scaling.rope_type is \"axial\"", "llama3, yarn, longrope"}},
+      {R"("rope_scaling":{"type":"longrope"})", {"rope_scaling.original_max_position_embeddings is missing"}},
+      {R"("rope_scaling":{"type":"longrope","original_max_position_embeddings":64,"short_factor":[1]})",
+       {"rope_scaling.short_factor is [1]", "numbers above 0"}},
       {R"("rope_scaling":{"type":"linear"})", {"rope_scaling.factor is missing"}},
       {R"("rope_scaling":{"type":"linear","factor":0.5})", {"rope_scaling.factor is 0.5"}},
       {R"("rope_scaling":{"type":7})", {"rope_scaling.type is 7"}},
@@ -334,7 +337,8 @@ TEST(Config, GgufErrors) {
                {"expert_gating_func", "is 3", "1 (softmax), 2 (sigmoid)"});
   expect_error(gguf_config(gguf_model("llama").str("llama.rope.freq_base", "x")).status(),
                {"llama.rope.freq_base", "expected a number"});
-  expect_error(gguf_config(gguf_model("llama").str("llama.rope.scaling.type", "longrope")).status(), {"longrope"});
+  expect_error(gguf_config(gguf_model("llama").str("llama.rope.scaling.type", "longrope")).status(),
+               {"original_max_position_embeddings is missing"});
   expect_error(gguf_config(gguf_model("llama").u32("llama.attention.key_length", 0)).status(), {"key_length", "is 0"});
   expect_error(gguf_config(gguf_model("llama").u32("llama.rope.dimension_count", 17)).status(),
                {"rope.dimension_count", "1 to 16"});

@@ -136,7 +136,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama_gqa3_tied", DType::F32, {2, 3}}, Case{"qwen3_tied", DType::BF16, {2, 4}},
                     Case{"qwen2_untied", DType::F16, {2}}, Case{"mistral_window24", DType::F32, {2}},
                     Case{"mixtral_top2", DType::BF16, {2}}, Case{"qwen2_moe_shared", DType::F32, {2}},
-                    Case{"deepseek_v2_lite", DType::BF16, {2}}, Case{"deepseek_v3_moe", DType::F32, {2, 3}}),
+                    Case{"deepseek_v2_lite", DType::BF16, {2}}, Case{"deepseek_v3_moe", DType::F32, {2, 3}},
+                    Case{"phi3_partial", DType::BF16, {2}}, Case{"gemma2", DType::F32, {2}},
+                    Case{"olmo2", DType::BF16, {2}}, Case{"starcoder2", DType::F32, {2}},
+                    Case{"minimax_m2", DType::BF16, {2}}),
     [](const auto& info) {
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });

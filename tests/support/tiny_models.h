@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,23 +19,49 @@
 
 namespace reprise::testing_support {
 
-inline const std::vector<std::string>& tiny_models() {
-  static const std::vector<std::string> names{"llama_bias",          "llama_gqa3_tied",
-                                              "llama_gqa4_sharded",  "llama_mha_untied",
-                                              "llama_rope_dynamic",  "llama_rope_dynamic_new",
-                                              "llama_rope_linear",   "llama_rope_llama3",
-                                              "llama_rope_yarn",     "llama_rope_yarn_options",
-                                              "mistral_full",        "mistral_window24",
-                                              "mistral_layer_types", "qwen25_yarn",
-                                              "qwen2_tied",          "qwen2_untied",
-                                              "qwen3_tied",          "qwen3_untied",
-                                              "deepseek_v2_dense",   "deepseek_v3_dense",
-                                              "mixtral_top2",        "mixtral_one_expert",
-                                              "qwen3_moe_norm",      "qwen3_moe_top8",
-                                              "qwen3_moe_top1",      "qwen2_moe_shared",
-                                              "qwen2_moe_lopsided",  "deepseek_v2_moe",
-                                              "deepseek_v2_lite",    "deepseek_v3_moe"};
+// Families that differ from Llama by small ops (tools/golden/small_families.py).
+inline const std::vector<std::string>& small_families() {
+  static const std::vector<std::string> names{"gemma2",       "gemma3",         "gemma3_old",   "gemma3_text_of_images",
+                                              "phi3_partial", "phi3_longrope",  "glm4",         "glm4_moe",
+                                              "olmo2",        "olmo3",          "olmo3_old",    "granite",
+                                              "granite_moe",  "smollm3",        "cohere",       "cohere2",
+                                              "starcoder2",   "exaone4_window", "exaone4_full", "ernie",
+                                              "ernie_moe",    "seed_oss",       "hunyuan",      "minimax_m2",
+                                              "falcon3",      "mistral_small3"};
   return names;
+}
+
+inline const std::vector<std::string>& tiny_models() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all{"llama_bias",          "llama_gqa3_tied",
+                                 "llama_gqa4_sharded",  "llama_mha_untied",
+                                 "llama_rope_dynamic",  "llama_rope_dynamic_new",
+                                 "llama_rope_linear",   "llama_rope_llama3",
+                                 "llama_rope_yarn",     "llama_rope_yarn_options",
+                                 "mistral_full",        "mistral_window24",
+                                 "mistral_layer_types", "qwen25_yarn",
+                                 "qwen2_tied",          "qwen2_untied",
+                                 "qwen3_tied",          "qwen3_untied",
+                                 "deepseek_v2_dense",   "deepseek_v3_dense",
+                                 "mixtral_top2",        "mixtral_one_expert",
+                                 "qwen3_moe_norm",      "qwen3_moe_top8",
+                                 "qwen3_moe_top1",      "qwen2_moe_shared",
+                                 "qwen2_moe_lopsided",  "deepseek_v2_moe",
+                                 "deepseek_v2_lite",    "deepseek_v3_moe"};
+    all.insert(all.end(), small_families().begin(), small_families().end());
+    return all;
+  }();
+  return names;
+}
+
+// Of models that need an op for which CUDA and Ascend have no kernel, that op: the devices refuse it by name.
+inline const std::map<std::string, std::string>& needed_ops() {
+  static const std::map<std::string, std::string> ops{{"gemma2", "scale"},         {"gemma3", "scale"},
+                                                      {"gemma3_old", "scale"},     {"gemma3_text_of_images", "scale"},
+                                                      {"granite", "scale"},        {"granite_moe", "scale"},
+                                                      {"cohere", "layer_norm"},    {"cohere2", "layer_norm"},
+                                                      {"starcoder2", "layer_norm"}};
+  return ops;
 }
 
 inline std::string tiny_model_path(const std::string& name) {

@@ -201,10 +201,9 @@ def windows():
     return cases
 
 
-UNLISTED = """afmoe apertus arcee bamba bitnet bloom codegen cohere cohere2 dbrx diffllama doge dots1 ernie4_5 exaone4 falcon falcon_h1
- flex_olmo gemma gemma2 gemma3_text glm glm4 glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss granite granitemoe helium hunyuan_v1_dense
- jamba jetmoe lfm2 llama4_text mamba minimax minimax_m2 ministral mpt nemotron olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phimoe
- qwen3_next recurrent_gemma rwkv seed_oss smollm3 stablelm starcoder2 vaultgemma xglm zamba2""".split()
+UNLISTED = """afmoe apertus arcee bamba bitnet bloom codegen dbrx diffllama doge dots1 falcon falcon_h1 flex_olmo gemma glm gpt2 gpt_bigcode
+ gpt_neo gpt_neox gpt_oss helium jamba jetmoe lfm2 llama4_text mamba minimax ministral mpt nemotron olmo olmoe opt persimmon phi
+ phimoe qwen3_next recurrent_gemma rwkv stablelm vaultgemma xglm zamba2""".split()
 
 
 def scalar(value):

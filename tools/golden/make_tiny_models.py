@@ -10,12 +10,13 @@ import shutil
 import sys
 
 from common import DATA, write_json
+from small_families import FAMILIES
 
 import numpy as np
 import torch
 import transformers
 from safetensors.numpy import save_file
-from transformers import (AutoConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, LlamaConfig, MistralConfig,
+from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, DeepseekV2Config, DeepseekV3Config, LlamaConfig, MistralConfig,
                           MixtralConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 torch.set_num_threads(1)
@@ -31,14 +32,17 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, lopsided=None,
-          stacked=False, seed=None, **kw):
-    """seed: for weights and tokens, else the place in the list."""
+          stacked=False, seed=None, without=None, bias_scale=0.2, post_norm=1.0,
+          clear_choice=False, **kw):
+    """seed: for weights and tokens, else the place in the list. without: changes of the configuration that must move
+    the logits, by what they leave out. clear_choice: tokens by what experts are chosen by, the router's bias included."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
     kw.setdefault("eos_token_id", 2)
     return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain,
-                lopsided=lopsided, stacked=stacked, seed=seed, kw=kw)
+                lopsided=lopsided, stacked=stacked, seed=seed, without=without or {}, bias_scale=bias_scale,
+                post_norm=post_norm, clear_choice=clear_choice, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -148,19 +152,28 @@ MODELS = [
           layer_types=["sliding_attention", "full_attention", "sliding_attention"],
           rope={"rope_type": "default", "rope_theta": 10000.0}),
 ]
+MODELS += [model(**row) for row in FAMILIES]
 
 
-def randomise(net, seed, gain, lopsided):
+def is_centred(net):
+    """Whether norms multiply with 1 + weight."""
+    return net.config.model_type.startswith("gemma")
+
+
+def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
     """Weights drawn in the sorted order of their names: matrices gain / sqrt(fan_in) N (queries and
     keys a little larger, so that positions matter), the embedding N (tied: 0.6 N), norms 1 + 0.2 N, biases 0.3 N.
     Where experts are lopsided, every token has the same first number, which speaks for one expert and against one."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    tied = net.config.tie_word_embeddings
+    tied = net.config.get_text_config().tie_word_embeddings and net.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in sorted(net.named_parameters()):
             x = rng.standard_normal(tuple(p.shape), dtype=np.float32)
             if name.endswith("norm.weight"):
-                x = 1 + 0.2 * x
+                x = (post_norm if "post_" in name else 1.0) * (1 + 0.2 * x)
+                x = x - 1 if is_centred(net) else x
+            elif name.endswith("e_score_correction_bias"):
+                x = bias_scale * x
             elif name.endswith(".bias"):
                 x = 0.3 * x
             elif "embed_tokens" in name:
@@ -175,7 +188,7 @@ def randomise(net, seed, gain, lopsided):
             p.copy_(torch.from_numpy(np.asarray(x, dtype=np.float32)))
         for name, b in sorted(net.named_buffers()):  # what shifts the choice of DeepSeek-V3's experts
             if name.endswith("e_score_correction_bias"):
-                b.copy_(torch.from_numpy(0.2 * rng.standard_normal(tuple(b.shape), dtype=np.float32)))
+                b.copy_(torch.from_numpy(bias_scale * rng.standard_normal(tuple(b.shape), dtype=np.float32)))
 
 
 def rewrite_config(path, style, spec):
@@ -184,6 +197,12 @@ def rewrite_config(path, style, spec):
     c = json.loads(path.read_text())
     if style == "old":
         rope = dict(c.pop("rope_parameters"))
+        if "sliding_attention" in rope:
+            if rope["sliding_attention"]["rope_theta"] != rope["full_attention"]["rope_theta"]:
+                c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            rope = dict(rope["full_attention"])
+        if rope.get("partial_rotary_factor") is not None:
+            c["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         c["rope_theta"] = rope.pop("rope_theta")
         kind = rope.pop("rope_type")
         if kind == "default":
@@ -205,7 +224,10 @@ def rewrite_config(path, style, spec):
 
 
 def load(folder, dtype):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+    auto = AutoModelForCausalLM
+    if "text_config" in json.loads((folder / "config.json").read_text()):
+        auto = AutoModelForImageTextToText
+    return auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 
 
 @torch.no_grad()
@@ -245,8 +267,10 @@ class RouterWatch:
 
     def __init__(self, net):
         self.seen = []
-        routers = [m for n, m in net.named_modules() if n.endswith(".gate") and type(m).__name__.endswith("Router")]
-        self.hooks = [m.register_forward_hook(lambda _, __, out: self.seen.append(out)) for m in routers]
+        routers = [(n, m) for n, m in net.named_modules()
+                   if n.endswith((".gate", ".router")) and type(m).__name__.endswith("Router")]
+        self.names = [n for n, _ in routers]
+        self.hooks = [m.register_forward_hook(lambda _, __, out: self.seen.append(out)) for _, m in routers]
 
     def __enter__(self):
         return self
@@ -256,8 +280,19 @@ class RouterWatch:
             h.remove()
 
 
+def choice_of(net, name, logits):
+    """What the best are taken of: scores and the bias on them."""
+    tensors = dict(net.named_parameters()) | dict(net.named_buffers())
+    ending = "e_score_correction_bias"
+    for known in (f"{name}.{ending}", f"{name.rpartition('.')[0]}.{ending}", f"{name}.moe_statics.{ending}"):
+        if known in tensors:
+            soft = net.config.model_type.startswith("ernie")
+            return (logits.float().softmax(-1) if soft else logits.float().sigmoid()) + tensors[known].flatten()
+    return logits
+
+
 @torch.no_grad()
-def clear_tokens(net, rng, n):
+def clear_tokens(net, rng, n, clear_choice=False):
     """Tokens whose experts are chosen clearly: of a dozen candidates in each place the one with the largest gap between
     the logits of the last expert that is taken and the first that is not. Rounding to bf16 then changes no choice."""
     k, tries = net.config.num_experts_per_tok, 12
@@ -267,7 +302,8 @@ def clear_tokens(net, rng, n):
         with RouterWatch(net) as watch:
             net(input_ids=torch.from_numpy(tokens), use_cache=False)
         gaps = []
-        for logits, *_ in watch.seen:
+        for name, (logits, *_) in zip(watch.names, watch.seen):
+            logits = choice_of(net, name, logits) if clear_choice else logits
             ranked = logits.reshape(tries, -1, logits.shape[-1])[:, -1].float().sort(dim=-1, descending=True).values
             gaps.append((ranked[:, k - 1] - ranked[:, k]).numpy())
         tokens = np.repeat(tokens[np.argmax(np.min(gaps, axis=0))][None], tries, axis=0)
@@ -297,29 +333,36 @@ def main():
         seed = index if spec["seed"] is None else spec["seed"]
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
-        config = spec["cls"](**spec["kw"], rope_parameters=dict(spec["rope"]))
-        net = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
-        randomise(net, 1000 + seed, spec["gain"], spec["lopsided"])
+        if "text_config" in spec["kw"]:
+            config = spec["cls"](**{k: v for k, v in spec["kw"].items() if not k.startswith(("num_h", "max_p"))})
+        else:
+            config = spec["cls"](**spec["kw"], rope_parameters=dict(spec["rope"]))
+        auto = AutoModelForImageTextToText if "text_config" in spec["kw"] else AutoModelForCausalLM
+        net = auto.from_config(config, attn_implementation="eager", experts_implementation="eager")
+        config = config.get_text_config()
+        randomise(net, 1000 + seed, spec["gain"], spec["lopsided"], spec["bias_scale"], spec["post_norm"])
         net = net.to(DTYPES[spec["store"]])
         net.config.dtype = DTYPES[spec["store"]]
         net.save_pretrained(folder, **({"max_shard_size": spec["shard"]} if spec["shard"] else {}),
                             **({"save_original_format": False} if spec["stacked"] else {}))
         for extra in folder.glob("generation_config.json"):
             extra.unlink()
-        rewrite_config(folder / "config.json", spec["style"], spec)
+        if "text_config" not in spec["kw"]:
+            rewrite_config(folder / "config.json", spec["style"], spec)
 
         # From here on only what is in the folder counts.
         net = load(folder, torch.float32)
-        kind = net.config.rope_parameters["rope_type"]
-        assert kind == spec["rope"]["rope_type"], (name, net.config.rope_parameters)
+        rope_of = lambda r: r.get("full_attention", r)
+        kind = rope_of(net.config.get_text_config().rope_parameters)["rope_type"]
+        assert kind == rope_of(spec["rope"])["rope_type"], (name, net.config.rope_parameters)
         rng = np.random.Generator(np.random.PCG64(5000 + seed))
         golden, meta, full = {}, {}, {}
         for n in spec["lengths"]:
             experts = any(type(m).__name__.endswith("Router") for m in net.modules())
-            tokens = clear_tokens(net, rng, n) if experts else rng.integers(0, config.vocab_size, n, dtype=np.int32)
+            tokens = clear_tokens(net, rng, n, spec["clear_choice"]) if experts else rng.integers(0, config.vocab_size, n, dtype=np.int32)
             if spec["lopsided"]:
                 check_lopsided(net, tokens, spec["lopsided"])
-            stepwise = kind == "dynamic" and n > config.max_position_embeddings
+            stepwise = kind == "dynamic" and "alpha" not in spec["rope"] and n > config.max_position_embeddings
             logits = run(net, tokens, stepwise)
             positions = np.arange(n, dtype=np.int32) if n < 16 else np.array(
                 sorted({p for p in LATE if p < n} | {n - 3, n - 2, n - 1}), dtype=np.int32)
@@ -342,14 +385,23 @@ def main():
             entry[label] = float(f"{max(relative(run(low, t, s), l) for t, s, l in full.values()):.3g}")
         cached = max(relative(run(net, t, True), l) for t, _, l in full.values())
         entry["f32_cached_vs_whole"] = float(f"{cached:.3g}")
-        if kind != "default":  # the scaling has to matter: the same weights without it
+        for label, changes in spec["without"].items():
             plain_config = AutoConfig.from_pretrained(folder)
-            plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"]}
+            for key, value in changes.items():
+                setattr(plain_config, key, value)
+            plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
+            t, s, l = full[131]
+            entry[f"without_{label}"] = round(relative(run(plain, t), l), 4)
+            assert entry[f"without_{label}"] > 0.02, (name, entry)
+        if kind != "default" and "full_attention" not in spec["rope"]:  # the scaling has to matter: the same weights without it
+            plain_config = AutoConfig.from_pretrained(folder)
+            plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"],
+                                            **{k: v for k, v in spec["rope"].items() if k == "partial_rotary_factor"}}
             plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)
             assert entry["without_rope_scaling"] > 0.05, (name, entry)
-        if name.startswith("mistral_") and name != "mistral_full":
+        if name in ("mistral_window24", "mistral_layer_types"):
             # Without windows, or with one in every layer.
             plain_config = AutoConfig.from_pretrained(folder)
             if "layer_types" in spec["kw"]:

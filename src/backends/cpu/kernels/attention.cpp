@@ -10,7 +10,8 @@ template <typename E, typename P>
 struct Call : AttentionCall<E> {
   using T = typename E::Type;
 
-  Call(const PagedAttentionArgs& a, const Launch& l) : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)), cap(static_cast<float>(a.softcap)) {
+  Call(const PagedAttentionArgs& a, const Launch& l)
+      : q(a.q), kv(a.kv), scale(static_cast<float>(a.scale)), cap(static_cast<float>(a.softcap)) {
     this->page_table = a.page_table;
     this->context_lens = a.context_lens;
     this->cu_seqlens = a.cu_seqlens;

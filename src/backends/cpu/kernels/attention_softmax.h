@@ -121,7 +121,7 @@ class RowScores {
   }
 
   // Scales the scores in place, and caps them where there is a cap; the largest of them.
-  float scale(float by, float cap) {
+  float scale(float by, float cap = 0) {
     return cap == 0 ? scale(by, [](F32x16 s) { return s; })
                     : scale(by, [=](F32x16 s) { return tanh(s / splat(cap)) * cap; });
   }

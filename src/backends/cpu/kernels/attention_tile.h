@@ -1,10 +1,10 @@
 // One tile of query rows against one page of keys and values, and the merging of pages.
 //
-// Per row and page: scores s_j = scale * (q . k_j), under a cap c then c * tanh(s_j / c); m = max over the visible keys; p_j = exp(s_j - m); l = sum of p_j,
-// sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden keys have p = 0 exactly. Pages merge in
-// ascending order by the usual rescaling. On sets with bf16 dot instructions p is rounded to bf16 for o (as HF rounds
-// its probabilities), not for l. In an int8 cache k_j is c_j times integers and v_j is d_j times integers: then
-// s_j = ((q . integers) * c_j) * scale, and o is the sum of (p_j * d_j) times integers.
+// Per row and page: scores s_j = scale * (q . k_j), under a cap c then c * tanh(s_j / c); m = max over the visible
+// keys; p_j = exp(s_j - m); l = sum of p_j, sixteen lanes and a tree; o = sum of p_j v_j in ascending order. Hidden
+// keys have p = 0 exactly. Pages merge in ascending order by the usual rescaling. On sets with bf16 dot instructions p
+// is rounded to bf16 for o (as HF rounds its probabilities), not for l. In an int8 cache k_j is c_j times integers and
+// v_j is d_j times integers: then s_j = ((q . integers) * c_j) * scale, and o is the sum of (p_j * d_j) times integers.
 #pragma once
 
 #include "backends/cpu/kernels/attention_panel.h"

@@ -1,0 +1,43 @@
+// GLM-4 (0414): norms on both sides of each branch; the first half of a head turns, by pairs of neighbours; gate and up
+// are rows of one tensor.
+#include "checkpoint/field_reader.h"
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  const DecoderTraits traits{.qkv_bias = f.attention_bias, .rotation = nn::Rotation::Neighbours};
+  const nn::MlpSpec spec{.intermediate = f.intermediate_size, .fused = true};
+  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) { return nn::gated_mlp(x, spec, p / "mlp"); };
+  return decoder(config, grouped_attention(config, traits, in), mlp, in, root,
+                 {.after_attention = "post_self_attn_layernorm", .after_mlp = "post_mlp_layernorm"});
+}
+
+constexpr std::string_view kFields[] = {"attention_bias"};
+
+Status read(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& out) {
+  return in.boolean("attention_bias", true, out.attention_bias);
+}
+
+}  // namespace
+
+const ModelSpec kGlm4{.family = {.architecture = "Glm4ForCausalLM",
+                                 .model_type = "glm4",
+                                 .sizes = {.vocab = 151552,
+                                           .hidden = 4096,
+                                           .intermediate = 13696,
+                                           .layers = 40,
+                                           .heads = 32,
+                                           .kv_heads = 2,
+                                           .head_dim = 128,
+                                           .positions = 131072,
+                                           .eps = 1.5625e-7,
+                                           .rotated = 0.5},
+                                 .fields = kFields,
+                                 .read = read,
+                                 .partial_rotation = true},
+                      .forward = forward};
+
+}  // namespace reprise::models

@@ -1,0 +1,45 @@
+// Architectures that people have and that are not here, for the error that refuses them: the family that comes nearest,
+// and what it lacks. Plain data; any thread.
+#pragma once
+
+#include <span>
+
+#include "checkpoint/family.h"
+
+namespace reprise::models {
+
+inline std::span<const checkpoint::MissingFamily> missing_families() {
+  static constexpr checkpoint::MissingFamily kMissing[] = {
+      {"GptOssForCausalLM", "gpt_oss", "MixtralForCausalLM",
+       "attention sinks, MXFP4 experts with biases, clamped SwiGLU"},
+      {"Llama4ForCausalLM", "llama4_text", "LlamaForCausalLM",
+       "attention in chunks, a temperature of queries, experts weighted at their input"},
+      {"Llama4ForConditionalGeneration", "llama4", "LlamaForCausalLM",
+       "attention in chunks, a temperature of queries, experts weighted at their input"},
+      {"Ministral3ForCausalLM", "ministral3", "MistralForCausalLM", "a temperature of queries"},
+      {"Qwen3NextForCausalLM", "qwen3_next", "Qwen3MoeForCausalLM", "gated delta rule layers, an output gate"},
+      {"Qwen3_5ForConditionalGeneration", "qwen3_5", "Qwen3ForCausalLM", "gated delta rule layers, an output gate"},
+      {"Qwen3VLForConditionalGeneration", "qwen3_vl", "Qwen3ForCausalLM", "pictures, positions in three rows"},
+      {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "Qwen2ForCausalLM", "pictures, positions in three rows"},
+      {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "GraniteMoeForCausalLM", "Mamba-2 layers, shared_mlp"},
+      {"KimiLinearForCausalLM", "kimi_linear", "DeepseekV3ForCausalLM", "Kimi delta attention layers"},
+      {"NemotronHForCausalLM", "nemotron_h", "LlamaForCausalLM", "Mamba-2 layers, squared ReLU"},
+      {"NemotronForCausalLM", "nemotron", "LlamaForCausalLM", "squared ReLU, a centred layer norm"},
+      {"DeepseekV32ForCausalLM", "deepseek_v32", "DeepseekV3ForCausalLM", "the indexer of sparse attention"},
+      {"GlmMoeDsaForCausalLM", "glm_moe_dsa", "DeepseekV3ForCausalLM", "the indexer of sparse attention"},
+      {"InternLM3ForCausalLM", "internlm3", "LlamaForCausalLM", "its names of bias fields"},
+      {"HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", "HunYuanDenseV1ForCausalLM", "experts beside a shared MLP"},
+      {"GlmForCausalLM", "glm", "Glm4ForCausalLM", "layers without norms behind their branches"},
+      {"GemmaForCausalLM", "gemma", "Gemma2ForCausalLM", "layers without norms behind their branches"},
+      {"OlmoForCausalLM", "olmo", "Olmo2ForCausalLM", "layer norms without weights"},
+      {"OlmoeForCausalLM", "olmoe", "Olmo2ForCausalLM", "experts behind norms of whole query rows"},
+      {"PhimoeForCausalLM", "phimoe", "Phi3ForCausalLM", "experts chosen by sparse mixing, layer norms"},
+      {"StableLmForCausalLM", "stablelm", "Starcoder2ForCausalLM", "a gated MLP between layer norms"},
+      {"GPT2LMHeadModel", "gpt2", "Starcoder2ForCausalLM", "learned positions"},
+      {"MambaForCausalLM", "mamba", "LlamaForCausalLM", "state-space layers"},
+      {"BertModel", "bert", "Starcoder2ForCausalLM", "attention to both sides, learned positions, pooling"},
+  };
+  return kMissing;
+}
+
+}  // namespace reprise::models

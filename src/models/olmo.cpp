@@ -1,0 +1,57 @@
+// OLMo 2 and 3: norms behind the two branches alone, and over whole rows of queries and keys. OLMo 3 has windows in
+// three of four layers, whose positions are not scaled.
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+using checkpoint::ModelConfigFields;
+
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const bool bias = config.fields.attention_bias;
+  const DecoderTraits traits{.qkv_bias = bias,
+                             .output_bias = bias,
+                             .qk_norm = true,
+                             .qk_norm_place = nn::QkNorm::Row,
+                             .shape = {.before_attention = {},
+                                       .after_attention = "post_attention_layernorm",
+                                       .before_mlp = {},
+                                       .after_mlp = "post_feedforward_layernorm"}};
+  return dense_decoder(config, traits, in, root);
+}
+
+constexpr std::string_view kFields[] = {"attention_bias"};
+
+bool slides3(const ModelConfigFields& f, int64_t layer) {
+  return f.listed_as_sliding(layer).value_or((layer + 1) % 4 != 0);
+}
+
+constexpr checkpoint::SizeDefaults sizes(int64_t window, double theta) {
+  return {.vocab = 50304,
+          .hidden = 4096,
+          .intermediate = 11008,
+          .layers = 32,
+          .heads = 32,
+          .positions = 2048,
+          .window = window,
+          .eps = 1e-5,
+          .theta = theta};
+}
+
+}  // namespace
+
+const ModelSpec kOlmo2{
+    .family = {.architecture = "Olmo2ForCausalLM", .model_type = "olmo2", .sizes = sizes(0, 1e4), .fields = kFields},
+    .forward = forward,
+    .qk_norm = true};
+
+const ModelSpec kOlmo3{.family = {.architecture = "Olmo3ForCausalLM",
+                                  .model_type = "olmo3",
+                                  .sizes = sizes(4096, 5e5),
+                                  .fields = kFields,
+                                  .slides = slides3,
+                                  .sliding_rotation = true},
+                       .forward = forward,
+                       .qk_norm = true};
+
+}  // namespace reprise::models

@@ -1,0 +1,55 @@
+// StarCoder2: layer norms with biases, biases everywhere, and an MLP without a gate.
+#include "checkpoint/field_reader.h"
+#include "models/decoder.h"
+
+namespace reprise::models {
+namespace {
+
+using checkpoint::ModelConfigFields;
+
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  const bool bias = f.number("use_bias") != 0;
+  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) {
+    Tensor h = nn::linear(x, p / "mlp" / "c_fc", f.intermediate_size, bias, nn::Shard::Column);
+    return nn::linear(nn::activate(h, f.hidden_act), p / "mlp" / "c_proj", f.hidden_size, bias, nn::Shard::Row);
+  };
+  return decoder(config, grouped_attention(config, {.qkv_bias = bias, .output_bias = bias}, in), mlp, in, root,
+                 {.norm = nn::layer_norm_biased});
+}
+
+constexpr std::string_view kFields[] = {"use_bias", "norm_epsilon"};
+
+Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
+  bool bias = true;
+  RETURN_IF_ERROR(in.boolean("use_bias", true, bias));
+  out.numbers["use_bias"] = bias ? 1 : 0;
+  return Status::ok();
+}
+
+bool slides(const ModelConfigFields& f, int64_t layer) {
+  return f.listed_as_sliding(layer).value_or(f.sliding_window.has_value());
+}
+
+}  // namespace
+
+const ModelSpec kStarcoder2{.family = {.architecture = "Starcoder2ForCausalLM",
+                                       .model_type = "starcoder2",
+                                       .sizes = {.vocab = 49152,
+                                                 .hidden = 3072,
+                                                 .intermediate = 12288,
+                                                 .layers = 30,
+                                                 .heads = 24,
+                                                 .kv_heads = 2,
+                                                 .positions = 4096,
+                                                 .eps = 1e-5,
+                                                 .tied = true},
+                                       .fields = kFields,
+                                       .read = read,
+                                       .slides = slides,
+                                       .eps_key = "norm_epsilon",
+                                       .activation_key = "hidden_act",
+                                       .activation = "gelu_pytorch_tanh"},
+                            .forward = forward};
+
+}  // namespace reprise::models
