@@ -54,6 +54,13 @@ function(house_hot)
                               SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# house_shareable(TARGET): its objects can go into libreprise.so. Hidden symbols keep calls within a file direct, as
+# they are in an executable.
+function(house_shareable target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # house_library(NAME DEPS a b LIBS pkg::lib): all .cpp files of the current folder, recursively, except those listed
 # in EXCLUDE; public include root is src/. Every header must compile alone (`./dev check`), except those in EXCLUDE.
 # APART as for house_unity.
@@ -71,6 +78,7 @@ function(house_library name)
     target_link_libraries(${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
     target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR}/src FILES ${headers})
     set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    house_shareable(${name})
     house_unity(${name} APART ${ARG_APART})
   else()
     add_library(${name} INTERFACE)

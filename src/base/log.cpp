@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/hooks.h"
 #include "base/log_form.h"
 
 namespace reprise::log {
@@ -80,7 +81,10 @@ void print(std::string_view text) {
 }  // namespace
 
 void set_level(Level level) { g_level.store(level, std::memory_order_relaxed); }
-Level level() { return g_level.load(std::memory_order_relaxed); }
+Level level() {
+  if (const Hooks* hooks = current_hooks()) return hooks->log ? hooks->least : Level::Off;
+  return g_level.load(std::memory_order_relaxed);
+}
 void set_form(Form form) { g_form.store(form, std::memory_order_relaxed); }
 Form form() { return g_form.load(std::memory_order_relaxed); }
 
@@ -123,6 +127,10 @@ void set_sink(Sink sink) {
 }
 
 void write(Level level, std::string_view message, const OrderedJson& fields) {
+  if (const Hooks* hooks = current_hooks()) {
+    if (hooks->log) hooks->log(level, message);
+    return;
+  }
   std::shared_ptr<const Sink> sink;
   {
     std::lock_guard lock(g_mutex);
@@ -148,5 +156,10 @@ void write_to_standard_error(Level level, std::string_view message, const Ordere
 }
 
 void write(Level level, std::string_view message) { write(level, message, OrderedJson::object()); }
+
+void show(std::string_view text) {
+  if (!current_hooks()) return print(text);
+  if (level() <= Level::Info) write(Level::Info, text);
+}
 
 }  // namespace reprise::log

@@ -1,7 +1,7 @@
 // Logging: one line to standard error per message, "warning: ..." in colour only on a terminal. Standard output belongs
 // to answers and JSON. Safe from any thread. Levels: debug, info, notice, warning, error. A notice says that a setting
 // is not honoured, and what is in effect; the report of a start is info, so that a quiet start still shows notices.
-// base/log_form.h has other forms.
+// base/log_form.h has other forms. On a thread with hooks (base/hooks.h) lines go to those alone.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,6 +18,8 @@ void set_level(Level level);
 Level level();
 Result<Level> parse_level(std::string_view name);
 void write(Level level, std::string_view message);
+// A text that was asked for, as it stands; where there are hooks, a line of level info.
+void show(std::string_view text);
 
 template <typename... Args>
 void debug(fmt::format_string<Args...> f, Args&&... args) {

@@ -23,8 +23,8 @@ std::string duration(double seconds) {
 Progress::Progress(std::string title, uint64_t total, bool enabled, std::chrono::milliseconds between)
     : title_(std::move(title)),
       total_(total),
-      enabled_(enabled && log::level() <= log::Level::Notice),
-      terminal_(enabled_ && ::isatty(STDERR_FILENO) && log::form() != log::Form::Json),
+      enabled_(enabled && (hooks_ ? bool(hooks_->progress) : log::level() <= log::Level::Notice)),
+      terminal_(enabled_ && !hooks_ && ::isatty(STDERR_FILENO) && log::form() != log::Form::Json),
       between_(between),
       begin_(Clock::now()),
       last_(begin_) {
@@ -38,6 +38,10 @@ Progress::~Progress() {
 void Progress::advance(uint64_t amount, std::string_view detail) {
   done_ += amount;
   if (!enabled_) return;
+  if (hooks_) {
+    if (!hooks_->progress(title_, done_, total_)) hooks_->given_up = true;
+    return;
+  }
   const auto now = Clock::now();
   if (terminal_) {
     if (done_ < total_ && now - last_ < std::chrono::milliseconds(100)) return;

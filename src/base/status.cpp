@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/hooks.h"
+
 namespace reprise {
 
 std::string_view code_name(Code code) {
@@ -27,8 +29,13 @@ Status Status::at(std::string_view place) const& {
 }
 
 void check_failed(const char* expression, const char* file, int line, const std::string& message) {
-  std::fprintf(stderr, "%s:%d: this is a bug in Reprise: %s does not hold%s%s\n", file, line, expression,
-               message.empty() ? "" : ": ", message.c_str());
+  const std::string text = fmt::format("{}:{}: this is a bug in Reprise: {} does not hold{}{}", file, line, expression,
+                                       message.empty() ? "" : ": ", message);
+  if (const Hooks* hooks = current_hooks()) {
+    if (hooks->log) hooks->log(log::Level::Error, text);
+  } else {
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
   std::abort();
 }
 

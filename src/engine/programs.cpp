@@ -308,6 +308,7 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
     const auto begin = std::chrono::steady_clock::now();
     const Status captured = capture_size(phase, size, parts, b);
     progress.advance(1, fmt::format("size {}", size));
+    if (progress.given_up()) return Status(Code::Cancelled, "capturing was given up");
     if (captured.is_ok()) {
       ++done;
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

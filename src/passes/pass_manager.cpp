@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 
 #include "base/elapsed.h"
@@ -115,7 +114,7 @@ Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& cont
         if (options.print)
           options.print(shown);
         else
-          std::fwrite(shown.data(), 1, shown.size(), stderr);
+          log::show(shown);
       }
       if (options.verify_each) RETURN_IF_ERROR(verify(graph).at(fmt::format("after pass {}", pass.name)));
     }

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/hooks.h"
+
 namespace reprise::weights {
 namespace {
 
@@ -62,7 +64,7 @@ bool for_each_chunk(size_t total, int threads, const std::function<bool(size_t)>
   };
   std::vector<std::thread> others;
   const int useful = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), chunk_count(total)));
-  for (int t = 1; t < useful; ++t) others.emplace_back(run);
+  for (int t = 1; t < useful; ++t) others.push_back(start_thread("load", run));
   run();
   for (auto& t : others) t.join();
   return good;

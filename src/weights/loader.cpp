@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/hooks.h"
 #include "base/progress.h"
 #include "checkpoint/fit_to_tensors.h"
 #include "weights/load_recipes.h"
@@ -104,6 +105,7 @@ Status for_each_block(std::span<const Source> sources, std::span<const ParamPlan
       Status s = work(b, scratch);
       std::lock_guard lock(mutex);
       progress.advance(static_cast<size_t>(b.rows.count * width) * size_of(param.type.dtype), param.name);
+      if (progress.given_up()) s = Status(Code::Cancelled, "loading was given up");
       if (!s.is_ok()) {
         if (failure.is_ok()) failure = std::move(s);
         next.store(blocks.size());
@@ -111,7 +113,7 @@ Status for_each_block(std::span<const Source> sources, std::span<const ParamPlan
     }
   };
   std::vector<std::thread> threads;
-  for (int t = 1; t < options.threads; ++t) threads.emplace_back(run);
+  for (int t = 1; t < options.threads; ++t) threads.push_back(start_thread("load", run));
   run();
   for (auto& t : threads) t.join();
   return failure;

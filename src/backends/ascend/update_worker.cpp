@@ -1,5 +1,7 @@
 #include "backends/ascend/update_worker.h"
 
+#include "base/hooks.h"
+
 namespace reprise::ascend {
 
 Result<std::unique_ptr<UpdateWorker>> UpdateWorker::make(const std::shared_ptr<Context>& context) {
@@ -8,7 +10,7 @@ Result<std::unique_ptr<UpdateWorker>> UpdateWorker::make(const std::shared_ptr<C
 }
 
 UpdateWorker::UpdateWorker(std::shared_ptr<Context> context, std::unique_ptr<AscendStream> stream)
-    : context_(std::move(context)), stream_(std::move(stream)), thread_([this] { work(); }) {}
+    : context_(std::move(context)), stream_(std::move(stream)), thread_(start_thread("update", [this] { work(); })) {}
 
 UpdateWorker::~UpdateWorker() {
   {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <climits>
 
+#include "base/hooks.h"
 #include "base/spin.h"
 
 namespace reprise::cpu {
@@ -51,7 +52,7 @@ ThreadPool::ThreadPool(int threads, bool pin)
   const bool room = static_cast<int>(processors.size()) >= threads;
   spins_ = room ? kSpins : kSpinsShared;
   for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { worker(thread); });
+    workers_.push_back(start_thread("compute", [this, thread] { worker(thread); }));
     if (pin && room) {
       cpu_set_t set;
       CPU_ZERO(&set);
