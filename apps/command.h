@@ -41,6 +41,7 @@ Command add_graph_verify(CLI::App& graph);
 Command add_eval_choice(CLI::App& eval);
 Command add_eval_gsm8k(CLI::App& eval);
 Command add_eval_perplexity(CLI::App& eval);
+Command add_demo(CLI::App& program);
 Command add_pull(CLI::App& program);
 Command add_models(CLI::App& program);
 Command add_quantize(CLI::App& program);
@@ -48,5 +49,8 @@ Command add_doctor(CLI::App& program);
 Command add_version(CLI::App& program);
 Command add_completion(CLI::App& program);
 void add_help(CLI::App& program);
+
+// What `pull smollm2` does (pull.cpp).
+Status pull_default_model();
 
 }  // namespace reprise::apps

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_eval_gsm8k(*eval));
   commands.push_back(add_eval_perplexity(*eval));
   commands.push_back(add_quantize(program));
+  commands.push_back(add_demo(program));
   commands.push_back(add_pull(program));
   commands.push_back(add_models(program));
   commands.push_back(add_doctor(program));

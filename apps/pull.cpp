@@ -119,6 +119,8 @@ Status verify(const fs::path& file) {
   return Status::ok();
 }
 
+}  // namespace
+
 Status pull_default_model() {
   ASSIGN_OR_RETURN(const fs::path target, default_model_file());
   std::error_code problem;
@@ -145,6 +147,8 @@ Status pull_default_model() {
   log::info("stored {}", target.string());
   return Status::ok();
 }
+
+namespace {
 
 Status pull_by_name(const std::string& text, const HubOptions& flags) {
   ASSIGN_OR_RETURN(const hub::ModelName name, model_name(text, flags));

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <reprise.h>
 #include <vector>
 
 #include "backends/cpu/isa.h"
+#include "base/digest.h"
+#include "compile/plan_key.h"
 
 namespace reprise::apps {
 
@@ -18,6 +21,8 @@ std::string version_text() {
   row("compiler", fmt::format("{}, {}", REPRISE_COMPILER, REPRISE_BUILD_TYPE));
   row("kernels", fmt::format("{} (of this processor, of those built in)", fmt::join(here, ", ")));
   row("devices", fmt::format("cpu; ascend (CANN, loaded at run time); {}", REPRISE_CUDA_TEXT));
+  row("library", fmt::format("libreprise, ABI {}", REPRISE_ABI));
+  row("build", digest_of(KeyBuilder::build_identity()).text().substr(0, 16));
   row("licence", "Apache-2.0");
   out.pop_back();
   return out;

@@ -22,6 +22,7 @@
 #include "sched/together.h"
 #include "serve/replica.h"
 #include "serve/thread_dump.h"
+#include "server/engine_numbers.h"
 #include "server/metrics.h"
 #include "settings/setting.h"
 
@@ -45,48 +46,6 @@ sigset_t end_signals() {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   return set;
-}
-
-server::GraphPhase phase_of(std::string_view name, const engine::StepRunner& runner) {
-  server::GraphPhase out;
-  out.phase = name;
-  out.mode = graph_mode_name(runner.mode());
-  const engine::PhaseStats& s = runner.stats();
-  out.replays = s.replays_by_size;
-  for (const auto& [reason, n] : s.fallbacks) out.fallbacks[settings::as_flags(reason)] = n;
-  out.padding_tokens = s.padded_rows;
-  return out;
-}
-
-server::GraphNumbers numbers_of(const engine::Engine& e) {
-  server::GraphNumbers n;
-  for (const engine::PhaseSpec& phase : engine::kPhases)
-    n.phases.push_back(phase_of(phase.name, *e.runner(phase.name)));
-  const engine::LoadTimes times = e.load_times();
-  n.load_s = times.load_s;
-  n.compile_s = times.compile_s;
-  n.capture_s = times.capture_s;
-  const engine::MemoryReport memory = e.memory();
-  n.planned_bytes = memory.activation_bytes;
-  n.weight_bytes = memory.weight_bytes;
-  n.kv_bytes = memory.kv_bytes;
-  const engine::EngineCounters c = e.counters();
-  n.verified = c.checked;
-  n.verify_failures = c.differences;
-  n.steps = c.steps;
-  n.host_s = c.host_s;
-  n.idle_steps = c.idle_steps;
-  if (const auto& member = e.options().member)
-    for (const auto& rank : member->standings()) n.ranks.push_back({rank.collectives, rank.waited_s});
-  return n;
-}
-
-// A name stays whole, as clients of other servers send it; of a path it is the last part.
-std::string name_of(const std::string& path) {
-  if (is_model_name(path)) return path;
-  std::filesystem::path p(path);
-  if (p.filename().empty()) p = p.parent_path();
-  return p.filename().string();
 }
 
 // The file, or those of the folder with weights and what describes them, in order.
@@ -136,33 +95,20 @@ server::WeightFacts weights_of(const engine::Engine& e) {
 }
 
 server::ServedModel served_model(const ServeOptions& o, const engine::Engine& e, const TextModel& text) {
-  server::ServedModel m;
-  m.path = o.model.model_path;
-  m.name = o.served_model_name.empty() ? name_of(m.path) : o.served_model_name;
-  if (text.tokenizer()) {
-    m.tokenizer = *text.tokenizer();
-    m.longest_token_bytes = server::longest_token_of(*m.tokenizer);
-  }
-  m.chat_template = text.chat_template() ? &*text.chat_template() : nullptr;
-  if (!text.template_problem().is_ok()) m.chat_template_problem = text.template_problem().message();
-  if (m.chat_template) {
-    const std::string& source = m.chat_template->source();
-    m.tool_format = o.tool_call_parser == "auto" ? server::tool_format_of_template(source)
-                                                 : server::parse_tool_format(o.tool_call_parser).value();
-    m.reasoning =
-        o.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos : o.reasoning_parser != "none";
-    for (const server::ReasoningParser& p : server::reasoning_parsers())
-      m.thinks_first |= p.name == o.reasoning_parser && p.thinks_first;
-  }
-  m.defaults = text.defaults();
+  server::ServedText t;
+  t.path = o.model.model_path;
+  t.name = o.served_model_name.empty() ? short_name(t.path) : o.served_model_name;
+  t.tokenizer = text.tokenizer();
+  t.chat_template = text.chat_template() ? &*text.chat_template() : nullptr;
+  if (!text.template_problem().is_ok()) t.chat_template_problem = text.template_problem().message();
+  t.tool_call_parser = o.tool_call_parser;
+  t.reasoning_parser = o.reasoning_parser;
+  t.defaults = text.defaults();
   if (o.sampling_defaults == "openai") {
-    m.defaults = {};
-    m.defaults.eos_token_ids = text.defaults().eos_token_ids;
+    t.defaults = {};
+    t.defaults.eos_token_ids = text.defaults().eos_token_ids;
   }
-  for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
-  m.context_length = e.context_length();
-  m.vocab_size = e.vocab_size();
-  m.created = static_cast<int64_t>(std::time(nullptr));
+  server::ServedModel m = server::ServedModel::of(t, e);
   m.weights = weights_of(e);
   return m;
 }
@@ -186,16 +132,6 @@ Json info_of(const ServeOptions& o, const engine::Engine& e, const server::Serve
           {"schedule_policy", std::string(sched::policy_name(o.scheduler.policy))},
           {"watchdog_timeout", o.watchdog_timeout_s},
           {"disable_radix_cache", !o.scheduler.prefix_cache}};
-}
-
-// The tokens as bytes, for answers of a given form; null without a tokenizer.
-Result<std::unique_ptr<server::AnswerGrammars>> grammars_of(const server::ServedModel& m) {
-  if (!m.tokenizer) return std::unique_ptr<server::AnswerGrammars>();
-  std::vector<int32_t> ends = m.eos_tokens;
-  for (int64_t id : m.defaults.eos_token_ids) ends.push_back(static_cast<int32_t>(id));
-  ASSIGN_OR_RETURN(auto tokens,
-                   text::grammar::TokenTable::from_tokenizer(*m.tokenizer, ends, static_cast<size_t>(m.vocab_size)));
-  return std::make_unique<server::AnswerGrammars>(std::move(tokens));
 }
 
 // The largest batch that decode graphs cover; 0 when nothing is captured, which then is no bound.
@@ -392,7 +328,7 @@ server::Metrics metrics_of(const std::string& model, const engine::Engine& first
   std::vector<std::function<server::GraphNumbers()>> numbers;
   std::vector<const engine::ExpertUse*> experts;
   const auto add = [&](const engine::Engine& e) {
-    numbers.emplace_back([&e] { return numbers_of(e); });
+    numbers.emplace_back([&e] { return server::numbers_of(e); });
     if (e.expert_use()) experts.push_back(e.expert_use());
   };
   add(first);
@@ -531,7 +467,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
               sched::balance_name(o.balance));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(o.model, o.chat_template, *engine));
   server::ServedModel model = served_model(o, *engine, text);
-  ASSIGN_OR_RETURN(const auto grammars, grammars_of(model));
+  ASSIGN_OR_RETURN(const auto grammars, server::AnswerGrammars::of(model));
   model.grammars = grammars.get();
   o.scheduler.eos_tokens = model.eos_tokens;
   choose_most_running(o, *engine);
@@ -539,7 +475,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   say(o.notices);
   say(shortfalls(o, *engine, model));
   server::Metrics metrics = metrics_of(model.name, *engine, others);
-  server::SpanTrace spans([&] { return numbers_of(*engine); });
+  server::SpanTrace spans([&] { return server::numbers_of(*engine); });
   DeviceLossObserver loss(api);
   sched::Observers observers({&metrics, &spans, &loss});
   Schedulers schedulers(o, *engine, &observers);

@@ -56,6 +56,13 @@ Result<std::string> by_name(const std::string& path, const HubOptions& options) 
 
 }  // namespace
 
+std::string short_name(const std::string& path) {
+  if (is_model_name(path)) return path;
+  std::filesystem::path p(path);
+  if (p.filename().empty()) p = p.parent_path();
+  return p.filename().string();
+}
+
 std::vector<settings::Binding> HubOptions::bindings() {
   return {{"revision", &revision}, {"download_dir", &download_dir}};
 }

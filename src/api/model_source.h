@@ -24,6 +24,8 @@ struct HubOptions {
 
 // Whether it is to be looked for on a hub: it has the form of a name, and there is no file or folder of that spelling.
 bool is_model_name(const std::string& path);
+// What clients call the model: a name stays whole, as clients of other servers send it; of a path it is the last part.
+std::string short_name(const std::string& path);
 // Name and hub as flags and environment say them together.
 Result<hub::ModelName> model_name(const std::string& path, const HubOptions& options);
 Result<hub::Hub> open_hub(const HubOptions& options);

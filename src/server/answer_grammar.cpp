@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/served_model.h"
+
 namespace reprise::server {
 namespace {
 
@@ -59,6 +61,15 @@ std::string AnswerForm::key() const {
   if (const auto* regex = std::get_if<Regex>(&what)) out += regex->pattern;
   if (const auto* choice = std::get_if<Choice>(&what)) out += OrderedJson(choice->texts).dump();
   return out;
+}
+
+Result<std::unique_ptr<AnswerGrammars>> AnswerGrammars::of(const ServedModel& m) {
+  if (!m.tokenizer) return std::unique_ptr<AnswerGrammars>();
+  std::vector<int32_t> ends = m.eos_tokens;
+  for (int64_t id : m.defaults.eos_token_ids) ends.push_back(static_cast<int32_t>(id));
+  ASSIGN_OR_RETURN(auto tokens,
+                   text::grammar::TokenTable::from_tokenizer(*m.tokenizer, ends, static_cast<size_t>(m.vocab_size)));
+  return std::make_unique<AnswerGrammars>(std::move(tokens));
 }
 
 AnswerGrammars::Masks AnswerGrammars::known(const std::string& key) {

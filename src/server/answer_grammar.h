@@ -16,6 +16,8 @@
 
 namespace reprise::server {
 
+struct ServedModel;
+
 // A form of text, not compiled yet. A plain value.
 struct AnswerForm {
   struct AnyObject {};
@@ -38,6 +40,8 @@ class AnswerGrammars {
  public:
   using Masks = std::shared_ptr<text::grammar::TokenMasks>;
 
+  // For the tokens of a model; null without a tokenizer.
+  static Result<std::unique_ptr<AnswerGrammars>> of(const ServedModel& model);
   explicit AnswerGrammars(text::grammar::TokenTable::Shared tokens) : tokens_(std::move(tokens)) {}
 
   // Invalid: the form is wrong or beyond the limits of grammars, and why.

@@ -1,6 +1,7 @@
 #include "server/served_model.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace reprise::server {
 
@@ -12,6 +13,33 @@ size_t longest_token_of(const text::Tokenizer& tokenizer) {
     if (const auto text = tokenizer.id_to_token(id)) longest = std::max(longest, text->size());
   }
   return longest;
+}
+
+ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
+  ServedModel m;
+  m.path = t.path;
+  m.name = t.name;
+  if (t.tokenizer) {
+    m.tokenizer = *t.tokenizer;
+    m.longest_token_bytes = longest_token_of(*m.tokenizer);
+  }
+  m.chat_template = t.chat_template;
+  m.chat_template_problem = t.chat_template_problem;
+  if (m.chat_template) {
+    const std::string& source = m.chat_template->source();
+    m.tool_format =
+        t.tool_call_parser == "auto" ? tool_format_of_template(source) : parse_tool_format(t.tool_call_parser).value();
+    m.reasoning =
+        t.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos : t.reasoning_parser != "none";
+    for (const ReasoningParser& p : reasoning_parsers())
+      m.thinks_first |= p.name == t.reasoning_parser && p.thinks_first;
+  }
+  m.defaults = t.defaults;
+  for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
+  m.context_length = e.context_length();
+  m.vocab_size = e.vocab_size();
+  m.created = static_cast<int64_t>(std::time(nullptr));
+  return m;
 }
 
 }  // namespace reprise::server

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/generation_config.h"
+#include "engine/engine.h"
 #include "server/answer_grammar.h"
 #include "server/answer_splitter.h"
 #include "text/chat_template.h"
@@ -29,7 +30,20 @@ struct WeightFacts {
   int64_t modified = 0;       // seconds since 1970
 };
 
+// The text side that a served model is made of. What is pointed to outlives the served model.
+struct ServedText {
+  std::string path, name;
+  const text::Tokenizer* tokenizer = nullptr;
+  const text::ChatTemplate* chat_template = nullptr;
+  std::string chat_template_problem;                                 // why there is none
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";  // auto: as the chat template shows
+  checkpoint::GenerationDefaults defaults;
+};
+
 struct ServedModel {
+  // Without grammars, which AnswerGrammars::of() makes.
+  static ServedModel of(const ServedText& text, const engine::Engine& engine);
+
   std::string name;  // what clients call it
   std::string path;
   std::optional<text::Tokenizer> tokenizer;           // without one only token ids are served

@@ -24,6 +24,7 @@ constexpr Heading kHeadings[] = {
     {"Graphs, in the words of other systems", "every command that loads a model"},
     {"Sampling", "`generate` and `chat`"},
     {"Server", "`serve`"},
+    {"Library", "the library"},
     {"Launch lines of other systems", "every command that loads a model"},
 };
 constexpr size_t kGroups = std::size(kHeadings);
@@ -42,6 +43,7 @@ std::vector<Setting> rows_of(Group group) {
     case Group::GraphAliases: return graph_alias_rows();
     case Group::Sampling: return sampling_rows();
     case Group::Server: return server_rows();
+    case Group::Library: return library_rows();
     case Group::Launcher: return launcher_rows();
   }
   return {};

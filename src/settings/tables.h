@@ -35,6 +35,7 @@ std::vector<Setting> graph_rows();
 std::vector<Setting> graph_alias_rows();
 std::vector<Setting> sampling_rows();
 std::vector<Setting> server_rows();
+std::vector<Setting> library_rows();
 std::vector<Setting> launcher_rows();
 
 }  // namespace reprise::settings

@@ -20,7 +20,8 @@ TEST(About, VersionsAreOne) {
   EXPECT_EQ(flag.exit_code, 0);
   EXPECT_TRUE(std::regex_search(flag.out, std::regex(R"(^reprise \d+\.\d+\.\d+ \(commit \w+\)\ncompiler +\S)")))
       << flag.out;
-  for (const char* part : {"kernels", "baseline", "devices", "cpu", "ascend", "cuda", "Apache-2.0"})
+  for (const char* part :
+       {"kernels", "baseline", "devices", "cpu", "ascend", "cuda", "libreprise, ABI", "build", "Apache-2.0"})
     EXPECT_NE(flag.out.find(part), std::string::npos) << part;
   EXPECT_EQ(run_binary("-V").out, flag.out);
   EXPECT_EQ(run_binary("version").out, flag.out);

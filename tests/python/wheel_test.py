@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The wheel as a user has it: made, installed by pip into a fresh environment, and used from there.
+
+    wheel_test.py --built FOLDER --sizes FILE --reprise FILE --model FOLDER
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+OPTIONS = {"load_format": "dummy", "device": "cpu", "plan_cache": "off", "threads": 1}
+options = None
+
+
+def run(*command, env=None, fails=False, cwd=None):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=250, env=env, cwd=cwd)
+    if (done.returncode != 0) != fails:
+        raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+    return done.stdout if not fails else done.stderr
+
+
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.held = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.held.name)
+        run(sys.executable, ROOT / "tools/make_wheel.py", "--built", options.built, "--out", cls.folder)
+        cls.wheel = next(cls.folder.glob("*.whl"))
+        run(sys.executable, "-m", "venv", "--without-pip", cls.folder / "venv")
+        cls.python = cls.folder / "venv/bin/python"
+        run(sys.executable, "-m", "pip", "--python", cls.python, "install", "-q", "--no-index", "--no-deps", cls.wheel)
+        # Nothing of the source is found, and no library of this machine stands in for those of the wheel.
+        cls.env = {"PATH": os.environ["PATH"], "HOME": str(cls.folder), "MODEL": options.model, "OPTIONS": repr(OPTIONS)}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.held.cleanup()
+
+    def python_runs(self, text, fails=False):
+        return run(self.python, "-W", "error::ResourceWarning", "-c", text, env=self.env, cwd=self.folder, fails=fails)
+
+    def ids_of_binary(self, prompt, *flags):
+        model = [f"--model-path={options.model}", *(f"--{k.replace('_', '-')}={v}" for k, v in OPTIONS.items())]
+        said = json.loads(run(options.reprise, "generate", *model, "--json", "--prompt", prompt, "--max-new-tokens", 12,
+                              "--ignore-eos", *flags))
+        return said["output"]["token_ids"]
+
+    def test_what_is_in_it(self):
+        self.assertRegex(self.wheel.name, r"^reprise_llm-[\d.]+-py3-none-manylinux_2_3\d_x86_64\.whl$")
+        self.assertLessEqual(self.wheel.stat().st_size, 15_000_000)
+        with zipfile.ZipFile(self.wheel) as archive:
+            self.assertIsNone(archive.testzip())
+            for name in archive.namelist():
+                self.assertRegex(name, r"^(reprise/(\w+\.py|py\.typed|_lib/lib[\w+.-]+|_bin/reprise)|reprise_llm-[\d.]+\.dist-info/\w+(\.txt)?)$")
+        first = self.wheel.read_bytes()
+        run(sys.executable, ROOT / "tools/make_wheel.py", "--built", options.built, "--out", self.folder / "again")
+        self.assertEqual(next((self.folder / "again").glob("*.whl")).read_bytes(), first)
+
+    def test_the_description_of_the_interface_is_the_headers(self):
+        run(sys.executable, ROOT / "tools/make_ctypes.py")
+        sizes = run(options.sizes)
+        ours = self.python_runs(
+            "import ctypes, sys; from reprise import _abi\n"
+            f"for line in {sizes!r}.splitlines():\n"
+            "    name = line.split()[0].split('.')\n"
+            "    s = getattr(_abi, name[0])\n"
+            "    print('.'.join(name), getattr(s, name[1]).offset if len(name) > 1 else ctypes.sizeof(s))\n")
+        self.assertEqual(ours, sizes)
+
+    def test_a_program_for_vllm(self):
+        text = (HERE / "quick_start_vllm.py").read_text()
+        self.assertEqual(text.count("vllm import"), 1)
+        out = self.python_runs(text.replace("from vllm import", "from reprise import"))
+        self.assertIn("done", out)
+        for prompt, ids in re.findall(r"^'(.*)' \[(.*)\]$", out, re.M):
+            binary = self.ids_of_binary(prompt, "--temperature", 0.8, "--top-p", 0.95, "--seed", 7)
+            self.assertEqual(ids, ", ".join(map(str, binary)))
+
+    def test_a_program_for_sglang(self):
+        text = (HERE / "quick_start_sglang.py").read_text()
+        out = self.python_runs(text.replace("import sglang as sgl", "import reprise as sgl"))
+        self.assertIn("done", out)
+        binary = self.ids_of_binary("Hello, my name is", "--temperature", 0.8, "--top-p", 0.95, "--seed", 7)
+        self.assertIn(f"'Hello, my name is' {binary}", out)
+
+    def test_streams_of_asyncio(self):
+        self.python_runs("""
+import asyncio, os
+from reprise import AsyncEngineArgs, AsyncLLM, RequestOutputKind, SamplingParams
+async def one(llm, i, kind):
+    text, steps = "", 0
+    params = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True, output_kind=kind)
+    async for o in llm.generate("Hello", params, f"r{i}"):
+        text = text + o.outputs[0].text if kind is RequestOutputKind.DELTA else o.outputs[0].text
+        steps += 1
+    assert o.finished and o.outputs[0].finish_reason == "length"
+    return text, steps
+async def main():
+    llm = AsyncLLM.from_engine_args(AsyncEngineArgs(os.environ["MODEL"], max_num_seqs=4, **eval(os.environ["OPTIONS"])))
+    kinds = [RequestOutputKind.CUMULATIVE, RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY]
+    answers = await asyncio.gather(*(one(llm, i, kinds[i % 3]) for i in range(64)))
+    assert len({text for text, _ in answers}) == 1 and answers[0][0]
+    assert all(steps == (1 if i % 3 == 2 else 11) for i, (_, steps) in enumerate(answers)), answers
+    # A reader that goes away, an abort, a task that is cancelled.
+    async for o in llm.generate("Hello", SamplingParams(max_tokens=200, ignore_eos=True), "left"):
+        break
+    # Four run at a time, so the last of these has not begun when it is aborted, nor have the tasks ended.
+    async def long(name):
+        async for o in llm.generate("Hello", SamplingParams(max_tokens=400, ignore_eos=True), name):
+            pass
+        return o.outputs[0].finish_reason
+    tasks = [asyncio.create_task(long(f"long{i}")) for i in range(40)] + [asyncio.create_task(long("aborted"))]
+    while "aborted" not in llm._running:
+        await asyncio.sleep(0)
+    await llm.abort("aborted")
+    assert await tasks[-1] == "abort"
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(isinstance(e, asyncio.CancelledError) for e in ended) > 20, ended
+    assert (await one(llm, 1001, kinds[0]))[0] == answers[0][0]
+    while llm._core.describe("counters")["running"]:
+        await asyncio.sleep(0.01)
+    llm.shutdown()
+asyncio.run(main())
+""")
+
+    def test_errors_name_what_is_meant(self):
+        self.assertIn("'max_runing_requests' is not a setting; did you mean max_running_requests",
+                      self.python_runs("import reprise; reprise.LLM('x', max_runing_requests=1)", fails=True))
+        self.python_runs("""
+import os, reprise
+def raises(kind, words, call):
+    try:
+        call()
+    except kind as e:
+        assert words in str(e), e
+        return e
+    raise AssertionError(words)
+options = eval(os.environ["OPTIONS"])
+raises(NotImplementedError, "bad_words", lambda: reprise.SamplingParams(bad_words=["a"]))
+raises(reprise.Error, "no such", lambda: reprise.LLM("/no such/model"))
+assert raises(reprise.Error, "ranks", lambda: reprise.LLM(os.environ["MODEL"], tensor_parallel_size=2, **options)).code == "unsupported"
+llm = reprise.LLM(os.environ["MODEL"], **options)
+assert raises(reprise.Error, "top_p", lambda: llm.generate("a", reprise.SamplingParams(top_p=3))).place == "sampling.top_p"
+raises(ValueError, "sampling_params", lambda: llm.generate(["a", "b"], [reprise.SamplingParams()]))
+out = llm.generate("a", reprise.SamplingParams(max_tokens=30, structured_outputs={"choice": ["north", "south"]}), use_tqdm=False)
+assert out[0].outputs[0].text in ("north", "south")
+assert llm.explain().decode.passes[0].name and llm.describe("memory")["weight_bytes"] > 0
+assert "vllm:generation_tokens_total" in llm.describe("metrics")
+llm.shutdown()
+raises(reprise.Error, "closed", lambda: llm.generate("a"))
+""")
+
+    def test_it_may_end_at_any_time(self):
+        # An engine with work that nobody waits for: the interpreter ends, and so does a generator that is collected.
+        self.python_runs("""
+import gc, os, reprise
+engine = reprise.Engine(os.environ["MODEL"], **eval(os.environ["OPTIONS"]))
+stream = engine.generate("Hello", {"max_new_tokens": 200, "ignore_eos": True}, stream=True)
+next(stream)
+del stream
+gc.collect()
+assert len(engine.generate("Hello", {"max_new_tokens": 3, "ignore_eos": True})["output_ids"]) == 3
+for i in range(8):
+    engine._submit(engine._jobs("Hello", None, {"max_new_tokens": 200, "ignore_eos": True}, False, None, 0, None)[1][0], 0, "")
+""")
+
+    def test_the_program(self):
+        said = run(self.folder / "venv/bin/reprise", "--version", env=self.env)
+        self.assertTrue(said.startswith("reprise "), said)
+        self.assertIn("ABI", said)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("built", "sizes", "reprise", "model"):
+        parser.add_argument(f"--{name}", required=True)
+    options, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
