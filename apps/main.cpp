@@ -46,6 +46,9 @@ int main(int argc, char** argv) {
   commands.push_back(add_eval_choice(*eval));
   commands.push_back(add_eval_gsm8k(*eval));
   commands.push_back(add_eval_perplexity(*eval));
+  CLI::App* key = program.add_subcommand("key", "Keys of `reprise serve`");
+  key->require_subcommand(1);
+  commands.push_back(add_key_new(*key));
   commands.push_back(add_quantize(program));
   commands.push_back(add_demo(program));
   commands.push_back(add_pull(program));

@@ -25,7 +25,7 @@ struct ServeFlags {
   int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
   std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
   bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
-  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, key_file;
+  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, key_file, socket_mode;
 
   ServeFlags() { settings::reset(bindings()); }
   std::vector<settings::Binding> bindings();
@@ -43,6 +43,10 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"reasoning_parser", &o.reasoning_parser},
           {"api_key", &o.api.api_key},
           {"api_key_file", &key_file},
+          {"api_keys_file", &o.api_keys_file},
+          {"socket_mode", &socket_mode},
+          {"drain_delay", &o.drain_delay_s},
+          {"request_log", &o.request_log},
           {"max_answers_per_key", &o.api.most_answers_of_key},
           {"admin_api_key", &o.api.admin_api_key},
           {"admin_port", &admin_port},
@@ -157,6 +161,13 @@ Status ServeFlags::check() {
   if (!key_file.empty()) {
     ASSIGN_OR_RETURN(o.api.api_keys, keys_of(key_file));
   }
+  if (!o.api_keys_file.empty()) {
+    ASSIGN_OR_RETURN(o.api.keys, read_keys(o.api_keys_file));
+  }
+  const bool octal = socket_mode.size() <= 4 && socket_mode.find_first_not_of("01234567") == std::string::npos;
+  if (socket_mode.empty() || !octal || std::stoll(socket_mode, nullptr, 8) > 0777)
+    return invalid("--socket-mode {}: allowed: 000 to 777, in octal", socket_mode);
+  o.http.socket_mode = std::stoll(socket_mode, nullptr, 8);
   if (!allowed_hosts.empty()) o.api.allowed_hosts = list_of(allowed_hosts);
   o.api.cors_origins = list_of(cors_origins);
   for (const std::string& origin : o.api.cors_origins)

@@ -1,10 +1,12 @@
 #include "serve/serve_process.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -15,6 +17,7 @@
 #include "api/device_choice.h"
 #include "api/text_model.h"
 #include "base/elapsed.h"
+#include "base/file.h"
 #include "base/log_form.h"
 #include "common/terminal.h"
 #include "engine/shared_step.h"
@@ -40,12 +43,27 @@ constexpr size_t kMostUnread = 256;
 constexpr std::chrono::seconds kLetGo{20};    // for a lost device
 constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
 
-sigset_t end_signals() {
+sigset_t signals_of(const ServeOptions& o) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (!o.api_keys_file.empty() || !o.request_log.empty()) sigaddset(&set, SIGHUP);
   return set;
+}
+
+// A socket that a supervisor listens on for this process (sd_listen_fds(3)); the variables are for this process alone.
+Result<std::optional<int>> passed_socket() {
+  constexpr int kFirst = 3;
+  const char *pid = std::getenv("LISTEN_PID"), *count = std::getenv("LISTEN_FDS");
+  if (!pid || !count || std::to_string(::getpid()) != pid) return std::optional<int>();
+  const std::string n = count;
+  ::unsetenv("LISTEN_PID");
+  ::unsetenv("LISTEN_FDS");
+  ::unsetenv("LISTEN_FDNAMES");
+  if (n != "1") return invalid("LISTEN_FDS={}: one socket is expected", n);
+  ::fcntl(kFirst, F_SETFD, FD_CLOEXEC);
+  return std::optional<int>(kFirst);
 }
 
 // The file, or those of the folder with weights and what describes them, in order.
@@ -186,7 +204,8 @@ Status lost_rank(const ModelFlags& flags) {
 // Waits for signals, and looks after the scheduler meanwhile.
 class Supervisor {
  public:
-  Supervisor(const ServeOptions& options, server::Api& api) : options_(options), api_(api) {}
+  Supervisor(const ServeOptions& options, server::Api& api, server::HttpServer& http)
+      : options_(options), api_(api), http_(http) {}
   ~Supervisor() { stop(); }
   void start() {
     thread_ = std::thread([this] { watch(); });
@@ -212,26 +231,20 @@ class Supervisor {
 
  private:
   void watch() {
-    const sigset_t set = end_signals();
+    const sigset_t set = signals_of(options_);
     while (!ended_) {
       const timespec tick{0, 100'000'000};
       const int signal = sigtimedwait(&set, nullptr, &tick);
-      if (signal > 0) {
-        if (asked_to_end()) {
+      if (signal == SIGHUP) {
+        reload();
+      } else if (signal > 0) {
+        if (asked_to_end() || leaving_since_) {
           log::warning("a second signal: ending at once");
           std::_Exit(kSecondSignal);
         }
-        drain_since_ = Clock::now().time_since_epoch().count();
-        api_.drain();
-        std::lock_guard lock(mutex_);
-        sched::Replicas* s = scheduler_;
-        if (let_go_) continue;
-        // Nothing is served yet, so nothing can be lost.
-        if (!s) std::_Exit(0);
-        s->close();
-        log::info("shutting down: {} requests may finish within {:g} s; a second signal ends at once",
-                  s->stats().running + s->stats().waiting, options_.shutdown_timeout_s);
+        begin_to_end();
       }
+      if (leaving_since_ && !asked_to_end() && seconds_since(*leaving_since_) >= delay()) drain();
       std::lock_guard lock(mutex_);
       if (sched::Replicas* s = scheduler_) {
         look_after_ranks(*s);
@@ -241,6 +254,49 @@ class Supervisor {
         for (size_t r = 0; r < s->size(); ++r) look_for_hangs(s->at(r), r);
       }
     }
+  }
+
+  // A wrong file changes nothing.
+  void reload() {
+    if (!options_.api_keys_file.empty()) {
+      auto keys = read_keys(options_.api_keys_file);
+      if (keys) {
+        log::info("SIGHUP: {} keys of {}", keys->size(), options_.api_keys_file);
+        api_.replace_keys(std::move(*keys));
+      } else {
+        log::error("SIGHUP: the keys stay as they are: {}", keys.status().message());
+      }
+    }
+    if (!options_.api.request_log) return;
+    const Status opened = options_.api.request_log->reopen();
+    if (!opened.is_ok()) log::error("SIGHUP: the request log stays as it is: {}", opened.message());
+  }
+
+  // A socket that a supervisor keeps has its next connections wait for the next server. What has connected already
+  // has a moment to say what it wants.
+  double delay() const {
+    constexpr double kMoment = 0.3;
+    return options_.http.inherited ? std::max(options_.drain_delay_s, kMoment) : options_.drain_delay_s;
+  }
+  void begin_to_end() {
+    leaving_since_ = Clock::now();
+    {
+      std::lock_guard lock(mutex_);
+      if (!scheduler_ && !let_go_) std::_Exit(0);  // nothing is served yet, so nothing can be lost
+    }
+    api_.leave();
+    if (options_.http.inherited) http_.leave();
+    if (delay() > 0) log::info("requests are taken for {:g} s more; a second signal ends at once", delay());
+  }
+  void drain() {
+    drain_since_ = Clock::now().time_since_epoch().count();
+    api_.drain();
+    std::lock_guard lock(mutex_);
+    sched::Replicas* s = scheduler_;
+    if (let_go_ || !s) return;
+    s->close();
+    log::info("shutting down: {} requests may finish within {:g} s; a second signal ends at once",
+              s->stats().running + s->stats().waiting, options_.shutdown_timeout_s);
   }
 
   // A step that runs tells the scheduler itself.
@@ -296,7 +352,9 @@ class Supervisor {
   static constexpr int kSecondSignal = 130;
   const ServeOptions& options_;
   server::Api& api_;
+  server::HttpServer& http_;
   std::thread thread_;
+  std::optional<Clock::time_point> leaving_since_;
   std::atomic<bool> ended_{false};
   std::mutex mutex_;  // of the next three
   sched::Replicas* scheduler_ = nullptr;
@@ -418,7 +476,10 @@ void schedule(const Replicas& others, const ServeOptions& o, server::Metrics& me
 
 void say_where(const ServeOptions& o, const std::string& model, const server::HttpServer& http) {
   const std::string host = o.http.host == "0.0.0.0" || o.http.host == "::" ? "127.0.0.1" : o.http.host;
-  log::info("serving {} at http://{}:{} (docs: /docs, /metrics, /health); Ctrl-C ends", model, host, http.port());
+  const std::string place = o.http.inherited && http.port() == 0 ? "the socket that was passed on"
+                            : http.port() == 0                   ? o.http.host
+                                                                 : fmt::format("http://{}:{}", host, http.port());
+  log::info("serving {} at {} (docs: /docs, /metrics, /health); Ctrl-C ends", model, place);
   if (http.admin_port() > 0) log::info("admin routes at http://127.0.0.1:{}", http.admin_port());
 }
 
@@ -485,6 +546,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   server::Profiler profiler(spans, o.profile_dir);
   server::WorkPool workers(kReaders, kMostUnread);
   api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
+  http.accept_inherited();
   supervisor.keep(&all, std::move(schedulers.threads));
   say_where(o, model.name, http);
   if (!supervisor.asked_to_end()) {
@@ -510,14 +572,27 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
 
 }  // namespace
 
+Result<std::vector<server::KeyRules>> read_keys(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto content, read_file(path, size_t{16} << 20));
+  auto keys = server::KeyRing::parse(content);
+  if (!keys) return keys.status().at("--api-keys-file " + path);
+  return keys;
+}
+
 Status serve(ServeOptions o) {
   if (o.check) return say_what_flags_mean(o);
   log::set_form(o.log_format == "json" ? log::Form::Json : log::Form::Timed);
-  const sigset_t set = end_signals();
+  const sigset_t set = signals_of(o);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the supervisor asks for them
   std::signal(SIGPIPE, SIG_IGN);
   allow_descriptors(o.http.max_connections);
 
+  std::unique_ptr<server::RequestLogFile> request_log;
+  if (!o.request_log.empty()) {
+    ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log));
+    o.api.request_log = request_log.get();
+  }
+  ASSIGN_OR_RETURN(o.http.inherited, passed_socket());
   std::optional<server::Api> made;  // before the server runs
   ASSIGN_OR_RETURN(
       auto http,
@@ -529,7 +604,7 @@ Status serve(ServeOptions o) {
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
   HttpThread http_thread(*http);
-  Supervisor supervisor(o, api);
+  Supervisor supervisor(o, api, *http);
   supervisor.start();
 
   return serve_model(o, api, *http, http_thread, supervisor);

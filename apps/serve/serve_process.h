@@ -3,7 +3,8 @@
 // Three threads besides the engine's own: the caller's runs the scheduler (and is rank 0 of the engine), one runs HTTP,
 // one waits for signals and for steps that hang; two read what would hold up HTTP. Each further replica (--dp-size) has
 // an engine, a scheduler and a thread that runs it. The first SIGINT or SIGTERM drains:
-// what runs may finish until the shutdown time is over. The second ends at once.
+// what runs may finish until the shutdown time is over. The second ends at once. SIGHUP reads the file of keys and
+// opens the request log anew, where there are any; else it ends the process, as it does by default.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct ServeOptions {
   sched::Balance balance = sched::Balance::Prefix;  // over replicas
   std::string profile_dir;                          // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
+  double drain_delay_s = 0;                 // in which requests are still taken
+  std::string api_keys_file;                // read anew at SIGHUP
+  std::string request_log;                  // likewise opened; "" = none
   std::string sampling_defaults = "model";  // or openai
   double watchdog_timeout_s = 300;          // the process ends; 0: never
   double soft_watchdog_timeout_s = 0;       // the step is reported; 0: never
@@ -34,6 +38,9 @@ struct ServeOptions {
   bool check = false;                       // say what the options mean, and end
   std::vector<std::string> notices;         // about flags of this command
 };
+
+// The keys of --api-keys-file; errors name the file.
+Result<std::vector<server::KeyRules>> read_keys(const std::string& path);
 
 // Returns when the server has ended.
 Status serve(ServeOptions options);

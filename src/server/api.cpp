@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "base/log_form.h"
 #include "server/api_call.h"
 #include "server/caller.h"
 #include "server/cors.h"
+#include "server/dates.h"
 #include "server/ids.h"
 
 namespace reprise::server {
@@ -33,21 +35,23 @@ bool is_bearer(std::string_view scheme) {
 class CountedReply final : public Reply {
  public:
   CountedReply(std::shared_ptr<Reply> reply, const HttpRequest& request, std::string id, Metrics* metrics,
-               std::atomic<int64_t>& active, bool log)
-      : reply_(std::move(reply)), id_(std::move(id)), metrics_(metrics), active_(active) {
+               std::atomic<int64_t>& active, bool log, RequestLogFile* file, std::string_view route,
+               std::function<void(int)> answered)
+      : reply_(std::move(reply)),
+        id_(std::move(id)),
+        metrics_(metrics),
+        active_(active),
+        file_(file),
+        answered_(std::move(answered)) {
     ++active_;
+    if (file_) record_ = {{"ts", date_of(std::chrono::system_clock::now())}, {"request_id", id_}, {"route", route}};
     if (log)
       line_ = {{"request_id", id_}, {"client", request.client}, {"method", request.method}, {"path", request.path}};
   }
   ~CountedReply() override {
     complete();
-    if (line_.is_null()) return;
-    line_["status"] = status_;
-    line_["bytes"] = bytes_;
-    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
-    line_["total_ms"] = std::round(ms * 1000) / 1000;
-    if (reply_->gone() && !ended_) line_["client_gone"] = true;
-    log::write(log::Level::Info, "request", line_);
+    if (!line_.is_null()) log::write(log::Level::Info, "request", finished(line_));
+    if (file_) file_->write(finished(record_));
   }
   void send(int status, std::string_view type, std::string body, const Headers& headers) override {
     count(status);
@@ -71,13 +75,23 @@ class CountedReply final : public Reply {
   }
   void on_gone(std::function<void()> callback) override { reply_->on_gone(std::move(callback)); }
   bool gone() const override { return reply_->gone(); }
-  void note(const OrderedJson& facts) override {
-    if (!line_.is_null()) line_.update(facts);
+  void note(const OrderedJson& facts, bool brief) override {
+    if (!line_.is_null() && brief) line_.update(facts);
+    if (file_) record_.update(facts);
   }
 
  private:
+  OrderedJson finished(OrderedJson line) const {
+    line["status"] = status_;
+    line["bytes"] = bytes_;
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count();
+    line["total_ms"] = std::round(ms * 1000) / 1000;
+    if (reply_->gone() && !ended_) line["client_gone"] = true;
+    return line;
+  }
   void count(int status) {
     status_ = status;
+    if (answered_) answered_(status);
     if (metrics_) metrics_->answered(status);
   }
 
@@ -90,12 +104,23 @@ class CountedReply final : public Reply {
   std::string id_;
   Metrics* metrics_;
   std::atomic<int64_t>& active_;
-  OrderedJson line_;
+  RequestLogFile* file_;
+  std::function<void(int)> answered_;
+  OrderedJson line_, record_;
   int status_ = 0;
   size_t bytes_ = 0;
   bool ended_ = false, counted_ = true;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+// A path that is no route's is a text that a client wrote.
+std::string_view route_for_log(const std::vector<std::string>& names, std::string_view path) {
+  for (const std::string_view name : names) {
+    const std::string_view route = name.substr(name.find(' ') + 1);
+    if (route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route))) return route;
+  }
+  return "unknown";
+}
 
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
@@ -112,7 +137,11 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/", A::Open, false, &Api::page},
       {"GET", "/docs", A::Open, false, &Api::docs},
       {"GET", "/health", A::Open, false, &Api::health},
-      {"GET", "/health_generate", A::Open, false, &Api::ready},
+      {"GET", "/health_generate", A::Open, true, &Api::health_generate},
+      {"GET", "/livez", A::Open, false, &Api::live},
+      {"GET", "/readyz", A::Open, false, &Api::ready},
+      {"GET", "/load", A::Key, true, &Api::load},
+      {"POST", "/apply-template", A::Key, true, &Api::apply_template},
       {"GET", "/ping", A::Open, false, &Api::health},
       {"GET", "/ready", A::Open, false, &Api::ready},
       {"GET", "/version", A::Key, false, &Api::version},
@@ -171,6 +200,15 @@ void Api::serve(const Serving& serving) {
   });
 }
 
+void Api::replace_keys(std::vector<KeyRules> keys) {
+  http_->post([this, keys = std::move(keys)]() mutable {
+    ring_.replace(std::move(keys));
+    ++reloads_;
+  });
+}
+
+void Api::leave() { leaving_ = true; }
+
 void Api::drain() {
   stopping_ = true;
   for (ServerState now = state_; now != ServerState::Failed;)
@@ -202,6 +240,10 @@ std::string_view Api::key_of(const HttpRequest& request) {
 Api::Who Api::who(const HttpRequest& request) const {
   const std::string_view key = key_of(request);
   const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
+  if (const KeyRules* rules = ring_.find(key)) {
+    if (rules->expires && std::time(nullptr) >= *rules->expires) return Who::Expired;
+    return admin || rules->admin ? Who::Admin : Who::User;
+  }
   bool user = !asks_for_key() || (!options_.api_key.empty() && same(key, options_.api_key));
   for (const std::string& k : options_.api_keys) user |= same(key, k);
   return admin ? Who::Admin : user ? Who::User : Who::Nobody;
@@ -232,6 +274,8 @@ std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Rou
 
 std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& route) const {
   const Who asks = who(request);
+  if (route.access != Access::Open && asks == Who::Expired)
+    return ApiError{401, "the API key has expired", "", "expired_api_key"};
   if (route.access != Access::Open && asks == Who::Nobody)
     return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
                     "invalid_api_key"};
@@ -273,7 +317,15 @@ std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequ
   headers.emplace_back("x-request-id", id);
   if (error_form(request) == ErrorForm::Anthropic) headers.emplace_back("request-id", id);
   for (auto& header : cors_headers(request, options_.cors_origins)) headers.push_back(std::move(header));
-  return std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_, options_.access_log);
+  static const std::vector<std::string> names = route_names();
+  const std::string_view route = route_for_log(names, request.path);
+  const KeyRules* rules = rules_of(request);
+  std::function<void(int)> answered;
+  if (rules) answered = [this, name = rules->name](int status) { ++key_counts_[name].requests[status]; };
+  auto out = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_,
+                                            options_.access_log, options_.request_log, route, std::move(answered));
+  if (rules) out->note({{"key", rules->name}}, false);
+  return out;
 }
 
 bool Api::answer_preflight(const HttpRequest& request, const std::shared_ptr<Reply>& reply) {

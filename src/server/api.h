@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,22 +16,26 @@
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/job.h"
+#include "server/key_ring.h"
 #include "server/metrics.h"
 #include "server/page/web_page.h"
 #include "server/profiler.h"
 #include "server/request_log.h"
+#include "server/request_log_file.h"
 #include "server/served_model.h"
 #include "server/work_pool.h"
 
 namespace reprise::server {
 
 struct ApiOptions {
-  std::string api_key;                // "" = none is asked for
-  std::vector<std::string> api_keys;  // others that open the same
-  int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
-  std::string admin_api_key;          // opens the admin routes to others than loopback
-  bool admin_port = false;            // the admin routes are on that port alone
-  bool access_log = false;            // a log line per request
+  std::string api_key;                    // "" = none is asked for
+  std::vector<std::string> api_keys;      // others that open the same
+  int64_t most_answers_of_key = 0;        // that run or wait at once; 0: no bound
+  std::string admin_api_key;              // opens the admin routes to others than loopback
+  bool admin_port = false;                // the admin routes are on that port alone
+  bool access_log = false;                // a log line per request
+  std::vector<KeyRules> keys;             // with limits of their own
+  RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
@@ -53,11 +58,13 @@ struct Serving {
 
 class Api {
  public:
-  explicit Api(ApiOptions options) : options_(std::move(options)) {}
+  explicit Api(ApiOptions options) : options_(std::move(options)) { ring_.replace(options_.keys); }
 
   // Once, before the HTTP server runs.
   void attach(HttpServer& http) { http_ = &http; }
-  void serve(const Serving& serving);  // any thread, once
+  void serve(const Serving& serving);             // any thread, once
+  void replace_keys(std::vector<KeyRules> keys);  // any thread
+  void leave();                                   // any thread: /readyz says so, and requests are still taken
   void drain();  // any thread: nothing new is taken, and what is being read is not read to its end
   // Any thread, once: nothing works any more, health says so, and why.
   void fail(std::string why);
@@ -85,16 +92,22 @@ class Api {
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
   std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
   std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
-  enum class Who : uint8_t { Nobody, User, Admin };
+  enum class Who : uint8_t { Nobody, Expired, User, Admin };
   // "" where the two headers for it do not agree: that is nobody's key.
   static std::string_view key_of(const HttpRequest& request);
   Who who(const HttpRequest& request) const;  // by the key
+  // The rules of the key, where it is of the ring; null where not.
+  const KeyRules* rules_of(const HttpRequest& request) const { return ring_.find(key_of(request)); }
 
   static void send(Call& call, WebPage page);
   void page(Call& call);
   void docs(Call& call);
   void health(Call& call);
   void ready(Call& call);
+  void live(Call& call);
+  void health_generate(Call& call);
+  void load(Call& call);
+  void apply_template(Call& call);
   void models(Call& call);
   void version(Call& call);
   void openapi(Call& call);
@@ -129,12 +142,17 @@ class Api {
   Answer tokens_of(const std::string& body) const;
   Answer text_of(const std::string& body) const;
   void start(Call& call, ParsedCall parsed);
+  // What the call's key allows; the headers of its buckets, and what was charged.
+  std::optional<ApiError> charge(const GenerateCall& g, const KeyRules& rules, Call& call, int64_t& tokens);
+  CallLimits limits_for(const HttpRequest& request) const;
+  std::string key_metrics() const;
   std::optional<ApiError> refuse_ids(const GenerateCall& call) const;
-  bool asks_for_key() const { return !options_.api_key.empty() || !options_.api_keys.empty(); }
+  bool asks_for_key() const { return !options_.api_key.empty() || !options_.api_keys.empty() || !ring_.empty(); }
 
   ApiOptions options_;
   HttpServer* http_ = nullptr;
   std::atomic<ServerState> state_{ServerState::Loading};
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> stopping_{false};  // what workers read is given up
   std::string failure_;                // written before the state says Failed
   Serving serving_;
@@ -146,6 +164,15 @@ class Api {
   std::unordered_map<std::string, Running> jobs_;        // by id
   std::unordered_map<std::string, int64_t> answers_of_;  // that run or wait, by key
   RequestLog log_;
+  KeyRing ring_;
+  struct KeyCounts {
+    std::map<int, uint64_t> requests;  // by status
+    uint64_t prompt_tokens = 0, completion_tokens = 0;
+    std::map<std::string, uint64_t> limited;  // by limit
+  };
+  std::map<std::string, KeyCounts> key_counts_;  // of the ring's keys
+  uint64_t reloads_ = 0;
+  std::vector<std::shared_ptr<Call>> probes_;  // that wait for one token
 };
 
 }  // namespace reprise::server

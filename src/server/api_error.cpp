@@ -70,6 +70,7 @@ void ApiError::send(Reply& reply, const Headers& headers, ErrorForm form) const 
   if (status == 429 || status == 503) all.emplace_back("retry-after", std::to_string(retry_after_s));
   if (status == 504) all.emplace_back("x-should-retry", "false");
   if (status == 401) all.emplace_back("www-authenticate", "Bearer");
+  reply.note({{"error", code.empty() ? std::string(type_of(status)) : code}}, false);
   // Bytes of the client may be quoted in the message; they need not be UTF-8.
   reply.send(status, "application/json", json(form, id).dump(-1, ' ', false, Json::error_handler_t::replace), all);
 }

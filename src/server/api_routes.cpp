@@ -7,7 +7,9 @@
 #include "server/api_call.h"
 #include "server/dates.h"
 #include "server/fields.h"
+#include "server/ids.h"
 #include "server/messages_reader.h"
+#include "server/metric_text.h"
 #include "server/page/web_page.h"
 #include "server/request_body.h"
 
@@ -92,8 +94,87 @@ void Api::health(Call& call) {
 }
 
 void Api::ready(Call& call) {
+  if (leaving_ && state_ == ServerState::Serving) return call.fail({503, "the server is about to shut down"});
   if (state_ == ServerState::Serving) return call.json({{"status", "ready"}});
   call.fail(not_serving());
+}
+
+// Alive: whoever restarts what is not would only lose a load or a drain.
+void Api::live(Call& call) {
+  if (state_ == ServerState::Failed) return call.fail(not_serving());
+  static constexpr const char* kNames[] = {"loading", "serving", "draining"};
+  call.json({{"status", "alive"}, {"state", kNames[static_cast<size_t>(state_.load())]}});
+}
+
+namespace {
+
+// Tells those who wait for a token that it came, or why it did not.
+class ProbeReply final : public Reply {
+ public:
+  explicit ProbeReply(std::function<void(int, const std::string&)> answer) : answer_(std::move(answer)) {}
+  void send(int status, std::string_view, std::string body, const Headers&) override { answer_(status, body); }
+  void begin(int, std::string_view, const Headers&) override {}
+  void write(std::string) override {}
+  void end() override {}
+  void on_gone(std::function<void()>) override {}
+  bool gone() const override { return false; }
+
+ private:
+  std::function<void(int, const std::string&)> answer_;
+};
+
+}  // namespace
+
+// All who ask while one token is being made wait for that one, so that probes are no load.
+void Api::health_generate(Call& call) {
+  if (leaving_) return ready(call);
+  probes_.push_back(std::make_shared<Call>(call));
+  if (probes_.size() > 1) return;
+  GenerateCall g;
+  g.kind = CallKind::Native;
+  g.id = make_id("probe-");
+  g.prompts = {{serving_.model->eos_tokens.empty() ? 0 : serving_.model->eos_tokens.front()}};
+  g.prompt_texts = {""};
+  g.sampling.temperature = 0;
+  g.sampling.max_new_tokens = 1;
+  g.sampling.ignore_eos = true;
+  auto reply = std::make_shared<ProbeReply>([this](int status, const std::string& body) {
+    for (const auto& probe : std::exchange(probes_, {})) {
+      if (status == 200)
+        probe->json({{"status", "ready"}});
+      else
+        probe->reply->send(status, "application/json", body, probe->headers);
+    }
+  });
+  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  Job::start(context, native_dialect(), std::move(g), std::move(reply), {}, [](const Job&) {});
+}
+
+// vLLM's /load, with more beside it.
+void Api::load(Call& call) {
+  int64_t running = 0, waiting = 0, used = 0, pages = 0;
+  for (const sched::SchedulerStats& s : serving_.scheduler->each()) {
+    running += s.running;
+    waiting += s.waiting;
+    used += s.pages - s.free_pages - s.evictable_pages;
+    pages += s.pages;
+  }
+  call.json({{"server_load", running + waiting},
+             {"running", running},
+             {"waiting", waiting},
+             {"kv_pages_used", used},
+             {"kv_pages", pages}});
+}
+
+void Api::apply_template(Call& call) {
+  read(call, [this](const std::string& text) -> Answer {
+    ApiError error;
+    const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
+    if (!body) return failing(error);
+    const ParsedCall parsed = parse_chat(*body, *serving_.model, options_.limits);
+    if (const auto* wrong = std::get_if<ApiError>(&parsed)) return failing(*wrong);
+    return [prompt = std::get<GenerateCall>(parsed).prompt_texts.front()](Call& c) { c.json({{"prompt", prompt}}); };
+  });
 }
 
 void Api::version(Call& call) { call.json({{"version", kVersion}}); }
@@ -151,7 +232,34 @@ void Api::requests(Call& call) {
 
 void Api::metrics(Call& call) {
   call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
-                   serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_), call.headers);
+                   serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_) + key_metrics(),
+                   call.headers);
+}
+
+std::string Api::key_metrics() const {
+  const auto label = &MetricText::label;
+  MetricText t(label("model_name", serving_.model->name));
+  t.single("reprise:config_reloads_total", "counter", static_cast<double>(reloads_),
+           "Files of keys that were read anew.");
+  if (key_counts_.empty()) return t.take();
+  const auto each = [&](const char* name, const char* help, auto samples) {
+    t.family(name, "counter", help);
+    for (const auto& [key, counts] : key_counts_)
+      samples(counts, [&, of = label("key", key)](const std::string& kind, uint64_t n) {
+        t.sample(static_cast<double>(n), of + "," + kind);
+      });
+  };
+  each("reprise:key_requests_total", "Requests of a key, by status.", [&](const KeyCounts& c, auto add) {
+    for (const auto& [status, n] : c.requests) add(label("status", std::to_string(status)), n);
+  });
+  each("reprise:key_tokens_total", "Tokens of a key.", [&](const KeyCounts& c, auto add) {
+    add(label("kind", "prompt"), c.prompt_tokens);
+    add(label("kind", "completion"), c.completion_tokens);
+  });
+  each("reprise:rate_limited_total", "Requests that a limit of their key refused.", [&](const KeyCounts& c, auto add) {
+    for (const auto& [limit, n] : c.limited) add(label("limit", limit), n);
+  });
+  return t.take();
 }
 
 void Api::read(Call& call, std::function<Answer(const std::string& body)> reader) {
@@ -245,6 +353,34 @@ std::optional<ApiError> Api::refuse_ids(const GenerateCall& call) const {
   return std::nullopt;
 }
 
+std::optional<ApiError> Api::charge(const GenerateCall& g, const KeyRules& rules, Call& call, int64_t& tokens) {
+  tokens = 0;
+  for (const auto& prompt : g.prompts) {
+    const auto size = static_cast<int64_t>(prompt.size());
+    tokens += g.n * (size + std::min(g.sampling.max_new_tokens, serving_.model->context_length - size));
+  }
+  if (rules.max_tokens_per_request > 0 && tokens > rules.max_tokens_per_request)
+    return ApiError{400,
+                    fmt::format("this request may take {} tokens, prompt and answers; this key allows {}", tokens,
+                                rules.max_tokens_per_request),
+                    "max_tokens", "too_many_tokens"};
+  const KeyRing::Charge charged = ring_.charge(rules, tokens, KeyRing::Clock::now());
+  tokens = charged.tokens;
+  for (const auto& header : charged.headers) call.headers.push_back(header);
+  if (charged.taken) return std::nullopt;
+  ++key_counts_[rules.name].limited[charged.limit];
+  ApiError refused{429, fmt::format("the limit of {} a minute of this key is reached", charged.limit), "",
+                   "rate_limit_exceeded"};
+  refused.retry_after_s = std::max<int64_t>(1, charged.retry_after_s);
+  return refused;
+}
+
+CallLimits Api::limits_for(const HttpRequest& request) const {
+  CallLimits out = options_.limits;
+  if (const KeyRules* rules = rules_of(request); rules && rules->priority) out.default_priority = *rules->priority;
+  return out;
+}
+
 void Api::start(Call& call, ParsedCall parsed) {
   if (auto* wrong = std::get_if<ApiError>(&parsed)) return call.fail(*wrong);
   if (const auto& asked = std::get<GenerateCall>(parsed); asked.nothing)
@@ -252,41 +388,57 @@ void Api::start(Call& call, ParsedCall parsed) {
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
   if (const auto refused = refuse_ids(g)) return call.fail(*refused);
-  const std::string key(asks_for_key() ? key_of(call.request) : std::string_view());
+  const KeyRules* rules = rules_of(call.request);
+  const std::string name = rules ? rules->name : "";
+  // A key of the ring keeps its count when its secret changes.
+  const std::string key = rules ? "ring " + name : std::string(asks_for_key() ? key_of(call.request) : "");
   const int64_t answers = static_cast<int64_t>(g.prompts.size()) * g.n;
   int64_t& running = answers_of_[key];
-  if (options_.most_answers_of_key > 0 && running + answers > options_.most_answers_of_key)
+  const int64_t most = rules && rules->max_running > 0 ? rules->max_running : options_.most_answers_of_key;
+  if (most > 0 && running + answers > most)
     return call.fail({429,
                       fmt::format("this key has {} answers that run or wait, and {} more are asked for; at most {} "
                                   "are allowed at once",
-                                  running, answers, options_.most_answers_of_key),
+                                  running, answers, most),
                       "", "too_many_answers"});
+  int64_t charged = 0;
+  if (rules)
+    if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
+  const auto settle = [this, name, charged](int64_t prompt, int64_t completion) {
+    if (name.empty()) return;
+    ring_.settle(name, charged, prompt + completion, KeyRing::Clock::now());
+    KeyCounts& counts = key_counts_[name];
+    counts.prompt_tokens += static_cast<uint64_t>(prompt);
+    counts.completion_tokens += static_cast<uint64_t>(completion);
+  };
   serving_.metrics->called(g.n);
   auto names = std::make_shared<std::vector<std::string>>();
   running += answers;
   const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
   auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
-                        [this, names, key, answers](const Job& ended) {
-                          for (const std::string& name : *names) jobs_.erase(name);
+                        [this, names, key, answers, settle](const Job& ended) {
+                          for (const std::string& id : *names) jobs_.erase(id);
                           answers_of_[key] -= answers;
-                          log_.add(ended.record());
+                          RequestRecord record = ended.record();
+                          settle(record.prompt_tokens, record.generated_tokens);
+                          log_.add(std::move(record));
                         });
   if (!job) {
     answers_of_[key] -= answers;
-    return;
+    return settle(0, 0);
   }
-  for (auto& [name, prompt] : job->names()) {
-    jobs_[name] = {job, prompt};
-    names->push_back(name);
+  for (auto& [id, prompt] : job->names()) {
+    jobs_[id] = {job, prompt};
+    names->push_back(id);
   }
 }
 
 void Api::generate(Call& call) {
-  read(call, [this, dialect = call.dialect](const std::string& text) -> Answer {
+  read(call, [this, dialect = call.dialect, limits = limits_for(call.request)](const std::string& text) -> Answer {
     ApiError error;
     const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
     if (!body) return failing(error);
-    return [this, parsed = dialect->parse(*body, *serving_.model, options_.limits)](Call& c) mutable {
+    return [this, parsed = dialect->parse(*body, *serving_.model, limits)](Call& c) mutable {
       start(c, std::move(parsed));
     };
   });

@@ -77,6 +77,25 @@ bool fits_context(Fields& f, const char* name, const std::string& text, const Se
   return false;
 }
 
+std::string text_of_member(const OrderedJson& object, const char* name) {
+  const OrderedJson* v = given(object, name);
+  return v && v->is_string() ? v->get<std::string>() : std::string();
+}
+
+void add_line(std::string& text, const std::string& more) {
+  if (!text.empty() && !more.empty()) text += '\n';
+  text += more;
+}
+
+std::optional<OrderedJson> read_turns(Fields& f, OrderedJson turns, const ServedModel& model) {
+  const OrderedJson body = {{"messages", std::move(turns)}};
+  const Json plain = body;
+  Fields fields(plain);
+  auto out = read_messages(fields, body, model);
+  f.take(fields.error());
+  return out;
+}
+
 bool template_names(const ServedModel& model, std::string_view variable) {
   return model.chat_template && model.chat_template->source().find(variable) != std::string::npos;
 }

@@ -17,6 +17,13 @@ constexpr int64_t kMany = int64_t{1} << 40;
 void check_model(Fields& f, const ServedModel& model);
 // The model takes conversations.
 void check_chats(Fields& f, const char* field, const ServedModel& model);
+// A member that is a text; "" where it is not.
+std::string text_of_member(const OrderedJson& object, const char* name);
+// Adds a line to a text.
+void add_line(std::string& text, const std::string& more);
+// The turns of a conversation that a dialect has put together, as write_prompt() takes them.
+std::optional<OrderedJson> read_turns(Fields& f, OrderedJson turns, const ServedModel& model);
+
 // What needs all of the call to be seen.
 void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, const CallLimits& limits,
                 const char* prompt_name);

@@ -15,6 +15,7 @@ class Dialect {
   virtual ~Dialect() = default;
 
   virtual const char* route() const = 0;  // that serves it
+  virtual const char* name() const = 0;   // in the request log
   virtual ErrorForm errors() const { return ErrorForm::OpenAi; }
   virtual ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const = 0;
   // The model and the call outlive it.

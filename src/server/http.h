@@ -52,8 +52,9 @@ class Reply {
   // Called at most once, when the client goes away or falls too far behind before the answer was complete.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual bool gone() const = 0;
-  // Named values of the answer for the access log, never text of it. Before the answer ends.
-  virtual void note(const OrderedJson& facts) {}
+  // Named values of the answer for the request log, never text of it; `brief`: for the line of the access log, too.
+  // Before the answer ends.
+  virtual void note(const OrderedJson& facts, bool brief = true) {}
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Reply>)>;

@@ -1,12 +1,16 @@
 #include "server/http_server.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http/status.hpp>
+#include <cstring>
 
 #include "base/log.h"
 #include "server/api_error.h"
@@ -19,6 +23,7 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
+using Stream = asio::generic::stream_protocol;  // TCP, or a socket of this machine
 using boost::system::error_code;
 
 // What the sessions share with their server, which outlives them: io goes first, and takes along what waits in it.
@@ -30,7 +35,7 @@ struct Shared {
   std::shared_ptr<std::atomic<int64_t>> held = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> connections{0}, requests{0}, refused{0}, dropped{0};
   std::atomic<int64_t> open{0};
-  bool stopping = false;
+  bool stopping = false, leaving = false;
   asio::io_context io{1};
 };
 
@@ -38,20 +43,32 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPiece = 4 * 1024, kBodyPiece = 64 * 1024;  // bytes read at once
 constexpr std::chrono::seconds kLinger{2};
+constexpr std::string_view kUnixPrefix = "unix:";
+
+// nullopt: it is not of the internet's.
+std::optional<asio::ip::address> address_of(const Stream::endpoint& end) {
+  tcp::endpoint out;
+  const int family = end.data()->sa_family;
+  if ((family != AF_INET && family != AF_INET6) || end.size() > out.capacity()) return std::nullopt;
+  std::memcpy(out.data(), end.data(), end.size());
+  return out.address();
+}
 
 // One connection: reads a request, has it answered, reads the next.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(Shared& shared, tcp::socket socket, bool admin)
+  Session(Shared& shared, Stream::socket socket, bool admin)
       : shared_(&shared), stream_(std::move(socket)), admin_(admin) {
     ++shared_->open;
     error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
-    const auto peer = stream_.socket().remote_endpoint(ignored).address();
-    if (!ignored) client_ = peer.to_string(ignored);
-    loopback_ = peer.is_loopback() || (peer.is_v6() && peer.to_v6().is_v4_mapped() &&
-                                       asio::ip::make_address_v4(asio::ip::v4_mapped, peer.to_v6()).is_loopback());
+    const auto peer = address_of(stream_.socket().remote_endpoint(ignored));
+    // Behind a socket of this machine is a proxy, most likely: nobody is taken for a client of loopback.
+    if (!peer) return;
+    client_ = peer->to_string(ignored);
+    loopback_ = peer->is_loopback() || (peer->is_v6() && peer->to_v6().is_v4_mapped() &&
+                                        asio::ip::make_address_v4(asio::ip::v4_mapped, peer->to_v6()).is_loopback());
   }
   ~Session() {
     hold(0);
@@ -173,7 +190,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch() {
     if (closed_ || watching_) return;
     watching_ = true;
-    stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code ec) {
+    stream_.socket().async_wait(Stream::socket::wait_read, [self = shared_from_this()](error_code ec) {
       self->watching_ = false;
       if (ec || self->closed_ || !self->answer_ || self->answer_->ended) return;
       char byte;
@@ -271,7 +288,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (closed_) return;
     error_code ignored;
     if (watching_) stream_.socket().cancel(ignored);
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.socket().shutdown(Stream::socket::shutdown_send, ignored);
     stream_.expires_after(kLinger);
     in_.clear();
     discard();
@@ -288,13 +305,13 @@ class Session : public std::enable_shared_from_this<Session> {
     closed_ = true;
     hold(0);
     error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream_.socket().shutdown(Stream::socket::shutdown_both, ignored);
     stream_.close();
     if (answer_ && answer_->on_gone) std::exchange(answer_->on_gone, nullptr)();
   }
 
   Shared* shared_;
-  beast::tcp_stream stream_;
+  beast::basic_stream<Stream> stream_;
   bool admin_, loopback_ = false;
   std::string client_;
   std::string piece_, in_;  // what is being received, and what was and is not read yet
@@ -360,7 +377,7 @@ void Session::serve() {
   fill_in(request);
   request.held = std::shared_ptr<const void>(
       nullptr, [all = shared_->held, n = std::exchange(held_, 0)](const void*) { *all -= n; });
-  keep_alive_ = reader_->keep_alive();
+  keep_alive_ = reader_->keep_alive() && !shared_->leaving;
   answer_ = std::make_shared<Answer>();
   auto reply = make_reply();
   if (head_only_) request.method = "GET";
@@ -379,8 +396,19 @@ class AsioServer final : public HttpServer {
     shared_->gate = std::move(gate);
   }
 
+  ~AsioServer() override {
+    // A socket that was given lives on with its giver, under its name.
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+
   Status open() {
-    RETURN_IF_ERROR(bind(acceptor_, shared_->options.host, shared_->options.port));
+    const std::string& host = shared_->options.host;
+    if (shared_->options.inherited)
+      RETURN_IF_ERROR(inherit(*shared_->options.inherited));
+    else if (host.starts_with(kUnixPrefix))
+      RETURN_IF_ERROR(bind_path(host.substr(kUnixPrefix.size())));
+    else
+      RETURN_IF_ERROR(bind(acceptor_, host, shared_->options.port));
     if (shared_->options.admin_port) RETURN_IF_ERROR(bind(admin_, "127.0.0.1", *shared_->options.admin_port));
     return Status::ok();
   }
@@ -389,10 +417,13 @@ class AsioServer final : public HttpServer {
   int64_t admin_port() const override { return admin_.is_open() ? port_of(admin_) : 0; }
   bool on_loopback() const override {
     error_code ignored;
-    return acceptor_.local_endpoint(ignored).address().is_loopback();
+    const auto address = address_of(acceptor_.local_endpoint(ignored));
+    return address && address->is_loopback();
   }
   void run() override {
-    accept(acceptor_, false);
+    // It waits for stop(), also while there is nothing to do yet.
+    const auto work = asio::make_work_guard(shared_->io);
+    if (!shared_->options.inherited) accept(acceptor_, false);
     if (admin_.is_open()) accept(admin_, true);
     shared_->io.run();
   }
@@ -400,16 +431,27 @@ class AsioServer final : public HttpServer {
     asio::post(shared_->io, [this] {
       shared_->stopping = true;
       error_code ignored;
-      acceptor_.close(ignored);
+      close_acceptor();
       admin_.close(ignored);
       shared_->io.stop();
     });
   }
+  void accept_inherited() override {
+    post([this] {
+      if (shared_->options.inherited && acceptor_.is_open()) accept(acceptor_, false);
+    });
+  }
+  void leave() override {
+    post([this] {
+      shared_->leaving = true;
+      close_acceptor();
+    });
+  }
   void adopt(int socket) override {
     post([this, socket] {
-      tcp::socket taken(shared_->io);
+      Stream::socket taken(shared_->io);
       error_code ec;
-      taken.assign(tcp::v4(), socket, ec);
+      taken.assign(Stream(tcp::v4()), socket, ec);
       if (ec)
         ::close(socket);
       else
@@ -430,7 +472,51 @@ class AsioServer final : public HttpServer {
   }
 
  private:
-  Status bind(tcp::acceptor& acceptor, const std::string& host, int64_t port) {
+  using Acceptor = asio::basic_socket_acceptor<Stream>;
+
+  // A socket that listens already: the supervisor's, which keeps it over restarts.
+  Status inherit(int socket) {
+    error_code ec;
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
+        ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+      return invalid("the socket that was passed on (LISTEN_FDS) does not listen");
+    acceptor_.assign(Stream(address.ss_family, 0), socket, ec);
+    if (ec) return invalid("the socket that was passed on (LISTEN_FDS): {}", ec.message());
+    return Status::ok();
+  }
+
+  // A socket of this machine. One that an earlier server left behind is replaced; one that a server listens on is not.
+  Status bind_path(const std::string& path) {
+    const auto fail = [&](const std::string& why) {
+      return error(Code::Busy, "cannot listen on {}{}: {}; --host chooses another", kUnixPrefix, path, why);
+    };
+    sockaddr_un address{};
+    if (path.empty() || path.size() >= sizeof address.sun_path)
+      return invalid("--host {}{}: a path of 1 to {} bytes is expected", kUnixPrefix, path,
+                     sizeof address.sun_path - 1);
+    const asio::local::stream_protocol::endpoint endpoint(path);
+    error_code ec;
+    asio::local::stream_protocol::socket probe(shared_->io);
+    probe.connect(endpoint, ec);
+    if (!ec) return fail("a server listens there");
+    if (ec == asio::error::connection_refused) ::unlink(path.c_str());
+    if (acceptor_.open(Stream(endpoint.protocol()), ec)) return fail(ec.message());
+    // Nobody connects before it has its mode.
+    const mode_t before = ::umask(0777);
+    acceptor_.bind(endpoint, ec);
+    ::umask(before);
+    if (ec) return fail(ec.message());
+    path_ = path;
+    if (::chmod(path.c_str(), static_cast<mode_t>(shared_->options.socket_mode)) != 0) return fail(::strerror(errno));
+    if (acceptor_.listen(1024, ec)) return fail(ec.message());
+    return Status::ok();
+  }
+
+  Status bind(Acceptor& acceptor, const std::string& host, int64_t port) {
     error_code ec;
     tcp::resolver resolver(shared_->io);
     const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, ec);
@@ -439,21 +525,42 @@ class AsioServer final : public HttpServer {
     const auto fail = [&](const char* what) {
       return error(Code::Busy, "cannot {} {} port {}: {}; --port chooses another", what, host, port, ec.message());
     };
-    if (acceptor.open(endpoint.protocol(), ec)) return fail("open");
+    if (acceptor.open(Stream(endpoint.protocol()), ec)) return fail("open");
     acceptor.set_option(asio::socket_base::reuse_address(true), ec);
     if (acceptor.bind(endpoint, ec)) return fail("bind");
     if (acceptor.listen(1024, ec)) return fail("listen on");
     return Status::ok();
   }
 
-  static int64_t port_of(const tcp::acceptor& acceptor) {
-    error_code ignored;
-    return acceptor.local_endpoint(ignored).port();
+  // Others may hold the same socket, so closing it here would not take it from the events that are waited for.
+  void close_acceptor() {
+    error_code ec;
+    if (!acceptor_.is_open()) return;
+    const int socket = acceptor_.release(ec);
+    if (ec)
+      acceptor_.close(ec);
+    else
+      ::close(socket);
   }
 
-  void accept(tcp::acceptor& acceptor, bool admin) {
-    acceptor.async_accept([this, &acceptor, admin](error_code ec, tcp::socket socket) {
-      if (!acceptor.is_open()) return;
+  // 0: it has none.
+  static int64_t port_of(const Acceptor& acceptor) {
+    error_code ignored;
+    const Stream::endpoint end = acceptor.local_endpoint(ignored);
+    const auto* address = end.data();
+    if (address->sa_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port);
+    if (address->sa_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(address)->sin6_port);
+    return 0;
+  }
+
+  void accept(Acceptor& acceptor, bool admin) {
+    acceptor.async_accept([this, &acceptor, admin](error_code ec, Stream::socket socket) {
+      if (shared_->stopping) return;
+      if (!acceptor.is_open()) {
+        // It was accepted before that.
+        if (!ec) open_session(std::move(socket), admin);
+        return;
+      }
       if (ec) {
         // Out of descriptors, most likely: others will be given back.
         log::warning("a connection could not be accepted: {}", ec.message());
@@ -466,7 +573,7 @@ class AsioServer final : public HttpServer {
     });
   }
 
-  void open_session(tcp::socket socket, bool admin) {
+  void open_session(Stream::socket socket, bool admin) {
     if (shared_->open >= shared_->options.max_connections) {
       ++shared_->refused;
     } else {
@@ -476,7 +583,8 @@ class AsioServer final : public HttpServer {
   }
 
   std::unique_ptr<Shared> shared_;
-  tcp::acceptor acceptor_{shared_->io}, admin_{shared_->io};
+  Acceptor acceptor_{shared_->io}, admin_{shared_->io};
+  std::string path_;  // of the socket that it made
 };
 
 }  // namespace

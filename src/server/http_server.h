@@ -18,8 +18,10 @@
 namespace reprise::server {
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";
+  std::string host = "127.0.0.1";     // or unix:PATH
   int64_t port = 30000;               // 0: any free one
+  int64_t socket_mode = 0660;         // of a unix:PATH
+  std::optional<int> inherited;       // a socket that listens already, in place of host and port
   std::optional<int64_t> admin_port;  // on loopback; 0: any free one
   size_t max_header_bytes = 16 * 1024;
   size_t max_body_bytes = 16 * 1024 * 1024;
@@ -52,6 +54,12 @@ class HttpServer {
   virtual bool on_loopback() const = 0;    // only this machine can connect
   virtual void run() = 0;
   virtual void stop() = 0;
+  // Any thread: accepts connections of a socket that was passed on; what connects before waits in the socket. Others
+  // are accepted from the beginning.
+  virtual void accept_inherited() = 0;
+  // Any thread: accepts no more connections, and keeps none for a further request. What connects waits for the process
+  // that listens on the same socket next.
+  virtual void leave() = 0;
   // Any thread: serves a connected stream socket that somebody else accepted, and owns it from now on.
   virtual void adopt(int socket) = 0;
   virtual void post(std::function<void()> what) = 0;

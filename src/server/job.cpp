@@ -317,6 +317,18 @@ void Job::note() {
   if (queued) facts["queued_ms"] = *queued;
   if (first) facts["ttft_ms"] = *first;
   reply_->note(facts);
+  int64_t thoughts = 0, preemptions = 0;
+  for (const Answer& a : answers_) {
+    thoughts += a.reasoning_tokens;
+    preemptions += a.result->preemptions;
+  }
+  OrderedJson ignored = OrderedJson::array();
+  for (const FieldWarning& w : call_.warnings) ignored.push_back(w.field);
+  reply_->note({{"dialect", dialect_.name()},
+                {"reasoning_tokens", thoughts},
+                {"preemptions", preemptions},
+                {"ignored", std::move(ignored)}},
+               false);
 }
 
 void Job::finish() {

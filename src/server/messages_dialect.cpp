@@ -135,6 +135,7 @@ class MessagesWriter final : public AnswerWriter {
 class MessagesDialect final : public Dialect {
  public:
   const char* route() const override { return "/v1/messages"; }
+  const char* name() const override { return "anthropic"; }
   ErrorForm errors() const override { return ErrorForm::Anthropic; }
   ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const override {
     return parse_messages(body, model, limits);

@@ -15,16 +15,6 @@ constexpr std::string_view kAttribution = "x-anthropic-billing-header:";
 using Type = std::string;
 using Name = std::string;
 
-std::string text_or(const OrderedJson& object, const char* name) {
-  const OrderedJson* v = given(object, name);
-  return v && v->is_string() ? v->get<std::string>() : std::string();
-}
-
-void add_line(std::string& text, const std::string& more) {
-  if (!text.empty() && !more.empty()) text += '\n';
-  text += more;
-}
-
 // The blocks of one content, which may be a text; false after an error.
 class Blocks {
  public:
@@ -38,7 +28,7 @@ class Blocks {
     if (!content->is_array()) return wrong(at_, "a string or a list of blocks is expected");
     for (size_t i = 0; i < content->size(); ++i) {
       const OrderedJson& b = (*content)[i];
-      const std::string name = fmt::format("{}[{}]", at_, i), type = text_or(b, "type");
+      const std::string name = fmt::format("{}[{}]", at_, i), type = text_of_member(b, "type");
       if (type.empty()) return wrong(name, "a block, an object with a \"type\", is expected");
       if (type == "text" && !(given(b, "text") && b["text"].is_string()))
         return wrong(name + ".text", "a string is expected");
@@ -63,7 +53,8 @@ std::string not_read(std::string_view type, std::string_view allowed) {
 
 // A tool's result as one text. Images and documents in it cannot be seen.
 bool read_result(Fields& f, const OrderedJson& block, const std::string& name, OrderedJson& out) {
-  if (text_or(block, "tool_use_id").empty()) return Blocks(f, "").wrong(name + ".tool_use_id", "a string is expected");
+  if (text_of_member(block, "tool_use_id").empty())
+    return Blocks(f, "").wrong(name + ".tool_use_id", "a string is expected");
   std::string text;
   const OrderedJson* failed = given(block, "is_error");
   if (failed && !failed->is_boolean()) return Blocks(f, "").wrong(name + ".is_error", "true or false is expected");
@@ -120,9 +111,9 @@ bool read_assistant(Fields& f, const OrderedJson& message, const std::string& at
               const OrderedJson* input = given(b, "input");
               if (given(b, "id") && !b["id"].is_string())
                 return Blocks(f, "").wrong(name + ".id", "a string is expected");
-              if (text_or(b, "name").empty()) return Blocks(f, "").wrong(name + ".name", "a string is expected");
+              if (text_of_member(b, "name").empty()) return Blocks(f, "").wrong(name + ".name", "a string is expected");
               if (!input || !input->is_object()) return Blocks(f, "").wrong(name + ".input", "an object is expected");
-              calls.push_back({{"id", text_or(b, "id")},
+              calls.push_back({{"id", text_of_member(b, "id")},
                                {"type", "function"},
                                {"function", {{"name", b["name"]}, {"arguments", *input}}}});
             } else if (type != "redacted_thinking") {
@@ -170,7 +161,7 @@ std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, Gene
   OrderedJson out = OrderedJson::array();
   for (size_t i = 0; i < list->size(); ++i) {
     const OrderedJson& m = (*list)[i];
-    const std::string at = fmt::format("messages[{}]", i), role = text_or(m, "role");
+    const std::string at = fmt::format("messages[{}]", i), role = text_of_member(m, "role");
     bool good = false;
     if (role == "user")
       good = read_user(f, m, at, out);
@@ -208,7 +199,7 @@ bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, Generat
         continue;
       }
     }
-    if (text_or(t, "name").empty()) return blocks.wrong(at + ".name", "a string is expected");
+    if (text_of_member(t, "name").empty()) return blocks.wrong(at + ".name", "a string is expected");
     const OrderedJson* schema = given(t, "input_schema");
     if (!schema || !schema->is_object())
       return blocks.wrong(at + ".input_schema", "a JSON schema, which is an object, is expected");
@@ -230,7 +221,7 @@ bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, Generat
 bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* choice = given(body, "tool_choice");
   if (!choice) return true;
-  const std::string type = text_or(*choice, "type"), name = text_or(*choice, "name");
+  const std::string type = text_of_member(*choice, "type"), name = text_of_member(*choice, "name");
   if (type == "auto" || type == "none")
     out["tool_choice"] = type;
   else if (type == "any")
@@ -278,7 +269,7 @@ void read_output(Fields& f, const OrderedJson& body, const ChatTools& tools, Gen
   if (!output.has("format")) return;
   const OrderedJson& format = body["output_config"]["format"];
   const OrderedJson* schema = given(format, "schema");
-  if (text_or(format, "type") != "json_schema" || !schema || !schema->is_object())
+  if (text_of_member(format, "type") != "json_schema" || !schema || !schema->is_object())
     return f.fail("output_config.format", "an object with \"type\": \"json_schema\" and a \"schema\" is expected");
   if (tools.form) return f.fail("tool_choice", "the answer cannot also be held to output_config.format");
   hold_to(f, "output_config.format", AnswerForm{AnswerForm::Schema{*schema}}, call, model);
@@ -323,12 +314,7 @@ ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLi
   warn_of_tools(f, tools, call, limits);
   if (f.error()) return *f.error();
   auto messages = conversation(f, body, call, limits);
-  if (messages) {
-    const Json wrapped = {{"messages", *messages}};
-    Fields m(wrapped);
-    messages = read_messages(m, {{"messages", std::move(*messages)}}, model);
-    f.take(m.error());
-  }
+  if (messages) messages = read_turns(f, std::move(*messages), model);
   if (messages) write_prompt(f, "messages", {std::move(*messages), tools, std::move(options)}, call, model);
   check_call(f, call, model, limits, "messages");
   if (f.error()) return *f.error();

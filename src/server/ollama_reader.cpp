@@ -87,7 +87,7 @@ ParsedCall result(Fields& f, GenerateCall call, const ServedModel& model, const 
 }
 
 // The messages as OpenAI's chats have them.
-std::optional<OrderedJson> read_turns(Fields& f, const OrderedJson& list) {
+std::optional<OrderedJson> convert_turns(Fields& f, const OrderedJson& list) {
   OrderedJson out = OrderedJson::array();
   if (!list.is_array()) {
     f.fail("messages", "a list of messages is expected");
@@ -123,10 +123,7 @@ OrderedJson typed_tools(const OrderedJson& tools) {
 
 void write_turns(Fields& f, const char* field, const OrderedJson& turns, const ChatTools& tools,
                  text::RenderOptions options, GenerateCall& call, const ServedModel& model) {
-  const Json wrapped = {{"messages", turns}};
-  Fields m(wrapped);
-  auto messages = read_messages(m, {{"messages", turns}}, model);
-  f.take(m.error());
+  auto messages = read_turns(f, turns, model);
   if (messages) write_prompt(f, field, {std::move(*messages), tools, std::move(options)}, call, model);
 }
 
@@ -158,7 +155,7 @@ ParsedCall parse_ollama_chat(const OrderedJson& body, const ServedModel& model, 
   }
   check_chats(f, "messages", model);
   if (f.error()) return *f.error();
-  const auto turns = read_turns(f, *list);
+  const auto turns = convert_turns(f, *list);
   if (turns && !f.error()) write_turns(f, "messages", *turns, tools, std::move(options), call, model);
   return result(f, std::move(call), model, limits, "messages");
 }

@@ -11,6 +11,7 @@ class OpenAiDialect final : public Dialect {
  public:
   OpenAiDialect(const char* route, Parser parser) : route_(route), parser_(parser) {}
   const char* route() const override { return route_; }
+  const char* name() const override { return route_ == std::string_view("/generate") ? "native" : "openai"; }
   ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const override {
     return parser_(body, model, limits);
   }

@@ -56,10 +56,17 @@ class ResponsesWriter final : public AnswerWriter {
   }
   std::string part(const AnswerPart& p, const Answer& so_far) override {
     std::string before = started_ ? "" : admitted(0, 0);
-    if (!p.reasoning.empty()) say(Kind::Thought, p.reasoning, OrderedJson::array());
-    if (!p.text.empty()) say(Kind::Message, p.text, logprobs(p.tokens));
+    // Tokens whose text is held back belong to the text that comes next.
+    held_.insert(held_.end(), p.tokens.begin(), p.tokens.end());
+    if (!p.reasoning.empty()) {
+      say(Kind::Thought, p.reasoning, OrderedJson::array());
+      held_.clear();
+    }
+    if (!p.text.empty()) say(Kind::Message, p.text, logprobs(std::exchange(held_, {})));
     for (const ToolCall& c : p.calls) call(c);
     if (p.result) {
+      if (open_ == Kind::Message)
+        for (const OrderedJson& l : logprobs(held_)) logs_.push_back(l);
       close(item_status(so_far));
       finish(so_far);
     }
@@ -262,12 +269,14 @@ class ResponsesWriter final : public AnswerWriter {
   Kind open_ = Kind::None;
   std::string text_;                         // of the open item
   OrderedJson logs_ = OrderedJson::array();  // likewise
+  std::vector<SampledToken> held_;           // of no event yet
   bool started_ = false;
 };
 
 class ResponsesDialect final : public Dialect {
  public:
   const char* route() const override { return "/v1/responses"; }
+  const char* name() const override { return "responses"; }
   ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const override {
     return parse_response(body, model, limits);
   }

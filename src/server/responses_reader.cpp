@@ -6,16 +6,6 @@
 namespace reprise::server {
 namespace {
 
-std::string text_or(const OrderedJson& object, const char* name) {
-  const OrderedJson* v = given(object, name);
-  return v && v->is_string() ? v->get<std::string>() : std::string();
-}
-
-void add_line(std::string& text, const std::string& more) {
-  if (!text.empty() && !more.empty()) text += '\n';
-  text += more;
-}
-
 // The items of `input` as messages of OpenAI's chats. What the assistant thought, said and called in a row is one
 // message; messages of the system and the developer are joined to the first, which many templates ask for.
 class Conversation {
@@ -49,7 +39,7 @@ class Conversation {
   bool read_item(const OrderedJson& item, const std::string& at) {
     if (!item.is_object()) return wrong(at, "an object is expected");
     if (given(item, "type") && !item["type"].is_string()) return wrong(at + ".type", "a string is expected");
-    const std::string type = text_or(item, "type");
+    const std::string type = text_of_member(item, "type");
     if (type.empty() || type == "message") return read_message(item, at);
     if (type == "reasoning") return read_thought(item, at);
     if (type == "function_call" || type == "custom_tool_call") return read_call(item, at, type == "function_call");
@@ -68,7 +58,8 @@ class Conversation {
     if (!content || !content->is_array()) return wrong(at, "a string or a list of parts is expected");
     for (size_t i = 0; i < content->size(); ++i) {
       const OrderedJson& part = (*content)[i];
-      const std::string name = fmt::format("{}[{}]", at, i), type = part.is_object() ? text_or(part, "type") : "";
+      const std::string name = fmt::format("{}[{}]", at, i),
+                        type = part.is_object() ? text_of_member(part, "type") : "";
       const bool refusal = type == "refusal";
       if (!refusal && type != "input_text" && type != "output_text" && type != "text")
         return wrong(name, "a part of type input_text or output_text is expected");
@@ -80,7 +71,7 @@ class Conversation {
   }
 
   bool read_message(const OrderedJson& item, const std::string& at) {
-    const std::string role = text_or(item, "role");
+    const std::string role = text_of_member(item, "role");
     std::string text;
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       return wrong(at + ".role", "\"user\", \"assistant\", \"system\" or \"developer\" is expected");
@@ -120,7 +111,7 @@ class Conversation {
     const char* field = function ? "arguments" : "input";
     const OrderedJson* text = given(item, field);
     for (const char* name : {"call_id", "name"})
-      if (text_or(item, name).empty()) return wrong(at + "." + name, "a string is expected");
+      if (text_of_member(item, name).empty()) return wrong(at + "." + name, "a string is expected");
     if (!text || !text->is_string()) return wrong(at + "." + field, "a string is expected");
     OrderedJson arguments = *text;
     if (!function) arguments = {{"input", *text}};
@@ -132,7 +123,7 @@ class Conversation {
 
   bool read_output(const OrderedJson& item, const std::string& at) {
     std::string text;
-    if (text_or(item, "call_id").empty()) return wrong(at + ".call_id", "a string is expected");
+    if (text_of_member(item, "call_id").empty()) return wrong(at + ".call_id", "a string is expected");
     if (!read_text(given(item, "output"), at + ".output", text)) return false;
     end_turn();
     messages_.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", std::move(text)}});
@@ -166,13 +157,14 @@ bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, Generat
   for (size_t i = 0; i < list->size(); ++i) {
     const OrderedJson& t = (*list)[i];
     const std::string at = fmt::format("tools[{}]", i);
-    if (!t.is_object() || text_or(t, "type").empty()) return wrong(f, at, "an object with a \"type\" is expected");
-    const std::string type = text_or(t, "type");
+    if (!t.is_object() || text_of_member(t, "type").empty())
+      return wrong(f, at, "an object with a \"type\" is expected");
+    const std::string type = text_of_member(t, "type");
     if (type != "function" && type != "custom") {
       warn(f, "tools." + type.substr(0, 64), "is not served here, and left out", call, limits);
       continue;
     }
-    if (text_or(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
+    if (text_of_member(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
     OrderedJson function = {{"name", t["name"]}};
     if (const OrderedJson* description = given(t, "description")) {
       if (!description->is_string()) return wrong(f, at + ".description", "a string is expected");
@@ -206,7 +198,7 @@ bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
     out["tool_choice"] = *choice;
     return true;
   }
-  const std::string type = text_or(*choice, "type"), name = text_or(*choice, "name");
+  const std::string type = text_of_member(*choice, "type"), name = text_of_member(*choice, "name");
   if ((type != "function" && type != "custom") || name.empty())
     return wrong(f, "tool_choice",
                  "\"none\", \"auto\", \"required\", or an object with \"type\": \"function\" and a \"name\", is "
@@ -225,7 +217,7 @@ void read_text_format(Fields& f, const OrderedJson& body, const ChatTools& tools
     warn(f, "text.verbosity", "is not honoured", call, limits);
   const OrderedJson* format = given(*text, "format");
   if (!format) return;
-  const std::string type = text_or(*format, "type");
+  const std::string type = text_of_member(*format, "type");
   if (type == "text") return;
   const OrderedJson* schema = given(*format, "schema");
   if (tools.form && (type == "json_object" || type == "json_schema"))
@@ -348,11 +340,7 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   warn_of_tools(f, tools, call, limits);
   Conversation conversation(f);
   if (f.error() || !conversation.read(body)) return *f.error();
-  OrderedJson turns = conversation.take();
-  const Json wrapped = {{"messages", turns}};
-  Fields m(wrapped);
-  auto messages = read_messages(m, {{"messages", std::move(turns)}}, model);
-  f.take(m.error());
+  auto messages = read_turns(f, conversation.take(), model);
   if (messages) write_prompt(f, "input", {std::move(*messages), tools, std::move(options)}, call, model);
   check_call(f, call, model, limits, "input");
   if (f.error()) return *f.error();

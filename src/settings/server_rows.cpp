@@ -4,7 +4,9 @@ namespace reprise::settings {
 
 std::vector<Setting> server_rows() {
   return {
-      text("host", "ADDRESS", "address to listen on; 0.0.0.0: all (default 127.0.0.1)", "127.0.0.1"),
+      text("host", "ADDRESS",
+           "address to listen on; 0.0.0.0: all; unix:PATH: a socket of this machine (default 127.0.0.1)", "127.0.0.1"),
+      text("socket_mode", "MODE", "who may connect to a unix:PATH, in octal (default 660)", "660"),
       integer("port", {0, 65535}, "port to listen on; 0: any free one (default 30000)", "30000"),
       also("-a,--alias",
            text("served_model_name", "NAME", "what clients call the model; default: the last part of its path")),
@@ -19,6 +21,8 @@ std::vector<Setting> server_rows() {
              "auto"),
       text("api_key", "KEY", "key that every route but health asks for"),
       text("api_key_file", "FILE", "more such keys, one on a line"),
+      text("api_keys_file", "FILE",
+           "keys with names and limits, by their hashes; `reprise key new` writes it, SIGHUP reads it anew"),
       integer("max_answers_per_key", {0, kServerMost},
               "answers (prompts times n) of one key that run or wait; 0: no bound", "0"),
       text("admin_api_key", "KEY", "key that opens the admin routes to other machines"),
@@ -41,6 +45,10 @@ std::vector<Setting> server_rows() {
       integer("max_connections", {1, 1 << 20}, "open connections; more are closed at once", "4096"),
       text("profile_dir", "FOLDER", "folder where /stop_profile writes; without it profiles are off"),
       real("shutdown_timeout", {0, kEndless}, "seconds that requests may take to finish after SIGTERM", "30"),
+      real("drain_delay", {0, kEndless},
+           "seconds after SIGTERM in which requests are still taken, while /readyz says that the server ends", "0"),
+      text("request_log", "FILE",
+           "a line of JSON for every request at its end; -: standard output; never text; SIGHUP opens it anew"),
       choice("log_format", {"text", "json"}, "form of log lines, each with time and level (default text)", "text"),
       also("--enable-log-requests",
            flag("access_log", "a log line for every request: client, tokens, times, how it ended; never text")),

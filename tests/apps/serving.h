@@ -67,6 +67,7 @@ class Server {
       std::smatch found;
       const std::string said = content_of(err_);
       if (std::regex_search(said, found, std::regex("at http://127.0.0.1:([0-9]+) "))) port_ = std::stoll(found[1]);
+      if (said.find(" at unix:") != std::string::npos) return;  // it serves, and has no port
       if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
         pid_ = 0;
         return;

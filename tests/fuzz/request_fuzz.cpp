@@ -31,6 +31,8 @@ class NoHttp final : public HttpServer {
   void run() override {}
   void stop() override {}
   void adopt(int) override {}
+  void accept_inherited() override {}
+  void leave() override {}
   void post(std::function<void()> what) override { what(); }
   void after(std::chrono::milliseconds, std::function<void()> what) override { what(); }
   HttpCounters counters() const override { return {}; }

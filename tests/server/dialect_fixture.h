@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "apps/byte_tokenizer.h"
 #include "base/file.h"
 #include "server/api_fixture.h"

@@ -1,0 +1,12 @@
+// sha256_hex: the SHA-256 of some bytes (FIPS 180-4), in lower-case hexadecimal. Keys are kept as these; files that are
+// fetched are checked by libcrypto (hub/digest.h), which a server may not have. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace reprise::server {
+
+std::string sha256_hex(std::string_view bytes);
+
+}  // namespace reprise::server
