@@ -42,12 +42,14 @@ Status run_chat(const ChatFlags& f) {
   if (person && log::level() < log::Level::Notice)
     fmt::print("{}\n", coloured(Colour::Dim, "/help lists the commands", stdout));
   const bool prefix_cache = !f.model.disable_radix_cache;
+  ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
   if (!person) {
     PlainInput lines(nullptr);
-    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr, prefix_cache).run(lines);
+    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr, prefix_cache, speculation)
+        .run(lines);
   }
   TerminalSession terminal;
-  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal, prefix_cache);
+  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal, prefix_cache, speculation);
   History history(history_path(f.history));
   if (const Status read = history.load(); !read.is_ok())
     log::warning("{}; the history ends with this session", read.message());

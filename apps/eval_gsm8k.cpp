@@ -97,7 +97,8 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
     r.sampling.stop = gsm8k_stops();
     requests.push_back(std::move(r));
   }
-  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache);
+  ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
+  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache, speculation);
   std::vector<TextResult> results;
   const auto begin = std::chrono::steady_clock::now();
   {

@@ -125,7 +125,8 @@ Status run_generate(const GenerateFlags& f) {
   std::vector<sched::GenerationRequest> requests;
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
 
-  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache);
+  ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
+  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache, speculation);
   const bool streaming = !f.json && requests.size() == 1 && text.tokenizer();
   const bool person = is_terminal(stdout);
   std::vector<TextResult> results;
@@ -142,16 +143,16 @@ Status run_generate(const GenerateFlags& f) {
   }
   if (f.json) {
     // Text that is not valid UTF-8 cannot come out of a tokenizer, but JSON must never fail to print.
-    fmt::print("{}\n", generate_json(f.model.model_path, *engine, generator.times(), requests, results,
-                                     f.prompts_file.has_value())
-                           .dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+    fmt::print("{}\n",
+               generate_json(f.model.model_path, *engine, generator, requests, results, f.prompts_file.has_value())
+                   .dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   } else if (streaming) {
     write_now("\n", stdout);
   } else {
     print_results(results);
   }
   say_what_was_cut(f, results, engine->context_length());
-  if (f.summary) print_summary(*engine, generator.times(), results);
+  if (f.summary) print_summary(*engine, generator, results);
   return Status::ok();
 }
 
@@ -180,7 +181,8 @@ Command add_generate(CLI::App& program) {
   add_settings(app, flags->sampling.bindings());
   flags->model.add_to(app);
   app.footer(
-      "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph}; with --prompts-file\n"
+      "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph, speculative}; "
+      "with\n--prompts-file "
       "{model, results: [{prompt_tokens, output}, ...], timing, graph}, in the order of the file. text is null when "
       "the\n"
       "model has no tokenizer. Exit codes: 0 ok, 1 the work failed, 2 the command line is wrong.");

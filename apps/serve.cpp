@@ -179,6 +179,7 @@ Status ServeFlags::check() {
   o.scheduler.max_queued_tokens = max_queued_tokens;
   o.scheduler.prefix_cache = !o.model.disable_radix_cache;
   o.scheduler.overlap = !no_overlap;
+  ASSIGN_OR_RETURN(o.scheduler.speculation, o.model.speculation.options());
   o.scheduler.mixed_prefill_tokens = o.model.mixed_prefill_tokens.value_or(0);
   o.scheduler.max_prefill_tokens = o.model.max_prefill_tokens.value_or(0);
   o.scheduler.prefill_requests = prefill_requests.value_or(0);

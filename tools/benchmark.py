@@ -250,6 +250,56 @@ def show_sampled(data):
                    f"{middle['sampled'] / middle['greedy']:.2f} x (0.9 x)"]])
 
 
+TEXTS = {"copy": "copy of a text", "edit": "edit of code", "summary": "summary with quotes", "plain": "new text"}
+SPECULATED = {"Q4_1 file": [], "bf16": ["--dtype", "bfloat16"],
+              "W8A8": ["--dtype", "bfloat16", "--quantization", "w8a8_int8"]}
+
+
+def measure_speculation(run):
+    """One answer at a time, each with and without drafts. The text must be the same."""
+    out = []
+    for form, flags in SPECULATED.items():
+        for text in TEXTS:
+            lines = (ROOT / "tests/data/speculation" / f"{text}.jsonl").read_text(encoding="utf-8").splitlines()
+            drawn = ["--apply-chat-template", "--temperature", 1] if text == "plain" else []
+            for number, line in enumerate(lines):
+                for _ in range(run.args.rounds):
+                    answers = {}
+                    for way in ("none", "NGRAM"):
+                        made = run.ours("generate", "--model-path", "smollm2", *flags, "--prompt",
+                                        json.loads(line)["prompt"], "--max-new-tokens", 160, "--ignore-eos", "--seed",
+                                        number, *drawn, "--speculative-algorithm", way)
+                        answers[way] = made["output"]["token_ids"]
+                        out.append({"form": form, "text": text, "prompt": number, "way": way,
+                                    "decode_tok_s": made["timing"]["decode_tok_s"],
+                                    "speculative": made["speculative"]})
+                    if answers["none"] != answers["NGRAM"]:
+                        raise SystemExit(f"{form}, {text} {number}: drafts have changed the answer")
+    return out
+
+
+def show_speculation(data):
+    rows = []
+    for form in SPECULATED:
+        for text, name in TEXTS.items():
+            def seconds(way):  # of a token, each prompt with its median
+                mine = [r for r in data if (r["form"], r["text"], r["way"]) == (form, text, way)]
+                by_prompt = {}
+                for r in mine:
+                    by_prompt.setdefault(r["prompt"], []).append(1 / r["decode_tok_s"])
+                return sum(sorted(t)[len(t) // 2] for t in by_prompt.values()) / max(1, len(by_prompt))
+            drafts = [r["speculative"] for r in data if (r["form"], r["text"], r["way"]) == (form, text, "NGRAM")]
+            if not drafts:
+                continue
+            verified = sum(d["drafts"] for d in drafts)
+            gained = 1 + sum(d["accepted_tokens"] for d in drafts) / max(1, verified)
+            plain, fast = seconds("none"), seconds("NGRAM")
+            rows.append([form, name, figure(1 / plain), figure(1 / fast), f"{plain / fast:.2f} x", f"{gained:.2f}",
+                         f"{sum(d['draft_tokens'] for d in drafts) / max(1, verified):.1f}"])
+    return table(["weights", "text", "tok/s", "with NGRAM, tok/s", "ratio", "tokens a step with drafts",
+                  "drafts in it"], rows)
+
+
 def measure_serving(run):
     run.script("measure_serving.py", "--out", run.out, "--rounds", run.args.rounds, "--shapes",
                f"Qwen3-0.6B={run.shapes / 'qwen3-0.6b'}", "--data", run.shapes.parent / "gsm8k_test.jsonl")
@@ -317,6 +367,7 @@ SECTIONS = {
     "fused": ("Fused ops compared with their parts", 8, *ops_section("--model", "Qwen3-0.6B", "--tokens", "1,16,64")),
     "onednn": ("Linears compared with oneDNN", 10, measure_onednn, show_lines),
     "sampled": ("Sampled beside greedy decode", 3, measure_sampled, show_sampled),
+    "speculation": ("Answers with drafts", 25, measure_speculation, show_speculation),
     "serving": ("The server under load", 100, measure_serving, show_lines),
     "quantised": ("Quantised forms of SmolLM2", 35, measure_quantised, show_quantised),
 }

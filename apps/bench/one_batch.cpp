@@ -104,7 +104,7 @@ class Batch {
     ASSIGN_OR_RETURN(std::span<const int32_t> next, engine_.step_greedy(items));
     size_t row = 0;
     for (size_t i = 0; i < items.size(); ++i)
-      if (items[i].wants_logits) sequences_[who[i]]->append(next[row++]);
+      if (items[i].logits > 0) sequences_[who[i]]->append(next[row++]);
     return Status::ok();
   }
 

@@ -20,6 +20,7 @@ void ModelFlags::add_to(CLI::App& app) {
   if (quiet_start) add_setting(app, {"verbose", &verbose});
   launcher.add_to(app);
   add_settings(app, graph.bindings());
+  add_settings(app, speculation.bindings());
 }
 
 std::vector<std::string> ModelFlags::plain_notices() const {

@@ -43,9 +43,31 @@ std::string megabytes(size_t bytes) { return fmt::format("{:.0f} MB", static_cas
 
 }  // namespace
 
-OrderedJson generate_json(const std::string& model, engine::Engine& engine, const sched::GenerationTimes& times,
+// What became of drafts. Null where nothing makes any.
+OrderedJson speculative_json(const TextGenerator& generator) {
+  const sched::SpeculationStats s = generator.speculation();
+  if (!s.on) return nullptr;
+  OrderedJson j, off = OrderedJson::object();
+  for (size_t i = 1; i < s.off.size(); ++i)
+    if (s.off[i] > 0) off[std::string(sched::spec_off_name(static_cast<sched::SpecOff>(i)))] = s.off[i];
+  size_t places = s.accepted_at.size();
+  while (places > 0 && s.accepted_at[places - 1] == 0) --places;
+  j["kind"] = spec::algorithm_name(s.algorithm);
+  j["drafts"] = s.drafts;
+  j["draft_tokens"] = s.draft_tokens;
+  j["accepted_tokens"] = s.accepted_tokens;
+  j["accepted_per_position"] =
+      std::vector<uint64_t>(s.accepted_at.begin(), s.accepted_at.begin() + static_cast<ptrdiff_t>(places));
+  j["acceptance_length"] = s.drafts ? 1 + static_cast<double>(s.accepted_tokens) / static_cast<double>(s.drafts) : 1.0;
+  j["drafting_s"] = s.drafting_s;
+  j["off"] = std::move(off);
+  return j;
+}
+
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const TextGenerator& generator,
                           std::span<const sched::GenerationRequest> requests, const std::vector<TextResult>& results,
                           bool as_list) {
+  const sched::GenerationTimes& times = generator.times();
   OrderedJson j;
   j["model"] = model;
   if (as_list) j["results"] = OrderedJson::array();
@@ -67,11 +89,12 @@ OrderedJson generate_json(const std::string& model, engine::Engine& engine, cons
   timing["decode_tok_s"] = per_second(times.decode_tokens, times.decode_s);
   j["timing"] = std::move(timing);
   j["graph"] = OrderedJson::parse(settings::as_flags(graph_json(engine).dump()));
+  j["speculative"] = speculative_json(generator);
   return j;
 }
 
-void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
-                   const std::vector<TextResult>& results) {
+void print_summary(engine::Engine& engine, const TextGenerator& generator, const std::vector<TextResult>& results) {
+  const sched::GenerationTimes& times = generator.times();
   int64_t generated = 0;
   for (const auto& r : results) generated += static_cast<int64_t>(r.token_ids.size());
   const auto m = engine.memory();
@@ -87,6 +110,11 @@ void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
                    times.prefill_tokens, first_token_s(results)));
   line("start",
        fmt::format("load {:.2f} s, compile {:.2f} s, capture {:.2f} s", load.load_s, load.compile_s, load.capture_s));
+  if (const sched::SpeculationStats s = generator.speculation(); s.on)
+    line("drafts",
+         fmt::format("{}: {} of {} tokens came true, in {} steps; {:.2f} tokens a step with drafts",
+                     spec::algorithm_name(s.algorithm), s.accepted_tokens, s.draft_tokens, s.steps,
+                     s.drafts ? 1 + static_cast<double>(s.accepted_tokens) / static_cast<double>(s.drafts) : 1.0));
   line("graphs", settings::as_flags(graph_summary(engine)));
   line("memory", fmt::format("weights {}, activations {}, KV cache up to {} ({} per page of {} tokens)",
                              megabytes(m.weight_bytes), megabytes(m.activation_bytes), megabytes(m.kv_bytes),

@@ -12,12 +12,12 @@
 namespace reprise::apps {
 
 // With `as_list` the outputs stand in "results", else the only one stands at the top.
-OrderedJson generate_json(const std::string& model, engine::Engine& engine, const sched::GenerationTimes& times,
+OrderedJson generate_json(const std::string& model, engine::Engine& engine, const api::TextGenerator& generator,
                           std::span<const sched::GenerationRequest> requests,
                           const std::vector<api::TextResult>& results, bool as_list);
 
 // To standard error.
-void print_summary(engine::Engine& engine, const sched::GenerationTimes& times,
+void print_summary(engine::Engine& engine, const api::TextGenerator& generator,
                    const std::vector<api::TextResult>& results);
 
 }  // namespace reprise::apps

@@ -92,7 +92,7 @@ Status step(Engine& e, std::span<const StepItem> items, const Keeping& k) {
 Status feed(Engine& e, Sequence& s, int64_t chunk, const Keeping& k) {
   while (s.uncached() > 0) {
     const int64_t count = std::min(chunk, s.uncached());
-    const StepItem item{&s, count, count == s.uncached(), false};
+    const StepItem item{&s, count, count == s.uncached()};
     RETURN_IF_ERROR(step(e, {&item, 1}, k));
   }
   return Status::ok();
@@ -109,7 +109,7 @@ Result<Outcome> run_traffic(Engine& e, const TrafficOptions& o, const Outcome* e
   for (int i = 0; i <= o.decode_steps; ++i) {
     if (o.feed == Feed::Together) {
       std::vector<StepItem> items;
-      for (auto& s : b.sequences) items.push_back({&s, s.uncached(), true, false});
+      for (auto& s : b.sequences) items.push_back({&s, s.uncached(), 1});
       RETURN_IF_ERROR(step(e, items, keeping));
     } else {
       for (auto& s : b.sequences) RETURN_IF_ERROR(feed(e, s, o.feed == Feed::Chunked ? chunk : s.uncached(), keeping));
@@ -140,18 +140,22 @@ Result<Outcome> run_case(Engine& e, const engine::ReplayCase& c, std::string_vie
   RETURN_IF_ERROR(check_case(c, engine::limits_of(e), source));
   std::vector<Sequence> sequences;
   for (const auto& part : c.sequences)
-    sequences.emplace_back(std::vector<int32_t>(part.tokens.begin(), part.tokens.begin() + part.cached + part.count));
+    sequences.emplace_back(
+        std::vector<int32_t>(part.tokens.begin(), part.tokens.begin() + part.cached + part.count - part.drafts));
   Outcome out;
   auto run = [&]() -> Status {
     std::vector<StepItem> items;
     for (size_t i = 0; i < sequences.size(); ++i) {
       Sequence& s = sequences[i];
-      RETURN_IF_ERROR(e.reserve(s, s.size()));
+      const auto& part = c.sequences[i];
+      RETURN_IF_ERROR(e.reserve(s, s.size() + part.drafts));
       while (s.cached() < c.sequences[i].cached) {
-        const StepItem item{&s, std::min(e.max_step_tokens(), c.sequences[i].cached - s.cached()), false, false};
+        const StepItem item{&s, std::min(e.max_step_tokens(), c.sequences[i].cached - s.cached())};
         RETURN_IF_ERROR(e.step({&item, 1}).status());
       }
-      items.push_back({&s, c.sequences[i].count, true, c.sequences[i].all});
+      items.push_back({&s, part.count, part.all ? part.count : 1});
+      items.back().drafts =
+          std::span(part.tokens).subspan(static_cast<size_t>(s.size()), static_cast<size_t>(part.drafts));
     }
     return step(e, items, {out, expected, false, keep_all});
   };

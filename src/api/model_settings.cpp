@@ -194,6 +194,7 @@ std::vector<std::string> ModelSettings::plain_notices() const {
     if (!hub.revision.empty()) out.push_back(fmt::format("`revision` {}: {}", hub.revision, kNoHub));
     if (!hub.download_dir.empty()) out.push_back(fmt::format("`download_dir` {}: {}", hub.download_dir, kNoHub));
   }
+  for (std::string& text : speculation.notices()) out.push_back(std::move(text));
   return out;
 }
 
@@ -274,6 +275,7 @@ Status ModelSettings::check() const {
     if (fault.starts_with("hang") && !serving)
       return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
+  RETURN_IF_ERROR(speculation.options().status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }
@@ -295,6 +297,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
+  RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal()));
   if (chosen.replica == 0 && (!chosen.member || chosen.member->world().front()))
     say_what_is_in_effect(chosen, notices, *engine);
   return engine;

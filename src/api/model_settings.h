@@ -12,6 +12,7 @@
 
 #include "api/graph_settings.h"
 #include "api/model_source.h"
+#include "api/speculation_settings.h"
 #include "engine/engine.h"
 #include "settings/binding.h"
 
@@ -25,6 +26,7 @@ struct ModelSettings {
   std::optional<std::string> ascend_runtime;  // system, sim
   std::string dtype, kv_dtype, quantization, mla_prefill, load_format, isa, dist_launcher;
   GraphSettings graph;
+  SpeculationSettings speculation;
   int64_t threads;
   bool live_sizes = true;  // no setting: `graph verify` freezes sizes at capture in some of its modes
   bool progress = false;   // no setting: bars on standard error while the model is loaded and captured
@@ -52,7 +54,7 @@ struct ModelSettings {
   ModelSettings();  // the table's initial values
   ModelSettings(const ModelSettings&) = default;
   ModelSettings& operator=(const ModelSettings&) = default;
-  // Where the values of the groups Model and Engine lie; those of `graph` are its own.
+  // Where the values of the groups Model and Engine lie; those of `graph` and `speculation` are their own.
   std::vector<settings::Binding> bindings();
   int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
   int64_t expert_parts() const { return enable_expert_parallel ? tp_size : ep_size; }

@@ -33,10 +33,12 @@ using PieceSink = std::function<bool(size_t request, std::string_view piece)>;
 class TextGenerator {
  public:
   // `tokenizer` may be null: then there is no text.
-  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache = true);
+  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache = true,
+                const spec::SpecOptions& speculation = {});
 
   Result<std::vector<TextResult>> run(std::span<const sched::GenerationRequest> requests, const PieceSink& sink = {});
   const sched::GenerationTimes& times() const { return generator_.times(); }
+  sched::SpeculationStats speculation() const { return generator_.speculation(); }  // of all runs
 
  private:
   sched::Generator generator_;

@@ -56,6 +56,7 @@ Choices::Choices() {
 std::vector<settings::Binding> Choices::bindings() {
   std::vector<settings::Binding> out = model.bindings();
   for (const settings::Binding& b : model.graph.bindings()) out.push_back(b);
+  for (const settings::Binding& b : model.speculation.bindings()) out.push_back(b);
   out.push_back({"log_level", &log_level});
   out.push_back({"served_model_name", &served_model_name});
   out.push_back({"chat_template", &chat_template});
@@ -95,6 +96,7 @@ Result<sched::SchedulerOptions> Choices::scheduler() const {
         "`schedule_policy` priority: priorities always order waiting requests; allowed: fcfs, lpm, random, "
         "dfs-weight, lof");
   ASSIGN_OR_RETURN(o.policy, sched::parse_policy(policy));
+  ASSIGN_OR_RETURN(o.speculation, model.speculation.options());
   o.max_queued = max_queued_requests;
   // With expanded latents the cut of a prompt may change bits, and a prefix that is known changes the cut.
   o.prefix_cache = !model.disable_radix_cache && model.mla_prefill != "expanded";

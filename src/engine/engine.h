@@ -165,6 +165,9 @@ class Engine final : public Executor {
   bool has_sampled_steps() const override { return sampling_; }
   int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
+  int64_t max_verify_rows() const override;
+  std::string verify_refusal() const override;
+  RowsCost rows_cost(int64_t rows) const override { return runners_[0]->cost(rows); }
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
 
@@ -240,6 +243,7 @@ class Engine final : public Executor {
   Status hold_states(std::span<const StepItem> items);
   StepCaches caches_of_step() const { return {pool_, states_}; }
   Status run(std::span<const StepItem> items, StepOutput output);
+  Status run_planned(std::span<const StepItem> items, const LiveSizes& live, StepOutput output);
   Status run_split(std::span<const StepItem> items, int64_t first, StepOutput output);
   Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
   Status run_with_fault(const Fault& fault, StepPlan plan, size_t phase, const LiveSizes& live, StepOutput output);

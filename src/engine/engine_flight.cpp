@@ -35,8 +35,8 @@ bool all_finite(const TensorView& v) {
 int64_t result_row(std::span<const StepItem> items, const Sequence* sequence) {
   int64_t row = 0;
   for (const StepItem& item : items) {
-    row += item.logit_rows();
-    if (item.sequence == sequence) return item.logit_rows() > 0 ? row - 1 : -1;
+    row += item.logits;
+    if (item.sequence == sequence) return item.logits > 0 ? row - 1 : -1;
   }
   return -1;
 }
@@ -50,8 +50,8 @@ void resolve_tokens(const Flight& f) {
   if (f.output == StepOutput::Logits) return;
   int64_t row = 0;
   for (const StepItem& item : f.items) {
-    row += item.logit_rows();
-    if (item.logit_rows() > 0 && item.sequence->pending())
+    row += item.logits;
+    if (item.logits > 0 && item.sequence->pending())
       item.sequence->resolve(f.answers[Flight::Tokens].as<const int32_t>()[static_cast<size_t>(row - 1)]);
   }
 }
@@ -65,9 +65,8 @@ std::string_view Flight::wanted(Name name) const {
     case Hidden: return output == StepOutput::Logits ? "" : "hidden";
     case Tokens: return output == StepOutput::Logits ? "" : output_name(output);
     case Logits:
-      return output == StepOutput::Logits || (sampled && any([](const StepItem& i) {
-                                                return i.logit_rows() > 0 && (i.wants_all_logits || !i.draw);
-                                              }))
+      return output == StepOutput::Logits ||
+                     (sampled && any([](const StepItem& i) { return i.logits > (i.logits_too ? 0 : i.drawn_rows()); }))
                  ? "logits"
                  : "";
     case Logprobs:
@@ -87,8 +86,26 @@ bool Engine::overlaps() const {
          expert_use_.layers() == 0;
 }
 
+// Drafts are further rows of the decode program, which takes them where kernels read the sizes of a step when it runs.
+std::string Engine::verify_refusal() const {
+  const DeviceInfo& device = platform_.device->info();
+  if (!device.live_sizes) return "the device's graphs freeze the sizes of a step, and none is captured for drafts yet";
+  if (device.asynchronous) return "a step of this device is submitted before the tokens of the last one are known";
+  if (has_states()) return "the model keeps states, which do not take back a token";
+  return "";
+}
+
+int64_t Engine::max_verify_rows() const {
+  if (!verify_refusal().empty()) return 0;
+  const std::vector<int64_t>& sizes = runners_[0]->sizes();
+  return sizes.empty() ? max_step_rows() : std::min(max_step_rows(), sizes.back());
+}
+
 Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output) {
   const auto begin = Clock::now();
+  const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
+  if (std::any_of(items.begin(), items.end(), drafts) && max_verify_rows() == 0)
+    return error(Code::Internal, "a step with drafts: {}", verify_refusal());
   Flight& f = flights_[tickets_ % flights_.size()];
   if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
   f.items.assign(items.begin(), items.end());
@@ -198,7 +215,7 @@ Status Engine::launch_beside(Flight& f) {
   if (f.status.is_ok()) f.status = ask_for_result(f);
   if (f.status.is_ok()) f.status = stream_->record(*marks.end);
   marks.ticket = tickets_ + 1;
-  for (const StepItem& item : f.items) item.sequence->advance(item.count);
+  for (const StepItem& item : f.items) item.sequence->advance(item.own());
   return Status::ok();
 }
 

@@ -112,30 +112,41 @@ Status Engine::run(std::span<const StepItem> items, StepOutput output) {
   RETURN_IF_ERROR(rebind_if_moved());
   RETURN_IF_ERROR(hold_states(items));
   ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_sizes()));
-  ASSIGN_OR_RETURN(const StepPlan plan, runner_of(items).plan(live.value[models::kTokens]));
-  return plan.kind == StepPlan::Kind::Split ? run_split(items, plan.first, output)
-                                            : run_captured(plan, items, live, output);
+  return run_planned(items, live, output);
 }
 
-// The first `first` tokens of the batch, then the rest, each as a step of its own.
+// A staged step as its runner plans it. What cannot be cut runs as it is.
+Status Engine::run_planned(std::span<const StepItem> items, const LiveSizes& live, StepOutput output) {
+  ASSIGN_OR_RETURN(StepPlan plan, runner_of(items).plan(live.value[models::kTokens]));
+  if (plan.kind == StepPlan::Kind::Split) {
+    if (items.size() > 1 || items[0].drafts.empty()) return run_split(items, plan.first, output);
+    plan = {StepPlan::Kind::Eager, 0, 0, "a sequence with drafts is not cut"};
+  }
+  return run_captured(plan, items, live, output);
+}
+
+// The first `first` tokens of the batch, then the rest, each as a step of its own. A sequence with drafts stays whole:
+// what comes behind them is computed with them.
 Status Engine::run_split(std::span<const StepItem> items, int64_t first, StepOutput output) {
   collecting_ = true;
   std::vector<StepItem> part, rest;
   for (const StepItem& item : items) {
-    const int64_t take = std::min(first, item.count);
-    first -= take;
+    int64_t take = std::min(first, item.count);
+    if (!item.drafts.empty() && take < item.count) take = part.empty() ? item.count : 0;
+    first = take < item.count ? 0 : std::max<int64_t>(0, first - take);
     StepItem head = item, tail = item;
     head.count = take;
     tail.count = item.count - take;
-    if (tail.count > 0) head.wants_logits = false, head.draw.reset();
+    tail.logits = std::min(item.logits, tail.count);
+    head.logits = item.logits - tail.logits;
+    if (tail.count > 0) head.draw.reset();
     if (head.count > 0) part.push_back(head);
     if (tail.count > 0) rest.push_back(tail);
   }
   for (const auto& half : {part, rest}) {
+    if (half.empty()) continue;
     ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(half, pool_sizes()));
-    ASSIGN_OR_RETURN(const StepPlan plan, runner_of(half).plan(live.value[models::kTokens]));
-    RETURN_IF_ERROR(plan.kind == StepPlan::Kind::Split ? run_split(half, plan.first, output)
-                                                       : run_captured(plan, half, live, output));
+    RETURN_IF_ERROR(run_planned(half, live, output));
   }
   return Status::ok();
 }
@@ -179,7 +190,7 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   finished_us_ = now_us(device);
   if (faults_.any()) faults_.remember(stage(), live);
   if (checked) RETURN_IF_ERROR(end_check(plan, phase, items, output));
-  for (const StepItem& item : items) item.sequence->advance(item.count);
+  for (const StepItem& item : items) item.sequence->advance(item.own());
   if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
   return collecting_ ? collect(output) : Status::ok();
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "engine/step_stage.h"
@@ -32,6 +33,12 @@ struct StepResult {
   std::span<const float> top_logprobs;
   // How long the device had nothing to do between the step before and this one, on its own clock.
   std::optional<double> gap_us;
+};
+
+// What a step of single tokens of so many rows costs.
+struct RowsCost {
+  bool usual = false;             // it runs as smaller ones do: captured, unless nothing is
+  std::optional<double> us = {};  // as far as it was measured
 };
 
 class Executor {
@@ -57,6 +64,11 @@ class Executor {
   // Words of StepItem::edits that a sampled step has room for; 0: its device changes no logits.
   virtual int64_t edit_words() const { return 0; }
   virtual bool overlaps() const { return false; }
+  // Speculation: the most rows, sequences and drafts together, of a step that verifies drafts (StepItem::drafts) in the
+  // program of single tokens. 0: there are no such steps, and verify_refusal() says why.
+  virtual int64_t max_verify_rows() const { return 0; }
+  virtual std::string verify_refusal() const { return "the executor has no such steps"; }
+  virtual RowsCost rows_cost(int64_t rows) const { return {}; }
   // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
   // flight.
   virtual Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) = 0;

@@ -18,7 +18,7 @@ namespace reprise::engine {
 struct PhaseSpec {
   std::string_view name;  // in flags, reports and files
   std::string_view unit;  // what its sizes count
-  int64_t each = 0;       // tokens of every sequence of the step; 0: any number
+  int64_t each = 0;       // tokens of every sequence of the step besides its drafts; 0: any number
   // Its options, and the sizes that are captured when these name none.
   GraphMode GraphOptions::*mode;
   std::vector<int64_t> GraphOptions::*sizes;
@@ -26,7 +26,7 @@ struct PhaseSpec {
   std::vector<int64_t> (*sizes_by_rule)(int64_t largest, SizeRule rule);
 
   bool takes(std::span<const StepItem> items) const {
-    return each == 0 || std::all_of(items.begin(), items.end(), [&](const StepItem& i) { return i.count == each; });
+    return each == 0 || std::all_of(items.begin(), items.end(), [&](const StepItem& i) { return i.own() == each; });
   }
   // Tokens of its largest step.
   int64_t largest(int64_t max_sequences, int64_t max_tokens) const {

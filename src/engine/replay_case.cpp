@@ -57,9 +57,9 @@ Result<bool> all_logits(const Json& object, const std::string& where) {
 }
 
 Result<ReplayCase::Part> part_of(const Json& object, const std::string& where) {
-  constexpr std::string_view kFields[] = {"tokens", "cached", "count", "logits"};
+  constexpr std::string_view kFields[] = {"tokens", "cached", "count", "logits", "drafts"};
   if (!object.is_object())
-    return invalid("{} is {}; allowed: an object with tokens, cached, count and logits", where, shown(object));
+    return invalid("{} is {}; allowed: an object with {}", where, shown(object), fmt::join(kFields, ", "));
   for (const auto& [name, value] : object.items())
     if (std::find(std::begin(kFields), std::end(kFields), name) == std::end(kFields))
       return invalid("{} has the unknown field {}; allowed: {}", where, shown(Json(name)), fmt::join(kFields, ", "));
@@ -72,6 +72,12 @@ Result<ReplayCase::Part> part_of(const Json& object, const std::string& where) {
   ASSIGN_OR_RETURN(const Json* count, member(object, "count", where));
   ASSIGN_OR_RETURN(part.count, integer(*count, where + ".count", 1, size - part.cached));
   ASSIGN_OR_RETURN(part.all, all_logits(object, where));
+  if (const auto drafts = object.find("drafts"); drafts != object.end()) {
+    ASSIGN_OR_RETURN(part.drafts, integer(*drafts, where + ".drafts", 0, part.count - 1));
+    if (part.drafts > 0 && part.cached + part.count != size)
+      return invalid("{}.drafts is {}; allowed: 0 where cached and count are not all of its tokens", where,
+                     part.drafts);
+  }
   return part;
 }
 
@@ -131,11 +137,17 @@ Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_vie
 
 OrderedJson items_json(std::span<const StepItem> items) {
   OrderedJson j = OrderedJson::array();
-  for (const StepItem& item : items)
-    j.push_back({{"tokens", item.sequence->tokens()},
+  for (const StepItem& item : items) {
+    std::vector<int32_t> tokens = item.sequence->tokens();
+    tokens.insert(tokens.end(), item.drafts.begin(), item.drafts.end());
+    j.push_back({{"tokens", std::move(tokens)},
                  {"cached", item.sequence->cached()},
                  {"count", item.count},
-                 {"logits", item.wants_all_logits ? "all" : (item.wants_logits ? "last" : "none")}});
+                 {"logits", item.logits > 1    ? "all"
+                            : item.logits == 1 ? "last"
+                                               : "none"}});
+    if (!item.drafts.empty()) j.back()["drafts"] = item.drafts.size();
+  }
   return j;
 }
 

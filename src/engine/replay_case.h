@@ -19,13 +19,14 @@ struct ReplayCase {
   struct Part {
     std::vector<int32_t> tokens;
     int64_t cached = 0, count = 0;
-    bool all = false;  // logits of every token of the step
+    bool all = false;    // logits of every token of the step
+    int64_t drafts = 0;  // the last tokens of the step, which were guesses; cached and count are then all of the tokens
   };
   std::vector<Part> sequences;
 };
 
-// {"sequences": [{"tokens": [..], "cached": n, "count": n, "logits": "last"}, ..]}; other members of the file are the
-// report's. Errors name the field and what is allowed.
+// {"sequences": [{"tokens": [..], "cached": n, "count": n, "logits": "last", "drafts": n}, ..]}, the last one where
+// there are some; other members of the file are the report's. Errors name the field and what is allowed.
 Result<ReplayCase> parse_case(std::string_view text, std::string_view source);
 
 // What the engine that runs it can hold.

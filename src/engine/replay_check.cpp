@@ -269,7 +269,7 @@ Status ReplayCheck::recover(const CheckRun& step, std::span<const StepItem> item
     for (int64_t done = 0; done < cached;) {
       const int64_t count = std::min(chunk, cached - done);
       s.set_cached(done);
-      StepItem chunk_of{&s, count, false, false};
+      StepItem chunk_of{&s, count};
       chunk_of.part = item.part;
       auto live = stage.fill({&chunk_of, 1}, pools);
       const Status ran = live.is_ok() ? launch(prefill, *live) : live.status();

@@ -1,6 +1,7 @@
 // Sequence: one stream of tokens and the KV pages that hold its past.
 //
-// tokens() is prompt and output together; the first cached() of them are in the cache. The last token may be pending: a
+// tokens() is prompt and output together; the first cached() of them are in the cache. Between the steps of a sequence
+// that decodes, cached() is size() - 1. The last token may be pending: a
 // step that is in flight will give it, and the engine hands it to the next step on the device. The pages belong to the
 // engine's pool, which takes them back through Engine::release; the scheduler owns the Sequence. A model with states
 // gives it slots of theirs at its first step, which are given back when the sequence is forgotten or goes. One thread
@@ -43,6 +44,9 @@ class Sequence {
     cached_ += count;
     if (states_) states_.turn();
   }
+  // Drafts of the last step that came true: their tokens are appended, and their keys and values are in place. Keys of
+  // the others lie behind cached() and are written again.
+  void commit(int64_t accepted) { cached_ += accepted; }
   // Nothing is cached any more; the pages are the caller's to give back.
   void forget() {
     pages_.clear();

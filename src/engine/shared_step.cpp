@@ -22,6 +22,11 @@ class SharedStep::Seat final : public Executor {
   bool has_greedy_steps() const override { return engine_.has_greedy_steps(); }
   bool has_sampled_steps() const override { return engine_.has_sampled_steps(); }
 
+  int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
+  std::string verify_refusal() const override { return engine_.verify_refusal(); }
+  // The other parts are taken to have as many rows.
+  RowsCost rows_cost(int64_t rows) const override { return engine_.rows_cost(rows * parts()); }
+
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
     if (state_ != State::Free) return error(Code::Internal, "part {} has a step in flight", part_);
     items_.assign(items.begin(), items.end());
@@ -115,7 +120,7 @@ void SharedStep::run() {
     if (s->state_ != Seat::State::Submitted) continue;
     s->state_ = Seat::State::Done;
     size_t rows = 0;
-    for (const StepItem& item : s->items_) rows += static_cast<size_t>(item.logit_rows());
+    for (const StepItem& item : s->items_) rows += static_cast<size_t>(item.logits);
     s->result_ = result.is_ok() ? Result<StepResult>(rows_of(*result, first, rows, vocab)) : result.status();
     first += rows;
     if (!result.is_ok() || all_argmax || s->output_ != StepOutput::NextTokens) continue;

@@ -111,6 +111,14 @@ Result<StepPlan> StepRunner::plan(int64_t n) const {
   return plan;
 }
 
+RowsCost StepRunner::cost(int64_t n) const {
+  const auto planned = plan(n);
+  if (!planned.is_ok() || planned->kind == StepPlan::Kind::Split) return {};
+  const bool nothing_captured = replaced_ || !parts_.reason.empty();
+  if (planned->kind == StepPlan::Kind::Eager) return {nothing_captured, costs_.estimate(StepKind::Eager, n)};
+  return {true, costs_.estimate(StepKind::Replay, parts_.live_sizes ? n : planned->size)};
+}
+
 void StepRunner::count_fallback(std::string_view reason) {
   auto it = stats_.fallbacks.find(reason);
   if (it == stats_.fallbacks.end()) it = stats_.fallbacks.emplace(reason, 0).first;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compile/compiled_model.h"
+#include "engine/executor.h"
 #include "engine/graph_options.h"
 #include "engine/step_costs.h"
 #include "engine/step_stage.h"
@@ -78,6 +79,8 @@ class StepRunner {
                    const Status& failed);
   // All of this in one call.
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
+  // What a step of so many rows costs, and whether it would run like others.
+  RowsCost cost(int64_t n) const;
   // Of the last run.
   Result<TensorView> output(std::string_view name) const;
   const CompiledModel* last_program() const { return last_; }  // that was launched; null before the first

@@ -34,18 +34,25 @@ std::span<int32_t> StepStage::ints(std::string_view name) const {
 }
 
 Status StepStage::check(size_t index, const StepPart& p) const {
-  const int64_t end = p.cached + p.count;
-  if (p.count < 1 || end > static_cast<int64_t>(p.tokens.size()))
-    return invalid("sequence {}: {} tokens of a sequence with {} uncached ones", index, p.count,
-                   static_cast<int64_t>(p.tokens.size()) - p.cached);
+  const int64_t end = p.cached + p.count, drafts = static_cast<int64_t>(p.drafts.size()),
+                size = static_cast<int64_t>(p.tokens.size());
+  if (p.count - drafts < 1 || end - drafts > size)
+    return invalid("sequence {}: {} tokens of a sequence with {} uncached ones", index, p.count - drafts,
+                   size - p.cached);
+  if (drafts > 0 && end - drafts != size)
+    return error(Code::Internal, "sequence {}: drafts behind token {} of {}", index, end - drafts, size);
+  if (drafts > 0 && (p.state_write != kv::kScratchSlot || p.tokens.back() == Sequence::kPending))
+    return error(Code::Internal, "sequence {}: drafts {}", index,
+                 p.state_write != kv::kScratchSlot ? "of a model with states" : "behind a token to come");
   for (int64_t t = p.cached; t < end; ++t) {
-    const int32_t token = p.tokens[static_cast<size_t>(t)];
-    const bool to_come = token == Sequence::kPending && t + 1 == static_cast<int64_t>(p.tokens.size());
+    const int32_t token = p.token(t);
+    const bool to_come = token == Sequence::kPending && t + 1 == size;
     if (token >= vocab_ || (token < 0 && !to_come))
       return invalid("token id {} is outside the vocabulary of {}", token, vocab_);
   }
   if (p.draw && !draws_) return error(Code::Internal, "this model draws no tokens");
-  if (p.draw && p.logit_rows == 0) return error(Code::Internal, "a token is to be drawn from a row without logits");
+  if (p.draw && p.logit_rows < 1 + drafts)
+    return error(Code::Internal, "a token is to be drawn from a row without logits");
   const int64_t pages = kv::pages_for(end);
   if (pages > static_cast<int64_t>(p.pages.size()))
     return invalid("sequence {}: {} tokens need {} pages, it has {}", index, end, pages, p.pages.size());
@@ -61,10 +68,11 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   for (const StepItem& item : items) {
     const Sequence& s = *item.sequence;
     StepPart p{s.tokens(),
+               item.drafts,
                s.pages(),
                s.cached(),
                item.count,
-               item.logit_rows(),
+               item.logits,
                item.part,
                item.draw ? &*item.draw : nullptr,
                item.draw && item.edits.any() ? &item.edits : nullptr};

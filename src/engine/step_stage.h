@@ -17,17 +17,24 @@
 
 namespace reprise::engine {
 
-// One sequence's part of a step: the next `count` tokens of it. Its KV pages must exist (Engine::reserve).
+// One sequence's part of a step: the next `count` tokens of it, of which the last ones may be drafts: guesses of what
+// comes behind Sequence::tokens(), computed like tokens and never part of them. Its KV pages must exist, also for the
+// drafts (Engine::reserve). The step advances the sequence by its own tokens; whoever judges the drafts commits those
+// that came true (Sequence::commit). A step of several parts (StepPlan::Split) keeps an item with drafts whole.
 struct StepItem {
   Sequence* sequence = nullptr;
-  int64_t count = 0;              // tokens [sequence->cached(), + count) are computed and cached
-  bool wants_logits = false;      // of the last of them
-  bool wants_all_logits = false;  // of every one of them (perplexity, teacher forcing)
-  std::optional<Draw> draw = {};  // in a step that samples: how the token behind the last of them is drawn
-  RowEdits edits = {};            // with a Draw: what changes the logits first; views that submit() reads
-  int part = 0;                   // of a world that shares out sequences: which has its pages; items are in this order
+  int64_t count = 0;                     // tokens [sequence->cached(), + count) are computed and cached
+  int64_t logits = 0;                    // of the last so many of them; of all of them: teacher forcing
+  std::span<const int32_t> drafts = {};  // the last of the count; they live until the step was waited for
+  // In a step that samples: how the token behind the last of the sequence's own tokens is drawn. Behind draft number i
+  // the same at position + i.
+  std::optional<Draw> draw = {};
+  RowEdits edits = {};      // with a Draw: what changes the logits of all these rows first; views that submit() reads
+  bool logits_too = false;  // the logits of drawn rows are wanted as well
+  int part = 0;             // of a world that shares out sequences: which has its pages; items are in this order
 
-  int64_t logit_rows() const { return wants_all_logits ? count : (wants_logits ? 1 : 0); }
+  int64_t own() const { return count - static_cast<int64_t>(drafts.size()); }  // tokens that are no drafts
+  int64_t drawn_rows() const { return draw ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
 };
 
 // What a step returns for its logit rows: the head of the program that runs behind its body.

@@ -15,6 +15,8 @@ class TokenConstraint {
   // The tokens that may come next: a bit per token, 64 to a word; those beyond the last word may not. At least one may.
   // Good until accept().
   virtual Result<std::span<const uint64_t>> allowed() = 0;
+  // How many of these tokens may come next, one after the other; nothing changes.
+  virtual int64_t allowed_prefix(std::span<const int32_t> tokens) const = 0;
   // The token that was drawn; one that may not come is an error.
   virtual Status accept(int32_t token) = 0;
 };

@@ -74,7 +74,7 @@ class Scorer {
       const int64_t unscored = r->unscored();
       const int64_t count = unscored > 0 ? std::min(tokens, unscored) : std::min({tokens, rows, r->left()});
       if (count <= 0) break;
-      items_.push_back({&r->sequence(), count, false, unscored == 0});
+      items_.push_back({&r->sequence(), count, unscored == 0 ? count : 0});
       read_.push_back(r.get());
       tokens -= count;
       if (unscored == 0) rows -= count;
@@ -89,7 +89,7 @@ class Scorer {
     const size_t vocab = static_cast<size_t>(engine_.config().vocab_size);
     size_t row = 0;
     for (size_t i = 0; i < items_.size(); ++i) {
-      if (!items_[i].wants_all_logits) continue;
+      if (items_[i].logits == 0) continue;
       const auto& tokens = items_[i].sequence->tokens();
       for (int64_t k = 0; k < items_[i].count; ++k, ++row) {
         const double log_p =

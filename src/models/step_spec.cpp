@@ -23,9 +23,8 @@ void fill_rest(std::span<int32_t> out, int64_t from, int32_t value) { std::fill(
 
 void tokens(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
-  const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) {
-    out[row] = std::max(0, p.tokens[static_cast<size_t>(t)]);
-  });
+  const int64_t rows =
+      for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) { out[row] = std::max(0, p.token(t)); });
   fill_rest(out, rows, 0);
 }
 
@@ -102,21 +101,25 @@ void draws(const StepRows& step, const TensorView& view) {
   int32_t edited = 0;
   for (const StepPart& p : step.parts) {
     wanted += p.logit_rows;
-    if (!p.draw) continue;
-    Draw draw = *p.draw;
-    if (p.edits) draw.edited = ++edited;
-    std::memcpy(&out[(wanted - 1) * kDrawWords], &draw, sizeof draw);
+    for (int64_t i = 0; i < p.drawn_rows(); ++i) {
+      Draw draw = *p.draw;
+      draw.position += i;
+      if (p.edits) draw.edited = ++edited;
+      std::memcpy(&out[(wanted - p.drawn_rows() + i) * kDrawWords], &draw, sizeof draw);
+    }
   }
 }
 
-// Calls f(edits, row of logits, number of the edited row, where its words begin) for every row that is changed.
+// Calls f(edits, first row of logits, how many rows, number of the first of them, where their words begin) for every
+// part with rows that are changed.
 template <typename F>
 void for_each_edit(const StepRows& step, const F& f) {
   int64_t wanted = 0, edited = 0, at = 0;
   for (const StepPart& p : step.parts) {
     wanted += p.logit_rows;
     if (!p.draw || !p.edits) continue;
-    f(*p.edits, static_cast<int32_t>(wanted - 1), edited++, at);
+    f(*p.edits, static_cast<int32_t>(wanted - p.drawn_rows()), p.drawn_rows(), edited, at);
+    edited += p.drawn_rows();
     at += p.edits->words(step.vocabulary);
   }
 }
@@ -124,14 +127,16 @@ void for_each_edit(const StepRows& step, const F& f) {
 void edits(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   fill_rest(out, 0, 0);
-  for_each_edit(step, [&](const RowEdits& e, int32_t row, int64_t number, int64_t at) {
-    const LogitEdit edit = e.describe(row, step.vocabulary, at);
-    std::memcpy(&out[number * kEditWords], &edit, sizeof edit);
+  for_each_edit(step, [&](const RowEdits& e, int32_t row, int64_t rows, int64_t number, int64_t at) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const LogitEdit edit = e.describe(row + static_cast<int32_t>(i), step.vocabulary, at);
+      std::memcpy(&out[(number + i) * kEditWords], &edit, sizeof edit);
+    }
   });
 }
 
 void edit_words(const StepRows& step, const TensorView& view) {
-  for_each_edit(step, [&](const RowEdits& e, int32_t, int64_t, int64_t at) {
+  for_each_edit(step, [&](const RowEdits& e, int32_t, int64_t, int64_t, int64_t at) {
     e.write(ints(view).subspan(static_cast<size_t>(at)), step.vocabulary);
   });
 }
@@ -183,12 +188,14 @@ int32_t StepRows::no_page_slot(int64_t row) const {
 }
 
 int64_t StepRows::edited() const {
-  return std::count_if(parts.begin(), parts.end(), [](const StepPart& p) { return p.draw && p.edits; });
+  int64_t rows = 0;
+  for (const StepPart& p : parts) rows += p.edits ? p.drawn_rows() : 0;
+  return rows;
 }
 
 int64_t StepRows::edit_words() const {
   int64_t words = 0;
-  for_each_edit(*this, [&](const RowEdits& e, int32_t, int64_t, int64_t) { words += e.words(vocabulary); });
+  for_each_edit(*this, [&](const RowEdits& e, int32_t, int64_t, int64_t, int64_t) { words += e.words(vocabulary); });
   return words;
 }
 

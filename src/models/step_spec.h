@@ -48,14 +48,21 @@ enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows,
 // One sequence's part of a step.
 struct StepPart {
   std::span<const int32_t> tokens;    // all of the sequence so far; a negative one is known to the device alone
+  std::span<const int32_t> drafts;    // guesses of what comes behind them: the last of the count
   std::span<const kv::PageId> pages;  // hold at least cached + count tokens
   int64_t cached = 0;                 // tokens already in the caches
   int64_t count = 0;                  // the next ones, computed in this step
   int64_t logit_rows = 0;             // of the last so many of them
   int part = 0;                       // of the world, whose cache has the pages; parts come in order
-  const Draw* draw = nullptr;         // how the token behind the last of them is drawn
-  const RowEdits* edits = nullptr;    // what changes the logits first; null: nothing does
+  const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
+  const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
+
+  int32_t token(int64_t at) const {
+    const auto i = static_cast<size_t>(at);
+    return i < tokens.size() ? tokens[i] : drafts[i - tokens.size()];
+  }
+  int64_t drawn_rows() const { return draw ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
 };
 
 // What a producer sees of a step.

@@ -75,7 +75,7 @@ Result<InputObservations> observe_inputs(engine::Engine& engine, std::span<const
     const auto part = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     engine::Sequence sequence(std::vector<int32_t>(part.begin(), part.end()));
     RETURN_IF_ERROR(engine.reserve(sequence, count));
-    const engine::StepItem item{&sequence, count, true, false};
+    const engine::StepItem item{&sequence, count, 1};
     const auto logits = engine.step({&item, 1});
     engine.release(sequence);
     RETURN_IF_ERROR(logits.status());

@@ -53,8 +53,9 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
     if (!r->decodes()) {
       prompts.push_back({r.get(), r->sequence.uncached(), turns[r->call()]++});
     } else if (rows > 0 && batch.decode_tokens < limits.tokens) {
-      batch.items.push_back({&r->sequence, 1, true});
+      batch.items.push_back({&r->sequence, 1, 1});
       batch.owners.push_back(r.get());
+      batch.answers.push_back(1);
       ++batch.decode_tokens;
       --rows;
     }
@@ -66,15 +67,17 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
   share_out(prompts, room, limits.prefill_tokens);
   for (Share& s : prompts) {
     if (s.take == 0 || rows == 0) continue;
-    engine::StepItem item{&s.who->sequence, s.take, s.take == s.left};
+    engine::StepItem item{&s.who->sequence, s.take};
     if (s.who->wants_prompt()) {
-      item.wants_all_logits = true;
-      item.count = std::min(s.take, rows);
-      item.wants_logits = item.count == s.left;
+      item.count = item.logits = std::min(s.take, rows);
+      item.logits_too = true;
     }
-    rows -= std::max<int64_t>(1, item.logit_rows());
+    const bool answers = item.count == s.left;
+    if (answers) item.logits = std::max<int64_t>(1, item.logits);
+    rows -= std::max<int64_t>(1, item.logits);
     batch.items.push_back(item);
     batch.owners.push_back(s.who);
+    batch.answers.push_back(answers);
     batch.prefill_tokens += item.count;
   }
   return batch;

@@ -27,6 +27,7 @@ struct BatchLimits {
 struct Batch {
   std::vector<engine::StepItem> items;
   std::vector<LiveRequest*> owners;  // of the items
+  std::vector<uint8_t> answers;      // whether the item's last row gives the next token
   int64_t decode_tokens = 0, prefill_tokens = 0;
 };
 

@@ -16,6 +16,7 @@ SchedulerOptions options_of(const engine::Executor& executor, const GeneratorOpt
   o.max_queued = std::numeric_limits<int64_t>::max() / 2;
   o.mixed_prefill_tokens = o.max_prefill_tokens = executor.max_step_tokens();
   o.prefix_cache = given.prefix_cache;
+  o.speculation = given.speculation;
   o.log_failures = false;
   o.eos_tokens = given.eos_tokens;
   return o;
@@ -63,7 +64,8 @@ void Generator::StepTimes::stepped(const StepRecord& step) {
   const bool prefill = step.prefill_tokens > 0;
   const double s = seconds_of(step.end - step.begin);
   (prefill ? times.prefill_s : times.decode_s) += s;
-  (prefill ? times.prefill_tokens : times.decode_tokens) += step.prefill_tokens + step.decode_tokens;
+  (prefill ? times.prefill_tokens : times.decode_tokens) +=
+      step.prefill_tokens + step.decode_tokens + step.accepted_tokens;
   (prefill ? times.prefill_steps : times.decode_steps) += 1;
 }
 

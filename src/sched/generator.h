@@ -42,6 +42,7 @@ struct GenerationTimes {
 struct GeneratorOptions {
   std::vector<int32_t> eos_tokens = {};
   bool prefix_cache = true;
+  spec::SpecOptions speculation = {};
 };
 
 // Called for every token; answer false to end that request (a stop string was seen): it then finishes with Stop.
@@ -55,6 +56,7 @@ class Generator {
   // (finish: Length).
   Result<std::vector<GenerationResult>> run(std::span<const GenerationRequest> requests, const TokenSink& sink = {});
   const GenerationTimes& times() const { return steps_.times; }  // of the last run()
+  SpeculationStats speculation() const { return scheduler_.stats().speculation; }
 
  private:
   struct StepTimes final : Observer {

@@ -44,7 +44,10 @@ struct LiveRequest {
   kv::RadixCache::Lease lease;
   bool prompt_cached = false;  // the prompt was put into the cache
   std::vector<SampledToken> prompt_logprobs;
-  bool prompt_told = false;  // and given to the sink
+  bool prompt_told = false;     // and given to the sink
+  bool drafts_begun = false;    // the drafter knows of it
+  std::vector<int32_t> drafts;  // of the step that runs
+  bool predicted = false;       // they are from the client's prediction
   RequestResult result;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sched/request.h"
+#include "spec/options.h"
 
 namespace reprise::sched {
 
@@ -23,10 +24,11 @@ struct StepRecord {
   Clock::time_point begin, end;
   int64_t decode_tokens = 0, prefill_tokens = 0;
   int64_t sequences = 0;
-  double forming_s = 0;             // of it, before the engine was called
-  double overlap_s = 0;             // of it, spent on forming and submitting the next step
-  std::optional<double> gap_s;      // the device had nothing to do before it, although there was work
-  std::span<const StepPart> parts;  // valid during the call
+  double forming_s = 0;                           // of it, before the engine was called
+  double overlap_s = 0;                           // of it, spent on forming and submitting the next step
+  int64_t draft_tokens = 0, accepted_tokens = 0;  // drafts, and those of them that came true
+  std::optional<double> gap_s;                    // the device had nothing to do before it, although there was work
+  std::span<const StepPart> parts;                // valid during the call
 };
 
 // Why the next batch waited for the current one.
@@ -40,6 +42,35 @@ enum class OverlapStop : uint8_t {
 };
 std::string_view overlap_stop_name(OverlapStop why);  // "host_draw", ...
 
+// Why a step of decoding rows verified no drafts, where there is a drafter.
+enum class SpecOff : uint8_t {
+  None,
+  Batch,         // the step has no rows left
+  NoMatch,       // nothing to guess from
+  Cost,          // measured times say that it does not pay, or are not known yet
+  Pages,         // no page for a draft
+  Grammar,       // the grammar forbids what was guessed
+  PromptInStep,  // the step reads a prompt as well
+  Quarantined,   // a step of more rows would not run captured
+  Request,       // the request has one token to go, or wants no drafts
+  Logprobs,      // its log-probabilities follow from a mask or penalties that change with each token
+  kCount
+};
+std::string_view spec_off_name(SpecOff why);  // "batch", "no match", ...
+
+// Totals of speculative decoding.
+struct SpeculationStats {
+  bool on = false;
+  spec::Algorithm algorithm = spec::Algorithm::None;
+  uint64_t drafts = 0;  // steps that verified drafts, counted for each sequence
+  uint64_t draft_tokens = 0, accepted_tokens = 0;
+  std::array<uint64_t, 64> accepted_at{};                            // by place among the drafts of a step
+  uint64_t steps = 0, rows = 0;                                      // steps with drafts, and their rows
+  std::array<uint64_t, static_cast<size_t>(SpecOff::kCount)> off{};  // steps without them, by reason
+  double drafting_s = 0;
+};
+void add_up(SpeculationStats& sum, const SpeculationStats& s);
+
 // Gauges and totals since the start.
 struct SchedulerStats {
   int64_t running = 0, waiting = 0, waiting_tokens = 0;
@@ -49,7 +80,9 @@ struct SchedulerStats {
   uint64_t device_draws = 0;                                                         // tokens that a device chose
   std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)> host_draws{};  // and the host, by reason
   std::array<uint64_t, static_cast<size_t>(OverlapStop::kCount)> overlap_stops{};    // steps, by reason
-  double busy_s = 0;                                                                 // in steps
+  uint64_t answer_steps = 0;  // steps that gave tokens of an answer, counted for each answer
+  SpeculationStats speculation;
+  double busy_s = 0;        // in steps
   double tokens_per_s = 0;  // of the last steps, prompts and answers together; 0: nothing has run yet
   std::optional<Clock::time_point> step_since;  // a step is running since then
 };

@@ -178,6 +178,10 @@ SchedulerStats added_up(const std::vector<SchedulerStats>& each) {
       sum.*member += s.*member;
     for (size_t i = 0; i < sum.host_draws.size(); ++i) sum.host_draws[i] += s.host_draws[i];
     for (size_t i = 0; i < sum.overlap_stops.size(); ++i) sum.overlap_stops[i] += s.overlap_stops[i];
+    sum.answer_steps += s.answer_steps;
+    sum.speculation.on |= s.speculation.on;
+    sum.speculation.algorithm = s.speculation.algorithm;
+    add_up(sum.speculation, s.speculation);
     sum.busy_s += s.busy_s;
     sum.tokens_per_s += s.tokens_per_s;
     if (s.step_since && (!sum.step_since || *s.step_since < *sum.step_since)) sum.step_since = s.step_since;

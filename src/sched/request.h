@@ -26,6 +26,14 @@ using engine::SampledToken;
 enum class FinishReason : uint8_t { None, Stop, Length, Cancelled };
 std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled"
 
+// What became of a request's drafts (speculative decoding).
+struct DraftCounts {
+  int64_t steps = 0;  // that verified drafts of it
+  int64_t drafted = 0, accepted = 0;
+  int64_t predicted = 0, predicted_accepted = 0;  // of these, drafts from the client's prediction
+  std::vector<int64_t> accepted_at = {};          // by place among the drafts of a step
+};
+
 // What became of a request; times are points of the steady clock, absent where it did not get that far.
 struct RequestResult {
   RequestId id = 0;
@@ -35,6 +43,8 @@ struct RequestResult {
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   int64_t completion_tokens = 0;
   int64_t preemptions = 0;
+  int64_t decode_steps = 0;  // that gave tokens of the answer
+  DraftCounts drafts = {};
   std::optional<int32_t> stop_token;  // the end token that finished it
   bool late = false;                  // its deadline passed
   Clock::time_point arrived, finished;
@@ -68,6 +78,8 @@ struct Request {
   std::optional<Clock::time_point> deadline;            // Cancelled and late when it passes
   std::string cache_salt;                               // prefixes are shared within one salt only
   bool prompt_logprobs = false;                         // sampling.logprobs says how many
+  std::vector<int32_t> prediction = {};                 // what its client expects as the answer, for drafts
+  std::optional<int64_t> draft_tokens = {};             // rows of it in one step at most, where fewer than the server's
   bool several = false;                                 // others with the same prompt come with it (n > 1)
   std::unique_ptr<engine::TokenConstraint> constraint;  // what the text may be; null: anything
   std::unique_ptr<RequestSink> sink;

@@ -65,7 +65,19 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
   }
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
   if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
+  start_speculation();
   publish();
+}
+
+void Scheduler::start_speculation() {
+  auto drafter = options_.drafter ? options_.drafter() : spec::make_drafter(options_.speculation);
+  if (!drafter) return;
+  if (executor_.max_verify_rows() == 0) {
+    log::notice("no drafts (`speculative_algorithm` {} is off): {}", algorithm_name(options_.speculation.algorithm),
+                executor_.verify_refusal());
+    return;
+  }
+  speculation_ = std::make_unique<Speculation>(executor_, options_.speculation, std::move(drafter));
 }
 
 Scheduler::~Scheduler() {
@@ -219,6 +231,7 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
   const bool good = r.result.status.is_ok() || r.result.status.code() == Code::Cancelled;
   if (!good) r.sequence.set_cached(r.shared_pages * kv::kPageTokens);
   give_back_pages(r);
+  if (speculation_) speculation_->end(r);
   {
     std::lock_guard lock(mutex_);
     if (!r.result.admitted) {
@@ -354,6 +367,10 @@ void Scheduler::publish() {
   stats_.cached_pages = cache_.held_pages();
   stats_.evictable_pages = cache_.evictable_pages();
   stats_.evicted_pages = cache_.evicted_pages();
+  if (!speculation_) return;
+  stats_.speculation = speculation_->stats();
+  stats_.speculation.on = true;
+  stats_.speculation.algorithm = options_.speculation.algorithm;
 }
 
 Status Scheduler::check_integrity() const {
@@ -363,6 +380,10 @@ Status Scheduler::check_integrity() const {
   std::set<kv::PageId> own;
   for (const LivePtr& r : running_) {
     const auto& pages = r->sequence.pages();
+    // Between steps: the last token is in no page, and no draft among the tokens.
+    if (flights_.empty() && (r->sequence.uncached() < 1 || r->sequence.pending()))
+      return error(Code::Internal, "request {} has {} tokens, {} of them cached", r->id, r->sequence.size(),
+                   r->sequence.cached());
     if (kv::pages_for(r->sequence.cached()) > static_cast<int64_t>(pages.size()))
       return error(Code::Internal, "request {} has {} pages for {} tokens", r->id, pages.size(), r->sequence.cached());
     if (r->shared_pages > static_cast<int64_t>(pages.size()) || (r->shared_pages > 0) != static_cast<bool>(r->lease))

@@ -13,6 +13,9 @@
 // waits for the current one where the host draws a token of it, where a grammar or penalties need the token before the
 // next one can be drawn, and for preemption and posted work.
 //
+// Speculation (sched/speculation.h): a decoding row may bring drafts, which the step computes as further rows. They are
+// judged in order, each by the token that is drawn before it, so an answer is what it is without them.
+//
 // Fair share: of the waiting requests with the highest priority, those whose call (Request::call) has the fewest
 // sequences running go first. When nothing is free for them, a call with at least two sequences more gives one up. So
 // a call with many answers or prompts runs alone at full width, and its neighbours never wait for its end.
@@ -32,6 +35,7 @@
 #include "sched/live_request.h"
 #include "sched/observer.h"
 #include "sched/request.h"
+#include "sched/speculation.h"
 
 namespace reprise::sched {
 
@@ -93,6 +97,9 @@ struct SchedulerOptions {
   RequestId first_id = 1, id_step = 1;  // its requests are first_id, first_id + id_step, ...
   std::vector<int32_t> eos_tokens = {};
   Bell* bell = nullptr;  // rings when there is something to do; outlives the scheduler
+  spec::SpecOptions speculation = {};
+  // Makes the drafter, in place of what `speculation` names; for tests.
+  std::function<std::unique_ptr<spec::Drafter>()> drafter = {};
 };
 
 class Scheduler {
@@ -155,9 +162,10 @@ class Scheduler {
     Batch batch;
     engine::Ticket ticket = 0;
     engine::StepOutput output = engine::StepOutput::Logits;
-    std::vector<int64_t> ends;    // of each item: its sequence's cached tokens once the step is done
-    std::vector<StepPart> parts;  // for the observer
-    std::vector<LivePtr> parted;  // of its requests, those that have ended meanwhile
+    std::vector<int64_t> ends;  // of each item: its sequence's cached tokens once the step is done, without drafts
+    std::vector<engine::HostDraw> draws;  // of each item: why the host draws its tokens
+    std::vector<StepPart> parts;          // for the observer
+    std::vector<LivePtr> parted;          // of its requests, those that have ended meanwhile
     // Pages that were copied for it stay as they are: a step that fails may have its copies made once more.
     std::vector<kv::RadixCache::Lease> copied;
     Clock::time_point begin;
@@ -198,11 +206,14 @@ class Scheduler {
   bool submit(Batch batch, Clock::time_point begin);
   void complete_first();
   void complete_all();
+  void start_speculation();
   void fail(const Batch& batch, const Status& why);
   void fail_all(const Status& why);
   void end_with(const Status& lost);
   void take_rows(const Submitted& step, const engine::StepResult& result);
-  void take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end);
+  void judge_rows(LiveRequest& r, const Submitted& step, size_t i, const engine::StepResult& result, size_t row);
+  static Result<SampledToken> take_token(LiveRequest& r, const engine::StepResult& result, size_t row);
+  Result<SampledToken> sample_row(LiveRequest& r, const engine::StepResult& result, size_t at);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
   void accept(LiveRequest& r, SampledToken token, int64_t end);
   void share_prompt(LiveRequest& r);
@@ -215,6 +226,7 @@ class Scheduler {
   SchedulerOptions options_;
   Observer* observer_;
   kv::RadixCache cache_;
+  std::unique_ptr<Speculation> speculation_;  // null: there is none
 
   // The scheduler's thread.
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival

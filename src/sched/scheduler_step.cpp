@@ -24,6 +24,10 @@ bool Scheduler::submit_next(Clock::time_point begin) {
   admit(true);
   const bool enough = provide_pages(true);
   Batch batch = form_batch(running_, limits());
+  if (speculation_) {
+    const int64_t spare = executor_.kv_pool().free_pages() - pages_to_keep();
+    speculation_->add_drafts(batch, limits(), std::max<int64_t>(0, spare));
+  }
   if (batch.items.empty()) {
     CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
           running_.size());
@@ -40,7 +44,7 @@ OverlapStop Scheduler::stop_of_overlap() const {
   OverlapStop stop = OverlapStop::None;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     const engine::StepItem& item = now.batch.items[i];
-    if (item.logit_rows() == 0) continue;
+    if (item.logits == 0) continue;
     // Every token is known to the device before it is to the host.
     if (now.output == engine::StepOutput::Logits || (now.output == engine::StepOutput::Sampled && !item.draw))
       return OverlapStop::HostDraw;
@@ -63,7 +67,7 @@ void Scheduler::submit_ahead() {
   std::vector<LiveRequest*> to_come;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     LiveRequest& r = *now.batch.owners[i];
-    if (!now.batch.items[i].wants_logits || r.result.finish != FinishReason::None) continue;
+    if (!now.batch.answers[i] || r.result.finish != FinishReason::None) continue;
     if (r.result.completion_tokens + 1 >= r.most_new_tokens) continue;
     r.sequence.append_pending();
     to_come.push_back(&r);
@@ -91,6 +95,8 @@ engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& it
   using engine::HostDraw;
   const int64_t ahead = r.sequence.pending() ? 1 : 0;
   if (!executor_.has_sampled_steps()) return HostDraw::NoKernel;
+  // Drafts are judged in turn: what changes the logits behind them is known then.
+  if (!item.drafts.empty() && r.sampler.needs_every_token()) return r.sampler.edited_by();
   const std::optional<Draw> draw = r.sampler.device_draw(ahead);
   if (!draw) return HostDraw::Logprobs;
   if (const HostDraw edited = r.sampler.edited_by(ahead); edited != HostDraw::None) {
@@ -116,10 +122,12 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const LiveRequest& r = *batch.owners[i];
     if (observer_) s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
-    if (batch.items[i].logit_rows() == 0) continue;
-    argmax &= !batch.items[i].wants_all_logits && r.sampler.takes_argmax(r.sequence.pending() ? 1 : 0);
-    if (!batch.items[i].wants_logits) continue;
-    ++draws[static_cast<size_t>(plan_draw(r, batch.items[i], room))];
+    s.draws.push_back(engine::HostDraw::None);
+    if (batch.items[i].logits == 0) continue;
+    argmax &= batch.answers[i] && !r.wants_prompt() && r.sampler.takes_argmax(r.sequence.pending() ? 1 : 0);
+    if (!batch.answers[i]) continue;
+    s.draws.back() = plan_draw(r, batch.items[i], room);
+    ++draws[static_cast<size_t>(s.draws.back())];
     sampled |= batch.items[i].draw.has_value();
   }
   s.output = argmax    ? engine::StepOutput::NextTokens
@@ -129,7 +137,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   int64_t cached = 0;
   for (const engine::StepItem& item : batch.items) cached += item.sequence->cached();
   // A shared step advances its sequences only when it is waited for.
-  for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached() + item.count);
+  for (const engine::StepItem& item : batch.items) s.ends.push_back(item.sequence->cached() + item.own());
   auto ticket = executor_.submit(batch.items, s.output);
   if (!ticket && !flights_.empty()) {
     // It may have failed with the step before it, which tells why. What took no part in that is tried again.
@@ -161,12 +169,15 @@ void Scheduler::complete_first() {
   Submitted s = std::move(flights_.front());
   flights_.pop_front();
   const auto result = executor_.wait(s.ticket);
+  const uint64_t came_true = speculation_ ? speculation_->stats().accepted_tokens : 0;
   if (result)
     take_rows(s, *result);
   else
     fail(s.batch, result.status());
-  forget_finished();
   StepRecord record;
+  for (const engine::StepItem& item : s.batch.items) record.draft_tokens += static_cast<int64_t>(item.drafts.size());
+  if (speculation_) record.accepted_tokens = static_cast<int64_t>(speculation_->stats().accepted_tokens - came_true);
+  forget_finished();
   record.begin = std::max(s.begin, last_end_);
   record.end = last_end_ = Clock::now();
   record.decode_tokens = s.batch.decode_tokens;
@@ -181,7 +192,8 @@ void Scheduler::complete_first() {
     std::lock_guard lock(mutex_);
     ++stats_.steps;
     stats_.busy_s += took;
-    recent_tokens_ = kFading * recent_tokens_ + static_cast<double>(s.batch.decode_tokens + s.batch.prefill_tokens);
+    recent_tokens_ = kFading * recent_tokens_ +
+                     static_cast<double>(s.batch.decode_tokens + s.batch.prefill_tokens + record.accepted_tokens);
     recent_s_ = kFading * recent_s_ + took;
     stats_.tokens_per_s = recent_s_ > 0 ? recent_tokens_ / recent_s_ : 0;
   }
@@ -226,57 +238,79 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
   for (size_t i = 0; i < step.batch.items.size(); ++i) {
     const engine::StepItem& item = step.batch.items[i];
     LiveRequest& r = *step.batch.owners[i];
-    const auto rows = static_cast<size_t>(item.logit_rows());
+    const auto rows = static_cast<size_t>(item.logits);
     const size_t first = row;
     row += rows;
     if (rows == 0 || r.result.finish != FinishReason::None) continue;
-    const bool drawn = step.output == engine::StepOutput::NextTokens ||
-                       (step.output == engine::StepOutput::Sampled && item.draw.has_value());
-    if (drawn && !item.wants_all_logits) {
-      take_token(r, result, row - 1, step.ends[i]);
-      continue;
-    }
-    CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
-    const auto mine = result.logits.subspan(first * vocab, rows * vocab);
-    if (item.wants_all_logits) {
-      const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count, mine);
+    if (r.request.prompt_logprobs && !r.prompt_told) {
+      CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
+      const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count,
+                                            result.logits.subspan(first * vocab, rows * vocab));
       if (!taken.is_ok()) {
         finish(r, FinishReason::Cancelled, taken);
         continue;
       }
       r.checked = step.ends[i];
     }
-    if (!item.wants_logits) continue;
-    if (drawn) {
-      take_token(r, result, row - 1, step.ends[i]);
-      continue;
-    }
-    auto sampled = r.sampler.sample(mine.last(vocab));
-    if (sampled)
-      accept(r, std::move(sampled).value(), step.ends[i]);
-    else
-      finish(r, FinishReason::Cancelled, sampled.status());
+    if (step.batch.answers[i]) judge_rows(r, step, i, result, row - 1 - item.drafts.size());
   }
 }
 
+// The tokens that an item gives: that behind its last own token, in row `row`, then those behind its drafts for as long
+// as each draft is the token that was drawn before it. What comes behind the first other token is never looked at.
+void Scheduler::judge_rows(LiveRequest& r, const Submitted& step, size_t i, const engine::StepResult& result,
+                           size_t row) {
+  const engine::StepItem& item = step.batch.items[i];
+  const bool drawn = step.output == engine::StepOutput::NextTokens ||
+                     (step.output == engine::StepOutput::Sampled && item.draw.has_value());
+  const auto vocab = static_cast<size_t>(executor_.vocab_size());
+  const size_t drafts = item.drafts.size();
+  ++r.result.decode_steps;
+  if (drafts > 0) speculation_->verified(r);
+  size_t k = 0;
+  for (;; ++k) {
+    const int64_t end = step.ends[i] + static_cast<int64_t>(k);
+    auto token = drawn ? take_token(r, result, row + k) : sample_row(r, result, (row + k) * vocab);
+    if (!token.is_ok()) return finish(r, FinishReason::Cancelled, token.status());
+    const int32_t id = token->token;
+    if (k > 0) {
+      speculation_->came_true(r, k - 1);
+      r.sequence.commit(1);
+    }
+    accept(r, std::move(token).value(), end);
+    if (r.result.finish != FinishReason::None || k == drafts || id != item.drafts[k]) break;
+  }
+  if (drafts > 0) {
+    const bool ended = r.result.finish != FinishReason::None;  // nobody looked at the draft behind the last token
+    speculation_->judged(r, static_cast<int64_t>(ended ? k : drafts), static_cast<int64_t>(k));
+  }
+  std::lock_guard lock(mutex_);
+  ++stats_.answer_steps;
+  (drawn ? stats_.device_draws : stats_.host_draws[static_cast<size_t>(step.draws[i])]) += k;
+}
+
+// The token that the host draws from the logits that begin at number `at` of the result.
+Result<SampledToken> Scheduler::sample_row(LiveRequest& r, const engine::StepResult& result, size_t at) {
+  const auto vocab = static_cast<size_t>(executor_.vocab_size());
+  CHECK(at + vocab <= result.logits.size(), "a step returned {} floats, not {}", result.logits.size(), at + vocab);
+  return r.sampler.sample(result.logits.subspan(at, vocab));
+}
+
 // The token that the device chose in this row of the result.
-void Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, size_t row, int64_t end) {
+Result<SampledToken> Scheduler::take_token(LiveRequest& r, const engine::StepResult& result, size_t row) {
   CHECK(row < result.tokens.size(), "a step returned {} tokens", result.tokens.size());
   SampledToken token{result.tokens[row], {}, {}};
   if (token.token < 0)
-    return finish(
-        r, FinishReason::Cancelled,
-        error(Code::Internal,
-              "no token can be drawn: a logit is no number (the weights or a kernel are broken), or all are -inf"));
+    return error(Code::Internal,
+                 "no token can be drawn: a logit is no number (the weights or a kernel are broken), or all are -inf");
   if (const int wanted = r.request.sampling.logprobs; wanted >= 0) {
     token.logprob = result.logprobs[row];
     const auto most = static_cast<size_t>(kMostTopTokens);
     for (size_t k = row * most; k < row * most + static_cast<size_t>(wanted) && result.top_tokens[k] >= 0; ++k)
       token.top.push_back({result.top_tokens[k], result.top_logprobs[k]});
   }
-  if (const Status follows = r.sampler.observe_token(token.token); !follows.is_ok())
-    return finish(r, FinishReason::Cancelled, follows);
-  accept(r, std::move(token), end);
+  RETURN_IF_ERROR(r.sampler.observe_token(token.token));
+  return token;
 }
 
 // Rows [begin, begin + count) of the prompt: each tells how likely the token after it was.

@@ -85,6 +85,13 @@ Decision sampled_tokens(engine::Engine& e) {
           why.empty() ? "drawn where the logits are, also under grammars, biases and penalties" : why};
 }
 
+// Steps that verify drafts, where somebody makes some.
+Decision drafts(engine::Engine& e, const std::string& decode_mode) {
+  const int64_t rows = e.max_verify_rows();
+  if (rows < 2) return {"drafts", "none", rows == 0 ? e.verify_refusal() : "a step has one row"};
+  return {fmt::format("drafts, up to {} rows", rows), decode_mode, "decode's graph: a draft is a row more"};
+}
+
 }  // namespace
 
 std::vector<Decision> decisions(engine::Engine& e) {
@@ -99,6 +106,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
   rows.push_back({"prompt log-probabilities", mode,
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
   rows.push_back(sampled_tokens(e));
+  rows.push_back(drafts(e, rows[0].mode));
   return rows;
 }
 

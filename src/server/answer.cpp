@@ -39,10 +39,14 @@ void Answer::add(const AnswerPart& part) {
 }
 
 OrderedJson Usage::json() const {
-  return {{"prompt_tokens", prompt_tokens},
-          {"total_tokens", prompt_tokens + completion_tokens},
-          {"completion_tokens", completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
+  OrderedJson out = {{"prompt_tokens", prompt_tokens},
+                     {"total_tokens", prompt_tokens + completion_tokens},
+                     {"completion_tokens", completion_tokens},
+                     {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}}};
+  if (accepted_predictions)
+    out["completion_tokens_details"] = {{"accepted_prediction_tokens", *accepted_predictions},
+                                        {"rejected_prediction_tokens", rejected_predictions}};
+  return out;
 }
 
 Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers) {
@@ -56,6 +60,10 @@ Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers) {
     }
     const RequestResult& r = *answers[i].result;
     u.completion_tokens += r.completion_tokens;
+    if (call.predicts) {
+      u.accepted_predictions = u.accepted_predictions.value_or(0) + r.drafts.predicted_accepted;
+      u.rejected_predictions += r.drafts.predicted - r.drafts.predicted_accepted;
+    }
     // A prompt counts once, however many answers it has.
     if (i % static_cast<size_t>(call.n) != 0) continue;
     u.prompt_tokens += r.prompt_tokens;

@@ -43,6 +43,9 @@ struct Answer {
 
 struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  // Where the call has a prediction: drafts from it that came true, and that did not.
+  std::optional<int64_t> accepted_predictions = {};
+  int64_t rejected_predictions = 0;
   OrderedJson json() const;
 };
 

@@ -33,6 +33,15 @@ class GrammarConstraint final : public engine::TokenConstraint {
     }
     return std::span<const uint64_t>(*allowed_);
   }
+  int64_t allowed_prefix(std::span<const int32_t> tokens) const override {
+    GrammarMatcher ahead = matcher_;
+    int64_t allowed = 0;
+    for (const int32_t token : tokens) {
+      if (ahead.ended() || !ahead.accept(token).is_ok()) break;
+      ++allowed;
+    }
+    return allowed;
+  }
   Status accept(int32_t token) override {
     if (matcher_.ended()) return Status::ok();
     allowed_.reset();

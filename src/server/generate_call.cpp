@@ -7,6 +7,7 @@
 #include "server/chat_tools.h"
 #include "server/fields.h"
 #include "server/ids.h"
+#include "spec/options.h"
 
 namespace reprise::server {
 namespace {
@@ -29,6 +30,23 @@ void read_bias(Fields& f, engine::SamplingParams& p, const ServedModel& model, c
                                               model.vocab_size - 1));
     p.logit_bias.emplace_back(static_cast<int32_t>(id), bias.get<float>());
   }
+}
+
+// "speculative": false, or {"num_draft_tokens": n}.
+void read_speculative(Fields& f, GenerateCall& call) {
+  const Json* v = f.find("speculative");
+  if (!v) return;
+  if (v->is_boolean()) {
+    if (!v->get<bool>()) call.draft_tokens = 1;
+    return;
+  }
+  if (!v->is_object())
+    return f.fail("speculative", "true, false or an object like {\"num_draft_tokens\": 4} is expected");
+  for (const auto& [key, value] : v->items())
+    if (key != "num_draft_tokens") f.fail("speculative." + key, "it is not known; there is num_draft_tokens");
+  Fields fields(*v, f.name_of("speculative."));
+  call.draft_tokens = fields.maybe_integer("num_draft_tokens", 1, spec::SpecOptions::kMostDraftTokens);
+  f.take(fields.error());
 }
 
 // The fields that all forms share, under the names that all give them.
@@ -61,7 +79,40 @@ void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, cons
   call.include_stop = f.flag("include_stop_str_in_output", f.flag("no_stop_trim", false));
   call.priority = f.integer("priority", limits.default_priority, -1000000, 1000000);
   call.cache_salt = f.text("cache_salt", "");
+  read_speculative(f, call);
   call.stream = f.flag("stream", call.stream);
+}
+
+// OpenAI's predicted outputs: {"type": "content", "content": a text, or parts of type "text"}.
+void read_prediction(Fields& f, GenerateCall& call, const ServedModel& model) {
+  const Json* v = f.find("prediction");
+  if (!v || f.error()) return;
+  const auto type = v->is_object() ? v->find("type") : v->end();
+  if (!v->is_object() || type == v->end() || *type != "content")
+    return f.fail("prediction", "an object of type \"content\" is expected");
+  const auto content = v->find("content");
+  std::string text;
+  if (content != v->end() && content->is_string()) {
+    text = content->get<std::string>();
+  } else if (content != v->end() && content->is_array()) {
+    for (const Json& part : *content) {
+      if (!part.is_object() || part.value("type", Json()) != "text" || !part.value("text", Json()).is_string())
+        return f.fail("prediction.content", "parts of type \"text\" are expected");
+      text += part["text"].get<std::string>();
+    }
+  } else {
+    return f.fail("prediction.content", "a text or a list of parts of type \"text\" is expected");
+  }
+  if (!model.tokenizer) return;
+  // What is longer than any answer can be is not read.
+  constexpr size_t kMostBytesOfToken = 64;
+  size_t size = std::min(text.size(), kMostBytesOfToken * static_cast<size_t>(model.context_length));
+  while (size < text.size() && size > 0 && (static_cast<uint8_t>(text[size]) & 0xc0) == 0x80) --size;
+  text.resize(size);
+  auto ids = model.tokenizer->encode(text, {.add_special_tokens = false});
+  if (!ids) return f.take(ApiError::from(ids.status()));
+  call.prediction = std::move(*ids);
+  call.predicts = true;
 }
 
 void read_stream_options(Fields& f, GenerateCall& call) {
@@ -234,6 +285,7 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
   Fields f(plain);
   GenerateCall call = begin_call(f, body, CallKind::Chat, "chatcmpl-", model, limits);
   const auto most = f.maybe_integer("max_tokens", 1, kMany);
+  read_prediction(f, call, model);
   set_length(f, call, "max_completion_tokens",
              f.has("max_completion_tokens") ? f.maybe_integer("max_completion_tokens", 1, kMany) : most,
              model.context_length);

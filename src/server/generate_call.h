@@ -34,7 +34,10 @@ struct GenerateCall {
   std::optional<double> timeout_s;  // from the request's arrival on
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::string cache_salt;
-  bool no_answer = false;  // max_tokens is 0: the prompt is read, nothing is said
+  std::vector<int32_t> prediction;      // what the client expects as the answer
+  bool predicts = false;                // it said so
+  std::optional<int64_t> draft_tokens;  // rows of an answer in one step at most; 1: no drafts
+  bool no_answer = false;               // max_tokens is 0: the prompt is read, nothing is said
   bool echo = false;
   bool stream = false, include_usage = false, continuous_usage = false;
   bool skip_special_tokens = true, include_stop = false;

@@ -157,6 +157,8 @@ std::optional<ApiError> Job::submit() {
     r.call = number;
     r.deadline = call_.deadline;
     r.cache_salt = call_.cache_salt;
+    r.prediction = call_.prediction;
+    r.draft_tokens = call_.draft_tokens;
     r.prompt_logprobs = call_.echo && call_.sampling.logprobs >= 0;
     r.several = call_.n > 1;
     if (call_.grammar) {

@@ -51,6 +51,8 @@ constexpr std::pair<const char*, unsigned> kRead[] = {
     {"priority", kAny},
     {"timeout", kOpenAi | kNative},
     {"cache_salt", kEither},
+    {"speculative", kEither},
+    {"prediction", kChat},
     {"logprobs", kOpenAi},
     {"top_logprobs", kChat},
     {"return_logprob", kNative},
@@ -87,7 +89,6 @@ constexpr std::pair<const char*, unsigned> kHarmless[] = {
     {"prompt_cache_key", kOpenAi},
     {"prompt_cache_retention", kOpenAi},
     {"prompt_cache_options", kOpenAi},
-    {"prediction", kChat},
     // vLLM
     {"guided_decoding_backend", kEither},
     {"session_id", kOpenAi | kNative},

@@ -96,14 +96,18 @@ void Metrics::stepped(size_t replica, const sched::StepRecord& step) {
   const double took = between(step.begin, step.end);
   iteration_tokens_.add(static_cast<double>(step.decode_tokens + step.prefill_tokens));
   step_s_.add(took);
-  if (step.decode_tokens > 0) itl_.add(took, static_cast<uint64_t>(step.decode_tokens));
+  // Tokens of one step come together; each is counted with its part of the time.
+  const int64_t answered = step.decode_tokens + step.accepted_tokens;
+  if (step.decode_tokens > 0)
+    itl_.add(took * static_cast<double>(step.decode_tokens) / static_cast<double>(answered),
+             static_cast<uint64_t>(answered));
   if (step.gap_s)
     host_gap_.add(*step.gap_s);
   else if (const GraphNumbers& before = each_[replica]; now.steps > before.steps)
     host_gap_.add(step.forming_s + (now.host_s - before.host_s) / static_cast<double>(now.steps - before.steps));
   each_[replica] = std::move(now);
   numbers_ = added_up(each_);
-  rate_tokens_ += static_cast<uint64_t>(step.decode_tokens);
+  rate_tokens_ += static_cast<uint64_t>(answered);
   if (rate_since_ == sched::Clock::time_point{}) rate_since_ = step.begin;
   const double window = between(rate_since_, step.end);
   if (window >= 1) {

@@ -18,6 +18,16 @@ double used_share(const sched::SchedulerStats& s) {
   return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
 }
 
+void add_drafts(const sched::SpeculationStats& spec, MetricText& r) {
+  if (!spec.on) return;
+  r.family("reprise:spec_rows_total", "counter", "Rows of steps that verified drafts.");
+  r.sample(d(spec.rows), label("kind", reprise::spec::algorithm_name(spec.algorithm)));
+  r.family("reprise:spec_off_total", "counter", "Decoding steps without drafts, by reason.");
+  for (size_t i = 1; i < spec.off.size(); ++i)
+    r.sample(d(spec.off[i]), label("reason", sched::spec_off_name(static_cast<sched::SpecOff>(i))));
+  r.single("reprise:spec_draft_seconds", "counter", spec.drafting_s, "Time that guessing took.");
+}
+
 }  // namespace
 
 std::string Metrics::text(const std::vector<sched::SchedulerStats>& replicas, const HttpCounters& http,
@@ -104,6 +114,15 @@ std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
   v.histogram("vllm:request_max_num_generation_tokens", generation_tokens_,
               "The same: answers are counted one by one.");
   v.histogram("vllm:request_params_n", answers_, "Answers to each prompt that a call asked for.");
+  if (const sched::SpeculationStats& spec = s.speculation; spec.on) {
+    v.single("vllm:spec_decode_num_drafts_total", "counter", d(spec.drafts),
+             "Steps of a sequence that verified drafts.");
+    v.single("vllm:spec_decode_num_draft_tokens_total", "counter", d(spec.draft_tokens), "Tokens that were guessed.");
+    v.single("vllm:spec_decode_num_accepted_tokens_total", "counter", d(spec.accepted_tokens), "Those that came true.");
+    v.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter", "The same, by place in a step.");
+    for (size_t i = 0; i < spec.accepted_at.size() && (i == 0 || spec.accepted_at[i] > 0); ++i)
+      v.sample(d(spec.accepted_at[i]), label("position", std::to_string(i)));
+  }
   v.family("vllm:cache_config_info", "gauge", "The KV cache.");
   v.sample(
       1, label("block_size", std::to_string(kv::kPageTokens)) + "," + label("num_gpu_blocks", std::to_string(s.pages)));
@@ -138,6 +157,12 @@ std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCount
   g.single("sglang:graph_memory_usage_gb", "gauge", d(numbers_.planned_bytes) / kGib, "Planned memory of all graphs.");
   g.single("sglang:startup_time_seconds", "gauge", numbers_.load_s + numbers_.compile_s + numbers_.capture_s,
            "Loading, compiling and capturing.");
+  if (const sched::SpeculationStats& spec = s.speculation; spec.on) {
+    g.single("sglang:spec_accept_length", "gauge", s.answer_steps ? d(s.generated_tokens) / d(s.answer_steps) : 0,
+             "Tokens that a step gives a sequence.");
+    g.single("sglang:spec_accept_rate", "gauge", spec.draft_tokens ? d(spec.accepted_tokens) / d(spec.draft_tokens) : 0,
+             "Share of the drafts that came true.");
+  }
   g.single("sglang:http_requests_total", "counter", d(http.requests), "HTTP requests.");
   g.single("sglang:http_requests_active", "gauge", d(active), "HTTP requests whose answer is not complete.");
   add_answers("sglang:http_responses_total", "status_code", g);
@@ -201,6 +226,7 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.family("reprise:overlap_stops_total", "counter", "Steps whose successor had to wait for them, by reason.");
   for (size_t i = 1; i < s.overlap_stops.size(); ++i)
     r.sample(d(s.overlap_stops[i]), label("reason", sched::overlap_stop_name(static_cast<sched::OverlapStop>(i))));
+  add_drafts(s.speculation, r);
   r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
   if (!numbers_.ranks.empty()) {

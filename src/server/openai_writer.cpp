@@ -105,6 +105,15 @@ OrderedJson OpenAiWriter::native(const Answer& a, size_t index) const {
   meta["prompt_tokens"] = prompt.size();
   meta["completion_tokens"] = a.tokens.size();
   meta["cached_tokens"] = a.result ? a.result->cached_tokens : 0;
+  if (a.result && a.result->drafts.steps > 0) {
+    const sched::DraftCounts& d = a.result->drafts;
+    meta["spec_verify_ct"] = a.result->decode_steps;
+    meta["spec_accept_length"] =
+        static_cast<double>(a.result->completion_tokens) / static_cast<double>(a.result->decode_steps);
+    meta["spec_accept_rate"] = static_cast<double>(d.accepted) / static_cast<double>(d.drafted);
+    meta["spec_accept_token_num"] = d.accepted;
+    meta["spec_draft_token_num"] = d.drafted;
+  }
   if (a.result) meta["e2e_latency"] = seconds_of(a.result->finished - a.result->arrived);
   if (call_.sampling.logprobs >= 0) {
     OrderedJson logprobs = OrderedJson::array(), tops = OrderedJson::array();

@@ -11,7 +11,9 @@ constexpr const char* kBound =
     "binds them to";
 constexpr const char* kNoRay = "ranks are processes of this program, or of mpirun or srun (`dist_launcher`)";
 constexpr const char* kOneDevice = "one device is used; ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES chooses it";
-constexpr const char* kNoSpeculation = "this build does not speculate; leave out all --speculative flags";
+constexpr const char* kNoDraftModel =
+    "drafts of a second model are not there yet; `speculative_algorithm` NGRAM and SUFFIX need none";
+constexpr const char* kNoDraftModelToSet = "no second model makes drafts";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
 constexpr const char* kNoAdapters = "adapters (LoRA) are not loaded; merge them into the model";
 constexpr const char* kOneCacheType = "keys and values have one dtype: `kv_cache_dtype`";
@@ -122,8 +124,7 @@ std::vector<Setting> launcher_rows() {
           "it counts activations and graphs as well; `mem_fraction_static` X is the share for weights and KV cache")),
       refused(text("cache_type_k", "TEXT", kOneCacheType)),
       refused(text("cache_type_v", "TEXT", kOneCacheType)),
-      refused(text("speculative_config", "TEXT", kNoSpeculation)),
-      refused(text("model_draft", "TEXT", kNoSpeculation)),
+      refused(text("model_draft", "TEXT", kNoDraftModel)),
       refused(text("split_mode", "TEXT", kOneDevice)),
       refused(text("tensor_split", "TEXT", kOneDevice)),
       refused(text("lora", "TEXT", kNoAdapters)),
@@ -138,13 +139,18 @@ std::vector<Setting> launcher_rows() {
       choice("disaggregation_mode", {"null"}, "prefill and decode run in one process"),
       refused(text("disaggregation_transfer_backend", "TEXT", kNoSplit)),
       refused(text("disaggregation_bootstrap_port", "TEXT", kNoSplit)),
-      refused(also("--speculative-algo", text("speculative_algorithm", "TEXT", kNoSpeculation))),
-      refused(also("--speculative-draft-model", text("speculative_draft_model_path", "TEXT", kNoSpeculation))),
-      refused(text("speculative_num_steps", "TEXT", kNoSpeculation)),
-      refused(text("speculative_eagle_topk", "TEXT", kNoSpeculation)),
-      refused(text("speculative_num_draft_tokens", "TEXT", kNoSpeculation)),
-      refused(text("speculative_draft_model_quantization", "TEXT", kNoSpeculation)),
-      refused(text("speculative_attention_mode", "TEXT", kNoSpeculation)),
+      refused(also("--speculative-draft-model", text("speculative_draft_model_path", "TEXT", kNoDraftModel))),
+      integer("speculative_eagle_topk", {1, kMany}, "drafts are chains; effective: 1"),
+      text("speculative_draft_model_quantization", "TEXT", kNoDraftModelToSet),
+      text("speculative_draft_load_format", "TEXT", kNoDraftModelToSet),
+      text("speculative_draft_model_revision", "TEXT", kNoDraftModelToSet),
+      text("speculative_draft_attention_backend", "TEXT", kNoDraftModelToSet),
+      text("speculative_token_map", "TEXT", kNoDraftModelToSet),
+      text("speculative_attention_mode", "TEXT", "drafts are further rows of a decode step; effective: decode"),
+      flag("speculative_use_rejection_sampling", "a draft is accepted when it is the token that is drawn"),
+      integer("speculative_ngram_min_bfs_breadth", {1, kMany}, "drafts are chains; effective: 1"),
+      integer("speculative_ngram_max_bfs_breadth", {1, kMany}, "drafts are chains; effective: 1"),
+      choice("speculative_ngram_match_type", {"BFS", "PROB"}, "the latest of the longest matches is gone on from"),
       refused(flag("enable_lora", kNoAdapters)),
       refused(text("lora_paths", "TEXT", kNoAdapters)),
       refused(flag("enable_hierarchical_cache", kNoTiers)),

@@ -13,7 +13,8 @@ constexpr std::pair<std::string_view, Group> kNames[] = {
     {"model", Group::Model},       {"engine", Group::Engine},
     {"graphs", Group::Graphs},     {"graph aliases", Group::GraphAliases},
     {"sampling", Group::Sampling}, {"server", Group::Server},
-    {"library", Group::Library},   {"launcher", Group::Launcher}};
+    {"library", Group::Library},   {"launcher", Group::Launcher},
+    {"speculation", Group::Speculation}};
 
 std::string in_marks(std::string_view text) { return fmt::format("`{}`", text); }
 

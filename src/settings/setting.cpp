@@ -22,6 +22,7 @@ constexpr Heading kHeadings[] = {
     {"Engine", "every command that loads a model"},
     {"Graphs", "every command that loads a model"},
     {"Graphs, in the words of other systems", "every command that loads a model"},
+    {"Speculative decoding", "every command that loads a model"},
     {"Sampling", "`generate` and `chat`"},
     {"Server", "`serve`"},
     {"Library", "the library"},
@@ -41,6 +42,7 @@ std::vector<Setting> rows_of(Group group) {
     case Group::Engine: return engine_rows();
     case Group::Graphs: return graph_rows();
     case Group::GraphAliases: return graph_alias_rows();
+    case Group::Speculation: return speculation_rows();
     case Group::Sampling: return sampling_rows();
     case Group::Server: return server_rows();
     case Group::Library: return library_rows();

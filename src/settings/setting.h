@@ -24,7 +24,7 @@ enum class Kind : uint8_t {
 };
 
 // Where a setting belongs: the heading over its flag, and which commands take it.
-enum class Group : uint8_t { Model, Engine, Graphs, GraphAliases, Sampling, Server, Library, Launcher };
+enum class Group : uint8_t { Model, Engine, Graphs, GraphAliases, Speculation, Sampling, Server, Library, Launcher };
 
 struct IntegerRange {
   int64_t low, high;

@@ -33,6 +33,7 @@ std::vector<Setting> model_rows();
 std::vector<Setting> engine_rows();
 std::vector<Setting> graph_rows();
 std::vector<Setting> graph_alias_rows();
+std::vector<Setting> speculation_rows();
 std::vector<Setting> sampling_rows();
 std::vector<Setting> server_rows();
 std::vector<Setting> library_rows();

@@ -117,7 +117,7 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--enable-eplb", "experts are not moved between ranks yet"},
       {"--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
        "--speculative-num-draft-tokens 2",
-       "does not speculate"},
+       "drafts of a second model are not there yet"},
       {"--disaggregation-mode prefill", "allowed: null"},
       {"--enable-lora --lora-paths a=b", "LoRA"},
       {"--enable-hierarchical-cache", "device's memory alone"},

@@ -80,7 +80,7 @@ std::vector<float> traffic(Engine& e) {
   std::vector<float> out;
   EXPECT_TRUE(e.reserve(s, 12).is_ok());
   for (int i = 0; i < 6; ++i) {
-    const StepItem item{&s, s.uncached(), true, false};
+    const StepItem item{&s, s.uncached(), 1};
     auto logits = e.step({&item, 1});
     EXPECT_TRUE(logits.is_ok()) << logits.status().message();
     if (!logits.is_ok()) break;

@@ -201,7 +201,7 @@ TEST(RemoteDevice, GreedyTokensAndHiddenStatesComeToTheHost) {
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   Sequence s(prompt_of(11, 3));
   ASSERT_TRUE((*e)->reserve(s, 20).is_ok());
-  const StepItem item{&s, 11, true};
+  const StepItem item{&s, 11, 1};
   auto logits = (*e)->step({&item, 1});
   ASSERT_TRUE(logits.is_ok()) << logits.status().message();
   const auto best = static_cast<int32_t>(std::max_element(logits->begin(), logits->end()) - logits->begin());

@@ -51,6 +51,8 @@ TEST(ReplayCase, EveryFieldHasARange) {
       {with_counts("1", "3"), "sequences[0].count is 3; allowed: whole numbers from 1 to 2"},
       {with_counts("1", "9223372036854775807"), "sequences[0].count is 9223372036854775807"},
       {with_counts("1", "true"), "sequences[0].count is true"},
+      {with_counts("1", "2, \"drafts\": 2"), "sequences[0].drafts is 2; allowed: whole numbers from 0 to 1"},
+      {with_counts("0", "2, \"drafts\": 1"), "sequences[0].drafts is 1; allowed: 0 where cached and count are not all"},
       {with_counts("0", "1, \"logits\": 3"), "sequences[0].logits is 3; allowed: \"none\", \"last\", \"all\""},
       {with_counts("0", "1, \"logits\": null"), "sequences[0].logits is null"},
       {with_counts("0", "1, \"logits\": {}"), "sequences[0].logits is object"},
@@ -65,20 +67,26 @@ TEST(ReplayCase, EveryFieldHasARange) {
 }
 
 TEST(ReplayCase, WhatIsWrittenIsRead) {
-  Sequence a({5, 6, 7, 8}), b({9});
+  Sequence a({5, 6, 7, 8}), b({9, 3}), c({4, 2});
   a.set_cached(3);
-  const StepItem items[] = {{&a, 1, true, false}, {&b, 1, false, true}};
+  c.set_cached(1);
+  const std::vector<int32_t> drafts{7, 1};
+  const StepItem items[] = {{&a, 1, 1}, {&b, 2, 2}, {&c, 3, 3, drafts}};
   OrderedJson report;
   report["what"] = "logits row 0";
   report["sequences"] = items_json(items);
-  const auto c = parse_case(report.dump(), "r.json");
-  ASSERT_TRUE(c.is_ok()) << c.status().message();
-  ASSERT_EQ(c->sequences.size(), 2u);
-  EXPECT_EQ(c->sequences[0].tokens, a.tokens());
-  EXPECT_EQ(c->sequences[0].cached, 3);
-  EXPECT_EQ(c->sequences[0].count, 1);
-  EXPECT_FALSE(c->sequences[0].all);
-  EXPECT_TRUE(c->sequences[1].all);
+  const auto read = parse_case(report.dump(), "r.json");
+  ASSERT_TRUE(read.is_ok()) << read.status().message();
+  ASSERT_EQ(read->sequences.size(), 3u);
+  EXPECT_EQ(read->sequences[0].tokens, a.tokens());
+  EXPECT_EQ(read->sequences[0].cached, 3);
+  EXPECT_EQ(read->sequences[0].count, 1);
+  EXPECT_EQ(read->sequences[0].drafts, 0);
+  EXPECT_FALSE(read->sequences[0].all);
+  EXPECT_TRUE(read->sequences[1].all);
+  EXPECT_EQ(read->sequences[2].tokens, (std::vector<int32_t>{4, 2, 7, 1}));
+  EXPECT_EQ(read->sequences[2].count, 3);
+  EXPECT_EQ(read->sequences[2].drafts, 2);
 }
 
 TEST(ReplayCase, AnEnginesLimitsAreKept) {

@@ -76,7 +76,7 @@ TEST_F(StepStageTest, EveryLengthFillsItsRowAndOnlyIt) {
   for (int64_t length : {0, 1, 127, 128, 129, 255, 256, 639, 640}) {
     poison();
     Sequence s = sequence(length, 1000, pages, 0);
-    const StepItem item{&s, length, true};
+    const StepItem item{&s, length, 1};
     const auto live = stage.fill(std::span(&item, length > 0 ? 1 : 0), {40, 9});
     ASSERT_TRUE(live.is_ok()) << live.status().message();
     const int64_t rows = length > 0 ? 1 : 0;
@@ -107,10 +107,10 @@ TEST_F(StepStageTest, EveryLengthFillsItsRowAndOnlyIt) {
 
 TEST_F(StepStageTest, PrefillDecodeAndPrefixMixInOneStep) {
   Sequence a = sequence(130, 0, {3, 1}, 129), b = sequence(300, 1000, {7, 8, 2}, 128), c = sequence(5, 2000, {5}, 0);
-  const StepItem items[] = {{&a, 1, true}, {&b, 172}, {&c, 5, true, true}};
+  const StepItem items[] = {{&a, 1, 1}, {&b, 172}, {&c, 5, 5}};
   EXPECT_FALSE(stage.fill(items, {}).is_ok()) << "more rows with logits than there is room for";
   c.set_cached(2);
-  const StepItem fitting[] = {{&a, 1, true}, {&b, 172}, {&c, 3, true, true}};
+  const StepItem fitting[] = {{&a, 1, 1}, {&b, 172}, {&c, 3, 3}};
   const auto live = stage.fill(fitting, {});
   ASSERT_TRUE(live.is_ok()) << live.status().message();
   EXPECT_EQ(live->value[models::kTokens], 176);

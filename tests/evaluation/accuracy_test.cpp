@@ -87,7 +87,7 @@ std::vector<double> decoded(engine::Engine& e, const Json& question) {
   size_t longest = 0;
   for (size_t k = 0; k < tokens.size(); ++k) {
     EXPECT_TRUE(e.reserve(sequences[k], 128).is_ok());
-    items.push_back({&sequences[k], sequences[k].uncached(), true, false});
+    items.push_back({&sequences[k], sequences[k].uncached(), 1});
     longest = std::max(longest, tokens[k].size());
   }
   std::vector<double> log_p(tokens.size());
@@ -99,7 +99,7 @@ std::vector<double> decoded(engine::Engine& e, const Json& question) {
       const auto row = logits->subspan(k * vocab, vocab);
       const int32_t token = at < tokens[k].size() ? tokens[k][at] : 0;  // shorter endings go on with anything
       sequences[k].append(token);
-      items[k] = {&sequences[k], 1, true, false};
+      items[k] = {&sequences[k], 1, 1};
       if (at >= tokens[k].size()) continue;
       const double top = *std::max_element(row.begin(), row.end());
       double sum = 0;

@@ -16,8 +16,11 @@ void demand(bool holds) {
 std::string written(const ReplayCase& c) {
   reprise::OrderedJson list = reprise::OrderedJson::array();
   for (const auto& p : c.sequences)
-    list.push_back(
-        {{"tokens", p.tokens}, {"cached", p.cached}, {"count", p.count}, {"logits", p.all ? "all" : "last"}});
+    list.push_back({{"tokens", p.tokens},
+                    {"cached", p.cached},
+                    {"count", p.count},
+                    {"logits", p.all ? "all" : "last"},
+                    {"drafts", p.drafts}});
   return reprise::OrderedJson{{"sequences", list}}.dump();
 }
 

@@ -58,7 +58,7 @@ struct OneSequence {
   Status steps(int n) {
     for (int i = 0; i < n; ++i) {
       if (sequence.uncached() == 0) sequence.append(1);
-      const engine::StepItem item{&sequence, sequence.uncached(), true, false};
+      const engine::StepItem item{&sequence, sequence.uncached(), 1};
       auto logits = engine.step({&item, 1});
       if (!logits.is_ok()) return logits.status();
     }

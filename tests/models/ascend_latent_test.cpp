@@ -94,7 +94,7 @@ std::vector<float> last_logits(engine::Engine& e, const std::vector<int32_t>& to
   EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
   while (s.uncached() > 0) {
     const int64_t n = std::min(chunk, s.uncached());
-    const engine::StepItem item{&s, n, n == s.uncached(), false};
+    const engine::StepItem item{&s, n, n == s.uncached()};
     auto logits = e.step({&item, 1});
     EXPECT_TRUE(logits.is_ok()) << logits.status().message();
     if (!logits.is_ok()) break;

@@ -125,7 +125,7 @@ TEST(AscendAttention, TheOlderPairHasRoomForTheLongestPrompt) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engine::Sequence sequence(prompt);
     ASSERT_TRUE((*e)->reserve(sequence, 128).is_ok());
-    const engine::StepItem item{&sequence, 128, true, false};
+    const engine::StepItem item{&sequence, 128, 1};
     auto found = (*e)->step({&item, 1});
     ASSERT_TRUE(found.is_ok()) << found.status().message();
     logits[fia].assign(found->begin(), found->end());

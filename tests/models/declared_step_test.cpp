@@ -73,7 +73,7 @@ std::vector<float> traffic_read_anew(engine::Engine& e, int64_t batch, int decod
     for (const engine::Sequence& known : t.sequences) {
       engine::Sequence s(known.tokens());
       EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
-      const engine::StepItem item{&s, s.size(), true, false};
+      const engine::StepItem item{&s, s.size(), 1};
       auto logits = e.step({&item, 1});
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();
       if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
@@ -258,13 +258,13 @@ TEST(States, OfMoreSequencesThanThereIsRoomForAreAnError) {
   for (int i = 0; i < 3; ++i) sequences.emplace_back(std::vector<int32_t>{1, 2, 3});
   for (size_t i = 0; i < sequences.size(); ++i) {
     ASSERT_TRUE(e->reserve(sequences[i], 4).is_ok());
-    const engine::StepItem item{&sequences[i], 3, true, false};
+    const engine::StepItem item{&sequences[i], 3, 1};
     const auto logits = e->step({&item, 1});
     EXPECT_EQ(logits.is_ok(), i < 2);
     EXPECT_EQ(logits.status().code(), i < 2 ? Code::Ok : Code::OutOfMemory) << logits.status().message();
   }
   e->release(sequences[0]);
-  const engine::StepItem again{&sequences[2], 3, true, false};
+  const engine::StepItem again{&sequences[2], 3, 1};
   EXPECT_TRUE(e->step({&again, 1}).is_ok());
   for (auto& s : sequences) e->release(s);
 }

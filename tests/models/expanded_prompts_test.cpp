@@ -91,10 +91,10 @@ TEST(ExpandedPrompts, CompanyChangesNothing) {
         EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
         // All but the last token of sequences of 77 come before: that one is decoded.
         if (s.size() == 77) {
-          const engine::StepItem before{&s, 76, false, false};
+          const engine::StepItem before{&s, 76};
           EXPECT_TRUE(e.step({&before, 1}).is_ok());
         }
-        items.push_back({&s, s.uncached(), true, false});
+        items.push_back({&s, s.uncached(), 1});
       }
       auto logits = e.step(items);
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();

@@ -27,7 +27,7 @@ std::vector<float> decode_step(engine::Engine& e, int64_t batch) {
   for (int64_t i = 0; i < batch; ++i) sequences.emplace_back(std::vector<int32_t>{static_cast<int32_t>(3 + 5 * i)});
   for (auto& s : sequences) {
     EXPECT_TRUE(e.reserve(s, 2).is_ok());
-    items.push_back({&s, 1, true, false});
+    items.push_back({&s, 1, 1});
   }
   std::vector<float> out;
   for (int step = 0; step < 2; ++step) {

@@ -134,7 +134,7 @@ TEST(GraphPolicyTest, RequiredRefusesWhatWouldRunUncaptured) {
   std::vector<engine::StepItem> items;
   for (auto& s : sequences) {
     ASSERT_TRUE((*e)->reserve(s, 1).is_ok());
-    items.push_back({&s, 1, true, false});
+    items.push_back({&s, 1, 1});
   }
   auto logits = (*e)->step(items);
   ASSERT_FALSE(logits.is_ok());

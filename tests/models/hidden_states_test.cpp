@@ -90,7 +90,7 @@ TEST_P(HeadTest, TimesHiddenStatesGivesTheLogits) {
     {
       engine::Sequence s({1, 5, 9, 2, 4, 8});
       ASSERT_TRUE((*e)->reserve(s, 6).is_ok());
-      const engine::StepItem all{&s, 6, false, true};
+      const engine::StepItem all{&s, 6, 6};
       const auto logits = (*e)->step({&all, 1});
       ASSERT_TRUE(logits.is_ok()) << logits.status().message();
       expect_head(**e, *logits, 6);

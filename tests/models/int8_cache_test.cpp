@@ -126,10 +126,10 @@ TEST(Int8Cache, MovesWithItsPool) {
   auto last_logits = [&](bool move) {
     engine::Sequence s(tokens);
     EXPECT_TRUE((*e)->reserve(s, s.size()).is_ok());
-    engine::StepItem item{&s, s.size() - 1, false, false};
+    engine::StepItem item{&s, s.size() - 1};
     EXPECT_TRUE((*e)->step({&item, 1}).is_ok());
     if (move) EXPECT_TRUE((*e)->resize_kv(40 * 128).is_ok());
-    item = {&s, 1, true, false};
+    item = {&s, 1, 1};
     auto logits = (*e)->step({&item, 1});
     EXPECT_TRUE(logits.is_ok());
     const std::vector<float> out(logits->begin(), logits->end());

@@ -54,7 +54,7 @@ TEST(Replay, AllocatesNothingAndCapturesNothing) {
     std::vector<engine::StepItem> items;
     for (auto& s : sequences) {
       ASSERT_TRUE(e.reserve(s, 100).is_ok());
-      items.push_back({&s, 3, true, false});
+      items.push_back({&s, 3, 1});
     }
     const auto captures = e.counters().captures;
     auto step = [&](bool greedy) {

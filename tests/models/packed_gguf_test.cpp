@@ -261,9 +261,9 @@ TEST_F(PackedGguf, SameBitsInAllModesThreadsChunksBatchesAndPasses) {
         std::vector<engine::StepItem> items;
         for (auto& s : sequences) {
           ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
-          const engine::StepItem head{&s, s.size() - 1, false, false};
+          const engine::StepItem head{&s, s.size() - 1};
           ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
-          items.push_back({&s, 1, true, false});
+          items.push_back({&s, 1, 1});
         }
         auto logits = (*e)->step(items);
         ASSERT_TRUE(logits.is_ok()) << logits.status().message();
@@ -277,9 +277,9 @@ TEST_F(PackedGguf, SameBitsInAllModesThreadsChunksBatchesAndPasses) {
         std::vector<engine::StepItem> greedy;
         for (auto& s : sequences) {
           ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
-          const engine::StepItem head{&s, s.size() - 1, false, false};
+          const engine::StepItem head{&s, s.size() - 1};
           ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
-          greedy.push_back({&s, 1, true, false});
+          greedy.push_back({&s, 1, 1});
         }
         auto chosen = (*e)->step_greedy(greedy);
         ASSERT_TRUE(chosen.is_ok()) << chosen.status().message();

@@ -97,7 +97,7 @@ class PageBorders : public testing::TestWithParam<Case> {
     for (int64_t i = 0; i < kStaggered; ++i) {
       auto& s = sequences[static_cast<size_t>(i)];
       while (s.size() < behind - i) s.append(text_[static_cast<size_t>(s.size())]);
-      const engine::StepItem item{&s, s.uncached(), false, false};
+      const engine::StepItem item{&s, s.uncached()};
       ASSERT_TRUE(e.step({&item, 1}).is_ok());
     }
   }
@@ -108,7 +108,7 @@ class PageBorders : public testing::TestWithParam<Case> {
       std::vector<engine::StepItem> items;
       for (auto& s : sequences) {
         s.append(text_[static_cast<size_t>(s.size())]);
-        items.push_back({&s, 1, true, false});
+        items.push_back({&s, 1, 1});
       }
       const auto logits = e.step(items);
       ASSERT_TRUE(logits.is_ok()) << logits.status().message();
@@ -148,7 +148,7 @@ TEST_P(PageBorders, EveryGraphModeGivesTheBitsOfOneWholePrompt) {
       for (const int64_t n : border <= 512 ? Sides{border - 1, border, border + 1} : Sides{border}) {
         engine::Sequence s(Ids(text_.begin(), text_.begin() + n));
         ASSERT_TRUE(e->reserve(s, n).is_ok());
-        const engine::StepItem item{&s, n, true, false};
+        const engine::StepItem item{&s, n, 1};
         const auto logits = e->step({&item, 1});
         ASSERT_TRUE(logits.is_ok()) << logits.status().message();
         EXPECT_TRUE(same_bits(expected(n), *logits)) << "prompt of " << n;

@@ -329,7 +329,7 @@ TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
       // The greedy program has the same head.
       engine::Sequence a(tokens), b(tokens);
       ASSERT_TRUE((*e)->reserve(a, a.size()).is_ok() && (*e)->reserve(b, b.size()).is_ok());
-      const engine::StepItem item_a{&a, a.size(), true, false}, item_b{&b, b.size(), true, false};
+      const engine::StepItem item_a{&a, a.size(), 1}, item_b{&b, b.size(), 1};
       auto logits = (*e)->step({&item_a, 1});
       ASSERT_TRUE(logits.is_ok());
       const auto best = std::max_element(logits->begin(), logits->end()) - logits->begin();

@@ -115,7 +115,7 @@ std::vector<int32_t> greedy(engine::Engine& e, int steps) {
   engine::Sequence s({5, 6, 7, 8});
   EXPECT_TRUE(e.reserve(s, s.size() + steps).is_ok());
   for (int i = 0; i < steps; ++i) {
-    const engine::StepItem item{&s, s.uncached(), true, false};
+    const engine::StepItem item{&s, s.uncached(), 1};
     const auto ticket = e.submit({&item, 1}, engine::StepOutput::NextTokens);
     EXPECT_TRUE(ticket.is_ok()) << ticket.status().message();
     if (!ticket.is_ok()) break;

@@ -57,7 +57,7 @@ Answers answers_of(engine::Engine& e) {
     const bool drawn = step % 2 == 1;
     std::vector<engine::StepItem> items;
     for (size_t i = 0; i < sequences.size(); ++i) {
-      engine::StepItem item{&sequences[i], sequences[i].uncached(), true, false};
+      engine::StepItem item{&sequences[i], sequences[i].uncached(), 1};
       if (drawn) {
         Draw draw;
         draw.scale = 1 / 0.8f;
@@ -214,7 +214,7 @@ TEST(RanksTest, CopiedPagesAndAMovedCacheAreTheSameOnAllRanks) {
     const auto text = random_tokens(140, e.vocab_size(), 3);
     engine::Sequence first(std::vector<int32_t>(text.begin(), text.begin() + 130));
     EXPECT_TRUE(e.reserve(first, 140).is_ok());
-    engine::StepItem item{&first, 130, false, false};
+    engine::StepItem item{&first, 130};
     EXPECT_TRUE(e.step({&item, 1}).is_ok());
     // The same prompt in other pages.
     engine::Sequence second(text);
@@ -223,7 +223,7 @@ TEST(RanksTest, CopiedPagesAndAMovedCacheAreTheSameOnAllRanks) {
     second.set_cached(130);
     for (const int64_t tokens : {4096, 512}) {
       EXPECT_TRUE(e.resize_kv(tokens).is_ok());
-      item = {&second, 5, false, true};
+      item = {&second, 5, 5};
       const auto logits = e.step({&item, 1});
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();
       if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());

@@ -177,7 +177,7 @@ TEST(HiddenStates, AreServedForEveryRowWithoutCapturingAgain) {
   const auto captures = e->counters().captures;
   engine::Sequence s({1, 5, 9, 2, 4, 8});
   ASSERT_TRUE(e->reserve(s, 6).is_ok());
-  const engine::StepItem item{&s, 6, false, true};
+  const engine::StepItem item{&s, 6, 6};
   auto logits = e->step({&item, 1});
   ASSERT_TRUE(logits.is_ok()) << logits.status().message();
   const auto hidden = e->hidden_states();

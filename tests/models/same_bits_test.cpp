@@ -75,9 +75,9 @@ TEST_P(SameBitsTest, PrefillOfOneMoreIsPrefillThenDecode) {
     const auto whole = all_logits(*e, longer, 1000);
     engine::Sequence s(longer);
     ASSERT_TRUE(e->reserve(s, s.size()).is_ok());
-    engine::StepItem item{&s, static_cast<int64_t>(n), false, false};
+    engine::StepItem item{&s, static_cast<int64_t>(n)};
     ASSERT_TRUE(e->step({&item, 1}).is_ok());
-    item = {&s, 1, true, false};
+    item = {&s, 1, 1};
     auto last = e->step({&item, 1});
     ASSERT_TRUE(last.is_ok());
     EXPECT_TRUE(same_bits(*last, std::span(whole).subspan(n * vocab, vocab))) << n;
@@ -96,7 +96,7 @@ TEST_P(SameBitsTest, BatchIsOneByOneAndPagesDoNotMatter) {
   for (auto& t : texts) {
     engine::Sequence s(t);
     ASSERT_TRUE(e->reserve(s, s.size()).is_ok());
-    const engine::StepItem item{&s, s.size(), true, false};
+    const engine::StepItem item{&s, s.size(), 1};
     auto logits = e->step({&item, 1});
     ASSERT_TRUE(logits.is_ok()) << logits.status().message();
     alone.emplace_back(logits->begin(), logits->end());
@@ -109,8 +109,8 @@ TEST_P(SameBitsTest, BatchIsOneByOneAndPagesDoNotMatter) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     const int64_t n = sequences[i].size();
     const int64_t head = i % 2 ? n - 1 : n / 3;
-    if (head > 0) first.push_back({&sequences[i], head, false, false});
-    second.push_back({&sequences[i], n - head, true, false});
+    if (head > 0) first.push_back({&sequences[i], head});
+    second.push_back({&sequences[i], n - head, 1});
   }
   ASSERT_TRUE(e->step(first).is_ok());
   auto logits = e->step(second);

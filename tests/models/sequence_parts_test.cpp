@@ -49,7 +49,7 @@ struct Requests {
   }
 
   engine::StepItem item(size_t i, int64_t count) {
-    engine::StepItem out{&sequences[i], count, true, false};
+    engine::StepItem out{&sequences[i], count, 1};
     out.part = part[i];
     return out;
   }
@@ -60,8 +60,7 @@ struct Requests {
     for (size_t i = 0; i < 3; ++i)
       if (counts[i] > 0) {
         items.push_back(item(i, counts[i]));
-        items.back().wants_logits = false;
-        items.back().wants_all_logits = true;
+        items.back().logits = items.back().count;
       }
     const auto got = e.step(items);
     ASSERT_TRUE(got.is_ok()) << got.status().message();
@@ -255,7 +254,7 @@ TEST(SequencePartsTest, PartsHavePagesOfTheirOwn) {
     EXPECT_TRUE(e.reserve(other, 20, 0).is_ok());
     EXPECT_TRUE(e.reserve(more, 20, 0).is_ok());
     const auto step = [&](engine::Sequence& s, int64_t count, int of) {
-      engine::StepItem item{&s, count, false, true};
+      engine::StepItem item{&s, count, count};
       item.part = of;
       const auto logits = e.step({&item, 1});
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();
@@ -320,31 +319,39 @@ TEST(SequencePartsTest, SchedulersOfAllPartsShareTheirSteps) {
   auto world = open_ranked(path, setup, 2);
   ASSERT_TRUE(world.is_ok()) << world.status().message();
   engine::SharedStep step((*world)->front());
-  sched::Bell bell;
-  sched::SchedulerOptions options;
-  options.bell = &bell;
-  sched::Scheduler first(step.part(0), options), second(step.part(1), options);
-  sched::Together together({&first, &second}, bell);
-  std::vector<std::vector<int32_t>> tokens(kRequests);
-  for (uint32_t i = 0; i < kRequests; ++i) {
-    sched::Request r;
-    r.prompt = list[i].prompt;
-    r.sampling = list[i].sampling;
-    r.sink = std::make_unique<Kept>(tokens[i]);
-    const auto id = (i % 2 == 0 ? first : second).add(std::move(r));
-    ASSERT_TRUE(id.is_ok()) << id.status().message();
-    for (uint32_t round = 0; round < 2 * i; ++round) together.step();
-  }
-  while (!first.idle() || !second.idle()) {
-    together.step();
-    for (const sched::Scheduler* s : {&first, &second}) {
-      const Status sound = s->check_integrity();
-      ASSERT_TRUE(sound.is_ok()) << sound.message();
+  // Without drafts, then with some in each part.
+  for (const bool drafts : {false, true}) {
+    sched::Bell bell;
+    sched::SchedulerOptions options;
+    options.bell = &bell;
+    if (drafts) options.speculation.algorithm = spec::Algorithm::Ngram;
+    options.speculation.adaptive = false;
+    options.speculation.shortest_match = 1;
+    sched::Scheduler first(step.part(0), options), second(step.part(1), options);
+    sched::Together together({&first, &second}, bell);
+    std::vector<std::vector<int32_t>> tokens(kRequests);
+    for (uint32_t i = 0; i < kRequests; ++i) {
+      sched::Request r;
+      r.prompt = list[i].prompt;
+      r.sampling = list[i].sampling;
+      r.sink = std::make_unique<Kept>(tokens[i]);
+      const auto id = (i % 2 == 0 ? first : second).add(std::move(r));
+      ASSERT_TRUE(id.is_ok()) << id.status().message();
+      for (uint32_t round = 0; round < 2 * i; ++round) together.step();
     }
+    while (!first.idle() || !second.idle()) {
+      together.step();
+      for (const sched::Scheduler* s : {&first, &second}) {
+        const Status sound = s->check_integrity();
+        ASSERT_TRUE(sound.is_ok()) << sound.message();
+      }
+    }
+    for (uint32_t i = 0; i < kRequests; ++i) EXPECT_EQ(tokens[i], (*one)[i].tokens) << "request " << i;
+    EXPECT_GT((*world)->front().counters().idle_steps[1], 0u);
+    EXPECT_GT(first.stats().steps, second.stats().steps);
+    for (const sched::Scheduler* s : {&first, &second})
+      EXPECT_EQ(s->stats().speculation.draft_tokens > 0, drafts) << "a part of the world";
   }
-  for (uint32_t i = 0; i < kRequests; ++i) EXPECT_EQ(tokens[i], (*one)[i].tokens) << "request " << i;
-  EXPECT_GT((*world)->front().counters().idle_steps[1], 0u);
-  EXPECT_GT(first.stats().steps, second.stats().steps);
 }
 
 TEST(SequencePartsTest, PartsThatTheWorldHasNotAreRefused) {

@@ -90,8 +90,8 @@ TEST_P(SmallFamilies, GiveASequenceInABatchTheBitsItHasAlone) {
   std::vector<engine::StepItem> prompts, rest;
   for (auto& s : together) {
     ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
-    prompts.push_back({&s, s.size() - 1, false, false});
-    rest.push_back({&s, 1, true, false});
+    prompts.push_back({&s, s.size() - 1});
+    rest.push_back({&s, 1, 1});
   }
   ASSERT_TRUE((*e)->step(prompts).is_ok());
   const auto logits = (*e)->step(rest);

@@ -38,10 +38,10 @@ std::vector<float> forced_logits(engine::Engine& e, const Json& prompt) {
   engine::Sequence s(tokens);
   EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
   if (head > 0) {
-    const engine::StepItem item{&s, head, false, false};
+    const engine::StepItem item{&s, head};
     EXPECT_TRUE(e.step({&item, 1}).is_ok());
   }
-  const engine::StepItem item{&s, s.uncached(), false, true};
+  const engine::StepItem item{&s, s.uncached(), s.uncached()};
   auto logits = e.step({&item, 1});
   EXPECT_TRUE(logits.is_ok()) << logits.status().message();
   std::vector<float> out(logits->begin(), logits->end());

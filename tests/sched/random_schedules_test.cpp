@@ -1,6 +1,7 @@
 // Random traffic (add, cancel, flush, tight pools, priorities, all sampling kinds) against what each request answers by
 // itself, with the integrity of pages, cache and queues checked after every step. On the fake executor, whose answers
-// cost nothing, on engines of every device that computes, and over two ranks against one.
+// cost nothing, on engines of every device that computes, and over two ranks against one. Most schedules have drafts:
+// good ones, wrong ones and some of each. A key of a rejected draft that is read changes what the fake one answers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/computing_platforms.h"
+#include "support/drafters.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::random_schedules_test {
@@ -25,6 +27,8 @@ class Subject {
   virtual engine::Executor& executor() = 0;
   virtual std::vector<float> logits_of(std::span<const int32_t> history) = 0;
   virtual uint64_t copies() const { return 0; }
+  // What greedy decoding gives next, where asking costs nothing.
+  virtual testing_support::Foresight foresight() { return nullptr; }
 
   FakeExecutor::Limits limits;
   int32_t vocab = FakeExecutor::kVocab;
@@ -45,6 +49,11 @@ class FakeSubject final : public Subject {
   engine::Executor& executor() override { return *executor_; }
   std::vector<float> logits_of(std::span<const int32_t> history) override { return FakeExecutor::logits_of(history); }
   uint64_t copies() const override { return static_cast<uint64_t>(executor_->copies); }
+  testing_support::Foresight foresight() override {
+    return [](std::span<const int32_t> history, int64_t most) {
+      return expected(Tokens(history.begin(), history.end()), most, true);
+    };
+  }
 
  private:
   std::unique_ptr<FakeExecutor> executor_;
@@ -88,11 +97,11 @@ class EngineSubject final : public Subject {
     EXPECT_TRUE(alone_->reserve(history_, history_.size()).is_ok());
     for (;;) {
       const int64_t n = std::min(history_.uncached(), limits.tokens);
-      const engine::StepItem item{&history_, n, n == history_.uncached(), false};
+      const engine::StepItem item{&history_, n, n == history_.uncached()};
       const auto logits = alone_->step({&item, 1});
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();
       if (!logits.is_ok()) return std::vector<float>(static_cast<size_t>(vocab));
-      if (item.logit_rows() > 0) return {logits->begin(), logits->end()};
+      if (item.logits > 0) return {logits->begin(), logits->end()};
     }
   }
 
@@ -156,6 +165,7 @@ class RandomSchedule {
     if (below(3) == 0) options.preemption_threshold = below(3);
     options.small_priorities_first = below(4) == 0;
     options.max_queued = 3 + below(20);
+    choose_drafts(options);
     scheduler_ = std::make_unique<Scheduler>(subject.executor(), options);
     const int64_t actions = 5 + below(30);
     for (int64_t i = 0; i < actions; ++i) {
@@ -179,6 +189,7 @@ class RandomSchedule {
   struct Seen {
     uint64_t preemptions = 0, cached_tokens = 0, evicted = 0;
     uint64_t copies = 0, cancelled = 0, prompts_told = 0;
+    uint64_t drafted = 0, accepted = 0;
   };
   void count(Seen& seen) const {
     const SchedulerStats s = scheduler_->stats();
@@ -186,6 +197,8 @@ class RandomSchedule {
     seen.cached_tokens += s.cached_tokens;
     seen.evicted += s.evicted_pages;
     seen.copies += subject_->copies();
+    seen.drafted += s.speculation.draft_tokens;
+    seen.accepted += s.speculation.accepted_tokens;
     for (const One& one : asked_) {
       seen.cancelled += one.answer->result->finish == FinishReason::Cancelled;
       seen.prompts_told += !one.answer->prompt.empty();
@@ -200,6 +213,27 @@ class RandomSchedule {
     engine::SamplingParams sampling;
     std::shared_ptr<Answer> answer;
   };
+
+  void choose_drafts(SchedulerOptions& options) {
+    const int64_t kind = below(5);
+    if (kind == 0) return;
+    spec::SpecOptions& spec = options.speculation;
+    spec.draft_tokens = 1 + below(12);
+    spec.adaptive = below(4) == 0;  // times are not known to a fake executor: no drafts then
+    spec.shortest_match = 1 + below(3);
+    if (kind < 3) {
+      spec.algorithm = kind == 1 ? spec::Algorithm::Ngram : spec::Algorithm::Suffix;
+      spec.suffix_answers = below(20);
+      return;
+    }
+    const auto foresight = kind == 4 ? subject_->foresight() : nullptr;
+    const testing_support::TestDrafter::Options how{static_cast<double>(below(4)) / 4, below(2) == 0,
+                                                    static_cast<uint32_t>(rng_()), subject_->vocab};
+    options.drafter = [=, vocab = subject_->vocab] {
+      return std::make_unique<testing_support::TestDrafter>(
+          how, foresight ? foresight : testing_support::at_random(how.seed, vocab));
+    };
+  }
 
   int64_t below(int64_t n) { return static_cast<int64_t>(rng_() % static_cast<uint64_t>(n)); }
   int64_t size() const { return static_cast<int64_t>(asked_.size()); }
@@ -279,6 +313,7 @@ class RandomSchedule {
                                         << ", told of the prompt " << one.answer->prompt.size() << ", preemptions "
                                         << r.preemptions;
     ASSERT_EQ(r.completion_tokens, static_cast<int64_t>(want.size()));
+    ASSERT_EQ(r.completion_tokens, r.decode_steps + r.drafts.accepted);
   }
 
   std::mt19937 rng_;
@@ -298,15 +333,24 @@ constexpr uint32_t kSchedules = 1000, kOnEngines = 16;
 // Ten parts, so that a failure names a small range and CTest runs them side by side.
 class RandomSchedules : public testing::TestWithParam<uint32_t> {};
 
+// REPRISE_SOAK_SCHEDULES: so many instead, for a run of hours; REPRISE_SOAK_FIRST: from this one on.
+int64_t number_from(const char* variable, int64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoll(text, nullptr, 10) : otherwise;
+}
+
 TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
   RandomSchedule::Seen seen;
-  for (uint32_t i = 0; i < kSchedules; ++i) {
-    const uint32_t seed = GetParam() * kSchedules + i;
+  const auto count = static_cast<uint32_t>(number_from("REPRISE_SOAK_SCHEDULES", kSchedules));
+  const auto first = static_cast<uint32_t>(number_from("REPRISE_SOAK_FIRST", 0));
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t seed = first + GetParam() * count + i;
     RandomSchedule schedule(seed);
     FakeSubject subject(schedule.rng());
     ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
     schedule.count(seen);
   }
+  if (count < kSchedules) return;  // too few to meet everything
   // Nothing of interest was left out.
   EXPECT_GT(seen.preemptions, kSchedules / 100);
   EXPECT_GT(seen.cached_tokens, 10 * kSchedules);
@@ -314,6 +358,8 @@ TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
   EXPECT_GT(seen.copies, kSchedules / 4);
   EXPECT_GT(seen.cancelled, kSchedules / 4);
   EXPECT_GT(seen.prompts_told, kSchedules / 4);
+  EXPECT_GT(seen.drafted, 10 * kSchedules);
+  EXPECT_GT(seen.accepted, kSchedules);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedules, testing::Range(0u, 10u));
@@ -337,12 +383,6 @@ TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedulesOnEngine, testing_support::kComputingPlatforms,
                          testing_support::computing_platform_name);
-
-// REPRISE_SOAK_SCHEDULES: so many instead, for a run of hours; REPRISE_SOAK_FIRST: from this one on.
-int64_t number_from(const char* variable, int64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::strtoll(text, nullptr, 10) : otherwise;
-}
 
 TEST(RandomSchedulesOverRanks, AnswerAsOneRank) {
   const int64_t first = number_from("REPRISE_SOAK_FIRST", 0);

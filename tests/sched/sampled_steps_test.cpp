@@ -28,6 +28,12 @@ class ByThree final : public engine::TokenConstraint {
       if (may_follow(last_, t)) mask_[static_cast<size_t>(t / 64)] |= uint64_t{1} << (t % 64);
     return std::span<const uint64_t>(mask_);
   }
+  int64_t allowed_prefix(std::span<const int32_t> tokens) const override {
+    int64_t n = 0;
+    for (int32_t last = last_; n < static_cast<int64_t>(tokens.size()); last = tokens[static_cast<size_t>(n++)])
+      if (!may_follow(last, tokens[static_cast<size_t>(n)])) break;
+    return n;
+  }
   Status accept(int32_t token) override {
     if (!may_follow(last_, token)) return invalid("token {} after {}", token, last_);
     last_ = token;

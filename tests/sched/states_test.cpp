@@ -52,7 +52,7 @@ class States : public testing::TestWithParam<ComputingPlatform> {
     while (history.size() < c.prompt.size() + static_cast<size_t>(c.most)) {
       engine::Sequence s(history);
       EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
-      const engine::StepItem item{&s, s.size(), true, false};
+      const engine::StepItem item{&s, s.size(), 1};
       const auto row = e.step({&item, 1});
       EXPECT_TRUE(row.is_ok()) << row.status().message();
       if (!row.is_ok()) return {};

@@ -162,7 +162,7 @@ class DialectServerTest : public ApiTest {
     file["model"]["vocab"] = std::move(vocab);
     return file;
   }
-  void start_with_letters(ApiOptions options = {}) {
+  void start_with_letters(ApiOptions options = {}, sched::SchedulerOptions scheduling = {}) {
     model_.tokenizer = text::Tokenizer::from_json(letters()).value();
     chat_template_.emplace(
         text::ChatTemplate::compile("{% if tools %}{% endif %}{% for m in messages %}{{ m.content }} {% endfor %}",
@@ -173,7 +173,7 @@ class DialectServerTest : public ApiTest {
     const std::vector<int32_t> ends = {FakeExecutor::kEos};
     grammars_.emplace(text::grammar::TokenTable::from_tokenizer(*model_.tokenizer, ends, FakeExecutor::kVocab).value());
     model_.grammars = &*grammars_;
-    start(std::move(options));
+    start(std::move(options), std::move(scheduling));
   }
   // What the model says, by its own formula.
   std::string greedy(const std::string& prompt, int64_t most) {

@@ -172,7 +172,7 @@ TEST(CudaSampledSteps, DrawWhatTheHostDraws) {
     std::vector<engine::StepItem> items;
     for (size_t i = 0; i < sequences.size(); ++i) {
       ASSERT_TRUE(e.reserve(sequences[i], 8).is_ok());
-      engine::StepItem item{&sequences[i], 4, true, true};
+      engine::StepItem item{&sequences[i], 4, 4};
       item.draw = Draw{.scale = i == 1 ? 0.0f : 1.25f, .top_p = i == 2 ? 0.9f : 1, .seed = 40 + i, .position = 4};
       if (i > 0) item.edits = {.biases = biases, .counts = counts, .repetition = 1.5f, .presence = 0.5f};
       if (i == 1) item.edits.allowed = allowed;

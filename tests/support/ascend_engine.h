@@ -67,7 +67,7 @@ inline std::vector<float> decode_traffic(engine::Engine& e, int steps) {
   for (auto& s : sequences) {
     EXPECT_TRUE(e.reserve(s, s.size() + steps).is_ok());
     while (s.uncached() > 0) {
-      const engine::StepItem item{&s, std::min<int64_t>(s.uncached(), 50), true, false};
+      const engine::StepItem item{&s, std::min<int64_t>(s.uncached(), 50), 1};
       auto logits = e.step({&item, 1});
       EXPECT_TRUE(logits.is_ok()) << logits.status().message();
       if (!logits.is_ok()) return {};
@@ -78,7 +78,7 @@ inline std::vector<float> decode_traffic(engine::Engine& e, int steps) {
     std::vector<engine::StepItem> items;
     for (auto& s : sequences) {
       s.append(token());
-      items.push_back({&s, 1, true, false});
+      items.push_back({&s, 1, 1});
     }
     auto logits = e.step(items);
     EXPECT_TRUE(logits.is_ok()) << logits.status().message();

@@ -18,6 +18,9 @@ class ExecutorProxy : public engine::Executor {
   bool has_sampled_steps() const override { return inner_.has_sampled_steps(); }
   int64_t edit_words() const override { return inner_.edit_words(); }
   bool overlaps() const override { return inner_.overlaps(); }
+  int64_t max_verify_rows() const override { return inner_.max_verify_rows(); }
+  std::string verify_refusal() const override { return inner_.verify_refusal(); }
+  engine::RowsCost rows_cost(int64_t rows) const override { return inner_.rows_cost(rows); }
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     return inner_.submit(items, output);
   }

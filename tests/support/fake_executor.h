@@ -57,6 +57,8 @@ class FakeExecutor final : public engine::Executor {
   }
   bool has_greedy_steps() const override { return greedy_steps; }
   bool overlaps() const override { return runs_beside; }
+  int64_t max_verify_rows() const override { return runs_beside ? 0 : limits_.rows; }
+  engine::RowsCost rows_cost(int64_t rows) const override { return {true, cost ? cost(rows) : std::nullopt}; }
 
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     if (flights_.size() >= 2) return error(Code::Internal, "two steps are in flight");
@@ -83,6 +85,8 @@ class FakeExecutor final : public engine::Executor {
   bool greedy_steps = true;
   bool runs_beside = false;  // as a device of its own: a step computes when it is waited for
   std::function<void()> during_step;
+  std::function<std::optional<double>(int64_t rows)> cost;  // of steps of single tokens; null: unknown
+  int64_t verify_steps = 0;                                 // of one sequence each
   int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0, most_in_flight = 0;
   int64_t in_flight() const { return static_cast<int64_t>(flights_.size()); }
   std::optional<int64_t> fail_at;  // number of the step
@@ -120,22 +124,26 @@ class FakeExecutor final : public engine::Executor {
     int64_t tokens = 0, rows = 0;
     for (const engine::StepItem& item : items) {
       engine::Sequence& s = *item.sequence;
-      const int64_t end = s.cached() + item.count;
-      if (item.count < 1 || end > s.size()) return invalid("{} tokens of {}", item.count, s.uncached());
+      const int64_t own_end = s.cached() + item.own(), end = s.cached() + item.count;
+      if (item.own() < 1 || own_end > s.size()) return invalid("{} tokens of {}", item.own(), s.uncached());
+      if (!item.drafts.empty() && (own_end != s.size() || s.pending() || runs_beside))
+        return invalid("drafts behind token {} of {}", own_end, s.size());
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
       for (int64_t t = s.cached(); t < end; ++t)
         EXPECT_TRUE(pool_.in_use(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]));
-      Part p{&s,         s.pages(),         {s.tokens().begin() + s.cached(), s.tokens().begin() + end},
-             s.cached(), item.logit_rows(), -1};
+      Part p{&s,         s.pages(),   {s.tokens().begin() + s.cached(), s.tokens().begin() + own_end},
+             s.cached(), item.logits, -1};
+      p.tokens.insert(p.tokens.end(), item.drafts.begin(), item.drafts.end());
+      if (!item.drafts.empty()) ++verify_steps;
       if (s.pending() && end == s.size()) {
         EXPECT_EQ(item.count, 1);
         p.fed = row_of(s);
         if (p.fed < 0) return invalid("nobody gives the token that is pending");
       }
       f.parts.push_back(std::move(p));
-      s.set_cached(end);
+      s.set_cached(own_end);
       tokens += item.count;
-      rows += item.logit_rows();
+      rows += item.logits;
       counts.back().push_back(item.count);
     }
     const auto n = static_cast<int64_t>(items.size());

@@ -135,7 +135,7 @@ inline std::vector<float> all_logits(engine::Engine& e, std::span<const int32_t>
   EXPECT_TRUE(ok.is_ok()) << ok.message();
   while (s.uncached() > 0) {
     const int64_t n = std::min({chunk, s.uncached(), e.max_step_rows(), e.max_step_tokens()});
-    const engine::StepItem item{&s, n, false, true};
+    const engine::StepItem item{&s, n, n};
     auto logits = e.step({&item, 1});
     EXPECT_TRUE(logits.is_ok()) << logits.status().message();
     if (!logits.is_ok()) break;

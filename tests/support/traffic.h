@@ -40,7 +40,7 @@ class Traffic {
   // What is to be computed of every sequence, all in one step.
   std::vector<engine::StepItem> items() {
     std::vector<engine::StepItem> out;
-    for (auto& s : sequences) out.push_back({&s, s.uncached(), true, false});
+    for (auto& s : sequences) out.push_back({&s, s.uncached(), 1});
     return out;
   }
   // A token behind each, whatever was computed.

@@ -1,0 +1,135 @@
+#include "api/speculation_settings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr std::string_view kConfig = "`speculative_config`";
+
+Status read_integer(const Json& v, std::string_view key, int64_t low, int64_t high, int64_t& out) {
+  if (!v.is_number_integer() || v.get<double>() < static_cast<double>(low) ||
+      v.get<double>() > static_cast<double>(high))
+    return invalid("{}: {} must be a whole number from {} to {}", kConfig, key, low, high);
+  out = v.get<int64_t>();
+  return Status::ok();
+}
+
+Status read_real(const Json& v, std::string_view key, double& out) {
+  if (!v.is_number()) return invalid("{}: {} must be a number", kConfig, key);
+  out = v.get<double>();
+  return Status::ok();
+}
+
+Status read_method(const Json& v, spec::SpecOptions& o) {
+  const std::string* name = v.get_ptr<const std::string*>();
+  if (name && (*name == "ngram" || *name == "suffix")) {
+    o.algorithm = *name == "ngram" ? spec::Algorithm::Ngram : spec::Algorithm::Suffix;
+    return Status::ok();
+  }
+  return invalid("{}: method {} is not there; allowed: ngram, suffix{}", kConfig, name ? *name : v.dump(),
+                 name && (*name == "draft_model" || *name == "mtp" || name->starts_with("eagle"))
+                     ? " (drafts of a second model are not there yet)"
+                     : "");
+}
+
+Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o) {
+  using O = spec::SpecOptions;
+  if (key == "method") return read_method(v, o);
+  if (key == "num_speculative_tokens") {
+    RETURN_IF_ERROR(read_integer(v, key, 1, O::kMostDraftTokens - 1, o.draft_tokens));
+    ++o.draft_tokens;
+    return Status::ok();
+  }
+  if (key == "prompt_lookup_min") return read_integer(v, key, 1, O::kLongestMatch, o.shortest_match);
+  if (key == "prompt_lookup_max") return read_integer(v, key, 1, O::kLongestMatch, o.longest_match);
+  if (key == "suffix_decoding_max_tree_depth") return read_integer(v, key, 1, O::kLongestMatch, o.suffix_depth);
+  if (key == "suffix_decoding_max_cached_requests") return read_integer(v, key, 0, 1 << 30, o.suffix_answers);
+  if (key == "suffix_decoding_max_spec_factor") return read_real(v, key, o.suffix_factor);
+  if (key == "suffix_decoding_min_token_prob") return read_real(v, key, o.suffix_least_chance);
+  return invalid(
+      "{}: key \"{}\" is not known; allowed: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max, "
+      "suffix_decoding_max_tree_depth, suffix_decoding_max_cached_requests, suffix_decoding_max_spec_factor, "
+      "suffix_decoding_min_token_prob",
+      kConfig, key);
+}
+
+}  // namespace
+
+Status read_speculative_config(std::string_view text, spec::SpecOptions& o) {
+  ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
+  if (!json.is_object() || !json.contains("method"))
+    return invalid("{}: an object with a method was expected, like {{\"method\": \"ngram\"}}", kConfig);
+  for (const auto& [key, v] : json.items()) RETURN_IF_ERROR(read_key(key, v, o));
+  // One bound alone moves the other one along.
+  if (json.contains("prompt_lookup_min") && !json.contains("prompt_lookup_max"))
+    o.longest_match = std::max(o.longest_match, o.shortest_match);
+  if (json.contains("prompt_lookup_max") && !json.contains("prompt_lookup_min"))
+    o.shortest_match = std::min(o.shortest_match, o.longest_match);
+  return Status::ok();
+}
+
+SpeculationSettings::SpeculationSettings() { settings::reset(bindings()); }
+
+std::vector<settings::Binding> SpeculationSettings::bindings() {
+  return {{"speculative_algorithm", &algorithm},
+          {"speculative_num_draft_tokens", &draft_tokens},
+          {"speculative_num_steps", &steps},
+          {"speculative_adaptive", &adaptive},
+          {"speculative_max_rows", &max_rows},
+          {"speculative_exact", &exact},
+          {"speculative_ngram_min_match_window_size", &shortest_match},
+          {"speculative_ngram_max_match_window_size", &longest_match},
+          {"speculative_ngram_max_trie_depth", &depth},
+          {"speculative_ngram_capacity", &capacity},
+          {"speculative_accept_threshold_single", &threshold_single},
+          {"speculative_accept_threshold_acc", &threshold_acc},
+          {"speculative_config", &config}};
+}
+
+Result<spec::SpecOptions> SpeculationSettings::options() const {
+  spec::SpecOptions o;
+  ASSIGN_OR_RETURN(o.algorithm, spec::parse_algorithm(algorithm));
+  for (const auto& [key, value] : {std::pair("single", threshold_single), std::pair("acc", threshold_acc)})
+    if (value.value_or(1) != 1)
+      return invalid("`speculative_accept_threshold_{}` {} would change answers; allowed: 1", key, *value);
+  if (steps)
+    o.draft_tokens = *steps + 1;
+  else if (draft_tokens)
+    o.draft_tokens = *draft_tokens;
+  o.adaptive = adaptive == "on";
+  o.max_rows = max_rows.value_or(0);
+  o.shortest_match = shortest_match;
+  o.longest_match = longest_match;
+  o.suffix_depth = depth;
+  o.suffix_tokens = capacity;
+  if (config) {
+    if (o.algorithm != spec::Algorithm::None)
+      return invalid("`speculative_config` and `speculative_algorithm` {} say the same thing; give one of them",
+                     algorithm);
+    RETURN_IF_ERROR(read_speculative_config(*config, o));
+  }
+  RETURN_IF_ERROR(o.check());
+  return o;
+}
+
+std::vector<std::string> SpeculationSettings::notices() const {
+  std::vector<std::string> out;
+  if (steps && draft_tokens && *draft_tokens != *steps + 1)
+    out.push_back(
+        fmt::format("`speculative_num_draft_tokens` {} with `speculative_num_steps` {}: a step has the last "
+                    "token and its drafts; effective: {}",
+                    *draft_tokens, *steps, *steps + 1));
+  return out;
+}
+
+Status SpeculationSettings::check_engine(std::string_view refusal) const {
+  ASSIGN_OR_RETURN(const spec::SpecOptions o, options());
+  if (o.algorithm == spec::Algorithm::None || refusal.empty() || exact != "required") return Status::ok();
+  return invalid("`speculative_exact` required: no drafts can be verified here: {}", refusal);
+}
+
+}  // namespace reprise::api

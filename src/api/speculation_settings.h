@@ -1,0 +1,38 @@
+// SpeculationSettings: how tokens are guessed, in the words of the settings and of vLLM's JSON. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "settings/binding.h"
+#include "spec/options.h"
+
+namespace reprise::api {
+
+struct SpeculationSettings {
+  std::string algorithm, adaptive, exact;
+  std::optional<int64_t> draft_tokens, steps, max_rows;
+  int64_t shortest_match, longest_match, depth, capacity;
+  std::optional<double> threshold_single, threshold_acc;
+  std::optional<std::string> config;
+
+  SpeculationSettings();  // the table's initial values
+  SpeculationSettings(const SpeculationSettings&) = default;
+  SpeculationSettings& operator=(const SpeculationSettings&) = default;
+  // Where the values of the group Speculation lie.
+  std::vector<settings::Binding> bindings();
+  // Usage errors among them.
+  Result<spec::SpecOptions> options() const;
+  std::vector<std::string> notices() const;
+  // Where drafts are wanted and the engine says why it has none: an error if they are required.
+  Status check_engine(std::string_view refusal) const;
+};
+
+// What `speculative_config` says, over what `options` has.
+Status read_speculative_config(std::string_view text, spec::SpecOptions& options);
+
+}  // namespace reprise::api

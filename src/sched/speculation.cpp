@@ -1,0 +1,175 @@
+#include "sched/speculation.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/elapsed.h"
+
+namespace reprise::sched {
+
+std::string_view spec_off_name(SpecOff why) {
+  constexpr std::string_view kNames[] = {"",        "batch",          "no match",    "cost",    "pages",
+                                         "grammar", "prompt in step", "quarantined", "request", "logprobs"};
+  static_assert(std::size(kNames) == static_cast<size_t>(SpecOff::kCount));
+  return kNames[static_cast<size_t>(why)];
+}
+
+void add_up(SpeculationStats& sum, const SpeculationStats& s) {
+  sum.drafts += s.drafts;
+  sum.draft_tokens += s.draft_tokens;
+  sum.accepted_tokens += s.accepted_tokens;
+  sum.steps += s.steps;
+  sum.rows += s.rows;
+  sum.drafting_s += s.drafting_s;
+  for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += s.accepted_at[i];
+  for (size_t i = 0; i < sum.off.size(); ++i) sum.off[i] += s.off[i];
+}
+
+Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& options,
+                         std::unique_ptr<spec::Drafter> drafter)
+    : executor_(executor), options_(options), drafter_(std::move(drafter)), rule_(options.adaptive) {
+  times_ = [this](int64_t rows) -> std::optional<double> {
+    const engine::RowsCost cost = executor_.rows_cost(rows);
+    return cost.usual ? std::optional(cost.us.value_or(0)) : std::nullopt;
+  };
+}
+
+// How many drafts may come behind the request's last token; where it is none, why.
+int64_t Speculation::most_drafts(LiveRequest& r, SpecOff& why) const {
+  const engine::SamplingParams& sampling = r.request.sampling;
+  int64_t most = options_.draft_tokens - 1;
+  if (r.request.draft_tokens) most = std::min(most, *r.request.draft_tokens - 1);
+  most = std::min(most, r.most_new_tokens - r.result.completion_tokens - 1);
+  // The host sees logits of several rows in turn, and its log-probabilities have other bits than a device's.
+  if (most > 0 && r.sampler.needs_every_token() && sampling.logprobs >= 0) {
+    why = SpecOff::Logprobs;
+    return 0;
+  }
+  // What changes the logits must be the same in all rows that a device draws from.
+  if (const int64_t ends = sampling.min_new_tokens - r.result.completion_tokens; ends > 0)
+    most = std::min(most, ends - 1);
+  if (most <= 0) why = SpecOff::Request;
+  return std::max<int64_t>(0, most);
+}
+
+// Drafts that the grammar forbids cannot come true. False: none is left.
+bool Speculation::keep_allowed(LiveRequest& r, spec::Proposal& p, SpecOff& why) const {
+  if (p.tokens.empty()) return false;
+  const int64_t vocab = executor_.vocab_size();
+  const auto known = std::find_if(p.tokens.begin(), p.tokens.end(), [&](int32_t t) { return t < 0 || t >= vocab; });
+  auto good = static_cast<size_t>(known - p.tokens.begin());
+  if (r.request.constraint) {
+    good = static_cast<size_t>(r.request.constraint->allowed_prefix(std::span(p.tokens).first(good)));
+    if (good == 0) why = SpecOff::Grammar;
+  }
+  p.tokens.resize(good);
+  p.survival.resize(good);
+  return good > 0;
+}
+
+// Drafts that find a place in pages which the sequence has, or may take.
+int64_t Speculation::take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_pages) const {
+  auto& pages = r.sequence.pages();
+  const int64_t size = r.sequence.size();
+  while (kv::pages_for(size + drafts) > static_cast<int64_t>(pages.size()) && spare_pages > 0) {
+    auto page = executor_.kv_pool().allocate(1);
+    if (!page.is_ok()) break;
+    pages.push_back(page->front());
+    --spare_pages;
+  }
+  return std::min(drafts, static_cast<int64_t>(pages.size()) * kv::kPageTokens - size);
+}
+
+// Fills the lists of the step; why nothing came of it.
+SpecOff Speculation::propose(const Batch& batch, int64_t most_rows) {
+  items_.clear();
+  wishes_.clear();
+  priorities_.clear();
+  SpecOff why = SpecOff::NoMatch;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    LiveRequest& r = *batch.owners[i];
+    const int64_t most = std::min(most_drafts(r, why), most_rows);
+    if (most <= 0) continue;
+    if (!r.drafts_begun) {
+      drafter_->begin({r.id, r.request.prediction, r.request.cache_salt});
+      r.drafts_begun = true;
+    }
+    items_.push_back(i);
+    wishes_.push_back({r.id, r.sequence.tokens(), most});
+    priorities_.push_back(r.request.priority);
+  }
+  if (items_.empty()) return why;
+  if (proposals_.size() < items_.size()) proposals_.resize(items_.size());
+  const std::span<spec::Proposal> out(proposals_.data(), items_.size());
+  const auto begin = Clock::now();
+  drafter_->propose(wishes_, out);
+  const double took = seconds_of(Clock::now() - begin);
+  stats_.drafting_s += took;
+  drafting_us_ += (took * 1e6 - drafting_us_) / 16;
+  bool any = false;
+  for (size_t k = 0; k < items_.size(); ++k) {
+    CHECK(out[k].tokens.size() == out[k].survival.size(), "a drafter proposes {} tokens with {} chances",
+          out[k].tokens.size(), out[k].survival.size());
+    out[k].tokens.resize(std::min(out[k].tokens.size(), static_cast<size_t>(wishes_[k].most)));
+    out[k].survival.resize(out[k].tokens.size());
+    any |= keep_allowed(*batch.owners[items_[k]], out[k], why);
+  }
+  return any ? SpecOff::None : why;
+}
+
+void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages) {
+  const auto sequences = static_cast<int64_t>(batch.items.size());
+  if (batch.decode_tokens == 0) return;
+  const auto off = [&](SpecOff why) { ++stats_.off[static_cast<size_t>(why)]; };
+  if (batch.prefill_tokens > 0) return off(SpecOff::PromptInStep);
+  int64_t most_rows = std::min({limits.tokens, limits.rows, executor_.max_verify_rows()});
+  if (options_.max_rows > 0) most_rows = std::min(most_rows, options_.max_rows);
+  if (most_rows <= sequences) return off(SpecOff::Batch);
+  if (const SpecOff why = propose(batch, most_rows - sequences); why != SpecOff::None) return off(why);
+  const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
+  const spec::DraftChoice& choice = rule_.choose(sequences, most_rows, proposals, priorities_, times_, drafting_us_);
+  if (choice.drafts == 0) return off(choice.unusual ? SpecOff::Quarantined : SpecOff::Cost);
+  int64_t added = 0;
+  for (size_t k = 0; k < items_.size(); ++k) {
+    LiveRequest& r = *batch.owners[items_[k]];
+    const int64_t take = choice.take[k] > 0 ? take_pages(r, choice.take[k], spare_pages) : 0;
+    if (take <= 0) continue;
+    r.drafts.assign(proposals[k].tokens.begin(), proposals[k].tokens.begin() + take);
+    r.predicted = proposals[k].from_prediction;
+    engine::StepItem& item = batch.items[items_[k]];
+    item.drafts = r.drafts;
+    item.count += take;
+    item.logits += take;
+    added += take;
+  }
+  if (added == 0) return off(SpecOff::Pages);
+  ++stats_.steps;
+  stats_.rows += static_cast<uint64_t>(sequences + added);
+}
+
+void Speculation::verified(LiveRequest& r) {
+  ++stats_.drafts;
+  stats_.draft_tokens += r.drafts.size();
+  ++r.result.drafts.steps;
+  r.result.drafts.drafted += static_cast<int64_t>(r.drafts.size());
+  if (r.predicted) r.result.drafts.predicted += static_cast<int64_t>(r.drafts.size());
+}
+
+void Speculation::came_true(LiveRequest& r, size_t place) {
+  ++stats_.accepted_tokens;
+  ++stats_.accepted_at[place];
+  DraftCounts& mine = r.result.drafts;
+  ++mine.accepted;
+  if (r.predicted) ++mine.predicted_accepted;
+  mine.accepted_at.resize(std::max(mine.accepted_at.size(), place + 1));
+  ++mine.accepted_at[place];
+}
+
+void Speculation::end(LiveRequest& r) {
+  if (!r.drafts_begun) return;
+  const auto& tokens = r.sequence.tokens();
+  const size_t prompt = std::min(tokens.size(), r.request.prompt.size());
+  drafter_->end(r.id, std::span(tokens).subspan(prompt));
+}
+
+}  // namespace reprise::sched
