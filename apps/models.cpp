@@ -1,4 +1,4 @@
-// `reprise models`: the models that are on this machine.
+// `reprise models`: the models that are on this machine, or the families that can be run.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -6,20 +6,51 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/kept_models.h"
+#include "models/model.h"
 
 namespace reprise::apps {
 
 using namespace api;
 
+namespace {
+
+// As docs/model-coverage.md begins; that page has the tests of each.
+std::string families_table() {
+  std::string out = fmt::format("{:<28}{:<20}{:<16}{}\n", "architecture", "model_type", "gguf", "also");
+  for (const models::ModelSpec* m : models::all_models()) {
+    const checkpoint::Family& f = m->family;
+    std::string also(f.wrapper);
+    if (!f.other_architecture.empty()) also += (also.empty() ? "" : ", ") + std::string(f.other_architecture);
+    out += fmt::format("{:<28}{:<20}{:<16}{}\n", f.architecture, f.model_type, f.gguf.name.empty() ? "-" : f.gguf.name,
+                       also);
+  }
+  return out;
+}
+
+Json families_json() {
+  Json out = Json::array();
+  for (const models::ModelSpec* m : models::all_models()) {
+    const checkpoint::Family& f = m->family;
+    Json row{{"architecture", f.architecture}, {"model_type", f.model_type}, {"gguf", f.gguf.name}};
+    for (const std::string_view also : {f.wrapper, f.other_architecture})
+      if (!also.empty()) row["also"].push_back(also);
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace
+
 Command add_models(CLI::App& program) {
   struct Flags {
-    bool json = false;
+    bool json = false, families = false;
     HubOptions hub;
   };
   auto flags = std::make_shared<Flags>();
   Command c;
   c.app = program.add_subcommand("models", "List the models on this machine, and whether they fit its memory");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  add_switch(*c.app, "--families", flags->families, "list the families of models that can be run, not the models here");
   add_text(*c.app, "--download-dir", flags->hub.download_dir, "the folder of hub models to look into, alone", "DIR");
   c.app->footer(
       "Looked into are the caches of Hugging Face's and ModelScope's tools and $REPRISE_CACHE. The first column is "
@@ -30,6 +61,10 @@ Command add_models(CLI::App& program) {
       "reason.");
   c.check = [flags] { return open_hub(flags->hub).status(); };
   c.run = [flags]() -> Status {
+    if (flags->families) {
+      fmt::print("{}", flags->json ? families_json().dump() + "\n" : families_table());
+      return Status::ok();
+    }
     ASSIGN_OR_RETURN(const auto models, listed_models(flags->hub));
     fmt::print("{}", flags->json ? models_json(models).dump() + "\n" : models_table(models));
     return Status::ok();

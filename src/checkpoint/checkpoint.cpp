@@ -18,7 +18,7 @@ Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
   ASSIGN_OR_RETURN(const auto architecture, file.string("general.architecture"));
   if (!architecture) return shape;
   shape.architecture = *architecture;
-  if (shape.architecture != "llama" && shape.architecture != "mistral") return shape;
+  if (!interleaves_heads(shape.architecture)) return shape;
   const std::string key = shape.architecture + ".attention.head_count";
   ASSIGN_OR_RETURN(const auto heads, file.integer(key));
   if (!heads || *heads <= 0 || *heads > 65536)
@@ -84,7 +84,9 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
     CheckpointTensor tensor = CheckpointTensor::from(t, 0);
     if (const auto name = hf_name(t.name, shape)) {
       tensor.name = *name;
-      tensor.interleaved_heads = gguf_name(*name, shape)->interleaved_heads;
+      const GgufName stored = *gguf_name(*name, shape);
+      tensor.interleaved_heads = stored.interleaved_heads;
+      tensor.one_more = stored.one_more;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
       if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
         return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", out.source_, t.name, rows,
@@ -203,6 +205,16 @@ Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t r
         to, static_cast<size_t>(count) * row_elements, non_finite);
   };
   const auto named = [&](const Status& s) { return s.at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name)); };
+  if (t.one_more) {
+    const size_t count = static_cast<size_t>(rows) * row_elements;
+    std::vector<float> numbers(count);
+    RETURN_IF_ERROR(named(convert_elements(
+        t.type, bytes.subspan(static_cast<uint64_t>(first) * row_bytes, static_cast<uint64_t>(rows) * row_bytes),
+        DType::F32, numbers.data(), count, non_finite)));
+    for (float& v : numbers) v -= 1;
+    const std::span<const uint8_t> made(reinterpret_cast<const uint8_t*>(numbers.data()), count * sizeof(float));
+    return named(convert_elements(StorageType::F32, made, target, out, count, nullptr));
+  }
   if (t.interleaved_heads == 0) return named(convert(first, rows, out));
 
   const size_t out_size = size_of(target);

@@ -30,6 +30,7 @@ struct CheckpointTensor {
   std::string type_name;       // "BF16", "Q4_K", and also the names of types that cannot be read
   std::vector<int64_t> shape;  // outermost first
   uint64_t bytes = 0;
+  bool one_more = false;          // GGUF norms of Gemma: numbers are stored with 1 added, which readers undo
   int64_t interleaved_heads = 0;  // GGUF llama q/k only: raw() shows rows in another order; the readers undo it
 
   int64_t elements() const { return rows() * row_elements(); }

@@ -54,6 +54,7 @@ Status read_architecture(const FieldReader& in, const Families& families, ModelC
     if (by_type && by_type->wrapper == out.architecture) f = out.family = by_type;
     out.architecture = f->architecture;
   }
+  if (f && f->other_architecture == out.architecture) out.architecture = f->architecture;
   // Hugging Face goes by the type, other engines by the architecture.
   if (!f || out.model_type.empty() || by_type == f) return Status::ok();
   return in.wrong("model_type", Json(out.model_type),

@@ -15,6 +15,7 @@ class Translator {
   Translator(const GgufFile& file, const Families& families, const Family& family, Json& out)
       : file_(file),
         families_(families),
+        of_(family),
         family_(family.gguf),
         fields_(file, std::string(family.gguf.name), out),
         out_(out) {}
@@ -29,25 +30,25 @@ class Translator {
     RETURN_IF_ERROR(per_layer("attention.head_count", "num_attention_heads", true));
     RETURN_IF_ERROR(per_layer("attention.head_count_kv", "num_key_value_heads", false));
     if (!out_.contains("num_key_value_heads")) out_["num_key_value_heads"] = out_["num_attention_heads"];
-    ASSIGN_OR_RETURN(const auto eps, file_.number(key("attention.layer_norm_rms_epsilon")));
-    if (!eps) return missing("attention.layer_norm_rms_epsilon");
-    out_["rms_norm_eps"] = *eps;
+    ASSIGN_OR_RETURN(const auto eps, file_.number(key(family_.eps)));
+    if (!eps) return missing(family_.eps);
+    out_[std::string(of_.eps_key)] = *eps;
     if (!family_.latent) RETURN_IF_ERROR(head_dim());
     RETURN_IF_ERROR(rope());
     if (family_.latent) RETURN_IF_ERROR(add_latent(fields_));
     RETURN_IF_ERROR(experts());
+    // Which tensors there are says the rest.
+    out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
+    out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
+                             (!family_.qkv_bias && file_.find("blk.0.attn_q.bias") != nullptr);
+    out_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
     if (family_.add) RETURN_IF_ERROR(family_.add(fields_));
     RETURN_IF_ERROR(vocabulary());
     ASSIGN_OR_RETURN(const auto window, file_.integer(key("attention.sliding_window")));
     const bool slides = window.value_or(0) > 0 && family_.windows;
     out_["sliding_window"] = slides ? Json(*window) : Json(nullptr);
     out_["use_sliding_window"] = slides;
-    // Which tensors there are says the rest.
-    out_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
-    out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
-                             (!family_.qkv_bias && file_.find("blk.0.attn_q.bias") != nullptr);
-    out_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
-    out_["hidden_act"] = "silu";
+    if (of_.activation_key.empty()) out_["hidden_act"] = "silu";
     return Status::ok();
   }
 
@@ -105,7 +106,7 @@ class Translator {
       return error(Code::Unsupported, "{}: keys of {} and values of {} elements; only equal ones can be read",
                    file_.source(), dim, *value_length);
     if (length || hidden % heads == 0) out_["head_dim"] = dim;
-    if (rotary && *rotary != dim) {
+    if (rotary && (*rotary != dim || of_.partial_rotation)) {
       if (*rotary <= 0 || *rotary > dim)
         return invalid("{}: metadata \"{}\" is {}; allowed: 1 to {}", file_.source(), key("rope.dimension_count"),
                        *rotary, dim);
@@ -192,6 +193,7 @@ class Translator {
 
   const GgufFile& file_;
   const Families& families_;
+  const Family& of_;
   const GgufFamily& family_;
   GgufFields fields_;
   Json& out_;

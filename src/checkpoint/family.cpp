@@ -6,7 +6,7 @@ const Family* Families::find(std::string_view architecture) const {
   for (const Family* f : list)
     if (f->architecture == architecture) return f;
   for (const Family* f : list)
-    if (!architecture.empty() && f->wrapper == architecture) return f;
+    if (!architecture.empty() && (f->wrapper == architecture || f->other_architecture == architecture)) return f;
   return nullptr;
 }
 

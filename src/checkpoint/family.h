@@ -27,10 +27,11 @@ struct SizeDefaults {
 };
 
 struct GgufFamily {
-  std::string_view name = {};     // general.architecture; empty: GGUF files of this family are not read
-  bool windows = false;           // llama.cpp goes by attention.sliding_window
-  bool qkv_bias = false;          // biases of q, k and v are no matter of attention_bias
-  bool latent = false;            // latent attention, whose heads are told elsewhere
+  std::string_view name = {};  // general.architecture; empty: GGUF files of this family are not read
+  bool windows = false;        // llama.cpp goes by attention.sliding_window
+  bool qkv_bias = false;       // biases of q, k and v are no matter of attention_bias
+  bool latent = false;         // latent attention, whose heads are told elsewhere
+  std::string_view eps = "attention.layer_norm_rms_epsilon";
   std::string_view experts = {};  // config.json's name of the number of experts; empty: the family has none
   // Whether a file of that name is of this family, where several share it. Null: what no other one holds.
   Result<bool> (*holds)(const GgufFields& in) = nullptr;
@@ -39,9 +40,10 @@ struct GgufFamily {
 };
 
 struct Family {
-  std::string_view architecture;           // "Qwen3ForCausalLM"
-  std::string_view model_type = {};        // of config.json
-  std::string_view other_model_type = {};  // that means the same
+  std::string_view architecture;             // "Qwen3ForCausalLM"
+  std::string_view other_architecture = {};  // that means the same
+  std::string_view model_type = {};          // of config.json
+  std::string_view other_model_type = {};    // that means the same
   SizeDefaults sizes = {};
   // Fields that the family goes by and others do not: they may be overridden, and models/foreign_fields.cpp lets them
   // pass.

@@ -22,6 +22,18 @@ void add_dense_layers(GgufFields& in) {
   in.out()["mlp_only_layers"] = static_cast<int64_t>(dense.size()) < layers ? dense : Json::array();
 }
 
+Status add_window_pattern(GgufFields& in) {
+  const std::string key = in.key("attention.sliding_window_pattern");
+  const GgufValue* v = in.file().find_value(key);
+  if (!v || v->type != GgufValueType::Array) return Status::ok();
+  if (!v->is_array_of(GgufValueType::Bool))
+    return invalid("{}: metadata \"{}\" is not a list of booleans", in.file().source(), key);
+  Json types = Json::array();
+  for (const uint8_t slides : v->bytes) types.push_back(slides ? "sliding_attention" : "full_attention");
+  in.out()["layer_types"] = std::move(types);
+  return Status::ok();
+}
+
 Status add_latent(GgufFields& in) {
   const GgufFile& file = in.file();
   Json& out = in.out();

@@ -26,6 +26,12 @@ class GgufFields {
     if (v) out_[to] = *v;
     return Status::ok();
   }
+  Status copy_number(std::string_view name, const char* to) {
+    ASSIGN_OR_RETURN(const auto v, file_.number(key(name)));
+    if (v) out_[to] = *v;
+    return Status::ok();
+  }
+  bool has(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
   const GgufFile& file() const { return file_; }
   Json& out() { return out_; }
 
@@ -39,6 +45,8 @@ class GgufFields {
 Status add_expert_sizes(GgufFields& in, bool normalised);
 // mlp_only_layers: those that have no tensors of experts.
 void add_dense_layers(GgufFields& in);
+// Which layers have the window, where a file lists them.
+Status add_window_pattern(GgufFields& in);
 // Latent attention.
 Status add_latent(GgufFields& in);
 

@@ -57,6 +57,33 @@ constexpr Pair kLayer[] = {
     {"nextn.shared_head_norm", "shared_head.norm"},
 };
 
+// What means something else in files of some architectures, separated by spaces.
+struct OwnPair {
+  std::string_view architectures, gguf, hf;
+};
+
+constexpr OwnPair kOwn[] = {
+    {"gemma2 gemma3 olmo2 exaone4 seed_oss", "post_attention_norm", "post_attention_layernorm"},
+    {"gemma2 gemma3 olmo2 exaone4", "post_ffw_norm", "post_feedforward_layernorm"},
+    {"gemma2 gemma3", "ffn_norm", "pre_feedforward_layernorm"},
+    {"glm4", "post_attention_norm", "post_self_attn_layernorm"},
+    {"glm4", "post_ffw_norm", "post_mlp_layernorm"},
+    {"glm4 phi3", "ffn_up", "mlp.gate_up_proj"},
+    {"phi3", "attn_qkv", "self_attn.qkv_proj"},
+    {"starcoder2", "ffn_up", "mlp.c_fc"},
+    {"starcoder2", "ffn_down", "mlp.c_proj"},
+    {"hunyuan-dense", "attn_q_norm", "self_attn.query_layernorm"},
+    {"hunyuan-dense", "attn_k_norm", "self_attn.key_layernorm"},
+};
+
+bool is_one_of(std::string_view word, std::string_view words) {
+  for (size_t at = words.find(word); at != std::string_view::npos; at = words.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' ')) return true;
+  }
+  return false;
+}
+
 // Hugging Face's name, and the same by the rules of the table: a stem and ".weight" or ".bias", one word for shared
 // experts.
 struct Spelling {
@@ -98,25 +125,34 @@ std::optional<Parts> split(std::string_view name, std::string_view prefix) {
 
 }  // namespace
 
+bool interleaves_heads(std::string_view architecture) {
+  return is_one_of(architecture, "llama mistral granite granitemoe smollm3");
+}
+
 std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model) {
   std::string ours(hf_name);
   for (const Spelling& s : kSpellings) respell(ours, s.hf, s.ours);
   const std::optional<Parts> parts = split(ours, "model.layers.");
   if (!parts) return std::nullopt;
+  // Gemma's norms multiply with 1 + weight; its files hold that sum.
+  const bool one_more = is_one_of(model.architecture, "gemma2 gemma3") && hf_name.ends_with("norm.weight");
   if (parts->layer.empty()) {
     for (const Pair& p : kTop)
-      if (p.hf == parts->stem) return GgufName{fmt::format("{}{}", p.gguf, parts->suffix)};
+      if (p.hf == parts->stem) return GgufName{fmt::format("{}{}", p.gguf, parts->suffix), 0, one_more};
     return std::nullopt;
   }
-  for (const Pair& p : kLayer) {
-    if (p.hf != parts->stem) continue;
-    GgufName name{fmt::format("blk.{}.{}{}", parts->layer, p.gguf, parts->suffix)};
-    if (model.architecture == "llama" || model.architecture == "mistral") {
-      if (p.gguf == "attn_q") name.interleaved_heads = model.heads;
-      if (p.gguf == "attn_k") name.interleaved_heads = model.kv_heads;
+  const auto named = [&](std::string_view gguf) {
+    GgufName name{fmt::format("blk.{}.{}{}", parts->layer, gguf, parts->suffix), 0, one_more};
+    if (interleaves_heads(model.architecture)) {
+      if (gguf == "attn_q") name.interleaved_heads = model.heads;
+      if (gguf == "attn_k") name.interleaved_heads = model.kv_heads;
     }
     return name;
-  }
+  };
+  for (const OwnPair& p : kOwn)
+    if (p.hf == parts->stem && is_one_of(model.architecture, p.architectures)) return named(p.gguf);
+  for (const Pair& p : kLayer)
+    if (p.hf == parts->stem) return named(p.gguf);
   return std::nullopt;
 }
 
@@ -128,6 +164,9 @@ std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelSh
       if (p.gguf == parts->stem) return fmt::format("{}{}", p.hf, parts->suffix);
     return std::nullopt;
   }
+  for (const OwnPair& p : kOwn)
+    if (p.gguf == parts->stem && is_one_of(model.architecture, p.architectures))
+      return fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
   for (const Pair& p : kLayer) {
     if (p.gguf != parts->stem) continue;
     std::string name = fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);

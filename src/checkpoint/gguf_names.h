@@ -20,6 +20,8 @@ struct GgufName {
   std::string name;
   // Not 0: rows are stored interleaved within each of this many heads; see stored_row().
   int64_t interleaved_heads = 0;
+  // Numbers are stored with 1 added.
+  bool one_more = false;
 };
 
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; none when GGUF has no such tensor.
@@ -27,6 +29,9 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
 // The other direction; none for tensors without a Hugging Face name ("rope_freqs.weight"). A stack of all experts of a
 // layer is "model.layers.3.mlp.experts.up_proj.weight"; the halves of kv_b_proj are k_b_proj and v_b_proj.
 std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model = {});
+
+// Whether rows of q and k of such files are stored interleaved.
+bool interleaves_heads(std::string_view architecture);
 
 // The row of the file that holds row `row` of the Hugging Face tensor of `rows` rows.
 inline int64_t stored_row(int64_t row, int64_t rows, int64_t interleaved_heads) {

@@ -1,6 +1,7 @@
 // Command-R and Command-R7B (Cohere): attention and MLP side by side behind one layer norm; pairs of neighbours turn;
 // logits are scaled. Cohere2 has windows in three of four layers, and positions in those alone.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
@@ -59,6 +60,12 @@ bool slides2(const ModelConfigFields& f, int64_t layer) {
                                              0);
 }
 
+Status add(checkpoint::GgufFields& in) {
+  if (in.out()["model_type"] == "cohere") in.out()["use_qk_norm"] = in.has("blk.0.attn_q_norm.weight");
+  return in.copy_number("logit_scale", "logit_scale");
+}
+constexpr std::string_view kEpsilon = "attention.layer_norm_epsilon";
+
 constexpr checkpoint::SizeDefaults sizes(int64_t window, double theta) {
   return {.vocab = 256000,
           .hidden = 8192,
@@ -79,6 +86,7 @@ const ModelSpec kCohere{.family = {.architecture = "CohereForCausalLM",
                                    .sizes = sizes(0, 5e5),
                                    .fields = kFields,
                                    .read = read,
+                                   .gguf = {.name = "command-r", .eps = kEpsilon, .add = add},
                                    .eps_key = "layer_norm_eps"},
                         .forward = forward};
 
@@ -88,6 +96,7 @@ const ModelSpec kCohere2{.family = {.architecture = "Cohere2ForCausalLM",
                                     .fields = kFields2,
                                     .read = read2,
                                     .slides = slides2,
+                                    .gguf = {.name = "cohere2", .windows = true, .eps = kEpsilon, .add = add},
                                     .eps_key = "layer_norm_eps"},
                          .forward = forward};
 

@@ -1,6 +1,7 @@
 // ERNIE 4.5, dense and with experts: pairs of neighbours turn. Experts are chosen by softmax and a bias, and a layer
 // has shared ones besides.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 #include "models/experts.h"
@@ -51,6 +52,12 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+Status add(checkpoint::GgufFields& in) {
+  in.out()["use_bias"] = in.has("blk.0.attn_q.bias");
+  in.out()["attention_bias"] = in.out()["mlp_bias"] = false;
+  return Status::ok();
+}
+
 Status read_moe(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(read(in, out));
   if (out.number("use_bias") != 0)  // the head would have one, too
@@ -80,6 +87,7 @@ Status read_moe(const FieldReader& in, ModelConfigFields& out) {
 }  // namespace
 
 const ModelSpec kErnie{.family = {.architecture = "Ernie4_5ForCausalLM",
+                                  .other_architecture = "Ernie4_5_ForCausalLM",
                                   .model_type = "ernie4_5",
                                   .sizes = {.vocab = 103424,
                                             .hidden = 1024,
@@ -93,7 +101,8 @@ const ModelSpec kErnie{.family = {.architecture = "Ernie4_5ForCausalLM",
                                             .theta = 5e5,
                                             .tied = true},
                                   .fields = kFields,
-                                  .read = read},
+                                  .read = read,
+                                  .gguf = {.name = "ernie4_5", .add = add}},
                        .forward = forward};
 
 const ModelSpec kErnieMoe{.family = {.architecture = "Ernie4_5_MoeForCausalLM",

@@ -1,6 +1,7 @@
 // EXAONE 4: norms behind the two branches alone, and of query and key heads. Where layers have windows, only those see
 // positions.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
@@ -45,21 +46,23 @@ bool slides(const ModelConfigFields& f, int64_t layer) {
 
 }  // namespace
 
-const ModelSpec kExaone4{.family = {.architecture = "Exaone4ForCausalLM",
-                                    .model_type = "exaone4",
-                                    .sizes = {.vocab = 102400,
-                                              .hidden = 4096,
-                                              .intermediate = 16384,
-                                              .layers = 32,
-                                              .heads = 32,
-                                              .kv_heads = 32,
-                                              .positions = 2048,
-                                              .window = 4096,
-                                              .eps = 1e-5},
-                                    .fields = kFields,
-                                    .read = read,
-                                    .slides = slides},
-                         .forward = forward,
-                         .qk_norm = true};
+const ModelSpec kExaone4{
+    .family = {.architecture = "Exaone4ForCausalLM",
+               .model_type = "exaone4",
+               .sizes = {.vocab = 102400,
+                         .hidden = 4096,
+                         .intermediate = 16384,
+                         .layers = 32,
+                         .heads = 32,
+                         .kv_heads = 32,
+                         .positions = 2048,
+                         .window = 4096,
+                         .eps = 1e-5},
+               .fields = kFields,
+               .read = read,
+               .slides = slides,
+               .gguf = {.name = "exaone4", .windows = true, .add = checkpoint::add_window_pattern}},
+    .forward = forward,
+    .qk_norm = true};
 
 }  // namespace reprise::models

@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
@@ -74,6 +75,18 @@ bool slides3(const ModelConfigFields& f, int64_t layer) {
                                              0);
 }
 
+// Files do not say what scores are scaled by: the largest models by the share of a head, others by its size.
+Status add(checkpoint::GgufFields& in) {
+  Json& out = in.out();
+  const int64_t layers = out["num_hidden_layers"].get<int64_t>(), hidden = out["hidden_size"].get<int64_t>();
+  const int64_t heads = out["num_attention_heads"].get<int64_t>();
+  const bool largest = layers == (out["model_type"] == "gemma2" ? 46 : 62);
+  out["query_pre_attn_scalar"] = largest || !out.contains("head_dim") ? hidden / heads : out["head_dim"].get<int64_t>();
+  RETURN_IF_ERROR(in.copy_number("attn_logit_softcapping", "attn_logit_softcapping"));
+  RETURN_IF_ERROR(in.copy_number("final_logit_softcapping", "final_logit_softcapping"));
+  return checkpoint::add_window_pattern(in);
+}
+
 constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t positions, double theta) {
   return {.vocab = vocab,
           .hidden = 2304,
@@ -96,6 +109,7 @@ const ModelSpec kGemma2{.family = {.architecture = "Gemma2ForCausalLM",
                                    .fields = kFields,
                                    .read = read2,
                                    .slides = slides2,
+                                   .gguf = {.name = "gemma2", .windows = true, .add = add},
                                    .activation_key = "hidden_activation",
                                    .activation = "gelu_pytorch_tanh"},
                         .forward = forward};
@@ -106,6 +120,7 @@ const ModelSpec kGemma3{.family = {.architecture = "Gemma3ForCausalLM",
                                    .fields = kFields3,
                                    .read = read3,
                                    .slides = slides3,
+                                   .gguf = {.name = "gemma3", .windows = true, .add = add},
                                    .wrapper = "Gemma3ForConditionalGeneration",
                                    .activation_key = "hidden_activation",
                                    .activation = "gelu_pytorch_tanh",

@@ -37,6 +37,7 @@ const ModelSpec kGlm4{.family = {.architecture = "Glm4ForCausalLM",
                                            .rotated = 0.5},
                                  .fields = kFields,
                                  .read = read,
+                                 .gguf = {.name = "glm4"},
                                  .partial_rotation = true},
                       .forward = forward};
 

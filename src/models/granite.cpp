@@ -1,5 +1,6 @@
 // Granite 3, dense and with experts in every layer: embeddings, both branches, scores and logits are scaled.
 #include "checkpoint/config_groups.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 #include "models/experts.h"
 
@@ -48,6 +49,13 @@ Status read_moe(const FieldReader& in, ModelConfigFields& out) {
       in, {.count_key = "num_local_experts", .other_count_key = "num_experts", .count = 8, .per_token = 2}, out);
 }
 
+Status add(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(in.copy_number("attention.scale", "attention_multiplier"));
+  RETURN_IF_ERROR(in.copy_number("embedding_scale", "embedding_multiplier"));
+  RETURN_IF_ERROR(in.copy_number("residual_scale", "residual_multiplier"));
+  return in.copy_number("logit_scale", "logits_scaling");
+}
+
 constexpr checkpoint::SizeDefaults kSizes{
     .vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048};
 
@@ -57,14 +65,16 @@ const ModelSpec kGranite{.family = {.architecture = "GraniteForCausalLM",
                                     .model_type = "granite",
                                     .sizes = kSizes,
                                     .fields = kFields,
-                                    .read = read},
+                                    .read = read,
+                                    .gguf = {.name = "granite", .add = add}},
                          .forward = forward};
 
 const ModelSpec kGraniteMoe{.family = {.architecture = "GraniteMoeForCausalLM",
                                        .model_type = "granitemoe",
                                        .sizes = kSizes,
                                        .fields = kFieldsMoe,
-                                       .read = read_moe},
+                                       .read = read_moe,
+                                       .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add}},
                             .forward = forward_experts};
 
 }  // namespace reprise::models

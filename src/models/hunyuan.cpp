@@ -29,6 +29,7 @@ const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
                                               .positions = 2048,
                                               .eps = 1e-5},
                                     .fields = kFields,
+                                    .gguf = {.name = "hunyuan-dense"},
                                     .fixed_ntk = true},
                          .forward = forward,
                          .qk_norm = true};

@@ -1,5 +1,6 @@
 // OLMo 2 and 3: norms behind the two branches alone, and over whole rows of queries and keys. OLMo 3 has windows in
 // three of four layers, whose positions are not scaled.
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models {
@@ -26,6 +27,12 @@ bool slides3(const ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or((layer + 1) % 4 != 0);
 }
 
+// llama.cpp has one name for both.
+Result<bool> holds3(const checkpoint::GgufFields& in) {
+  ASSIGN_OR_RETURN(const auto window, in.get("attention.sliding_window"));
+  return window.value_or(0) > 0;
+}
+
 constexpr checkpoint::SizeDefaults sizes(int64_t window, double theta) {
   return {.vocab = 50304,
           .hidden = 4096,
@@ -40,18 +47,23 @@ constexpr checkpoint::SizeDefaults sizes(int64_t window, double theta) {
 
 }  // namespace
 
-const ModelSpec kOlmo2{
-    .family = {.architecture = "Olmo2ForCausalLM", .model_type = "olmo2", .sizes = sizes(0, 1e4), .fields = kFields},
-    .forward = forward,
-    .qk_norm = true};
-
-const ModelSpec kOlmo3{.family = {.architecture = "Olmo3ForCausalLM",
-                                  .model_type = "olmo3",
-                                  .sizes = sizes(4096, 5e5),
+const ModelSpec kOlmo2{.family = {.architecture = "Olmo2ForCausalLM",
+                                  .model_type = "olmo2",
+                                  .sizes = sizes(0, 1e4),
                                   .fields = kFields,
-                                  .slides = slides3,
-                                  .sliding_rotation = true},
+                                  .gguf = {.name = "olmo2"}},
                        .forward = forward,
                        .qk_norm = true};
+
+const ModelSpec kOlmo3{
+    .family = {.architecture = "Olmo3ForCausalLM",
+               .model_type = "olmo3",
+               .sizes = sizes(4096, 5e5),
+               .fields = kFields,
+               .slides = slides3,
+               .gguf = {.name = "olmo2", .windows = true, .holds = holds3, .add = checkpoint::add_window_pattern},
+               .sliding_rotation = true},
+    .forward = forward,
+    .qk_norm = true};
 
 }  // namespace reprise::models

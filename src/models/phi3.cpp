@@ -25,6 +25,7 @@ const ModelSpec kPhi3{.family = {.architecture = "Phi3ForCausalLM",
                                            .positions = 4096,
                                            .eps = 1e-5},
                                  .slides = slides,
+                                 .gguf = {.name = "phi3", .windows = true},
                                  .partial_rotation = true,
                                  .long_rotation_only = true},
                       .forward = forward};

@@ -1,5 +1,6 @@
 // Seed-OSS: Llama with biases on query, key and value, and another switch for that of the output.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models {
@@ -22,6 +23,12 @@ Status read(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& ou
   return in.boolean("attention_bias", true, out.attention_bias);
 }
 
+Status add(checkpoint::GgufFields& in) {
+  in.out()["attention_bias"] = in.has("blk.0.attn_q.bias");
+  in.out()["attention_out_bias"] = in.has("blk.0.attn_output.bias");
+  return Status::ok();
+}
+
 }  // namespace
 
 const ModelSpec kSeedOss{.family = {.architecture = "SeedOssForCausalLM",
@@ -35,7 +42,8 @@ const ModelSpec kSeedOss{.family = {.architecture = "SeedOssForCausalLM",
                                               .head_dim = 128,
                                               .positions = 524288},
                                     .fields = kFields,
-                                    .read = read},
+                                    .read = read,
+                                    .gguf = {.name = "seed_oss", .add = add}},
                          .forward = forward};
 
 }  // namespace reprise::models

@@ -60,7 +60,8 @@ const ModelSpec kSmolLm3{.family = {.architecture = "SmolLM3ForCausalLM",
                                     .fields = kFields,
                                     .read = read,
                                     .slides = slides,
-                                    .window_switch = true},
+                                    .window_switch = true,
+                                    .gguf = {.name = "smollm3"}},
                          .forward = forward};
 
 }  // namespace reprise::models

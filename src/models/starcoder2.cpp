@@ -1,5 +1,6 @@
 // StarCoder2: layer norms with biases, biases everywhere, and an MLP without a gate.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models {
@@ -27,29 +28,37 @@ Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+Status add(checkpoint::GgufFields& in) {
+  in.out()["use_bias"] = in.has("blk.0.attn_q.bias");
+  in.out()["attention_bias"] = in.out()["mlp_bias"] = false;  // words of other families
+  return Status::ok();
+}
+
 bool slides(const ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(f.sliding_window.has_value());
 }
 
 }  // namespace
 
-const ModelSpec kStarcoder2{.family = {.architecture = "Starcoder2ForCausalLM",
-                                       .model_type = "starcoder2",
-                                       .sizes = {.vocab = 49152,
-                                                 .hidden = 3072,
-                                                 .intermediate = 12288,
-                                                 .layers = 30,
-                                                 .heads = 24,
-                                                 .kv_heads = 2,
-                                                 .positions = 4096,
-                                                 .eps = 1e-5,
-                                                 .tied = true},
-                                       .fields = kFields,
-                                       .read = read,
-                                       .slides = slides,
-                                       .eps_key = "norm_epsilon",
-                                       .activation_key = "hidden_act",
-                                       .activation = "gelu_pytorch_tanh"},
-                            .forward = forward};
+const ModelSpec kStarcoder2{
+    .family = {.architecture = "Starcoder2ForCausalLM",
+               .model_type = "starcoder2",
+               .sizes = {.vocab = 49152,
+                         .hidden = 3072,
+                         .intermediate = 12288,
+                         .layers = 30,
+                         .heads = 24,
+                         .kv_heads = 2,
+                         .positions = 4096,
+                         .eps = 1e-5,
+                         .tied = true},
+               .fields = kFields,
+               .read = read,
+               .slides = slides,
+               .gguf = {.name = "starcoder2", .windows = true, .eps = "attention.layer_norm_epsilon", .add = add},
+               .eps_key = "norm_epsilon",
+               .activation_key = "hidden_act",
+               .activation = "gelu_pytorch_tanh"},
+    .forward = forward};
 
 }  // namespace reprise::models

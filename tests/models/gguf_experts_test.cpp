@@ -1,6 +1,6 @@
-// Mixtures of experts from GGUF: files that the gguf package wrote of tiny checkpoints
-// (tools/golden/make_gguf_models.py) give the logits of those checkpoints, and the bits of the same weights read from
-// safetensors.
+// Mixtures of experts and families of small differences from GGUF: files that the gguf package wrote of tiny
+// checkpoints (tools/golden/make_gguf_models.py) give the logits of those checkpoints, and the bits of the same weights
+// read from safetensors.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,8 +18,26 @@ using testing_support::same_bits;
 using testing_support::tiny_model_path;
 
 // Mixtral interleaves the rows of queries and keys; DeepSeek-V2-Lite has kv_b_proj in two tensors, V3 in one.
-const char* const kModels[] = {"mixtral_top2", "qwen2_moe_shared", "qwen3_moe_norm", "deepseek_v2_lite",
-                               "deepseek_v3_moe"};
+const char* const kModels[] = {"mixtral_top2",
+                               "qwen2_moe_shared",
+                               "qwen3_moe_norm",
+                               "deepseek_v2_lite",
+                               "deepseek_v3_moe",
+                               "gemma2",
+                               "gemma3_text_of_images",
+                               "phi3_partial",
+                               "glm4",
+                               "olmo2",
+                               "granite",
+                               "granite_moe",
+                               "smollm3",
+                               "cohere",
+                               "cohere2",
+                               "starcoder2",
+                               "exaone4_window",
+                               "ernie",
+                               "seed_oss",
+                               "hunyuan"};
 
 std::string gguf_path(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";

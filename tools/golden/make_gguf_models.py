@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tiny checkpoints with experts as GGUF files.
+"""Tiny checkpoints with experts, and of families that differ by small ops, as GGUF files.
 
 Writes tests/data/gguf/<name>.gguf for some models of tests/data/models, whose golden.safetensors is what the file must
 give as well. Names, metadata and the order of rows are those of llama.cpp's files: all experts of a layer are one
 tensor; the q and k of Mixtral have the halves of their heads interleaved; kv_b_proj is one tensor in older files and
-two in newer ones, the keys' transposed.
+two in newer ones, the keys' transposed. Names of the small families are those of the gguf package's own map; Gemma's norms
+are stored with 1 added.
 """
 
 import json
@@ -20,6 +21,11 @@ from safetensors import safe_open
 MODELS = {"mixtral_top2": "llama", "qwen2_moe_shared": "qwen2moe", "qwen3_moe_norm": "qwen3moe",
           "deepseek_v2_lite": "deepseek2", "deepseek_v3_moe": "deepseek2"}
 NEWER = {"deepseek_v2_lite"}
+SMALL = {"gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
+         "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
+         "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
+         "hunyuan": "hunyuan-dense"}
+INTERLEAVED = {"granite", "granitemoe", "smollm3"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
@@ -140,9 +146,94 @@ def write(name, arch):
     print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
 
 
+def small_tensors(name, arch, config):
+    """Tensors of a small family by the names of the gguf package."""
+    kind = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == arch)
+    names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
+    with safe_open(DATA / "models" / name / "model.safetensors", framework="pt") as f:
+        stored = {key: f.get_tensor(key).float().numpy() for key in f.keys()}
+    for key, w in stored.items():
+        key = key.removeprefix("language_model.").replace("model.language_model.", "model.")
+        if "vision" in key or "multi_modal" in key:
+            continue
+        if arch in INTERLEAVED and key.endswith(("q_proj.weight", "k_proj.weight")):
+            w = interleaved(w, config["num_attention_heads" if "q_proj" in key else "num_key_value_heads"])
+        if arch.startswith("gemma") and key.endswith("norm.weight"):
+            w = w + np.float32(1)
+        if key.endswith("block_sparse_moe.input_linear.weight"):
+            gate, up = np.split(w, 2, axis=1)
+            layer = key.split(".")[2]
+            yield f"blk.{layer}.ffn_gate_exps.weight", gate
+            yield f"blk.{layer}.ffn_up_exps.weight", up
+            continue
+        module, leaf = key.rsplit(".", 1)
+        yield f"{names.get_name(module) or {'lm_head': 'output'}[module]}.{leaf}", w
+
+
+def add_of_family(w, arch, config):
+    """What llama.cpp's converters write for single families."""
+    if arch.startswith("gemma") or arch in ("olmo2", "exaone4", "cohere2", "phi3", "starcoder2"):
+        if config.get("sliding_window"):
+            w.add_sliding_window(config["sliding_window"])
+    if arch == "exaone4":
+        w.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        w.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if arch in ("command-r", "cohere2"):
+        w.add_logit_scale(config["logit_scale"])
+        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if arch.startswith("granite"):
+        w.add_attention_scale(config["attention_multiplier"])
+        w.add_embedding_scale(config["embedding_multiplier"])
+        w.add_residual_scale(config["residual_multiplier"])
+        w.add_logit_scale(config["logits_scaling"])
+    if arch == "granitemoe":
+        w.add_expert_count(config["num_local_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+
+
+def write_small(name, arch):
+    config = json.loads((DATA / "models" / name / "config.json").read_text())
+    config = config.get("text_config", config)
+    rope = {**config, **(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    rope = {**rope, **rope.get("full_attention", {})}
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(config["num_key_value_heads"])
+    if "rms_norm_eps" in config:
+        w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    else:
+        w.add_layer_norm_eps(config.get("layer_norm_eps") or config["norm_epsilon"])
+    alpha = rope.get("alpha")
+    w.add_rope_freq_base(rope["rope_theta"] * alpha ** (head / (head - 2)) if alpha else rope["rope_theta"])
+    w.add_key_length(head)
+    w.add_value_length(head)
+    w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
+    add_of_family(w, arch, config)
+    for key, data in small_tensors(name, arch, config):
+        data = np.ascontiguousarray(data, dtype=np.float32)
+        if data.ndim == 1 or "gate_inp" in key or "norm" in key:
+            w.add_tensor(key, data)
+        else:
+            w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
+
+
 def main():
     for name, arch in MODELS.items():
         write(name, arch)
+    for name, arch in SMALL.items():
+        write_small(name, arch)
 
 
 if __name__ == "__main__":
