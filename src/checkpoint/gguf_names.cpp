@@ -62,7 +62,7 @@ struct OwnPair {
   std::string_view architectures, gguf, hf;
 };
 
-constexpr OwnPair kOwn[] = {
+constexpr OwnPair kOfSome[] = {
     {"gemma2 gemma3 olmo2 exaone4 seed_oss", "post_attention_norm", "post_attention_layernorm"},
     {"gemma2 gemma3 olmo2 exaone4", "post_ffw_norm", "post_feedforward_layernorm"},
     {"gemma2 gemma3", "ffn_norm", "pre_feedforward_layernorm"},
@@ -149,7 +149,7 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
     }
     return name;
   };
-  for (const OwnPair& p : kOwn)
+  for (const OwnPair& p : kOfSome)
     if (p.hf == parts->stem && is_one_of(model.architecture, p.architectures)) return named(p.gguf);
   for (const Pair& p : kLayer)
     if (p.hf == parts->stem) return named(p.gguf);
@@ -164,7 +164,7 @@ std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelSh
       if (p.gguf == parts->stem) return fmt::format("{}{}", p.hf, parts->suffix);
     return std::nullopt;
   }
-  for (const OwnPair& p : kOwn)
+  for (const OwnPair& p : kOfSome)
     if (p.gguf == parts->stem && is_one_of(model.architecture, p.architectures))
       return fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
   for (const Pair& p : kLayer) {

@@ -238,6 +238,16 @@ TEST(Checkpoint, GgufNameTable) {
                                 "blk.0.ffn_gate_inp.weight", "blk.999.ffn_down.weight", "blk.3.attn_v.bias"})
     EXPECT_EQ(gguf_name(*hf_name(name), llama)->name, name);
   EXPECT_FALSE(hf_name("rope_freqs.weight").has_value());
+  // The same word stands for other norms in other families.
+  const std::string norm = "blk.3.post_attention_norm.weight";
+  EXPECT_EQ(hf_name(norm, {"gemma3", 0, 0}), "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(hf_name(norm, {"glm4", 0, 0}), "model.layers.3.post_self_attn_layernorm.weight");
+  EXPECT_FALSE(hf_name(norm, {"llama", 0, 0}).has_value());
+  EXPECT_EQ(hf_name("blk.3.ffn_norm.weight", {"gemma2", 0, 0}), "model.layers.3.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(gguf_name("model.layers.3.post_mlp_layernorm.weight", {"glm4", 0, 0})->name, "blk.3.post_ffw_norm.weight");
+  EXPECT_TRUE(gguf_name("model.norm.weight", {"gemma2", 0, 0})->one_more);
+  EXPECT_FALSE(gguf_name("model.norm.weight", {"gemma", 0, 0})->one_more);
+  EXPECT_EQ(gguf_name("model.layers.3.self_attn.k_proj.weight", {"smollm3", 6, 2})->interleaved_heads, 2);
   EXPECT_EQ(hf_name("blk.0.ffn_up_exps.weight"), "model.layers.0.mlp.experts.up_proj.weight");
   // Shared experts have one name in Qwen's models and another in DeepSeek's.
   const GgufModelShape deepseek{"deepseek2", 0, 0};
