@@ -9,12 +9,15 @@ namespace reprise::settings {
 namespace {
 
 constexpr std::string_view kBegin = "<!-- settings: ", kBeginEnd = " -->\n", kEnd = "<!-- end of settings -->";
-constexpr std::pair<std::string_view, Group> kNames[] = {
-    {"model", Group::Model},       {"engine", Group::Engine},
-    {"graphs", Group::Graphs},     {"graph aliases", Group::GraphAliases},
-    {"sampling", Group::Sampling}, {"server", Group::Server},
-    {"library", Group::Library},   {"launcher", Group::Launcher},
-    {"speculation", Group::Speculation}};
+constexpr std::pair<std::string_view, Group> kNames[] = {{"model", Group::Model},
+                                                         {"engine", Group::Engine},
+                                                         {"graphs", Group::Graphs},
+                                                         {"graph aliases", Group::GraphAliases},
+                                                         {"sampling", Group::Sampling},
+                                                         {"server", Group::Server},
+                                                         {"library", Group::Library},
+                                                         {"launcher", Group::Launcher},
+                                                         {"speculation", Group::Speculation}};
 
 std::string in_marks(std::string_view text) { return fmt::format("`{}`", text); }
 
