@@ -57,11 +57,13 @@ TEST_P(GgufExperts, LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint) {
   ASSERT_TRUE(from_gguf.is_ok()) << from_gguf.status().message();
   ASSERT_TRUE(from_folder.is_ok()) << from_folder.status().message();
   EXPECT_EQ((*from_gguf)->config().architecture, (*from_folder)->config().architecture);
+  // Hunyuan's base is multiplied before it is written, and is a float there.
+  const bool exact = std::string_view(GetParam()) != "hunyuan";
   const auto vocab = static_cast<size_t>((*from_gguf)->config().vocab_size);
   for (auto& [length, g] : goldens) {
     const std::vector<float> logits = all_logits(**from_gguf, g.tokens, 1000);
     ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
-    EXPECT_TRUE(same_bits(logits, all_logits(**from_folder, g.tokens, 1000))) << "length " << length;
+    EXPECT_TRUE(!exact || same_bits(logits, all_logits(**from_folder, g.tokens, 1000))) << "length " << length;
     double largest = 0, worst = 0;
     for (float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
     for (size_t i = 0; i < g.positions.size(); ++i)

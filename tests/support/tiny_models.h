@@ -56,11 +56,10 @@ inline const std::vector<std::string>& tiny_models() {
 
 // Of models that need an op for which CUDA and Ascend have no kernel, that op: the devices refuse it by name.
 inline const std::map<std::string, std::string>& needed_ops() {
-  static const std::map<std::string, std::string> ops{{"gemma2", "scale"},         {"gemma3", "scale"},
-                                                      {"gemma3_old", "scale"},     {"gemma3_text_of_images", "scale"},
-                                                      {"granite", "scale"},        {"granite_moe", "scale"},
-                                                      {"cohere", "layer_norm"},    {"cohere2", "layer_norm"},
-                                                      {"starcoder2", "layer_norm"}};
+  static const std::map<std::string, std::string> ops{
+      {"gemma2", "paged_attention"},      {"gemma3", "scale"},       {"gemma3_old", "scale"},
+      {"gemma3_text_of_images", "scale"}, {"granite", "scale"},      {"granite_moe", "scale"},
+      {"cohere", "layer_norm"},           {"cohere2", "layer_norm"}, {"starcoder2", "layer_norm"}};
   return ops;
 }
 
