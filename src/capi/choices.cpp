@@ -57,6 +57,7 @@ std::vector<settings::Binding> Choices::bindings() {
   std::vector<settings::Binding> out = model.bindings();
   for (const settings::Binding& b : model.graph.bindings()) out.push_back(b);
   for (const settings::Binding& b : model.speculation.bindings()) out.push_back(b);
+  for (const settings::Binding& b : model.speculation.bindings()) out.push_back(b);
   out.push_back({"log_level", &log_level});
   out.push_back({"served_model_name", &served_model_name});
   out.push_back({"chat_template", &chat_template});
@@ -103,6 +104,7 @@ Result<sched::SchedulerOptions> Choices::scheduler() const {
   o.mixed_prefill_tokens = model.mixed_prefill_tokens.value_or(0);
   o.max_prefill_tokens = model.max_prefill_tokens.value_or(0);
   o.seed = static_cast<uint64_t>(model.random_seed);
+  ASSIGN_OR_RETURN(o.speculation, model.speculation.options());
   return o;
 }
 
