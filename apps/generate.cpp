@@ -181,8 +181,7 @@ Command add_generate(CLI::App& program) {
   add_settings(app, flags->sampling.bindings());
   flags->model.add_to(app);
   app.footer(
-      "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph, speculative}; "
-      "with\n--prompts-file "
+      "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph}; with --prompts-file\n"
       "{model, results: [{prompt_tokens, output}, ...], timing, graph}, in the order of the file. text is null when "
       "the\n"
       "model has no tokenizer. Exit codes: 0 ok, 1 the work failed, 2 the command line is wrong.");

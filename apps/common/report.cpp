@@ -89,7 +89,7 @@ OrderedJson generate_json(const std::string& model, engine::Engine& engine, cons
   timing["decode_tok_s"] = per_second(times.decode_tokens, times.decode_s);
   j["timing"] = std::move(timing);
   j["graph"] = OrderedJson::parse(settings::as_flags(graph_json(engine).dump()));
-  j["speculative"] = speculative_json(generator);
+  if (OrderedJson drafts = speculative_json(generator); !drafts.is_null()) j["speculative"] = std::move(drafts);
   return j;
 }
 
