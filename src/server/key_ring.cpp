@@ -60,7 +60,7 @@ KeyRules read_rules(Fields& f, const Json& object) {
   return k;
 }
 
-std::string seconds_of(double s) { return fmt::format("{}s", static_cast<int64_t>(std::ceil(std::max(0.0, s)))); }
+std::string seconds_text(double s) { return fmt::format("{}s", static_cast<int64_t>(std::ceil(std::max(0.0, s)))); }
 
 }  // namespace
 
@@ -143,7 +143,7 @@ KeyRing::Charge KeyRing::charge(const KeyRules& key, int64_t tokens, Clock::time
     out.headers.emplace_back(fmt::format("x-ratelimit-limit-{}", what), std::to_string(limit));
     out.headers.emplace_back(fmt::format("x-ratelimit-remaining-{}", what),
                              std::to_string(static_cast<int64_t>(std::floor(left + 1e-9))));
-    out.headers.emplace_back(fmt::format("x-ratelimit-reset-{}", what), seconds_of((most - left) * 60 / most));
+    out.headers.emplace_back(fmt::format("x-ratelimit-reset-{}", what), seconds_text((most - left) * 60 / most));
   };
   take(b.requests, key.requests_per_minute, 1, "requests");
   take(b.tokens, key.tokens_per_minute, static_cast<double>(tokens), "tokens");
