@@ -237,6 +237,13 @@ std::vector<Drafters> drafters() {
           {"half", scripted(0.5)}};
 }
 
+// Over all answers: where a step has few rows, some of them get no drafts.
+int64_t decode_steps(const Outcome& o) {
+  int64_t sum = 0;
+  for (const auto& answer : o.answers) sum += answer.result->decode_steps;
+  return sum;
+}
+
 class SpeculationBits : public testing::TestWithParam<Setup> {};
 
 TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
@@ -259,7 +266,7 @@ TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
     }
     if (d.all_come_true) {
       EXPECT_GT(s.accepted_tokens, 20u);
-      EXPECT_LT(got.answers[0].result->decode_steps, plain.answers[0].result->decode_steps);
+      EXPECT_LT(decode_steps(got), decode_steps(plain));
     }
   }
   EXPECT_EQ((*e)->counters().differences, 0u);
