@@ -19,7 +19,7 @@ struct TextTest : testing::Test {
               {"num_hidden_layers", 2},
               {"num_attention_heads", 6},
               {"num_key_value_heads", 2},
-              {"head_dim", 10},
+              {"head_dim", 12},
               {"vocab_size", 263},
               {"max_position_embeddings", 256},
               {"rms_norm_eps", 1e-5},
