@@ -223,9 +223,9 @@ TEST(FittedCheckpoint, AHeadThatIsTheEmbeddingStaysTied) {
 TEST(FittedCheckpoint, AnUnknownArchitectureIsToldBeforeMissingWeights) {
   const auto folder = fs::temp_directory_path() / fmt::format("reprise_unlisted_{}", ::getpid());
   fs::create_directories(folder);
-  std::ofstream(folder / "config.json") << R"({"architectures":["CohereForCausalLM"],"model_type":"cohere"})";
+  std::ofstream(folder / "config.json") << R"({"architectures":["RwkvForCausalLM"],"model_type":"rwkv"})";
   expect_parts(open_with(folder.string(), {}).status(),
-               {"architecture \"CohereForCausalLM\" is not known", "LlamaForCausalLM", "DeepseekV3ForCausalLM"});
+               {"architecture \"RwkvForCausalLM\" is not known", "LlamaForCausalLM", "DeepseekV3ForCausalLM"});
   std::ofstream(folder / "config.json") << R"({"architectures":["LlamaForCausalLM"],"logit_scale":0.0625})";
   expect_parts(open_with(folder.string(), {}).status(), {"logit_scale is 0.0625", "LlamaForCausalLM"});
   fs::remove_all(folder);
