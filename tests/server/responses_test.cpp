@@ -186,7 +186,7 @@ TEST_F(ResponsesTest, EndsOfAnswers) {
   const GenerateCall c = call(kDialect, R"({"input": "a", "max_output_tokens": 5})");
   End end;
   end.finish = sched::FinishReason::Length;
-  EXPECT_EQ(whole(kDialect, c, {"x"}, end)["incomplete_details"], (Json{{"reason", "max_output_tokens"}}));
+  EXPECT_EQ(whole(kDialect, c, {"x"}, end)["incomplete_details"], (OrderedJson{{"reason", "max_output_tokens"}}));
   EXPECT_EQ(named_events(stream(kDialect, c, {"x"}, end)).back().first, "response.incomplete");
   end.finish = sched::FinishReason::Cancelled;
   end.status = error(Code::Cancelled, "it was aborted");
