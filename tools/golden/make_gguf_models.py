@@ -81,6 +81,21 @@ def tensors_of(name, config, newer):
     return out
 
 
+def finish(w, name, tensors):
+    """Norms, vectors and routers as they are, matrices in bf16; then the file."""
+    for key, data in tensors:
+        data = np.ascontiguousarray(data, dtype=np.float32)
+        if data.ndim == 1 or "gate_inp" in key or "norm" in key:
+            w.add_tensor(key, data)
+        else:
+            w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
+
+
 def write(name, arch):
     config = json.loads((DATA / "models" / name / "config.json").read_text())
     rope = {**config, **(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
@@ -133,17 +148,7 @@ def write(name, arch):
             w.add_key_length(config["head_dim"])
             w.add_value_length(config["head_dim"])
             w.add_rope_dimension_count(config["head_dim"])
-    for key, data in tensors_of(name, config, newer).items():
-        data = np.ascontiguousarray(data, dtype=np.float32)
-        if data.ndim == 1 or "gate_inp" in key:
-            w.add_tensor(key, data)
-        else:
-            w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
+    finish(w, name, tensors_of(name, config, newer).items())
 
 
 def small_tensors(name, arch, config):
@@ -216,17 +221,7 @@ def write_small(name, arch):
     w.add_value_length(head)
     w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
     add_of_family(w, arch, config)
-    for key, data in small_tensors(name, arch, config):
-        data = np.ascontiguousarray(data, dtype=np.float32)
-        if data.ndim == 1 or "gate_inp" in key or "norm" in key:
-            w.add_tensor(key, data)
-        else:
-            w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    print(f"{name:20s} {(DATA / 'gguf' / f'{name}.gguf').stat().st_size / 1024:6.0f} KiB")
+    finish(w, name, small_tensors(name, arch, config))
 
 
 def main():
