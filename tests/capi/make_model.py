@@ -9,7 +9,7 @@ import sys
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 260,
-          "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 512, "eos_token_id": 259,
+          "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 8192, "eos_token_id": 259,
           "torch_dtype": "float32"}
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
 
