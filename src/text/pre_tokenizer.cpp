@@ -76,8 +76,9 @@ void PreTokenizer::add_metaspace(std::string replacement, Prepend prepend, bool 
 
 Status PreTokenizer::add_json(const JsonPlace& place) {
   if (steps_.size() >= kMaxSteps) return place.error("more than {} pre-tokenizers", kMaxSteps);
-  ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "ByteLevel", "Split", "Digits", "Metaspace",
-                                                       "Punctuation", "Whitespace", "WhitespaceSplit"}));
+  ASSIGN_OR_RETURN(const std::string type,
+                   place.type({"Sequence", "ByteLevel", "Split", "Digits", "Metaspace", "Punctuation", "Whitespace",
+                               "WhitespaceSplit", "BertPreTokenizer"}));
   if (type == "Sequence") {
     RETURN_IF_ERROR(place.expect_object({"type", "pretokenizers"}));
     ASSIGN_OR_RETURN(const auto parts, place.array("pretokenizers"));
@@ -118,6 +119,11 @@ Status PreTokenizer::add_json(const JsonPlace& place) {
     add_metaspace(std::move(replacement), static_cast<Prepend>(prepend), split);
   } else {
     RETURN_IF_ERROR(place.expect_object({"type"}));
+    if (type == "BertPreTokenizer") {
+      steps_.push_back({Kind::WhitespaceSplit, Behavior::Removed});
+      steps_.push_back({Kind::Punctuation, Behavior::Isolated});
+      return Status::ok();
+    }
     steps_.push_back({type == "Whitespace" ? Kind::Whitespace : Kind::WhitespaceSplit, Behavior::Removed});
   }
   return Status::ok();

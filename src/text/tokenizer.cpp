@@ -90,6 +90,8 @@ class Encoder {
       const size_t begin = ids->size();
       if (const auto* bpe = std::get_if<BpeModel>(&parts_.model)) {
         RETURN_IF_ERROR(bpe->encode(parts_.vocabulary, word, &scratch_, ids));
+      } else if (const auto* pieces = std::get_if<WordPieceModel>(&parts_.model)) {
+        pieces->encode(parts_.vocabulary, word, ids);
       } else {
         std::get<ScoreModel>(parts_.model).encode(parts_.vocabulary, word, ids);
       }
@@ -154,6 +156,42 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   Encoder encoder(p, options.parse_special, text.size());
   RETURN_IF_ERROR(encoder.encode(text, &ids));
   if (options.add_special_tokens) ids.insert(ids.end(), p.after.begin(), p.after.end());
+  return ids;
+}
+
+Result<EncodedPair> Tokenizer::encode_pair(std::string_view first, std::string_view second, int64_t most) const {
+  RETURN_IF_ERROR(parts_->pair_problem);
+  if (!parts_->pair)
+    return error(Code::Unsupported, "the tokenizer does not say how two texts are put together (post_processor.pair)");
+  const TokenizerParts::Pair& p = *parts_->pair;
+  const EncodeOptions plain{.add_special_tokens = false};
+  ASSIGN_OR_RETURN(const std::vector<int32_t> a, encode(first, plain));
+  ASSIGN_OR_RETURN(std::vector<int32_t> b, encode(second, plain));
+  const auto others = static_cast<int64_t>(p.before.size() + a.size() + p.between.size() + p.after.size());
+  if (others >= most)
+    return invalid("the first text takes {} tokens with those around it, and a pair may have {}", others, most);
+  if (others + static_cast<int64_t>(b.size()) > most) b.resize(static_cast<size_t>(most - others));
+  EncodedPair out;
+  for (const std::vector<int32_t>* part :
+       std::initializer_list<const std::vector<int32_t>*>{&p.before, &a, &p.between, &b, &p.after})
+    out.ids.insert(out.ids.end(), part->begin(), part->end());
+  out.second_kind = p.kinds ? p.before.size() + a.size() + p.second_kind : out.ids.size();
+  return out;
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode_within(std::string_view text, int64_t most, bool at_end) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, encode(text));
+  std::vector<int32_t> behind = parts_->after;
+  const int32_t last = behind.empty() ? (ids.empty() ? -1 : ids.back()) : behind.back();
+  if (at_end && parts_->asks_for_end && last != parts_->eos) {
+    behind.push_back(parts_->eos);
+    ids.push_back(parts_->eos);
+  }
+  const auto size = static_cast<int64_t>(ids.size()), kept = static_cast<int64_t>(behind.size());
+  if (size <= most) return ids;
+  if (most <= kept) return invalid("{} tokens have no room for a text: {} stand behind it", most, kept);
+  ids.resize(static_cast<size_t>(most - kept));
+  ids.insert(ids.end(), behind.begin(), behind.end());
   return ids;
 }
 

@@ -41,6 +41,13 @@ struct EncodeOptions {
   bool parse_special = true;       // special tokens written in the text count as such
 };
 
+// Two texts in one sequence.
+struct EncodedPair {
+  std::vector<int32_t> ids;
+  // Tokens from here on are of the second kind ("token_type_ids" 1); none: ids.size().
+  size_t second_kind = 0;
+};
+
 struct TokenizerParts;
 
 // The same tokenizer as the content of a tokenizer.json, for programs that read no GGUF. Unsupported for "llama"
@@ -58,6 +65,12 @@ class Tokenizer {
   static Result<Tokenizer> from_gguf(const GgufTokenizer& gguf);
 
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Both texts with the special tokens that belong around them. The second one loses its last tokens where all would be
+  // more than `most`. Unsupported where the tokenizer does not say how pairs are made.
+  Result<EncodedPair> encode_pair(std::string_view first, std::string_view second, int64_t most) const;
+  // A text with what stands around it, of which the text loses its last tokens where all would be more than `most`.
+  // `at_end`: also the end token, where tokenizer_config.json asks for one and tokenizer.json does not add it.
+  Result<std::vector<int32_t>> encode_within(std::string_view text, int64_t most, bool at_end) const;
   // Ids without a token say nothing. `skip_special` leaves special tokens out.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = false) const;
 

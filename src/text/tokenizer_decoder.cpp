@@ -65,8 +65,8 @@ void Decoder::add_strip(std::string character, size_t from_front, size_t from_ba
 
 Status Decoder::add_json(const JsonPlace& place) {
   if (stages_.size() >= kMaxStages) return place.error("more than {} decoders", kMaxStages);
-  ASSIGN_OR_RETURN(const std::string type,
-                   place.type({"Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}));
+  ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse",
+                                                       "Strip", "Metaspace", "WordPiece"}));
   if (type == "Sequence") {
     RETURN_IF_ERROR(place.expect_object({"type", "decoders"}));
     ASSIGN_OR_RETURN(const auto parts, place.array("decoders"));
@@ -88,6 +88,12 @@ Status Decoder::add_json(const JsonPlace& place) {
     ASSIGN_OR_RETURN(const int64_t start, place.integer("start", 0, kMaxStrip));
     ASSIGN_OR_RETURN(const int64_t stop, place.integer("stop", 0, kMaxStrip));
     add_strip(std::move(content), static_cast<size_t>(start), static_cast<size_t>(stop));
+  } else if (type == "WordPiece") {
+    RETURN_IF_ERROR(place.expect_object({"type", "prefix", "cleanup"}));
+    Stage stage{Kind::WordPiece};
+    ASSIGN_OR_RETURN(stage.content, place.string_or("prefix", "##"));
+    ASSIGN_OR_RETURN(stage.cleanup, place.boolean_or("cleanup", true));
+    add(std::move(stage));
   } else if (type == "Metaspace") {
     RETURN_IF_ERROR(
         place.expect_object({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
@@ -123,6 +129,7 @@ bool Decoder::waits_for_all(const Stage& stage) const {
     case Kind::SpacesBetween:
     case Kind::Fuse:
     case Kind::Strip:
+    case Kind::WordPiece:
     case Kind::Metaspace: return false;
   }
   return false;
@@ -147,6 +154,7 @@ Status Decoder::feed_whole(size_t index, DecoderState* state, std::string_view t
   switch (stage.kind) {
     case Kind::SpacesBetween:
       return feed(index + 1, state, seen > 0 ? " " + std::string(token) : std::string(token), out);
+    case Kind::WordPiece: return feed(index + 1, state, word_piece(stage, token, seen == 0), out);
     case Kind::Fuse: return feed(index + 1, state, token, out);
     case Kind::ByteLevel: {
       s.pending += bytes_of_visible(token);
@@ -210,6 +218,7 @@ Result<std::string> Decoder::bytes_of(std::string_view token) const {
       case Kind::Strip:
         if (!stage.fused) bytes = strip_token(stage, bytes);
         break;
+      case Kind::WordPiece: bytes = word_piece(stage, bytes, false); break;
       case Kind::Fuse: break;
       case Kind::Metaspace: {
         for (size_t at = 0; (at = bytes.find(stage.content, at)) != std::string::npos; ++at)
@@ -230,6 +239,26 @@ Status Decoder::flush_bytes(size_t index, DecoderState* state, std::string* out)
   if (is_valid_utf8(bytes)) return feed(index + 1, state, bytes, out);
   for (size_t i = 0; i < bytes.size(); ++i) RETURN_IF_ERROR(feed(index + 1, state, "\xEF\xBF\xBD", out));
   return Status::ok();
+}
+
+// A piece continues the word before it, or stands behind a space; then what English writes without one is joined, token
+// by token.
+std::string Decoder::word_piece(const Stage& stage, std::string_view token, bool first) {
+  std::string text(token);
+  if (!first) {
+    if (token.starts_with(stage.content))
+      text.erase(0, stage.content.size());
+    else
+      text.insert(0, 1, ' ');
+  }
+  if (!stage.cleanup) return text;
+  constexpr std::pair<std::string_view, std::string_view> kJoined[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [apart, joined] : kJoined)
+    for (size_t at = 0; (at = text.find(apart, at)) != std::string::npos; at += joined.size())
+      text.replace(at, apart.size(), joined);
+  return text;
 }
 
 std::string Decoder::strip_token(const Stage& stage, std::string_view token) const {

@@ -52,7 +52,7 @@ class Decoder {
   Status finish(DecoderState* state, std::string* out) const;
 
  private:
-  enum class Kind : uint8_t { SpacesBetween, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace };
+  enum class Kind : uint8_t { SpacesBetween, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, WordPiece };
   struct Stage {
     Kind kind;
     bool fused = false;                     // the stages before made one token of all; what comes in are its parts
@@ -61,6 +61,7 @@ class Decoder {
     size_t from_front = 0;
     size_t from_back = 0;
     bool drop_first = false;  // for Metaspace
+    bool cleanup = false;     // for WordPiece
   };
 
   Status add_json(const JsonPlace& place);
@@ -69,6 +70,7 @@ class Decoder {
   Status feed(size_t index, DecoderState* state, std::string_view token, std::string* out) const;
   Status feed_whole(size_t index, DecoderState* state, std::string_view token, std::string* out) const;
   Status flush_bytes(size_t index, DecoderState* state, std::string* out) const;
+  static std::string word_piece(const Stage& stage, std::string_view token, bool first);
   std::string strip_token(const Stage& stage, std::string_view token) const;
   std::string strip_part(const Stage& stage, DecoderState::Stage* state, std::string_view part) const;
 

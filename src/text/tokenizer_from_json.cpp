@@ -35,13 +35,38 @@ Status build_merges(const TokenizerTables& tables, const std::string& place, con
   return Status::ok();
 }
 
+Status read_word_pieces(const JsonPlace& place, const TokenizerTables* read, TokenizerParts* parts) {
+  RETURN_IF_ERROR(
+      place.expect_object({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"}));
+  if (!place.has("vocab") || !place["vocab"].json().is_object())
+    return place.error("vocab is missing or not an object of ids by token");
+  TokenizerTables own;
+  if (read == nullptr) {
+    ASSIGN_OR_RETURN(own, TokenizerTables::from_json(place));
+    read = &own;
+  }
+  RETURN_IF_ERROR(build_vocabulary(*read, place.path(), &parts->vocabulary));
+  WordPieceOptions options;
+  ASSIGN_OR_RETURN(options.prefix, place.string_or("continuing_subword_prefix", "##"));
+  constexpr int64_t kMostCharacters = 4096;
+  if (place.has("max_input_chars_per_word")) {
+    ASSIGN_OR_RETURN(options.max_characters, place.integer("max_input_chars_per_word", 1, kMostCharacters));
+  }
+  ASSIGN_OR_RETURN(const std::string unk, place.string_or("unk_token", "[UNK]"));
+  options.unk_id = parts->unk = parts->vocabulary.find(unk);
+  if (options.unk_id < 0) return place.error("unk_token \"{}\" is not in the vocabulary", unk);
+  parts->model.emplace<WordPieceModel>(std::move(options), parts->vocabulary);
+  return Status::ok();
+}
+
 Status read_model(const JsonPlace& place, const TokenizerTables* read, TokenizerParts* parts) {
+  if (place.has("type") && place["type"].json() == "WordPiece") return read_word_pieces(place, read, parts);
   RETURN_IF_ERROR(
       place.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                            "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   // Old files leave the type out; merges tell.
   if (place.has("type") || !place.has("merges")) {
-    ASSIGN_OR_RETURN(const std::string type, place.type({"BPE"}));
+    ASSIGN_OR_RETURN(const std::string type, place.type({"BPE", "WordPiece"}));
   }
   if (place.has("dropout") && (!place["dropout"].json().is_number() || place["dropout"].json().get<double>() != 0))
     return place.error("dropout must be null or 0: tokenizing must not be random");
@@ -95,50 +120,123 @@ Status read_added_tokens(const JsonPlace& root, TokenizerBuilder* builder) {
   return Status::ok();
 }
 
-// The ids that one item of a template stands for; nothing for the text itself.
-Status read_template_item(const JsonPlace& item, const JsonPlace& post, const TokenizerParts& parts, bool* seen_text,
-                          std::vector<int32_t>* before, std::vector<int32_t>* after) {
+// One item of a template: the ids that it stands for, or a text.
+struct TemplateItem {
+  std::optional<size_t> text;  // 0: the first one
+  std::vector<int32_t> ids;
+  int64_t kind = 0;
+};
+
+Result<TemplateItem> read_template_item(const JsonPlace& item, const JsonPlace& post, const TokenizerParts& parts) {
   RETURN_IF_ERROR(item.expect_object({"SpecialToken", "Sequence"}));
   if (item.json().size() != 1) return item.error("must have one key, SpecialToken or Sequence");
-  if (item.has("Sequence")) {
-    ASSIGN_OR_RETURN(const size_t which, item["Sequence"].choice("id", {"A"}));
-    if (which != 0 || *seen_text) return item.error("the text must occur once");
-    *seen_text = true;
-    return Status::ok();
+  TemplateItem out;
+  const bool text = item.has("Sequence");
+  if (!text && !item.has("SpecialToken")) return item.error("SpecialToken is null");
+  const JsonPlace place = item[text ? "Sequence" : "SpecialToken"];
+  if (place.has("type_id")) {
+    ASSIGN_OR_RETURN(out.kind, place.integer("type_id", 0, 1));
   }
-  if (!item.has("SpecialToken")) return item.error("SpecialToken is null");
-  ASSIGN_OR_RETURN(const std::string name, item["SpecialToken"].string("id"));
+  if (text) {
+    ASSIGN_OR_RETURN(out.text, place.choice("id", {"A", "B"}));
+    return out;
+  }
+  ASSIGN_OR_RETURN(const std::string name, place.string("id"));
   if (!post.has("special_tokens") || !post["special_tokens"].has(name))
     return item.error("\"{}\" is not among special_tokens", name);
   const JsonPlace definition = post["special_tokens"][name];
   ASSIGN_OR_RETURN(const auto ids, definition.array("ids"));
   for (const JsonPlace& id : ids) {
     if (!is_id(id.json()) || !parts.token(id.json().get<int64_t>())) return id.error("must be the id of a token");
-    (*seen_text ? after : before)->push_back(id.json().get<int32_t>());
+    out.ids.push_back(id.json().get<int32_t>());
   }
+  return out;
+}
+
+// Both texts once, in their order; the second kind, where there is any, goes on to the end.
+Status read_pair_template(const JsonPlace& post, TokenizerParts* parts) {
+  ASSIGN_OR_RETURN(const auto items, post.array("pair"));
+  TokenizerParts::Pair pair;
+  size_t texts = 0;
+  const auto kind_changes = [&](const JsonPlace& item) {
+    if (texts != 1) return item.error("type_id must become 1 between the two texts or with the second one");
+    pair.kinds = true;
+    pair.second_kind = pair.between.size();
+    return Status::ok();
+  };
+  for (const JsonPlace& place : items) {
+    ASSIGN_OR_RETURN(const TemplateItem item, read_template_item(place, post, *parts));
+    if (item.kind == 1 && !pair.kinds) RETURN_IF_ERROR(kind_changes(place));
+    if (item.kind == 0 && pair.kinds) return place.error("type_id must stay 1 once it is");
+    if (item.text) {
+      if (*item.text != texts) return place.error("the texts must occur once each, A before B");
+      ++texts;
+      continue;
+    }
+    std::vector<int32_t>& to = texts == 0 ? pair.before : texts == 1 ? pair.between : pair.after;
+    to.insert(to.end(), item.ids.begin(), item.ids.end());
+  }
+  if (texts != 2) return post.error("pair does not contain both texts");
+  parts->pair = std::move(pair);
   return Status::ok();
 }
 
-Status read_post_processor(const JsonPlace& place, TokenizerParts* parts) {
-  ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "TemplateProcessing", "ByteLevel"}));
-  if (type == "ByteLevel")  // moves offsets only
-    return place.expect_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  if (type == "Sequence") {
-    RETURN_IF_ERROR(place.expect_object({"type", "processors"}));
-    ASSIGN_OR_RETURN(const auto processors, place.array("processors"));
-    for (const JsonPlace& p : processors) RETURN_IF_ERROR(read_post_processor(p, parts));
-    return Status::ok();
-  }
+Status read_template(const JsonPlace& place, TokenizerParts* parts) {
   RETURN_IF_ERROR(place.expect_object({"type", "single", "pair", "special_tokens"}));
   ASSIGN_OR_RETURN(const auto items, place.array("single"));
   std::vector<int32_t> before;
   std::vector<int32_t> after;
   bool seen_text = false;
-  for (const JsonPlace& item : items)
-    RETURN_IF_ERROR(read_template_item(item, place, *parts, &seen_text, &before, &after));
+  for (const JsonPlace& at : items) {
+    ASSIGN_OR_RETURN(const TemplateItem item, read_template_item(at, place, *parts));
+    if (item.text) {
+      if (*item.text != 0 || seen_text) return at.error("the text must occur once");
+      seen_text = true;
+      continue;
+    }
+    auto& to = seen_text ? after : before;
+    to.insert(to.end(), item.ids.begin(), item.ids.end());
+  }
   if (!seen_text) return place.error("single does not contain the text");
   parts->before.insert(parts->before.begin(), before.begin(), before.end());
   parts->after.insert(parts->after.end(), after.begin(), after.end());
+  // Most models never see a pair: what is wrong with it is told to those who ask for one.
+  if (place.has("pair")) parts->pair_problem = read_pair_template(place, parts);
+  return Status::ok();
+}
+
+// ["[SEP]", 102]
+Result<int32_t> read_named_id(const JsonPlace& place, std::string_view key, const TokenizerParts& parts) {
+  ASSIGN_OR_RETURN(const auto both, place.array(key));
+  if (both.size() != 2 || !both[0].json().is_string() || !is_id(both[1].json()) ||
+      parts.find(both[0].json().get<std::string>()) != both[1].json().get<int32_t>())
+    return place.error("{} must be a token and its id", key);
+  return both[1].json().get<int32_t>();
+}
+
+// The older words for templates that every model of the family has.
+Status read_family_template(const JsonPlace& place, bool bert, TokenizerParts* parts) {
+  RETURN_IF_ERROR(place.expect_object({"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
+  ASSIGN_OR_RETURN(const int32_t sep, read_named_id(place, "sep", *parts));
+  ASSIGN_OR_RETURN(const int32_t cls, read_named_id(place, "cls", *parts));
+  parts->before.insert(parts->before.begin(), cls);
+  parts->after.push_back(sep);
+  TokenizerParts::Pair pair{{cls}, {sep}, {sep}, 1, bert};
+  if (!bert) pair.between.push_back(sep);
+  parts->pair = std::move(pair);
+  return Status::ok();
+}
+
+Status read_post_processor(const JsonPlace& place, TokenizerParts* parts) {
+  ASSIGN_OR_RETURN(const std::string type,
+                   place.type({"Sequence", "TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing"}));
+  if (type == "ByteLevel")  // moves offsets only
+    return place.expect_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (type == "TemplateProcessing") return read_template(place, parts);
+  if (type != "Sequence") return read_family_template(place, type == "BertProcessing", parts);
+  RETURN_IF_ERROR(place.expect_object({"type", "processors"}));
+  ASSIGN_OR_RETURN(const auto processors, place.array("processors"));
+  for (const JsonPlace& p : processors) RETURN_IF_ERROR(read_post_processor(p, parts));
   return Status::ok();
 }
 
@@ -186,6 +284,10 @@ Status read_config(const JsonPlace& config, TokenizerBuilder* builder) {
   RETURN_IF_ERROR(read_named_token(config, "bos_token", parts, &parts.bos));
   RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, &parts.eos));
   RETURN_IF_ERROR(read_named_token(config, "pad_token", parts, &parts.pad));
+
+  // Of other classes than those below it is a wish that their files need not fulfil.
+  ASSIGN_OR_RETURN(const bool asks, config.boolean_or("add_eos_token", false));
+  parts.asks_for_end = asks && parts.eos >= 0;
 
   // These classes replace the file's post-processor by their own.
   ASSIGN_OR_RETURN(std::string name, config.string_or("tokenizer_class", ""));

@@ -1,5 +1,7 @@
 #include "text/tokenizer_normalizer.h"
 
+#include "text/bert_characters.h"
+
 namespace reprise::text {
 namespace {
 
@@ -36,12 +38,14 @@ void Normalizer::add_replace(TextPattern pattern, std::string content) {
 
 Status Normalizer::add_json(const JsonPlace& place) {
   if (steps_.size() >= kMaxNormalizers) return place.error("more than {} normalizers", kMaxNormalizers);
-  ASSIGN_OR_RETURN(const std::string type,
-                   place.type({"Sequence", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend", "Strip", "Lowercase"}));
+  ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend",
+                                                       "Strip", "Lowercase", "BertNormalizer"}));
   if (type == "Sequence") {
     RETURN_IF_ERROR(place.expect_object({"type", "normalizers"}));
     ASSIGN_OR_RETURN(const auto parts, place.array("normalizers"));
     for (const JsonPlace& part : parts) RETURN_IF_ERROR(add_json(part));
+  } else if (type == "BertNormalizer") {
+    RETURN_IF_ERROR(add_bert(place));
   } else if (type == "Replace") {
     RETURN_IF_ERROR(place.expect_object({"type", "pattern", "content"}));
     if (!place.has("pattern")) return place.error("pattern is missing");
@@ -72,6 +76,19 @@ Status Normalizer::add_json(const JsonPlace& place) {
   return Status::ok();
 }
 
+// In this order, whatever the order in the file.
+Status Normalizer::add_bert(const JsonPlace& place) {
+  RETURN_IF_ERROR(place.expect_object({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
+  ASSIGN_OR_RETURN(const bool clean, place.boolean_or("clean_text", true));
+  ASSIGN_OR_RETURN(const bool chinese, place.boolean_or("handle_chinese_chars", true));
+  ASSIGN_OR_RETURN(const bool lowercase, place.boolean_or("lowercase", true));
+  ASSIGN_OR_RETURN(const bool accents, place.boolean_or("strip_accents", lowercase));
+  for (const auto& [wanted, kind] : {std::pair(clean, Kind::Controls), std::pair(chinese, Kind::Ideographs),
+                                     std::pair(accents, Kind::Accents), std::pair(lowercase, Kind::Lowercase)})
+    if (wanted) steps_.push_back({kind, NormalForm::Nfc, ""});
+  return Status::ok();
+}
+
 Result<std::string> Normalizer::apply(std::string_view text) const {
   std::string current(text);
   const size_t limit = max_grown_bytes(text.size());
@@ -87,6 +104,9 @@ Result<std::string> Normalizer::apply(std::string_view text) const {
       }
       case Kind::Strip: current = std::string(stripped(current, step.left, step.right)); break;
       case Kind::Lowercase: current = to_lowercase(current); break;
+      case Kind::Controls: current = without_controls(current); break;
+      case Kind::Ideographs: current = with_apart_ideographs(current); break;
+      case Kind::Accents: current = without_accents(current); break;
     }
     if (current.size() > limit) return invalid("normalizing made a text of more than {} bytes", limit);
   }

@@ -26,7 +26,7 @@ class Normalizer {
   Result<std::string> apply(std::string_view text) const;
 
  private:
-  enum class Kind : uint8_t { Form, Prepend, Replace, Strip, Lowercase };
+  enum class Kind : uint8_t { Form, Prepend, Replace, Strip, Lowercase, Controls, Ideographs, Accents };
   struct Step {
     Kind kind;
     NormalForm form = NormalForm::Nfc;
@@ -37,6 +37,7 @@ class Normalizer {
   };
 
   Status add_json(const JsonPlace& place);
+  Status add_bert(const JsonPlace& place);
 
   std::vector<Step> steps_;
 };

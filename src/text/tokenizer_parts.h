@@ -16,6 +16,7 @@
 #include "text/tokenizer_normalizer.h"
 #include "text/tokenizer_scores.h"
 #include "text/tokenizer_vocabulary.h"
+#include "text/tokenizer_word_pieces.h"
 
 namespace reprise::text {
 
@@ -24,11 +25,21 @@ struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  std::variant<BpeModel, ScoreModel> model;
+  std::variant<BpeModel, ScoreModel, WordPieceModel> model;
   Decoder decoder;
   // What add_special_tokens puts around the text.
   std::vector<int32_t> before;
   std::vector<int32_t> after;
+  // And around and between the two texts of a pair, where the file says how pairs are made.
+  struct Pair {
+    std::vector<int32_t> before, between, after;
+    // Where the part of the second kind begins: in `between`, counted from its beginning.
+    size_t second_kind = 0;
+    bool kinds = false;  // whether any part is of the second kind
+  };
+  std::optional<Pair> pair;
+  Status pair_problem;        // why there is none, where the file has one
+  bool asks_for_end = false;  // the config wants the end token behind every text
   int32_t bos = -1;
   int32_t eos = -1;
   int32_t unk = -1;

@@ -172,6 +172,7 @@ Result<TokenizerTables> TokenizerTables::from_json(const JsonPlace& model) {
     if (!is_id) return vocab.error("the id of \"{}\" {}", it.key(), id_form());
     tables.add_token(it.key(), id.get<int64_t>());
   }
+  if (!model.has("merges")) return tables;
   const JsonPlace merges = model["merges"];
   for (size_t i = 0; i < merges.json().size(); ++i) {
     const Json& merge = merges.json()[i];

@@ -51,6 +51,16 @@ constexpr Range kDecompositionsSinceUnicode9[] = {
     {0x32FF, 0x32FF}, {0xA7F2, 0xA7F4}, {0xAB69, 0xAB69}, {0x10781, 0x107BA}, {0x11938, 0x11938}, {0x1FBF0, 0x1FBF9},
 };
 
+// The class of punctuation is Unicode 8's; so are these, which Unicode 14 counts as something else.
+constexpr Range kPunctuationSinceUnicode8[] = {
+    {0x061D, 0x061D},   {0x09FD, 0x09FD},   {0x0A76, 0x0A76},   {0x0C77, 0x0C77},   {0x0C84, 0x0C84},
+    {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59},
+    {0x10F86, 0x10F89}, {0x1144B, 0x1144F}, {0x1145A, 0x1145B}, {0x1145D, 0x1145D}, {0x11660, 0x1166C},
+    {0x116B9, 0x116B9}, {0x1183B, 0x1183B}, {0x11944, 0x11946}, {0x119E2, 0x119E2}, {0x11A3F, 0x11A46},
+    {0x11A9A, 0x11A9C}, {0x11A9E, 0x11AA2}, {0x11C41, 0x11C45}, {0x11C70, 0x11C71}, {0x11EF7, 0x11EF8},
+    {0x11FFF, 0x11FFF}, {0x12FF1, 0x12FF2}, {0x16E97, 0x16E9A}, {0x16FE2, 0x16FE2}, {0x1E95E, 0x1E95F}};
+constexpr char32_t kOncePunctuation[] = {0x166D, 0x111C9};
+
 bool decomposes(char32_t c) { return !contains(kDecompositionsSinceUnicode9, c) && !find_addition(c); }
 
 int combining_class(char32_t c) {
@@ -231,7 +241,8 @@ bool is_numeric(char32_t c) {
 
 bool is_punctuation(char32_t c) {
   if (c < 0x80) return c > 0x20 && c < 0x7F && !(c >= '0' && c <= '9') && !((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-  return category(c)[0] == 'P';
+  if (c == kOncePunctuation[0] || c == kOncePunctuation[1]) return true;
+  return category(c)[0] == 'P' && !find_addition(c) && !contains(kPunctuationSinceUnicode8, c);
 }
 
 bool is_word(char32_t c) {

@@ -27,7 +27,7 @@ size_t append_repaired_utf8(std::string_view bytes, bool is_last, std::string* o
 
 bool is_whitespace(char32_t c);   // White_Space
 bool is_numeric(char32_t c);      // category N
-bool is_punctuation(char32_t c);  // category P, and the ASCII symbols
+bool is_punctuation(char32_t c);  // category P of Unicode 8, and the ASCII symbols
 bool is_word(char32_t c);         // alphabetic, mark, decimal digit, connector or joiner
 
 enum class NormalForm : uint8_t { Nfc, Nfd, Nfkc, Nfkd };

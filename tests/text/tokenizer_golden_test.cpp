@@ -78,8 +78,8 @@ TEST_P(TokenizerGolden, AllStrings) {
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values(std::pair("smollm2", "smollm2"), std::pair("smollm2_as_json", "smollm2"),
                                          std::pair("qwen3", "qwen3"), std::pair("deepseek_v3", "deepseek_v3"),
-                                         std::pair("spm_llama", "spm_llama"), std::pair("spm_mistral", "spm_mistral"),
-                                         std::pair("spm_gguf", "spm_llama")),
+                                         std::pair("minilm", "minilm"), std::pair("spm_llama", "spm_llama"),
+                                         std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama")),
                          [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ids and round trips of HF tokenizers over 21,000 strings for SmolLM2, Qwen3 and DeepSeek-V3.
+"""Ids and round trips of HF tokenizers over 21,000 strings for SmolLM2, Qwen3, DeepSeek-V3 and MiniLM (BERT).
 
 Writes tests/data/tokenizer/*; the formats are in the README there.
 """
@@ -81,7 +81,7 @@ def main():
     assert len(texts) >= 20000 and len(set(texts)) == len(texts)
     write_gz(OUT / "strings.jsonl.gz", "".join(json.dumps(t, ensure_ascii=False) + "\n" for t in texts).encode())
     index = {"strings": len(texts), "full_ids": FULL, "made_with": {"tokenizers": tokenizers.__version__}, "tokenizers": {}}
-    for name, tok in (("smollm2", SmolLM2().tokenizer()), ("qwen3", published("qwen3")), ("deepseek_v3", published("deepseek_v3"))):
+    for name, tok in (("smollm2", SmolLM2().tokenizer()), ("qwen3", published("qwen3")), ("deepseek_v3", published("deepseek_v3")), ("minilm", published("minilm"))):
         tok.no_padding()
         tok.no_truncation()
         hashes, counts, decodes, full = [], [], [], []

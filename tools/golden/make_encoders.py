@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Tiny random models that give vectors or scores, with what HF transformers makes of texts in fp32, pooled by hand.
+
+Writes tests/data/encoders/<name>; see the README there. Made with the versions of requirements.txt; a second run gives
+the same bytes.
+"""
+
+import json
+import shutil
+import string
+import sys
+
+from common import DATA, write_json
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig,
+                          RobertaForSequenceClassification, RobertaModel)
+
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+transformers.logging.set_verbosity_error()
+
+OUT = DATA / "encoders"
+LENGTHS = (1, 7, 33, 131)
+TEXTS = ["A graph is captured once.", "", "Graphs, captured & replayed: 12 times!", "Überall gleiche Bits 文字 zzzz", "once " * 120]
+QUERY, DOCUMENTS = "what is captured?", ["A graph is captured once.", "The sea is blue.", "once upon a time " * 40]
+WORDS = ["a", "graph", "graphs", "is", "captured", "once", "replay", "##ed", "##s", "the", "sea", "blue", "what", "same", "bits", "yes", "no", "time",
+         "##times", "up", "##on"]
+
+
+def word_pieces():
+    characters = string.ascii_lowercase + string.digits
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *string.punctuation, *characters, *("##" + c for c in characters)]
+    tokens += [w for w in WORDS if w not in tokens]
+    vocab = {t: i for i, t in enumerate(tokens)}
+    tok = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=100))
+    tok.normalizer = normalizers.BertNormalizer()
+    tok.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tok.decoder = decoders.WordPiece()
+    tok.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tok.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                       special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])])
+    return tok
+
+
+def randomise(net, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(net.named_parameters()):
+            noise = torch.randn(p.shape, generator=generator)
+            if p.dim() == 1:
+                p.copy_((1 + 0.2 * noise) if "norm" in name.lower() and name.endswith("weight") else 0.2 * noise)
+            else:
+                p.copy_(noise * (1.0 if "embed" in name else 1.2 / p.shape[-1] ** 0.5))
+    return net.float().eval()
+
+
+def pool(rows, kind, normalise):
+    vector = {"mean": rows.mean(0), "cls": rows[0], "lasttoken": rows[-1]}[kind]
+    return vector / vector.norm().clamp_min(1e-12) if normalise else vector
+
+
+def write_modules(folder, kind, normalise, **more):
+    kinds = ["Transformer", "Pooling"] + (["Normalize"] if normalise else [])
+    modules = [{"idx": i, "name": str(i), "path": "" if i == 0 else f"{i}_{k}", "type": f"sentence_transformers.models.{k}"} for i, k in enumerate(kinds)]
+    write_json(folder / "modules.json", modules)
+    (folder / "1_Pooling").mkdir()
+    modes = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "lasttoken": "pooling_mode_lasttoken"}
+    write_json(folder / "1_Pooling/config.json", {**{key: mode == kind for mode, key in modes.items()}, "pooling_mode_max_tokens": False})
+    for name, content in more.items():
+        write_json(folder / f"{name}.json", content)
+
+
+def start(name, config):
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_json(folder / "config.json", config)
+    return folder
+
+
+def finish(folder, tensors, golden):
+    save_file({k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}, folder / "model.safetensors")
+    save_file({k: np.ascontiguousarray(v) for k, v in sorted(golden.items())}, folder / "golden.safetensors")
+    print(folder.name, sum(v.nbytes for v in tensors.values()) // 1024, "KB", flush=True)
+
+
+def state(net, rename=lambda name: name):
+    return {rename(k): v.numpy() for k, v in net.state_dict().items() if "position_ids" not in k and "token_type_ids" not in k}
+
+
+def tokens_of(rng, n, vocab):
+    return rng.integers(5, vocab, n).astype(np.int32)
+
+
+def embedders():
+    tok = word_pieces()
+    bert = dict(vocab_size=tok.get_vocab_size(), hidden_size=60, num_hidden_layers=2, num_attention_heads=5, intermediate_size=70,
+                max_position_embeddings=160)
+    specs = [("bert_mean", BertModel, BertConfig(**bert), "mean", True), ("bert_cls_old", BertModel, BertConfig(**bert), "cls", False),
+             ("roberta_mean", RobertaModel, RobertaConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90,
+                                                          max_position_embeddings=150, type_vocab_size=1), "mean", True)]
+    for seed, (name, cls, config, kind, normalise) in enumerate(specs):
+        config.architectures = [cls.__name__]
+        config.dtype = "float32"
+        config._attn_implementation = "eager"
+        net = randomise(cls(config), 100 + seed)
+        folder = start(name, config.to_dict())
+        rng = np.random.default_rng(seed)
+        golden = {}
+        with torch.no_grad():
+            for n in LENGTHS:
+                ids = tokens_of(rng, n, config.vocab_size)
+                rows = net(input_ids=torch.tensor(ids[None].astype(np.int64))).last_hidden_state[0]
+                golden[f"tokens.{n}"], golden[f"pooled.{n}"] = ids, pool(rows, kind, normalise).numpy()
+            if name == "bert_mean":
+                tok.save(str(folder / "tokenizer.json"))
+                texts = []
+                for text in TEXTS:
+                    ids = tok.encode(text).ids
+                    if len(ids) > 100:
+                        ids = ids[:99] + ids[-1:]
+                    rows = net(input_ids=torch.tensor([ids])).last_hidden_state[0]
+                    texts.append({"text": text, "ids": ids, "embedding": [float(x) for x in pool(rows, kind, normalise)]})
+                write_json(folder / "texts.json", texts, indent=None)
+        more = {"sentence_bert_config": {"max_seq_length": 100, "do_lower_case": False}} if name == "bert_mean" else {}
+        write_modules(folder, kind, normalise, **more)
+        old = lambda k: "bert." + k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        tensors = state(net, old if name.endswith("_old") else lambda k: k)
+        if name.endswith("_old"):
+            tensors["bert.embeddings.position_ids"] = np.arange(160, dtype=np.int64)[None]
+        finish(folder, tensors, golden)
+
+
+def scorers():
+    tok = word_pieces()
+    config = BertConfig(vocab_size=tok.get_vocab_size(), hidden_size=60, num_hidden_layers=2, num_attention_heads=5, intermediate_size=70,
+                        max_position_embeddings=160, num_labels=1)
+    roberta = RobertaConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90, max_position_embeddings=150,
+                            type_vocab_size=1, num_labels=1)
+    for seed, (name, cls, config) in enumerate((("bert_scores", BertForSequenceClassification, config),
+                                                ("roberta_scores", RobertaForSequenceClassification, roberta))):
+        config.architectures = [cls.__name__]
+        config.dtype = "float32"
+        config._attn_implementation = "eager"
+        net = randomise(cls(config), 200 + seed)
+        folder = start(name, config.to_dict())
+        rng = np.random.default_rng(50 + seed)
+        golden = {}
+        with torch.no_grad():
+            for n in LENGTHS[1:]:
+                ids = tokens_of(rng, n, config.vocab_size)
+                second = n // 3 if name.startswith("bert") else n
+                kinds = np.where(np.arange(n) >= second, 1, 0)
+                logits = net(input_ids=torch.tensor(ids[None].astype(np.int64)), token_type_ids=torch.tensor(kinds[None])).logits
+                golden[f"tokens.{n}"], golden[f"second.{n}"] = ids, np.array([second], np.int32)
+                golden[f"pooled.{n}"] = torch.sigmoid(logits[0]).numpy()
+            if name == "bert_scores":
+                tok.save(str(folder / "tokenizer.json"))
+                pairs = []
+                for document in DOCUMENTS:
+                    encoded = tok.encode(QUERY, document)
+                    ids, kinds = encoded.ids, encoded.type_ids
+                    if len(ids) > 160:
+                        ids, kinds = ids[:159] + ids[-1:], kinds[:159] + kinds[-1:]
+                    score = torch.sigmoid(net(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([kinds])).logits[0, 0])
+                    pairs.append({"query": QUERY, "document": document, "ids": ids, "score": float(score)})
+                write_json(folder / "pairs.json", pairs, indent=None)
+        finish(folder, state(net), golden)
+
+
+def decoders_of_vectors():
+    for seed, (name, kind) in enumerate((("qwen3_last", "lasttoken"), ("qwen3_mean", "mean"), ("qwen3_yes_no", None))):
+        tok = word_pieces()
+        config = Qwen3Config(vocab_size=tok.get_vocab_size(), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                             intermediate_size=96, max_position_embeddings=256, tie_word_embeddings=True, pad_token_id=None)
+        config.architectures = ["Qwen3ForCausalLM"]
+        config.dtype = "float32"
+        config._attn_implementation = "eager"
+        net = randomise(Qwen3ForCausalLM(config), 300 + seed)
+        written = config.to_dict()
+        if kind is None:
+            written["classifier_from_token"] = ["no", "yes"]
+        folder = start(name, written)
+        rng = np.random.default_rng(80 + seed)
+        golden = {}
+        with torch.no_grad():
+            for n in LENGTHS:
+                ids = tokens_of(rng, n, config.vocab_size)
+                rows = net.model(input_ids=torch.tensor(ids[None].astype(np.int64))).last_hidden_state[0]
+                golden[f"tokens.{n}"] = ids
+                if kind:
+                    golden[f"pooled.{n}"] = pool(rows, kind, True).numpy()
+                else:
+                    both = net.lm_head(rows[-1])[[tok.token_to_id("no"), tok.token_to_id("yes")]]
+                    golden[f"pooled.{n}"] = torch.softmax(both, 0)[1:].numpy()
+        if kind:
+            write_modules(folder, kind, True, config_sentence_transformers={"prompts": {"query": "what is ", "document": ""}, "default_prompt_name": None})
+        tok.save(str(folder / "tokenizer.json"))
+        # Published embedding models are stored without their head.
+        tensors = {k: v for k, v in state(net, (lambda k: k.removeprefix("model.")) if kind else (lambda k: k)).items() if not k.startswith("lm_head")}
+        finish(folder, tensors, golden)
+
+
+def main():
+    embedders()
+    scorers()
+    decoders_of_vectors()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
