@@ -49,7 +49,7 @@ Command add_quantize(CLI::App& program);
 Command add_doctor(CLI::App& program);
 Command add_version(CLI::App& program);
 Command add_completion(CLI::App& program);
-void add_help(CLI::App& program);
+Command add_help(CLI::App& program);
 
 // What `pull smollm2` does (pull.cpp).
 Status pull_default_model();

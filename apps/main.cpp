@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_doctor(program));
   commands.push_back(add_version(program));
   commands.push_back(add_completion(program));
-  add_help(program);
+  commands.push_back(add_help(program));
   add_help_all(program);
   if (const auto code = parse_arguments(program, plain_words(argc, argv))) return *code;
 

@@ -35,7 +35,8 @@ struct ServeFlags {
 
 std::vector<settings::Binding> ServeFlags::bindings() {
   ServeOptions& o = options;
-  return {{"host", &o.http.host},
+  return {{"config", &o.config},
+          {"host", &o.http.host},
           {"port", &port},
           {"served_model_name", &o.served_model_name},
           {"chat_template", &o.chat_template},

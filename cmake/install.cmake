@@ -1,31 +1,32 @@
 # `cmake --install build/release --prefix DIR`, and CPack's tarball (./dev package): the binary, the simulator of Ascend
-# beside it, the header for extensions, the pages and the completions of shells.
+# beside it, the header for extensions, the pages, manual pages and the completions of shells. debian/rules installs the
+# components program, sim, lib and dev.
 include(GNUInstallDirs)
 
 if(TARGET reprise)
-  install(TARGETS reprise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set(program COMPONENT program)
+  install(TARGETS reprise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${program})
   # The binary looks for it in lib/ascend-sim beside bin, whatever lib is called elsewhere.
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/ascend-sim DESTINATION lib USE_SOURCE_PERMISSIONS)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/ascend-sim DESTINATION lib USE_SOURCE_PERMISSIONS COMPONENT sim)
   if(TARGET reprise_mpi)
-    install(TARGETS reprise_mpi LIBRARY DESTINATION lib)
+    install(TARGETS reprise_mpi LIBRARY DESTINATION lib COMPONENT mpi)
   endif()
-  install(FILES src/passes/extension_api.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reprise/passes)
-  install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-  install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md PATTERN *.json PATTERN *.svg)
-  install(FILES examples/extension/slice_mul.cpp DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
-  foreach(shell_file bash:bash-completion/completions/reprise zsh:zsh/site-functions/_reprise
-                     fish:fish/vendor_completions.d/reprise.fish)
-    string(REPLACE ":" ";" parts ${shell_file})
-    list(GET parts 0 shell)
-    list(GET parts 1 path)
-    get_filename_component(folder ${path} DIRECTORY)
-    get_filename_component(name ${path} NAME)
-    install(CODE "
-      file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/completion/${shell})
-      execute_process(COMMAND ${CMAKE_BINARY_DIR}/bin/reprise completion ${shell}
-                      OUTPUT_FILE ${CMAKE_BINARY_DIR}/completion/${shell}/${name} COMMAND_ERROR_IS_FATAL ANY)")
-    install(FILES ${CMAKE_BINARY_DIR}/completion/${shell}/${name} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
-  endforeach()
+  install(FILES src/passes/extension_api.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reprise/passes COMPONENT pages)
+  install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT pages)
+  install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT pages
+          FILES_MATCHING PATTERN *.md PATTERN *.json PATTERN *.svg)
+  install(FILES examples/extension/slice_mul.cpp DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT pages)
+  install(FILES examples/nginx.conf examples/haproxy.cfg DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples ${program})
+  install(DIRECTORY examples/systemd DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples ${program})
+  install(DIRECTORY share/reprise DESTINATION ${CMAKE_INSTALL_DATADIR} ${program})
+  # What the program makes of itself.
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(made ${CMAKE_BINARY_DIR}/package-files)
+  install(CODE "
+    execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/package_files.py
+                    ${CMAKE_BINARY_DIR}/bin/reprise ${made} COMMAND_ERROR_IS_FATAL ANY)" ${program})
+  install(DIRECTORY ${made}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} ${program})
+  install(DIRECTORY ${made}/etc/reprise DESTINATION ${CMAKE_INSTALL_SYSCONFDIR} ${program})
 endif()
 
 set(CPACK_PACKAGE_NAME reprise)

@@ -220,6 +220,9 @@ class Program:
         path = []
         words = words[1:]
         while words and not words[0].startswith("-") and not is_placeholder(words[0]):
+            if path == ["help"] and words[0] == "settings":  # a page of its own
+                path, words = ["help", "settings"], words[1:]
+                break
             commands = self.help(*path)[0]
             if not commands:
                 break

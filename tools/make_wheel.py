@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the wheel reprise-llm from python/reprise and what CMake's target `wheel` has built.
 
-  tools/make_wheel.py --built build/release/wheel --out build/wheel
+  tools/make_wheel.py --built build/release/wheel --out dist
 
 What the library needs of Debian besides the C library lies beside it. The tag says which glibc the files ask for.
 """

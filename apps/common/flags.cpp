@@ -7,6 +7,7 @@
 
 #include "base/close_names.h"
 #include "common/help.h"
+#include "settings/config_file.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -51,16 +52,6 @@ std::string untaken(const CLI::App& app, const std::string& names) {
   return out;
 }
 
-std::string_view value_of(const Setting& s) {
-  if (!s.value.empty()) return s.value;
-  switch (s.kind) {
-    case Kind::Integer: return "N";
-    case Kind::Integers: return "N,N,...";
-    case Kind::Real: return "X";
-    default: return "TEXT";
-  }
-}
-
 // The option of a row; what is wrong with a value is the usage error.
 void add_option(CLI::App& app, const std::string& all_names, const Setting& s, const Target& target,
                 std::string_view help) {
@@ -69,7 +60,7 @@ void add_option(CLI::App& app, const std::string& all_names, const Setting& s, c
     app.add_flag(names, *std::get<bool*>(target), std::string(help));
   } else if (s.kind == Kind::Texts || s.kind == Kind::Words) {
     CLI::Option* o = app.add_option(names, *std::get<std::vector<std::string>*>(target), with_default(help, target));
-    o->type_name(std::string(value_of(s)));
+    o->type_name(std::string(settings::value_word(s)));
     if (s.kind == Kind::Texts) {
       o->allow_extra_args(false);
     } else {
@@ -77,7 +68,7 @@ void add_option(CLI::App& app, const std::string& all_names, const Setting& s, c
     }
   } else {
     const std::string value =
-        s.kind == Kind::Choice ? fmt::format("{{{}}}", settings::allowed(s)) : std::string(value_of(s));
+        s.kind == Kind::Choice ? fmt::format("{{{}}}", settings::allowed(s)) : std::string(settings::value_word(s));
     const auto check = [s](const std::string& text) { return settings::check(s, text).message(); };
     const auto store = [s, target](const std::string& text) { static_cast<void>(settings::assign(s, text, target)); };
     app.add_option_function<std::string>(names, store, with_default(help, target))
@@ -132,6 +123,30 @@ std::string unknown_words(const CLI::App& root) {
   return fmt::format("\"{}\" was not expected; values follow a flag, and text with spaces needs quotes", word);
 }
 
+// Gives the options that were not on the command line the values of the file.
+void take_file(CLI::App& app, const std::string& path) {
+  const auto values = settings::read_config(path);
+  if (!values) throw CLI::ValidationError("--config", values.status().message());
+  for (const settings::FileValue& v : *values) {
+    const std::string name = settings::flag_of(v.key);
+    CLI::Option* option = app.get_option_no_throw(name);
+    if (!option)
+      throw CLI::ValidationError(
+          "--config", fmt::format("{}: \"{}\" is no setting of `{}`", v.place, name.substr(2), app.get_name()));
+    if (option->count() > 0 || v.values.empty()) continue;
+    for (const std::string& value : v.values) option->add_result(value);
+    option->run_callback();
+  }
+}
+
+void take_files(CLI::App& root) {
+  CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  const CLI::Option* config = app->get_option_no_throw("--config");
+  const bool takes_file = config && config->get_items_expected_max() > 0;  // `help settings --config` prints one
+  if (takes_file && config->count() > 0) take_file(*app, config->as<std::string>());
+}
+
 }  // namespace
 
 void add_setting(CLI::App& app, const settings::Binding& binding, std::string_view help, std::string_view group) {
@@ -183,6 +198,7 @@ std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>
   for (const std::string& word : words) argv.push_back(word.c_str());
   try {
     app.parse(static_cast<int>(argv.size()), argv.data());
+    take_files(app);
     return std::nullopt;
   } catch (const CLI::Success& e) {  // help or version
     if (!app.get_subcommands().empty() || app.remaining_size() == 0) return app.exit(e);

@@ -21,8 +21,10 @@ std::vector<std::string> plain_words(int argc, const char* const* argv) {
   for (std::string& word : out)
     for (const auto& [from, to] : kShort)
       if (word == from) word = to;
-  // help, help serve, help graph explain --help-all
-  if (out.size() >= 2 && out[1] == "help") {
+  // help, help serve, help graph explain --help-all; the table of settings and manual pages are what `help` does itself
+  const bool page =
+      out.size() >= 3 && (out[2] == "settings" || std::find(out.begin(), out.end(), "--man") != out.end());
+  if (out.size() >= 2 && out[1] == "help" && !page) {
     out.erase(out.begin() + 1);
     if (std::find(out.begin(), out.end(), "--help-all") == out.end()) out.emplace_back("--help");
   }

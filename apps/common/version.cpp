@@ -11,6 +11,8 @@
 
 namespace reprise::apps {
 
+std::string version_number() { return fmt::format("reprise {}", REPRISE_VERSION); }
+
 std::string version_text() {
   std::vector<std::string> here;
   for (const cpu::Isa isa : cpu::supported_isas()) here.emplace_back(cpu::isa_name(isa));

@@ -7,5 +7,7 @@ namespace reprise::apps {
 
 // The first line is "reprise VERSION (COMMIT)"; the last has no line break.
 std::string version_text();
+// "reprise VERSION", the same in every build.
+std::string version_number();
 
 }  // namespace reprise::apps

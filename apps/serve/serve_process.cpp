@@ -23,10 +23,12 @@
 #include "engine/shared_step.h"
 #include "hub/digest.h"
 #include "sched/together.h"
+#include "serve/notifier.h"
 #include "serve/replica.h"
 #include "serve/thread_dump.h"
 #include "server/engine_numbers.h"
 #include "server/metrics.h"
+#include "settings/config_file.h"
 #include "settings/setting.h"
 
 namespace reprise::apps {
@@ -48,7 +50,7 @@ sigset_t signals_of(const ServeOptions& o) {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  if (!o.api_keys_file.empty() || !o.request_log.empty()) sigaddset(&set, SIGHUP);
+  if (o.reloads()) sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -204,8 +206,10 @@ Status lost_rank(const ModelFlags& flags) {
 // Waits for signals, and looks after the scheduler meanwhile.
 class Supervisor {
  public:
-  Supervisor(const ServeOptions& options, server::Api& api, server::HttpServer& http)
-      : options_(options), api_(api), http_(http) {}
+  // `settings`: those of the file of settings.
+  Supervisor(const ServeOptions& options, std::vector<settings::FileValue> settings, const Notifier& notifier,
+             server::Api& api, server::HttpServer& http)
+      : options_(options), settings_(std::move(settings)), notifier_(notifier), api_(api), http_(http) {}
   ~Supervisor() { stop(); }
   void start() {
     thread_ = std::thread([this] { watch(); });
@@ -221,6 +225,15 @@ class Supervisor {
     reported_.resize(threads.size());
     threads_ = std::move(threads);
   }
+  // The model is served under that name.
+  void say_ready(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    if (leaving_since_) return;
+    status_ = "serving " + name;
+    ready_ = true;
+    notifier_.say("READY=1\nSTATUS=" + status_);
+  }
+  void say_lost(const Status& why) { notifier_.say("STOPPING=1\nSTATUS=" + why.message()); }
   // The scheduler has ended and goes. Signals are still waited for: the second ends the process if something hangs.
   void let_go() {
     std::lock_guard lock(mutex_);
@@ -245,6 +258,7 @@ class Supervisor {
         begin_to_end();
       }
       if (leaving_since_ && !asked_to_end() && seconds_since(*leaving_since_) >= delay()) drain();
+      if (!ready_ && !leaving_since_) say_loading();
       std::lock_guard lock(mutex_);
       if (sched::Replicas* s = scheduler_) {
         look_after_ranks(*s);
@@ -253,11 +267,44 @@ class Supervisor {
         end_when_drained(*s);
         for (size_t r = 0; r < s->size(); ++r) look_for_hangs(s->at(r), r);
       }
+      say_alive();  // a step that hangs has ended the process
     }
   }
 
-  // A wrong file changes nothing.
+  // A supervisor that gives a start so much time gives it more while the model is being read.
+  void say_loading() {
+    constexpr double kBetween = 5;
+    if (said_ && seconds_since(*said_) < kBetween) return;
+    said_ = Clock::now();
+    notifier_.say(
+        fmt::format("STATUS=loading the model since {:.0f} s\nEXTEND_TIMEOUT_USEC=60000000", seconds_since(begin_)));
+  }
+  // Twice as often as it is asked for.
+  void say_alive() {
+    const auto wanted = notifier_.watchdog();
+    if (!wanted || (alive_ && Clock::now() - *alive_ < *wanted / 2)) return;
+    alive_ = Clock::now();
+    notifier_.say("WATCHDOG=1");
+  }
+
   void reload() {
+    if (ready_) notifier_.say_reloading();
+    reload_files();
+    if (ready_) notifier_.say("READY=1\nSTATUS=" + status_);
+  }
+
+  // Settings of the file are in effect from the start on; what has changed since is told.
+  void compare_settings() {
+    const auto now = settings::read_config(options_.config);
+    if (!now) return log::error("SIGHUP: the settings stay as they are: {}", now.status().message());
+    const std::vector<std::string> names = settings::changed(settings_, *now);
+    if (names.empty()) return log::info("SIGHUP: {} says what it said at the start", options_.config);
+    log::warning("SIGHUP: {} has changed; a restart puts into effect: {}", options_.config, fmt::join(names, ", "));
+  }
+
+  // A wrong file changes nothing.
+  void reload_files() {
+    if (!options_.config.empty()) compare_settings();
     if (!options_.api_keys_file.empty()) {
       auto keys = read_keys(options_.api_keys_file);
       if (keys) {
@@ -279,9 +326,11 @@ class Supervisor {
     return options_.http.inherited ? std::max(options_.drain_delay_s, kMoment) : options_.drain_delay_s;
   }
   void begin_to_end() {
-    leaving_since_ = Clock::now();
     {
       std::lock_guard lock(mutex_);
+      leaving_since_ = Clock::now();
+      status_ = "ending: what runs may finish";
+      notifier_.say("STOPPING=1\nSTATUS=" + status_);
       if (!scheduler_ && !let_go_) std::_Exit(0);  // nothing is served yet, so nothing can be lost
     }
     api_.leave();
@@ -344,6 +393,7 @@ class Supervisor {
   // As SGLang's watchdog: a step cannot be taken back, so the process ends, and a supervisor starts another one.
   void end_hanging(const std::string& what, size_t replica) {
     api_.fail(what);
+    notifier_.say("STOPPING=1\nSTATUS=" + what);
     dump_stack(threads_[replica]);
     log::error("this server has to be started again: a step hangs");
     std::_Exit(1);
@@ -351,12 +401,18 @@ class Supervisor {
 
   static constexpr int kSecondSignal = 130;
   const ServeOptions& options_;
+  const std::vector<settings::FileValue> settings_;
+  const Notifier& notifier_;
   server::Api& api_;
   server::HttpServer& http_;
   std::thread thread_;
+  const Clock::time_point begin_ = Clock::now();
+  std::optional<Clock::time_point> said_, alive_;  // that it is loading, that it is alive
+  std::string status_;                             // for the supervisor; written before ready_, and by the thread
+  std::atomic<bool> ready_{false};
   std::optional<Clock::time_point> leaving_since_;
   std::atomic<bool> ended_{false};
-  std::mutex mutex_;  // of the next three
+  std::mutex mutex_;  // of the next three, and of leaving_since_ where it is written
   sched::Replicas* scheduler_ = nullptr;
   std::vector<pthread_t> threads_;
   bool let_go_ = false;
@@ -549,6 +605,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   http.accept_inherited();
   supervisor.keep(&all, std::move(schedulers.threads));
   say_where(o, model.name, http);
+  supervisor.say_ready(model.name);
   if (!supervisor.asked_to_end()) {
     for (const auto& r : others) r->run([&all] { return all.lost(); });
     schedulers.run();
@@ -557,6 +614,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   all.stop();
   supervisor.let_go();
   const Status lost = all.lost().is_ok() ? lost_rank(o.model) : all.lost();
+  if (!lost.is_ok()) supervisor.say_lost(lost);
   if (lost.is_ok())
     end_within(kLastWork, 0, "a request is still being read");
   else
@@ -582,11 +640,17 @@ Result<std::vector<server::KeyRules>> read_keys(const std::string& path) {
 Status serve(ServeOptions o) {
   if (o.check) return say_what_flags_mean(o);
   log::set_form(o.log_format == "json" ? log::Form::Json : log::Form::Timed);
+  ASSIGN_OR_RETURN(const Notifier notifier, Notifier::of_environment());
+  o.supervised = notifier.asked();
   const sigset_t set = signals_of(o);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // in all threads that follow; the supervisor asks for them
   std::signal(SIGPIPE, SIG_IGN);
   allow_descriptors(o.http.max_connections);
 
+  std::vector<settings::FileValue> of_file;
+  if (!o.config.empty()) {
+    ASSIGN_OR_RETURN(of_file, settings::read_config(o.config));
+  }
   std::unique_ptr<server::RequestLogFile> request_log;
   if (!o.request_log.empty()) {
     ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log));
@@ -604,7 +668,7 @@ Status serve(ServeOptions o) {
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
   HttpThread http_thread(*http);
-  Supervisor supervisor(o, api, *http);
+  Supervisor supervisor(o, std::move(of_file), notifier, api, *http);
   supervisor.start();
 
   return serve_model(o, api, *http, http_thread, supervisor);

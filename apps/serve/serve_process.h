@@ -4,7 +4,8 @@
 // one waits for signals and for steps that hang; two read what would hold up HTTP. Each further replica (--dp-size) has
 // an engine, a scheduler and a thread that runs it. The first SIGINT or SIGTERM drains:
 // what runs may finish until the shutdown time is over. The second ends at once. SIGHUP reads the file of keys and
-// opens the request log anew, where there are any; else it ends the process, as it does by default.
+// the file of settings, and opens the request log anew, where there are any; else it ends the process, as it does by
+// default. A supervisor that asks for it is told how far this is (serve/notifier.h).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct ServeOptions {
   server::ApiOptions api;
   sched::SchedulerOptions scheduler;
   sched::Balance balance = sched::Balance::Prefix;  // over replicas
+  std::string config;                               // the file of settings that were taken; "" = none
   std::string profile_dir;                          // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
   double drain_delay_s = 0;                 // in which requests are still taken
@@ -37,6 +39,10 @@ struct ServeOptions {
   std::string log_format = "text";          // or json
   bool check = false;                       // say what the options mean, and end
   std::vector<std::string> notices;         // about flags of this command
+  bool supervised = false;                  // something wants to be told how far this is
+
+  // Whether SIGHUP is for what can be read anew.
+  bool reloads() const { return supervised || !config.empty() || !api_keys_file.empty() || !request_log.empty(); }
 };
 
 // The keys of --api-keys-file; errors name the file.

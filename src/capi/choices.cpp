@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "settings/values.h"
+#include "settings/forms.h"
 
 namespace reprise::capi {
 namespace {
@@ -30,22 +30,6 @@ OrderedJson value_of(const settings::Target& target) {
       target);
 }
 
-const char* type_of(settings::Kind kind) {
-  switch (kind) {
-    case settings::Kind::Switch: return "switch";
-    case settings::Kind::Text: return "text";
-    case settings::Kind::Texts:
-    case settings::Kind::Words: return "list";
-    case settings::Kind::Choice: return "choice";
-    case settings::Kind::Integer: return "integer";
-    case settings::Kind::Integers: return "integers";
-    case settings::Kind::Real: return "real";
-  }
-  return "text";
-}
-
-std::string name_of(std::string_view key) { return settings::flag_of(key).substr(2); }
-
 }  // namespace
 
 Choices::Choices() {
@@ -56,7 +40,6 @@ Choices::Choices() {
 std::vector<settings::Binding> Choices::bindings() {
   std::vector<settings::Binding> out = model.bindings();
   for (const settings::Binding& b : model.graph.bindings()) out.push_back(b);
-  for (const settings::Binding& b : model.speculation.bindings()) out.push_back(b);
   for (const settings::Binding& b : model.speculation.bindings()) out.push_back(b);
   out.push_back({"log_level", &log_level});
   out.push_back({"served_model_name", &served_model_name});
@@ -122,16 +105,7 @@ Status check_value(const std::string& key, const std::string& value) {
 OrderedJson settings_table() {
   Choices scratch;
   OrderedJson out = OrderedJson::array();
-  for (const settings::Binding& b : scratch.bindings()) {
-    const settings::Setting& s = b.row();
-    out.push_back({{"name", name_of(s.key)},
-                   {"aliases", std::string(s.also)},
-                   {"group", std::string(settings::title_of(s.group))},
-                   {"type", type_of(s.kind)},
-                   {"default", s.initial.empty() ? OrderedJson() : OrderedJson(std::string(s.initial))},
-                   {"allowed", settings::allowed(s)},
-                   {"help", settings::as_flags(s.help)}});
-  }
+  for (const settings::Binding& b : scratch.bindings()) out.push_back(settings::json_of(b.row()));
   return out;
 }
 
@@ -139,7 +113,7 @@ OrderedJson settings_in_effect(Choices& choices, const Values& given) {
   OrderedJson out = OrderedJson::object();
   for (const settings::Binding& b : choices.bindings()) {
     const bool set = std::any_of(given.begin(), given.end(), [&](const auto& v) { return v.first == b.key; });
-    out[name_of(b.key)] = {{"value", value_of(b.target)}, {"origin", set ? "api" : "default"}};
+    out[settings::name_of(b.key)] = {{"value", value_of(b.target)}, {"origin", set ? "api" : "default"}};
   }
   return out;
 }

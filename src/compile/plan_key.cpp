@@ -4,8 +4,8 @@
 #include <link.h>
 
 #include <cstring>
-#include <random>
 
+#include "base/entropy.h"
 #include "base/file.h"
 #include "passes/extension.h"
 
@@ -31,10 +31,7 @@ std::string build_id_of(const uint8_t* at, size_t size) {
 
 // Nothing is known of a file that is gone, so what was computed with it is good for this process alone.
 const std::string& unreadable() {
-  static const std::string id = [] {
-    std::random_device random;
-    return fmt::format("unreadable, process {:08x}{:08x}", random(), random());
-  }();
+  static const std::string id = fmt::format("unreadable, process {:016x}", entropy());
   return id;
 }
 

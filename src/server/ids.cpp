@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <random>
 
+#include "base/entropy.h"
 #include "base/split_mix.h"
 
 namespace reprise::server {
 
 uint64_t random_bits() {
-  static std::atomic<uint64_t> counter{std::random_device{}() * uint64_t{0x100000001} + std::random_device{}()};
+  static std::atomic<uint64_t> counter{entropy()};
   return split_mix(counter.fetch_add(kSplitMixStep));
 }
 

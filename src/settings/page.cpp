@@ -21,21 +21,10 @@ constexpr std::pair<std::string_view, Group> kNames[] = {{"model", Group::Model}
 
 std::string in_marks(std::string_view text) { return fmt::format("`{}`", text); }
 
-// "`-c`, `--context-length`": flags alone, the word of a positional argument is none.
 std::string names_of(const Setting& s) {
   std::string out;
-  const std::string names = flag_names(s);
-  for (size_t begin = 0; begin < names.size();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    if (names[begin] == '-') out += (out.empty() ? "" : ", ") + in_marks(names.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string& name : flags_of(s)) out += (out.empty() ? "" : ", ") + in_marks(name);
   return out;
-}
-
-std::string_view value_of(const Setting& s) {
-  if (!s.value.empty() || s.kind == Kind::Switch || s.kind == Kind::Choice) return s.value;
-  return s.kind == Kind::Integer ? "N" : s.kind == Kind::Integers ? "N,N,..." : s.kind == Kind::Real ? "X" : "TEXT";
 }
 
 // Flags in help are code.
@@ -87,7 +76,7 @@ std::string wrapped(std::string_view text) {
 std::string list_of(Group group) {
   std::string out;
   for (const Setting& s : rows(group)) {
-    const std::string value = value_of(s).empty() ? "" : " " + in_marks(value_of(s));
+    const std::string value = value_word(s).empty() ? "" : " " + in_marks(value_word(s));
     out += wrapped(
         fmt::format("- {}{}{}: {}{}", names_of(s), value, facts_of(s), s.refused ? "refused; " : "", help_of(s)));
   }

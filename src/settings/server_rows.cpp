@@ -4,6 +4,9 @@ namespace reprise::settings {
 
 std::vector<Setting> server_rows() {
   return {
+      text("config", "FILE",
+           "settings as JSON, {\"max-running-requests\": 32}, with // comments; flags outrank them; `reprise help "
+           "settings --config` prints one to begin with"),
       text("host", "ADDRESS",
            "address to listen on; 0.0.0.0: all; unix:PATH: a socket of this machine (default 127.0.0.1)", "127.0.0.1"),
       text("socket_mode", "MODE", "who may connect to a unix:PATH, in octal (default 660)", "660"),

@@ -94,4 +94,20 @@ std::string allowed(const Setting& s) {
   return {};
 }
 
+std::string_view value_word(const Setting& s) {
+  if (!s.value.empty() || s.kind == Kind::Switch || s.kind == Kind::Choice) return s.value;
+  return s.kind == Kind::Integer ? "N" : s.kind == Kind::Integers ? "N,N,..." : s.kind == Kind::Real ? "X" : "TEXT";
+}
+
+std::vector<std::string> flags_of(const Setting& s) {
+  std::vector<std::string> out;
+  const std::string names = flag_names(s);
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    if (names[begin] == '-') out.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
 }  // namespace reprise::settings

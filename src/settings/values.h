@@ -21,5 +21,9 @@ Result<bool> parse_switch(std::string_view text);  // true or false
 Status check(const Setting& setting, std::string_view text);
 // What is allowed, in words: "1 to 4096", "auto, off"; empty where anything is.
 std::string allowed(const Setting& setting);
+// What stands for the value behind the flag: "N", "PATH"; empty of switches, and of choices, which list theirs.
+std::string_view value_word(const Setting& setting);
+// The names of the flag one by one, without the word of a positional argument: "-c", "--context-length".
+std::vector<std::string> flags_of(const Setting& setting);
 
 }  // namespace reprise::settings

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "base/file.h"
 #include "settings/binding.h"
+#include "settings/config_file.h"
 #include "settings/page.h"
 #include "settings/values.h"
 
@@ -86,6 +88,60 @@ TEST(GoldenPage, IsMadeOfTheTable) {
     EXPECT_NE(at, std::string::npos) << s.key;
     EXPECT_EQ(made->find(flag + ":", at + 1), std::string::npos) << s.key;
   }
+}
+
+// The page, and what a reader of JSON other than ours makes of it, are held together in tests/apps/packaging_test.py.
+TEST(Settings, AFileIsJsonWithComments) {
+  std::vector<std::string> includes;
+  const auto values = parse_config(
+      "// the model\n{\"model-path\": \"a//b\", // not a comment in a text\n \"override\": [\"a=1\", \"b=\\\"//2\"],\n"
+      " \"cuda_graph_bs\": [1, 8], \"include\": [\"more.json\"], \"ignore-eos\": true, \"top-p\": 0.5}",
+      "server.json", includes);
+  ASSERT_TRUE(values.is_ok()) << values.status().message();
+  const std::vector<FileValue> expected{{"model_path", {"a//b"}, ""},
+                                        {"override", {"a=1", "b=\"//2"}, ""},
+                                        {"cuda_graph_bs", {"1", "8"}, ""},
+                                        {"ignore_eos", {"true"}, ""},
+                                        {"top_p", {"0.5"}, ""}};
+  EXPECT_EQ(*values, expected);
+  EXPECT_EQ(includes, std::vector<std::string>{"more.json"});
+
+  const auto problem = [&](std::string_view text) { return parse_config(text, "f.json", includes).status().message(); };
+  EXPECT_EQ(problem("[]"), "f.json: an object is expected, like {\"context-length\": 4096}");
+  EXPECT_EQ(problem(R"({"context-lenght": 1})"),
+            "f.json: \"context-lenght\" is not a setting; close names: context-length");
+  EXPECT_EQ(problem(R"({"context-length": -1})"), "f.json: context-length: -1 is out of range; allowed: 0 to 16777216");
+  EXPECT_EQ(problem(R"({"context-length": [1, 2]})"), "f.json: context-length: it takes one value, not a list");
+  EXPECT_EQ(problem(R"({"context-length": null})"), "f.json: context-length: null is no value; leave the setting out");
+  EXPECT_EQ(problem(R"({"dtype": "auto", "dtype": "half"})"), "f.json: \"dtype\" is given twice");
+  EXPECT_EQ(problem(R"({"top-p": 1, "top_p": 1})"), "f.json: \"top_p\" is given twice");
+  EXPECT_EQ(problem("--- \nmodel: a"), "f.json: this is YAML; settings are JSON with // comments");
+  EXPECT_EQ(problem(R"({"include": "a"})"), "f.json: include: a list of files is expected, like [\"more.json\"]");
+  EXPECT_EQ(problem("{\n// one\n\"a\" 1}").find("f.json: not valid JSON: parse error at line 3, column 5"), 0u);
+}
+
+TEST(Settings, FilesIncludeFiles) {
+  const std::filesystem::path folder = testing::TempDir() + "/settings_files";
+  std::filesystem::create_directories(folder / "more");
+  const auto write = [&](const char* name, const char* text) {
+    EXPECT_TRUE(write_file_atomically((folder / name).string(), text).is_ok());
+  };
+  write("server.json", R"({"include": ["more/b.json"], "top-p": 0.5})");
+  write("more/b.json", R"({"include": ["c.json"], "top-p": 0.25, "dtype": "half"})");
+  write("more/c.json", R"({"min-p": 0.125, "dtype": "float32"})");
+  const auto values = read_config((folder / "server.json").string());
+  ASSERT_TRUE(values.is_ok()) << values.status().message();
+  EXPECT_EQ(*values,
+            (std::vector<FileValue>{{"min_p", {"0.125"}, ""}, {"dtype", {"half"}, ""}, {"top_p", {"0.5"}, ""}}));
+  write("more/c.json", R"({"min-p": 0.5, "seed": 1})");
+  const auto now = read_config((folder / "server.json").string());
+  ASSERT_TRUE(now.is_ok());
+  EXPECT_EQ(changed(*values, *now), (std::vector<std::string>{"min-p", "seed"}));
+  write("more/c.json", R"({"include": ["../server.json"]})");
+  EXPECT_NE(read_config((folder / "server.json").string()).status().message().find("includes itself"),
+            std::string::npos);
+  EXPECT_FALSE(read_config((folder / "none.json").string()).is_ok());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <string_view>
+
+#include "base/entropy.h"
 
 namespace reprise::server {
 
@@ -14,8 +15,7 @@ extern const size_t kLivePageSize, kDocsPageSize;
 namespace {
 
 WebPage with_marks(const unsigned char* bytes, size_t size) {
-  std::random_device random;
-  const std::string nonce = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  const std::string nonce = fmt::format("{:016x}{:016x}", entropy(), entropy());
   constexpr std::string_view kMark = "{{nonce}}";
   std::string_view rest(reinterpret_cast<const char*>(bytes), size);
   WebPage page;
