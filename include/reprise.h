@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define REPRISE_ABI 1u /* one more with every addition; a break changes the SONAME */
+#define REPRISE_ABI 2u /* one more with every addition; a break changes the SONAME */
 #if defined(__GNUC__)
 #define REPRISE_API __attribute__((visibility("default")))
 #else
@@ -166,7 +166,7 @@ typedef struct reprise_request {
   double deadline_s;                /* from now on; 0: none */
   reprise_text name;                /* for traces */
   reprise_text cache_salt;          /* prefixes are shared within one salt alone */
-  reprise_text adapter;             /* has to be empty yet */
+  reprise_text adapter;             /* name of a loaded LoRA adapter; empty: the model alone */
   void* context;                    /* comes back with every event */
 } reprise_request;
 enum { REPRISE_STARTED, REPRISE_TOKENS, REPRISE_PROMPT_LOGPROBS, REPRISE_FINISHED };
@@ -212,6 +212,13 @@ REPRISE_API reprise_code reprise_step(reprise_engine* engine, int32_t* worked, r
 /* One answer, waited for; its text. It has no events. Not from a hook. */
 REPRISE_API reprise_code reprise_generate(reprise_engine* engine, const reprise_request* request, reprise_blob** text,
                                           reprise_error** error);
+/* --- LoRA adapters, with the settings "enable-lora", "max-loras", "lora-modules". Since ABI 2. `path` is a folder that
+ * PEFT saved. Loading reads it and waits for the step that runs, so not from a hook; REPRISE_BUSY: no slot is free. */
+REPRISE_API reprise_code reprise_load_adapter(reprise_engine* engine, reprise_text name, reprise_text path,
+                                              reprise_error** error);
+/* New requests do not find it; those that have it go on, and its slot is free after the last of them. */
+REPRISE_API reprise_code reprise_unload_adapter(reprise_engine* engine, reprise_text name, reprise_error** error);
+
 /* Rows of `dimension` float. `pooling`: "last", "mean", or "" for the model's own. REPRISE_UNSUPPORTED for a model that
  * has none. */
 REPRISE_API reprise_code reprise_embed(reprise_engine* engine, const reprise_text* inputs, size_t count,

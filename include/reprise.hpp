@@ -123,6 +123,7 @@ struct Request {
   int priority = 0;
   double deadline_s = 0;
   std::string name, cache_salt;
+  std::string adapter;  // name of a loaded LoRA adapter
 };
 
 // A copy of what a reprise_event says.
@@ -305,6 +306,15 @@ class Engine {
     detail::check(reprise_decode(handle_.get(), ids.data(), ids.size(), flags, &out, &e), e);
     return detail::bytes(out);
   }
+  // A LoRA adapter: a folder that PEFT saved.
+  void load_adapter(std::string_view name, std::string_view path) {
+    reprise_error* e = nullptr;
+    detail::check(reprise_load_adapter(handle_.get(), detail::text(name), detail::text(path), &e), e);
+  }
+  void unload_adapter(std::string_view name) {
+    reprise_error* e = nullptr;
+    detail::check(reprise_unload_adapter(handle_.get(), detail::text(name), &e), e);
+  }
   Matrix embed(const std::vector<std::string>& inputs, const std::string& pooling = "") {
     std::vector<reprise_text> texts;
     for (const std::string& s : inputs) texts.push_back(detail::text(s));
@@ -372,6 +382,7 @@ class Engine {
       request.deadline_s = r.deadline_s;
       request.name = detail::text(r.name);
       request.cache_salt = detail::text(r.cache_salt);
+      request.adapter = detail::text(r.adapter);
     }
     Filled(const Filled&) = delete;
     Filled& operator=(const Filled&) = delete;

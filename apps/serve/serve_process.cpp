@@ -462,6 +462,15 @@ void say(const std::vector<std::string>& notices) {
   for (const std::string& text : notices) log::notice("{}", text);
 }
 
+// A request for the model could not be told from one for an adapter of the same name.
+Status check_adapter_names(const ModelFlags& flags, const server::ServedModel& model) {
+  for (const std::string& text : flags.lora_modules)
+    if (const auto place = sched::parse_adapter_place(text); place && (place->name == model.name))
+      return invalid("`lora_modules` {}: that is the name of the model itself; `served_model_name` gives it another",
+                     place->name);
+  return Status::ok();
+}
+
 // --check: everything that the command line alone tells.
 Status say_what_flags_mean(const ServeOptions& o) {
   say(o.notices);
@@ -586,6 +595,10 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   server::ServedModel model = served_model(o, *engine, text);
   ASSIGN_OR_RETURN(const auto grammars, server::AnswerGrammars::of(model));
   model.grammars = grammars.get();
+  sched::AdapterTable adapters(engine->adapters());  // before the schedulers, whose requests hold adapters
+  if (adapters.slots() > 0) model.adapters = &adapters;
+  RETURN_IF_ERROR(check_adapter_names(o.model, model));
+  RETURN_IF_ERROR(load_adapters(o.model, adapters));
   o.scheduler.eos_tokens = model.eos_tokens;
   choose_most_running(o, *engine);
   say_limits(o);
@@ -601,7 +614,8 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   sched::Replicas all(schedulers.all, o.balance);
   server::Profiler profiler(spans, o.profile_dir);
   server::WorkPool workers(kReaders, kMostUnread);
-  api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers});
+  api.serve({&model, &all, &metrics, info_of(o, *engine, model), &profiler, &workers,
+             adapters.slots() > 0 ? &adapters : nullptr});
   http.accept_inherited();
   supervisor.keep(&all, std::move(schedulers.threads));
   say_where(o, model.name, http);

@@ -8,10 +8,11 @@ from .engine import Engine
 from .explain import Explanation
 from .library import abi, version
 from .llm import LLM, Tokenizer
+from .lora import LoRARequest
 from .outputs import CompletionOutput, Logprob, RequestOutput
 from .params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
 __version__ = "0.1.0"
-__all__ = ["AsyncEngineArgs", "AsyncLLM", "CompletionOutput", "Core", "Engine", "Error", "Event", "Explanation", "LLM",
+__all__ = ["AsyncEngineArgs", "AsyncLLM", "CompletionOutput", "Core", "Engine", "Error", "Event", "Explanation", "LLM", "LoRARequest",
            "Logprob", "RequestOutput", "RequestOutputKind", "SamplingParams", "StructuredOutputsParams", "Tokenizer", "abi",
            "version"]

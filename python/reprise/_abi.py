@@ -2,7 +2,7 @@
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,
                     c_uint32, c_uint64, c_void_p)
 
-ABI = 1
+ABI = 2
 OK = 0
 INVALID = 1
 NOT_FOUND = 2
@@ -208,6 +208,13 @@ FUNCTIONS = {
     "reprise_generate": (c_int32, [c_void_p,
         POINTER(reprise_request),
         POINTER(c_void_p),
+        POINTER(c_void_p)]),
+    "reprise_load_adapter": (c_int32, [c_void_p,
+        reprise_text,
+        reprise_text,
+        POINTER(c_void_p)]),
+    "reprise_unload_adapter": (c_int32, [c_void_p,
+        reprise_text,
         POINTER(c_void_p)]),
     "reprise_embed": (c_int32, [c_void_p,
         POINTER(reprise_text),

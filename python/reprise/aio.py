@@ -6,6 +6,7 @@ from typing import Any, AsyncIterator, Optional
 
 from .core import Core, Error, Event
 from .llm import LLM, Answers, Tokenizer, delta_of, settings_of
+from .lora import Adapters
 from .outputs import RequestOutput
 from .params import RequestOutputKind, SamplingParams
 
@@ -56,6 +57,7 @@ class Pump:
 class AsyncLLM:
     def __init__(self, args: AsyncEngineArgs):
         self._core = Core(args.settings)
+        self._adapters = Adapters(self._core)
         self._pump = Pump(self._core)
         self._running: dict = {}
 
@@ -65,13 +67,12 @@ class AsyncLLM:
 
     async def generate(self, prompt, sampling_params: Optional[SamplingParams] = None, request_id: str = "", *,
                        priority: int = 0, lora_request=None) -> AsyncIterator[RequestOutput]:
-        if lora_request is not None:
-            raise NotImplementedError("adapters (LoRA) are not loaded; merge them into the model")
         params = sampling_params or SamplingParams()
         words, ids = LLM._ids(self, prompt)
-        answers = Answers(self._core, request_id, words, ids, params)
+        answers = Answers(self._core, request_id, words, ids, params, lora_request)
         sent = [(0, 0)] * params.n
-        number, queue = self._pump.submit(ids, params, priority=priority, name=request_id)
+        number, queue = self._pump.submit(ids, params, priority=priority, name=request_id,
+                                          adapter=self._adapters.name_of(lora_request))
         self._running[request_id] = number
         events = self._pump.events(number, queue, params.n)
         try:

@@ -155,7 +155,7 @@ class Core:
         return found if what == "metrics" else json.loads(found)
 
     def submit(self, ids, params: SamplingParams, handler: Callable[[Event], Any], *, priority: int = 0,
-               name: str = "", cache_salt: str = "") -> int:
+               name: str = "", cache_salt: str = "", adapter: str = "") -> int:
         """`handler` gets each event, on a thread that is in pump()."""
         sampling, request = _abi.reprise_sampling(), _abi.reprise_request()
         library.load().reprise_sampling_init(ctypes.byref(sampling), ctypes.sizeof(sampling))
@@ -165,7 +165,7 @@ class Core:
         request.id_count = len(ids)
         request.sampling = ctypes.pointer(sampling)
         request.answers, request.priority = params.n, priority
-        request.name, request.cache_salt = text(name), text(cache_salt)
+        request.name, request.cache_salt, request.adapter = text(name), text(cache_salt), text(adapter)
         number = ctypes.c_uint64()
         call("reprise_submit", self._open_handle(), ctypes.byref(request), ctypes.byref(number))
         del keep
@@ -175,6 +175,13 @@ class Core:
         for event in early:
             self._tell(event)
         return number.value
+
+    def load_adapter(self, name: str, path: str):
+        """A LoRA adapter as PEFT saves it, for requests that name it."""
+        call("reprise_load_adapter", self._open_handle(), text(name), text(path))
+
+    def unload_adapter(self, name: str):
+        call("reprise_unload_adapter", self._open_handle(), text(name))
 
     def cancel(self, number: int):
         if self._handle:

@@ -43,7 +43,8 @@ class Engine:
         self._core = Core({"model_path": model_path, **settings})
         self._pump = Pump(self._core)
 
-    def _jobs(self, prompt, input_ids, sampling_params, return_logprob, logprob_start_len, top_logprobs_num, rid) -> tuple:
+    def _jobs(self, prompt, input_ids, sampling_params, return_logprob, logprob_start_len, top_logprobs_num, rid,
+              lora_path=None) -> tuple:
         """(whether there is a list, the answers)."""
         if (prompt is None) == (input_ids is None):
             raise ValueError("one of prompt and input_ids is expected")
@@ -51,13 +52,17 @@ class Engine:
         given = (prompt if prompt is not None else input_ids) if several else [prompt if prompt is not None else input_ids]
         params = sampling_params if isinstance(sampling_params, list) else [sampling_params] * len(given)
         rids = rid if isinstance(rid, list) else [rid if rid and not several else None] * len(given)
+        adapters = lora_path if isinstance(lora_path, list) else [lora_path] * len(given)
+        if len(adapters) != len(given):
+            raise ValueError(f"{len(given)} prompts and {len(adapters)} lora_path")
         out = []
-        for one, p, name in zip(given, params, rids):
+        for one, p, name, adapter in zip(given, params, rids, adapters):
             ids = self._core.encode(one) if isinstance(one, str) else list(one)
             top = top_logprobs_num or 0
             out.append(Answers(self._core, name or uuid.uuid4().hex, None, ids,
                                params_of(p, return_logprob, top, logprob_start_len is not None and logprob_start_len >= 0)))
             out[-1].began = time.monotonic()
+            out[-1].adapter = adapter or ""
         return several, out
 
     def _shown(self, a: Answers) -> Union[dict, list]:
@@ -86,7 +91,7 @@ class Engine:
 
     def _submit(self, a: Answers, priority, cache_salt) -> int:
         return self._core.submit(a.output.prompt_token_ids, a.params, a.take, priority=priority or 0,
-                                 name=a.output.request_id, cache_salt=cache_salt or "")
+                                 name=a.output.request_id, cache_salt=cache_salt or "", adapter=a.adapter)
 
     def _wait(self, answers: list):
         while not all(a.output.finished for a in answers):
@@ -98,10 +103,11 @@ class Engine:
 
     def generate(self, prompt=None, sampling_params=None, input_ids=None, return_logprob: bool = False,
                  logprob_start_len: Optional[int] = None, top_logprobs_num: Optional[int] = None, stream: bool = False,
-                 rid=None, priority: Optional[int] = None, cache_salt: Optional[str] = None):
+                 rid=None, priority: Optional[int] = None, cache_salt: Optional[str] = None,
+                 lora_path=None):
         """A dict for a prompt, a list of them for a list; with stream=True an iterator of dicts, each with all so far."""
         several, answers = self._jobs(prompt, input_ids, sampling_params, return_logprob, logprob_start_len,
-                                      top_logprobs_num, rid)
+                                      top_logprobs_num, rid, lora_path)
         if stream:
             if several:
                 raise NotImplementedError("a stream has one prompt; async_generate has several")
@@ -138,16 +144,16 @@ class Engine:
     async def async_generate(self, prompt=None, sampling_params=None, input_ids=None, return_logprob: bool = False,
                              logprob_start_len: Optional[int] = None, top_logprobs_num: Optional[int] = None,
                              stream: bool = False, rid=None, priority: Optional[int] = None,
-                             cache_salt: Optional[str] = None):
+                             cache_salt: Optional[str] = None, lora_path=None):
         """As generate(); with stream=True its result is an async iterator."""
         several, answers = self._jobs(prompt, input_ids, sampling_params, return_logprob, logprob_start_len,
-                                      top_logprobs_num, rid)
+                                      top_logprobs_num, rid, lora_path)
         if stream:
             if several:
                 raise NotImplementedError("a stream has one prompt; start one for each")
             return self._async_stream(answers[0], priority, cache_salt)
         made = [self._pump.submit(a.output.prompt_token_ids, a.params, priority=priority or 0, name=a.output.request_id,
-                                  cache_salt=cache_salt or "") for a in answers]
+                                  cache_salt=cache_salt or "", adapter=a.adapter) for a in answers]
         for a, (number, queue) in zip(answers, made):
             async for event in self._pump.events(number, queue, a.params.n):
                 a.take(event)
@@ -158,13 +164,20 @@ class Engine:
 
     async def _async_stream(self, a: Answers, priority, cache_salt) -> AsyncIterator[dict]:
         number, queue = self._pump.submit(a.output.prompt_token_ids, a.params, priority=priority or 0,
-                                          name=a.output.request_id, cache_salt=cache_salt or "")
+                                          name=a.output.request_id, cache_salt=cache_salt or "", adapter=a.adapter)
         async for event in self._pump.events(number, queue, a.params.n):
             a.take(event)
             if a.error:
                 raise a.error
             if event.kind != _abi.STARTED:
                 yield self._shown(a)
+
+    def load_lora_adapter(self, lora_name: str, lora_path: str):
+        """A LoRA adapter as PEFT saves it; generate(lora_path=NAME) chooses it."""
+        self._core.load_adapter(lora_name, lora_path)
+
+    def unload_lora_adapter(self, lora_name: str):
+        self._core.unload_adapter(lora_name)
 
     def get_server_info(self) -> dict:
         return {**self._core.describe("model"), "settings": self._core.describe("settings"),

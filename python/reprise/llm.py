@@ -7,6 +7,7 @@ from typing import Any, Optional, Sequence, Union
 from . import _abi
 from .core import Core, Event, check_names
 from .explain import Explanation
+from .lora import Adapters, LoRARequest
 from .outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from .params import RequestOutputKind, SamplingParams
 
@@ -56,10 +57,13 @@ class Tokenizer:
 class Answers:
     """Collects the events of one request."""
 
-    def __init__(self, core: Core, request_id: str, prompt: Optional[str], ids: list, params: SamplingParams):
+    def __init__(self, core: Core, request_id: str, prompt: Optional[str], ids: list, params: SamplingParams,
+                 adapter: Optional[LoRARequest] = None):
         self.core, self.params = core, params
         self.output = RequestOutput(request_id, prompt, ids, None, [CompletionOutput(i) for i in range(params.n)], False,
-                                    RequestMetrics(), 0)
+                                    RequestMetrics(), 0, adapter)
+        for answer in self.output.outputs:
+            answer.lora_request = adapter
         self.error: Optional[Exception] = None
         self._left = params.n
         if params.logprobs is not None:
@@ -101,6 +105,7 @@ class LLM:
 
     def __init__(self, model: str, **settings: Any):
         self._core = Core(settings_of({"model": model, **settings}))
+        self._adapters = Adapters(self._core)
         self._count = 0
         self._lock = threading.Lock()
 
@@ -122,25 +127,27 @@ class LLM:
 
     def generate(self, prompts, sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
                  use_tqdm: Any = True, lora_request=None, priority: Optional[Sequence[int]] = None) -> list:
-        if lora_request is not None:
-            raise NotImplementedError("adapters (LoRA) are not loaded; merge them into the model")
         single = isinstance(prompts, (str, dict)) or (bool(prompts) and isinstance(prompts[0], int))
         several = [prompts] if single else list(prompts)
         given = sampling_params if isinstance(sampling_params, (list, tuple)) else [
             sampling_params or self.get_default_sampling_params()] * len(several)
         if len(given) != len(several):
             raise ValueError(f"{len(several)} prompts and {len(given)} sampling_params")
+        adapters = list(lora_request) if isinstance(lora_request, (list, tuple)) else [lora_request] * len(several)
+        if len(adapters) != len(several):
+            raise ValueError(f"{len(several)} prompts and {len(adapters)} lora_request")
         made = []
-        for params, prompt in zip(given, several):
+        for params, prompt, adapter in zip(given, several, adapters):
             words, ids = self._ids(prompt)
-            made.append(Answers(self._core, self._next_id(), words, ids, params))
+            made.append(Answers(self._core, self._next_id(), words, ids, params, adapter))
         return self._run(made, priority or [0] * len(made), use_tqdm)
 
     def _run(self, made: list, priority: Sequence[int], use_tqdm: Any) -> list:
         numbers, bar = [], _bar(use_tqdm, len(made))
         try:
             for answers, p in zip(made, priority):
-                numbers.append(self._core.submit(answers.output.prompt_token_ids, answers.params, answers.take, priority=p))
+                numbers.append(self._core.submit(answers.output.prompt_token_ids, answers.params, answers.take, priority=p,
+                                                 adapter=self._adapters.name_of(answers.output.lora_request)))
             done = 0
             while done < len(made):
                 if not self._core.pump(100):

@@ -21,7 +21,7 @@ class CompletionOutput:
     logprobs: Optional[list] = None  # a dict {id: Logprob} for each token
     finish_reason: Optional[str] = None  # "stop", "length", "abort"
     stop_reason: Any = None  # the stop string
-    lora_request: None = None
+    lora_request: Any = None  # LoRARequest
     _scores: list = dataclasses.field(default_factory=list, repr=False)  # (logprob, [(id, logprob), ...]) by token
 
     def finished(self) -> bool:
@@ -58,4 +58,4 @@ class RequestOutput:
     finished: bool
     metrics: Optional[RequestMetrics] = None
     num_cached_tokens: Optional[int] = None
-    lora_request: None = None
+    lora_request: Any = None  # LoRARequest

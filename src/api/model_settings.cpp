@@ -1,6 +1,7 @@
 #include "api/model_settings.h"
 
 #include <cstdlib>
+#include <set>
 
 #include "api/default_model.h"
 #include "api/device_choice.h"
@@ -62,6 +63,15 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
     o.overrides.insert(o.overrides.end(), more.begin(), more.end());
   }
   o.count_experts = f.count_experts;
+  o.max_loras = f.adapter_slots();
+  if (f.max_lora_rank) o.max_lora_rank = *f.max_lora_rank;
+  // At the start it is known what is needed.
+  for (const std::string& text : f.lora_modules) {
+    ASSIGN_OR_RETURN(const sched::AdapterPlace place, sched::parse_adapter_place(text));
+    auto adapter = checkpoint::LoraAdapter::open(place.path);
+    if (!adapter) return adapter.status().at(fmt::format("`lora_modules` {}", place.name));
+    if (!f.max_lora_rank) o.max_lora_rank = std::max(o.max_lora_rank, adapter->rank());
+  }
   o.ep_size = f.expert_parts();
   o.sequence_parts = f.sequence_parts();
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
@@ -102,6 +112,8 @@ std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
   if (f.schedule_policy)
     out.push_back(fmt::format("`schedule_policy` {}: this command runs its requests in order; effective: fcfs",
                               *f.schedule_policy));
+  if (!f.lora_modules.empty())
+    out.push_back("`lora_modules`: this command has no requests that choose adapters; effective: none of them");
   if (f.watchdog_timeout) out.push_back("`watchdog_timeout`: this command has no watchdog; effective: off");
   return out;
 }
@@ -183,6 +195,10 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"nnodes", &nnodes},
           {"dist_timeout", &dist_timeout},
           {"dp_size", &dp_size},
+          {"enable_lora", &enable_lora},
+          {"lora_modules", &lora_modules},
+          {"max_loras", &max_loras},
+          {"max_lora_rank", &max_lora_rank},
           {"enable_dp_attention", &enable_dp_attention}};
 }
 
@@ -249,6 +265,28 @@ Status ModelSettings::check_replicas() const {
   return Status::ok();
 }
 
+int64_t ModelSettings::adapter_slots() const {
+  constexpr int64_t kUsualSlots = 4;  // the memory of a slot is small beside a model's
+  const auto named = static_cast<int64_t>(lora_modules.size());
+  return max_loras.value_or(enable_lora || named > 0 ? std::max(kUsualSlots, named) : 0);
+}
+
+Status ModelSettings::check_adapters() const {
+  std::set<std::string> names;
+  for (const std::string& text : lora_modules) {
+    ASSIGN_OR_RETURN(const sched::AdapterPlace place, sched::parse_adapter_place(text));
+    if (!names.insert(place.name).second) return invalid("`lora_modules`: two adapters are called \"{}\"", place.name);
+  }
+  if (static_cast<int64_t>(names.size()) > adapter_slots())
+    return invalid("`lora_modules` names {} adapters; `max_loras` {} holds fewer", names.size(), adapter_slots());
+  if (adapter_slots() > 0 && (tp_size > 1 || dp_size > 1))
+    return invalid(
+        "`max_loras` {}: LoRA adapters are on one rank of one replica yet; allowed: 0, or `tp_size` 1 and "
+        "`dp_size` 1",
+        adapter_slots());
+  return Status::ok();
+}
+
 Status ModelSettings::check() const {
   if (model_path.empty()) return invalid("`model_path` is missing; allowed: {}", settings::find("model_path")->help);
   if (is_model_name(model_path)) RETURN_IF_ERROR(model_name(model_path, hub).status());
@@ -267,6 +305,7 @@ Status ModelSettings::check() const {
                    tp_size);
   RETURN_IF_ERROR(check_experts());
   RETURN_IF_ERROR(check_replicas());
+  RETURN_IF_ERROR(check_adapters());
   if (chunked_prefill_size && *chunked_prefill_size == 0)
     return invalid("`chunked_prefill_size`: 0 is out of range; allowed: 1 to {}, or -1",
                    settings::find("chunked_prefill_size")->integers.high);
@@ -277,6 +316,16 @@ Status ModelSettings::check() const {
   RETURN_IF_ERROR(graph.options(limits()).status());
   RETURN_IF_ERROR(speculation.options().status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
+  return Status::ok();
+}
+
+Status load_adapters(const ModelSettings& chosen, sched::AdapterTable& adapters) {
+  for (const std::string& text : chosen.lora_modules) {
+    ASSIGN_OR_RETURN(const sched::AdapterPlace place, sched::parse_adapter_place(text));
+    const auto loaded = adapters.load(place);
+    if (!loaded) return loaded.status().at(fmt::format("`lora_modules` {}", place.name));
+    log::info("adapter {}: rank {}, slot {} of {}", place.name, (*loaded)->rank, (*loaded)->slot, adapters.slots());
+  }
   return Status::ok();
 }
 

@@ -14,6 +14,7 @@
 #include "api/model_source.h"
 #include "api/speculation_settings.h"
 #include "engine/engine.h"
+#include "sched/adapter_table.h"
 #include "settings/binding.h"
 
 namespace reprise::api {
@@ -50,6 +51,9 @@ struct ModelSettings {
   engine::CountExperts count_experts = engine::CountExperts::Off;  // a setting of `serve` alone
   bool cache_weights, disable_radix_cache;
   std::vector<std::string> overrides, extensions;
+  bool enable_lora;
+  std::optional<int64_t> max_loras, max_lora_rank;
+  std::vector<std::string> lora_modules;
 
   ModelSettings();  // the table's initial values
   ModelSettings(const ModelSettings&) = default;
@@ -67,9 +71,15 @@ struct ModelSettings {
   Status check() const;
   Status check_experts() const;
   Status check_replicas() const;
+  Status check_adapters() const;
+  // Slots for adapters; 0: none.
+  int64_t adapter_slots() const;
   // What can be told without an engine about settings that change nothing.
   std::vector<std::string> plain_notices() const;
 };
+
+// The adapters of `lora_modules`; an error names the one at fault.
+Status load_adapters(const ModelSettings& chosen, sched::AdapterTable& adapters);
 
 // Loads the model, and logs which settings are in effect, with `notices` among them.
 Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,

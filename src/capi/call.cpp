@@ -5,6 +5,7 @@
 
 #include "base/close_names.h"
 #include "base/log.h"
+#include "server/call_reader.h"
 
 namespace reprise::capi {
 namespace {
@@ -230,8 +231,6 @@ Failure read_call(Call& out, const reprise_request* request, const ServedModel& 
   RETURN_IF_FAILURE(take_text(adapter, r.adapter, "adapter"));
   RETURN_IF_FAILURE(take_text(name, r.name, "name"));
   RETURN_IF_FAILURE(take_text(salt, r.cache_salt, "cache_salt"));
-  if (!adapter.empty())
-    return {Status(Code::Unsupported, "adapter: adapters (LoRA) are not loaded; merge them into the model"), "adapter"};
   if (r.answers < 0 || r.answers > kMostAnswers)
     return wrong("answers", fmt::format("{} is out of range; allowed: 0 to {}", r.answers, kMostAnswers));
   if (!(r.deadline_s >= 0 && r.deadline_s <= server::kLongestTimeout))
@@ -243,6 +242,16 @@ Failure read_call(Call& out, const reprise_request* request, const ServedModel& 
   RETURN_IF_FAILURE(apply(out, sampling, model, random_seed));
   GenerateCall& c = out.call;
   c.n = std::max(1, r.answers);
+  if (!adapter.empty()) {
+    if (!model.adapters)
+      return {error(Code::Unsupported,
+                    "adapter: the model was opened without slots for adapters; `enable_lora` keeps some"),
+              "adapter"};
+    c.adapter = model.adapters->find(adapter);
+    if (!c.adapter)
+      return {error(Code::NotFound, "adapter: \"{}\" is not loaded; allowed: {}", adapter, server::served_names(model)),
+              "adapter"};
+  }
   c.priority = r.priority;
   c.cache_salt = std::move(salt);
   if (!name.empty()) c.id = std::move(name);

@@ -31,10 +31,10 @@ OrderedJson model_json(const Loaded& l) {
 }
 
 OrderedJson memory_json(const engine::MemoryReport& m) {
-  return {{"weight_bytes", m.weight_bytes},    {"kv_bytes", m.kv_bytes},
-          {"kv_page_bytes", m.kv_page_bytes},  {"kv_pages", m.kv_pages},
-          {"state_bytes", m.state_bytes},      {"activation_bytes", m.activation_bytes},
-          {"exchange_bytes", m.exchange_bytes}};
+  return {{"weight_bytes", m.weight_bytes},   {"kv_bytes", m.kv_bytes},
+          {"kv_page_bytes", m.kv_page_bytes}, {"kv_pages", m.kv_pages},
+          {"state_bytes", m.state_bytes},     {"activation_bytes", m.activation_bytes},
+          {"adapter_bytes", m.adapter_bytes}, {"exchange_bytes", m.exchange_bytes}};
 }
 
 OrderedJson counters_json(const Loaded& l) {

@@ -40,6 +40,11 @@ Result<std::unique_ptr<Loaded>> Loaded::open(const Choices& choices, const Hooks
   l->model = ServedModel::of(t, *l->engine);
   ASSIGN_OR_RETURN(l->grammars, AnswerGrammars::of(l->model));
   l->model.grammars = l->grammars.get();
+  if (l->engine->adapters().slots() > 0) {
+    l->adapters = std::make_unique<sched::AdapterTable>(l->engine->adapters());
+    l->model.adapters = l->adapters.get();
+    RETURN_IF_ERROR(api::load_adapters(choices.model, *l->adapters));
+  }
   l->metrics = std::make_unique<server::Metrics>(
       l->model.name, [e = l->engine.get()] { return server::numbers_of(*e); }, l->engine->expert_use());
   ASSIGN_OR_RETURN(sched::SchedulerOptions options, choices.scheduler());
@@ -174,6 +179,7 @@ Failure Engine::add(std::shared_ptr<Answering> a) {
     r.priority = c.priority;
     r.call = a->id;
     r.deadline = c.deadline;
+    r.adapter = c.adapter;
     r.cache_salt = c.cache_salt;
     r.prompt_logprobs = a->call.prompt_logprobs >= 0;
     r.several = c.n > 1;
@@ -255,6 +261,29 @@ Failure Engine::generate(const reprise_request* request, std::string& text) {
   }
   if (kept->error) return {Status(static_cast<Code>(kept->error->code), kept->error->message), kept->error->place};
   text = std::move(kept->text);
+  return {};
+}
+
+Failure Engine::load_adapter(const std::string& name, const std::string& path) {
+  sched::AdapterTable* adapters = loaded_->adapters.get();
+  if (!adapters)
+    return {error(Code::Unsupported, "the model was opened without slots for adapters; `enable_lora` keeps some"),
+            "enable_lora"};
+  const sched::AdapterPlace place{name, path};
+  if (name.empty() || name == model().name)
+    return {invalid("name: \"{}\"; allowed: one that is not the model's", name), "name"};
+  const auto prepared = adapters->read(place);
+  if (!prepared) return {prepared.status(), "path"};
+  Status loaded;
+  run_there([&] { loaded = adapters->insert(place, *prepared).status(); });
+  if (!loaded.is_ok()) return {loaded, "max_loras"};
+  return {};
+}
+
+Failure Engine::unload_adapter(const std::string& name) {
+  if (!loaded_->adapters) return {error(Code::NotFound, "there is no adapter \"{}\"; loaded: none", name), "name"};
+  const auto removed = loaded_->adapters->remove(name);
+  if (!removed) return {removed.status(), "name"};
   return {};
 }
 

@@ -30,6 +30,7 @@ struct Loaded {
   std::unique_ptr<engine::Engine> engine;
   std::optional<api::TextModel> text;
   server::ServedModel model;
+  std::unique_ptr<sched::AdapterTable> adapters;  // null: the model has no slots
   std::unique_ptr<server::AnswerGrammars> grammars;
   std::unique_ptr<server::Metrics> metrics;
   std::unique_ptr<sched::Scheduler> scheduler;
@@ -52,6 +53,9 @@ class Engine {
   bool own_thread() const { return choices_.own_thread(); }
   Failure step(bool& worked);
   Failure generate(const reprise_request* request, std::string& text);
+  // Waits for the step that runs.
+  Failure load_adapter(const std::string& name, const std::string& path);
+  Failure unload_adapter(const std::string& name);
   // "model", "settings", "graph", "memory", "counters", "metrics".
   Failure describe(const std::string& what, std::string& out);
 

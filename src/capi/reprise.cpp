@@ -237,6 +237,23 @@ reprise_code reprise_generate(reprise_engine* engine, const reprise_request* req
   });
 }
 
+reprise_code reprise_load_adapter(reprise_engine* engine, reprise_text name, reprise_text path, reprise_error** error) {
+  return with(engine, error, [&](Engine& e) -> Failure {
+    std::string called, folder;
+    RETURN_IF_FAILURE(take_text(called, name, "name"));
+    RETURN_IF_FAILURE(take_text(folder, path, "path"));
+    return e.load_adapter(called, folder);
+  });
+}
+
+reprise_code reprise_unload_adapter(reprise_engine* engine, reprise_text name, reprise_error** error) {
+  return with(engine, error, [&](Engine& e) -> Failure {
+    std::string called;
+    RETURN_IF_FAILURE(take_text(called, name, "name"));
+    return e.unload_adapter(called);
+  });
+}
+
 reprise_code reprise_embed(reprise_engine* engine, const reprise_text* inputs, size_t count, const char* pooling,
                            size_t* dimension, reprise_blob** floats, reprise_error** error) {
   if (dimension) *dimension = 0;

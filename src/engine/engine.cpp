@@ -44,6 +44,8 @@ Status Engine::check_options() const {
   RETURN_IF_ERROR(range("`max_running_requests`", options_.max_running_requests, 1, 4096));
   RETURN_IF_ERROR(range("`chunked_prefill_size`", options_.chunked_prefill_size, 1, 65536));
   RETURN_IF_ERROR(range("`context_length`", options_.context_length, 0, int64_t{1} << 24));
+  RETURN_IF_ERROR(range("`max_loras`", options_.max_loras, 0, 1024));
+  RETURN_IF_ERROR(range("`max_lora_rank`", options_.max_lora_rank, 1, checkpoint::LoraConfig::kMostRank));
   RETURN_IF_ERROR(range("`max_total_tokens`", options_.max_total_tokens, 0, int64_t{1} << 32));
   if (!(options_.mem_fraction_static > 0 && options_.mem_fraction_static <= 1))
     return invalid("`mem_fraction_static` {} is out of range; allowed: above 0, up to 1", options_.mem_fraction_static);
@@ -133,7 +135,7 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
   const int64_t wanted = rows * kv::pages_for(options_.context_length);
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
-       static_cast<double>(params_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
+       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
       wanted);
 }
 
@@ -284,7 +286,26 @@ std::unordered_map<std::string, void*> Engine::caches() const {
   std::unordered_map<std::string, void*> external;
   for (size_t c = 0; c < pool_.shape().caches.size(); ++c) external[pool_.shape().caches[c].name] = pool_.cache(c);
   for (size_t c = 0; c < states_.caches().size(); ++c) external[states_.caches()[c].name] = states_.cache(c);
+  external.merge(adapters_.addresses());
   return external;
+}
+
+// Slots of adapters, for the passes; one line where this device or world has none.
+Status Engine::choose_adapters() {
+  if (options_.max_loras == 0) return Status::ok();
+  const DeviceInfo& device = platform_.device->info();
+  const auto& entries = platform_.kernels->entries();
+  const OpSchema* op = platform_.ops->find("lora_expand");
+  const bool kernels = std::any_of(entries.begin(), entries.end(),
+                                   [&](const auto& e) { return e->op == op->name && e->device == device.kind; });
+  if (!kernels)
+    return error(Code::Unsupported, "`max_loras` {}: {} has no kernels for LoRA adapters; allowed: 0",
+                 options_.max_loras, device_kind_name(device.kind));
+  if (options_.member)
+    return error(Code::Unsupported, "`max_loras` {}: LoRA adapters are not cut over ranks; allowed: 0, or one rank",
+                 options_.max_loras);
+  options_.graph.pipeline.lora = {options_.max_loras, options_.max_lora_rank, models::kAdapterIdsInput};
+  return Status::ok();
 }
 
 // Dtypes where none were asked for, how weights are quantised, and what follows from both for the passes.
@@ -325,12 +346,14 @@ Status Engine::open() {
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
   RETURN_IF_ERROR(choose_numbers());
   RETURN_IF_ERROR(check_ranks());
+  RETURN_IF_ERROR(choose_adapters());
 
   const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
   trace.sequence_parts = options_.sequence_parts;
+  trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
   options_.chunked_prefill_size = trace.max_tokens;
   trace.max_sequences = options_.max_running_requests;
@@ -375,6 +398,10 @@ Status Engine::open() {
 
 Status Engine::make_caches(const ProgramBuilder& builder) {
   MemoryPool& memory = platform_.device->pool();
+  if (options_.max_loras > 0) {
+    ASSIGN_OR_RETURN(adapters_,
+                     AdapterSlots::create(memory, builder.adapters(), options_.max_loras, options_.max_lora_rank));
+  }
   const kv::KvShape shape = builder.caches();
   std::vector<kv::StateCache> states = builder.states();
   const auto in_flight = static_cast<int>(platform_.device->info().asynchronous ? flights_.size() : 1);
@@ -481,9 +508,9 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
 }
 
 MemoryReport Engine::memory() const {
-  return {params_.bytes(), pool_.bytes(),       pool_.shape().page_bytes(),
-          states_.bytes(), pool_.total_pages(), arena_.size() + staging_.bytes(),
-          exchange_.size()};
+  return {params_.bytes(),   pool_.bytes(),       pool_.shape().page_bytes(),
+          states_.bytes(),   pool_.total_pages(), arena_.size() + staging_.bytes(),
+          adapters_.bytes(), exchange_.size()};
 }
 
 // Nothing is kept here in pages of other parts.

@@ -24,6 +24,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
 #include "device/host_copy.h"
+#include "engine/adapter_slots.h"
 #include "engine/executor.h"
 #include "engine/expert_use.h"
 #include "engine/faults.h"
@@ -69,6 +70,10 @@ struct EngineOptions {
   int64_t ep_size = 1;  // over so many parts of that world whole experts are shared out
   // Over so many parts of it sequences are shared out: each has a cache of its own (StepItem::part).
   int64_t sequence_parts = 1;
+  // LoRA adapters that may be loaded at once (engine/adapter_slots.h), and the rank that each may have; 0: none, and
+  // the graphs are those of the model alone.
+  int64_t max_loras = 0;
+  int64_t max_lora_rank = 16;
 };
 
 struct MemoryReport {
@@ -78,6 +83,7 @@ struct MemoryReport {
   size_t state_bytes = 0;  // the pool of states
   int64_t kv_pages = 0;
   size_t activation_bytes = 0;  // arena and staging
+  size_t adapter_bytes = 0;     // slots of LoRA adapters
   size_t exchange_bytes = 0;    // results of collectives, once for all ranks of a host
 };
 
@@ -161,6 +167,9 @@ class Engine final : public Executor {
   Status copy_page(kv::PageId from, kv::PageId to) override { return copy_page_of(0, from, to); }
   Status copy_page_of(int part, kv::PageId from, kv::PageId to);
 
+  // Adapters are loaded and unloaded between steps.
+  AdapterSlots& adapters() { return adapters_; }
+
   bool has_greedy_steps() const override { return true; }
   bool has_sampled_steps() const override { return sampling_; }
   int64_t edit_words() const override { return stages_[0].edit_words(); }
@@ -210,6 +219,7 @@ class Engine final : public Executor {
   Status check_ranks() const;
   Status check_expert_ranks() const;
   Status check_sequence_ranks() const;
+  Status choose_adapters();
   Result<std::vector<kv::KvPool>> ledgers(int64_t pages) const;
   bool front() const { return !options_.member || options_.member->world().front(); }
   std::unordered_map<std::string, void*> caches() const;
@@ -283,6 +293,7 @@ class Engine final : public Executor {
   kv::KvPool pool_;
   std::vector<kv::KvPool> ledgers_;  // of the parts behind this one: pages without memory
   kv::StatePool states_;
+  AdapterSlots adapters_;
   uint64_t bound_generation_ = 0;  // of the pool that programs are bound to
   Buffer arena_, exchange_;
   uint32_t arena_epoch_ = 0;  // runs on it

@@ -32,9 +32,10 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   key.add("modelslim", fields.modelslim.dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("rope freqs", fields.has_rope_freqs);
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
-  const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages, sampling, parts] = trace;
+  const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages, sampling, parts, adapters] =
+      trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
-  for (int64_t n : {max_tokens, max_sequences, max_pages, pool_pages, parts}) key.add("size", n);
+  for (int64_t n : {max_tokens, max_sequences, max_pages, pool_pages, parts, adapters}) key.add("size", n);
   key.add("sampling", sampling);
   RETURN_IF_ERROR(key.add(pipeline));
   key.add(platform);

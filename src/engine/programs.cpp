@@ -209,6 +209,15 @@ std::vector<kv::StateCache> ProgramBuilder::states() const {
   return states;
 }
 
+std::vector<std::pair<std::string, TensorType>> ProgramBuilder::adapters() const {
+  std::vector<std::pair<std::string, TensorType>> inputs;
+  const Graph& graph = prepared_.front().graph;
+  for (const Node* n = graph.first(); n; n = n->next)
+    if (n->is_input() && n->attrs.text("name").starts_with(kLoraPrefix))
+      inputs.emplace_back(n->attrs.text("name"), n->result()->type);
+  return inputs;
+}
+
 size_t ProgramBuilder::bytes_per_step() const {
   const Prepared& decode = prepared_.front();
   size_t bytes = 0;

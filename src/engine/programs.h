@@ -45,6 +45,8 @@ class ProgramBuilder {
   // The graph's inputs that hold pages: what the pool of pages must hold.
   kv::KvShape caches() const;
   std::vector<kv::StateCache> states() const;  // and those that hold states
+  // And those that hold LoRA adapters, with their types.
+  std::vector<std::pair<std::string, TensorType>> adapters() const;
   size_t arena_bytes() const;
   size_t exchange_bytes() const;      // of what ranks exchange
   std::string exchange_text() const;  // where each result of a collective lies, the same on all ranks

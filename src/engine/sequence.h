@@ -39,6 +39,10 @@ class Sequence {
   void set_cached(int64_t cached) { cached_ = cached; }
   kv::StateSlots& states() { return states_; }
   const kv::StateSlots& states() const { return states_; }
+  // The LoRA slot (engine/adapter_slots.h) that its tokens go through; 0: none. Chosen before the first step: what is
+  // cached came of it.
+  int32_t adapter() const { return adapter_; }
+  void set_adapter(int32_t slot) { adapter_ = slot; }
   // The next `count` tokens were computed.
   void advance(int64_t count) {
     cached_ += count;
@@ -59,6 +63,7 @@ class Sequence {
   std::vector<kv::PageId> pages_;
   kv::StateSlots states_;
   int64_t cached_ = 0;
+  int32_t adapter_ = 0;
 };
 
 }  // namespace reprise::engine

@@ -74,6 +74,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                item.count,
                item.logits,
                item.part,
+               s.adapter(),
                item.draw ? &*item.draw : nullptr,
                item.draw && item.edits.any() ? &item.edits : nullptr};
     if (s.states()) {

@@ -84,6 +84,12 @@ void part_rows(const StepRows& step, const TensorView& view) {
   }
 }
 
+void adapter_ids(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t, int64_t row) { out[row] = p.adapter; });
+  fill_rest(out, rows, 0);
+}
+
 void last_rows(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   int64_t wanted = 0, end = 0;
@@ -277,6 +283,12 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
     s.inputs.push_back({.name = std::string(kPartRowsInput),
                         .type = {DType::I32, {Dim(o.sequence_parts + 1)}},
                         .producer = part_rows});
+  // Read by what the pass add_lora places, if anything.
+  if (o.adapter_slots > 0)
+    s.inputs.push_back({.name = std::string(kAdapterIdsInput),
+                        .type = {DType::I32, {t, Dim(1)}},
+                        .producer = adapter_ids,
+                        .padding_below = Dim(o.adapter_slots + 1)});
   if (o.sampling) {
     s.inputs.push_back({.name = std::string(kDrawsInput),
                         .type = {DType::I32, {l, Dim(kDrawWords)}},

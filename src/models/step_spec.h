@@ -33,6 +33,7 @@ struct TraceOptions {
   int64_t pool_pages = 4096;       // bound of P
   bool sampling = false;           // "sampled" and what belongs to it besides the logits
   int64_t sequence_parts = 1;      // parts of a world over which sequences are shared out
+  int64_t adapter_slots = 0;       // LoRA adapters that rows may name; 0: rows name none
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
   // penalties of each on average.
@@ -54,6 +55,7 @@ struct StepPart {
   int64_t count = 0;                  // the next ones, computed in this step
   int64_t logit_rows = 0;             // of the last so many of them
   int part = 0;                       // of the world, whose cache has the pages; parts come in order
+  int32_t adapter = 0;                // LoRA slot of all its rows; 0: none
   const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
   const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
@@ -130,7 +132,7 @@ struct StepSpec {
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
                            kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
-                           kStateWriteInput = "state_write";
+                           kStateWriteInput = "state_write", kAdapterIdsInput = "adapter_ids";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".

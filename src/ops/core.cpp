@@ -6,6 +6,7 @@
 #include "ops/experts.h"
 #include "ops/kernel.h"
 #include "ops/logit_edit.h"
+#include "ops/lora.h"
 #include "ops/want.h"
 
 namespace reprise {
@@ -504,6 +505,7 @@ void register_core_ops(OpRegistry& ops) {
   register_latent_ops(ops);
   register_expert_ops(ops);
   register_collective_ops(ops);
+  register_lora_ops(ops);
   for (const auto& [from, to] :
        {std::pair("rows", "index_select"), std::pair("linear_packed", "linear_blocks"),
         std::pair("embedding_packed", "embedding_blocks"), std::pair("lm_head_argmax_packed", "lm_head_argmax_blocks"),

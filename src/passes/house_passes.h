@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/quantisation.h"
@@ -10,6 +11,21 @@
 #include "passes/shard_over_ranks.h"
 
 namespace reprise {
+
+// Required when there are slots: every linear on a parameter is followed by lora_shrink and lora_expand on inputs
+// "lora.MODULE.a", ".b", ".ranks" and ".scales", which belong to whoever keeps the slots. `ids` is the step's input
+// that names a slot for each row. Before all passes that make other ops of linears. Heads with wide results and linears
+// whose result chooses experts are left out.
+struct LoraSlots {
+  int64_t count = 0;  // 0: none
+  int64_t rank = 0;   // the most that an adapter in a slot may have
+  std::string_view ids;
+};
+constexpr std::string_view kLoraPrefix = "lora.";
+Pass add_lora(LoraSlots slots);
+// Where linears were packed, what adds to slices of the result adds to it in place of them, so that fusions find the
+// slices as they are without adapters.
+Pass lora_before_slices();
 
 // What canonicalise() looks for: views that undo each other, copies that are not needed, 1 / (1 / x).
 std::vector<Rewrite> canonical_rewrites();

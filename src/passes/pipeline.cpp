@@ -19,6 +19,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
                                   std::span<const std::shared_ptr<const Extension>> extensions) {
   PassManager m;
   const nn::FusedOps fused = nn::fused_ops();
+  if (options.lora.count > 0) RETURN_IF_ERROR(m.add(add_lora(options.lora)));
   if (options.observe_linears) RETURN_IF_ERROR(m.add(observe_linears()));
   if (options.observe_experts) RETURN_IF_ERROR(m.add(observe_experts()));
   if (options.expand_latents) RETURN_IF_ERROR(m.add(expand_latents()));
@@ -30,6 +31,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(quantise_linears(options.quantisation)));
   if (options.ranks.size > 1) RETURN_IF_ERROR(m.add(shard_over_ranks(options.ranks, options.part_inputs)));
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
+  if (options.lora.count > 0) RETURN_IF_ERROR(m.add(lora_before_slices()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head(options.ranks)));
   if (!options.pass_file.empty()) {
     ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/quantisation.h"
+#include "passes/house_passes.h"
 #include "passes/pass_manager.h"
 #include "passes/rewrite.h"
 #include "passes/shard_over_ranks.h"
@@ -23,6 +24,7 @@ struct PipelineOptions {
   std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
   RankShare ranks{};                                            // of how many this one is; one: nothing is cut
   PartInputs part_inputs{};                                     // where ranks share out sequences
+  LoraSlots lora{};                                             // none: the graph is the model's alone
 };
 
 struct PipelineReport {

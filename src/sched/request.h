@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "engine/sampling.h"
 #include "engine/token_constraint.h"
+#include "sched/adapter_table.h"
 
 namespace reprise::sched {
 
@@ -76,6 +77,7 @@ struct Request {
   int64_t priority = 0;             // larger goes first
   uint64_t call = 0;  // requests of one call share one turn when others wait; 0: the request is a call of its own
   std::optional<Clock::time_point> deadline;            // Cancelled and late when it passes
+  AdapterPtr adapter = nullptr;                         // LoRA adapter; null: the model alone
   std::string cache_salt;                               // prefixes are shared within one salt only
   bool prompt_logprobs = false;                         // sampling.logprobs says how many
   std::vector<int32_t> prediction = {};                 // what its client expects as the answer, for drafts

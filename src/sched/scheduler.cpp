@@ -136,6 +136,8 @@ bool Scheduler::full(const Request& request) const {
 Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(check(request));
   const int64_t most_new = most_new_tokens(request);
+  request.cache_salt = salt_with(request.adapter, request.cache_salt);
+  if (request.adapter) request.adapter->requests.fetch_add(1);
   if (options_.small_priorities_first) request.priority = -request.priority;
   auto live = std::make_unique<LiveRequest>(0, std::move(request), options_.eos_tokens);
   live->most_new_tokens = most_new;

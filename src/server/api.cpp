@@ -181,6 +181,10 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/flush_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/reset_prefix_cache", A::Admin, true, &Api::flush_cache},
       {"POST", "/abort_request", A::Admin, true, &Api::abort_request},
+      {"POST", "/v1/load_lora_adapter", A::Admin, true, &Api::load_adapter},
+      {"POST", "/v1/unload_lora_adapter", A::Admin, true, &Api::unload_adapter},
+      {"POST", "/load_lora_adapter", A::Admin, true, &Api::load_adapter},
+      {"POST", "/unload_lora_adapter", A::Admin, true, &Api::unload_adapter},
       {"POST", "/start_profile", A::Admin, true, &Api::start_profile},
       {"POST", "/stop_profile", A::Admin, true, &Api::stop_profile},
   };

@@ -51,9 +51,10 @@ struct Serving {
   const ServedModel* model = nullptr;
   sched::Replicas* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  Json info;                     // of /server_info
-  Profiler* profiler = nullptr;  // null: none
-  WorkPool* workers = nullptr;   // they end before the HTTP server; null: the HTTP thread does all
+  Json info;                                // of /server_info
+  Profiler* profiler = nullptr;             // null: none
+  WorkPool* workers = nullptr;              // they end before the HTTP server; null: the HTTP thread does all
+  sched::AdapterTable* adapters = nullptr;  // null: none are served
 };
 
 class Api {
@@ -109,6 +110,9 @@ class Api {
   void load(Call& call);
   void apply_template(Call& call);
   void models(Call& call);
+  void load_adapter(Call& call);
+  void unload_adapter(Call& call);
+  std::string adapter_metrics() const;
   void version(Call& call);
   void openapi(Call& call);
   void model_info(Call& call);

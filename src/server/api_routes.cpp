@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "server/api_call.h"
+#include "server/call_reader.h"
 #include "server/dates.h"
 #include "server/fields.h"
 #include "server/ids.h"
@@ -31,6 +32,16 @@ OrderedJson model_card(const ServedModel& m) {
           {"root", m.path},
           {"parent", nullptr},
           {"max_model_len", m.context_length}};
+}
+
+// vLLM's card of an adapter.
+OrderedJson adapter_card(const ServedModel& m, const sched::Adapter& a) {
+  OrderedJson card = model_card(m);
+  card["id"] = a.name;
+  card["created"] = a.created;
+  card["root"] = a.path;
+  card["parent"] = m.name;
+  return card;
 }
 
 OrderedJson anthropic_card(const ServedModel& m) {
@@ -187,17 +198,29 @@ void Api::models(Call& call) {
   const ServedModel& m = *serving_.model;
   const bool anthropic = call.errors == ErrorForm::Anthropic;
   const OrderedJson card = anthropic ? anthropic_card(m) : model_card(m);
+  std::vector<sched::AdapterPtr> adapters;
+  if (m.adapters) adapters = m.adapters->list();
+  const auto card_of = [&](const sched::Adapter& a) {
+    if (!anthropic) return adapter_card(m, a);
+    OrderedJson other = card;
+    other["id"] = other["display_name"] = a.name;
+    return other;
+  };
   const std::string_view prefix = "/v1/models/";
   if (call.request.path.starts_with(prefix)) {
     const std::string name = call.request.path.substr(prefix.size());
     if (name == m.name) return call.json(card);
-    return call.fail({404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", name, m.name), "model",
-                      "model_not_found"});
+    for (const auto& a : adapters)
+      if (a->name == name) return call.json(card_of(*a));
+    return call.fail({404, fmt::format("the model \"{}\" is not served here; there is {}", name, served_names(m)),
+                      "model", "model_not_found"});
   }
+  OrderedJson cards = OrderedJson::array({card});
+  for (const auto& a : adapters) cards.push_back(card_of(*a));
+  const std::string last = cards.back()["id"];
   if (anthropic)
-    return call.json(
-        {{"data", OrderedJson::array({card})}, {"has_more", false}, {"first_id", m.name}, {"last_id", m.name}});
-  call.json({{"object", "list"}, {"data", OrderedJson::array({card})}});
+    return call.json({{"data", std::move(cards)}, {"has_more", false}, {"first_id", m.name}, {"last_id", last}});
+  call.json({{"object", "list"}, {"data", std::move(cards)}});
 }
 
 void Api::model_info(Call& call) {
@@ -232,7 +255,8 @@ void Api::requests(Call& call) {
 
 void Api::metrics(Call& call) {
   call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
-                   serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_) + key_metrics(),
+                   serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_) + key_metrics() +
+                       adapter_metrics(),
                    call.headers);
 }
 

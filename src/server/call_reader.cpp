@@ -15,11 +15,47 @@ void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall&
     f.fail(field, masks.status().message());
 }
 
-void check_model(Fields& f, const ServedModel& model) {
+std::string served_names(const ServedModel& model) {
+  std::string out = fmt::format("\"{}\"", model.name);
+  if (model.adapters)
+    for (const sched::AdapterPtr& a : model.adapters->list()) out += fmt::format(", \"{}\"", a->name);
+  return out;
+}
+
+void check_model(Fields& f, GenerateCall& call, const ServedModel& model) {
   const auto name = f.maybe_text("model");
   if (!name || f.error() || *name == model.name || *name == model.path) return;
-  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", *name, model.name), "model",
-                  "model_not_found"});
+  if (model.adapters) {
+    call.adapter = model.adapters->find(*name);
+    const std::string prefix = model.name + ":";
+    if (!call.adapter && name->starts_with(prefix)) call.adapter = model.adapters->find(name->substr(prefix.size()));
+    if (call.adapter) return;
+  }
+  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is {}", *name, served_names(model)),
+                  "model", "model_not_found"});
+}
+
+void read_adapter(Fields& f, GenerateCall& call, const ServedModel& model) {
+  constexpr const char* kField = "lora_path";
+  const Json* v = f.find(kField);
+  if (!v || f.error()) return;
+  // One for all prompts, also where it is said of each.
+  std::string name;
+  if (v->is_string()) {
+    name = v->get<std::string>();
+  } else if (v->is_array() && !v->empty() && (*v)[0].is_string() &&
+             std::all_of(v->begin(), v->end(), [&](const Json& one) { return one == (*v)[0]; })) {
+    name = (*v)[0].get<std::string>();
+  } else {
+    return f.fail(kField, "the name of an adapter is expected, or a list with the same name for every prompt");
+  }
+  const sched::AdapterPtr found = model.adapters ? model.adapters->find(name) : nullptr;
+  if (!found)
+    return f.take(ApiError{404, fmt::format("the adapter \"{}\" is not loaded; there is {}", name, served_names(model)),
+                           kField, "model_not_found"});
+  if (call.adapter && call.adapter != found)
+    return f.fail(kField, fmt::format("it names another adapter than \"model\", which is \"{}\"", call.adapter->name));
+  call.adapter = found;
 }
 
 void check_call(Fields& f, const GenerateCall& call, const ServedModel& model, const CallLimits& limits,

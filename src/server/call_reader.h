@@ -13,8 +13,13 @@ namespace reprise::server {
 
 constexpr int64_t kMany = int64_t{1} << 40;
 
-// A model that a request names and that is not the served one: 404.
-void check_model(Fields& f, const ServedModel& model);
+// The model that a request names: the served one, or one of its adapters, which SGLang also writes MODEL:ADAPTER; else
+// 404.
+void check_model(Fields& f, GenerateCall& call, const ServedModel& model);
+// SGLang's field lora_path, which names an adapter.
+void read_adapter(Fields& f, GenerateCall& call, const ServedModel& model);
+// "\"model\", \"adapter\"", for errors.
+std::string served_names(const ServedModel& model);
 // The model takes conversations.
 void check_chats(Fields& f, const char* field, const ServedModel& model);
 // A member that is a text; "" where it is not.

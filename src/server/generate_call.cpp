@@ -175,7 +175,8 @@ GenerateCall begin_call(Fields& f, const OrderedJson& body, CallKind kind, const
   // SGLang's name and vLLM's.
   const std::string given = read_id(f, "request_id", "");
   call.id = read_id(f, "rid", given.empty() ? make_id(id) : id + given);
-  check_model(f, model);
+  check_model(f, call, model);
+  read_adapter(f, call, model);
   read_sampling(f, call, model, limits);
   read_stream_options(f, call);
   call.token_ids = f.flag("return_token_ids", false);
@@ -256,6 +257,7 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   GenerateCall call;
   call.kind = CallKind::Native;
   warn_of_fields(f, body, FieldForm::Native, "", call, limits);
+  read_adapter(f, call, model);
   call.stream = f.flag("stream", false);
   const auto priority = f.maybe_integer("priority", -1000000, 1000000);
   call.timeout_s = f.maybe_number("timeout", kShortestTimeout, kLongestTimeout);

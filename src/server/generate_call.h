@@ -41,12 +41,18 @@ struct GenerateCall {
   bool echo = false;
   bool stream = false, include_usage = false, continuous_usage = false;
   bool skip_special_tokens = true, include_stop = false;
-  bool token_ids = false;  // are told with the text
-  bool nothing = false;    // is asked for, and the answer comes at once: Ollama's way to load a model
-  OrderedJson repeated;    // fields of the request that the answer repeats
-  std::string model_name;  // as the client says it, where the answer repeats that
+  bool token_ids = false;     // are told with the text
+  bool nothing = false;       // is asked for, and the answer comes at once: Ollama's way to load a model
+  OrderedJson repeated;       // fields of the request that the answer repeats
+  sched::AdapterPtr adapter;  // that the request chose; null: the model alone
+  std::string model_name;     // as the client says it, where the answer repeats that
   std::vector<FieldWarning> warnings;
 };
+
+// What answers call the model.
+inline const std::string& name_in_answers(const ServedModel& model, const GenerateCall& call) {
+  return call.adapter ? call.adapter->name : model.name;
+}
 
 struct CallLimits {
   int64_t most_answers = 128;      // prompts times n

@@ -156,6 +156,7 @@ std::optional<ApiError> Job::submit() {
     r.priority = call_.priority;
     r.call = number;
     r.deadline = call_.deadline;
+    r.adapter = call_.adapter;
     r.cache_salt = call_.cache_salt;
     r.prediction = call_.prediction;
     r.draft_tokens = call_.draft_tokens;
@@ -309,7 +310,7 @@ void Job::note() {
     if (r.admitted) queued = std::max(queued.value_or(0), ms(r.arrived, *r.admitted));
     if (r.first_token) first = std::min(first.value_or(HUGE_VAL), ms(r.arrived, *r.first_token));
   }
-  OrderedJson facts = {{"model", context_.model.name},
+  OrderedJson facts = {{"model", name_in_answers(context_.model, call_)},
                        {"stream", call_.stream},
                        {"n", call_.n},
                        {"prompt_tokens", usage.prompt_tokens},

@@ -73,7 +73,7 @@ class MessagesWriter final : public AnswerWriter {
     return {{"id", call_.id},
             {"type", "message"},
             {"role", "assistant"},
-            {"model", model_.name},
+            {"model", name_in_answers(model_, call_)},
             {"content", OrderedJson::array()},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},

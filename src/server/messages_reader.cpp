@@ -282,7 +282,7 @@ ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLi
   call.kind = CallKind::Chat;
   call.id = make_id("msg_");
   warn_of_fields(f, body, FieldForm::Messages, "", call, limits);
-  check_model(f, model);
+  check_model(f, call, model);
   call.sampling = default_sampling(model);
   call.priority = limits.default_priority;
   engine::SamplingParams& p = call.sampling;

@@ -10,8 +10,7 @@ void read_model(Fields& f, GenerateCall& call, const ServedModel& model) {
   const auto name = f.maybe_text("model");
   call.model_name = name.value_or(model.name);
   if (f.error() || names_served_model(call.model_name, model)) return;
-  f.take(ApiError{404, fmt::format("the model \"{}\" is not served here; there is \"{}\"", *name, model.name), "model",
-                  "model_not_found"});
+  check_model(f, call, model);
 }
 
 void read_options(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model,

@@ -32,7 +32,7 @@ OpenAiWriter::OpenAiWriter(const ServedModel& model, const GenerateCall& call)
       echoed_(offsets_.size(), false) {}
 
 OrderedJson OpenAiWriter::base(const char* object) const {
-  return {{"id", call_.id}, {"object", object}, {"created", created_}, {"model", model_.name}};
+  return {{"id", call_.id}, {"object", object}, {"created", created_}, {"model", name_in_answers(model_, call_)}};
 }
 
 OrderedJson OpenAiWriter::finish_of(const RequestResult& result, const std::string& stop_string) const {

@@ -152,7 +152,7 @@ class ResponsesWriter final : public AnswerWriter {
             {"incomplete_details", nullptr},
             {"instructions", repeated("instructions")},
             {"max_output_tokens", repeated("max_output_tokens")},
-            {"model", model_.name},
+            {"model", name_in_answers(model_, call_)},
             {"output", std::move(output)},
             {"parallel_tool_calls", repeated("parallel_tool_calls")},
             {"previous_response_id", nullptr},

@@ -318,7 +318,7 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   call.id = make_id("resp_");
   call.repeated = OrderedJson::object();
   warn_of_fields(f, body, FieldForm::Responses, "", call, limits);
-  check_model(f, model);
+  check_model(f, call, model);
   refuse_state(f);
   read_sampling(f, call, model, limits);
   read_logprobs(f, call, limits);

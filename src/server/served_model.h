@@ -8,6 +8,7 @@
 
 #include "checkpoint/generation_config.h"
 #include "engine/engine.h"
+#include "sched/adapter_table.h"
 #include "server/answer_grammar.h"
 #include "server/answer_splitter.h"
 #include "text/chat_template.h"
@@ -52,6 +53,7 @@ struct ServedModel {
   ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
   bool reasoning = false;                             // its answers may begin with <think>
   bool thinks_first = false;                          // and do so even where neither prompt nor answer shows the mark
+  const sched::AdapterTable* adapters = nullptr;      // outlives it; null: requests choose none
   AnswerGrammars* grammars = nullptr;                 // outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;

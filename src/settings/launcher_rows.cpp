@@ -15,7 +15,8 @@ constexpr const char* kNoDraftModel =
     "drafts of a second model are not there yet; `speculative_algorithm` NGRAM and SUFFIX need none";
 constexpr const char* kNoDraftModelToSet = "no second model makes drafts";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
-constexpr const char* kNoAdapters = "adapters (LoRA) are not loaded; merge them into the model";
+constexpr const char* kNoAdapters =
+    "adapters as GGUF files are not read; `lora_modules` NAME=FOLDER takes those that PEFT saves";
 constexpr const char* kOneCacheType = "keys and values have one dtype: `kv_cache_dtype`";
 constexpr const char* kNoTls = "TLS is a reverse proxy's; docs/deploy.md shows one";
 constexpr const char* kNoTiers = "the prefix cache is in the device's memory alone; leave the flag out";
@@ -128,7 +129,6 @@ std::vector<Setting> launcher_rows() {
       refused(text("split_mode", "TEXT", kOneDevice)),
       refused(text("tensor_split", "TEXT", kOneDevice)),
       refused(text("lora", "TEXT", kNoAdapters)),
-      refused(text("lora_modules", "TEXT", kNoAdapters)),
       refused(text("grammar", "TEXT", "a request gives the form of its answer: response_format, regex")),
       refused(text("grammar_file", "TEXT", "a request gives the form of its answer: response_format, regex")),
       refused(text("generation_config", "TEXT", "`sampling_defaults` model or openai says where defaults come from")),
@@ -151,8 +151,14 @@ std::vector<Setting> launcher_rows() {
       integer("speculative_ngram_min_bfs_breadth", {1, kMany}, "drafts are chains; effective: 1"),
       integer("speculative_ngram_max_bfs_breadth", {1, kMany}, "drafts are chains; effective: 1"),
       choice("speculative_ngram_match_type", {"BFS", "PROB"}, "the latest of the longest matches is gone on from"),
-      refused(flag("enable_lora", kNoAdapters)),
-      refused(text("lora_paths", "TEXT", kNoAdapters)),
+      integer("max_cpu_loras", {1, kMany},
+              "adapters are in the slots of `max_loras`; others are read from their folders"),
+      integer("max_loaded_loras", {1, kMany}, "adapters are in the slots of `max_loras`; effective: as many"),
+      words("lora_target_modules", "NAME", "every linear layer takes adapters"),
+      text("lora_backend", "TEXT", "there is one kernel for adapters"),
+      choice("lora_eviction_policy", {"lru", "fifo"}, "an adapter stays until it is unloaded"),
+      choice("lora_dtype", {"auto", "float16", "bfloat16"}, "adapters are kept in the model's dtype"),
+      flag("fully_sharded_loras", "adapters are on one rank"),
       refused(flag("enable_hierarchical_cache", kNoTiers)),
       refused(flag("enable_lmcache", kNoTiers)),
       integer("cpu_offload_gb", {0, 0}, "weights stay on the device"),

@@ -94,6 +94,14 @@ std::vector<Setting> engine_rows() {
       flag("enable_dp_attention",
            "serve: `dp_size` is no number of replicas, but of parts of the `tp_size` processes that share out "
            "requests: each part has a KV cache of its own, and all of them hold the model together"),
+      flag("enable_lora", "keep slots for LoRA adapters, which requests choose by name"),
+      also("--lora-paths", words("lora_modules", "NAME=FOLDER",
+                                 "LoRA adapters to load at the start, as PEFT saves them; implies `enable_lora`")),
+      also("--max-loras-per-batch",
+           integer("max_loras", {0, 1024},
+                   "LoRA adapters that may be loaded at once; default with `enable_lora`: 4, or as many as "
+                   "`lora_modules` names; 0: none")),
+      integer("max_lora_rank", {1, 4096}, "the largest rank of an adapter; default: 16, or what `lora_modules` needs"),
       choice("log_level", {"debug", "info", "notice", "warning", "error", "off"},
              "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice"),
       also("-v", flag("verbose", "report at the start what is in effect; `log_level` info")),

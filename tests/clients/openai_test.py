@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import pathlib
 import re
+import struct
+import tempfile
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pydantic
@@ -474,6 +478,56 @@ class Retries(unittest.TestCase):
         self.assertGreaterEqual(answer.retries_taken, 1)
         self.assertEqual(answer.parse().usage.completion_tokens, 1)
         self.assertLess(time.monotonic() - begin, 120)
+
+
+def write_adapter(folder, scale):
+    """A LoRA adapter of rank 2 for the output projections of SmolLM2-135M, as PEFT lays it out; numbers by a formula."""
+    hidden, rank, layers, header, data = 576, 2, 30, {}, bytearray()
+    for layer in range(layers):
+        for matrix, shape in (("A", [rank, hidden]), ("B", [hidden, rank])):
+            values = [scale * ((i * 37 + layer * 11 + len(data)) % 29 - 14) / 14 for i in range(rank * hidden)]
+            begin = len(data)
+            data += struct.pack(f"<{len(values)}f", *values)
+            header[f"base_model.model.model.layers.{layer}.self_attn.o_proj.lora_{matrix}.weight"] = {
+                "dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    (folder / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": rank, "lora_alpha": 4, "target_modules": ["o_proj"], "bias": "none"}))
+
+
+class AdaptersTest(unittest.TestCase):
+    def test_the_model_field_chooses_an_adapter(self):
+        with tempfile.TemporaryDirectory() as held:
+            folders = {name: pathlib.Path(held) / name for name in ("one", "two")}
+            for number, folder in enumerate(folders.values()):
+                write_adapter(folder, 0.03 * (number + 1))
+            server = Server("--max-loras", "2", "--lora-modules", f"one={folders['one']}")
+            self.addCleanup(server.stop)
+            client = client_of(server)
+            self.addCleanup(client.close)
+
+            def say(model):
+                answer = client.chat.completions.create(model=model, messages=QUESTION, temperature=0,
+                                                        max_completion_tokens=16)
+                self.assertEqual(answer.model, model)
+                return answer.choices[0].message.content
+
+            loaded = client.post("/load_lora_adapter", cast_to=str,
+                                 body={"lora_name": "two", "lora_path": str(folders["two"])})
+            self.assertIn("added successfully", loaded)
+            models = {m.id: m.parent for m in client.models.list()}
+            self.assertEqual(models, {MODEL: None, "one": MODEL, "two": MODEL})
+            alone = {model: say(model) for model in models}
+            self.assertEqual(len(set(alone.values())), 3, alone)
+            with ThreadPoolExecutor(6) as pool:
+                mixed = list(pool.map(say, list(models) * 2))
+            self.assertEqual(mixed, list(alone.values()) * 2)
+            client.post("/unload_lora_adapter", cast_to=str, body={"lora_name": "two"})
+            with self.assertRaises(openai.NotFoundError):
+                say("two")
+            self.assertEqual(say("one"), alone["one"])
 
 
 if __name__ == "__main__":

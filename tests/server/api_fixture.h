@@ -35,6 +35,7 @@ class ApiTest : public testing::Test {
     http_thread_ = std::thread([this] { http_->run(); });
     executor_ = std::make_unique<FakeExecutor>(limits);
     model_.name = "fake";
+    model_.adapters = adapters_.get();
     model_.path = "somewhere/fake";
     model_.context_length = limits.context;
     model_.vocab_size = FakeExecutor::kVocab;
@@ -47,7 +48,8 @@ class ApiTest : public testing::Test {
     scheduler_thread_ = std::thread([this] { scheduler_->run(); });
     replicas_ = std::make_unique<sched::Replicas>(std::vector{scheduler_.get()});
     if (!serving) return;
-    api_->serve({&model_, replicas_.get(), metrics_.get(), Json::object(), profiler_.get(), workers_.get()});
+    api_->serve(
+        {&model_, replicas_.get(), metrics_.get(), Json::object(), profiler_.get(), workers_.get(), adapters_.get()});
     HttpClient c(http_->port());
     ASSERT_TRUE(soon([&] { return c.get("/ready").status == 200; }));
   }
@@ -81,6 +83,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<FakeExecutor> executor_;
+  std::unique_ptr<sched::AdapterTable> adapters_;  // set before start(), where a test is about adapters
   ServedModel model_;
   GraphNumbers graph_;       // set before start()
   std::string profile_dir_;  // likewise

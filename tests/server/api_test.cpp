@@ -459,9 +459,9 @@ TEST_F(ApiTest, FieldsThatChangeTheAnswerAreToldOf) {
   // SGLang's form has two objects.
   const Json native = post(
       "/generate",
-      {{"input_ids", {2, 3}}, {"lora_path", "x"}, {"sampling_params", {{"max_new_tokens", 1}, {"stop_regex", "a"}}}});
+      {{"input_ids", {2, 3}}, {"lora_id", "x"}, {"sampling_params", {{"max_new_tokens", 1}, {"stop_regex", "a"}}}});
   const std::string of_native = native["warnings"].dump();
-  EXPECT_NE(of_native.find("lora_path"), std::string::npos) << native;
+  EXPECT_NE(of_native.find("lora_id"), std::string::npos) << native;
   EXPECT_NE(of_native.find("sampling_params.stop_regex"), std::string::npos);
 }
 

@@ -16,6 +16,7 @@ void register_packed(KernelRegistry& kernels, Isa isa);  // the same on weights 
 void register_attention(KernelRegistry& kernels, Isa isa);  // kv_write, paged_attention
 void register_latent(KernelRegistry& kernels, Isa isa);     // multi-head latent attention
 void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of experts
+void register_lora(KernelRegistry& kernels, Isa isa);       // adapters in slots
 void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax, fused ops
 
 void register_cpu(KernelRegistry& kernels, Isa isa);

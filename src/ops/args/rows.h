@@ -42,5 +42,6 @@ std::span<const OpArgs> product_args();
 std::span<const OpArgs> attention_args();
 std::span<const OpArgs> expert_args();
 std::span<const OpArgs> collective_args();
+std::span<const OpArgs> lora_args();
 
 }  // namespace reprise

@@ -1,0 +1,77 @@
+// AdapterSlots: the memory of LoRA adapters that rows of a step may go through.
+//
+// A fixed number of slots, each with room for an adapter of a fixed rank at every linear layer that takes them:
+// captured graphs hold the addresses, so nothing moves and a slot is written between steps. Slot ids begin at 1; 0 is
+// no adapter. What a slot holds where its adapter has no weights is a rank of 0, which leaves the layer's rows as they
+// are. Owned by the engine and changed by its thread alone; prepare() may run on any thread meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/shape.h"
+#include "base/status.h"
+#include "checkpoint/lora.h"
+#include "device/memory.h"
+
+namespace reprise::engine {
+
+// An adapter as a slot holds it: the bytes of every layer that it has weights for.
+struct PreparedAdapter {
+  struct Layer {
+    size_t target = 0;
+    int32_t rank = 0;
+    float scale = 1;
+    std::vector<uint8_t> a, b;  // [rank, in], [rank, out]
+  };
+  std::string source, base_model;
+  int64_t rank = 0;  // the largest of all layers
+  std::vector<Layer> layers;
+};
+
+class AdapterSlots {
+ public:
+  AdapterSlots() = default;
+  // `inputs` are those of the graph that the pass add_lora made.
+  static Result<AdapterSlots> create(MemoryPool& memory, std::span<const std::pair<std::string, TensorType>> inputs,
+                                     int64_t slots, int64_t rank);
+
+  int64_t slots() const { return static_cast<int64_t>(used_.size()); }  // 0: the engine takes no adapters
+  int64_t rank() const { return rank_; }
+  int64_t loaded() const;
+  size_t bytes() const { return buffer_.size(); }
+  // The layers that take adapters.
+  std::vector<std::string> modules() const;
+  // Where the graph's inputs lie.
+  std::unordered_map<std::string, void*> addresses() const;
+
+  // Checks the adapter against the model's layers and converts its numbers.
+  Result<PreparedAdapter> prepare(const checkpoint::LoraAdapter& adapter) const;
+  // Writes a free slot and says which; Busy without one. No step may be in flight.
+  Result<int32_t> load(const PreparedAdapter& adapter);
+  // The slot is free afterwards. No sequence may name it.
+  Status unload(int32_t slot);
+
+ private:
+  struct Target {
+    std::string module;
+    TensorType a, b;  // [slots, rank, in], [slots, rank, out]
+    size_t a_at = 0, b_at = 0, ranks_at = 0, scales_at = 0;
+  };
+  template <class T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(buffer_.as<uint8_t>() + offset);
+  }
+  Result<size_t> find(const checkpoint::LoraAdapter& adapter, const checkpoint::LoraModule& module) const;
+
+  std::vector<Target> targets_;  // by module
+  std::vector<bool> used_;       // slot i + 1
+  int64_t rank_ = 0;
+  Buffer buffer_;
+};
+
+}  // namespace reprise::engine
