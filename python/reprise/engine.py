@@ -14,6 +14,8 @@ from .params import SamplingParams, StructuredOutputsParams
 # SGLang's fields of sampling_params for those of SamplingParams.
 NAMES = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "sampling_seed": "seed",
          "no_stop_trim": "include_stop_str_in_output"}
+# SGLang's names of settings.
+SETTINGS = {"lora_paths": "lora_modules", "max_loras_per_batch": "max_loras"}
 FORMS = {"json_schema": "json", "regex": "regex", "ebnf": "grammar"}
 
 
@@ -40,6 +42,7 @@ class Engine:
     def __init__(self, model_path: str, **settings: Any):
         if settings.get("trust_remote_code") is False:
             del settings["trust_remote_code"]
+        settings = {SETTINGS.get(name, name): value for name, value in settings.items()}
         self._core = Core({"model_path": model_path, **settings})
         self._pump = Pump(self._core)
 

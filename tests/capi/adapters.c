@@ -4,13 +4,14 @@
 
 enum { TOKENS = 8 };
 
-/* The ids of one greedy answer; how many there are. */
-static size_t answer(reprise_engine* engine, const char* adapter, int32_t* out) {
+/* The log-probabilities of one greedy answer, which differ where the tokens do not; how many there are. */
+static size_t answer(reprise_engine* engine, const char* adapter, float* out) {
   static const int32_t prompt[] = {5, 17, 40, 9, 121, 60, 33};
   reprise_sampling sampling;
   reprise_request r = hello(&sampling, TOKENS);
   size_t n = 0, i, count;
   int finished = 0;
+  sampling.logprobs = 0;
   r.prompt.size = 0;
   r.ids = prompt;
   r.id_count = sizeof prompt / sizeof *prompt;
@@ -22,7 +23,7 @@ static size_t answer(reprise_engine* engine, const char* adapter, int32_t* out) 
     if (!count) return 0;
     for (i = 0; i < count; ++i) {
       if (events[i]->kind == REPRISE_TOKENS && n + events[i]->id_count <= TOKENS) {
-        memcpy(out + n, events[i]->ids, events[i]->id_count * sizeof *out);
+        memcpy(out + n, events[i]->logprobs, events[i]->id_count * sizeof *out);
         n += events[i]->id_count;
       }
       finished += events[i]->kind == REPRISE_FINISHED;
@@ -34,7 +35,7 @@ static size_t answer(reprise_engine* engine, const char* adapter, int32_t* out) 
 int main(int argc, char** argv) {
   reprise_engine* engine = NULL;
   reprise_settings* s;
-  int32_t base[TOKENS], style[TOKENS], again[TOKENS];
+  float base[TOKENS], style[TOKENS], again[TOKENS];
   test_begin();
   if (argc != 4) return 2;
   s = reprise_settings_new();

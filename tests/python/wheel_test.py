@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -94,23 +95,27 @@ class Wheel(unittest.TestCase):
         self.assertIn(f"'Hello, my name is' {binary}", out)
 
     def test_adapters(self):
-        data = ROOT / "tests/data"
+        data, tiny = ROOT / "tests/data", self.folder / "tiny"
+        shutil.copytree(data / "models/llama_gqa3_tied", tiny)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(pathlib.Path(options.model) / name, tiny)
         self.python_runs(f"""
 import asyncio, reprise
 from reprise import AsyncEngineArgs, AsyncLLM, LLM, LoRARequest, SamplingParams
-where = dict(model="{data}/models/llama_gqa3_tied", device="cpu", plan_cache="off", threads=1)
+where = dict(model="{tiny}", device="cpu", plan_cache="off", threads=1)
 adapters = [LoRARequest(n, i + 1, f"{data}/lora/llama_gqa3_tied." + n) for i, n in enumerate(("style", "tone"))]
-params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
+params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True, logprobs=0)
 prompt = dict(prompt_token_ids=[5, 17, 40, 9, 121, 60, 33])
 llm = LLM(**where, enable_lora=True, max_loras=1, max_lora_rank=8)
 ask = lambda lora: llm.generate(prompt, params, lora_request=lora, use_tqdm=False)[0].outputs[0]
-base, style = ask(None).token_ids, ask(adapters[0])
-assert style.lora_request is adapters[0] and style.token_ids != base and ask(None).token_ids == base
-tone = ask(adapters[1]).token_ids  # in the slot of the other
-assert tone not in (base, style.token_ids) and ask(adapters[0]).token_ids == style.token_ids
+said = lambda answer: [own for own, _ in answer._scores]  # they differ where the tokens do not
+base, style = said(ask(None)), ask(adapters[0])
+assert style.lora_request is adapters[0] and said(style) != base and said(ask(None)) == base
+style, tone = said(style), said(ask(adapters[1]))  # in the slot of the other
+assert tone not in (base, style) and said(ask(adapters[0])) == style
 wide = LLM(**where, max_loras=2, max_lora_rank=8)
 mixed = wide.generate([prompt] * 3, params, lora_request=[None, *adapters], use_tqdm=False)
-assert [o.outputs[0].token_ids for o in mixed] == [base, style.token_ids, tone]
+assert [said(o.outputs[0]) for o in mixed] == [base, style, tone]
 try:
     LLM(**where).generate(prompt, params, lora_request=adapters[0])
 except reprise.Error as e:
@@ -118,11 +123,12 @@ except reprise.Error as e:
 else:
     raise AssertionError("an engine without slots took an adapter")
 engine = reprise.Engine(where.pop("model"), **where, lora_paths=["style=" + adapters[0].lora_path])
-given = dict(input_ids=prompt["prompt_token_ids"], sampling_params=dict(max_new_tokens=8, temperature=0, ignore_eos=True))
-assert engine.generate(**given)["output_ids"] == base
-assert engine.generate(**given, lora_path="style")["output_ids"] == style.token_ids
+given = dict(input_ids=prompt["prompt_token_ids"], return_logprob=True,
+             sampling_params=dict(max_new_tokens=8, temperature=0, ignore_eos=True))
+scores = lambda **more: [own for own, *_ in engine.generate(**given, **more)["meta_info"]["output_token_logprobs"]]
+assert scores() == base and scores(lora_path="style") == style
 engine.load_lora_adapter("tone", adapters[1].lora_path)
-assert engine.generate(**given, lora_path="tone")["output_ids"] == tone
+assert scores(lora_path="tone") == tone
 engine.unload_lora_adapter("tone")
 engine.shutdown()
 """)
