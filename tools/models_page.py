@@ -26,6 +26,8 @@ KEYS = {
     "M": "models/graph_modes_test GraphModesTest.AllModesGiveTheSameBitsAtEveryBatch",
     "Q": "models/quantised_test QuantisedBits.AreTheSameInAllModesThreadsChunksAndPasses",
     "C": "simt/models_test CudaGolden.LogitsAreThoseOfTheReference",
+    "E": "encoders/pooled_test Pooled.RowsAreThoseOfTheReference",
+    "P": "encoders/pooled_test Pooled.BitsAreTheSameAloneInBatchesThreadsModesAndPasses",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
 }
 REASONS = {
@@ -34,6 +36,8 @@ REASONS = {
     3: "refused at start with the vendor's reason (tested by G)",
     4: "GGUF files of the family are not read",
     5: "no test of its own: the names and metadata are those of a family that has one",
+    6: "models that give vectors or scores are tested in floats alone",
+    7: "the device has no kernels of attention without a cache or of pooled rows, and refuses the model by the op's name",
 }
 
 
@@ -91,6 +95,10 @@ def row(name, gguf, known, of_family):
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
+def encoder_row(name):
+    return [f"`{name}`", "E", "P", "no 6", "no 7", "no 7", "no 4"]
+
+
 def table(header, rows):
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return lines + ["| " + " | ".join(r) + " |" for r in rows]
@@ -102,12 +110,16 @@ def page(root):
     for name in known["tiny"]:
         config = json.loads(text(root, f"tests/data/models/{name}/config.json"))
         models.setdefault(config["architectures"][0], []).append(name)
+    encoders = {}  # and decoders whose rows are pooled
+    for config in sorted((root / "tests/data/encoders").glob("*/config.json")):
+        architecture = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
+        encoders.setdefault(architecture, []).append(config.parent.name)
     lines = ["# Which model is tested how", "",
              "`tools/models_page.py --write` writes this page from the registry and the lists of the tests, and `./dev check docs`",
              "fails when it is not what the script writes. A cell names tests by the [keys](#tests) at the end of the page, or",
              "gives the number of a [reason](#reasons) why there is none.", "",
              "Every family has small random checkpoints with the logits of Hugging Face transformers",
-             "(`tests/data/models/README.md`). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
+             "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
              "chunks of prompts, batches, threads, passes, and eager, piecewise and whole graphs on the CPU.", "",
              "## Families", ""]
     listed = families(root)
@@ -117,9 +129,10 @@ def page(root):
     rows = []
     for architecture, _, wrapper, gguf in listed:
         of_family = models.get(architecture, []) + models.get(wrapper, [])
-        if not of_family:
-            sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models")
-        rows += [row(name, gguf, known, of_family) for name in of_family]
+        pooled = encoders.get(architecture, [])
+        if not of_family + pooled:
+            sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
+        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name) for name in pooled]
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]

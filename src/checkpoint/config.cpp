@@ -56,7 +56,8 @@ Status read_architecture(const FieldReader& in, const Families& families, ModelC
   }
   if (f && f->other_architecture == out.architecture) out.architecture = f->architecture;
   // Hugging Face goes by the type, other engines by the architecture.
-  if (!f || out.model_type.empty() || by_type == f) return Status::ok();
+  const bool same_type = f && (f->model_type == out.model_type || (by_type && by_type == f));
+  if (!f || out.model_type.empty() || same_type) return Status::ok();
   return in.wrong("model_type", Json(out.model_type),
                   f->other_model_type.empty()
                       ? fmt::format("\"{}\" with {}", f->model_type, f->architecture)

@@ -10,6 +10,8 @@ constexpr std::string_view kConfigKeys[] = {
     "mlp_bias", "qkv_bias", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "bos_token_id",
     "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "quantization_config", "compression_config",
     "original_max_position_embeddings", "num_nextn_predict_layers", "num_mtp_layers",
+    // pooled outputs
+    "is_matryoshka", "matryoshka_dimensions", "classifier_from_token",
     // mixtures of experts
     "num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
     "decoder_sparse_step", "mlp_only_layers", "n_routed_experts", "n_shared_experts", "n_group", "topk_group",

@@ -22,8 +22,21 @@ void rename_text_model(std::string& name) {
   for (const auto& [prefix, instead] :
        {std::pair<std::string_view, std::string_view>{"language_model.model.", "model."},
         {"language_model.lm_head.", "lm_head."},
-        {"model.language_model.", "model."}})
-    if (name.starts_with(prefix)) name.replace(0, prefix.size(), instead);
+        {"model.language_model.", "model."},
+        // Encoders inside models with a head, and decoders that were stored without one.
+        {"bert.", ""},
+        {"roberta.", ""},
+        {"layers.", "model.layers."},
+        {"embed_tokens.", "model.embed_tokens."},
+        {"norm.", "model.norm."}})
+    if (name.starts_with(prefix)) return void(name.replace(0, prefix.size(), instead));
+}
+
+// Norms of old files.
+void rename_norms(std::string& name) {
+  for (const auto& [from, to] :
+       {std::pair{".LayerNorm.gamma", ".LayerNorm.weight"}, {".LayerNorm.beta", ".LayerNorm.bias"}})
+    if (name.ends_with(from) && replace(name, from, to)) return;
 }
 
 // Names of the same parts in other families, beside those of Mixtral.
@@ -76,6 +89,7 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
   out.reserve(tensors.size());
   for (CheckpointTensor& t : tensors) {
     rename_text_model(t.name);
+    rename_norms(t.name);
     rename_mixtral(t.name);
     rename_experts(t.name);
     const auto name = stack_name(t.name);

@@ -74,7 +74,40 @@ Status Engine::read_config() {
   if (!model_) {
     ASSIGN_OR_RETURN(model_, models::find_model(config_.fields.architecture));
   }
-  return models::check_fields(*model_, config_.fields);
+  RETURN_IF_ERROR(models::check_fields(*model_, config_.fields));
+  return read_pooling();
+}
+
+// What the model gives, by its files and `pooling`.
+Status Engine::read_pooling() {
+  checkpoint::PoolingFields& p = config_.pooling;
+  std::error_code ec;
+  if (std::filesystem::is_directory(options_.model_path, ec)) {
+    ASSIGN_OR_RETURN(p, checkpoint::read_pooling(options_.model_path, config_.fields));
+  }
+  if (model_->pooling == checkpoint::PoolKind::Labels) p.kind = model_->pooling;
+  if (options_.pooling && p.gives_scores())
+    return invalid("`pooling` {}: {} gives scores of pairs; allowed: auto",
+                   checkpoint::pool_kind_name(*options_.pooling), config_.fields.architecture);
+  if (p.kind == checkpoint::PoolKind::None && !options_.pooling && model_->encoder) {
+    p.kind = model_->pooling;
+    p.normalise = true;
+    config_.fields.notices.push_back(fmt::format(
+        "no file says how rows become a vector (modules.json); effective: {}, of length 1 (`pooling` sets another)",
+        checkpoint::pool_kind_name(p.kind)));
+  }
+  if (options_.pooling && *options_.pooling != p.kind) {
+    p.normalise |= p.kind == checkpoint::PoolKind::None;
+    p.kind = *options_.pooling;
+  }
+  const std::string_view name = config_.fields.architecture;
+  if (model_->encoder && p.kind == checkpoint::PoolKind::None)
+    return invalid("`pooling` none: {} gives vectors or scores; allowed: auto, mean, cls, last", name);
+  if (!model_->encoder && p.kind == checkpoint::PoolKind::First)
+    return invalid("`pooling` cls: the first row of {} sees no other; allowed: auto, last, mean, none", name);
+  const bool may_be_cut = p.least_size > 0 || !p.sizes.empty();
+  if (p.kind == checkpoint::PoolKind::Last && !may_be_cut) p.least_size = model_->least_size;
+  return Status::ok();
 }
 
 Status Engine::open_checkpoint() {
@@ -91,6 +124,13 @@ Status Engine::open_checkpoint() {
   checkpoint_.emplace(std::move(opened));
   if (!folder) RETURN_IF_ERROR(read_config());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
+  const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
+    return std::any_of(model_->unread.begin(), model_->unread.end(),
+                       [&](std::string_view begin) { return t.name.starts_with(begin); });
+  });
+  if (unread > 0)
+    config_.fields.notices.push_back(fmt::format("{} tensors that {} does not read are not loaded ({})", unread,
+                                                 config_.fields.architecture, fmt::join(model_->unread, ", ")));
   if (config_.fields.has_rope_freqs) {
     ASSIGN_OR_RETURN(const checkpoint::CheckpointTensor* t, checkpoint_->get("rope_freqs.weight"));
     std::vector<float> freqs(static_cast<size_t>(t->elements()));
@@ -120,7 +160,9 @@ Status Engine::choose_context() {
     case checkpoint::RopeKind::Long:
     case checkpoint::RopeKind::Llama3: break;
   }
-  if (options_.context_length == 0) options_.context_length = f.max_position_embeddings;
+  const int64_t usual = config_.pooling.max_tokens;
+  if (options_.context_length == 0)
+    options_.context_length = usual > 0 ? std::min(usual, f.max_position_embeddings) : f.max_position_embeddings;
   if (static_cast<double>(options_.context_length) > longest)
     return invalid(
         "`context_length` {} is more than the model's {}; set max_position_embeddings with `override` to try it anyway",
@@ -133,6 +175,7 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t rows = (options_.max_running_requests + options_.sequence_parts - 1) / options_.sequence_parts;
   const int64_t wanted = rows * kv::pages_for(options_.context_length);
+  if (shape.page_bytes() == 0) return wanted;  // nothing lies in pages
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
        static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
@@ -149,7 +192,8 @@ Status Engine::load(const ProgramBuilder& builder) {
                      ? info.threads
                      : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   load.progress = options_.progress;
-  load.tied_head = config_.fields.tie_word_embeddings;
+  // A head that no output reads may be there as well.
+  load.tied_head = config_.fields.tie_word_embeddings || config_.pooling.gives_vectors();
   load.layers = config_.fields.num_hidden_layers;
   load.nextn_layers = config_.fields.nextn_layers;
   load.derived = builder.derived();
@@ -355,11 +399,12 @@ Status Engine::open() {
   trace.sequence_parts = options_.sequence_parts;
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
+  if (model_->encoder) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);
   options_.chunked_prefill_size = trace.max_tokens;
   trace.max_sequences = options_.max_running_requests;
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
-  trace.sampling = true;
+  trace.sampling = config_.generates();
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);
   Status prepared = prepare(builder, trace);
@@ -384,6 +429,7 @@ Status Engine::open() {
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();
+  pooled_size_ = builder.pooled_size();
   sampling_ = builder.returns(output_name(StepOutput::Sampled));
   for (size_t p = 0; p < kPhaseCount; ++p) passes_[p] = builder.report(p);
   ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), *platform_.device));

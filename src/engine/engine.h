@@ -59,6 +59,8 @@ struct EngineOptions {
   double memory_share = 1;             // of the device's memory, which other engines use as well
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
+  // What the model gives in place of tokens; nullopt: as its files say. None: it generates whatever they say.
+  std::optional<checkpoint::PoolKind> pooling = std::nullopt;
   // Families besides those of models/list.h, of which the first fits that has the checkpoint's architecture.
   std::vector<const models::ModelSpec*> families;
   std::string weight_cache;  // folder of packed weights; empty: none are kept
@@ -170,7 +172,10 @@ class Engine final : public Executor {
   // Adapters are loaded and unloaded between steps.
   AdapterSlots& adapters() { return adapters_; }
 
-  bool has_greedy_steps() const override { return true; }
+  const checkpoint::PoolingFields& pooling() const { return config_.pooling; }
+  int64_t pooled_size() const override { return pooled_size_; }
+  bool whole_prompts() const override { return model_->encoder || config_.pooling.kind == checkpoint::PoolKind::Mean; }
+  bool has_greedy_steps() const override { return pooled_size_ == 0; }
   bool has_sampled_steps() const override { return sampling_; }
   int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
@@ -203,6 +208,7 @@ class Engine final : public Executor {
   // Opening, in engine.cpp.
   Status check_options() const;
   Status read_config();
+  Status read_pooling();
   Status open_checkpoint();
   Status choose_context();
   Status choose_numbers();
@@ -327,6 +333,7 @@ class Engine final : public Executor {
   double device_s_ = 0;  // of the current step
   LoadTimes times_;
   size_t step_bytes_ = 0, expert_bytes_ = 0;
+  int64_t pooled_size_ = 0;
   bool sampling_ = false;  // the device draws tokens
   std::string graph_text_, learned_file_;
 };

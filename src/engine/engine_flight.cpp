@@ -47,7 +47,7 @@ bool awaits_token(const StepItem& item) {
 
 // A token of this step that somebody waits for gets its place.
 void resolve_tokens(const Flight& f) {
-  if (f.output == StepOutput::Logits) return;
+  if (f.output == StepOutput::Logits || f.output == StepOutput::Pooled) return;
   int64_t row = 0;
   for (const StepItem& item : f.items) {
     row += item.logits;
@@ -60,10 +60,12 @@ void resolve_tokens(const Flight& f) {
 
 std::string_view Flight::wanted(Name name) const {
   const bool sampled = output == StepOutput::Sampled;
+  const bool chosen = sampled || output == StepOutput::NextTokens;
   const auto any = [&](auto says) { return std::any_of(items.begin(), items.end(), says); };
   switch (name) {
-    case Hidden: return output == StepOutput::Logits ? "" : "hidden";
-    case Tokens: return output == StepOutput::Logits ? "" : output_name(output);
+    case Hidden: return chosen ? "hidden" : "";
+    case Tokens: return chosen ? output_name(output) : "";
+    case Pooled: return output == StepOutput::Pooled ? output_name(output) : "";
     case Logits:
       return output == StepOutput::Logits ||
                      (sampled && any([](const StepItem& i) { return i.logits > (i.logits_too ? 0 : i.drawn_rows()); }))
@@ -106,6 +108,9 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
   const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
   if (std::any_of(items.begin(), items.end(), drafts) && max_verify_rows() == 0)
     return error(Code::Internal, "a step with drafts: {}", verify_refusal());
+  if ((output == StepOutput::Pooled) != (pooled_size_ > 0))
+    return error(Code::Unsupported, "{} {}", config_.fields.architecture,
+                 pooled_size_ > 0 ? "gives vectors or scores here, and no tokens" : "generates, and gives no vectors");
   Flight& f = flights_[tickets_ % flights_.size()];
   if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
   f.items.assign(items.begin(), items.end());
@@ -138,6 +143,7 @@ Result<StepResult> Engine::wait(Ticket ticket) {
   RETURN_IF_ERROR(f.status);
   StepResult result;
   result.logits = f.answers[Flight::Logits].as<float>();
+  result.pooled = f.answers[Flight::Pooled].as<const float>();
   result.tokens = f.answers[Flight::Tokens].as<const int32_t>();
   result.logprobs = f.answers[Flight::Logprobs].as<const float>();
   result.top_tokens = f.answers[Flight::TopTokens].as<const int32_t>();
@@ -266,6 +272,10 @@ Status Engine::ask_for_result(Flight& f) {
 // What the step gave is there; a token that somebody waits for gets its place.
 Status Engine::accept_result(const Flight& f) {
   if (f.output == StepOutput::Logits) return Status::ok();
+  if (f.output == StepOutput::Pooled)
+    return all_finite(f.answers[Flight::Pooled].view)
+               ? Status::ok()
+               : error(Code::Internal, "a pooled row is not finite; something broke in the model");
   // Where logits are not seen, what they come from is: NaN upstream must not become a token.
   if (!all_finite(f.answers[Flight::Hidden].view))
     return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");

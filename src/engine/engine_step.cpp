@@ -118,6 +118,8 @@ Status Engine::run(std::span<const StepItem> items, StepOutput output) {
 // A staged step as its runner plans it. What cannot be cut runs as it is.
 Status Engine::run_planned(std::span<const StepItem> items, const LiveSizes& live, StepOutput output) {
   ASSIGN_OR_RETURN(StepPlan plan, runner_of(items).plan(live.value[models::kTokens]));
+  if (plan.kind == StepPlan::Kind::Split && whole_prompts())
+    plan = {StepPlan::Kind::Eager, 0, 0, "a text whose rows see each other is not cut"};
   if (plan.kind == StepPlan::Kind::Split) {
     if (items.size() > 1 || items[0].drafts.empty()) return run_split(items, plan.first, output);
     plan = {StepPlan::Kind::Eager, 0, 0, "a sequence with drafts is not cut"};

@@ -31,6 +31,7 @@ struct StepResult {
   std::span<const float> logprobs;
   std::span<const int32_t> top_tokens;
   std::span<const float> top_logprobs;
+  std::span<const float> pooled;  // StepOutput::Pooled: [rows, pooled_size()]
   // How long the device had nothing to do between the step before and this one, on its own clock.
   std::optional<double> gap_us;
 };
@@ -58,6 +59,11 @@ class Executor {
 
   // Whether sequences have states besides their pages: what pages hold of a prefix is then not enough to go on from.
   virtual bool has_states() const { return false; }
+
+  // Numbers of a row of StepOutput::Pooled, the only output of a model that does not generate; 0: it generates.
+  virtual int64_t pooled_size() const { return 0; }
+  // A prompt is computed in one step: its rows see those behind them, or are mixed at its end.
+  virtual bool whole_prompts() const { return false; }
 
   virtual bool has_greedy_steps() const { return false; }   // StepOutput::NextTokens
   virtual bool has_sampled_steps() const { return false; }  // StepOutput::Sampled

@@ -53,7 +53,7 @@ struct Flight {
       return {static_cast<T*>(view.data), view.data ? static_cast<size_t>(view.elements()) : 0};
     }
   };
-  enum Name : uint8_t { Hidden, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, kNames };
+  enum Name : uint8_t { Hidden, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, Pooled, kNames };
   std::array<Answer, kNames> answers;
 
   // The output's name in the program; empty where nothing reads it after this step.

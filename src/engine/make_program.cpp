@@ -26,11 +26,13 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   KeyBuilder key;
   key.add_build();
   key.add("architecture", spec.family.architecture);
-  const auto& [fields, rope_divisors] = config;
+  const auto& [fields, rope_divisors, pooling] = config;
   // The JSON after overrides, of which the typed fields are made; files add to it only what follows.
   key.add("config", fields.raw().dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("modelslim", fields.modelslim.dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("rope freqs", fields.has_rope_freqs);
+  key.add("pooling", fmt::format("{} {} {} {}", checkpoint::pool_kind_name(pooling.kind), pooling.normalise,
+                                 pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages, sampling, parts, adapters] =
       trace;

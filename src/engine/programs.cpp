@@ -113,7 +113,7 @@ Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
   PipelineOptions pipeline = pipeline_for(phase, kind);
-  pipeline.greedy = true;
+  pipeline.greedy = config_.generates();
   pipeline.expand_latents &= phase == kAnyPhase;  // a single token never is
   // What the passes show is shown once per phase.
   if (!report) {
@@ -244,6 +244,12 @@ size_t ProgramBuilder::expert_bytes() const {
 bool ProgramBuilder::returns(std::string_view output) const {
   const auto& outputs = prepared_.front().graph.outputs();
   return std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.name == output; });
+}
+
+int64_t ProgramBuilder::pooled_size() const {
+  for (const GraphOutput& o : prepared_.front().graph.outputs())
+    if (o.name == output_name(StepOutput::Pooled)) return o.value->type.shape[1].factor;
+  return 0;
 }
 
 void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const {

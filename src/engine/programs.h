@@ -55,6 +55,7 @@ class ProgramBuilder {
   size_t expert_bytes() const;  // of those, in stacks of experts
   // Whether the programs have this output: one that the device has no kernel for was left out.
   bool returns(std::string_view output) const;
+  int64_t pooled_size() const;  // numbers of a row of the output "pooled"; 0: there is none
   // IR text of the decode program after all passes.
   const std::string& graph_text() const { return graph_text_; }
   const PlanCache& plans() const { return plans_; }

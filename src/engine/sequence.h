@@ -19,9 +19,12 @@ namespace reprise::engine {
 
 class Sequence {
  public:
-  explicit Sequence(std::vector<int32_t> prompt) : tokens_(std::move(prompt)) {}
+  // Of a pair of texts, tokens from `second_kind` on are of the second kind.
+  explicit Sequence(std::vector<int32_t> prompt, int64_t second_kind = INT64_MAX)
+      : tokens_(std::move(prompt)), second_kind_(second_kind) {}
 
   const std::vector<int32_t>& tokens() const { return tokens_; }
+  int64_t second_kind() const { return second_kind_; }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   void append(int32_t token) { tokens_.push_back(token); }
   // A place for the token that the step in flight will give; one at a time. resolve() puts it there.
@@ -64,6 +67,7 @@ class Sequence {
   kv::StateSlots states_;
   int64_t cached_ = 0;
   int32_t adapter_ = 0;
+  int64_t second_kind_;
 };
 
 }  // namespace reprise::engine

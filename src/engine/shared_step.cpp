@@ -83,6 +83,7 @@ StepResult rows_of(const StepResult& all, size_t first, size_t rows, size_t voca
           .logprobs = cut(all.logprobs, 1),
           .top_tokens = cut(all.top_tokens, kTop),
           .top_logprobs = cut(all.top_logprobs, kTop),
+          .pooled = {},  // sequences of such models are not shared out
           .gap_us = all.gap_us};
 }
 

@@ -77,6 +77,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                s.adapter(),
                item.draw ? &*item.draw : nullptr,
                item.draw && item.edits.any() ? &item.edits : nullptr};
+    p.second_kind = s.second_kind();
     if (s.states()) {
       p.state_read = s.cached() == 0 ? kv::kZeroSlot : s.states().now();
       p.state_write = s.states().next();

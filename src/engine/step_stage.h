@@ -42,8 +42,10 @@ enum class StepOutput : uint8_t {
   Logits,
   NextTokens,  // the argmax of every row
   Sampled,     // a token for each item that brings a Draw; the logits of all rows are there besides
+  Pooled,      // fp32 numbers, of a model that does not generate
 };
-constexpr std::string_view kStepHeads[] = {"logits", "next_tokens", "sampled"};  // by StepOutput: head and output
+constexpr std::string_view kStepHeads[] = {"logits", "next_tokens", "sampled",
+                                           "pooled"};  // by StepOutput: head and output
 constexpr HeadMask head_of(StepOutput output) {
   const HeadMask own = HeadMask{1} << static_cast<int>(output);
   return output == StepOutput::Sampled ? own | head_of(StepOutput::Logits) : own;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/pooling.h"
 #include "models/rope.h"
 
 namespace reprise::models {
@@ -54,12 +55,21 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
     x = nn::add(x, nn::scale(a, s.residual_scale));
     x = nn::add(x, nn::scale(norm(mlp(norm(x, p, s.before_mlp), l, p), p, s.after_mlp), s.residual_scale));
   }
+  if (!config.generates()) {
+    const nn::ParamScope head = f.tie_word_embeddings ? model / "embed_tokens" : root / "lm_head";
+    return pooled_outputs(config,
+                          {x, [&](Tensor rows) { return s.norm(rows, model / "norm", f.rms_norm_eps); },
+                           [&](int64_t token) {
+                             return head.rows("weight", token, 1, f.vocab_size, {Dim(1), Dim(f.hidden_size)});
+                           }},
+                          in);
+  }
   // Only the rows whose logits are wanted go through the norm and the head.
   x = s.norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   Tensor logits = nn::scale(nn::linear_f32(x, head, nn::Shard::Column), s.logit_scale);
-  return {x, s.logit_cap > 0 ? nn::softcap(logits, s.logit_cap) : logits};
+  return {.hidden = x, .logits = s.logit_cap > 0 ? nn::softcap(logits, s.logit_cap) : logits};
 }
 
 ModelOutputs dense_decoder(const ModelConfig& config, const DecoderTraits& traits, nn::StepInputs& in,

@@ -37,7 +37,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   const auto& f = config.fields;
   if (!f.latent) {
     in.tokens.tracer()->fail(invalid("{}: the sizes of latent attention (kv_lora_rank, ...) are missing", f.source));
-    return {in.tokens, in.tokens};
+    return {in.tokens, in.tokens, in.tokens};
   }
   const nn::LatentSpec latent = latent_spec(config);
   nn::ExpertSpec experts = expert_spec(f.experts);

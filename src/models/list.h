@@ -31,7 +31,11 @@
   X(kErnieMoe)            \
   X(kSeedOss)             \
   X(kHunyuan)             \
-  X(kMiniMaxM2)
+  X(kMiniMaxM2)           \
+  X(kBert)                \
+  X(kBertScores)          \
+  X(kRoberta)             \
+  X(kRobertaScores)
 
 namespace reprise::models {
 

@@ -17,6 +17,7 @@ constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias"};
 const ModelSpec kLlama{
     .family =
         {.architecture = "LlamaForCausalLM",
+         .other_architecture = "LlamaModel",
          .model_type = "llama",
          .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
          .fields = kFields,

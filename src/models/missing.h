@@ -37,7 +37,13 @@ inline std::span<const checkpoint::MissingFamily> missing_families() {
       {"StableLmForCausalLM", "stablelm", "Starcoder2ForCausalLM", "a gated MLP between layer norms"},
       {"GPT2LMHeadModel", "gpt2", "Starcoder2ForCausalLM", "learned positions"},
       {"MambaForCausalLM", "mamba", "LlamaForCausalLM", "state-space layers"},
-      {"BertModel", "bert", "Starcoder2ForCausalLM", "attention to both sides, learned positions, pooling"},
+      {"XLMRobertaModel", "xlm-roberta", "RobertaModel", "the unigram model of its tokenizer"},
+      {"XLMRobertaForSequenceClassification", "xlm-roberta", "RobertaForSequenceClassification",
+       "the unigram model of its tokenizer"},
+      {"ModernBertModel", "modernbert", "BertModel", "rotated positions, windows, gated layers"},
+      {"NomicBertModel", "nomic_bert", "BertModel", "rotated positions, gated layers"},
+      {"DistilBertModel", "distilbert", "BertModel", "its names of tensors and fields"},
+      {"BertForMaskedLM", "bert", "BertModel", "a head that fills in words"},
   };
   return kMissing;
 }

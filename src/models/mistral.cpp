@@ -17,6 +17,7 @@ bool slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
 }  // namespace
 
 const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
+                                    .other_architecture = "MistralModel",
                                     .model_type = "mistral",
                                     .other_model_type = "ministral",
                                     .sizes = {.vocab = 32000,

@@ -10,10 +10,12 @@ StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOp
   return step;
 }
 
-Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& o,
+Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& given, const TraceOptions& o,
                           const OpRegistry& ops) {
+  ModelConfig config = given;
+  if (spec.encoder && config.generates()) config.pooling.kind = spec.pooling;
   const auto& f = config.fields;
-  if (f.head_dim % 2 != 0)
+  if (f.head_dim % 2 != 0 && !spec.encoder)
     return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);
   if (f.latent && o.kv_dtype != o.dtype)
     return error(Code::Unsupported,
@@ -38,7 +40,11 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, cons
     in.caches[c.name] = tracer.input(c.name, {c.dtype, shape});
   }
   const ModelOutputs out = spec.forward(config, in, nn::ParamScope(tracer, o.dtype));
-  tracer.output("hidden", out.hidden);
+  if (!out.hidden.absent()) tracer.output("hidden", out.hidden);
+  if (!config.generates()) {
+    tracer.output("pooled", out.pooled);
+    return tracer.finish();
+  }
   tracer.output("logits", out.logits);
   if (o.sampling) {
     const nn::Sampled s = nn::sample(out.logits, in.draws, nn::mask_logits(out.logits, in.edits, in.edit_words));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/config.h"
+#include "checkpoint/pooling.h"
 #include "graph/graph.h"
 #include "models/step_spec.h"
 
@@ -18,18 +19,28 @@ namespace reprise::models {
 struct ModelConfig {
   checkpoint::ModelConfigFields fields;
   std::vector<double> rope_divisors;  // GGUF's rope_freqs.weight: divides each rotary frequency; usually empty
+  checkpoint::PoolingFields pooling;  // what it gives where it does not generate
+  bool generates() const { return pooling.kind == checkpoint::PoolKind::None; }
 };
 
-// Both of the rows in.last_rows.
+// All of the rows in.last_rows. A model gives logits, or pooled rows (models/pooling.h).
 struct ModelOutputs {
-  Tensor hidden;  // [L, hidden size]: what the head reads
-  Tensor logits;  // [L, vocabulary] fp32
+  Tensor hidden = {};  // [L, hidden size]: what the head reads; absent where a pooled row is of several
+  Tensor logits = {};  // [L, vocabulary] fp32
+  Tensor pooled = {};  // [L, size] fp32
 };
 
 struct ModelSpec {
   checkpoint::Family family;
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
   bool qk_norm = false;  // RMS norm of every query and key head
+  // Rows see the rows behind them: a text is computed in one step, and nothing is cached. Gives pooled rows only; of
+  // this kind where no file says another.
+  bool encoder = false;
+  checkpoint::PoolKind pooling = checkpoint::PoolKind::None;
+  std::span<const std::string_view> unread = {};  // tensors whose names begin so are not loaded
+  // Vectors that are published of this family may be cut to so many numbers or more; 0: not.
+  int64_t least_size = 0;
   // Adds to what a decoder declares of a step, or takes from it (step_spec.h). Null: nothing.
   void (*declare)(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) = nullptr;
 };
@@ -43,8 +54,8 @@ checkpoint::Families families(bool others = false);
 // An unknown architecture is an error that lists the known ones.
 Result<const ModelSpec*> find_model(std::string_view architecture);
 
-// Inputs and caches are those of step_of(); the outputs are "hidden", "logits" and, with sampling, the results of op
-// sample: "sampled", "sampled.logprob", "sampled.top_tokens", "sampled.top_logprobs".
+// Inputs and caches are those of step_of(); the outputs are "hidden" and "logits", or "pooled", and with sampling the
+// results of op sample: "sampled", "sampled.logprob", "sampled.top_tokens", "sampled.top_logprobs".
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& options,
                           const OpRegistry& ops);
 

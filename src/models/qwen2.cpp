@@ -12,6 +12,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 }  // namespace
 
 const ModelSpec kQwen2{.family = {.architecture = "Qwen2ForCausalLM",
+                                  .other_architecture = "Qwen2Model",
                                   .model_type = "qwen2",
                                   .sizes = {.vocab = 151936,
                                             .hidden = 4096,

@@ -16,6 +16,7 @@ constexpr std::string_view kFields[] = {"attention_bias"};
 }  // namespace
 
 const ModelSpec kQwen3{.family = {.architecture = "Qwen3ForCausalLM",
+                                  .other_architecture = "Qwen3Model",
                                   .model_type = "qwen3",
                                   .sizes = {.vocab = 151936,
                                             .hidden = 4096,
@@ -31,6 +32,7 @@ const ModelSpec kQwen3{.family = {.architecture = "Qwen3ForCausalLM",
                                   .window_switch = true,
                                   .gguf = {.name = "qwen3", .windows = true}},
                        .forward = forward,
-                       .qk_norm = true};
+                       .qk_norm = true,
+                       .least_size = 32};
 
 }  // namespace reprise::models

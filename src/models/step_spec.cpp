@@ -147,6 +147,23 @@ void edit_words(const StepRows& step, const TensorView& view) {
   });
 }
 
+void token_types(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  const int64_t rows =
+      for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) { out[row] = t >= p.second_kind ? 1 : 0; });
+  fill_rest(out, rows, 0);
+}
+
+void first_rows(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t wanted = 0, begin = 0;
+  for (const StepPart& p : step.parts) {
+    for (int64_t i = 0; i < p.logit_rows; ++i) out[wanted++] = static_cast<int32_t>(begin);
+    begin += p.count;
+  }
+  fill_rest(out, wanted, 0);
+}
+
 void state_read(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   int64_t r = 0;
@@ -315,6 +332,20 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
       rows("kv", {Dim(2), Dim(f.num_key_value_heads), Dim(kPageTokens), Dim(kv_row(o.kv_dtype, f.head_dim))});
     }
   }
+  return s;
+}
+
+StepSpec encoder_step(const TraceOptions& o) {
+  const Dim t(1, kTokens), l(1, kLogitRows);
+  checkpoint::ModelConfigFields none;  // no layers, so no caches
+  StepSpec s = default_step(none, o);
+  constexpr std::string_view kOfCaches[] = {kSlotsInput, kPageTableInput, kLengthsInput};
+  std::erase_if(s.inputs, [&](const InputSpec& i) {
+    return std::find(std::begin(kOfCaches), std::end(kOfCaches), i.name) != std::end(kOfCaches);
+  });
+  s.inputs.push_back(
+      {.name = "token_types", .type = {o.index_dtype, {t}}, .producer = token_types, .padding_below = Dim(1)});
+  s.inputs.push_back({.name = "first_rows", .type = {o.index_dtype, {l}}, .producer = first_rows, .padding_below = t});
   return s;
 }
 

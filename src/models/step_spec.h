@@ -59,6 +59,7 @@ struct StepPart {
   const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
   const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
+  int64_t second_kind = INT64_MAX;  // tokens from here on are of the second kind
 
   int32_t token(int64_t at) const {
     const auto i = static_cast<size_t>(at);
@@ -139,6 +140,10 @@ constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPage
 StepSpec default_step(const checkpoint::ModelConfigFields& fields, const TraceOptions& trace);
 // What a family with caches of Kind::PerSequence adds: [R] the slots that states are read from and written to.
 std::vector<InputSpec> state_inputs(const TraceOptions& trace);
+
+// What a family of encoders declares: token ids, positions, borders and the rows of results; [T] kinds of tokens
+// ("token_types"), and [L] the first row of each sequence with a result ("first_rows"). Nothing is cached.
+StepSpec encoder_step(const TraceOptions& trace);
 
 // The integers of a staged input.
 inline std::span<int32_t> ints(const TensorView& v) {

@@ -3,6 +3,7 @@
 #include "base/block_format.h"
 #include "ops/collectives.h"
 #include "ops/draw.h"
+#include "ops/encoder.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
 #include "ops/logit_edit.h"
@@ -504,6 +505,7 @@ void register_core_ops(OpRegistry& ops) {
   add_heads(ops);
   register_latent_ops(ops);
   register_expert_ops(ops);
+  register_encoder_ops(ops);
   register_collective_ops(ops);
   register_lora_ops(ops);
   for (const auto& [from, to] :

@@ -41,9 +41,26 @@ void keep_first(std::vector<Share>& prompts, int64_t most) {
   prompts.resize(static_cast<size_t>(most));
 }
 
+// In the order of arrival, as many as fit.
+Batch form_whole(std::span<const LivePtr> running, const BatchLimits& limits) {
+  Batch batch;
+  int64_t room = limits.tokens;
+  for (const LivePtr& r : running) {
+    const int64_t size = r->sequence.uncached();
+    if (size == 0 || size > room || static_cast<int64_t>(batch.items.size()) >= limits.rows) continue;
+    room -= size;
+    batch.items.push_back({&r->sequence, size, 1});
+    batch.owners.push_back(r.get());
+    batch.answers.push_back(1);
+    batch.prefill_tokens += size;
+  }
+  return batch;
+}
+
 }  // namespace
 
 Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
+  if (limits.whole) return form_whole(running, limits);
   Batch batch;
   int64_t rows = limits.rows;
   std::vector<Share> prompts;

@@ -22,6 +22,7 @@ struct BatchLimits {
   int64_t mixed_prefill_tokens = 0;  // of prompts, in a step in which a sequence decodes
   int64_t prefill_tokens = 0;        // of prompts; the first prompt's part may be larger
   int64_t prefill_requests = 0;      // prompts; 0: any number
+  bool whole = false;                // no prompt is cut, and none goes on after its step
 };
 
 struct Batch {

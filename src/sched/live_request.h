@@ -14,7 +14,10 @@ namespace reprise::sched {
 
 struct LiveRequest {
   LiveRequest(RequestId id, Request r, std::span<const int32_t> eos)
-      : id(id), sequence(r.prompt), sampler(r.sampling, r.prompt, eos, r.constraint.get()), request(std::move(r)) {
+      : id(id),
+        sequence(r.prompt, r.second_kind),
+        sampler(r.sampling, r.prompt, eos, r.constraint.get()),
+        request(std::move(r)) {
     if (request.adapter) sequence.set_adapter(request.adapter->slot);
     result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   }

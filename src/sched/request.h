@@ -66,6 +66,8 @@ class RequestSink {
   // One token; `finish` says when it is the last (Stop: it is an end token). False ends the request here: a stop string
   // was seen. The request then finishes with Stop.
   virtual bool token(const SampledToken& token, FinishReason finish) = 0;
+  // What a model gives that does not generate: the only thing but admission and the end. The row lives during the call.
+  virtual void pooled(std::span<const float> row) {}
   // Exactly once, and nothing after it.
   virtual void finished(const RequestResult& result) = 0;
 };
@@ -73,6 +75,7 @@ class RequestSink {
 struct Request {
   std::string name = {};  // what its client calls it, for traces
   std::vector<int32_t> prompt;
+  int64_t second_kind = INT64_MAX;  // of a pair of texts, the first token of the second kind
   engine::SamplingParams sampling;  // max_new_tokens is cut where the context or the KV pool ends (finish: Length)
   int64_t priority = 0;             // larger goes first
   uint64_t call = 0;  // requests of one call share one turn when others wait; 0: the request is a call of its own

@@ -63,6 +63,13 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
     log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept for prefixes");
     options_.prefix_cache = false;
   }
+  if (executor_.whole_prompts() && options_.prefix_cache) {
+    log::info("no prefix cache: a text is computed in one step");
+    options_.prefix_cache = false;
+  }
+  // Rows with a token to go are not waited for where none decodes.
+  if (executor_.pooled_size() > 0)
+    options_.mixed_prefill_tokens = options_.max_prefill_tokens = executor.max_step_tokens();
   if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
   if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
   start_speculation();
@@ -94,7 +101,12 @@ Status Scheduler::check(const Request& request) const {
   const auto size = static_cast<int64_t>(request.prompt.size());
   if (!request.sink) return invalid("a request needs a sink");
   if (size == 0) return invalid("the prompt is empty; at least one token is needed");
-  if (size >= context)
+  const bool pooled = executor_.pooled_size() > 0;
+  if (pooled && size > context) return invalid("the text is {} tokens long and the context {}", size, context);
+  if (executor_.whole_prompts() && size > executor_.max_step_tokens())
+    return invalid("the text is {} tokens long, and a step computes {} (`chunked_prefill_size`)", size,
+                   executor_.max_step_tokens());
+  if (!pooled && size >= context)
     return invalid("the prompt is {} tokens long and the context {}: there is no room for an answer", size, context);
   for (int32_t id : request.prompt)
     if (id < 0 || id >= vocab)
@@ -110,6 +122,7 @@ Status Scheduler::check(const Request& request) const {
 
 // The last token that is generated needs no place in the cache.
 int64_t Scheduler::most_new_tokens(const Request& request) const {
+  if (executor_.pooled_size() > 0) return 0;
   const auto size = static_cast<int64_t>(request.prompt.size());
   const int64_t room =
       std::min(executor_.context_length() - size, executor_.kv_pool().total_pages() * kv::kPageTokens - size + 1);

@@ -21,6 +21,7 @@
 // a call with many answers or prompts runs alone at full width, and its neighbours never wait for its end.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -203,6 +204,8 @@ class Scheduler {
   void count_stop(OverlapStop why);
   engine::HostDraw plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const;
   void submit_ahead();
+  using Draws = std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)>;  // by who makes them
+  Draws plan_output(Batch& batch, Submitted& s) const;
   bool submit(Batch batch, Clock::time_point begin);
   void complete_first();
   void complete_all();
@@ -211,6 +214,7 @@ class Scheduler {
   void fail_all(const Status& why);
   void end_with(const Status& lost);
   void take_rows(const Submitted& step, const engine::StepResult& result);
+  void give_row(LiveRequest& r, int64_t end, const engine::StepResult& result, size_t row);
   void judge_rows(LiveRequest& r, const Submitted& step, size_t i, const engine::StepResult& result, size_t row);
   static Result<SampledToken> take_token(LiveRequest& r, const engine::StepResult& result, size_t row);
   Result<SampledToken> sample_row(LiveRequest& r, const engine::StepResult& result, size_t at);

@@ -17,7 +17,7 @@ constexpr double kFading = 0.95;
 
 BatchLimits Scheduler::limits() const {
   return {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
-          options_.max_prefill_tokens, options_.prefill_requests};
+          options_.max_prefill_tokens, options_.prefill_requests, executor_.whole_prompts()};
 }
 
 bool Scheduler::submit_next(Clock::time_point begin) {
@@ -112,16 +112,18 @@ engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& it
   return HostDraw::None;
 }
 
-bool Scheduler::submit(Batch batch, Clock::time_point begin) {
-  Submitted s;
-  s.begin = begin;
-  s.rested = rested_;
+// What the batch gives, and who draws its tokens.
+Scheduler::Draws Scheduler::plan_output(Batch& batch, Submitted& s) const {
+  Draws draws{};
+  if (executor_.pooled_size() > 0) {
+    s.output = engine::StepOutput::Pooled;
+    s.draws.assign(batch.items.size(), engine::HostDraw::None);
+    return draws;
+  }
   bool argmax = executor_.has_greedy_steps(), sampled = false;
   int64_t room = executor_.edit_words();
-  std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)> draws{};  // by who makes them
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const LiveRequest& r = *batch.owners[i];
-    if (observer_) s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
     s.draws.push_back(engine::HostDraw::None);
     if (batch.items[i].logits == 0) continue;
     argmax &= batch.answers[i] && !r.wants_prompt() && r.sampler.takes_argmax(r.sequence.pending() ? 1 : 0);
@@ -133,6 +135,18 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   s.output = argmax    ? engine::StepOutput::NextTokens
              : sampled ? engine::StepOutput::Sampled
                        : engine::StepOutput::Logits;
+  return draws;
+}
+
+bool Scheduler::submit(Batch batch, Clock::time_point begin) {
+  Submitted s;
+  s.begin = begin;
+  s.rested = rested_;
+  for (size_t i = 0; observer_ && i < batch.items.size(); ++i) {
+    const LiveRequest& r = *batch.owners[i];
+    s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
+  }
+  const Draws draws = plan_output(batch, s);
   s.forming_s = seconds_of(Clock::now() - begin);
   int64_t cached = 0;
   for (const engine::StepItem& item : batch.items) cached += item.sequence->cached();
@@ -152,7 +166,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < draws.size(); ++i)
-      (argmax || i == 0 ? stats_.device_draws : stats_.host_draws[i]) += draws[i];
+      (s.output == engine::StepOutput::NextTokens || i == 0 ? stats_.device_draws : stats_.host_draws[i]) += draws[i];
   }
   s.ticket = *ticket;
   s.copied = std::exchange(copied_, {});
@@ -252,8 +266,21 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
       }
       r.checked = step.ends[i];
     }
-    if (step.batch.answers[i]) judge_rows(r, step, i, result, row - 1 - item.drafts.size());
+    if (step.output == engine::StepOutput::Pooled)
+      give_row(r, step.ends[i], result, row - 1);
+    else if (step.batch.answers[i])
+      judge_rows(r, step, i, result, row - 1 - item.drafts.size());
   }
+}
+
+// The row that a text was computed for.
+void Scheduler::give_row(LiveRequest& r, int64_t end, const engine::StepResult& result, size_t row) {
+  const auto size = static_cast<size_t>(executor_.pooled_size());
+  CHECK((row + 1) * size <= result.pooled.size(), "a step returned {} numbers for row {}", result.pooled.size(), row);
+  r.checked = end;
+  r.result.first_token = Clock::now();
+  r.request.sink->pooled(result.pooled.subspan(row * size, size));
+  finish(r, FinishReason::Stop);
 }
 
 // The tokens that an item gives: that behind its last own token, in row `row`, then those behind its drafts for as long

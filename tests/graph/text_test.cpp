@@ -26,10 +26,11 @@ struct TextTest : testing::Test {
               {"rope_theta", 12345.5},
               {"tie_word_embeddings", true},
               {"hidden_act", "silu"},
+              {"num_labels", 1},
               {"num_experts_per_tok", 2}};
     auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
-    return {*fields, {}};
+    return {*fields, {}, {}};
   }
 };
 

@@ -39,7 +39,7 @@ TEST(ConfigCases, RotaryFrequenciesAreThoseOfTheReference) {
       continue;
     }
     ASSERT_TRUE(fields.is_ok()) << fields.status().message();
-    const ModelConfig config{*fields, {}};
+    const ModelConfig config{*fields, {}, {}};
     const nn::RopeSpec spec = rope_spec(config);
     EXPECT_NEAR(spec.scale, c["scale"].get<double>(), 1e-6);
     const std::vector<double> freq = frequencies(spec, c.value("late", int64_t{0}));
@@ -80,6 +80,7 @@ TEST(ConfigCases, UnlistedArchitecturesAreNamedFirst) {
 Status check(std::string_view architecture, const std::string& key, const Json& value, std::string* notices = nullptr) {
   Json config = {{"architectures", {architecture}},
                  {"num_experts_per_tok", 2},
+                 {"num_labels", 1},
                  {"hidden_size", 256},
                  {"num_attention_heads", 4},
                  {"num_key_value_heads", 4}};

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tiny random models that give vectors or scores, with what HF transformers makes of texts in fp32, pooled by hand.
 
+    make_encoders.py [FOLDER OF MINILM]
+
 Writes tests/data/encoders/<name>; see the README there. Made with the versions of requirements.txt; a second run gives
 the same bytes.
 """
@@ -206,10 +208,28 @@ def decoders_of_vectors():
         finish(folder, tensors, golden)
 
 
+def minilm(folder):
+    """The published model, from a folder that `reprise pull minilm` stored."""
+    tok = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    tok.no_padding()
+    tok.no_truncation()
+    net = BertModel.from_pretrained(folder, attn_implementation="eager").float().eval()
+    out = []
+    for text in ("A man is eating food.", "A man is eating a piece of bread.", "The girl is carrying a baby.", "Ein Graph wird einmal aufgezeichnet.",
+                 "graph replay " * 60):
+        ids = tok.encode(text).ids
+        with torch.no_grad():
+            rows = net(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        out.append({"text": text, "ids": ids, "embedding": [round(float(x), 7) for x in pool(rows, "mean", True)]})
+    write_json(OUT / "minilm.json", out, indent=None)
+
+
 def main():
     embedders()
     scorers()
     decoders_of_vectors()
+    if len(sys.argv) > 1:
+        minilm(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "backends/cpu/register.h"
 
+#include "backends/cpu/register_encoder.h"
 #include "ops/core.h"
 
 namespace reprise::cpu {
@@ -13,6 +14,7 @@ void register_cpu(KernelRegistry& kernels, Isa isa) {
   register_experts(kernels, isa);
   register_vector(kernels, isa);
   register_lora(kernels, isa);
+  register_encoder(kernels, isa);
 }
 
 Status want_cache(const OpCall& c, size_t i) {

@@ -43,5 +43,6 @@ std::span<const OpArgs> attention_args();
 std::span<const OpArgs> expert_args();
 std::span<const OpArgs> collective_args();
 std::span<const OpArgs> lora_args();
+std::span<const OpArgs> encoder_args();
 
 }  // namespace reprise

@@ -1,0 +1,15 @@
+// EncoderTable: the kernels of encoders and of pooled outputs of one instruction set, beside those of table.h.
+#pragma once
+
+#include "backends/cpu/kernels/table.h"
+
+namespace reprise::cpu {
+
+struct EncoderTable {
+  PerType segment_attention, pool_rows, widen;
+  CpuKernel l2_normalize = nullptr;
+};
+
+const EncoderTable& encoder_table(Isa isa);
+
+}  // namespace reprise::cpu

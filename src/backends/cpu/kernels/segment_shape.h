@@ -1,0 +1,28 @@
+// SegmentShape: how the scratch memory of segment_attention is laid out: a sequence's keys of one head, transposed, its
+// values as floats, and the scores of a few queries. A plain value.
+#pragma once
+
+#include <cstdint>
+
+namespace reprise::cpu {
+
+struct SegmentShape {
+  static constexpr int64_t kQueries = 4;  // computed together
+  static constexpr int64_t kBlock = 32;   // queries of a unit of work, which one thread takes
+  static constexpr int64_t kLanes = 16;
+
+  constexpr SegmentShape(int64_t keys, int64_t size)
+      : columns((keys + 2 * kLanes - 1) / (2 * kLanes) * (2 * kLanes)), width((size + kLanes - 1) / kLanes * kLanes) {}
+
+  constexpr int64_t key_floats() const { return width * columns; }
+  constexpr int64_t value_floats() const { return columns * width; }
+  // One line more keeps threads apart.
+  constexpr int64_t thread_floats() const {
+    return key_floats() + value_floats() + kQueries * (columns + width) + kLanes;
+  }
+
+  int64_t columns;  // of keys, padded
+  int64_t width;    // of a head, padded
+};
+
+}  // namespace reprise::cpu

@@ -1,0 +1,17 @@
+// The ops of encoders and of pooled outputs, as nn/functional.h has the others.
+#pragma once
+
+#include <string_view>
+
+#include "nn/functional.h"
+
+namespace reprise::nn {
+
+// Rows attend over all rows of their sequence: [T, H, D] each, [R + 1].
+Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale);
+// [T, N], [R + 1], [L] -> [L, N] f32: of the sequence of each row the "last", "mean" or "first" row up to that one.
+Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind);
+Tensor l2_normalize(Tensor x);
+Tensor as_f32(Tensor x);  // x itself where it is
+
+}  // namespace reprise::nn

@@ -1,0 +1,39 @@
+#include "ops/args/encoder.h"
+
+#include "ops/args/rows.h"
+#include "ops/kernel.h"
+
+namespace reprise {
+
+void SegmentAttentionArgs::fill(const OpCall& c) {
+  const Shape& q = c.in[0].shape;
+  tokens = q[0];
+  heads = q[1].factor;
+  size = q[2].factor;
+  borders = c.in[3].shape[0];
+  scale = c.attrs->number("scale");
+}
+void PoolRowsArgs::fill(const OpCall& c) {
+  tokens = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  borders = c.in[1].shape[0];
+  count = c.in[2].shape[0];
+  const std::string& name = c.attrs->text("kind");
+  kind = name == "last" ? 0 : name == "mean" ? 1 : 2;
+}
+void VectorsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+}
+
+std::span<const OpArgs> encoder_args() {
+  static const OpArgs rows[] = {
+      op_row("segment_attention", &SegmentAttentionArgs::out, &SegmentAttentionArgs::q, constant_rows),
+      op_row("pool_rows", &PoolRowsArgs::out, &PoolRowsArgs::x, constant_rows),
+      op_row("widen", &VectorsArgs::out, &VectorsArgs::x, constant_rows),
+      op_row("l2_normalize", &VectorsArgs::out, &VectorsArgs::x, constant_rows),
+  };
+  return rows;
+}
+
+}  // namespace reprise

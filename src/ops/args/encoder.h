@@ -1,0 +1,42 @@
+// Launch arguments of the ops of encoders and of pooled outputs. Filled in encoder.cpp.
+#pragma once
+
+#include "device/thunk.h"
+
+namespace reprise {
+
+struct OpCall;
+enum class DType : uint8_t;
+
+// Attention of rows over all rows of their sequence. `borders`: numbers of cu_seqlens, one more than sequences.
+struct SegmentAttentionArgs {
+  In q, k, v, cu_seqlens;
+  Out out;
+  Dim tokens, borders;
+  int64_t heads, size;
+  double scale;
+
+  void fill(const OpCall& call);
+};
+
+// A row for each of `rows`; `kind` 0: the last, 1: the mean, 2: the first.
+struct PoolRowsArgs {
+  In x, cu_seqlens, rows;
+  Out out;
+  Dim tokens, borders, count;
+  int64_t width, kind;
+
+  void fill(const OpCall& call);
+};
+
+// l2_normalize, widen
+struct VectorsArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width;
+
+  void fill(const OpCall& call);
+};
+
+}  // namespace reprise

@@ -1,0 +1,63 @@
+#include "ops/encoder.h"
+
+#include "ops/kernel.h"
+#include "ops/want.h"
+
+namespace reprise {
+namespace {
+
+Result<Types> infer_segment_attention(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
+  RETURN_IF_ERROR(want_float(c, 0));
+  for (size_t i : {1, 2})
+    if (!same_type(c.in[0], c.in[i]))
+      return invalid("{}: queries, keys and values must have the same type", describe(c));
+  for (int d : {1, 2}) RETURN_IF_ERROR(want_constant(c, 0, d));
+  RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 3));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_pool_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_index(c, i));
+  }
+  if (const std::string& kind = c.attrs->text("kind"); kind != "last" && kind != "mean" && kind != "first")
+    return invalid("{}: kind \"{}\"; allowed: last, mean, first", describe(c), kind);
+  return Types{{DType::F32, {c.in[2].shape[0], c.in[0].shape[1]}}};
+}
+
+Result<Types> infer_widen(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  return Types{{DType::F32, c.in[0].shape}};
+}
+
+Result<Types> infer_l2_normalize(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  return Types{c.in[0]};
+}
+
+}  // namespace
+
+void register_encoder_ops(OpRegistry& ops) {
+  ops.add(
+      "segment_attention(Tensor q, Tensor k, Tensor v, Index cu_seqlens, *, float scale) -> Tensor : split_point "
+      "per_head",
+      infer_segment_attention,
+      "[T, H, D], [T, H, D], [T, H, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
+      "cu_seqlens[r] .. cu_seqlens[r+1]; softmax in fp32, keys in order, rounded once");
+  ops.add(
+      "pool_rows(Tensor x, Index cu_seqlens, Index rows, *, str kind) -> Tensor", infer_pool_rows,
+      "[T, N], [R+1], [L] -> [L, N] f32: of the sequence that holds rows[l], from its first row in the step to this "
+      "one, the last, the first, or the mean in fp32, rows in order");
+  ops.add("widen(Rows x) -> Tensor : columns", infer_widen, "[L, N] -> [L, N] f32: the same numbers");
+  ops.add("l2_normalize(Rows x) -> Tensor", infer_l2_normalize,
+          "[L, N] f32 -> [L, N] f32: x / max(sqrt(sum of x^2), 1e-12)");
+}
+
+}  // namespace reprise

@@ -1,0 +1,282 @@
+// Vectors and scores of models that do not generate: against transformers (tests/data/encoders), and the bits rule.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "backends/all.h"
+#include "base/file.h"
+#include "checkpoint/safetensors.h"
+#include "sched/embedder.h"
+#include "support/test_mode.h"
+
+namespace reprise::pooled_test {
+namespace {
+
+using sched::Embedder;
+using sched::EmbeddingRequest;
+using Rows = std::vector<std::vector<float>>;
+
+struct How {
+  DType dtype = DType::F32;
+  int threads = 2;
+  int64_t chunk = 256, rows = 8;
+  engine::GraphPolicy policy = engine::GraphPolicy::Auto;
+  GraphMode mode = GraphMode::Piecewise;
+  std::vector<std::string> passes{"all"};
+  std::optional<checkpoint::PoolKind> pooling = {};
+  std::vector<std::string> overrides = {};
+};
+
+std::string path_of(const std::string& model) {
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/encoders/" + model;
+}
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const How& s = {}) {
+  DeviceOptions device{DeviceKind::Cpu, "auto", s.threads, false};
+  engine::EngineOptions o;
+  o.model_path = path;
+  o.dtype = s.dtype;
+  o.context_length = path.find("tests/data") == std::string::npos ? 0 : 140;
+  o.chunked_prefill_size = s.chunk;
+  o.max_running_requests = s.rows;
+  o.graph.policy = s.policy;
+  o.graph.decode = o.graph.prefill = s.mode;
+  o.graph.pipeline.passes.enable = s.passes;
+  o.pooling = s.pooling;
+  o.overrides = s.overrides;
+  RETURN_IF_ERROR(testing_support::apply_test_mode(o, device));
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  return engine::Engine::create(o, std::move(platform));
+}
+
+struct Golden {
+  EmbeddingRequest request;
+  std::vector<float> row;
+};
+
+std::vector<Golden> read_goldens(const std::string& model) {
+  auto file = checkpoint::SafetensorsFile::open(path_of(model) + "/golden.safetensors");
+  EXPECT_TRUE(file.is_ok()) << file.status().message();
+  std::map<std::string, Golden> all;
+  for (auto& t : file->tensors()) {
+    const auto dot = t.name.find('.');
+    Golden& g = all[t.name.substr(dot + 1)];
+    const auto bytes = file->bytes(t);
+    const auto copy = [&](auto& v) {
+      v.resize(bytes.size() / 4);
+      std::memcpy(v.data(), bytes.data(), bytes.size());
+    };
+    if (t.name.starts_with("tokens")) {
+      copy(g.request.tokens);
+    } else if (t.name.starts_with("pooled")) {
+      copy(g.row);
+    } else {
+      std::vector<int32_t> second;
+      copy(second);
+      g.request.second_kind = second.at(0);
+    }
+  }
+  std::vector<Golden> out;
+  for (auto& entry : all) out.push_back(std::move(entry.second));
+  return out;
+}
+
+std::vector<EmbeddingRequest> requests_of(const std::vector<Golden>& goldens) {
+  std::vector<EmbeddingRequest> out;
+  for (const Golden& g : goldens) out.push_back(g.request);
+  return out;
+}
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+bool same_bits(const Rows& a, const Rows& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0)
+      return false;
+  return true;
+}
+
+class Pooled : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    goldens = read_goldens(GetParam());
+    ASSERT_GE(goldens.size(), 3u);
+  }
+  Rows rows_with(const How& s) {
+    auto e = open(path_of(GetParam()), s);
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    if (!e.is_ok()) return {};
+    auto rows = Embedder(**e).run(requests_of(goldens));
+    EXPECT_TRUE(rows.is_ok()) << rows.status().message();
+    return rows.is_ok() ? std::move(*rows) : Rows();
+  }
+  std::vector<Golden> goldens;
+};
+
+TEST_P(Pooled, RowsAreThoseOfTheReference) {
+  const Rows rows = rows_with({});
+  ASSERT_EQ(rows.size(), goldens.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(rows[i].size(), goldens[i].row.size());
+    if (rows[i].size() > 1) {
+      EXPECT_GE(cosine(rows[i], goldens[i].row), 1 - 1e-5);
+    }
+    for (size_t k = 0; k < rows[i].size(); ++k) EXPECT_NEAR(rows[i][k], goldens[i].row[k], 1e-4) << i << ", " << k;
+  }
+}
+
+TEST_P(Pooled, HalfPrecisionIsNear) {
+  const Rows rows = rows_with({.dtype = DType::BF16});
+  ASSERT_EQ(rows.size(), goldens.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].size() > 1)
+      EXPECT_GE(cosine(rows[i], goldens[i].row), 0.998) << i;
+    else
+      EXPECT_NEAR(rows[i][0], goldens[i].row[0], 0.05) << i;
+  }
+}
+
+TEST_P(Pooled, BitsAreTheSameAloneInBatchesThreadsModesAndPasses) {
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    const Rows usual = rows_with({.dtype = dtype});
+    ASSERT_FALSE(usual.empty());
+    auto e = open(path_of(GetParam()), {.dtype = dtype});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    Embedder one(**e);
+    for (size_t i = goldens.size(); i-- > 0;) {
+      const auto alone = one.run({&goldens[i].request, 1});
+      ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+      EXPECT_TRUE(same_bits({usual[i]}, *alone)) << i;
+    }
+    EXPECT_TRUE(same_bits(usual, rows_with({.dtype = dtype, .threads = 1, .mode = GraphMode::Whole})));
+    EXPECT_TRUE(same_bits(usual, rows_with({.dtype = dtype, .threads = 3, .policy = engine::GraphPolicy::Off})));
+    EXPECT_TRUE(same_bits(usual, rows_with({.dtype = dtype, .passes = {"none"}})));
+    EXPECT_TRUE(same_bits(usual, rows_with({.dtype = dtype, .chunk = 140, .rows = 2})));
+  }
+}
+
+TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
+  auto e = open(path_of(GetParam()), {.policy = engine::GraphPolicy::Required, .mode = GraphMode::Whole});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  ASSERT_TRUE(Embedder(**e).run(requests_of(goldens)).is_ok());
+  const engine::PhaseStats& stats = (*e)->runner("prefill")->stats();
+  EXPECT_GT(stats.replays, 0u);
+  EXPECT_EQ(stats.replays, stats.steps);
+  EXPECT_TRUE(stats.fallbacks.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Pooled,
+                         testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
+                                         "qwen3_last", "qwen3_mean", "qwen3_yes_no"),
+                         [](const auto& param) { return param.param; });
+
+TEST(PooledEngine, AnEncoderKeepsNothingOfATextAndADecoderDoes) {
+  auto encoder = open(path_of("bert_mean")), decoder = open(path_of("qwen3_last"));
+  ASSERT_TRUE(encoder.is_ok() && decoder.is_ok());
+  EXPECT_EQ((*encoder)->memory().kv_page_bytes, 0u);
+  EXPECT_GT((*decoder)->memory().kv_page_bytes, 0u);
+  EXPECT_TRUE((*encoder)->whole_prompts());
+  EXPECT_FALSE((*decoder)->whole_prompts());
+  EXPECT_EQ((*encoder)->pooled_size(), 60);
+}
+
+TEST(PooledEngine, AModelOfVectorsGivesNoTokensAndTheOtherWayRound) {
+  auto vectors = open(path_of("qwen3_last"));
+  auto tokens = open(path_of("qwen3_last"), {.pooling = checkpoint::PoolKind::None});
+  ASSERT_TRUE(vectors.is_ok()) << vectors.status().message();
+  ASSERT_TRUE(tokens.is_ok()) << tokens.status().message();
+  engine::Sequence s({5, 6, 7});
+  ASSERT_TRUE((*vectors)->reserve(s, 3).is_ok());
+  const engine::StepItem item{&s, 3, 1};
+  const auto refused = (*vectors)->submit({&item, 1}, engine::StepOutput::NextTokens);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.status().message().find("gives vectors or scores"), std::string::npos)
+      << refused.status().message();
+  (*vectors)->release(s);
+  const EmbeddingRequest request{{5, 6, 7}};
+  const auto none = Embedder(**tokens).run({&request, 1});
+  ASSERT_FALSE(none.is_ok());
+  EXPECT_NE(none.status().message().find("gives no vectors"), std::string::npos) << none.status().message();
+}
+
+TEST(PooledEngine, WhatCannotBePooledIsAnErrorThatNamesWhatIsAllowed) {
+  const auto message = [](const std::string& model, const How& s) {
+    const auto e = open(path_of(model), s);
+    return e.is_ok() ? std::string() : e.status().message();
+  };
+  EXPECT_NE(message("bert_mean", {.pooling = checkpoint::PoolKind::None}).find("allowed: auto, mean, cls, last"),
+            std::string::npos);
+  EXPECT_NE(message("qwen3_last", {.pooling = checkpoint::PoolKind::First}).find("allowed: auto, last, mean, none"),
+            std::string::npos);
+  EXPECT_NE(message("bert_scores", {.pooling = checkpoint::PoolKind::Mean}).find("gives scores of pairs"),
+            std::string::npos);
+  EXPECT_NE(message("bert_mean", {.overrides = {"position_embedding_type=relative_key"}}).find("\"absolute\""),
+            std::string::npos);
+  EXPECT_NE(message("bert_mean", {.overrides = {"is_decoder=true"}}).find("is_decoder"), std::string::npos);
+  EXPECT_NE(message("qwen3_yes_no", {.overrides = {"classifier_from_token=[\"no\",\"maybe\"]"}}).find("tokens of"),
+            std::string::npos);
+}
+
+TEST(PooledEngine, ATextThatIsTooLongIsRefusedByItsPlace) {
+  auto e = open(path_of("bert_mean"));
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const std::vector<EmbeddingRequest> requests{{{5}}, {std::vector<int32_t>(141, 5)}};
+  const auto rows = Embedder(**e).run(requests);
+  ASSERT_FALSE(rows.is_ok());
+  EXPECT_EQ(rows.status().message(), "text 1: the text is 141 tokens long and the context 140");
+}
+
+TEST(PooledEngine, VectorsAreCutWhereTheModelAllowsItAndHaveLengthOneAgain) {
+  checkpoint::PoolingFields free, list, none;
+  free.least_size = 32;
+  list.sizes = {16, 32};
+  EXPECT_TRUE(sched::check_dimensions(free, 64, 0).is_ok());
+  EXPECT_TRUE(sched::check_dimensions(free, 64, 33).is_ok());
+  EXPECT_EQ(sched::check_dimensions(free, 64, 31).message(), "31; allowed: 32 to 64");
+  EXPECT_EQ(sched::check_dimensions(list, 64, 33).message(), "33; allowed: 16, 32 or 64");
+  EXPECT_TRUE(sched::check_dimensions(list, 64, 16).is_ok());
+  EXPECT_FALSE(sched::check_dimensions(none, 64, 63).is_ok());
+  EXPECT_TRUE(sched::check_dimensions(none, 64, 64).is_ok());
+  std::vector<float> row{0.6f, 0.0f, 0.8f};
+  sched::cut(row, 2, true);
+  EXPECT_EQ(row, (std::vector<float>{1, 0}));
+}
+
+// The published model (`reprise pull minilm`), against transformers.
+TEST(PooledMinilm, SentencesAreThoseOfTheReference) {
+  const char* cache = std::getenv("REPRISE_CACHE");
+  const char* home = std::getenv("HOME");
+  const std::string folder =
+      (cache && *cache ? std::string(cache) : std::string(home ? home : "") + "/.cache/reprise") + "/minilm";
+  if (!std::filesystem::exists(folder + "/model.safetensors"))
+    GTEST_SKIP() << folder << " is not there; fetch it with: reprise pull minilm";
+  const auto text = read_file(path_of("minilm.json"));
+  ASSERT_TRUE(text.is_ok()) << text.status().message();
+  const auto golden = parse_json(*text, "minilm.json");
+  ASSERT_TRUE(golden.is_ok());
+  auto e = open(folder);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ((*e)->context_length(), 256);
+  std::vector<EmbeddingRequest> requests;
+  for (const Json& g : *golden) requests.push_back({g["ids"].get<std::vector<int32_t>>()});
+  const auto rows = Embedder(**e).run(requests);
+  ASSERT_TRUE(rows.is_ok()) << rows.status().message();
+  for (size_t i = 0; i < rows->size(); ++i)
+    EXPECT_GE(cosine((*rows)[i], (*golden)[i]["embedding"].get<std::vector<float>>()), 1 - 1e-6) << i;
+  EXPECT_GT(cosine((*rows)[0], (*rows)[1]), cosine((*rows)[0], (*rows)[2]) + 0.2) << "the order of meanings";
+}
+
+}  // namespace
+}  // namespace reprise::pooled_test
