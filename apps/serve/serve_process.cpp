@@ -212,6 +212,7 @@ class Supervisor {
       : options_(options), settings_(std::move(settings)), notifier_(notifier), api_(api), http_(http) {}
   ~Supervisor() { stop(); }
   void start() {
+    say_loading();  // before a small model is there
     thread_ = std::thread([this] { watch(); });
   }
   void stop() {

@@ -73,7 +73,8 @@ class Root:
         done = subprocess.run(["nsenter", "-t", str(self.pid), "-m", "-p", "-C", "-r", *map(str, command)],
                               capture_output=True, text=True, timeout=120)
         if fails is not None and (done.returncode != 0) != fails:
-            raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
+            log = self.inside("journalctl", "-u", "reprise", "--no-pager", "-n", "30", fails=None)
+            raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}{log}")
         return done.stdout
 
     def halt(self):
@@ -129,7 +130,8 @@ class Packages(unittest.TestCase):
         self.root.run("apt-get", "-y", "-q", "-o", "Dpkg::Options::=--force-confold", "--no-install-recommends", *words)
 
     def state(self):
-        shown = self.root.inside("systemctl", "show", "reprise", "-p", "ActiveState,StatusText,Result,MainPID,NRestarts")
+        shown = self.root.inside("systemctl", "show", "reprise", "-p",
+                            "ActiveState,StatusText,Result,MainPID,ExecMainStatus,NRestarts")
         return dict(line.split("=", 1) for line in shown.splitlines())
 
     def test_1_install(self):
@@ -152,7 +154,8 @@ class Packages(unittest.TestCase):
             self.skipTest(problem)
         # The settings of the package name no model, which is a wrong use, and no restart mends it.
         self.root.inside("systemctl", "start", "reprise", fails=True)
-        self.assertEqual((self.state()["Result"], self.state()["NRestarts"]), ("exit-code", "0"))
+        state = self.state()
+        self.assertEqual((state["Result"], state["ExecMainStatus"], state["NRestarts"]), ("exit-code", "2", "0"))
         model = make_model(self.root.folder / "srv/model")
         run("chmod", "-R", "a+rX", model)
         port = free_port()
@@ -210,6 +213,7 @@ class Packages(unittest.TestCase):
         self.root.container = None
 
     def test_5_the_library(self):
+        self.copy("libreprise0", "libreprise-dev")
         self.apt("install", "gcc", "libc6-dev", "pkg-config", "/tmp/libreprise0.deb", "/tmp/libreprise-dev.deb")
         make_model(self.root.folder / "srv/model")
         shutil.copy(ROOT / "examples/embed/embed.c", self.root.folder / "tmp/embed.c")
