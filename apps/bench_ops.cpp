@@ -9,11 +9,14 @@
 #include "api/device_choice.h"
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
+#include "base/log.h"
 #include "base/progress.h"
+#include "bench/extension_cases.h"
 #include "bench/op_bench.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/terminal.h"
+#include "passes/extension.h"
 #include "settings/setting.h"
 
 namespace reprise::apps {
@@ -26,25 +29,33 @@ namespace {
 struct OpsFlags {
   std::string filter, dtype = "all", model = "all", isa = "auto", device = "auto";
   std::optional<std::string> ascend_runtime;
+  std::vector<std::string> extensions;  // their ops alone are measured
+  std::string model_path;               // in whose graph they are looked for
   std::vector<int64_t> tokens{1, 4, 16, 64};
   int64_t threads = 0;
   int64_t repeat = 31;
   std::optional<int64_t> calls;
   bool json = false;
 
-  std::vector<std::string> ops(const nn::FusedOps& fused) const {
-    std::vector<std::string> out = benchmarked_ops(fused);
+  // Those of `all` that --filter leaves.
+  std::vector<std::string> ops(std::vector<std::string> all) const {
+    std::vector<std::string> out = std::move(all);
     if (filter.empty()) return out;
     // A whole name means that op alone; anything else every op that holds it.
     if (std::find(out.begin(), out.end(), filter) != out.end()) return {filter};
     std::erase_if(out, [&](const std::string& op) { return op.find(filter) == std::string::npos; });
     return out;
   }
+  Status check_filter(const std::vector<std::string>& all) const {
+    if (ops(all).empty())
+      return invalid("--filter \"{}\" fits no op; allowed: a part of one of {}", filter, fmt::join(all, ", "));
+    return Status::ok();
+  }
   Status check() const {
-    const nn::FusedOps fused = nn::fused_ops();
-    if (ops(fused).empty())
-      return invalid("--filter \"{}\" fits no op; allowed: a part of one of {}", filter,
-                     fmt::join(benchmarked_ops(fused), ", "));
+    // What an extension brings is known once it is loaded.
+    if (extensions.empty()) RETURN_IF_ERROR(check_filter(benchmarked_ops(nn::fused_ops())));
+    if (extensions.empty() && !model_path.empty()) return invalid("--model-path needs --extension");
+    if (!model_path.empty() && model != "all") return invalid("--model-path cannot go with --model");
     if (auto known = cpu::parse_isa(isa); !known) return known.status().at("--isa");
     return device_options(device, ascend_runtime, ::getenv).status();
   }
@@ -175,16 +186,49 @@ void print_modelled_rows(const std::vector<Row>& rows) {
 std::vector<Work> work_of(const OpsFlags& f, const nn::FusedOps& fused) {
   const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
   std::vector<Work> work;
-  for (const std::string& op : f.ops(fused))
+  for (const std::string& op : f.ops(benchmarked_ops(fused)))
     for (DType dtype : f.dtypes())
       for (OpCase& c : op_cases(op, fused, most))
         if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
   return work;
 }
 
+// What there is to do, and what was left out and why.
+struct Plan {
+  std::vector<Work> work;
+  std::vector<std::string> refused;
+};
+
+// The ops of the extensions, on the sizes of a model or on their own examples; else the house's ops.
+Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& fused) {
+  if (f.extensions.empty()) return Plan{work_of(f, fused), {}};
+  std::vector<std::string> names;
+  for (const nn::FusedOp& op : extension_ops(platform)) {
+    names.emplace_back(op.name());
+    fused.add(op);
+  }
+  if (names.empty()) return invalid("--extension: {} declares no op to measure", fmt::join(f.extensions, ", "));
+  RETURN_IF_ERROR(f.check_filter(names));
+  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
+  if (!f.model_path.empty()) log::set_level(log::Level::Warning);  // the report of a start is of no interest
+  Plan plan;
+  for (DType dtype : f.dtypes()) {
+    std::vector<OpCase> cases;
+    if (f.model_path.empty()) {
+      for (const std::string& op : f.ops(names))
+        for (OpCase& c : op_cases(op, fused, most)) cases.push_back(std::move(c));
+    } else {
+      const ModelOfCases model{f.model_path, f.extensions, f.device, f.isa, f.threads, dtype};
+      ASSIGN_OR_RETURN(cases, cases_in_model(model, f.ops(names), most, plan.refused));
+    }
+    for (OpCase& c : cases) plan.work.push_back({std::move(c), dtype});
+  }
+  return plan;
+}
+
 // Every op a given number of times and nothing measured: what tools/count_instructions.py runs.
-Status run_calls(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused) {
-  for (const Work& w : work_of(f, fused)) {
+Status run_calls(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan) {
+  for (const Work& w : plan.work) {
     auto bench = OpBench::make(w.op, w.dtype, fused, platform);
     if (!bench && bench.status().code() == Code::Unsupported) continue;
     if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
@@ -202,12 +246,12 @@ struct Measured {
   std::vector<std::string> refused;
 };
 
-Result<Measured> measure_all(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused,
+Result<Measured> measure_all(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan,
                              const MachineSpeed& speed, const CacheSpeeds& caches) {
-  const std::vector<Work> work = work_of(f, fused);
   Measured out;
-  Progress bar("ops", work.size() * f.tokens.size());
-  for (const Work& w : work) {
+  out.refused = plan.refused;
+  Progress bar("ops", plan.work.size() * f.tokens.size());
+  for (const Work& w : plan.work) {
     auto bench = OpBench::make(w.op, w.dtype, fused, platform);
     if (!bench && bench.status().code() == Code::Unsupported) {
       out.refused.push_back(fmt::format("{} {}: {}", w.op.op, dtype_name(w.dtype), bench.status().message()));
@@ -240,9 +284,9 @@ OrderedJson ops_report(const Measured& m, OrderedJson limits) {
 }
 
 // A device whose time is modelled: nothing of this machine is measured.
-Status run_modelled(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused) {
+Status run_modelled(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan) {
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
-  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, {}, {}));
+  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, plan, {}, {}));
   const std::vector<std::string> note = clock_lines(*platform.device);
   if (f.json) {
     OrderedJson report = ops_report(m, {{"device", platform.device->info().name}, {"launch_us", launch}});
@@ -264,9 +308,11 @@ Status run_ops(const OpsFlags& f) {
   device.threads = static_cast<int>(f.threads);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   nn::register_fused_ops(*platform.ops);
-  const nn::FusedOps fused = nn::fused_ops();
-  if (f.calls) return run_calls(f, platform, fused);
-  if (platform.device->clock_us()) return run_modelled(f, platform, fused);
+  for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
+  nn::FusedOps fused = nn::fused_ops();
+  ASSIGN_OR_RETURN(const Plan plan, plan_of(f, platform, fused));
+  if (f.calls) return run_calls(f, platform, fused, plan);
+  if (platform.device->clock_us()) return run_modelled(f, platform, fused, plan);
   const DeviceInfo& info = platform.device->info();
   Machine machine = describe_machine();
   for (const Notice& n : device_notices(f.device, f.ascend_runtime))
@@ -275,7 +321,7 @@ Status run_ops(const OpsFlags& f) {
   if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
   const CacheSpeeds caches = measure_caches(info.threads);
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
-  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, speed, caches));
+  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, plan, speed, caches));
 
   if (!f.json) {
     print_rows(m.rows, launch, !speed.disturbed());
@@ -312,6 +358,12 @@ Command add_bench_ops(CLI::App& bench) {
   add_choice(*c.app, "--model", flags->model, std::move(shapes),
              "whose shapes; launch-bound: a toy whose launches cost more than its work; A, B, L, M and T stand for the "
              "five models");
+  add_setting(*c.app, {"extension", &flags->extensions}, "measure the ops of this library instead; repeatable",
+              "Options");
+  add_text(*c.app, "--model-path", flags->model_path,
+           "with --extension: on the sizes that its ops have in this model (a folder; no weights are needed), not on "
+           "their examples",
+           "FOLDER");
   add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
   add_settings(*c.app,
                std::vector<settings::Binding>{{"device", &flags->device}, {"ascend_runtime", &flags->ascend_runtime}},

@@ -29,6 +29,7 @@ struct Command {
 Command add_generate(CLI::App& program);
 Command add_chat(CLI::App& program);
 Command add_serve(CLI::App& program);
+Command add_bench_compare(CLI::App& bench);
 Command add_bench_one_batch(CLI::App& bench);
 Command add_bench_ops(CLI::App& bench);
 Command add_bench_serving(CLI::App& bench);
@@ -47,6 +48,7 @@ Command add_pull(CLI::App& program);
 Command add_models(CLI::App& program);
 Command add_quantize(CLI::App& program);
 Command add_doctor(CLI::App& program);
+Command add_tune(CLI::App& program);
 Command add_version(CLI::App& program);
 Command add_completion(CLI::App& program);
 Command add_help(CLI::App& program);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "api/text_model.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/local_ranks.h"
@@ -16,7 +17,9 @@
 #include "see/graph_report.h"
 #include "see/phase_view.h"
 #include "see/queue_table.h"
+#include "see/token_reason.h"
 #include "settings/setting.h"
+#include "settings/values.h"
 
 namespace reprise::apps {
 
@@ -29,6 +32,24 @@ struct ExplainFlags {
   bool json = false;
   std::string phase = "decode";
   int64_t rank = 0;
+  std::optional<int64_t> why;  // which token of the answer
+  std::optional<std::string> prompt, prompt_ids;
+  bool apply_chat_template = false;
+
+  Status check() const {
+    RETURN_IF_ERROR(model.check());
+    RETURN_IF_ERROR(check_rank(model, rank));
+    if (!why) {
+      if (prompt || prompt_ids || apply_chat_template) return invalid("a prompt needs --why N");
+      return Status::ok();
+    }
+    if (prompt.has_value() + prompt_ids.has_value() != 1)
+      return invalid("--why needs exactly one of --prompt and --prompt-ids");
+    if (apply_chat_template && prompt_ids) return invalid("--prompt-ids cannot go with --apply-chat-template");
+    if (rank != 0) return invalid("--why is about rank 0, which makes the tokens");
+    if (prompt_ids) return settings::parse_integers(*prompt_ids, {0, INT32_MAX}).status().at("--prompt-ids");
+    return Status::ok();
+  }
 };
 
 // The same reason at many nodes is one line.
@@ -89,7 +110,35 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
   for (const auto& [name, calls] : kernel_calls(m)) fmt::print("{:<42}{:>8}\n", name, calls);
 }
 
+Result<std::vector<int32_t>> prompt_of(const ExplainFlags& f, const api::TextModel& text) {
+  if (f.prompt_ids) {
+    ASSIGN_OR_RETURN(const auto ids, settings::parse_integers(*f.prompt_ids, {0, INT32_MAX}));
+    return std::vector<int32_t>(ids.begin(), ids.end());
+  }
+  if (!f.apply_chat_template) return text.encode(*f.prompt);
+  return text.encode_chat({{{"role", "user"}, {"content", *f.prompt}}});
+}
+
+Status run_why(const ExplainFlags& f) {
+  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  engine::Engine& e = *ranks;
+  ASSIGN_OR_RETURN(const api::TextModel text, api::TextModel::open(f.model, "", e));
+  ASSIGN_OR_RETURN(std::vector<int32_t> prompt, prompt_of(f, text));
+  const auto& ends = e.config().eos_token_ids;
+  ASSIGN_OR_RETURN(const TokenReason reason, explain_token(e, std::move(prompt), *f.why, {ends.begin(), ends.end()}));
+  const auto text_of = [&](int32_t id) {
+    auto decoded = text.tokenizer() ? text.tokenizer()->decode({&id, 1}) : Result<std::string>(std::string());
+    return decoded.is_ok() ? *decoded : std::string();
+  };
+  if (f.json)
+    fmt::print("{}\n", reason_json(reason, text_of).dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+  else
+    fmt::print("{}", settings::as_flags(reason_text(reason, text_of)));
+  return Status::ok();
+}
+
 Status run_explain(const ExplainFlags& f) {
+  if (f.why) return run_why(f);
   ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
   engine::Engine& e = ranks.at(f.rank);
   ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(e, f.phase));
@@ -109,12 +158,12 @@ Command add_graph_explain(CLI::App& graph) {
   flags->model.add_to(*app);
   add_choice(*app, "--phase", flags->phase, {"decode", "prefill"}, "which graph");
   add_rank(*app, flags->rank);
-  return {app,
-          [flags]() -> Status {
-            RETURN_IF_ERROR(flags->model.check());
-            return check_rank(flags->model, flags->rank);
-          },
-          [flags] { return run_explain(*flags); }};
+  add_integer(*app, "--why", flags->why, {1, 1 << 24},
+              "explain this token of the greedy answer to a prompt: its step, size, kernels, order of sums and time");
+  add_text(*app, "-p,--prompt", flags->prompt, "with --why: raw text to continue");
+  add_text(*app, "--prompt-ids", flags->prompt_ids, "the same as token ids; needs no tokenizer", "N,N,...");
+  add_switch(*app, "--apply-chat-template", flags->apply_chat_template, "wrap the prompt as a user's message");
+  return {app, [flags] { return flags->check(); }, [flags] { return run_explain(*flags); }};
 }
 
 }  // namespace reprise::apps

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   std::vector<Command> commands{add_generate(program), add_chat(program), add_serve(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
+  commands.push_back(add_bench_compare(*bench));
   commands.push_back(add_bench_one_batch(*bench));
   commands.push_back(add_bench_ops(*bench));
   commands.push_back(add_bench_serving(*bench));
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
   commands.push_back(add_key_new(*key));
   commands.push_back(add_quantize(program));
   commands.push_back(add_demo(program));
+  commands.push_back(add_tune(program));
   commands.push_back(add_pull(program));
   commands.push_back(add_models(program));
   commands.push_back(add_doctor(program));

@@ -114,7 +114,7 @@ std::string memory_picture(const CompiledModel& m, size_t height) {
 }
 
 // The bars stretch with the picture's width, the text does not.
-std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
+std::string timeline_picture(const StepProfile& p, const CompiledModel& m, const CriticalPath& path) {
   constexpr double kRow = 34, kText = 22;
   const double total = std::max<double>(1, static_cast<double>(p.end_ns - p.begin_ns));
   const double w = kWidth / total, height = kRow * p.tracks;
@@ -137,6 +137,12 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m) {
     else
       out += rect(x, top, std::max(length, 0.03), kRow - 6, op_colour(n->op->name),
                   fmt::format("thread {}: {} {:.2f} us", e.track, name, us));
+  }
+  for (const size_t i : path.events) {
+    const TrackEvent& e = p.events[i];
+    out += rect(w * static_cast<double>(e.event.begin_ns - p.begin_ns), kRow * e.track + kRow - 5,
+                std::max(0.03, w * static_cast<double>(e.event.end_ns - e.event.begin_ns)), 3, "#d9432f",
+                "on the critical path");
   }
   out += "</svg>\n";
   for (int i = 0; i <= 8; ++i)

@@ -121,7 +121,8 @@ Result<std::string> html_report(const HtmlReport& r) {
   const DeviceInfo& device = r.engine.device().info();
   const StepProfile* profile = r.profile ? &*r.profile : nullptr;
   ASSIGN_OR_RETURN(const std::string passes, pass_list(*r.view.passes));
-  ASSIGN_OR_RETURN(const std::string nodes, node_table(m, profile));
+  const CriticalPath path = profile ? critical_path(*profile, m) : CriticalPath();
+  ASSIGN_OR_RETURN(const std::string nodes, node_table(m, profile, profile ? &path : nullptr));
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"/>\n<title>{0} graph of "
@@ -148,10 +149,17 @@ Result<std::string> html_report(const HtmlReport& r) {
     if (const std::string warning = profile->warning(); !warning.empty())
       out += fmt::format("<p><b>Warning: {}</b></p>\n", escape_html(warning));
     out += fmt::format(
-        "<p class=\"soft\" style=\"margin-top:14px\">One step, thread by thread; grey is waiting. Zoom "
+        "<p class=\"soft\" style=\"margin-top:14px\">One step, thread by thread; grey is waiting, the red line is "
+        "the critical path. Zoom "
         "<input class=\"zoom\" data-of=\"timeline\" type=\"range\" min=\"1\" max=\"40\" value=\"1\"/></p>\n"
         "<div class=\"box\" id=\"timeline\">{}</div>\n",
-        timeline_picture(*profile, m));
+        timeline_picture(*profile, m, path));
+    out += fmt::format(
+        "<p class=\"soft\" style=\"margin-top:14px\">Read backwards from its end, the step waited for what stands "
+        "here; nothing else makes it shorter. By data alone its longest chain is {} of {} launches and {:.1f} us, all "
+        "launches in turn take {:.1f} us; the slack of a launch below is how much longer it could take beside that "
+        "chain.</p>\n<div class=\"box\">{}</div>\n",
+        path.chain.size(), path.slack_s.size(), path.chain_s * 1e6, path.launches_s * 1e6, path_table(*profile, path));
   }
   out += fmt::format(
       "<h2 id=\"passes\">Passes</h2>\n<p class=\"soft\">Open one to see the whole graph afterwards, with what it took "

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "see/critical_path.h"
 #include "see/step_profile.h"
 
 namespace reprise::see {
@@ -32,9 +33,12 @@ std::string_view report_script();
 std::string memory_picture(const CompiledModel& model, size_t height);
 // How much of the arena holds nearly all values; the whole where that is not much less.
 size_t usual_height(const MemoryPlan& plan);
-std::string timeline_picture(const StepProfile& profile, const CompiledModel& model);
+// The path's kernels are underlined.
+std::string timeline_picture(const StepProfile& profile, const CompiledModel& model, const CriticalPath& path);
+std::string path_table(const StepProfile& profile, const CriticalPath& path);
 std::string op_table(const StepProfile& profile, const CompiledModel& model);
-Result<std::string> node_table(const CompiledModel& model, const StepProfile* profile);
+// Without a profile no times.
+Result<std::string> node_table(const CompiledModel& model, const StepProfile* profile, const CriticalPath* path);
 Result<std::string> pass_list(const PipelineReport& report);
 
 }  // namespace reprise::see

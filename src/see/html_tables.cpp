@@ -69,6 +69,14 @@ std::string remarks(std::string_view title, const std::vector<PassRemark>& list,
   return out + "</ul>\n";
 }
 
+double seconds_of(const StepProfile& p) { return static_cast<double>(p.end_ns - p.begin_ns) * 1e-9; }
+
+// How much longer a launch could take; nothing for those of the chain itself.
+std::string slack_text(const StepProfile& p, const CriticalPath& path, const NodeTime& time) {
+  const double slack = path.slack_s[static_cast<size_t>(&time - p.nodes.data())];
+  return slack > 1e-9 ? fmt::format("{:.1f}", slack * 1e6) : "";
+}
+
 }  // namespace
 
 std::string op_table(const StepProfile& p, const CompiledModel& model) {
@@ -93,7 +101,25 @@ std::string op_table(const StepProfile& p, const CompiledModel& model) {
   return out + "</table>\n";
 }
 
-Result<std::string> node_table(const CompiledModel& m, const StepProfile* profile) {
+std::string path_table(const StepProfile& p, const CriticalPath& path) {
+  std::string out =
+      "<table><tr><th>on the critical path</th><th class=\"n\">events</th><th>share of the step</th><th "
+      "class=\"n\">us</th><th class=\"n\">%</th></tr>\n";
+  const double step = std::max(seconds_of(p), 1e-12);
+  const auto row = [&](const std::string& what, const std::string& events, double seconds) {
+    out += fmt::format(
+        "<tr><td class=\"w\">{}</td><td class=\"n\">{}</td><td class=\"bar\"><i style=\"width:{:.1f}%\"></i></td>"
+        "<td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f}</td></tr>\n",
+        what, events, 95 * seconds / step, seconds * 1e6, 100 * seconds / step);
+  };
+  for (const OpOnPath& o : path.ops) row(swatch(o.op) + escape_html(o.op), fmt::format("{}", o.events), o.seconds);
+  row("barriers: from the last thread's end to the next begin", "", path.barrier_s);
+  row("between two events of a thread", "", path.gap_s);
+  row("outside replays", "", path.host_s);
+  return out + "</table>\n";
+}
+
+Result<std::string> node_table(const CompiledModel& m, const StepProfile* profile, const CriticalPath* path) {
   ASSIGN_OR_RETURN(const GraphDoc doc, doc_of(m));
   std::map<uint32_t, const NodeTime*> times;
   if (profile)
@@ -128,8 +154,11 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
         const NodeTime& time = *it->second;
         b.busy += time.busy_s;
         b.rows += fmt::format(
-            "<td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{}</td>",
-            time.busy_s * 1e6, time.wait_s * 1e6, time.span_s > 0 ? time.cost.bytes() / time.span_s / 1e9 : 0,
+            "<td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{}</td><td "
+            "class=\"n\">{:.1f}</td><td "
+            "class=\"n\">{}</td>",
+            time.busy_s * 1e6, time.wait_s * 1e6, slack_text(*profile, *path, time),
+            time.span_s > 0 ? time.cost.bytes() / time.span_s / 1e9 : 0,
             share_text(time.cost.has_limit(), profile->share(time.cost, time.span_s)));
       }
       b.rows += "</tr>\n";
@@ -139,8 +168,9 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
       "class=\"n\">value</th><th>op</th><th>result</th><th>operands</th><th>kernel</th>";
   if (profile)
     out +=
-        "<th class=\"n\">busy us</th><th class=\"n\">wait us</th><th class=\"n\">GB/s</th><th class=\"n\">% of "
-        "limit</th>";
+        "<th class=\"n\">busy us</th><th class=\"n\">wait us</th><th class=\"n\">slack us</th><th "
+        "class=\"n\">GB/s</th><th "
+        "class=\"n\">% of limit</th>";
   out += "</tr></thead>\n";
   int layers = 0;
   for (const Body& b : bodies) {
@@ -148,7 +178,7 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
     out += fmt::format(
         "<tbody class=\"layer{}\"><tr><td colspan=\"{}\">{} <span class=\"soft\">{} "
         "launches{}</span></td></tr>\n{}</tbody>\n",
-        folded ? " folded" : "", profile ? 9 : 5, b.title, b.nodes,
+        folded ? " folded" : "", profile ? 10 : 5, b.title, b.nodes,
         profile ? fmt::format(", {:.1f} us", b.busy * 1e6) : "", b.rows);
   }
   return out + "</table>\n";

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "graph/text.h"
-#include "see/step_profile.h"
+#include "see/critical_path.h"
 
 namespace reprise::see {
 namespace {
@@ -121,8 +121,11 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
                         {"bytes", o.bytes},
                         {"flops", o.flops},
                         {"pct_of_limit", share_json(o.share)}});
+  const CriticalPath path = critical_path(p, model);
+  j["critical_path"] = path_json(path, model);
   j["nodes"] = OrderedJson::array();
-  for (const NodeTime& n : p.nodes)
+  for (size_t i = 0; i < p.nodes.size(); ++i) {
+    const NodeTime& n = p.nodes[i];
     j["nodes"].push_back({{"number", n.node},
                           {"value", model.node(n.node)->result()->id},
                           {"op", model.node(n.node)->op->name},
@@ -131,7 +134,9 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
                           {"span_us", n.span_s * 1e6},
                           {"bytes", n.cost.bytes()},
                           {"flops", n.cost.flops},
+                          {"slack_us", path.slack_s[i] * 1e6},
                           {"pct_of_limit", share_json(p.share(n.cost, n.span_s))}});
+  }
   return j;
 }
 
@@ -151,6 +156,7 @@ std::string profile_text(const StepProfile& p, const CompiledModel& model) {
   out += fmt::format("{:<28}{:>6}{:>11.1f}{:>8.1f}{:>10.1f}\n{:<34}{:>11.1f}{:>8.1f}\n", "all kernels", "",
                      p.busy_s() * 1e6, 100 * p.busy_s() / step, p.wait_s() * 1e6, "host, outside replays",
                      p.host_s * 1e6, 100 * p.host_s / step);
+  out += path_text(critical_path(p, model));
   out += fmt::format(
       "busy: mean over the threads; wait: for the other threads before it; %: of the step; limit: weights and KV at "
       "{:.1f} "

@@ -87,6 +87,32 @@ TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
   }
 }
 
+// The ops of a library that nobody here built in: on their examples, and where a model holds them.
+TEST(BenchOps, AnExtensionIsMeasuredOnItsExamplesOrInAModel) {
+  const std::string library = std::string(" --extension ") + REPRISE_EXTENSIONS + "slice_mul.so";
+  const std::string quick = "bench ops --json --repeat 1 --threads 2 --tokens 1,5" + library;
+  const OrderedJson examples = json_of(run_binary(quick));
+  ASSERT_EQ(examples["rows"].size(), 2u) << examples;
+  EXPECT_EQ(examples["rows"][1]["model"], "example");
+  EXPECT_EQ(examples["rows"][1]["shape"], "[5,22] [5,68]");
+  EXPECT_GT(examples["rows"][1]["ratio"], 0);
+  EXPECT_TRUE(holds(examples["not_here"].dump(), "slice_mul is written for f32")) << examples["not_here"];
+  const OrderedJson in_model =
+      json_of(run_binary(quick + " --model-path " + std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/qwen3_tied"));
+  ASSERT_EQ(in_model["rows"].size(), 2u) << in_model;
+  EXPECT_EQ(in_model["rows"][1]["model"], "qwen3_tied");
+  EXPECT_EQ(in_model["rows"][1]["shape"], "[5,95] [5,190]");
+  EXPECT_TRUE(holds(in_model["not_here"].dump(), "slice_mul bf16 in ")) << in_model["not_here"];
+  for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--model-path somewhere", "--model-path needs --extension"},
+           {"--filter rms_norm" + library, "fits no op; allowed: a part of one of slice_mul"},
+           {"--extension none.so", "none.so"}}) {
+    const Outcome o = run_binary("bench ops " + flags);
+    EXPECT_NE(o.exit_code, 0) << flags;
+    EXPECT_TRUE(holds(o.err, part)) << o.err;
+  }
+}
+
 // What an extension brings has no place in a model; it runs on its own example.
 TEST(BenchOps, UnknownFusedOpsHaveTheirExamples) {
   nn::FusedOps fused = nn::fused_ops();

@@ -249,10 +249,17 @@ TEST(GraphProfile, TheTraceAddsUp) {
     double bytes = 0;
     for (const auto& op : j["ops"]) bytes += op["bytes"].get<double>();
     EXPECT_GT(bytes, 1000);
+    // The measured path is the step that is shown, piece by piece; no data chain is longer than all launches in turn.
+    const OrderedJson& path = j["critical_path"];
+    double on_path = 0;
+    for (const char* part : {"kernel_us", "barrier_us", "gap_us", "host_us"}) on_path += path[part].get<double>();
+    EXPECT_NEAR(on_path, j["timed_step_us"].get<double>(), 0.01);
+    EXPECT_GT(path["chain_us"], 0);
+    EXPECT_LE(path["chain_us"].get<double>(), 1.0001 * path["launches_us"].get<double>());
     check_report(fmt::format("trace {} {}", folder / "t.json", threads));
   }
   const Outcome text = run_binary("graph profile --repeat 1 " + tiny("qwen3_tied"));
-  for (const char* word : {"linear", "paged_attention", "all kernels", "% limit", "cache"})
+  for (const char* word : {"linear", "paged_attention", "all kernels", "% limit", "cache", "critical path, us:"})
     EXPECT_TRUE(holds(text.out, word)) << text.out;
 }
 
