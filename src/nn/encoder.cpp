@@ -3,19 +3,19 @@
 namespace reprise::nn {
 namespace {
 
-Tensor one(std::string_view op, std::vector<Tensor> in, Attrs attrs = {}) {
+Tensor call_one(std::string_view op, std::vector<Tensor> in, Attrs attrs = {}) {
   return in[0].tracer()->call(op, std::move(in), std::move(attrs))[0];
 }
 
 }  // namespace
 
 Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale) {
-  return one("segment_attention", {q, k, v, cu_seqlens}, {{"scale", scale}});
+  return call_one("segment_attention", {q, k, v, cu_seqlens}, {{"scale", scale}});
 }
 Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind) {
-  return one("pool_rows", {x, cu_seqlens, rows}, {{"kind", std::string(kind)}});
+  return call_one("pool_rows", {x, cu_seqlens, rows}, {{"kind", std::string(kind)}});
 }
-Tensor l2_normalize(Tensor x) { return one("l2_normalize", {x}); }
-Tensor as_f32(Tensor x) { return x.dtype() == DType::F32 ? x : one("widen", {x}); }
+Tensor l2_normalize(Tensor x) { return call_one("l2_normalize", {x}); }
+Tensor as_f32(Tensor x) { return x.dtype() == DType::F32 ? x : call_one("widen", {x}); }
 
 }  // namespace reprise::nn

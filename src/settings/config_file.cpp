@@ -64,7 +64,7 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-std::string text_of(const OrderedJson& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string words_of(const OrderedJson& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 Status unknown(std::string_view name) {
   std::vector<std::string> names;
@@ -77,12 +77,12 @@ Result<std::vector<std::string>> values_of(const Setting& s, const OrderedJson& 
   std::vector<std::string> out;
   if (value.is_null()) return invalid("null is no value; leave the setting out");
   if (!value.is_array()) {
-    out.push_back(text_of(value));
+    out.push_back(words_of(value));
   } else if (s.kind == Kind::Texts || s.kind == Kind::Words) {
-    for (const OrderedJson& one : value) out.push_back(text_of(one));
+    for (const OrderedJson& one : value) out.push_back(words_of(one));
   } else if (s.kind == Kind::Integers) {
     std::string joined;
-    for (const OrderedJson& one : value) joined += (joined.empty() ? "" : ",") + text_of(one);
+    for (const OrderedJson& one : value) joined += (joined.empty() ? "" : ",") + words_of(one);
     out.push_back(joined);
   } else {
     return invalid("it takes one value, not a list");

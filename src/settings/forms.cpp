@@ -40,7 +40,7 @@ std::string flags_with_value(const Setting& s) {
 }
 
 // What is allowed, and the default, in words.
-std::string facts_of(const Setting& s) {
+std::string remarks_of(const Setting& s) {
   std::string out;
   if (!allowed(s).empty()) out = "allowed: " + allowed(s);
   if (!s.initial.empty()) out += fmt::format("{}default: {}", out.empty() ? "" : "; ", s.initial);
@@ -99,7 +99,7 @@ std::string table_as_text() {
     out += fmt::format("{}{} ({})\n\n", out.empty() ? "" : "\n", title_of(group), as_flags(commands_of(group)));
     for (const Setting& s : rows(group)) {
       out += wrapped(flags_with_value(s), "  ", kColumns) + wrapped(sentence_of(s), "      ", kColumns);
-      if (!facts_of(s).empty()) out += wrapped(facts_of(s), "      ", kColumns);
+      if (!remarks_of(s).empty()) out += wrapped(remarks_of(s), "      ", kColumns);
     }
   }
   return out;
@@ -150,7 +150,7 @@ std::string table_as_manual(std::string_view version) {
     out += fmt::format(".SH {}\n{}\n", for_roff(title), for_roff(fmt::format("For {}.", as_flags(commands_of(group)))));
     for (const Setting& s : rows(group)) {
       out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", for_roff(flags_with_value(s)), for_roff(sentence_of(s)));
-      if (!facts_of(s).empty()) out += fmt::format(".br\n({})\n", for_roff(facts_of(s)));
+      if (!remarks_of(s).empty()) out += fmt::format(".br\n({})\n", for_roff(remarks_of(s)));
     }
   }
   return out + ".SH SEE ALSO\n.BR reprise (1),\n.BR reprise\\-serve (1)\n";
