@@ -49,7 +49,7 @@ ModelFlags flags_of(const TuneFlags& f, const Candidate& c, int64_t batch) {
   return m;
 }
 
-Result<Measured> measure(const TuneFlags& f, const Candidate& c, int64_t batch, int64_t input, int64_t output) {
+Result<CandidateSpeed> measure(const TuneFlags& f, const Candidate& c, int64_t batch, int64_t input, int64_t output) {
   ASSIGN_OR_RETURN(const auto engine, open_engine(flags_of(f, c, batch)));
   OneBatch plan;
   plan.input_len = input;
@@ -60,8 +60,8 @@ Result<Measured> measure(const TuneFlags& f, const Candidate& c, int64_t batch, 
   plan.repeat = kRepeats;
   ASSIGN_OR_RETURN(const OneBatchRow row, measure_one_batch(*engine, plan, batch, none));
   const auto tokens = static_cast<double>(batch);
-  return Measured{tokens * static_cast<double>(input) / row.prefill_s,
-                  tokens * static_cast<double>(output - 1) / row.decode_s};
+  return CandidateSpeed{tokens * static_cast<double>(input) / row.prefill_s,
+                        tokens * static_cast<double>(output - 1) / row.decode_s};
 }
 
 Result<TuneBounds> bounds_of(const TuneFlags& f) {

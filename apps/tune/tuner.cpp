@@ -60,14 +60,14 @@ class Tuner {
   int64_t output() const { return std::clamp<int64_t>(traffic_.answer.usual, 2, kMeasuredAnswer); }
 
   // Seconds of a usual request while `running` of its kind share the machine.
-  double request_s(const Measured& m, int64_t running) const {
+  double request_s(const CandidateSpeed& m, int64_t running) const {
     const double batch = static_cast<double>(running);
     return static_cast<double>(traffic_.prompt.usual) / m.prefill_tok_s +
            static_cast<double>(traffic_.answer.usual) * batch / m.decode_tok_s;
   }
 
   Result<Tried> try_one(const char* setting, int64_t value, const Candidate& c, int64_t batch, int64_t tokens) {
-    ASSIGN_OR_RETURN(const Measured m, measure_(c, batch, tokens, output()));
+    ASSIGN_OR_RETURN(const CandidateSpeed m, measure_(c, batch, tokens, output()));
     if (m.prefill_tok_s <= 0 || m.decode_tok_s <= 0)
       return error(Code::Internal, "a measurement with {} {} gave no speed", setting, value);
     bar_.advance(1, fmt::format("{} {}", setting, value));

@@ -43,11 +43,11 @@ struct Candidate {
   int64_t threads = 0;
   int64_t chunk = 0;  // 0: the device's own
 };
-struct Measured {
+struct CandidateSpeed {
   double prefill_tok_s = 0;
   double decode_tok_s = 0;
 };
-using Measure = std::function<Result<Measured>(const Candidate&, int64_t batch, int64_t input, int64_t output)>;
+using Measure = std::function<Result<CandidateSpeed>(const Candidate&, int64_t batch, int64_t input, int64_t output)>;
 
 // What is known of the model and machine without measuring.
 struct TuneBounds {

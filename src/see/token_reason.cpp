@@ -83,7 +83,7 @@ std::vector<OpInStep> ops_in(const CompiledModel& model) {
   return out;
 }
 
-std::optional<double> median(std::vector<double> v) {
+std::optional<double> middle_of(std::vector<double> v) {
   if (v.empty()) return std::nullopt;
   const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
   std::nth_element(v.begin(), middle, v.end());
@@ -147,7 +147,7 @@ Result<TokenReason> explain_token(engine::Engine& e, std::vector<int32_t> prompt
     r.live_sizes = e.device().info().live_sizes;
     r.steps_before = greedy.steps() - 1;
     r.us = s.us;
-    r.usual_us = median(std::move(decode_us));
+    r.usual_us = middle_of(std::move(decode_us));
     r.device = e.device().info().name;
     r.dtype = e.dtype();
     r.threads = e.device().info().threads;

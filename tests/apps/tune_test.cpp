@@ -61,10 +61,10 @@ struct TuneTest : testing::Test {
   std::vector<std::string> asked;
 
   // Two threads are as good as four, and read faster in larger steps.
-  Measure measure = [this](const Candidate& c, int64_t batch, int64_t input, int64_t output) -> Result<Measured> {
+  Measure measure = [this](const Candidate& c, int64_t batch, int64_t input, int64_t output) -> Result<CandidateSpeed> {
     asked.push_back(fmt::format("{} {} {} {} {}", c.threads, c.chunk, batch, input, output));
     const double threads = c.threads == 1 ? 1 : c.threads == 2 ? 1.99 : 2;
-    return Measured{1000 * threads * (c.chunk == 256 ? 0.5 : c.chunk == 512 ? 0.98 : 1), 100 * threads};
+    return CandidateSpeed{1000 * threads * (c.chunk == 256 ? 0.5 : c.chunk == 512 ? 0.98 : 1), 100 * threads};
   };
   OrderedJson settings() {
     Progress none("", 1, false);
@@ -102,7 +102,7 @@ TEST_F(TuneTest, WhatMemoryDoesNotHoldIsSaid) {
   const OrderedJson j = settings();
   EXPECT_EQ(j["settings"]["max-total-tokens"]["value"], 7 * 128);
   EXPECT_TRUE(holds(j["notes"].dump(), "memory has room for 1000")) << j["notes"];
-  measure = [](const Candidate&, int64_t, int64_t, int64_t) -> Result<Measured> {
+  measure = [](const Candidate&, int64_t, int64_t, int64_t) -> Result<CandidateSpeed> {
     return error(Code::OutOfMemory, "no memory");
   };
   Progress none("", 1, false);
