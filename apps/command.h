@@ -28,6 +28,7 @@ struct Command {
 
 Command add_generate(CLI::App& program);
 Command add_chat(CLI::App& program);
+Command add_embed(CLI::App& program);
 Command add_serve(CLI::App& program);
 Command add_bench_compare(CLI::App& bench);
 Command add_bench_one_batch(CLI::App& bench);

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   program.footer(
       "reprise help COMMAND lists the flags of a command.\n"
       "First steps: reprise pull smollm2; reprise chat smollm2");
-  std::vector<Command> commands{add_generate(program), add_chat(program), add_serve(program)};
+  std::vector<Command> commands{add_generate(program), add_chat(program), add_embed(program), add_serve(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   commands.push_back(add_bench_compare(*bench));

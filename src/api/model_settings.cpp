@@ -51,6 +51,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   }
   ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
   ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
+  ASSIGN_OR_RETURN(o.pooling, checkpoint::parse_pool_kind(f.pooling));
   o.context_length = f.context_length;
   o.max_running_requests = f.max_running_requests;
   o.max_total_tokens = f.max_total_tokens;
@@ -165,6 +166,7 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"dtype", &dtype},
           {"kv_cache_dtype", &kv_dtype},
           {"quantization", &quantization},
+          {"pooling", &pooling},
           {"mla_prefill", &mla_prefill},
           {"context_length", &context_length},
           {"override", &overrides},

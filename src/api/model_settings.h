@@ -25,7 +25,7 @@ struct ModelSettings {
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
-  std::string dtype, kv_dtype, quantization, mla_prefill, load_format, isa, dist_launcher;
+  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher;
   GraphSettings graph;
   SpeculationSettings speculation;
   int64_t threads;

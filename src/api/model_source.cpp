@@ -17,11 +17,12 @@ bool is_on_disk(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-Result<std::string> default_model() {
-  ASSIGN_OR_RETURN(std::string file, default_model_file());
-  if (is_on_disk(file)) return file;
-  return error(Code::NotFound, "{} is not there yet ({}); fetch it with: reprise pull {}", kDefaultModelName, file,
-               kDefaultModelName);
+bool is_packaged(std::string_view name) { return name == kDefaultModelName || name == kMinilmName; }
+
+Result<std::string> packaged_model(std::string_view name) {
+  ASSIGN_OR_RETURN(std::string path, name == kMinilmName ? minilm_folder() : default_model_file());
+  if (is_on_disk(path)) return path;
+  return error(Code::NotFound, "{} is not there yet ({}); fetch it with: reprise pull {}", name, path, name);
 }
 
 // The user may have meant a path.
@@ -68,7 +69,7 @@ std::vector<settings::Binding> HubOptions::bindings() {
 }
 
 bool is_model_name(const std::string& path) {
-  return path != kDefaultModelName && hub::looks_like_model_name(path) && !is_on_disk(path);
+  return !is_packaged(path) && hub::looks_like_model_name(path) && !is_on_disk(path);
 }
 
 Result<hub::ModelName> model_name(const std::string& path, const HubOptions& options) {
@@ -99,7 +100,7 @@ Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName&
 }
 
 Result<std::string> resolve_model_path(const std::string& path, const HubOptions& options) {
-  if (path == kDefaultModelName) return default_model();
+  if (is_packaged(path) && !is_on_disk(path)) return packaged_model(path);
   if (!is_model_name(path)) return path;
   // The weights and the tokenizer must be of one revision, even if another process fetches another one meanwhile.
   static std::mutex mutex;

@@ -159,6 +159,11 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/completions", A::Key, true, &Api::generate, &completions_dialect()},
       {"POST", "/v1/chat/completions", A::Key, true, &Api::generate, &chat_dialect()},
       {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings},
+      {"POST", "/v1/rerank", A::Key, true, &Api::rerank},
+      {"POST", "/v2/rerank", A::Key, true, &Api::rerank},
+      {"POST", "/rerank", A::Key, true, &Api::rerank},
+      {"POST", "/v1/score", A::Key, true, &Api::score},
+      {"POST", "/score", A::Key, true, &Api::score},
       {"POST", "/v1/responses", A::Key, true, &Api::generate, &responses_dialect()},
       {"GET", "/v1/responses/", A::Key, false, &Api::response},  // and what follows
       {"POST", "/v1/messages", A::Key, true, &Api::generate, &messages_dialect()},

@@ -19,6 +19,7 @@
 #include "server/key_ring.h"
 #include "server/metrics.h"
 #include "server/page/web_page.h"
+#include "server/pooled_call.h"
 #include "server/profiler.h"
 #include "server/request_log.h"
 #include "server/request_log_file.h"
@@ -131,6 +132,8 @@ class Api {
   void ollama_show(Call& call);
   void ollama_manages_no_models(Call& call);
   void embeddings(Call& call);
+  void rerank(Call& call);
+  void score(Call& call);
   void flush_cache(Call& call);
   void abort_request(Call& call);
   void start_profile(Call& call);
@@ -146,6 +149,9 @@ class Api {
   Answer tokens_of(const std::string& body) const;
   Answer text_of(const std::string& body) const;
   void start(Call& call, ParsedCall parsed);
+  void read_pooled(Call& call, PooledForm form);
+  void start_pooled(Call& call, PooledCall parsed);
+  void probe_pooled(std::shared_ptr<Reply> reply);
   // What the call's key allows; the headers of its buckets, and what was charged.
   std::optional<ApiError> charge(const GenerateCall& g, const KeyRules& rules, Call& call, int64_t& tokens);
   CallLimits limits_for(const HttpRequest& request) const;

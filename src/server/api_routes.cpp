@@ -12,6 +12,7 @@
 #include "server/messages_reader.h"
 #include "server/metric_text.h"
 #include "server/page/web_page.h"
+#include "server/pooled_job.h"
 #include "server/request_body.h"
 
 namespace reprise::server {
@@ -157,6 +158,7 @@ void Api::health_generate(Call& call) {
         probe->reply->send(status, "application/json", body, probe->headers);
     }
   });
+  if (serving_.model->pooled_size > 0) return probe_pooled(std::move(reply));
   const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
   Job::start(context, native_dialect(), std::move(g), std::move(reply), {}, [](const Job&) {});
 }
@@ -458,6 +460,7 @@ void Api::start(Call& call, ParsedCall parsed) {
 }
 
 void Api::generate(Call& call) {
+  if (const auto refused = refuse_to_generate(*serving_.model)) return call.fail(*refused);
   read(call, [this, dialect = call.dialect, limits = limits_for(call.request)](const std::string& text) -> Answer {
     ApiError error;
     const auto body = body_of<OrderedJson>(text, options_.limits, stopping_, error);
@@ -488,8 +491,58 @@ void Api::count_tokens(Call& call) {
 }
 
 void Api::embeddings(Call& call) {
-  call.fail({400, fmt::format("\"{}\" generates text; it was not trained to give embeddings", serving_.model->name),
-             "model"});
+  const std::string_view path = call.request.path;
+  read_pooled(call, path == "/api/embed"        ? PooledForm::OllamaEmbed
+                    : path == "/api/embeddings" ? PooledForm::OllamaEmbeddings
+                                                : PooledForm::Embeddings);
+}
+void Api::rerank(Call& call) { read_pooled(call, PooledForm::Rerank); }
+void Api::score(Call& call) { read_pooled(call, PooledForm::Score); }
+
+void Api::read_pooled(Call& call, PooledForm form) {
+  read(call, [this, form, limits = limits_for(call.request)](const std::string& text) -> Answer {
+    ApiError error;
+    const auto body = body_of<Json>(text, options_.limits, stopping_, error);
+    if (!body) return failing(error);
+    auto parsed = parse_pooled(*body, form, *serving_.model, limits);
+    if (const auto* wrong = std::get_if<ApiError>(&parsed)) return failing(*wrong);
+    return [this, parsed = std::get<PooledCall>(std::move(parsed))](Call& c) mutable {
+      start_pooled(c, std::move(parsed));
+    };
+  });
+}
+
+// Keys and deadlines are those of calls that generate nothing.
+void Api::start_pooled(Call& call, PooledCall parsed) {
+  GenerateCall g;
+  g.prompts = parsed.texts;
+  g.timeout_s = parsed.timeout_s;
+  g.sampling.max_new_tokens = 0;
+  if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
+  const KeyRules* rules = rules_of(call.request);
+  const std::string name = rules ? rules->name : "";
+  int64_t charged = 0;
+  if (rules)
+    if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
+  serving_.metrics->called(1);
+  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  PooledJob::start(context, std::move(parsed), g.deadline, call.reply, call.headers, call.errors,
+                   [this, name, charged](int64_t tokens) {
+                     if (name.empty()) return;
+                     ring_.settle(name, charged, tokens, KeyRing::Clock::now());
+                     key_counts_[name].prompt_tokens += static_cast<uint64_t>(tokens);
+                   });
+}
+
+// A text of one token, or a pair.
+void Api::probe_pooled(std::shared_ptr<Reply> reply) {
+  PooledCall call;
+  call.id = make_id("probe-");
+  call.model_name = serving_.model->name;
+  call.texts = {{0}};
+  call.second_kinds = {INT64_MAX};
+  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  PooledJob::start(context, std::move(call), std::nullopt, std::move(reply), {}, ErrorForm::OpenAi, [](int64_t) {});
 }
 
 void Api::flush_cache(Call& call) {

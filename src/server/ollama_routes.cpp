@@ -67,9 +67,10 @@ void Api::ollama_show(Call& call) {
                       {"general.parameter_count", m.weights.parameters},
                       {arch + ".context_length", m.context_length},
                       {arch + ".vocab_size", m.vocab_size}};
-  OrderedJson capabilities = OrderedJson::array({"completion"});
-  if (m.chat_template) capabilities.push_back("tools");
-  if (m.reasoning) capabilities.push_back("thinking");
+  OrderedJson capabilities = OrderedJson::array({m.pooled_size > 0 ? "embedding" : "completion"});
+  if (m.pooling.gives_vectors()) info[arch + ".embedding_length"] = m.pooled_size;
+  if (m.chat_template && m.pooled_size == 0) capabilities.push_back("tools");
+  if (m.reasoning && m.pooled_size == 0) capabilities.push_back("thinking");
   call.json({{"modified_at", date_of(m.weights.modified)},
              {"template", m.chat_template ? m.chat_template->source() : ""},
              {"details", details_of(m)},

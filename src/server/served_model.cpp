@@ -38,6 +38,8 @@ ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
   for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
   m.context_length = e.context_length();
   m.vocab_size = e.vocab_size();
+  m.pooling = e.pooling();
+  m.pooled_size = e.pooled_size();
   m.created = static_cast<int64_t>(std::time(nullptr));
   return m;
 }

@@ -59,8 +59,10 @@ struct ServedModel {
   std::vector<int32_t> eos_tokens;
   int64_t context_length = 0;
   int64_t vocab_size = 0;
-  size_t longest_token_bytes = 0;  // of text that one token can stand for; 0: not known
-  int64_t created = 0;             // seconds since 1970
+  checkpoint::PoolingFields pooling;  // of a model that gives vectors or scores, rows of `pooled_size` numbers
+  int64_t pooled_size = 0;            // 0: it generates
+  size_t longest_token_bytes = 0;     // of text that one token can stand for; 0: not known
+  int64_t created = 0;                // seconds since 1970
   WeightFacts weights;
 };
 

@@ -26,6 +26,10 @@ std::vector<Setting> model_rows() {
              "absorbed"),
       also("-c,--max-model-len,--ctx-size",
            integer("context_length", {0, int64_t{1} << 24}, "longest sequence; 0: the model's own", "0")),
+      choice("pooling", {"auto", "none", "last", "mean", "cls"},
+             "the row of a text that is its vector; auto: as the model's files say (modules.json), where none does "
+             "decoders generate; none: they generate in any case",
+             "auto"),
       texts("override", "KEY=VALUE", "one field of config.json, for example rope_theta=500000; repeatable"),
       also("--hf-overrides", text("json_model_override_args", "JSON", "`override`, as one JSON object")),
       integer("random_seed", {0, kMany}, "of dummy weights and of draws without `seed`", "0"),

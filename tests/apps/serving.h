@@ -41,11 +41,15 @@ struct Model {
     folder.write("tokenizer_config.json",
                  R"({"chat_template": "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"})");
   }
+  // Another model, by the flags that name it.
+  explicit Model(std::string flags) : given(std::move(flags)) {}
   std::string flags() const {
+    if (!given.empty()) return given;
     return fmt::format("--model-path {} --load-format dummy --threads {}", folder.path(), threads);
   }
   Folder folder;
   int threads = 2;
+  std::string given;
 };
 
 class Server {
