@@ -30,6 +30,7 @@ class LauncherFlags {
     std::optional<std::string> text = {};
     std::optional<int64_t> number = {};
     std::optional<double> real = {};
+    std::vector<std::string> words = {};
     bool on = false;
   };
   std::vector<Given> given_;  // by row of the table
