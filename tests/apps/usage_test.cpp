@@ -32,8 +32,8 @@ TEST(Usage, HelpIsOnStandardOutput) {
 
 TEST(Usage, UnknownWordsNameTheNearOnes) {
   expect_error(run_binary("generatex"), 2,
-               "allowed: generate, chat, serve, bench, graph, eval, key, quantize, demo, tune, pull, models, doctor, "
-               "version, completion, help");
+               "allowed: generate, chat, embed, serve, bench, graph, eval, key, quantize, demo, tune, pull, models, "
+               "doctor, version, completion, help");
   expect_error(run_binary("bench all"), 2, "one-batch");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --temperatur 1"), 2, "--temperature");
   expect_error(run_binary(kTiny + "--prompt-ids 1 --max-new-token=3"), 2, "--max-new-tokens");
