@@ -30,6 +30,7 @@ struct Opening {
   DeviceKind device = DeviceKind::Cpu;
   engine::GraphOptions graph = {};
   bool test_mode = true;  // REPRISE_TEST_MODE counts
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const Opening& s) {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Opening& s) {
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = s.model;
   o.dtype = s.dtype;
+  o.quantization = s.quantization;
   o.chunked_prefill_size = 160;
   o.max_running_requests = 16;
   o.context_length = 256;
@@ -184,18 +186,25 @@ const std::vector<int32_t> kMixed{0, 1, 2, 1, 0, 2, 2, 0, 1, 3, 0, 1};  // 3: a 
 struct Base {
   std::string name, model, adapter[2];
   DType dtype = DType::F32;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
 };
 
 std::vector<Base> bases() {
   const auto tiny = [](const std::string& n) { return testing_support::tiny_model_path(n); };
-  const std::string quantised = std::string(REPRISE_SOURCE_DIR) + "/tests/data/models_quantised/";
   return {{"llama", tiny("llama_gqa3_tied"), {"llama_gqa3_tied.style", "llama_gqa3_tied.tone"}},
-          {"qwen3", tiny("qwen3_tied"), {"qwen3_tied.style", "qwen3_tied.tone"}, DType::BF16}};
+          {"qwen3", tiny("qwen3_tied"), {"qwen3_tied.style", "qwen3_tied.tone"}, DType::BF16},
+          {"llama_w8a8",
+           tiny("llama_gqa3_tied"),
+           {"llama_gqa3_tied.style", "llama_gqa3_tied.tone"},
+           DType::F32,
+           checkpoint::Quantization::W8A8Int8}};
 }
 
 class LoraBitsTest : public testing::TestWithParam<Base> {
  protected:
-  Opening opening() const { return {.model = GetParam().model, .dtype = GetParam().dtype}; }
+  Opening opening() const {
+    return {.model = GetParam().model, .dtype = GetParam().dtype, .quantization = GetParam().quantization};
+  }
   std::unique_ptr<engine::Engine> with_adapters(const Opening& s) const {
     auto e = must_open(s);
     for (const std::string& a : GetParam().adapter)
