@@ -145,12 +145,12 @@ TEST(ModelSlimPlan, ErrorsNameTheTensorAndWhatIsAllowed) {
 TEST(ModelSlimPlan, NormBiases) {
   Files f = modelslim();
   f.floats("l.input_layernorm.bias", {4}, {0, 1, 0, 0});
-  f.floats("norm.bias", {4}, {0, 0, 0, 0});
+  f.floats("model.norm.bias", {4}, {0, 0, 0, 0});
   const auto with = f.plan(), without = modelslim().plan();
   ASSERT_TRUE(with.is_ok() && without.is_ok()) << with.status().message();
   EXPECT_EQ(with->norm_biases, (std::set<std::string, std::less<>>{"l.input_layernorm.bias"}));
   EXPECT_FALSE(with->seen.contains("l.input_layernorm.bias"));
-  EXPECT_TRUE(with->seen.contains("norm.bias"));
+  EXPECT_TRUE(with->seen.contains("model.norm.bias"));
   EXPECT_NE(with->text(), without->text());
   EXPECT_TRUE(with->summary().ends_with(", 1 norm bias)")) << with->summary();
   EXPECT_TRUE(without->norm_biases.empty());
