@@ -90,7 +90,8 @@ TEST_F(ModelsByName, PullSaysWhereItIs) {
 
 TEST_F(ModelsByName, ErrorsAreOneLineWithTheNextStep) {
   const std::vector<std::tuple<std::string, int, std::string>> cases{
-      {"pull gpt2", 2, "model \"gpt2\" is not known; allowed: smollm2, minilm, or org/name[@revision][:file] as on a hub"},
+      {"pull gpt2", 2,
+       "model \"gpt2\" is not known; allowed: smollm2, minilm, or org/name[@revision][:file] as on a hub"},
       {"pull a/b/c", 2, "expected org/name[@revision][:file], for example Qwen/Qwen3-0.6B"},
       {"pull 'a/b:../c'", 2, "without \"..\" and not absolute"},
       {"pull a/b@v1 --revision v2", 2, "--revision v2 contradicts a/b@v1"},
