@@ -26,12 +26,17 @@ Status TextEmbedder::want_tokenizer() const {
   return error(Code::NotFound, "the model has no tokenizer (tokenizer.json); give token ids");
 }
 
-Result<EmbeddedTexts> TextEmbedder::embed_tokens(std::vector<sched::EmbeddingRequest> texts, int64_t dimensions) {
+Status TextEmbedder::want_vectors() const {
   const PoolingFields& pooling = engine_.pooling();
-  if (!pooling.gives_vectors())
-    return error(Code::Unsupported, "this model {}",
-                 pooling.gives_scores() ? "gives scores of pairs, and no vectors"
-                                        : "generates text; it was not trained to give embeddings");
+  if (pooling.gives_vectors()) return Status::ok();
+  return error(Code::Unsupported, "this model {}",
+               pooling.gives_scores() ? "gives scores of pairs, and no vectors"
+                                      : "generates text; it was not trained to give embeddings");
+}
+
+Result<EmbeddedTexts> TextEmbedder::embed_tokens(std::vector<sched::EmbeddingRequest> texts, int64_t dimensions) {
+  RETURN_IF_ERROR(want_vectors());
+  const PoolingFields& pooling = engine_.pooling();
   RETURN_IF_ERROR(sched::check_dimensions(pooling, engine_.pooled_size(), dimensions).at("dimensions"));
   EmbeddedTexts out;
   out.tokens = count(texts);
@@ -41,6 +46,7 @@ Result<EmbeddedTexts> TextEmbedder::embed_tokens(std::vector<sched::EmbeddingReq
 }
 
 Result<EmbeddedTexts> TextEmbedder::embed(std::span<const std::string> texts, const EmbedOptions& options) {
+  RETURN_IF_ERROR(want_vectors());
   RETURN_IF_ERROR(want_tokenizer());
   const PoolingFields& pooling = engine_.pooling();
   auto prompt = checkpoint::prompt_of(pooling, options.prompt_name);
@@ -57,9 +63,9 @@ Result<EmbeddedTexts> TextEmbedder::embed(std::span<const std::string> texts, co
 
 Result<ScoredTexts> TextEmbedder::score(std::string_view query, std::span<const std::string> documents,
                                         const EmbedOptions& options) {
-  RETURN_IF_ERROR(want_tokenizer());
   const PoolingFields& pooling = engine_.pooling();
   if (!pooling.gives_scores()) return error(Code::Unsupported, "this model gives no scores of pairs; a reranker does");
+  RETURN_IF_ERROR(want_tokenizer());
   std::vector<sched::EmbeddingRequest> requests;
   for (size_t i = 0; i < documents.size(); ++i) {
     auto ids = text::encode_query(*tokenizer_, pooling.kind == PoolKind::YesNo, options.instruction, query,

@@ -42,6 +42,7 @@ class TextEmbedder {
 
  private:
   Status want_tokenizer() const;
+  Status want_vectors() const;
 
   engine::Engine& engine_;
   const text::Tokenizer* tokenizer_;

@@ -502,7 +502,7 @@ class AdaptersTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as held:
             folders = {name: pathlib.Path(held) / name for name in ("one", "two")}
             for number, folder in enumerate(folders.values()):
-                write_adapter(folder, 0.03 * (number + 1))
+                write_adapter(folder, 0.06 * (number + 1))
             server = Server("--max-loras", "2", "--lora-modules", f"one={folders['one']}")
             self.addCleanup(server.stop)
             client = client_of(server)
