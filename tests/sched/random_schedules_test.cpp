@@ -353,13 +353,13 @@ TEST_P(RandomSchedules, AnswerAsEachRequestAlone) {
   if (count < kSchedules) return;  // too few to meet everything
   // Nothing of interest was left out.
   EXPECT_GT(seen.preemptions, kSchedules / 100);
-  EXPECT_GT(seen.cached_tokens, 10 * kSchedules);
+  EXPECT_GT(seen.cached_tokens, 5 * kSchedules);
   EXPECT_GT(seen.evicted, kSchedules);
   EXPECT_GT(seen.copies, kSchedules / 4);
   EXPECT_GT(seen.cancelled, kSchedules / 4);
   EXPECT_GT(seen.prompts_told, kSchedules / 4);
   EXPECT_GT(seen.drafted, 10 * kSchedules);
-  EXPECT_GT(seen.accepted, kSchedules);
+  EXPECT_GT(seen.accepted, kSchedules / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedules, testing::Range(0u, 10u));
