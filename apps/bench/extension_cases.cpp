@@ -12,7 +12,7 @@ namespace reprise::apps {
 namespace {
 
 // bf16 stands for the dtype that is asked for. Rows of logits are as many as tokens: one set of sizes, not two.
-TensorType placeholder(TensorType type, const std::vector<Symbol>& symbols, DType dtype) {
+TensorType case_type(TensorType type, const std::vector<Symbol>& symbols, DType dtype) {
   if (type.dtype == dtype) type.dtype = kCaseDtype;
   const auto number = [&](std::string_view name) {
     const auto it = std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.name == name; });
@@ -35,7 +35,7 @@ OpCase case_of(const Node& n, const Graph& graph, const ModelOfCases& model, int
       s.bound = max_tokens;
     else if (s.name == "Q")
       s.bound = max_tokens + 1;
-  for (const Value* v : n.in) c.in.push_back(placeholder(v->type, graph.symbols(), model.dtype));
+  for (const Value* v : n.in) c.in.push_back(case_type(v->type, graph.symbols(), model.dtype));
   c.attrs = n.attrs;
   if (const AttrValue* out = c.attrs.find("out"); out && *out == AttrValue(std::string(dtype_name(model.dtype))))
     c.attrs.set("out", std::string(dtype_name(kCaseDtype)));

@@ -109,8 +109,8 @@ TEST_F(TuneTest, WhatMemoryDoesNotHoldIsSaid) {
   EXPECT_EQ(tune(traffic, bounds, measure, none).status().code(), Code::OutOfMemory);
 }
 
-// The command as a person runs it, and a server's reader of what it writes.
-TEST(Tune, TheFileIsReadByTheServer) {
+// The command as a person runs it, and the file that it writes.
+TEST(Tune, TheFileHasTheSettings) {
   const Folder folder;
   const std::string model = std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/qwen3_tied";
   const Outcome o = run_binary(fmt::format(
