@@ -36,7 +36,8 @@ class DayTwoTest : public DialectServerTest {
   std::vector<Json> lines() {
     std::ifstream in(path());
     std::vector<Json> out;
-    for (std::string line; std::getline(in, line);)
+    // A reader may see the first part of a line that crosses a page of the file: one without its end is not counted.
+    for (std::string line; std::getline(in, line) && !in.eof();)
       if (Json json = Json::parse(line); json["route"] != "/ready") out.push_back(std::move(json));  // the fixture asks
     return out;
   }
