@@ -9,6 +9,7 @@
 #include "chat/line_editor.h"
 #include "chat/plain_input.h"
 #include "command.h"
+#include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/terminal.h"
@@ -41,15 +42,15 @@ Status run_chat(const ChatFlags& f) {
   say_quiet_start(f.model, *engine, person ? "; /help lists the commands" : "");
   if (person && log::level() < log::Level::Notice)
     fmt::print("{}\n", coloured(Colour::Dim, "/help lists the commands", stdout));
-  const bool prefix_cache = !f.model.disable_radix_cache;
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
+  ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
+  const TextGeneratorOptions options{!f.model.disable_radix_cache, speculation, adapter.get()};
   if (!person) {
     PlainInput lines(nullptr);
-    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr, prefix_cache, speculation)
-        .run(lines);
+    return ChatLoop(*engine, text, f.sampling, f.model.random_seed, f.system, nullptr, options).run(lines);
   }
   TerminalSession terminal;
-  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal, prefix_cache, speculation);
+  ChatLoop loop(*engine, text, f.sampling, f.model.random_seed, f.system, &terminal, options);
   History history(history_path(f.history));
   if (const Status read = history.load(); !read.is_ok())
     log::warning("{}; the history ends with this session", read.message());
@@ -74,6 +75,7 @@ Command add_chat(CLI::App& program) {
   add_text(*c.app, "--history", flags->history,
            "where typed messages are kept; off: nowhere; default: chat_history in $REPRISE_CACHE", "FILE");
   add_settings(*c.app, flags->sampling.bindings());
+  flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
   c.app->footer(
       "Reads one message a line; works from a pipe as well. /help lists the commands, /exit or Ctrl-D ends, Ctrl-C\n"

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "eval/choice.h"
@@ -70,6 +71,8 @@ Status run_choice(const ChoiceFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(std::vector<evaluation::TextToScore> texts, texts_of(tasks, text));
+  ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
+  for (auto& t : texts) t.adapter = adapter.slot();
   int64_t tokens = 0;
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
   const auto begin = std::chrono::steady_clock::now();
@@ -121,6 +124,7 @@ Command add_eval_choice(CLI::App& eval) {
   add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "so many of them; 0: all");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every choice there as JSON lines", "FILE");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
   c.app->footer(
       "The choice is the ending whose tokens have the largest sum of log p behind the context; per byte: the largest\n"

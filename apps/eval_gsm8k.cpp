@@ -13,6 +13,7 @@
 #include "client/load.h"
 #include "client/server_probe.h"
 #include "command.h"
+#include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "eval/gsm8k.h"
@@ -98,7 +99,8 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
     requests.push_back(std::move(r));
   }
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
-  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache, speculation);
+  ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
+  TextGenerator generator(*engine, text.tokenizer(), {!f.model.disable_radix_cache, speculation, adapter.get()});
   std::vector<TextResult> results;
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -201,6 +203,7 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
   add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
   c.app->footer(
       "Greedy answers; the last number of each is compared with the one behind \"####\". invalid: the share without\n"

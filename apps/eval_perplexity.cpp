@@ -7,6 +7,7 @@
 #include "api/text_model.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "eval/text_file.h"
@@ -41,6 +42,8 @@ Status run_perplexity(const PerplexityFlags& f) {
   evaluation::PerplexityOptions options;
   options.window = f.window;
   options.max_windows = f.max_windows;
+  ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
+  options.adapter = adapter.slot();
   if (const auto bos = engine->config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
   Result<evaluation::Perplexity> done = error(Code::Internal, "not run");
   {
@@ -85,6 +88,7 @@ Command add_eval_perplexity(CLI::App& eval) {
   add_integer(*c.app, "--window", flags->window, {2, 1 << 24}, "tokens the model sees at most before each");
   add_integer(*c.app, "--max-windows", flags->max_windows, {0, 1 << 24}, "stop after so many; 0: the whole text");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
+  flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
   c.app->footer(
       "The text is cut into windows that do not overlap, each read from its own beginning (after the model's\n"

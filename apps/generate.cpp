@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/report.h"
@@ -126,7 +127,8 @@ Status run_generate(const GenerateFlags& f) {
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
 
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
-  TextGenerator generator(*engine, text.tokenizer(), !f.model.disable_radix_cache, speculation);
+  ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
+  TextGenerator generator(*engine, text.tokenizer(), {!f.model.disable_radix_cache, speculation, adapter.get()});
   const bool streaming = !f.json && requests.size() == 1 && text.tokenizer();
   const bool person = is_terminal(stdout);
   std::vector<TextResult> results;
@@ -179,6 +181,7 @@ Command add_generate(CLI::App& program) {
   add_integer(app, "--logprobs", flags->sampling.logprobs, {0, 1 << 20},
               "with --json: each token's log-probability and the N likeliest");
   add_settings(app, flags->sampling.bindings());
+  flags->model.chooses_adapter = true;
   flags->model.add_to(app);
   app.footer(
       "--json: {model, prompt_tokens, output: {text, token_ids, finish_reason}, timing, graph}; with --prompts-file\n"

@@ -17,11 +17,11 @@ class ChatLoop {
  public:
   // `terminal` may be null. `random_seed` draws where the flags say no seed.
   ChatLoop(engine::Engine& engine, const api::TextModel& text, const api::SamplingSettings& sampling,
-           int64_t random_seed, std::optional<std::string> system, TerminalSession* terminal, bool prefix_cache = true,
-           const spec::SpecOptions& speculation = {})
+           int64_t random_seed, std::optional<std::string> system, TerminalSession* terminal,
+           const api::TextGeneratorOptions& options = {})
       : engine_(engine),
         text_(text),
-        generator_(engine, text.tokenizer(), prefix_cache, speculation),
+        generator_(engine, text.tokenizer(), options),
         sampling_(sampling),
         random_seed_(random_seed),
         terminal_(terminal),

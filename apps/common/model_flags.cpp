@@ -1,6 +1,7 @@
 #include "common/model_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "backends/cpu/isa.h"
@@ -8,6 +9,7 @@
 #include "common/flags.h"
 #include "common/interrupt_guard.h"
 #include "common/terminal.h"
+#include "sched/adapter_table.h"
 
 namespace reprise::apps {
 
@@ -18,6 +20,10 @@ void ModelFlags::add_to(CLI::App& app) {
               quiet_start ? "least level of log lines on standard error; default: notice"
                           : "least level of log lines on standard error; default: info");
   if (quiet_start) add_setting(app, {"verbose", &verbose});
+  if (chooses_adapter)
+    add_text(app, "--adapter", adapter,
+             "the LoRA adapter of `--lora-modules` to answer with, or none; default: the one that is named there alone",
+             "NAME");
   launcher.add_to(app);
   add_settings(app, graph.bindings());
   add_settings(app, speculation.bindings());
@@ -29,12 +35,30 @@ std::vector<std::string> ModelFlags::plain_notices() const {
   return out;
 }
 
+Result<std::string> ModelFlags::chosen_adapter() const {
+  std::vector<std::string> names;
+  for (const std::string& text : lora_modules) {
+    ASSIGN_OR_RETURN(const sched::AdapterPlace place, sched::parse_adapter_place(text));
+    names.push_back(place.name);
+  }
+  const std::string allowed = fmt::format("{}{}none", fmt::join(names, ", "), names.empty() ? "" : ", ");
+  if (!adapter) {
+    if (names.size() > 1)
+      return invalid("--lora-modules names {} adapters; --adapter chooses one; allowed: {}", names.size(), allowed);
+    return names.empty() ? "" : names.front();
+  }
+  if (std::find(names.begin(), names.end(), *adapter) != names.end()) return *adapter;
+  if (*adapter == "none") return std::string();
+  return invalid("--adapter {}: --lora-modules names no such adapter; allowed: {}", *adapter, allowed);
+}
+
 Status ModelFlags::check() const {
   if (verbose && log_level) return invalid("-v is --log-level info; it cannot go with --log-level {}", *log_level);
   ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info")));
   log::set_level(level);
   RETURN_IF_ERROR(launcher.check());
-  return ModelSettings::check();
+  RETURN_IF_ERROR(ModelSettings::check());
+  return chooses_adapter ? chosen_adapter().status() : Status::ok();
 }
 
 Result<std::string> model_on_disk(const std::string& path, api::HubOptions hub) {
@@ -57,9 +81,11 @@ void say_quiet_start(const ModelFlags& flags, engine::Engine& engine, std::strin
   if (log::level() != log::Level::Notice) return;
   std::filesystem::path path(flags.model_path);
   if (!path.has_filename()) path = path.parent_path();
+  const auto adapter = flags.chooses_adapter ? flags.chosen_adapter() : std::string();
   const std::string line =
-      fmt::format("{}: {}, {}, context {}{}", path.filename().string(), device_kind_name(engine.device().info().kind),
-                  dtype_name(engine.dtype()), engine.context_length(), more);
+      fmt::format("{}: {}, {}, context {}{}{}", path.filename().string(), device_kind_name(engine.device().info().kind),
+                  dtype_name(engine.dtype()), engine.context_length(),
+                  adapter && !adapter->empty() ? ", adapter " + *adapter : "", more);
   log::write(log::Level::Info, coloured(Colour::Dim, line, stderr));
 }
 

@@ -18,6 +18,7 @@ struct ModelFlags : api::ModelSettings {
   // No flag: the seats of this process in the worlds of all replicas, where a replica has several ranks.
   std::vector<std::shared_ptr<ranks::Member>> fronts = {};
   std::optional<std::string> log_level;
+  std::optional<std::string> adapter;
   bool quiet_start = false;  // no flag: a start says one line, and the report only with -v
   bool verbose = false;
   std::optional<bool> bars;  // no flag: whether loading and capturing show how far they are; else by the log level
@@ -25,6 +26,8 @@ struct ModelFlags : api::ModelSettings {
   void add_to(CLI::App& app);
   // Usage errors; also sets the log level.
   Status check() const;
+  // The adapter that the requests of a command go through (`chooses_adapter`); "": none.
+  Result<std::string> chosen_adapter() const;
   // Flags that need no engine to tell what is in effect.
   std::vector<std::string> plain_notices() const;
 };

@@ -113,7 +113,7 @@ std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
   if (f.schedule_policy)
     out.push_back(fmt::format("`schedule_policy` {}: this command runs its requests in order; effective: fcfs",
                               *f.schedule_policy));
-  if (!f.lora_modules.empty())
+  if (!f.lora_modules.empty() && !f.chooses_adapter)
     out.push_back("`lora_modules`: this command has no requests that choose adapters; effective: none of them");
   if (f.watchdog_timeout) out.push_back("`watchdog_timeout`: this command has no watchdog; effective: off");
   return out;

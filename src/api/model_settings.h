@@ -42,6 +42,7 @@ struct ModelSettings {
   int replica = 0;                                  // no setting: which of dp_size
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
   bool trust_remote_code;
+  bool chooses_adapter = false;  // no setting: requests may go through an adapter of `lora_modules`
   bool serving = false;  // no setting: the settings of a server below are in effect, not only reported
   // Settings of a server or of other systems, accepted and reported.
   std::optional<std::string> attention_backend, schedule_policy;

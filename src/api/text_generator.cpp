@@ -24,12 +24,12 @@ struct Stream {
   }
 };
 
-sched::GeneratorOptions options_of(const engine::Engine& engine, bool prefix_cache,
-                                   const spec::SpecOptions& speculation) {
+sched::GeneratorOptions options_of(const engine::Engine& engine, const TextGeneratorOptions& given) {
   sched::GeneratorOptions o;
-  o.speculation = speculation;
+  o.speculation = given.speculation;
+  o.adapter = given.adapter;
   // With expanded latents the cut of a prompt may change bits, and a prefix that is known changes the cut.
-  o.prefix_cache = prefix_cache && !engine.options().graph.pipeline.expand_latents;
+  o.prefix_cache = given.prefix_cache && !engine.options().graph.pipeline.expand_latents;
   for (const int64_t id : engine.config().eos_token_ids) o.eos_tokens.push_back(static_cast<int32_t>(id));
   return o;
 }
@@ -43,9 +43,9 @@ std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t con
   return fmt::format("the end of the context, {} tokens; see `context_length`", context_length);
 }
 
-TextGenerator::TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache,
-                             const spec::SpecOptions& speculation)
-    : generator_(engine, options_of(engine, prefix_cache, speculation)), tokenizer_(tokenizer) {}
+TextGenerator::TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer,
+                             const TextGeneratorOptions& options)
+    : generator_(engine, options_of(engine, options)), tokenizer_(tokenizer) {}
 
 Result<std::vector<TextResult>> TextGenerator::run(std::span<const sched::GenerationRequest> requests,
                                                    const PieceSink& sink) {

@@ -30,11 +30,16 @@ std::string cut_at(const TextResult& result, int64_t max_new_tokens, int64_t con
 // Called after every token with the text it made certain, often empty. Answer false to cancel that request.
 using PieceSink = std::function<bool(size_t request, std::string_view piece)>;
 
+struct TextGeneratorOptions {
+  bool prefix_cache = true;
+  spec::SpecOptions speculation = {};
+  sched::AdapterPtr adapter = nullptr;  // of all requests; null: the model alone
+};
+
 class TextGenerator {
  public:
   // `tokenizer` may be null: then there is no text.
-  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, bool prefix_cache = true,
-                const spec::SpecOptions& speculation = {});
+  TextGenerator(engine::Engine& engine, const text::Tokenizer* tokenizer, const TextGeneratorOptions& options = {});
 
   Result<std::vector<TextResult>> run(std::span<const sched::GenerationRequest> requests, const PieceSink& sink = {});
   const sched::GenerationTimes& times() const { return generator_.times(); }

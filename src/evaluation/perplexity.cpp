@@ -24,7 +24,7 @@ Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> t
     const auto part = tokens.subspan(at, std::min(body, tokens.size() - at));
     window.insert(window.end(), part.begin(), part.end());
     if (window.size() < 2) break;  // a last single token has nothing before it
-    windows.push_back({std::move(window), 1});
+    windows.push_back({std::move(window), 1, options.adapter});
   }
   if (windows.empty()) return invalid("the text has {} tokens; at least 2 are needed", tokens.size());
 

@@ -20,6 +20,7 @@ struct PerplexityOptions {
   int64_t window = 512;        // tokens of a window, `bos` included
   int64_t max_windows = 0;     // 0: all of them
   std::optional<int32_t> bos;  // put in front of every window; never scored
+  int32_t adapter = 0;         // the LoRA slot it is read through (engine/adapter_slots.h); 0: none
 };
 
 struct Perplexity {

@@ -20,7 +20,9 @@ double log_probability(std::span<const float> logits, int32_t token) {
 class Reading {
  public:
   Reading(engine::Engine& engine, TextToScore text, TextScore& score)
-      : engine_(engine), sequence_(std::move(text.tokens)), from_(text.from), score_(score) {}
+      : engine_(engine), sequence_(std::move(text.tokens)), from_(text.from), score_(score) {
+    sequence_.set_adapter(text.adapter);
+  }
   ~Reading() { engine_.release(sequence_); }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;

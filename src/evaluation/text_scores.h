@@ -15,7 +15,8 @@ namespace reprise::evaluation {
 
 struct TextToScore {
   std::vector<int32_t> tokens;
-  int64_t from = 1;  // the first token that is scored; the one at 0 has nothing before it
+  int64_t from = 1;     // the first token that is scored; the one at 0 has nothing before it
+  int32_t adapter = 0;  // the LoRA slot it is read through (engine/adapter_slots.h); 0: none
 };
 
 struct TextScore {

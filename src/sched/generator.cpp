@@ -70,7 +70,7 @@ void Generator::StepTimes::stepped(const StepRecord& step) {
 }
 
 Generator::Generator(engine::Executor& executor, GeneratorOptions options)
-    : executor_(executor), scheduler_(executor, options_of(executor, options), &steps_) {}
+    : executor_(executor), adapter_(options.adapter), scheduler_(executor, options_of(executor, options), &steps_) {}
 
 Status Generator::check(const Request& request) const {
   RETURN_IF_ERROR(scheduler_.check(request));
@@ -94,6 +94,7 @@ Result<std::vector<GenerationResult>> Generator::run(std::span<const GenerationR
     Request r;
     r.prompt = requests[i].prompt;
     r.sampling = requests[i].sampling;
+    r.adapter = adapter_;
     r.sink = std::make_unique<CollectingSink>(all, i, r.sampling.logprobs >= 0);
     if (Status ok = check(r); !ok.is_ok()) return requests.size() == 1 ? ok : ok.at(fmt::format("request {}", i));
     made.push_back(std::move(r));

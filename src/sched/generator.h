@@ -43,6 +43,7 @@ struct GeneratorOptions {
   std::vector<int32_t> eos_tokens = {};
   bool prefix_cache = true;
   spec::SpecOptions speculation = {};
+  AdapterPtr adapter = nullptr;  // of all requests; null: the model alone
 };
 
 // Called for every token; answer false to end that request (a stop string was seen): it then finishes with Stop.
@@ -66,6 +67,7 @@ class Generator {
   Status check(const Request& request) const;
 
   engine::Executor& executor_;
+  const AdapterPtr adapter_;
   StepTimes steps_;
   Scheduler scheduler_;
 };

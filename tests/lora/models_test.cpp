@@ -74,28 +74,11 @@ int32_t must_load(engine::Engine& e, const std::string& adapter) {
   return slot.is_ok() ? *slot : 0;
 }
 
-// Logits of every position, in steps of `chunk` tokens.
-std::vector<float> logits_of(engine::Engine& e, std::span<const int32_t> tokens, int32_t adapter, int64_t chunk) {
-  engine::Sequence s({tokens.begin(), tokens.end()});
-  s.set_adapter(adapter);
-  std::vector<float> out;
-  EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
-  while (s.uncached() > 0) {
-    const int64_t n = std::min({chunk, s.uncached(), e.max_step_rows()});
-    const engine::StepItem item{&s, n, n};
-    auto logits = e.step({&item, 1});
-    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-    if (!logits.is_ok()) break;
-    out.insert(out.end(), logits->begin(), logits->end());
-  }
-  e.release(s);
-  return out;
-}
-
 struct Param {
   std::string base, adapter;
   DType dtype;
   std::string isa;
+  bool gguf = false;  // the base as a GGUF file, in which the rows of queries and keys have another order
 };
 
 class LoraGoldenTest : public testing::TestWithParam<Param> {};
@@ -103,14 +86,16 @@ class LoraGoldenTest : public testing::TestWithParam<Param> {};
 TEST_P(LoraGoldenTest, LogitsAreThoseOfPeft) {
   const Param& p = GetParam();
   const std::string adapter = p.base + "." + p.adapter;
-  auto e = must_open({.model = testing_support::tiny_model_path(p.base), .dtype = p.dtype, .isa = p.isa});
+  const std::string model = p.gguf ? std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + p.base + ".gguf"
+                                   : testing_support::tiny_model_path(p.base);
+  auto e = must_open({.model = model, .dtype = p.dtype, .isa = p.isa});
   ASSERT_TRUE(e);
   const int32_t slot = must_load(*e, adapter);
   const double tolerance = p.dtype == DType::F32 ? 1e-4 : 2e-2;
   const auto vocab = static_cast<size_t>(e->config().vocab_size);
   for (auto& [length, g] : read_goldens(folder_of(adapter)))
     for (const int64_t chunk : {1000, 1}) {
-      const std::vector<float> logits = logits_of(*e, g.tokens, slot, chunk);
+      const std::vector<float> logits = all_logits(*e, g.tokens, chunk, slot);
       ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
       double largest = 0, worst = 0;
       for (const float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
@@ -131,11 +116,13 @@ std::vector<Param> params() {
       for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
         for (const cpu::Isa isa : cpu::supported_isas())
           out.push_back({base, adapter, dtype, std::string(cpu::isa_name(isa))});
+  for (auto& adapter : {"style", "tone"}) out.push_back({"llama_gqa3_tied", adapter, DType::F32, "auto", true});
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, LoraGoldenTest, testing::ValuesIn(params()), [](const auto& info) {
-  return fmt::format("{}_{}_{}_{}", info.param.base, info.param.adapter, dtype_name(info.param.dtype), info.param.isa);
+  return fmt::format("{}_{}_{}_{}{}", info.param.base, info.param.adapter, dtype_name(info.param.dtype), info.param.isa,
+                     info.param.gguf ? "_gguf" : "");
 });
 
 // Sequences of several lengths that go through these slots, read and continued together; by sequence the logits of all

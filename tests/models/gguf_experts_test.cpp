@@ -17,7 +17,7 @@ using testing_support::open_engine;
 using testing_support::same_bits;
 using testing_support::tiny_model_path;
 
-// Mixtral interleaves the rows of queries and keys; DeepSeek-V2-Lite has kv_b_proj in two tensors, V3 in one.
+// Mixtral and Llama interleave the rows of queries and keys; DeepSeek-V2-Lite has kv_b_proj in two tensors, V3 in one.
 const char* const kModels[] = {"mixtral_top2",
                                "qwen2_moe_shared",
                                "qwen3_moe_norm",
@@ -37,7 +37,8 @@ const char* const kModels[] = {"mixtral_top2",
                                "exaone4_window",
                                "ernie",
                                "seed_oss",
-                               "hunyuan"};
+                               "hunyuan",
+                               "llama_gqa3_tied"};
 
 std::string gguf_path(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";

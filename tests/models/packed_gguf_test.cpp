@@ -10,6 +10,7 @@
 #include "backends/cpu/isa.h"
 #include "base/half.h"
 #include "checkpoint/helpers.h"
+#include "checkpoint/lora.h"
 #include "support/tiny_models.h"
 
 namespace reprise::packed_gguf_test {
@@ -141,6 +142,7 @@ struct Options {
   GraphMode decode = GraphMode::Whole;
   std::vector<std::string> passes{"all"};
   std::string caches = {};
+  std::string adapter = {};  // the folder of a LoRA adapter, loaded into slot 1
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Options& s) {
@@ -159,7 +161,44 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Opti
     o.graph.plan_cache = s.caches + "/plans";
     o.weight_cache = s.caches + "/weights";
   }
-  return engine::Engine::create(o, std::move(platform));
+  if (s.adapter.empty()) return engine::Engine::create(o, std::move(platform));
+  o.max_loras = 1;
+  ASSIGN_OR_RETURN(auto e, engine::Engine::create(o, std::move(platform)));
+  ASSIGN_OR_RETURN(const checkpoint::LoraAdapter adapter, checkpoint::LoraAdapter::open(s.adapter));
+  ASSIGN_OR_RETURN(const engine::PreparedAdapter prepared, e->adapters().prepare(adapter));
+  RETURN_IF_ERROR(e->adapters().load(prepared).status());
+  return e;
+}
+
+// An adapter of rank 4, as PEFT writes it, for layers of all widths.
+void write_adapter(const std::string& folder) {
+  constexpr uint64_t kRank = 4;
+  std::mt19937 gen(5);
+  std::string header, numbers;
+  const auto tensor = [&](const std::string& module, const char* part, uint64_t rows, uint64_t columns) {
+    const size_t begin = numbers.size();
+    for (uint64_t i = 0; i < rows * columns; ++i)
+      checkpoint::put(numbers, static_cast<float>(gen()) / 4294967296.0f - 0.5f);
+    header += fmt::format(
+        R"({}"base_model.model.{}.lora_{}.weight": {{"dtype": "F32", "shape": [{}, {}], "data_offsets": [{}, {}]}})",
+        header.empty() ? "" : ", ", module, part, rows, columns, begin, numbers.size());
+  };
+  for (uint32_t i = 0; i < kLayers; ++i)
+    for (const auto& [name, out, in] : {std::tuple{"self_attn.q_proj", kHeads * kHeadDim, kHidden},
+                                        {"self_attn.v_proj", kKvHeads * kHeadDim, kHidden},
+                                        {"self_attn.o_proj", kHidden, kHeads * kHeadDim},
+                                        {"mlp.gate_proj", kMlp, kHidden},
+                                        {"mlp.down_proj", kHidden, kMlp}}) {
+      const std::string module = fmt::format("model.layers.{}.{}", i, name);
+      tensor(module, "A", kRank, in);
+      tensor(module, "B", out, kRank);
+    }
+  header = "{" + header + "}";
+  std::string bytes;
+  checkpoint::put<uint64_t>(bytes, header.size());
+  std::ofstream(folder + "/adapter_model.safetensors", std::ios::binary) << bytes << header << numbers;
+  std::ofstream(folder + "/adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 4, "target_modules": "all-linear"})";
 }
 
 class PackedGguf : public testing::Test {
@@ -209,6 +248,24 @@ std::vector<File> files() {
                            {"ffn_down", kQ5_0},
                            {"output", kQ5_1}}});
   return out;
+}
+
+TEST_F(PackedGguf, AnAdapterAddsToPackedRowsWhatItAddsToUnpackedOnes) {
+  const auto tokens = some_tokens(61);
+  write_adapter(folder_);
+  for (const File& file : files()) {
+    SCOPED_TRACE(fmt::format("{} {} {}", file.architecture, file.type, file.tied));
+    const std::string path = write(file);
+    auto packed = open(path, {.adapter = folder_});
+    auto plain = open(path, {.quantization = Quantization::None, .adapter = folder_});
+    ASSERT_TRUE(packed.is_ok()) << packed.status().message();
+    ASSERT_TRUE(plain.is_ok()) << plain.status().message();
+    const auto want = all_logits(**plain, tokens, 64, 1), base = all_logits(**plain, tokens, 64);
+    EXPECT_FALSE(same_bits(want, base));
+    for (int64_t chunk : {64, 1}) EXPECT_TRUE(same_bits(want, all_logits(**packed, tokens, chunk, 1))) << chunk;
+    EXPECT_TRUE(same_bits(base, all_logits(**packed, tokens, 64)));
+    EXPECT_EQ((*packed)->options().quantization, Quantization::Gguf);
+  }
 }
 
 TEST_F(PackedGguf, Fp32HasTheBitsOfTheUnpackedFile) {

@@ -127,8 +127,10 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
 
 // Logits of every position of `tokens`, in steps of at most `chunk` tokens (and as many rows with logits as the engine
 // allows).
-inline std::vector<float> all_logits(engine::Engine& e, std::span<const int32_t> tokens, int64_t chunk) {
+inline std::vector<float> all_logits(engine::Engine& e, std::span<const int32_t> tokens, int64_t chunk,
+                                     int32_t adapter = 0) {
   engine::Sequence s(std::vector<int32_t>(tokens.begin(), tokens.end()));
+  s.set_adapter(adapter);
   std::vector<float> out;
   Status ok = e.reserve(s, s.size());
   EXPECT_TRUE(ok.is_ok()) << ok.message();

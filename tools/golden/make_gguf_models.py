@@ -24,8 +24,8 @@ NEWER = {"deepseek_v2_lite"}
 SMALL = {"gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
-         "hunyuan": "hunyuan-dense"}
-INTERLEAVED = {"granite", "granitemoe", "smollm3"}
+         "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama"}
+INTERLEAVED = {"llama", "granite", "granitemoe", "smollm3"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
