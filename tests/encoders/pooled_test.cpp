@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
 #include "sched/embedder.h"
+#include "support/smollm2.h"
 #include "support/test_mode.h"
 
 namespace reprise::pooled_test {
@@ -256,12 +257,11 @@ TEST(PooledEngine, VectorsAreCutWhereTheModelAllowsItAndHaveLengthOneAgain) {
 
 // The published model (`reprise pull minilm`), against transformers.
 TEST(PooledMinilm, SentencesAreThoseOfTheReference) {
-  const char* cache = std::getenv("REPRISE_CACHE");
-  const char* home = std::getenv("HOME");
-  const std::string folder =
-      (cache && *cache ? std::string(cache) : std::string(home ? home : "") + "/.cache/reprise") + "/minilm";
-  if (!std::filesystem::exists(folder + "/model.safetensors"))
-    GTEST_SKIP() << folder << " is not there; fetch it with: reprise pull minilm";
+  const std::string folder = testing_support::pulled_folder("minilm").string();
+  if (!std::filesystem::exists(folder + "/model.safetensors")) {
+    if (testing_support::in_ci()) FAIL() << folder << " is not there";
+    GTEST_SKIP() << folder << " is not there; run `reprise pull minilm`";
+  }
   const auto text = read_file(path_of("minilm.json"));
   ASSERT_TRUE(text.is_ok()) << text.status().message();
   const auto golden = parse_json(*text, "minilm.json");

@@ -8,13 +8,18 @@
 
 namespace reprise::testing_support {
 
-inline std::string smollm2_path() {
+// Where `reprise pull NAME` puts a model; it need not be there.
+inline std::filesystem::path pulled_folder(const std::string& name) {
   const char* cache = std::getenv("REPRISE_CACHE");
   const char* home = std::getenv("HOME");
-  const std::filesystem::path root =
-      cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : ".") / ".cache/reprise";
+  return (cache && *cache ? std::filesystem::path(cache)
+                          : std::filesystem::path(home ? home : ".") / ".cache/reprise") /
+         name;
+}
+
+inline std::string smollm2_path() {
   std::error_code ec;
-  for (auto& entry : std::filesystem::directory_iterator(root / "smollm2", ec))
+  for (auto& entry : std::filesystem::directory_iterator(pulled_folder("smollm2"), ec))
     if (entry.path().extension() == ".gguf") return entry.path().string();
   return {};
 }
