@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backends/sum_order.h"
 #include "base/elapsed.h"
 #include "engine/phases.h"
 
@@ -66,14 +67,15 @@ int32_t largest(std::span<const float> logits) {
 }
 
 // Of a step that returns logits.
-std::vector<OpInStep> ops_in(const CompiledModel& model) {
+std::vector<OpInStep> ops_in(const CompiledModel& model, DeviceKind device, DType dtype) {
   std::vector<OpInStep> out;
   for (const Piece& piece : model.pieces()) {
     if ((piece.heads & engine::head_of(engine::StepOutput::Logits)) == 0) continue;
     for (const Thunk& t : piece.thunks) {
       const OpSchema& op = *model.node(t.node)->op;
       auto known = std::find_if(out.begin(), out.end(), [&](const OpInStep& o) { return o.op == op.name; });
-      if (known == out.end()) known = out.insert(out.end(), {op.name, 0, {}, op.doc});
+      if (known == out.end())
+        known = out.insert(out.end(), {op.name, 0, {}, op.doc, std::string(sum_order(device, op.name, dtype))});
       ++known->launches;
       const std::string& kernel = model.kernel(t.node)->name;
       if (std::find(known->kernels.begin(), known->kernels.end(), kernel) == known->kernels.end())
@@ -151,7 +153,7 @@ Result<TokenReason> explain_token(engine::Engine& e, std::vector<int32_t> prompt
     r.device = e.device().info().name;
     r.dtype = e.dtype();
     r.threads = e.device().info().threads;
-    r.ops = ops_in(*model);
+    r.ops = ops_in(*model, e.device().info().kind, e.dtype());
     return r;
   }
 }
@@ -175,10 +177,11 @@ std::string reason_text(const TokenReason& r, const TextOfToken& text_of) {
       fmt::format("{:<10}{:.1f} us{}\n", "time", r.us,
                   r.usual_us ? fmt::format("; the decode steps before it took {:.1f} us (median)", *r.usual_us) : "");
   out += fmt::format("{:<10}{}, {}, {} threads\n\n", "device", r.device, dtype_name(r.dtype), r.threads);
-  out += fmt::format("{:<28}{:>9}  kernel; what it computes, and in which order it adds up\n", "op", "launches");
+  out += fmt::format("{:<28}{:>9}  kernel; what it computes; in which order it adds up\n", "op", "launches");
   for (const OpInStep& o : r.ops) {
     out += fmt::format("{:<28}{:>9}  {}\n", o.op, o.launches, fmt::join(o.kernels, ", "));
     out += fmt::format("{:<39}{}\n", "", o.rule);
+    if (!o.sum_order.empty()) out += fmt::format("{:<39}adds up: {}\n", "", o.sum_order);
   }
   return out;
 }
@@ -192,7 +195,11 @@ OrderedJson reason_json(const TokenReason& r, const TextOfToken& text_of) {
   OrderedJson candidates = OrderedJson::array(), ops = OrderedJson::array();
   for (const auto& t : r.token.top) candidates.push_back(token(t.token, t.logprob));
   for (const OpInStep& o : r.ops)
-    ops.push_back({{"op", o.op}, {"launches", o.launches}, {"kernels", o.kernels}, {"computes", o.rule}});
+    ops.push_back({{"op", o.op},
+                   {"launches", o.launches},
+                   {"kernels", o.kernels},
+                   {"computes", o.rule},
+                   {"adds_up", o.sum_order.empty() ? OrderedJson(nullptr) : OrderedJson(o.sum_order)}});
   using Kind = engine::StepPlan::Kind;
   OrderedJson j;
   j["number"] = r.number;

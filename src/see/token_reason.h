@@ -22,7 +22,8 @@ struct OpInStep {
   std::string op;
   int launches = 0;
   std::vector<std::string> kernels;
-  std::string rule;  // what the op computes, and in which order it adds up: the schema's line
+  std::string rule;       // what the op computes: the schema's line
+  std::string sum_order;  // in which order the device's kernels add up; empty where they do not
 };
 
 struct TokenReason {

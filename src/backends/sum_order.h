@@ -1,0 +1,15 @@
+// sum_order: in which order a device's kernels of an op add up, in words, for people who ask why two numbers differ.
+// The headers of the kernels hold the rules; tests compute some of them again by the words here. Any thread.
+#pragma once
+
+#include <string_view>
+
+#include "base/dtype.h"
+#include "device/device.h"
+
+namespace reprise {
+
+// "" where nothing is added up, or the op has no kernel on the device.
+std::string_view sum_order(DeviceKind device, std::string_view op, DType dtype);
+
+}  // namespace reprise
