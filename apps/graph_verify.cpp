@@ -89,6 +89,7 @@ class Verification {
   const std::optional<engine::FusionTally>& fusions() const { return fusions_; }
   const std::string& left_out() const { return runs_.left_out; }
   int64_t ranks() const { return f_.model.tp_size; }  // of all modes but the keys
+  bool ranked_keys() const { return f_.model.reduces(); }
 
  private:
   // On one rank, or the front of several.
@@ -98,8 +99,8 @@ class Verification {
     return !inexact_.empty() && !mode.only_exact && std::string_view(mode.passes) == "all" ? kFusedKey : kKey;
   }
   bool is_key(const Mode& mode) const { return same(key_of(mode), mode); }
-  // Keys are on one rank.
-  bool is_ranked(const Mode& mode) const { return f_.model.tp_size > 1 && !is_key(mode); }
+  // Keys are on one rank, but where sums are added over ranks: no other number of ranks has those bits.
+  bool is_ranked(const Mode& mode) const { return f_.model.tp_size > 1 && (f_.model.reduces() || !is_key(mode)); }
   const std::vector<Outcome>& rows_of(const Mode& key) const { return same(key, kKey) ? plain_ : fused_; }
 
   Status find_keys();
@@ -406,7 +407,8 @@ void print_text(const Verification& v) {
         "fused against unfused (not exact: {}): {} rows, the farthest {:.3g} of its root mean square, bound {:.3g}\n",
         fmt::join(fusions->bound().ops, ", "), fusions->rows(), fusions->largest(), fusions->bound().relative);
   if (!v.left_out().empty()) fmt::print("left out: {}\n", v.left_out());
-  if (v.ranks() > 1) fmt::print("over {} ranks, against one rank run eagerly\n", v.ranks());
+  if (v.ranks() > 1)
+    fmt::print("over {} ranks, against {} run eagerly\n", v.ranks(), v.ranked_keys() ? "themselves" : "one rank");
   fmt::print("{} modes, {} runs, {} rows of logits, {} changed inputs: {} mismatches\n", v.modes().size(), totals.sizes,
              totals.rows, totals.perturbations, totals.mismatches);
 }

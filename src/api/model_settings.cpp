@@ -74,6 +74,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
     if (!f.max_lora_rank) o.max_lora_rank = std::max(o.max_lora_rank, adapter->rank());
   }
   o.ep_size = f.expert_parts();
+  o.reduce_over_ranks = f.reduces();
   o.sequence_parts = f.sequence_parts();
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
@@ -113,6 +114,10 @@ std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
   if (f.schedule_policy)
     out.push_back(fmt::format("`schedule_policy` {}: this command runs its requests in order; effective: fcfs",
                               *f.schedule_policy));
+  if (f.reduces())
+    out.push_back(
+        fmt::format("`tp_form` reduce: sums are added over {} ranks, so answers have the bits of {} ranks, not of one",
+                    f.tp_size, f.tp_size));
   if (!f.lora_modules.empty() && !f.chooses_adapter)
     out.push_back("`lora_modules`: this command has no requests that choose adapters; effective: none of them");
   if (f.watchdog_timeout) out.push_back("`watchdog_timeout`: this command has no watchdog; effective: off");
@@ -191,6 +196,7 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"cache_weights", &cache_weights},
           {"page_size", &page_size},
           {"tp_size", &tp_size},
+          {"tp_form", &tp_form},
           {"ep_size", &ep_size},
           {"enable_expert_parallel", &enable_expert_parallel},
           {"dist_launcher", &dist_launcher},
@@ -302,6 +308,10 @@ Status ModelSettings::check() const {
     if (on->kind != DeviceKind::Cpu && on->kind != DeviceKind::Ascend)
       return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
                      tp_size, device_kind_name(on->kind));
+  if (const auto on = device_options(device, ascend_runtime, ::getenv); reduces() && on.is_ok())
+    if (on->kind != DeviceKind::Cpu)
+      return invalid("`tp_form` reduce: ranks add sums on cpu alone yet; with `device` {} allowed: auto, gather",
+                     device_kind_name(on->kind));
   if (nnodes > tp_size)
     return invalid("`nnodes` {} with `tp_size` {}: a host has at least one rank; allowed: 1 to {}", nnodes, tp_size,
                    tp_size);

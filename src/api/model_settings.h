@@ -25,7 +25,7 @@ struct ModelSettings {
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
-  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher;
+  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher, tp_form;
   GraphSettings graph;
   SpeculationSettings speculation;
   int64_t threads;
@@ -43,7 +43,7 @@ struct ModelSettings {
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
   bool trust_remote_code;
   bool chooses_adapter = false;  // no setting: requests may go through an adapter of `lora_modules`
-  bool serving = false;  // no setting: the settings of a server below are in effect, not only reported
+  bool serving = false;          // no setting: the settings of a server below are in effect, not only reported
   // Settings of a server or of other systems, accepted and reported.
   std::optional<std::string> attention_backend, schedule_policy;
   std::optional<int64_t> max_prefill_tokens, mixed_prefill_tokens;
@@ -62,6 +62,8 @@ struct ModelSettings {
   // Where the values of the groups Model and Engine lie; those of `graph` and `speculation` are their own.
   std::vector<settings::Binding> bindings();
   int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
+  // Whether ranks add sums in place of gathering activations: their bits are then not those of one rank.
+  bool reduces() const { return tp_form == "reduce" && tp_size > 1; }
   int64_t expert_parts() const { return enable_expert_parallel ? tp_size : ep_size; }
   // Parts of the ranks that share out sequences, or engines with all ranks each: `dp_size` says how many.
   int64_t sequence_parts() const { return enable_dp_attention ? dp_size : 1; }

@@ -10,7 +10,7 @@ namespace reprise {
 namespace {
 
 constexpr std::string_view kMagic = "REPRPLAN";
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 
 class Writer {
  public:
@@ -155,7 +155,7 @@ std::string encode_payload(const PlanFile& f) {
       w.number(static_cast<uint8_t>(part.recipe));
       w.number(part.columns);
       w.text(part.other);
-      for (int64_t n : {part.first, part.of, part.from, part.whole}) w.number(n);
+      for (int64_t n : {part.first, part.of, part.from, part.whole, part.column, part.all_columns}) w.number(n);
     });
   });
   return std::move(w.out);
@@ -190,7 +190,8 @@ Result<PlanFile> decode_payload(std::span<const uint8_t> payload) {
       part.recipe = static_cast<Recipe>(recipe);
       part.columns = r.number<int64_t>("columns");
       part.other = r.text("part");
-      for (int64_t* n : {&part.first, &part.of, &part.from, &part.whole}) *n = r.number<int64_t>("rows");
+      for (int64_t* n : {&part.first, &part.of, &part.from, &part.whole, &part.column, &part.all_columns})
+        *n = r.number<int64_t>("rows");
       return part;
     });
     return p;

@@ -100,8 +100,8 @@ Status KeyBuilder::add(const PipelineOptions& options) {
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);
   add("observe experts", options.observe_experts);
-  add("ranks", fmt::format("{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
-                           options.ranks.sequences));
+  add("ranks", fmt::format("{}/{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
+                           options.ranks.sequences, options.ranks.reduce));
   for (const std::string_view name :
        {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows})
     add("input of a part", name);

@@ -363,7 +363,8 @@ Status Engine::choose_numbers() {
   options_.graph.pipeline.quantisation = quantisation_;
   if (options_.member)
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
-                                     static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts)};
+                                     static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
+                                     options_.reduce_over_ranks};
   options_.graph.pipeline.part_inputs = {models::kSlotsInput, models::kBordersInput, models::kPartRowsInput};
   if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   const DeviceInfo& device = platform_.device->info();

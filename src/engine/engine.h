@@ -69,7 +69,8 @@ struct EngineOptions {
   bool progress = false;  // bars on standard error
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
   std::shared_ptr<ranks::Member> member = nullptr;
-  int64_t ep_size = 1;  // over so many parts of that world whole experts are shared out
+  bool reduce_over_ranks = false;  // RankShare::reduce: less is exchanged, and bits are those of so many ranks
+  int64_t ep_size = 1;             // over so many parts of that world whole experts are shared out
   // Over so many parts of it sequences are shared out: each has a cache of its own (StepItem::part).
   int64_t sequence_parts = 1;
   // LoRA adapters that may be loaded at once (engine/adapter_slots.h), and the rank that each may have; 0: none, and

@@ -69,6 +69,25 @@ Result<Types> infer_gather_groups(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
 }
 
+Result<Types> infer_sum_parts(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t columns = c.in[0].shape[1].factor;
+  RETURN_IF_ERROR(want_range(c, "parts", 1, columns));
+  const int64_t parts = c.attrs->integer("parts");
+  if (columns % parts != 0) return invalid("{}: {} columns are no {} equal parts", describe(c), columns, parts);
+  if (c.in.size() > 1) {
+    RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+    RETURN_IF_ERROR(want_float(c, 1));
+    RETURN_IF_ERROR(want_dim(c, 1, 0, Dim(columns / parts), "number of columns of a part"));
+  }
+  ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
+  if (out != DType::F32 && out != DType::BF16 && out != DType::F16)
+    return invalid("{}: out \"{}\"; allowed: f32, bf16, f16", describe(c), c.attrs->text("out"));
+  return Types{{out, {c.in[0].shape[0], Dim(columns / parts)}}};
+}
+
 Result<Types> infer_argmax_pairs(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -108,6 +127,9 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
+  ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
+          "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
+          "fp32, rounded once to `out`");
   ops.add("argmax_pairs(Tensor x, Tensor ids, *, int first) -> Tensor", infer_argmax_pairs,
           "f32 [L, V], i32 [L] -> i32 [L, 2]: the bits of x[l, ids[l]], and first + ids[l]");
   ops.add(

@@ -57,6 +57,9 @@ struct ParamPart {
   // Of a rank that has a share of the part: `rows` from `from` on of the `whole` (0: all of them) that are described
   // above.
   int64_t from = 0, whole = 0;
+  // Of a rank that has a share of the columns: those from `column` on of the `all_columns` (0: all of them) of each row
+  // that is described above.
+  int64_t column = 0, all_columns = 0;
 
   int64_t all_rows() const { return whole ? whole : rows; }
   bool operator==(const ParamPart&) const = default;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "nn/experts.h"
+#include "ops/addends.h"
 
 namespace reprise {
 namespace {
@@ -416,11 +417,89 @@ class Sharder {
     return borders_[starts] = made->result();
   }
 
+  // This rank's columns of a matrix.
+  Result<Value*> column_part(const Value* old, const Cut& cut) {
+    const std::string name = fmt::format("{}:[{}+{}/{}]", old->def->attrs.text("name"), cut.first, cut.count, cut.of);
+    if (Node* known = out_.find_param(name)) return known->result();
+    DerivedParam mine{name, parts_of(old)};
+    for (ParamPart& part : mine.parts) {
+      part.column = cut.first;
+      part.all_columns = cut.of;
+    }
+    TensorType type = old->type;
+    type.shape[1] = Dim(cut.count);
+    return add_part(old, type, std::move(mine));
+  }
+
+  // What is added to a sum that all ranks have parts of: rank 0 adds it, the others nothing.
+  Result<Value*> added_once(const Value* old) {
+    if (share_.rank == 0) return whole(old);
+    const std::string name = old->def->attrs.text("name") + " of rank 0";
+    if (Node* known = out_.find_param(name)) return known->result();
+    c_.derived().push_back({name + " elsewhere", parts_of(old), true});
+    return add_part(old, old->type, {name, {{.rows = rows_of(old->type.shape), .recipe = Recipe::Zeros}}});
+  }
+
+  // Why a product cannot give parts of sums; empty: it can.
+  std::string why_not_reduced(const Node& n) {
+    const size_t weight = n.op->first(OperandRole::Weight);
+    const Value *x = n.in[0], *w = n.in[weight];
+    if (weight != 1) return "its rows are quantised as they come, each over all of its numbers";
+    if (!w->def->is_param() || w->type.shape.rank() != 2) return "its weight is a stack of matrices";
+    if (x->def->is_param() || !placed(x).cut || placed(x).cut->repeated || placed(x).groups)
+      return "its input is not cut by columns";
+    if (placed(x).cut->of != w->type.shape[1].factor) return "its weight lies in blocks, which are cut by rows alone";
+    if (!n.attrs.find("out")) return "it has no results in fp32";
+    for (const ParamPart& part : parts_of(w))
+      if (part.recipe != Recipe::Converted && part.recipe != Recipe::QuantisedRows &&
+          part.recipe != Recipe::Dequantised)
+        return fmt::format("its weight is made by the recipe {}", recipe_name(part.recipe));
+    for (size_t i = weight + 1; i < n.in.size(); ++i)
+      if (!n.in[i]->def->is_param()) return "it adds or scales by what is computed";
+    return {};
+  }
+
+  // This rank's part of each sum, and the sum of all ranks' in their order. A last operand that is added and may be
+  // left out is added behind it (the row-parallel rule of biases, F56).
+  Status reduced(Node& n) {
+    const size_t weight = n.op->first(OperandRole::Weight);
+    (void)c_.may_apply(n);
+    const Cut cut = *placed(n.in[0]).cut;
+    std::vector<Value*> in{placed(n.in[0]).value}, added;
+    ASSIGN_OR_RETURN(Value * mine, column_part(n.in[weight], cut));
+    in.push_back(mine);
+    for (size_t i = weight + 1; i < n.in.size(); ++i) {
+      const bool last = i + 1 == n.in.size() && n.op->operands[i].optional && is_addend(*n.op, i);
+      ASSIGN_OR_RETURN(Value * v, !last && is_addend(*n.op, i) ? added_once(n.in[i]) : whole(n.in[i]));
+      (last ? added : in).push_back(v);
+    }
+    Attrs attrs = n.attrs;
+    attrs.set("out", std::string(dtype_name(DType::F32)));
+    ASSIGN_OR_RETURN(Node * part, out_.add(*n.op, std::move(in), std::move(attrs), n.made_by));
+    const int64_t width = n.result()->type.shape[1].factor;
+    ASSIGN_OR_RETURN(Node * all,
+                     call("all_gather", {part->result()},
+                          {{"first", width * share_.rank}, {"of", width * share_.size}, {"even", int64_t{1}}}));
+    added.insert(added.begin(), all->result());
+    ASSIGN_OR_RETURN(Node * sum,
+                     call("sum_parts", std::move(added),
+                          {{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(n.result()->type.dtype))}}));
+    c_.applied(*sum, fmt::format("{} of {} columns of its weight are here; the sums of {} ranks are added", cut.count,
+                                 cut.of, share_.size));
+    at_[n.result()] = {sum->result(), std::nullopt};
+    return Status::ok();
+  }
+
   Status linear(Node& n) {
     c_.count_tried();
     const size_t weight = n.op->first(OperandRole::Weight);
     const AttrValue* word = n.attrs.find("shard");
     const bool asked = word && std::get<std::string>(*word) != "none";
+    std::string why;
+    if (share_.reduce && asked && std::get<std::string>(*word) == "row") {
+      why = why_not_reduced(n);
+      if (why.empty()) return reduced(n);
+    }
     const Shape& shape = n.in[weight]->type.shape;
     const int row_dim = shape.rank() == 3 ? 1 : 0;
     const int64_t matrices = shape.rank() == 3 ? shape[0].factor : 1, rows = shape[row_dim].factor;
@@ -447,7 +526,10 @@ class Sharder {
     for (size_t i = weight; i < in.size(); ++i) {
       ASSIGN_OR_RETURN(in[i], param_part(n.in[i], i == weight ? row_dim : 0, matrices, 1, cut));
     }
-    return add(n, std::move(in), cut);
+    RETURN_IF_ERROR(add(n, std::move(in), cut));
+    if (!why.empty())
+      c_.applied(*placed(n.result()).value->def, fmt::format("it is cut by rows and its result gathered: {}", why));
+    return Status::ok();
   }
 
   // The rows of a token are written by the rank that has them.

@@ -7,6 +7,10 @@
 // quantise_linears, so that scales and biases are cut with their rows; passes behind it see an ordinary graph of this
 // rank's sizes.
 //
+// In the form `reduce` a matrix of the word "row", whose input is cut already, is cut by its columns: each rank has a
+// part of every sum, and the parts are added in the order of ranks. That moves half as much, and the bits are those of
+// this number of ranks. What the form cannot cut so (blocks, experts, rows quantised as they come) stays as above.
+//
 // Where whole experts are shared out, a rank has the rows of its own groups (operands Starts) and leaves the others
 // zero, through all ops that work row by row; gather_groups puts the rows of all ranks together.
 //
@@ -29,6 +33,7 @@ struct RankShare {
   int experts =
       1;  // divides size: over so many parts whole experts are shared out, and each expert's rows over the rest
   int sequences = 1;  // divides size: over so many parts sequences are shared out, and a sequence's heads over the rest
+  bool reduce = false;  // products whose input is cut give parts of sums, which are added over ranks
 
   // The part that the rank is of, and its place in it.
   int part() const { return rank / ranks_of_part(); }

@@ -76,6 +76,10 @@ std::vector<Setting> engine_rows() {
                    "processes that hold the model together, each a part of it; they share out the CPU's processors of "
                    "this host, or are those that mpirun or srun started",
                    "1")),
+      choice("tp_form", {"auto", "gather", "reduce"},
+             "what the processes of `tp_size` exchange: gather: activations, with the bits of one process; reduce: "
+             "sums, which is half as much, and the bits differ with `tp_size`; auto: gather",
+             "auto"),
       also("--ep,--expert-parallel-size",
            integer("ep_size", {1, kMany},
                    "parts of these processes over which whole experts are shared out; the rows of an expert are cut "

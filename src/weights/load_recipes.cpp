@@ -31,6 +31,28 @@ bool counts_from_first(Recipe r) {
          r == Recipe::DeqScales || r == Recipe::ScaleProducts;
 }
 
+// The parameter as wide as the rows that its part is some columns of.
+ParamPlan with_all_columns(const ParamPlan& param, const ParamPart& part) {
+  ParamPlan all = param;
+  if (part.all_columns > 0) all.type.shape[all.type.shape.rank() - 1] = Dim(part.all_columns);
+  return all;
+}
+
+// Of rows of all columns, in `all`, those of the part.
+void take_columns(const ParamPlan& param, const ParamPart& part, int64_t rows, const std::vector<uint8_t>& all,
+                  std::vector<uint8_t>& out) {
+  const size_t element = size_of(param.type.dtype), width = static_cast<size_t>(width_of(param)) * element;
+  const size_t stride = static_cast<size_t>(part.all_columns) * element;
+  if (out.size() < static_cast<size_t>(rows) * width) out.resize(static_cast<size_t>(rows) * width);
+  for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+    std::memcpy(out.data() + r * width, all.data() + r * stride + static_cast<size_t>(part.column) * element, width);
+}
+
+ParamPart without_columns(ParamPart part) {
+  part.column = part.all_columns = 0;
+  return part;
+}
+
 Status want_shape(const Checkpoint& c, const CheckpointTensor& t, const std::vector<int64_t>& shape) {
   if (t.shape == shape) return Status::ok();
   return invalid("{}: tensor {} has the shape [{}], the configuration asks for [{}]", c.source(), t.name,
@@ -160,6 +182,7 @@ std::vector<std::string> tensors_of(const ParamPart& part) {
 
 Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& part) {
   if (part.recipe == Recipe::Zeros) return Status::ok();
+  if (part.all_columns > 0) return check_part(c, with_all_columns(param, part), without_columns(part));
   const CheckpointTensor& t = *c.find(part.tensor);
   const auto want_type = [&](bool good, std::string_view allowed) {
     return good ? Status::ok()
@@ -207,12 +230,19 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
 }
 
 size_t row_cost(const ParamPlan& param, const ParamPart& part) {
+  if (part.all_columns > 0) return row_cost(with_all_columns(param, part), without_columns(part));
   if (reads_matrix(part.recipe)) return static_cast<size_t>(part.columns) * sizeof(float);
   return static_cast<size_t>(width_of(param)) * size_of(param.type.dtype);
 }
 
 Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& part, RowBlock rows,
                  std::vector<uint8_t>& out, uint64_t* bad) {
+  if (part.all_columns > 0) {
+    std::vector<uint8_t> all;
+    RETURN_IF_ERROR(make_rows(c, with_all_columns(param, part), without_columns(part), rows, all, bad));
+    take_columns(param, part, rows.count, all, out);
+    return Status::ok();
+  }
   rows.first += part.from + (counts_from_first(part.recipe) ? part.first : 0);
   const DType dtype = param.type.dtype;
   const int64_t elements = rows.count * width_of(param);
@@ -281,6 +311,11 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
 // of static ones is such that activations of about +-6 fit.
 void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, uint64_t key,
                  std::vector<uint8_t>& out) {
+  if (part.all_columns > 0) {
+    std::vector<uint8_t> all;
+    random_rows(with_all_columns(param, part), without_columns(part), rows, key, all);
+    return take_columns(param, part, rows.count, all, out);
+  }
   rows.first += part.from;
   constexpr float kInputScale = 0.05f;
   const DType dtype = param.type.dtype;

@@ -86,8 +86,9 @@ Result<Place> place_of(const checkpoint::Checkpoint& checkpoint, const ParamStor
   }
   for (const DerivedParam& p : load.derived)
     for (const ParamPart& part : p.parts)
-      layout.add(p.name, fmt::format("{} {} {} {} {} {} {} {} {}", part.tensor, part.rows, recipe_name(part.recipe),
-                                     part.columns, part.other, part.first, part.of, part.from, part.whole));
+      layout.add(p.name, fmt::format("{} {} {} {} {} {} {} {} {} {} {}", part.tensor, part.rows,
+                                     recipe_name(part.recipe), part.columns, part.other, part.first, part.of, part.from,
+                                     part.whole, part.column, part.all_columns));
   KeyBuilder all = layout;
   all.add_build();
   KeyBuilder checkpoint_key;

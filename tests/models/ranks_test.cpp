@@ -2,6 +2,7 @@
 // steps, and steps that return tokens.
 #include <gtest/gtest.h>
 
+#include "support/goldens.h"
 #include "support/ranked_engine.h"
 
 namespace reprise::ranks_test {
@@ -370,6 +371,100 @@ TEST(RanksTest, LoadTimeQuantisationAndInt8CacheKeepTheBits) {
   setup = small_setup(DType::F32);
   setup.kv_dtype = DType::I8;
   expect_same_bits_over(tiny_model_path("llama_gqa4_sharded"), setup, {2});
+}
+
+// The form that adds sums: close to one rank, not its bits; the same bits in every mode, batch and chunk of so many
+// ranks. A bias is added once (F56): these models have some in every layer, and static W8A8 has folded ones in int32.
+struct ReducedCase {
+  std::string path;  // below tests/data
+  DType dtype;
+  int ranks;
+  int64_t products;  // whose sums are added
+};
+
+class ReducedRanksTest : public testing::TestWithParam<ReducedCase> {};
+
+// How far apart two rows of logits are, of the largest.
+double distance(std::span<const float> a, std::span<const float> b) {
+  double largest = 0, worst = 0;
+  EXPECT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(a[i])));
+    worst = std::max(worst, std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  }
+  return worst / largest;
+}
+
+TEST_P(ReducedRanksTest, SumsAddedOverRanksAreCloseToOneRankAndTheSameInEveryMode) {
+  const ReducedCase& c = GetParam();
+  const std::string path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + c.path;
+  EngineSetup setup = small_setup(c.dtype);
+  auto alone = testing_support::open_engine(path, setup);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Answers one = answers_of(**alone);
+  setup.reduce = true;
+  std::optional<Answers> first;
+  for (const auto policy : {engine::GraphPolicy::Auto, engine::GraphPolicy::Off}) {
+    setup.policy = policy;
+    auto world = open_ranked(path, setup, c.ranks);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& e = (*world)->front();
+    EXPECT_LT(e.memory().weight_bytes, (*alone)->memory().weight_bytes);
+    const Answers many = answers_of(e);
+    if (!first) {
+      int64_t added = 0;
+      for (const PassReport& p : e.passes("decode")->passes)
+        for (const PassRemark& remark : p.applied) added += remark.what.find("ranks are added") != std::string::npos;
+      EXPECT_EQ(added, c.products);
+      const double near = c.dtype == DType::F32 ? 1e-5 : 2e-2;
+      EXPECT_LE(distance(one.prompt, many.prompt), near);
+      EXPECT_LE(distance(one.decode, many.decode), near);
+      const auto text = random_tokens(std::min<int64_t>(e.context_length(), 133), e.vocab_size(), 1);
+      EXPECT_TRUE(same_bits(many.prompt, all_logits(e, text, 1))) << "token by token";
+      first = many;
+    } else {
+      expect_same(*first, many, "another mode");
+    }
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
+// Two layers each; an expert's products and rows quantised as they come are gathered.
+INSTANTIATE_TEST_SUITE_P(Reduced, ReducedRanksTest,
+                         testing::Values(ReducedCase{"models/llama_bias", DType::F32, 3, 4},
+                                         ReducedCase{"models/llama_gqa3_tied", DType::F32, 2, 4},
+                                         ReducedCase{"models/qwen3_tied", DType::BF16, 4, 4},
+                                         ReducedCase{"models/deepseek_v2_lite", DType::F32, 2, 3},
+                                         ReducedCase{"models/mixtral_top2", DType::BF16, 2, 2},
+                                         ReducedCase{"models_quantised/compressed_static_zero_point", DType::F32, 2, 4},
+                                         ReducedCase{"models_quantised/modelslim_static_bias", DType::F32, 2, 4},
+                                         ReducedCase{"models_quantised/compressed_dynamic", DType::F32, 2, 0}),
+                         [](const auto& info) {
+                           return printed(fmt::format("{}_{}_over_{}", info.param.path, dtype_name(info.param.dtype),
+                                                      info.param.ranks));
+                         });
+
+// What transformers gave (tests/data/models), at two ranks that add sums.
+TEST(ReducedRanksTest, LogitsAreThoseOfTheReference) {
+  for (const char* model : {"llama_bias", "qwen3_tied"}) {
+    EngineSetup setup = small_setup(DType::F32);
+    setup.reduce = true;
+    auto world = open_ranked(tiny_model_path(model), setup, 2);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& e = (*world)->front();
+    const auto vocab = static_cast<size_t>(e.vocab_size());
+    for (auto& [length, g] : testing_support::read_goldens(tiny_model_path(model))) {
+      if (length > e.context_length()) continue;
+      const auto logits = all_logits(e, g.tokens, 70);
+      std::vector<float> at;
+      for (const int32_t p : g.positions) {
+        const auto row = logits.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(p) * vocab);
+        at.insert(at.end(), row, row + static_cast<std::ptrdiff_t>(vocab));
+      }
+      EXPECT_LE(distance(g.logits, at), 1e-4) << model << " " << length;
+    }
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
 }
 
 }  // namespace

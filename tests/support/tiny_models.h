@@ -84,6 +84,7 @@ struct EngineSetup {
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> prefill = {};
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
+  bool reduce = false;                              // those ranks add sums
   int64_t ep_size = 1;
   int64_t sequence_parts = 1;
   bool count_experts = false;
@@ -101,6 +102,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.member = s.member;
   engine::EngineOptions o;
   o.member = s.member;
+  o.reduce_over_ranks = s.reduce;
   o.ep_size = s.ep_size;
   o.sequence_parts = s.sequence_parts;
   if (s.count_experts) o.count_experts = engine::CountExperts::On;

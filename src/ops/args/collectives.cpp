@@ -36,6 +36,13 @@ void GatherGroupsArgs::fill(const OpCall& c) {
   of = c.attrs->integer("of") * element;
 }
 
+void SumPartsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  parts = c.attrs->integer("parts");
+  width = c.out[0].shape[1].factor;
+  bias_type = c.in.size() > 1 ? c.in[1].dtype : DType::F32;
+  out_type = c.out[0].dtype;
+}
 void ArgmaxPairsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor;
@@ -55,6 +62,7 @@ std::span<const OpArgs> collective_args() {
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),
       op_row("merge_argmax", &MergeArgmaxArgs::out, &MergeArgmaxArgs::pairs, constant_rows),
   };

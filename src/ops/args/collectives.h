@@ -65,6 +65,16 @@ struct GatherGroupsArgs {
   void fill(const OpCall& call);
 };
 
+struct SumPartsArgs {
+  In x, bias;
+  Out out;
+  Dim rows;
+  int64_t parts, width;  // width: numbers of a row of the result
+  DType bias_type, out_type;
+
+  void fill(const OpCall& call);
+};
+
 struct ArgmaxPairsArgs {
   In x, ids;
   Out out;
