@@ -42,6 +42,7 @@ const Order kCpu[] = {
      "over all keys, ascending"},
     {{"moe_gate"}, "the softmax over experts: 16 partial sums by the expert's number, then a tree"},
     {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
+    {{"sum_parts"}, "the parts of the ranks, from rank 0 on"},
     {{"pool_rows"}, "rows one after the other, ascending"},
     {{"lora_shrink"}, kRowSum},
     {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},

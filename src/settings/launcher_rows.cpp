@@ -46,7 +46,6 @@ std::vector<Setting> launcher_rows() {
       flag("disable_shared_experts_fusion", "shared experts are not fused with routed ones"),
       text("numa_node", "TEXT", kBound),
       text("cpu_bind", "TEXT", kBound),
-      choice("tp_form", {"auto", "gather"}, "ranks exchange activations; no sum is split over them"),
       integer("attn_cp_size", {1, 1}, kOneProcess),
       flag("headless", kLaunched),
       text("data_parallel_address", "TEXT", kReplicas),

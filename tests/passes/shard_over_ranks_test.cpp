@@ -229,5 +229,30 @@ TEST(ShardOverRanks, AllowedNumbersOfRanks) {
   EXPECT_EQ(allowed_ranks(4, 1, 3), (std::vector<int64_t>{1, 2, 3}));
 }
 
+// Attention's projection and the MLP's second one are cut by columns; their sums are added, in the order of ranks.
+TEST(ShardOverRanks, SumsAreAddedWhereTheFormSaysSo) {
+  const Platform platform = test::null_platform();
+  std::vector<std::string> first;
+  int64_t columns = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto s = shard(platform, {"LlamaForCausalLM", 2}, {rank, 4, 1, 1, true});
+    ASSERT_TRUE(s.is_ok()) << s.status().message();
+    const auto all = collectives(s->graph);
+    if (rank == 0) first = all;
+    EXPECT_EQ(all, first) << rank;
+    EXPECT_EQ(all.size(), 1u + 2 * 2 + 2);  // the embedding, two a layer, the logits, the best of each
+    int64_t sums = 0;
+    for (const Node* n = s->graph.first(); n; n = n->next) {
+      if (n->op->name == "sum_parts") ++sums;
+      if (!n->is_param()) continue;
+      const std::string& name = n->attrs.text("name");
+      if (name.starts_with("model.layers.0.mlp.down_proj.weight:[")) columns += n->result()->type.shape[1].factor;
+    }
+    EXPECT_EQ(sums, 4);
+  }
+  const Graph whole = test::trace_tiny({"LlamaForCausalLM", 2}, *platform.ops);
+  EXPECT_EQ(columns, shape_of(whole, "model.layers.0.mlp.down_proj.weight")[1].factor);
+}
+
 }  // namespace
 }  // namespace reprise::shard_over_ranks_test
