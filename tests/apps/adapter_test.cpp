@@ -80,6 +80,14 @@ TEST(Adapter, EvaluationsAndChatsGoThroughIt) {
   };
   EXPECT_EQ(choices(both + " --adapter none"), choices(""));
   EXPECT_NE(choices(both + " --adapter tone"), choices(""));
+  // Strong enough to change what the model repeats.
+  std::filesystem::create_directories(folder / "strong");
+  std::filesystem::copy(adapter_folder("style") + "/adapter_model.safetensors",
+                        folder / "strong/adapter_model.safetensors");
+  Json config = Json::parse(content_of(adapter_folder("style") + "/adapter_config.json"));
+  config["lora_alpha"] = 400;
+  folder.write("strong/adapter_config.json", config.dump());
+  const std::string strong = "--lora-modules strong=" + (folder / "strong");
   const auto answers = [&](const std::string& flags) {
     const std::string file = folder / "answers.jsonl";
     said(fmt::format("eval gsm8k --num-shots 0 --max-new-tokens 8 --data-path {} --answers-file {}",
@@ -87,13 +95,13 @@ TEST(Adapter, EvaluationsAndChatsGoThroughIt) {
          flags);
     return content_of(file);
   };
-  EXPECT_NE(answers("--lora-modules " + module_of("tone")), answers(""));
+  EXPECT_NE(answers(strong), answers(""));
   const auto chat = [&](const std::string& flags) {
     return said(
         fmt::format("chat --temperature 0 --max-new-tokens 8 --history off --chat-template {}", folder / "chat.jinja"),
         flags, "echo hello |");
   };
-  EXPECT_NE(chat("--lora-modules " + module_of("tone")), chat(""));
+  EXPECT_NE(chat(strong), chat(""));
 }
 
 TEST(Adapter, OneThatIsNotNamedIsOneClearError) {
