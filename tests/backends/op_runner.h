@@ -33,6 +33,19 @@
 
 namespace reprise::cpu {
 
+// Whether the address sanitizer looks on, under which a kernel takes forty times as long: tests run fewer combinations.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 inline constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
 inline std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
 
