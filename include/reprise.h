@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define REPRISE_ABI 2u /* one more with every addition; a break changes the SONAME */
+#define REPRISE_ABI 3u /* one more with every addition; a break changes the SONAME */
 #if defined(__GNUC__)
 #define REPRISE_API __attribute__((visibility("default")))
 #else
@@ -219,10 +219,17 @@ REPRISE_API reprise_code reprise_load_adapter(reprise_engine* engine, reprise_te
 /* New requests do not find it; those that have it go on, and its slot is free after the last of them. */
 REPRISE_API reprise_code reprise_unload_adapter(reprise_engine* engine, reprise_text name, reprise_error** error);
 
-/* Rows of `dimension` float. `pooling`: "last", "mean", or "" for the model's own. REPRISE_UNSUPPORTED for a model that
- * has none. */
+/* --- Vectors and scores, of models that write no text; REPRISE_UNSUPPORTED for those that do. Both wait, so not from a
+ * hook, and have no events. */
+/* Rows of `dimension` float, one for each text. `pooling`: "last", "mean", "cls", or "" for the model's own; another
+ * than the engine was opened with (the setting "pooling") is REPRISE_UNSUPPORTED. */
 REPRISE_API reprise_code reprise_embed(reprise_engine* engine, const reprise_text* inputs, size_t count,
                                        const char* pooling, size_t* dimension, reprise_blob** floats,
+                                       reprise_error** error);
+/* One float for each document: how well it answers `query`. A reranker is told `instruction` where its kind has one
+ * (NULL or "": the usual one); a model that gives vectors compares them by their cosine. Since ABI 3. */
+REPRISE_API reprise_code reprise_score(reprise_engine* engine, reprise_text query, const reprise_text* documents,
+                                       size_t count, const char* instruction, reprise_blob** floats,
                                        reprise_error** error);
 
 #ifdef __cplusplus

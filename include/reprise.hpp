@@ -327,6 +327,20 @@ class Engine {
     m.values.assign(data, data + reprise_blob_size(out) / sizeof(float));
     return m;
   }
+  // How well each document answers the query.
+  std::vector<float> score(std::string_view query, const std::vector<std::string>& documents,
+                           const std::string& instruction = "") {
+    std::vector<reprise_text> texts;
+    for (const std::string& s : documents) texts.push_back(detail::text(s));
+    reprise_blob* out = nullptr;
+    reprise_error* e = nullptr;
+    detail::check(
+        reprise_score(handle_.get(), detail::text(query), texts.data(), texts.size(), instruction.c_str(), &out, &e),
+        e);
+    const detail::Owned<reprise_blob> owned(out);
+    const auto* data = static_cast<const float*>(reprise_blob_data(out));
+    return std::vector<float>(data, data + reprise_blob_size(out) / sizeof(float));
+  }
   // JSON of "model", "settings", "graph", "memory", "counters"; "metrics" is Prometheus' text form.
   std::string describe(const std::string& what) {
     reprise_blob* out = nullptr;

@@ -9,10 +9,11 @@ from .explain import Explanation
 from .library import abi, version
 from .llm import LLM, Tokenizer
 from .lora import LoRARequest
-from .outputs import CompletionOutput, Logprob, RequestOutput
+from .outputs import (CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput, ScoringOutput,
+                      ScoringRequestOutput)
 from .params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
 __version__ = "0.1.0"
-__all__ = ["AsyncEngineArgs", "AsyncLLM", "CompletionOutput", "Core", "Engine", "Error", "Event", "Explanation", "LLM", "LoRARequest",
-           "Logprob", "RequestOutput", "RequestOutputKind", "SamplingParams", "StructuredOutputsParams", "Tokenizer", "abi",
-           "version"]
+__all__ = ["AsyncEngineArgs", "AsyncLLM", "CompletionOutput", "Core", "EmbeddingOutput", "EmbeddingRequestOutput", "Engine", "Error",
+           "Event", "Explanation", "LLM", "LoRARequest", "Logprob", "RequestOutput", "RequestOutputKind", "SamplingParams",
+           "ScoringOutput", "ScoringRequestOutput", "StructuredOutputsParams", "Tokenizer", "abi", "version"]

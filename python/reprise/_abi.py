@@ -2,7 +2,7 @@
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t,
                     c_uint32, c_uint64, c_void_p)
 
-ABI = 2
+ABI = 3
 OK = 0
 INVALID = 1
 NOT_FOUND = 2
@@ -221,6 +221,13 @@ FUNCTIONS = {
         c_size_t,
         c_char_p,
         POINTER(c_size_t),
+        POINTER(c_void_p),
+        POINTER(c_void_p)]),
+    "reprise_score": (c_int32, [c_void_p,
+        reprise_text,
+        POINTER(reprise_text),
+        c_size_t,
+        c_char_p,
         POINTER(c_void_p),
         POINTER(c_void_p)]),
 }

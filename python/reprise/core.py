@@ -66,25 +66,35 @@ _COUNTS = slice(_AT["prompt_tokens"], _AT["completion_tokens"] + 1)
 _TIMES = slice(_AT["queued_s"], _AT["total_s"] + 1)
 
 
+_ONE_ID = struct.Struct("@i")
+# As ctypes.string_at, without a function of Python around it.
+_bytes_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi))
+_unpack, _size = _EVENT.unpack, _EVENT.size
+
+
 def _copy(address: int) -> Event:
-    e = _EVENT.unpack(ctypes.string_at(address, _EVENT.size))
-    count, width = e[_IDS_COUNT], e[_TOP_COUNT]
+    e = _unpack(_bytes_at(address, _size))
+    count = e[_IDS_COUNT]
     ids, logprobs, top = [], [], []
     if count:
-        ids = list(memoryview(ctypes.string_at(e[_IDS], 4 * count)).cast("i"))
+        data = _bytes_at(e[_IDS], 4 * count)
+        ids = [*_ONE_ID.unpack(data)] if count == 1 else list(memoryview(data).cast("i"))
         if e[_LOGPROBS]:
-            logprobs = list(memoryview(ctypes.string_at(e[_LOGPROBS], 4 * count)).cast("f"))
+            logprobs = list(memoryview(_bytes_at(e[_LOGPROBS], 4 * count)).cast("f"))
+        width = e[_TOP_COUNT]
         if width and e[_TOP]:
-            flat = struct.unpack("if" * (count * width), ctypes.string_at(e[_TOP], 8 * count * width))
+            flat = struct.unpack("if" * (count * width), _bytes_at(e[_TOP], 8 * count * width))
             pairs = list(zip(flat[::2], flat[1::2]))
             top = [[p for p in pairs[i * width:(i + 1) * width] if p[0] >= 0] for i in range(count)]
     text, stop = "", ""
     if e[_TEXT + 1]:
-        text = ctypes.string_at(e[_TEXT], e[_TEXT + 1]).decode(errors="replace")
+        text = _bytes_at(e[_TEXT], e[_TEXT + 1]).decode("utf-8", "replace")
     if e[_STOP + 1]:
-        stop = ctypes.string_at(e[_STOP], e[_STOP + 1]).decode(errors="replace")
-    return Event(e[_REQUEST], e[_KIND], e[_ANSWER], e[_FINISH], text, stop, ids, logprobs, top,
-                 library.error_of(e[_ERROR]) if e[_ERROR] else None, *e[_COUNTS], *e[_TIMES])
+        stop = _bytes_at(e[_STOP], e[_STOP + 1]).decode("utf-8", "replace")
+    # What Event() does, without a call of Python's.
+    return tuple.__new__(Event, (e[_REQUEST], e[_KIND], e[_ANSWER], e[_FINISH], text, stop, ids, logprobs, top,
+                                 library.error_of(e[_ERROR]) if e[_ERROR] else None, *e[_COUNTS], *e[_TIMES]))
 
 
 def text_of(value) -> str:
@@ -172,9 +182,18 @@ class Core:
         with self._lock:
             self._handlers[number.value] = [handler, params.n]
             early = self._early.pop(number.value, [])
-        for event in early:
-            self._tell(event)
+        self._tell(early)
         return number.value
+
+    def embed(self, texts: list) -> list:
+        """A vector for each text: rows of a numpy array, or lists without numpy."""
+        dimension = ctypes.c_size_t()
+        found = blob("reprise_embed", self._open_handle(), *_texts(texts), None, ctypes.byref(dimension))
+        return floats_of(found, dimension.value)
+
+    def score(self, query: str, documents: list) -> list:
+        """How well each document answers the query."""
+        return list(memoryview(blob("reprise_score", self._open_handle(), text(query), *_texts(documents), None)).cast("f"))
 
     def load_adapter(self, name: str, path: str):
         """A LoRA adapter as PEFT saves it, for requests that name it."""
@@ -187,17 +206,21 @@ class Core:
         if self._handle:
             library.load().reprise_cancel(self._handle, number)
 
-    def _tell(self, event: Event):
+    def _tell(self, events: list):
+        told = []
         with self._lock:
-            known = self._handlers.get(event.request)
-            if known is None:
-                self._early.setdefault(event.request, []).append(event)
-                return
-            if event.kind == _abi.FINISHED:
-                known[1] -= 1
-                if known[1] == 0:
-                    del self._handlers[event.request]
-        known[0](event)
+            for event in events:
+                known = self._handlers.get(event.request)
+                if known is None:
+                    self._early.setdefault(event.request, []).append(event)
+                    continue
+                if event.kind == _abi.FINISHED:
+                    known[1] -= 1
+                    if known[1] == 0:
+                        del self._handlers[event.request]
+                told.append((known[0], event))
+        for handler, event in told:
+            handler(event)
 
     def pump(self, timeout_ms: int) -> bool:
         """Hands out the events that wait. False: another thread does that."""
@@ -211,9 +234,22 @@ class Core:
             copies = [_copy(address) for address in events[:count.value]]
         finally:
             self._polling.release()
-        for event in copies:
-            self._tell(event)
+        self._tell(copies)
         return True
+
+
+def _texts(texts: list) -> tuple:
+    """(array, count) for the library; the array holds what it points to."""
+    return (_abi.reprise_text * len(texts))(*[text(one) for one in texts]), len(texts)
+
+
+def floats_of(data: bytes, width: int) -> list:
+    try:
+        import numpy
+    except ImportError:
+        values = list(memoryview(data).cast("f"))
+        return [values[i:i + width] for i in range(0, len(values), width)]
+    return list(numpy.frombuffer(data, numpy.float32).reshape(-1, width).copy())
 
 
 def _fill(s, p: SamplingParams) -> list:

@@ -8,7 +8,7 @@ from typing import Any, AsyncIterator, Iterator, Optional, Union
 from . import _abi
 from .aio import Pump
 from .core import Core
-from .llm import Answers
+from .llm import Answers, texts_of
 from .params import SamplingParams, StructuredOutputsParams
 
 # SGLang's fields of sampling_params for those of SamplingParams.
@@ -174,6 +174,20 @@ class Engine:
                 raise a.error
             if event.kind != _abi.STARTED:
                 yield self._shown(a)
+
+    def encode(self, prompt) -> Union[dict, list]:
+        """The vector of a text, {"embedding": [...], "meta_info"}, or a list of them for a list."""
+        shown = [{"embedding": row, "meta_info": {"id": uuid.uuid4().hex}}
+                 for row in self._core.embed(texts_of(prompt, "prompt"))]
+        return shown[0] if isinstance(prompt, str) else shown
+
+    def rerank(self, prompt: list) -> list:
+        """The scores of pairs [query, document], each as the "embedding" of a dict."""
+        for pair in prompt:
+            if len(texts_of(pair, "prompt")) != 2:
+                raise ValueError("prompt: a list of pairs [query, document] is expected")
+        return [{"embedding": self._core.score(query, [document])[0], "meta_info": {"id": uuid.uuid4().hex}}
+                for query, document in prompt]
 
     def load_lora_adapter(self, lora_name: str, lora_path: str):
         """A LoRA adapter as PEFT saves it; generate(lora_path=NAME) chooses it."""

@@ -8,7 +8,8 @@ from . import _abi
 from .core import Core, Event, check_names
 from .explain import Explanation
 from .lora import Adapters, LoRARequest
-from .outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+from .outputs import (CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestMetrics, RequestOutput,
+                      ScoringOutput, ScoringRequestOutput)
 from .params import RequestOutputKind, SamplingParams
 
 # vLLM's keywords for settings.
@@ -35,6 +36,15 @@ def settings_of(keywords: dict) -> dict:
             out[NAMES.get(name, name)] = value
     check_names({name: value for name, value in out.items() if value is not None})
     return out
+
+
+def texts_of(given, name: str) -> list:
+    """One text or several."""
+    several = [given] if isinstance(given, str) else list(given)
+    for one in several:
+        if not isinstance(one, str):
+            raise TypeError(f"{name}: a text or a list of texts is expected, not {type(one).__name__}")
+    return several
 
 
 class Tokenizer:
@@ -180,6 +190,22 @@ class LLM:
                                       template_kwargs=chat_template_kwargs) for m in several]
         return self.generate([{"prompt": self._core.decode(i, True), "prompt_token_ids": i} for i in ids], sampling_params,
                              use_tqdm=use_tqdm, lora_request=lora_request)
+
+    def embed(self, prompts, *, use_tqdm: Any = True) -> list:
+        """A vector for each text, of a model that gives them: `outputs.embedding` of each."""
+        return [EmbeddingRequestOutput(self._next_id(), EmbeddingOutput(row))
+                for row in self._core.embed(texts_of(prompts, "prompts"))]
+
+    def score(self, data_1, data_2, /, *, use_tqdm: Any = True) -> list:
+        """`outputs.score` of each pair: of one text with each of the others, or of as many with one another."""
+        first, second = texts_of(data_1, "data_1"), texts_of(data_2, "data_2")
+        if len(first) == 1:
+            scores = self._core.score(first[0], second)
+        elif len(first) == len(second):
+            scores = [self._core.score(a, [b])[0] for a, b in zip(first, second)]
+        else:
+            raise ValueError(f"data_1 has {len(first)} texts and data_2 {len(second)}; expected: one, or as many")
+        return [ScoringRequestOutput(self._next_id(), ScoringOutput(score)) for score in scores]
 
     def get_tokenizer(self) -> Tokenizer:
         return Tokenizer(self._core)

@@ -49,6 +49,34 @@ class RequestMetrics:
 
 
 @dataclasses.dataclass
+class EmbeddingOutput:
+    embedding: Any  # a numpy array of float32, or a list without numpy
+
+    @property
+    def hidden_size(self) -> int:
+        return len(self.embedding)
+
+
+@dataclasses.dataclass
+class EmbeddingRequestOutput:
+    request_id: str
+    outputs: EmbeddingOutput
+    finished: bool = True
+
+
+@dataclasses.dataclass
+class ScoringOutput:
+    score: float
+
+
+@dataclasses.dataclass
+class ScoringRequestOutput:
+    request_id: str
+    outputs: ScoringOutput
+    finished: bool = True
+
+
+@dataclasses.dataclass
 class RequestOutput:
     request_id: str
     prompt: Optional[str]

@@ -37,13 +37,8 @@ std::string place_of(const std::string& param) {
     if (param == http) return std::string(here);
   for (const char* field : {"tools", "tool_choice", "reasoning_effort", "parallel_tool_calls"})
     if (param.starts_with(field)) return "chat." + param;
+  if (param.starts_with("input")) return "inputs" + param.substr(std::string_view("input").size());
   return param;
-}
-
-Failure failure_of(const server::ApiError& e) {
-  const Code code = e.status == 404 ? Code::NotFound : e.status >= 500 ? Code::Internal : Code::Invalid;
-  const std::string place = place_of(e.param);
-  return {Status(code, place.empty() ? e.message : fmt::format("{}: {}", place, e.message)), place};
 }
 
 Failure parsed(GenerateCall& out, server::ParsedCall call) {
@@ -206,6 +201,12 @@ Failure read_prompt(GenerateCall& out, const reprise_request& r, OrderedJson bod
 
 }  // namespace
 
+Failure failure_of(const server::ApiError& e) {
+  const Code code = e.status == 404 ? Code::NotFound : e.status >= 500 ? Code::Internal : Code::Invalid;
+  const std::string place = place_of(e.param);
+  return {Status(code, place.empty() ? e.message : fmt::format("{}: {}", place, e.message)), place};
+}
+
 reprise_sampling default_sampling() {
   constexpr double kModelsOwn = std::numeric_limits<double>::quiet_NaN();
   reprise_sampling s{};
@@ -225,6 +226,9 @@ Failure take_text(std::string& out, const reprise_text& given, const char* name)
 Failure read_call(Call& out, const reprise_request* request, const ServedModel& model, uint64_t random_seed) {
   reprise_request r{};
   RETURN_IF_FAILURE(take(r, request, "request"));
+  if (model.pooled_size > 0)
+    return error(Code::Unsupported, "\"{}\" gives {}, and writes no text", model.name,
+                 model.pooling.gives_vectors() ? "vectors" : "scores of documents");
   reprise_sampling sampling = default_sampling();
   if (r.sampling) RETURN_IF_FAILURE(take(sampling, r.sampling, "sampling"));
   std::string adapter, name, salt;

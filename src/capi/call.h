@@ -37,6 +37,9 @@ Failure take(T& out, const T* given, const char* name) {
   return {};
 }
 
+// What the reader of a request over HTTP found wrong, with the names of this interface.
+Failure failure_of(const server::ApiError& e);
+
 // "As the model's publisher says."
 reprise_sampling default_sampling();
 

@@ -227,6 +227,22 @@ Failure Engine::step(bool& worked) {
   return loaded_->scheduler->lost();
 }
 
+Failure Engine::wait(std::mutex& mutex, std::condition_variable& ended, const std::function<bool()>& done) {
+  if (own_thread()) {
+    std::unique_lock lock(mutex);
+    ended.wait(lock, done);
+    return {};
+  }
+  for (bool worked = true;;) {
+    {
+      std::lock_guard lock(mutex);
+      if (done()) return {};
+    }
+    Failure stepped = step(worked);
+    if (!stepped.is_ok() && stepped.status.code() != Code::DeviceLost) return stepped;
+  }
+}
+
 Failure Engine::generate(const reprise_request* request, std::string& text) {
   if (here()) return Failure(invalid("reprise_generate() waits, which a hook may not"), "");
   auto a = std::make_shared<Answering>();
@@ -244,20 +260,9 @@ Failure Engine::generate(const reprise_request* request, std::string& text) {
     kept->ended.notify_all();
   };
   RETURN_IF_FAILURE(add(a));
-  if (own_thread()) {
-    std::unique_lock lock(kept->mutex);
-    kept->ended.wait(lock, [&] { return kept->done; });
-  } else {
-    for (bool worked = true;;) {
-      {
-        std::lock_guard lock(kept->mutex);
-        if (kept->done) break;
-      }
-      const Failure stepped = step(worked);
-      if (stepped.is_ok() || stepped.status.code() == Code::DeviceLost) continue;
-      cancel(a->id);
-      return stepped;
-    }
+  if (Failure stopped = wait(kept->mutex, kept->ended, [&] { return kept->done; }); !stopped.is_ok()) {
+    cancel(a->id);
+    return stopped;
   }
   if (kept->error) return {Status(static_cast<Code>(kept->error->code), kept->error->message), kept->error->place};
   text = std::move(kept->text);

@@ -21,6 +21,7 @@
 #include "capi/failure.h"
 #include "sched/scheduler.h"
 #include "server/metrics.h"
+#include "server/pooled_call.h"
 #include "server/served_model.h"
 
 namespace reprise::capi {
@@ -53,6 +54,11 @@ class Engine {
   bool own_thread() const { return choices_.own_thread(); }
   Failure step(bool& worked);
   Failure generate(const reprise_request* request, std::string& text);
+  // Rows for reprise_embed(), and scores for reprise_score().
+  Failure embed(const std::vector<std::string>& inputs, const std::string& pooling,
+                std::vector<std::vector<float>>& rows);
+  Failure score(const std::string& query, const std::vector<std::string>& documents, const std::string& instruction,
+                std::vector<float>& scores);
   // Waits for the step that runs.
   Failure load_adapter(const std::string& name, const std::string& path);
   Failure unload_adapter(const std::string& name);
@@ -63,6 +69,9 @@ class Engine {
   Engine(const Values& given, Hooks& hooks, EventFunction on_event);
   void live(std::promise<Status> opened);
   Failure add(std::shared_ptr<Answering> answering);
+  // Waits, or takes steps, until `done`, which is asked under `mutex`.
+  Failure wait(std::mutex& mutex, std::condition_variable& ended, const std::function<bool()>& done);
+  Failure rows_of(const server::PooledCall& call, std::vector<std::vector<float>>& rows);
   void run_there(std::function<void()> what);
   void run_jobs();
   bool here() const;

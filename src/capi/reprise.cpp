@@ -22,8 +22,15 @@ reprise_code with(reprise_engine* engine, reprise_error** error, const Work& wor
                  [&]() -> Failure { return engine ? work(*engine->engine) : missing("engine"); });
 }
 
-std::string bytes_of(const std::vector<int32_t>& ids) {
-  return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)};
+template <typename T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+Failure take_texts(std::vector<std::string>& out, const reprise_text* given, size_t count, const char* name) {
+  if (!given && count) return missing(name);
+  for (size_t i = 0; i < count; ++i) RETURN_IF_FAILURE(take_text(out.emplace_back(), given[i], name));
+  return {};
 }
 
 Failure need_tokenizer(const server::ServedModel& model) {
@@ -259,7 +266,30 @@ reprise_code reprise_embed(reprise_engine* engine, const reprise_text* inputs, s
   if (dimension) *dimension = 0;
   if (floats) *floats = nullptr;
   return with(engine, error, [&](Engine& e) -> Failure {
-    if (!inputs && count) return missing("inputs");
-    return Status(Code::Unsupported, fmt::format("embeddings are not computed yet; {} generates text", e.model().name));
+    if (!dimension) return missing("dimension");
+    if (!floats) return missing("floats");
+    std::vector<std::string> texts;
+    RETURN_IF_FAILURE(take_texts(texts, inputs, count, "inputs"));
+    std::vector<std::vector<float>> rows;
+    RETURN_IF_FAILURE(e.embed(texts, pooling ? pooling : "", rows));
+    std::string bytes;
+    for (const std::vector<float>& row : rows) bytes += bytes_of(row);
+    *dimension = rows.front().size();
+    return give(floats, std::move(bytes));
+  });
+}
+
+reprise_code reprise_score(reprise_engine* engine, reprise_text query, const reprise_text* documents, size_t count,
+                           const char* instruction, reprise_blob** floats, reprise_error** error) {
+  if (floats) *floats = nullptr;
+  return with(engine, error, [&](Engine& e) -> Failure {
+    if (!floats) return missing("floats");
+    std::string asked;
+    RETURN_IF_FAILURE(take_text(asked, query, "query"));
+    std::vector<std::string> texts;
+    RETURN_IF_FAILURE(take_texts(texts, documents, count, "documents"));
+    std::vector<float> scores;
+    RETURN_IF_FAILURE(e.score(asked, texts, instruction ? instruction : "", scores));
+    return give(floats, bytes_of(scores));
   });
 }

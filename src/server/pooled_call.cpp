@@ -1,5 +1,7 @@
 #include "server/pooled_call.h"
 
+#include <cmath>
+
 #include <algorithm>
 
 #include "sched/embedder.h"
@@ -14,6 +16,17 @@ namespace {
 using checkpoint::PoolKind;
 
 constexpr size_t kMostTexts = 2048;
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double product = 0, first = 0, second = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    product += static_cast<double>(a[i]) * b[i];
+    first += static_cast<double>(a[i]) * a[i];
+    second += static_cast<double>(b[i]) * b[i];
+  }
+  const double lengths = std::sqrt(first) * std::sqrt(second);
+  return lengths > 0 ? product / lengths : 0;
+}
 
 bool of_ollama(PooledForm form) { return form == PooledForm::OllamaEmbed || form == PooledForm::OllamaEmbeddings; }
 bool of_pairs(PooledForm form) { return form == PooledForm::Rerank || form == PooledForm::Score; }
@@ -246,6 +259,14 @@ int64_t PooledCall::tokens() const {
   int64_t sum = 0;
   for (const auto& ids : texts) sum += static_cast<int64_t>(ids.size());
   return sum;
+}
+
+std::vector<float> scores_of(const PooledCall& call, const std::vector<std::vector<float>>& rows) {
+  std::vector<float> out;
+  for (const auto& [a, b] : call.compared) out.push_back(static_cast<float>(cosine(rows[a], rows[b])));
+  if (call.compared.empty())
+    for (const auto& row : rows) out.push_back(row.front());
+  return out;
 }
 
 ParsedPooledCall parse_pooled(const Json& body, PooledForm form, const ServedModel& model, const CallLimits& limits) {

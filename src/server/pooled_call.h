@@ -33,6 +33,9 @@ using ParsedPooledCall = std::variant<PooledCall, ApiError>;
 // What a route of this form reads. A model that generates is refused.
 ParsedPooledCall parse_pooled(const Json& body, PooledForm form, const ServedModel& model, const CallLimits& limits);
 
+// Of rows in the order of `call.texts`: a cosine for each compared pair, or the row's own number.
+std::vector<float> scores_of(const PooledCall& call, const std::vector<std::vector<float>>& rows);
+
 // Why a model that gives vectors or scores is not asked to write; nullopt for others.
 std::optional<ApiError> refuse_to_generate(const ServedModel& model);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <numeric>
@@ -36,17 +35,6 @@ std::string base64_of(const std::vector<float>& row) {
 
 // The shortest decimals that are the same floats.
 std::string list_of(const std::vector<float>& row) { return fmt::format("[{}]", fmt::join(row, ",")); }
-
-double cosine(const std::vector<float>& a, const std::vector<float>& b) {
-  double product = 0, first = 0, second = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    product += static_cast<double>(a[i]) * b[i];
-    first += static_cast<double>(a[i]) * a[i];
-    second += static_cast<double>(b[i]) * b[i];
-  }
-  const double lengths = std::sqrt(first) * std::sqrt(second);
-  return lengths > 0 ? product / lengths : 0;
-}
 
 OrderedJson usage_of(int64_t tokens) { return {{"prompt_tokens", tokens}, {"total_tokens", tokens}}; }
 
@@ -173,14 +161,6 @@ void PooledJob::cancel() {
   for (const sched::RequestId id : ids_) context_.scheduler.cancel(id);
 }
 
-std::vector<float> PooledJob::scores() const {
-  std::vector<float> out;
-  for (const auto& [a, b] : call_.compared) out.push_back(static_cast<float>(cosine(rows_[a], rows_[b])));
-  if (call_.compared.empty())
-    for (const auto& row : rows_) out.push_back(row.front());
-  return out;
-}
-
 std::string PooledJob::body() const {
   switch (call_.form) {
     case PooledForm::Embeddings: return embeddings_body(call_, rows_);
@@ -188,8 +168,8 @@ std::string PooledJob::body() const {
     case PooledForm::OllamaEmbeddings:
       return ollama_body(call_, rows_,
                          std::chrono::duration_cast<std::chrono::nanoseconds>(sched::Clock::now() - started_).count());
-    case PooledForm::Rerank: return rerank_body(call_, scores());
-    case PooledForm::Score: return score_body(call_, scores());
+    case PooledForm::Rerank: return rerank_body(call_, scores_of(call_, rows_));
+    case PooledForm::Score: return score_body(call_, scores_of(call_, rows_));
   }
   return "";
 }

@@ -37,7 +37,6 @@ class PooledJob : public std::enable_shared_from_this<PooledJob> {
   void one_less();                                              // any thread
   void cancel();
   void answer();
-  std::vector<float> scores() const;
   std::string body() const;
 
   JobContext context_;

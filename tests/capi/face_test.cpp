@@ -80,7 +80,29 @@ TEST(Face, ErrorsHaveCodeAndPlace) {
   wrong.sampling.top_p = 3;
   EXPECT_THROW((void)engine.generate(wrong), Error);
   EXPECT_THROW((void)engine.embed({"a"}), Error);
+  EXPECT_THROW((void)engine.score("a", {"b"}), Error);
   EXPECT_NE(engine.describe("graph").find("\"passes\""), std::string::npos);
+}
+
+TEST(Face, GivesVectorsAndScores) {
+  const char* encoders = std::getenv("REPRISE_ENCODERS");
+  ASSERT_NE(encoders, nullptr);
+  const auto open = [&](const char* name) {
+    return reprise::Engine(
+        {{"model-path", std::string(encoders) + name}, {"threads", "1"}, {"device", "cpu"}, {"plan-cache", "off"}});
+  };
+  reprise::Engine vectors = open("/bert_mean");
+  const std::vector<std::string> texts = {"The sea is blue.", "A graph is captured once."};
+  const reprise::Matrix m = vectors.embed(texts), one = vectors.embed({texts[1]});
+  ASSERT_EQ(m.values.size(), 2 * m.dimension);
+  EXPECT_EQ(one.values,
+            std::vector<float>(m.values.begin() + static_cast<std::ptrdiff_t>(m.dimension), m.values.end()));
+  EXPECT_NEAR(vectors.score(texts[0], texts)[0], 1, 1e-3);
+  EXPECT_THROW((void)vectors.embed({}), Error);
+  EXPECT_THROW((void)vectors.generate(hello(2)), Error);
+  reprise::Engine scores = open("/bert_scores");
+  EXPECT_EQ(scores.score("what is captured?", texts).size(), 2u);
+  EXPECT_THROW((void)scores.embed(texts), Error);
 }
 
 TEST(Face, HooksHearOfThreadsAndStages) {

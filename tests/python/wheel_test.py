@@ -133,6 +133,41 @@ engine.unload_lora_adapter("tone")
 engine.shutdown()
 """)
 
+    def test_vectors_and_scores(self):
+        data, words = ROOT / "tests/data/encoders", ["A graph is captured once.", "The sea is blue."]
+        flags = [f"--{k.replace('_', '-')}={v}" for k, v in OPTIONS.items() if k != "load_format"]
+        texts = [word for text in words for word in ("--text", text)]
+        said = [json.loads(run(options.reprise, "embed", "--json", f"--model-path={data}/{name}", *flags, *texts, *more))
+                for name, more in (("bert_mean", []), ("bert_scores", ["--query", "what is captured?"]))]
+        self.python_runs(f"""
+import reprise, struct
+texts, vectors, scores = {words!r}, {said[0]["embeddings"]!r}, {said[1]["scores"]!r}
+where = dict(device="cpu", plan_cache="off", threads=1)
+bits = lambda row: struct.pack(f"<{{len(row)}}f", *row)
+llm = reprise.LLM("{data}/bert_mean", **where)
+outputs = llm.embed(texts)
+assert [bits(o.outputs.embedding) for o in outputs] == [bits(v) for v in vectors]
+assert bits(llm.embed(texts[1])[0].outputs.embedding) == bits(vectors[1])
+assert abs(llm.score(texts[0], texts)[0].outputs.score - 1) < 1e-3
+engine = reprise.Engine("{data}/bert_mean", **where)
+assert bits(engine.encode(texts[0])["embedding"]) == bits(vectors[0]) and len(engine.encode(texts)) == 2
+ranker = reprise.LLM("{data}/bert_scores", **where)
+pairs = [ranker.score("what is captured?", texts), ranker.score(["what is captured?"] * 2, texts)]
+assert all(bits([o.outputs.score for o in p]) == bits(scores) for p in pairs)
+ranked = reprise.Engine("{data}/bert_scores", **where).rerank([["what is captured?", t] for t in texts])
+assert bits([r["embedding"] for r in ranked]) == bits(scores)
+def raises(kind, call):
+    try:
+        call()
+    except kind as e:
+        return e
+    raise AssertionError(kind)
+assert raises(reprise.Error, lambda: llm.embed([])).place == "inputs"
+raises(TypeError, lambda: llm.embed([[1, 2]]))
+raises(ValueError, lambda: ranker.score(texts, ["a"]))
+assert raises(reprise.Error, lambda: ranker.embed(texts)).code == "unsupported"
+""")
+
     def test_streams_of_asyncio(self):
         self.python_runs("""
 import asyncio, os
