@@ -8,6 +8,7 @@
 
 #include "support/plain_kernels.h"
 #include "support/taking_device.h"
+#include "support/temporary_path.h"
 #include "support/tiny_models.h"
 
 namespace reprise::engine::inexact_device_test {
@@ -99,7 +100,7 @@ GraphOptions checked(const std::string& folder) {
 }
 
 TEST(InexactDevice, ReplaysKeepTheBitsOfTheirPassesAndTheBoundOfTheUnfusedRun) {
-  const std::string folder = testing::TempDir() + "/inexact";
+  const std::string folder = testing_support::temporary_path("inexact");
   auto unfused = open({});
   ASSERT_TRUE(unfused.is_ok()) << unfused.status().message();
   auto fused = open({fused_entry(silu_mul<0>, false), checked(folder)});
@@ -116,7 +117,7 @@ TEST(InexactDevice, ReplaysKeepTheBitsOfTheirPassesAndTheBoundOfTheUnfusedRun) {
 }
 
 TEST(InexactDevice, FaultsOfReplaysAreFoundAndTheAnswerStays) {
-  const std::string folder = testing::TempDir() + "/inexact_faults";
+  const std::string folder = testing_support::temporary_path("inexact_faults");
   auto sound = open({fused_entry(silu_mul<0>, false)});
   ASSERT_TRUE(sound.is_ok()) << sound.status().message();
   const std::vector<float> expected = traffic(**sound);
@@ -133,7 +134,7 @@ TEST(InexactDevice, FaultsOfReplaysAreFoundAndTheAnswerStays) {
 
 // A thousandth is far more than roundings are.
 TEST(InexactDevice, AWrongFusionIsOutsideTheBound) {
-  const std::string folder = testing::TempDir() + "/inexact_wrong";
+  const std::string folder = testing_support::temporary_path("inexact_wrong");
   auto e = open({fused_entry(silu_mul<1>, false), checked(folder)});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const std::vector<float> found = traffic(**e);

@@ -16,6 +16,7 @@
 #include "graph/tracer.h"
 #include "nn/functional.h"
 #include "passes/pass_file.h"
+#include "support/temporary_path.h"
 #include "support/tiny_models.h"
 
 namespace reprise {
@@ -173,7 +174,7 @@ TEST(Extension, StaysLoadedAsLongAsThePlatform) {
 }
 
 TEST(Extension, BadOnesGetOneClearError) {
-  const std::string not_a_library = testing::TempDir() + "/not_a_library.so";
+  const std::string not_a_library = testing_support::temporary_path("not_a_library.so");
   std::ofstream(not_a_library) << "no ELF at all";
   const std::pair<std::string, std::string> cases[] = {
       {library("missing"), "not a library that can be loaded: cannot open shared object file"},

@@ -1,5 +1,6 @@
 // LoRA adapters as PEFT writes them, and one clear error for everything that is not one or cannot be applied.
 #include "checkpoint/lora.h"
+#include "support/temporary_path.h"
 
 #include <gtest/gtest.h>
 
@@ -119,7 +120,7 @@ struct Matrix {
 
 // An adapter of these tensors, written to a file of its own: rank 2, for q_proj.
 Result<LoraAdapter> adapter_of(const std::vector<Matrix>& matrices, float number = 1) {
-  const std::string path = testing::TempDir() + "lora_test.safetensors";
+  const std::string path = testing_support::temporary_path("lora_test.safetensors");
   std::vector<std::vector<float>> numbers;
   for (const Matrix& m : matrices) numbers.emplace_back(static_cast<size_t>(m.rows * m.columns), number);
   std::vector<TensorToWrite> tensors;
@@ -165,7 +166,7 @@ TEST(LoraTest, OneErrorForEachFaultOfTheTensors) {
 
 TEST(LoraTest, FoldersThatAreNone) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(testing::TempDir()) / "lora_test_folder";
+  const fs::path folder = testing_support::temporary_path("lora_test_folder");
   fs::remove_all(folder);
   EXPECT_EQ(LoraAdapter::open(folder.string()).status().code(), Code::NotFound);
   fs::create_directories(folder);

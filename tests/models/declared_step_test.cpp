@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "support/state_model.h"
+#include "support/temporary_path.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 
@@ -213,7 +214,7 @@ TEST(States, OfARowAreReadThroughItsEntryAlone) {
 class StateFaults : public testing::TestWithParam<const char*> {};
 
 TEST_P(StateFaults, AreCaughtAndServingGoesOnWithTheRightBits) {
-  const auto dir = std::filesystem::path(testing::TempDir()) / "reprise-state-faults";
+  const auto dir = std::filesystem::path(testing_support::temporary_path("reprise-state-faults"));
   const models::ModelSpec& spec = testing_support::state_model();
   const std::string fault = GetParam();
   for (const bool live : {true, false}) {
@@ -242,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, StateFaults,
 
 // Says that the checks can see it: a state that is updated in place is another one at the second run.
 TEST(States, DeclaredIdempotentAreSeenToDifferByTheChecks) {
-  const auto dir = std::filesystem::path(testing::TempDir()) / "reprise-state-misdeclared";
+  const auto dir = std::filesystem::path(testing_support::temporary_path("reprise-state-misdeclared"));
   Opening s;
   s.graph.verify_replay = 1;
   s.graph.report_dir = dir.string();

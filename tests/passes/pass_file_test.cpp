@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "nn/functional.h"
 #include "support.h"
+#include "support/temporary_path.h"
 
 namespace reprise::pass_file_test {
 namespace {
@@ -23,7 +24,7 @@ std::string example_of_the_page() {
 
 struct PassFileTest : testing::Test {
   Platform platform = test::null_platform();
-  std::string path = testing::TempDir() + "/reprise_test.pass";
+  std::string path = testing_support::temporary_path("reprise_test.pass");
 
   Result<PipelineReport> run(Graph& g, std::string_view text, std::vector<std::string> enable = {"all"}) {
     EXPECT_TRUE(write_file_atomically(path, text).is_ok());

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "nn/functional.h"
 #include "support.h"
+#include "support/temporary_path.h"
 
 namespace reprise::pass_manager_test {
 namespace {
@@ -96,7 +97,7 @@ TEST_F(PassManagerTest, PrintsAndDumps) {
   std::string printed;
   o.print = [&](std::string_view text) { printed += text; };
   o.print_after = {"second"};
-  o.dump_dir = testing::TempDir() + "/reprise_pass_dumps";
+  o.dump_dir = testing_support::temporary_path("reprise_pass_dumps");
   std::filesystem::remove_all(o.dump_dir);
   Graph g = graph();
   ASSERT_TRUE(manager.run(g, context, o).is_ok());

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
 #include <thread>
 
 #include "server/api_fixture.h"
@@ -490,8 +493,20 @@ TEST_F(ApiTest, ManyMembersAreReadInLinearTimeOrRefused) {
     for (int i = 0; i < members; ++i) text += ",\"k" + std::to_string(i) + "\":0";
     return text + "}";
   };
-  const auto begin_at = std::chrono::steady_clock::now();
-  EXPECT_EQ(c.post("/v1/completions", body(60000)).status, 200);
+  // The least processor time of this process, which no other load adds to.
+  const auto cost = [&](int members) {
+    const std::string text = body(members);
+    std::clock_t least = std::numeric_limits<std::clock_t>::max();
+    for (int i = 0; i < 3; ++i) {
+      const std::clock_t begin = std::clock();
+      EXPECT_EQ(c.post("/v1/completions", text).status, 200);
+      least = std::min(least, std::clock() - begin);
+    }
+    return static_cast<double>(least);
+  };
+  // Eight times as many members cost about eight times as much; with the square of it, sixty-four times.
+  const double few = cost(7500), many = cost(60000);
+  EXPECT_LT(many, 30 * few);
   const HttpAnswer a = c.post("/v1/completions", body(80000));
   EXPECT_EQ(a.status, 400);
   EXPECT_NE(a.body.find("more than 65536 members"), std::string::npos) << a.body;
@@ -499,8 +514,6 @@ TEST_F(ApiTest, ManyMembersAreReadInLinearTimeOrRefused) {
   std::string lists = "{\"prompt\": [[]";
   for (int i = 0; i < 140000; ++i) lists += ",[]";
   EXPECT_NE(c.post("/v1/completions", lists + "]}").body.find("arrays and objects"), std::string::npos);
-  // The square of it took nine seconds.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin_at, std::chrono::seconds(3));
 }
 
 TEST_F(ApiTest, AnswersOfAKeyAreBounded) {

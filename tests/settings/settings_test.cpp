@@ -10,6 +10,7 @@
 #include "settings/config_file.h"
 #include "settings/page.h"
 #include "settings/values.h"
+#include "support/temporary_path.h"
 
 namespace reprise::settings::settings_test {
 namespace {
@@ -121,7 +122,7 @@ TEST(Settings, AFileIsJsonWithComments) {
 }
 
 TEST(Settings, FilesIncludeFiles) {
-  const std::filesystem::path folder = testing::TempDir() + "/settings_files";
+  const std::filesystem::path folder = testing_support::temporary_path("settings_files");
   std::filesystem::create_directories(folder / "more");
   const auto write = [&](const char* name, const char* text) {
     EXPECT_TRUE(write_file_atomically((folder / name).string(), text).is_ok());
