@@ -1,6 +1,7 @@
 // Rules of the runtime, faults that stand for a badly installed machine, and symbols that are really absent.
 #include <dlfcn.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -283,13 +284,14 @@ TEST_F(RtRules, FaultsReachTheOperators) {
 // Tens of megabytes of workspace cost no time before they are touched.
 TEST_F(RtRules, LargeBlocksAreLazy) {
   start({{"HBM_BYTES", "68719476736"}});
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   for (int i = 0; i < 20; ++i) {
     void* block = nullptr;
     ASSERT_EQ(aclrtMalloc(&block, size_t{256} << 20, ACL_MEM_MALLOC_HUGE_FIRST), 0);
     ASSERT_EQ(aclrtFree(block), 0);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));
+  // Five gigabytes that are touched take more than a second of a processor.
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 2);
 }
 
 }  // namespace
