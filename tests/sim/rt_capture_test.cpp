@@ -418,7 +418,7 @@ TEST_F(RtCapture, GraphsCanBePrinted) {
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_NE(text.find("2 tasks"), std::string::npos) << text;
   EXPECT_NE(text.find("mover"), std::string::npos) << text;
-  const std::string path = testing_support::temporary_path("rt_capture_graph.json");
+  const std::string path = reprise::testing_support::temporary_path("rt_capture_graph.json");
   EXPECT_EQ(aclmdlRIDebugJsonPrint(graph, path.c_str(), 2), 107000);
   ASSERT_EQ(aclmdlRIDebugJsonPrint(graph, path.c_str(), 1), 0);
   std::ifstream file(path);
@@ -428,7 +428,7 @@ TEST_F(RtCapture, GraphsCanBePrinted) {
 }
 
 TEST_F(RtCapture, KernelsOfEveryGraphAreNoted) {
-  const std::string path = testing_support::temporary_path("rt_capture_kernels.jsonl");
+  const std::string path = reprise::testing_support::temporary_path("rt_capture_kernels.jsonl");
   std::remove(path.c_str());
   start({{"GRAPHS", path}});
   for (const int moves : {1, 3})
