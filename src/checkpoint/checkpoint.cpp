@@ -167,11 +167,41 @@ Result<const CheckpointTensor*> Checkpoint::get(std::string_view name) const {
   return error(Code::NotFound, "{}: no tensor \"{}\"{}", source_, name, close_names(name, known));
 }
 
-std::span<const uint8_t> Checkpoint::raw(const CheckpointTensor& t) const {
+std::span<const uint8_t> Checkpoint::file_bytes(size_t file, uint64_t offset, uint64_t bytes) const {
   StoredTensor stored;
-  stored.offset = t.offset;
-  stored.bytes = t.bytes;
-  return gguf_ ? gguf_->bytes(stored) : shards_[t.file]->bytes(stored);
+  stored.offset = offset;
+  stored.bytes = bytes;
+  return gguf_ ? gguf_->bytes(stored) : shards_[file]->bytes(stored);
+}
+
+std::span<const uint8_t> Checkpoint::raw(const CheckpointTensor& t) const {
+  return file_bytes(t.file, t.offset, t.scattered() ? t.span : t.bytes);
+}
+
+void Checkpoint::gather_rows(const CheckpointTensor& t, int64_t first, int64_t rows, uint8_t* out) const {
+  const uint8_t* from = raw(t).data() + static_cast<uint64_t>(first) * t.row_step;
+  const auto count = static_cast<size_t>(rows), width = static_cast<size_t>(t.row_elements());
+  if (!t.exponents) {
+    const auto element = block_layout(t.type).bytes;
+    for (size_t i = 0; i < width; ++i)  // where rows are near each other, the numbers of a row are far apart
+      for (size_t r = 0; r < count; ++r)
+        std::memcpy(out + (r * width + i) * element, from + r * t.row_step + i * t.element_step, element);
+    return;
+  }
+  constexpr size_t kNumbers = 16;  // bytes of a block without its exponent
+  const size_t blocks = width / block_layout(t.type).elements;
+  if (blocks == 0 || count == 0) return;
+  const CheckpointTensor::Exponents& e = *t.exponents;
+  for (size_t r = 0; r < count; ++r) {
+    const uint8_t* numbers = from + r * t.row_step;
+    const uint8_t* exponents =
+        file_bytes(e.file, e.offset + (static_cast<uint64_t>(first) + r) * e.row_step, blocks).data();
+    for (size_t b = 0; b < blocks; ++b, numbers += kNumbers) {
+      *out++ = exponents[b];
+      const auto number = [&](size_t i) { return numbers[i / 2] >> (4 * (i % 2)) & 15; };
+      for (size_t j = 0; j < kNumbers; ++j) *out++ = static_cast<uint8_t>(number(j) | number(j + kNumbers) << 4);
+    }
+  }
 }
 
 const std::string& Checkpoint::file_source(const CheckpointTensor& t) const {
@@ -198,6 +228,12 @@ Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t r
   RETURN_IF_ERROR(check_rows(t, first, rows));
   const uint64_t row_bytes = packed_row_bytes(t);
   const auto row_elements = static_cast<size_t>(t.row_elements());
+  if (t.scattered()) {
+    std::vector<uint8_t> gathered(static_cast<uint64_t>(rows) * row_bytes);
+    gather_rows(t, first, rows, gathered.data());
+    return convert_elements(t.type, gathered, target, out, static_cast<size_t>(rows) * row_elements, non_finite)
+        .at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name));
+  }
   const std::span<const uint8_t> bytes = raw(t);
   const auto convert = [&](int64_t row, int64_t count, void* to) {
     return convert_elements(
@@ -247,8 +283,12 @@ Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, in
     return error(Code::Unsupported, "{}: tensor \"{}\": a vector with interleaved heads has no packed rows",
                  file_source(t), t.name);
   const uint64_t row_bytes = packed_row_bytes(t);
-  const std::span<const uint8_t> bytes = raw(t);
   auto* to = static_cast<uint8_t*>(out);
+  if (t.scattered()) {
+    gather_rows(t, first, rows, to);
+    return Status::ok();
+  }
+  const std::span<const uint8_t> bytes = raw(t);
   if (t.interleaved_heads == 0) {
     if (const uint64_t n = static_cast<uint64_t>(rows) * row_bytes)
       std::memcpy(to, bytes.data() + static_cast<uint64_t>(first) * row_bytes, n);
@@ -263,6 +303,8 @@ Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, in
 }
 
 void Checkpoint::release(const CheckpointTensor& t) const {
+  // Others may lie in what a scattered tensor is spread over: it stays until they are all read.
+  if (t.scattered()) return;
   if (gguf_)
     gguf_->release(t.offset, t.bytes);
   else

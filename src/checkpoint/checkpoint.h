@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,19 @@ struct CheckpointTensor {
 
   size_t file = 0;  // which of the checkpoint's files
   uint64_t offset = 0;
+
+  // Of a matrix inside a larger tensor, whose numbers do not follow one another: how many bytes of the file it is
+  // spread over, and how many lie from a row's beginning to the next and, of plain types, from a number to the next of
+  // its row. Span 0: they follow one another.
+  uint64_t span = 0, row_step = 0, element_step = 0;
+  // MXFP4 whose exponents are a tensor of their own: where they are, a byte for every block. Without one a block is as
+  // GGUF has it: its exponent, then byte j with numbers j and j + 16; with one byte j has numbers 2 j and 2 j + 1.
+  struct Exponents {
+    size_t file = 0;
+    uint64_t offset = 0, row_step = 0;
+  };
+  std::optional<Exponents> exponents = {};
+  bool scattered() const { return span > 0; }
 
   static CheckpointTensor from(const StoredTensor& t, size_t file);
 };
@@ -83,7 +97,8 @@ class Checkpoint {
   // Rows as stored (packed blocks), in Hugging Face order; `out` holds rows * packed_row_bytes(t).
   Status read_packed_rows(const CheckpointTensor& t, int64_t first, int64_t rows, void* out) const;
   static uint64_t packed_row_bytes(const CheckpointTensor& t);
-  // The whole tensor as a view of the file, in the file's row order.
+  // The whole tensor as a view of the file, in the file's row order; of a scattered one with what lies between its
+  // numbers.
   std::span<const uint8_t> raw(const CheckpointTensor& t) const;
 
   // The tensor's pages are not needed soon: keeps peak memory near one copy of the weights while loading.
@@ -100,6 +115,9 @@ class Checkpoint {
   Status finish();
   Status index_tensors();
   Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;
+  std::span<const uint8_t> file_bytes(size_t file, uint64_t offset, uint64_t bytes) const;
+  // Rows of a scattered tensor, one behind the other, as its type has them.
+  void gather_rows(const CheckpointTensor& t, int64_t first, int64_t rows, uint8_t* out) const;
   const std::string& file_source(const CheckpointTensor& t) const;
 
   std::string source_;

@@ -107,7 +107,10 @@ class Reader {
   Result<QuantPlan> run() {
     plan_.format = Quantization::CompressedTensors;
     const FieldReader in(config_.quantization, config_.source, "quantization_config.");
-    RETURN_IF_ERROR(want(in, "quant_method", "compressed-tensors", false));
+    constexpr std::string_view kMethods = "compressed-tensors, mxfp4";
+    const Json* method = in.find("quant_method");
+    if (!method) return in.absent("quant_method", kMethods);
+    if (*method != "compressed-tensors") return in.wrong("quant_method", *method, kMethods);
     RETURN_IF_ERROR(want_format(in));
     for (const char* key : {"kv_cache_scheme", "sparsity_config", "transform_config"})
       RETURN_IF_ERROR(want_nothing(in, key));

@@ -206,6 +206,22 @@ struct Iq4Xs {
   }
 };
 
+// Powers of two, and numbers of 4 bits: a sign, two bits of exponent, one of mantissa. Their products are exact but for
+// the largest powers, whose larger numbers overflow.
+constexpr float kFp4Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                  -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+
+struct Mxfp4 {
+  static constexpr size_t kElements = 32, kBytes = 17;
+  REPRISE_INLINE static void block(const uint8_t* p, float* out) {
+    const uint32_t bits = p[0] == 0 ? 0x00400000u : p[0] == 255 ? 0x7fc00000u : static_cast<uint32_t>(p[0]) << 23;
+    float d;
+    std::memcpy(&d, &bits, 4);
+    for (int i = 0; i < 16; ++i) out[i] = d * kFp4Values[p[1 + i] & 15];
+    for (int i = 0; i < 16; ++i) out[16 + i] = d * kFp4Values[p[1 + i] >> 4];
+  }
+};
+
 template <typename Block>
 struct AllBlocks {
   REPRISE_INLINE void operator()(const uint8_t* in, float* out, size_t n) const {
@@ -245,6 +261,7 @@ Status dequantize(StorageType type, std::span<const uint8_t> blocks, std::span<f
     case StorageType::Q6_K: all_blocks<Q6K>(blocks, out); break;
     case StorageType::IQ4_NL: all_blocks<Iq4Nl>(blocks, out); break;
     case StorageType::IQ4_XS: all_blocks<Iq4Xs>(blocks, out); break;
+    case StorageType::MXFP4: all_blocks<Mxfp4>(blocks, out); break;
     default: return error(Code::Unsupported, "type {} has no conversion to float32", storage_name(type));
   }
   return Status::ok();

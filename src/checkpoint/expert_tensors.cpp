@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "checkpoint/limits.h"
@@ -43,6 +45,8 @@ void rename_norms(std::string& name) {
 void rename_experts(std::string& name) {
   if (name.find(".mlp.") == std::string::npos) return;
   for (const auto& [from, to] : {std::pair{".mlp.router.layer.weight", ".mlp.gate.weight"},
+                                 {".mlp.router.weight", ".mlp.gate.weight"},
+                                 {".mlp.router.bias", ".mlp.gate.bias"},
                                  {".mlp.input_linear.weight", ".mlp.experts.gate_up_proj"},
                                  {".mlp.output_linear.weight", ".mlp.experts.down_proj"},
                                  {".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"},
@@ -82,6 +86,125 @@ CheckpointTensor slice_of(const CheckpointTensor& stack, std::string_view scope,
   return t;
 }
 
+// One expert's share of a stack of gpt-oss; parts of gate and up take turns in it.
+struct Share {
+  int64_t expert = 0;
+  uint64_t first = 0, step = 1;  // every `step`th from the `first` on
+};
+
+// A matrix [rows, columns] out of the stack's [experts, columns, rows step].
+CheckpointTensor columns_of(const CheckpointTensor& stack, const Share& s) {
+  CheckpointTensor t = stack;
+  const uint64_t element = block_layout(t.type).bytes, depth = static_cast<uint64_t>(t.shape[1]),
+                 width = static_cast<uint64_t>(t.shape[2]);
+  t.shape = {stack.shape[2] / static_cast<int64_t>(s.step), stack.shape[1]};
+  t.bytes = stack.bytes / static_cast<uint64_t>(stack.shape[0]) / s.step;
+  t.offset += (static_cast<uint64_t>(s.expert) * depth * width + s.first) * element;
+  t.row_step = s.step * element;
+  t.element_step = width * element;
+  t.span = (depth * width - s.first) * element;
+  return t;
+}
+
+// A vector out of the stack's [experts, numbers step].
+CheckpointTensor numbers_of(const CheckpointTensor& stack, const Share& s) {
+  CheckpointTensor t = stack;
+  const uint64_t element = block_layout(t.type).bytes, width = static_cast<uint64_t>(t.shape[1]);
+  t.shape = {stack.shape[1] / static_cast<int64_t>(s.step)};
+  t.bytes = width / s.step * element;
+  t.offset += (static_cast<uint64_t>(s.expert) * width + s.first) * element;
+  t.row_step = width * element;
+  t.element_step = s.step * element;
+  t.span = (width - s.first) * element;
+  return t;
+}
+
+// A matrix out of blocks [experts, rows step, blocks, 16] and exponents [experts, rows step, blocks].
+CheckpointTensor blocks_of(const CheckpointTensor& stack, const CheckpointTensor& scales, const Share& s) {
+  CheckpointTensor t = stack;
+  const auto rows = static_cast<uint64_t>(t.shape[1]), blocks = static_cast<uint64_t>(t.shape[2]);
+  const uint64_t row = blocks * 16, first = static_cast<uint64_t>(s.expert) * rows + s.first;
+  t.type = StorageType::MXFP4;
+  t.type_name = storage_name(t.type);
+  t.shape = {stack.shape[1] / static_cast<int64_t>(s.step), stack.shape[2] * 32};
+  t.bytes = rows / s.step * blocks * 17;
+  t.offset += first * row;
+  t.row_step = s.step * row;
+  t.span = (rows - s.first) * row;
+  t.exponents = {scales.file, scales.offset + first * blocks, s.step * blocks};
+  return t;
+}
+
+bool is_plain_float(const CheckpointTensor& t) {
+  return plain_dtype(t.type) && readable_as_float(t.type) &&
+         t.bytes == static_cast<uint64_t>(t.elements()) * block_layout(t.type).bytes;
+}
+
+bool are_blocks(const CheckpointTensor& blocks, const CheckpointTensor& scales) {
+  const auto& b = blocks.shape;
+  return b.size() == 4 && b[3] == 16 && scales.shape == std::vector<int64_t>(b.begin(), b.begin() + 3) &&
+         blocks.type == StorageType::U8 && scales.type == StorageType::U8 &&
+         blocks.bytes == static_cast<uint64_t>(blocks.elements()) &&
+         scales.bytes == static_cast<uint64_t>(scales.elements());
+}
+
+// The stacks of gpt-oss, in the layers that have biases of experts.
+class GptOssStacks {
+ public:
+  // Of all tensors, under their names here; they stay where they are.
+  explicit GptOssStacks(const std::vector<CheckpointTensor>& tensors) {
+    for (const CheckpointTensor& t : tensors) {
+      const std::string_view name = t.name;
+      if (name.ends_with(kBias)) scopes_.emplace(name.substr(0, name.size() - kBias.size()));
+      if (name.ends_with(kScales)) scales_.emplace(name, &t);
+      if (name.ends_with(kBlocks)) blocks_.emplace(name, &t);
+    }
+  }
+
+  // Takes a stack apart; false: it is none of these, or not as they are. Of blocks the exponents go with the numbers.
+  bool take(const CheckpointTensor& t, std::vector<CheckpointTensor>& out) const {
+    const size_t dot = t.name.rfind('.');
+    if (dot == std::string::npos || !scopes_.contains(t.name.substr(0, dot))) return false;
+    std::string_view leaf = std::string_view(t.name).substr(dot + 1);
+    constexpr std::string_view kBoth = "gate_up_proj", kDown = "down_proj";
+    const bool both = leaf.starts_with(kBoth);
+    if (!both && !leaf.starts_with(kDown)) return false;
+    leaf.remove_prefix(both ? kBoth.size() : kDown.size());
+    const size_t rank = t.shape.size();
+    if (rank < 2 || t.shape[0] < 1 || t.shape[0] > kMaxExperts || t.elements() < 1) return false;
+    const int64_t step = both ? 2 : 1, parts = leaf == "_blocks" ? t.shape[1] : t.shape.back();
+    const CheckpointTensor *blocks = &t, *scales = nullptr;
+    if (leaf == kBlocks || leaf == kScales) {
+      const std::string stem = t.name.substr(0, t.name.size() - leaf.size());
+      const auto b = blocks_.find(stem + std::string(kBlocks)), s = scales_.find(stem + std::string(kScales));
+      if (b == blocks_.end() || s == scales_.end() || !are_blocks(*b->second, *s->second)) return false;
+      if (b->second->shape[1] % step != 0) return false;
+      if (leaf == kScales) return true;
+      blocks = b->second, scales = s->second;
+    } else if (!is_plain_float(t) || parts % step != 0 || rank != (leaf.empty() ? 3u : 2u) ||
+               (!leaf.empty() && leaf != "_bias")) {
+      return false;
+    }
+    for (int64_t e = 0; e < t.shape[0]; ++e)
+      for (int64_t i = 0; i < step; ++i) {
+        const Share share{e, static_cast<uint64_t>(i), static_cast<uint64_t>(step)};
+        CheckpointTensor one = scales      ? blocks_of(*blocks, *scales, share)
+                               : rank == 3 ? columns_of(t, share)
+                                           : numbers_of(t, share);
+        const std::string_view part = !both ? "down" : i == 0 ? "gate" : "up";
+        one.name = fmt::format("{}.{}.{}_proj.{}", t.name.substr(0, dot), e, part, leaf == "_bias" ? "bias" : "weight");
+        one.file_name = fmt::format("{}[{}, {}::{}]", t.file_name, e, i, step);
+        out.push_back(std::move(one));
+      }
+    return true;
+  }
+
+ private:
+  static constexpr std::string_view kBias = ".gate_up_proj_bias", kScales = "_scales", kBlocks = "_blocks";
+  std::set<std::string, std::less<>> scopes_;
+  std::map<std::string, const CheckpointTensor*, std::less<>> scales_, blocks_;
+};
+
 }  // namespace
 
 std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors) {
@@ -92,6 +215,10 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
     rename_norms(t.name);
     rename_mixtral(t.name);
     rename_experts(t.name);
+  }
+  const GptOssStacks gpt_oss(tensors);
+  for (CheckpointTensor& t : tensors) {
+    if (gpt_oss.take(t, out)) continue;
     const auto name = stack_name(t.name);
     const bool whole = name && t.shape.size() == 3 && t.shape[0] > 0 && t.shape[0] <= kMaxExperts && t.rows() > 0 &&
                        t.bytes % static_cast<uint64_t>(t.rows()) == 0;

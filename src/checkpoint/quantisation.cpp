@@ -10,14 +10,15 @@
 namespace reprise::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 6> kQuantisations{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
-                                                         "gguf"};
+constexpr std::array<std::string_view, 7> kQuantisations{"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors",
+                                                         "gguf", "mxfp4"};
 
 // What the files are, independent of what was asked.
 Quantization format_of(const ModelConfigFields& config) {
   if (!config.modelslim.is_null()) return Quantization::ModelSlim;
-  if (!config.quantization.is_null()) return Quantization::CompressedTensors;
-  return Quantization::None;
+  if (config.quantization.is_null()) return Quantization::None;
+  const bool mxfp4 = config.quantization.is_object() && config.quantization.value("quant_method", Json()) == "mxfp4";
+  return mxfp4 ? Quantization::Mxfp4 : Quantization::CompressedTensors;
 }
 
 // Weights that are integers must be known to the plan, and those it takes for integers must be.
@@ -37,15 +38,33 @@ Status check_types(const QuantPlan& plan, const Checkpoint& checkpoint) {
   return Status::ok();
 }
 
+// Matrices in MXFP4.
+Result<QuantPlan> mxfp4_plan(const ModelConfigFields& config, const Checkpoint& checkpoint) {
+  QuantPlan plan;
+  plan.format = Quantization::Mxfp4;
+  for (const CheckpointTensor& t : checkpoint.tensors())
+    if (t.type == StorageType::MXFP4)
+      plan.linears[t.name] = {
+          .scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = BlockFormat::Mxfp4};
+  if (plan.linears.empty())
+    return invalid(
+        "{}: quantization_config.quant_method is \"mxfp4\", but {} has no experts in it; expected: "
+        "model.layers.<layer>.mlp.experts.gate_up_proj_blocks, _scales and _bias, and the same of down_proj",
+        config.source, checkpoint.source());
+  return plan;
+}
+
 // Matrices in block types.
 QuantPlan gguf_plan(const Checkpoint& checkpoint) {
   QuantPlan plan;
   for (const CheckpointTensor& t : checkpoint.tensors()) {
     if (t.shape.size() != 2 || module_of(t.name).empty() || block_layout(t.type).elements == 1) continue;
     LinearQuant& q = plan.linears[t.name];
-    // Products in groups and those that kv_b_proj is folded into have no kernels on blocks.
+    // Experts are packed in the format that models are published in; kv_b_proj is folded into products that have no
+    // kernels on blocks.
     const bool expert = t.name.find(".experts.") != std::string::npos;
-    if (expert || t.name.ends_with(".kv_b_proj.weight")) {
+    const bool packs = expert && t.type == StorageType::MXFP4;
+    if ((expert && !packs) || t.name.ends_with(".kv_b_proj.weight")) {
       q.unpacked = t.type_name + (expert ? " experts" : " kv_b_proj");
     } else if (const auto block = kept_format(t.type)) {
       q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
@@ -103,7 +122,7 @@ std::string QuantPlan::text() const {
 
 std::string QuantPlan::summary() const {
   if (format == Quantization::None && linears.empty()) return "none";
-  if (format == Quantization::Gguf || format == Quantization::None) {
+  if (format == Quantization::Gguf || format == Quantization::Mxfp4 || format == Quantization::None) {
     std::map<std::string, int> kept, unpacked;
     for (const auto& [name, q] : linears)
       if (q.scheme == LinearScheme::Packed)
@@ -171,7 +190,8 @@ Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& c
   };
   if (asked == Quantization::None && stored != Quantization::None)
     return invalid("{}, `quantization` none cannot undo that; allowed: auto, {}", is(), quantization_name(stored));
-  const bool by_name = asked == Quantization::ModelSlim || asked == Quantization::CompressedTensors;
+  const bool by_name =
+      asked == Quantization::ModelSlim || asked == Quantization::CompressedTensors || asked == Quantization::Mxfp4;
   if (by_name && asked != stored)
     return invalid("{}, not {}; allowed: auto, {}", is(), quantization_name(asked),
                    stored == Quantization::None ? "none, w8a8_int8" : quantization_name(stored));
@@ -185,13 +205,16 @@ Result<QuantPlan> make_quant_plan(Quantization asked, const ModelConfigFields& c
   // The older name of both formats: a checkpoint that is W8A8 already stays as it is.
   if (stored == Quantization::ModelSlim) {
     ASSIGN_OR_RETURN(plan, read_modelslim_plan(config, checkpoint));
-  } else if (stored == Quantization::CompressedTensors) {
+  } else if (stored == Quantization::CompressedTensors || stored == Quantization::Mxfp4) {
     if (!checkpoint)
       return error(Code::Unsupported,
                    "{}, whose dummy weights would need its tensors; allowed with `load_format` dummy: models without "
                    "quantization_config, with `quantization` none or w8a8_int8",
                    is());
-    ASSIGN_OR_RETURN(plan, read_compressed_tensors_plan(config, *checkpoint));
+    if (stored == Quantization::Mxfp4 && asked == Quantization::W8A8Int8)
+      return invalid("{}, whose experts have no int8 form; allowed: auto, mxfp4", is());
+    ASSIGN_OR_RETURN(plan, stored == Quantization::Mxfp4 ? mxfp4_plan(config, *checkpoint)
+                                                         : read_compressed_tensors_plan(config, *checkpoint));
   } else if (asked == Quantization::W8A8Int8) {
     plan.format = asked;
     plan.others = {LinearScheme::W8A8Dynamic, LinearStorage::Floats};

@@ -5,6 +5,7 @@
 //   ModelSlim            quant_model_description*.json next to the weights: a type for every tensor
 //   compressed-tensors   quantization_config in config.json: groups of targets, and names to ignore
 //   gguf                 matrices in block types that have kernels stay as they are in the file
+//   mxfp4                quantization_config in config.json: experts are in blocks of 4-bit numbers, and stay so
 //   w8a8_int8            a float checkpoint, quantised while it is loaded
 //
 // Anything these files say that cannot be computed exactly as they mean it is an error that names the place.
@@ -23,7 +24,7 @@
 
 namespace reprise::checkpoint {
 
-enum class Quantization : uint8_t { Auto, None, W8A8Int8, ModelSlim, CompressedTensors, Gguf };
+enum class Quantization : uint8_t { Auto, None, W8A8Int8, ModelSlim, CompressedTensors, Gguf, Mxfp4 };
 Result<Quantization> parse_quantization(std::string_view name);
 std::string_view quantization_name(Quantization q);
 

@@ -117,8 +117,16 @@ Result<std::vector<float>> read_deq_scales(const Checkpoint& checkpoint, const C
 
 uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t bytes) {
   const auto block = static_cast<size_t>(block_format_info(format).bytes);
-  const int factors = format == BlockFormat::Q4_1 ? 2 : 1;
+  const auto factors = static_cast<int>(block_format_info(format).factors);
   uint64_t bad = 0;
+  if (format == BlockFormat::Mxfp4) {
+    // Of 2^127 only numbers up to 1.5 are finite, and 255 stands for NaN.
+    for (size_t at = 0; at + block <= bytes; at += block)
+      for (size_t i = 1; i < block && blocks[at] >= 253; ++i)
+        for (const int number : {blocks[at + i] & 7, blocks[at + i] >> 4 & 7})
+          bad += blocks[at] == 255 || number >= (blocks[at] == 254 ? 4 : 6) ? 1 : 0;
+    return bad;
+  }
   for (size_t at = 0; at + block <= bytes; at += block) {
     bool finite = true;
     for (int i = 0; i < factors; ++i) {

@@ -25,6 +25,7 @@ constexpr std::array<Row, kStorageTypes> kTypes = {{
     {StorageType::Q3_K, "Q3_K", {256, 110}, 11},   {StorageType::Q4_K, "Q4_K", {256, 144}, 12},
     {StorageType::Q5_K, "Q5_K", {256, 176}, 13},   {StorageType::Q6_K, "Q6_K", {256, 210}, 14},
     {StorageType::IQ4_NL, "IQ4_NL", {32, 18}, 20}, {StorageType::IQ4_XS, "IQ4_XS", {256, 136}, 23},
+    {StorageType::MXFP4, "MXFP4", {32, 17}, 39},
 }};
 
 struct Unreadable {
@@ -35,8 +36,8 @@ struct Unreadable {
 constexpr Unreadable kUnreadable[] = {
     {9, "Q8_1", {32, 40}},      {15, "Q8_K", {256, 292}}, {16, "IQ2_XXS", {256, 66}}, {17, "IQ2_XS", {256, 74}},
     {18, "IQ3_XXS", {256, 98}}, {19, "IQ1_S", {256, 50}}, {21, "IQ3_S", {256, 110}},  {22, "IQ2_S", {256, 82}},
-    {29, "IQ1_M", {256, 56}},   {34, "TQ1_0", {256, 54}}, {35, "TQ2_0", {256, 66}},   {39, "MXFP4", {32, 17}},
-    {40, "NVFP4", {64, 36}},    {41, "Q1_0", {128, 18}},
+    {29, "IQ1_M", {256, 56}},   {34, "TQ1_0", {256, 54}}, {35, "TQ2_0", {256, 66}},   {40, "NVFP4", {64, 36}},
+    {41, "Q1_0", {128, 18}},
 };
 
 constexpr std::array<StorageType, 10> kOfDType = {

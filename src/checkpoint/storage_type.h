@@ -37,6 +37,7 @@ enum class StorageType : uint8_t {
   Q6_K,
   IQ4_NL,
   IQ4_XS,
+  MXFP4,
   Other
 };
 constexpr int kStorageTypes = static_cast<int>(StorageType::Other);

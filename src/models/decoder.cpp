@@ -29,6 +29,7 @@ LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits
     spec.scale = traits.score_scale;
     spec.softcap = traits.score_cap;
     spec.fused = traits.fused;
+    spec.sinks = traits.sinks;
     return nn::attention(x, spec, rope, in, layer, p / "self_attn");
   };
 }

@@ -25,6 +25,7 @@ struct DecoderTraits {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool fused = false;  // qkv_proj and gate_up_proj
+  bool sinks = false;  // of attention
   nn::QkNorm qk_norm_place = nn::QkNorm::Heads;
   nn::Norm qk_norm_kind = nn::rms_norm;
   std::string_view q_norm = "q_norm", k_norm = "k_norm";

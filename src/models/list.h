@@ -32,6 +32,7 @@
   X(kSeedOss)             \
   X(kHunyuan)             \
   X(kMiniMaxM2)           \
+  X(kGptOss)              \
   X(kBert)                \
   X(kBertScores)          \
   X(kRoberta)             \

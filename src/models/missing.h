@@ -10,8 +10,6 @@ namespace reprise::models {
 
 inline std::span<const checkpoint::MissingFamily> missing_families() {
   static constexpr checkpoint::MissingFamily kMissing[] = {
-      {"GptOssForCausalLM", "gpt_oss", "MixtralForCausalLM",
-       "attention sinks, MXFP4 experts with biases, clamped SwiGLU"},
       {"Llama4ForCausalLM", "llama4_text", "LlamaForCausalLM",
        "attention in chunks, a temperature of queries, experts weighted at their input"},
       {"Llama4ForConditionalGeneration", "llama4", "LlamaForCausalLM",

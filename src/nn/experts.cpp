@@ -14,20 +14,27 @@ Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope
   const Dim hidden = x.dim(-1);
   const ExpertRange here = s.here.count > 0 ? s.here : ExpertRange{0, s.count};
   const ParamScope router = p / "gate", experts = p / "experts";
-  Tensor logits = linear_f32(x, router.param("weight", {Dim(s.count), hidden}));
+  const Tensor router_bias = s.bias ? router.param("bias", {Dim(s.count)}) : Tensor{};
+  Tensor logits = linear_f32(x, router.param("weight", {Dim(s.count), hidden}), Shard::None, router_bias);
   GateSpec gate{s.per_token, s.score, s.normalise, s.scale, s.eps, s.groups, s.top_groups, s.group_score};
   Tensor bias = s.choice_bias ? router.param("e_score_correction_bias", {Dim(s.count)}, DType::F32) : Tensor{};
   const Gated chosen = moe_gate(logits, in.slots, bias, gate);
   const Routed routed = moe_route(chosen.experts, here.first, here.count);
   const auto product = [&](Tensor rows, std::string_view name, int64_t features, Shard shard) {
     const Shape shape{Dim(here.count), Dim(features), rows.dim(-1)};
-    Tensor stack = experts.stacked(here.first, here.first + here.count, std::string(name) + ".weight", shape);
-    return grouped_linear(rows, routed.starts, stack, shard);
+    const int64_t end = here.first + here.count;
+    Tensor stack = experts.stacked(here.first, end, std::string(name) + ".weight", shape);
+    Tensor y = grouped_linear(rows, routed.starts, stack, shard);
+    if (!s.bias) return y;
+    const Shape each{Dim(here.count), Dim(features)};
+    return add_groups(y, routed.starts, experts.stacked(here.first, end, std::string(name) + ".bias", each));
   };
   Tensor sorted = index_select(x, routed.token);
   Tensor gate_part = product(sorted, "gate_proj", s.intermediate, Shard::Column);
   Tensor up_part = product(sorted, "up_proj", s.intermediate, Shard::Column);
-  Tensor y = product(mul(silu(gate_part), up_part), "down_proj", hidden.factor, Shard::Row);
+  Tensor gated = s.swiglu_limit > 0 ? swiglu_clamped(gate_part, up_part, s.swiglu_alpha, s.swiglu_limit)
+                                    : mul(silu(gate_part), up_part);
+  Tensor y = product(gated, "down_proj", hidden.factor, Shard::Row);
   return moe_combine(y, chosen.weights, routed.place);
 }
 

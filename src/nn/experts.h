@@ -28,10 +28,14 @@ struct ExpertSpec {
   int64_t groups = 1, top_groups = 1;
   std::string group_score = "max";
   bool choice_bias = false;  // parameter "gate.e_score_correction_bias"
+
+  bool bias = false;  // of the router and of every product
+  // Above 0: the gate goes through the clamped SwiGLU (op swiglu_clamped), not SiLU.
+  double swiglu_alpha = 0, swiglu_limit = 0;
 };
 
-// [T, N] -> [T, N]; parameters gate.weight, experts.<e>.{gate,up,down}_proj.weight. The router's logits are fp32 in
-// every dtype. Rows with a negative slot are padding and go to no expert.
+// [T, N] -> [T, N]; parameters gate.weight, experts.<e>.{gate,up,down}_proj.weight, with biases as the spec says. The
+// router's logits are fp32 in every dtype. Rows with a negative slot are padding and go to no expert.
 Tensor moe(Tensor x, const ExpertSpec& spec, const StepInputs& in, const ParamScope& p);
 
 // sigmoid(x w^T) * mlp(x), w the parameter "<name>_gate.weight" of one row: how Qwen2-MoE adds its shared expert

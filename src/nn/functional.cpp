@@ -24,8 +24,8 @@ Tensor embedding(Tensor table, Tensor ids, Shard shard) {
 Tensor linear(Tensor x, Tensor weight, Tensor bias, Shard shard) {
   return one("linear", {x, weight, bias}, {{"shard", name(shard)}});
 }
-Tensor linear_f32(Tensor x, Tensor weight, Shard shard) {
-  return one("linear", {x, weight},
+Tensor linear_f32(Tensor x, Tensor weight, Shard shard, Tensor bias) {
+  return one("linear", {x, weight, bias},
              {{"out", std::string(x.dtype() == DType::F32 ? "same" : "f32")}, {"shard", name(shard)}});
 }
 Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
@@ -86,8 +86,8 @@ Tensor rope_interleaved(Tensor x, Tensor table) { return one("rope", {x, table},
 
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return one("kv_write", {kv, k, v, slots}); }
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window, double softcap) {
-  return one("paged_attention", {q, kv, page_table, context_lens, cu_seqlens},
+                       int64_t window, double softcap, Tensor sinks) {
+  return one("paged_attention", {q, kv, page_table, context_lens, cu_seqlens, sinks},
              {{"scale", scale}, {"window", window}, {"softcap", softcap}});
 }
 
@@ -117,6 +117,10 @@ Routed moe_route(Tensor experts, int64_t first, int64_t count) {
 }
 Tensor grouped_linear(Tensor x, Tensor starts, Tensor weight, Shard shard) {
   return one("grouped_linear", {x, starts, weight}, {{"shard", name(shard)}});
+}
+Tensor add_groups(Tensor x, Tensor starts, Tensor bias) { return one("add_groups", {x, starts, bias}); }
+Tensor swiglu_clamped(Tensor gate, Tensor up, double alpha, double limit) {
+  return one("swiglu_clamped", {gate, up}, {{"alpha", alpha}, {"limit", limit}});
 }
 Tensor moe_combine(Tensor y, Tensor weights, Tensor place) { return one("moe_combine", {y, weights, place}); }
 Tensor sigmoid(Tensor x) { return one("sigmoid", {x}); }

@@ -17,7 +17,7 @@ Tensor embedding(Tensor table, Tensor ids, Shard shard = Shard::Column);
 // [T, K], [N, K], [N]? -> [T, N]
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, Shard shard = Shard::None);
 // The same with an fp32 result: logits are not rounded to the model's dtype.
-Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None);
+Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None, Tensor bias = {});
 // over the last size of [T, N] or [T, H, D]; the bias, of that size, is there where a quantisation has moved outliers
 Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 // the same with 1 + weight
@@ -81,8 +81,9 @@ Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbou
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
+// sinks [H] f32, or none: a score of each head that has no value
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window = 0, double softcap = 0);
+                       int64_t window = 0, double softcap = 0, Tensor sinks = {});
 
 // Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
 Tensor per_head_matmul(Tensor x, Tensor weight);
@@ -114,6 +115,10 @@ struct Routed {
 Routed moe_route(Tensor experts, int64_t first, int64_t count);
 // [S, K], [E + 1], [E, N, K] -> [S, N]: rows of each group times a matrix of their own
 Tensor grouped_linear(Tensor x, Tensor starts, Tensor weight, Shard shard = Shard::None);
+// [S, N], [E + 1], [E, N] -> [S, N]: rows of each group and a bias of their own
+Tensor add_groups(Tensor x, Tensor starts, Tensor bias);
+// (u + 1) g / (1 + exp(-alpha g)), where g is min(gate, limit) and u is up between -limit and limit
+Tensor swiglu_clamped(Tensor gate, Tensor up, double alpha, double limit);
 // [T k, N], [T, k] f32, [T, k] -> [T, N]
 Tensor moe_combine(Tensor y, Tensor weights, Tensor place);
 Tensor sigmoid(Tensor x);

@@ -87,7 +87,8 @@ Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in,
   Tensor& kv = in.cache("kv", layer);
   kv = kv_write(kv, k, v, in.slots);
   const double scale = s.scale != 0 ? s.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
-  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, s.window, s.softcap);
+  const Tensor sinks = s.sinks ? p.param("sinks", {Dim(s.heads)}, DType::F32) : Tensor{};
+  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, s.window, s.softcap, sinks);
   return linear(flatten(a), p / "o_proj", hidden.factor, s.output_bias, Shard::Row);
 }
 

@@ -64,6 +64,7 @@ struct AttentionSpec {
   double scale = 0;    // of the scores; 0: 1 / sqrt(head_dim)
   double softcap = 0;  // of the scores; 0: none
   bool fused = false;  // the three projections are rows of "qkv_proj"
+  bool sinks = false;  // a score of each head without a value: parameter "sinks"
 };
 
 struct MlpSpec {

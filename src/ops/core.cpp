@@ -1,6 +1,5 @@
 #include "ops/core.h"
 
-#include "base/block_format.h"
 #include "ops/collectives.h"
 #include "ops/draw.h"
 #include "ops/encoder.h"
@@ -40,28 +39,9 @@ Result<Types> infer_linear(const OpCall& c) {
   return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
 }
 
-// The inner size of the rows of GGUF blocks in operand i.
-Result<int64_t> packed_width(const OpCall& c, size_t i) {
-  const std::string& name = c.attrs->text("format");
-  const auto format = find_block_format(name);
-  if (!format) {
-    std::string names;
-    for (const BlockFormatInfo& f : kBlockFormats) names += fmt::format("{}{}", names.empty() ? "" : ", ", f.name);
-    return invalid("{}: format \"{}\"; allowed: {}", describe(c), name, names);
-  }
-  RETURN_IF_ERROR(want_rank(c, i, 2, 2));
-  RETURN_IF_ERROR(want_dtype(c, i, DType::U8));
-  RETURN_IF_ERROR(want_constant(c, i, 0));
-  RETURN_IF_ERROR(want_constant(c, i, 1));
-  const int64_t bytes = block_format_info(*format).bytes, row = c.in[i].shape[1].factor;
-  if (row % bytes != 0)
-    return invalid("{}: a row of {} bytes is not a number of {} blocks of {} bytes", describe(c), row, name, bytes);
-  return row / bytes * kBlockElements;
-}
-
 Result<Types> infer_linear_blocks(const OpCall& c) {
-  ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 1));
-  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  ASSIGN_OR_RETURN(const int64_t width, want_blocks(c, 1));
+  for (size_t i : {0, 1}) RETURN_IF_ERROR(want_rank(c, i, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_dim(c, 0, 1, Dim(width), "weight's inner size"));
   if (c.in.size() > 2) {
@@ -78,7 +58,8 @@ Result<Types> infer_linear_blocks(const OpCall& c) {
 }
 
 Result<Types> infer_embedding_blocks(const OpCall& c) {
-  ASSIGN_OR_RETURN(const int64_t width, packed_width(c, 0));
+  ASSIGN_OR_RETURN(const int64_t width, want_blocks(c, 0));
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
   RETURN_IF_ERROR(want_index(c, 1));
   if (c.attrs->integer("width") != width)
@@ -128,6 +109,14 @@ Result<Types> infer_softcap(const OpCall& c) {
   RETURN_IF_ERROR(want_float(c, 0));
   if (!(c.attrs->number("cap") > 0))
     return invalid("{}: cap {}; allowed: numbers above 0", describe(c), c.attrs->number("cap"));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_swiglu_clamped(const OpCall& c) {
+  RETURN_IF_ERROR(want_float(c, 0));
+  if (!same_type(c.in[0], c.in[1])) return invalid("{}: the operands must have the same type", describe(c));
+  if (!(c.attrs->number("limit") > 0))
+    return invalid("{}: limit {}; allowed: numbers above 0", describe(c), c.attrs->number("limit"));
   return Types{c.in[0]};
 }
 
@@ -247,6 +236,11 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
   if (!h.is_constant() || !g.is_constant() || g.factor <= 0 || h.factor % g.factor != 0)
     return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h.factor, g.factor);
+  if (c.in.size() > 5) {
+    RETURN_IF_ERROR(want_rank(c, 5, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, 5, DType::F32));
+    RETURN_IF_ERROR(want_dim(c, 5, 0, h, "number of query heads"));
+  }
   return Types{c.in[0]};
 }
 
@@ -392,9 +386,8 @@ void add_products(OpRegistry& ops) {
       "linear_blocks(Rows x, Weight weight, Tensor? bias, *, str format, str out = same, str shard = none) -> "
       "Tensor : linear",
       infer_linear_blocks,
-      "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0 or "
-      "q4_1), "
-      "each number taken as fp32");
+      "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0, "
+      "q4_1 or mxfp4), each number taken as fp32");
   ops.add("embedding_blocks(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_blocks,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");
@@ -429,6 +422,9 @@ void add_elements(OpRegistry& ops) {
   ops.add("gelu_tanh(Rows x) -> Tensor : columns", infer_same,
           "x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in fp32, rounded once");
   ops.add("scale(Rows x, *, float by) -> Tensor : columns", infer_same, "x * by in fp32, rounded once");
+  ops.add("swiglu_clamped(Rows gate, Rows up, *, float alpha, float limit) -> Tensor : columns", infer_swiglu_clamped,
+          "(u + 1) g / (1 + exp(-alpha g)) in fp32, rounded once, with g = min(gate, limit) and u = up between -limit "
+          "and limit");
   ops.add("softcap(Rows x, *, float cap) -> Tensor : columns", infer_softcap,
           "cap * tanh(x / cap) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
@@ -445,12 +441,13 @@ void add_attention(OpRegistry& ops) {
   ops.add("kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a) : per_head", infer_kv_write,
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
-      "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, *, "
+      "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, Tensor? sinks, *, "
       "float scale, int window = 0, float softcap = 0) -> Tensor : split_point per_head",
       infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; softcap > 0: scores s become softcap * "
-      "tanh(s / softcap) before they are masked; reduced over absolute pages of 128 keys in order");
+      "tanh(s / softcap) before they are masked; sinks f32 [H]: head h has one more score, sinks[h], that takes its "
+      "share of the weights and has no value; reduced over absolute pages of 128 keys in order, the sink last");
 }
 
 void add_quantised(OpRegistry& ops) {

@@ -60,20 +60,40 @@ Result<Types> infer_moe_route(const OpCall& c) {
                {DType::I32, {Dim(c.attrs->integer("count") + 1)}}};
 }
 
-// x in operand 0, borders of the groups in `starts`, the stack of matrices in `weight`.
-Status want_groups(const OpCall& c, size_t starts, size_t weight) {
+// x in operand 0, borders of the groups in `starts`, the stack of matrices in `weight`, whose inner size is `depth`.
+Status want_groups(const OpCall& c, size_t starts, size_t weight, Dim depth) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, starts, 1, 1));
   RETURN_IF_ERROR(want_index(c, starts));
   RETURN_IF_ERROR(want_rank(c, weight, 3, 3));
   for (int d = 0; d < 3; ++d) RETURN_IF_ERROR(want_constant(c, weight, d));
   RETURN_IF_ERROR(want_dim(c, starts, 0, Dim(c.in[weight].shape[0].factor + 1), "number of matrices and one more"));
-  RETURN_IF_ERROR(want_dim(c, 0, 1, c.in[weight].shape[2], "weight's inner size"));
+  RETURN_IF_ERROR(want_dim(c, 0, 1, depth, "weight's inner size"));
   return want_shard(c);
 }
 
+Result<Types> infer_grouped_linear_blocks(const OpCall& c) {
+  ASSIGN_OR_RETURN(const int64_t depth, want_blocks(c, 2));
+  RETURN_IF_ERROR(want_groups(c, 1, 2, Dim(depth)));
+  RETURN_IF_ERROR(want_float(c, 0));
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[2].shape[1]}}};
+}
+
+Result<Types> infer_add_groups(const OpCall& c) {
+  for (size_t i : {0, 2}) RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_same_dtype(c, 0, 2));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 1));
+  for (int d : {0, 1}) RETURN_IF_ERROR(want_constant(c, 2, d));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, Dim(c.in[2].shape[0].factor + 1), "number of groups and one more"));
+  RETURN_IF_ERROR(want_dim(c, 2, 1, c.in[0].shape[1], "row size of x"));
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_grouped_linear(const OpCall& c) {
-  RETURN_IF_ERROR(want_groups(c, 1, 2));
+  RETURN_IF_ERROR(want_rank(c, 2, 3, 3));
+  RETURN_IF_ERROR(want_groups(c, 1, 2, c.in[2].shape[2]));
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_same_dtype(c, 0, 2));
   return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[2].shape[1]}}};
@@ -81,7 +101,8 @@ Result<Types> infer_grouped_linear(const OpCall& c) {
 
 // The weight in operand `weight`, one scale per row of every matrix behind it.
 Result<Types> infer_int8_groups(const OpCall& c, size_t weight) {
-  RETURN_IF_ERROR(want_groups(c, weight - 1, weight));
+  RETURN_IF_ERROR(want_rank(c, weight, 3, 3));
+  RETURN_IF_ERROR(want_groups(c, weight - 1, weight, c.in[weight].shape[2]));
   for (size_t i : {size_t{0}, weight}) RETURN_IF_ERROR(want_dtype(c, i, DType::I8));
   const Shape& stack = c.in[weight].shape;
   if (stack[2].factor > kMaxW8A8Depth)
@@ -177,6 +198,16 @@ void register_expert_ops(OpRegistry& ops) {
           infer_grouped_linear,
           "[S, K], [E + 1], [E, N, K] -> [S, N]: rows [starts[e], starts[e + 1]) times weight[e]^T, each as in linear; "
           "rows of no group are zeros");
+  ops.add(
+      "grouped_linear_blocks(Tensor x, Starts starts, Weight weight, *, str format, str shard = none) -> Tensor : "
+      "linear",
+      infer_grouped_linear_blocks,
+      "[S, K], [E + 1], u8 [E, N, bytes of a row] -> [S, N]: grouped_linear of weights in GGUF blocks, each row as in "
+      "linear_blocks");
+  ops.add(
+      "add_groups(Tensor x, Starts starts, Tensor bias) -> Tensor", infer_add_groups,
+      "[S, N], [E + 1], [E, N] -> [S, N]: rows [starts[e], starts[e + 1]) and bias[e], added in fp32, rounded once; "
+      "rows of no group are zeros");
   ops.add(
       "grouped_linear_w8a8_dynamic(Tensor x, Tensor x_scale, Starts starts, Weight weight, Tensor scale, *, str out, "
       "str shard = none) -> Tensor : linear",

@@ -56,7 +56,7 @@ constexpr uint32_t kCollective =
 constexpr uint32_t kColumns = 1024;  // column n of the result comes of column n of the operands with as many columns
 constexpr uint32_t kVectors = 2048;  // vectors along the last size are worked on alone: in [T, H, D] head by head
 constexpr uint32_t kHeads = 4096;    // head h comes of head h of the operands in three sizes, of matrix h of a Weight,
-                                     // and of the cache's head for its group
+                                     // of number h of a Tensor in one size, and of the cache's head for its group
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait
 

@@ -1,5 +1,6 @@
 #include "ops/want.h"
 
+#include "base/block_format.h"
 #include "ops/kernel.h"
 
 namespace reprise {
@@ -54,6 +55,23 @@ Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi
   const int64_t v = c.attrs->integer(attr);
   if (v >= lo && v <= hi) return Status::ok();
   return invalid("{}: {} is {}; allowed: {} to {}", describe(c), attr, v, lo, hi);
+}
+
+Result<int64_t> want_blocks(const OpCall& c, size_t i) {
+  const std::string& name = c.attrs->text("format");
+  const auto format = find_block_format(name);
+  if (!format) {
+    std::string names;
+    for (const BlockFormatInfo& f : kBlockFormats) names += fmt::format("{}{}", names.empty() ? "" : ", ", f.name);
+    return invalid("{}: format \"{}\"; allowed: {}", describe(c), name, names);
+  }
+  RETURN_IF_ERROR(want_rank(c, i, 2, 3));
+  RETURN_IF_ERROR(want_dtype(c, i, DType::U8));
+  for (int d = 0; d < c.in[i].shape.rank(); ++d) RETURN_IF_ERROR(want_constant(c, i, d));
+  const int64_t bytes = block_format_info(*format).bytes, row = c.in[i].shape.back().factor;
+  if (row % bytes != 0)
+    return invalid("{}: a row of {} bytes is not a number of {} blocks of {} bytes", describe(c), row, name, bytes);
+  return row / bytes * kBlockElements;
 }
 
 Status want_shard(const OpCall& c) {

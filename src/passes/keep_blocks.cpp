@@ -1,10 +1,19 @@
 #include "passes/keep_blocks.h"
 
+#include <algorithm>
+
 namespace reprise {
 namespace {
 
 using checkpoint::LinearQuant;
 using checkpoint::LinearScheme;
+
+// A parameter in blocks: a matrix, or a stack of which every matrix has its tensors.
+struct BlockParam {
+  Node* node;
+  BlockFormat format;
+  std::vector<ParamPart> parts;
+};
 
 // The call that takes the place of a use.
 struct Packed {
@@ -15,27 +24,32 @@ struct Packed {
 
 Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorType& blocks, std::string_view format) {
   const Node& n = *use.user;
-  const bool linear = n.op == c.ops().find("linear") && use.declared().role == OperandRole::Weight;
-  if (!linear && n.op != c.ops().find("embedding"))
+  const bool weight = use.declared().role == OperandRole::Weight;
+  const bool linear = weight && n.op == c.ops().find("linear"),
+             grouped = weight && n.op == c.ops().find("grouped_linear");
+  if (!linear && !grouped && n.op != c.ops().find("embedding"))
     return error(Code::Unsupported, "%{} ({}) reads it as floats", n.result()->id, n.op->name);
-  Packed p{c.ops().find(linear ? "linear_blocks" : "embedding_blocks"), n.in_types(), {}};
+  const char* op = linear ? "linear_blocks" : grouped ? "grouped_linear_blocks" : "embedding_blocks";
+  Packed p{c.ops().find(op), n.in_types(), {}};
   if (!p.op) return error(Code::Unsupported, "there are no ops on packed weights");
   p.in[use.operand] = blocks;
   p.attrs.set("format", std::string(format));
-  if (!linear) p.attrs.set("width", n.result()->type.shape[1].factor);
-  p.attrs.set("out", linear ? n.attrs.text("out") : std::string(dtype_name(n.result()->type.dtype)));
+  if (!linear && !grouped) p.attrs.set("width", n.result()->type.shape[1].factor);
+  if (!grouped) p.attrs.set("out", linear ? n.attrs.text("out") : std::string(dtype_name(n.result()->type.dtype)));
   p.attrs.set("shard", n.attrs.text("shard"));
   RETURN_IF_ERROR(check_attrs(*p.op, p.attrs));
   RETURN_IF_ERROR(c.has_kernel(*p.op, p.in, p.attrs));
   return p;
 }
 
-Status keep(Graph& g, PassContext& c, Node* param, BlockFormat format, std::string_view pass) {
+Status keep(Graph& g, PassContext& c, BlockParam p, std::string_view pass) {
+  Node* param = p.node;
   const std::string name = param->attrs.text("name");
-  const BlockFormatInfo& info = block_format_info(format);
+  const BlockFormatInfo& info = block_format_info(p.format);
   Value* v = param->result();
-  const int64_t rows = v->type.shape[0].factor, columns = v->type.shape[1].factor;
-  const TensorType blocks{DType::U8, {Dim(rows), Dim(columns / kBlockElements * info.bytes)}};
+  const int64_t columns = v->type.shape.back().factor;
+  TensorType blocks{DType::U8, v->type.shape};
+  blocks.shape[blocks.shape.rank() - 1] = Dim(columns / kBlockElements * info.bytes);
   c.count_tried();
   const std::vector<Use> uses = v->uses;
   std::vector<Packed> calls;
@@ -55,7 +69,8 @@ Status keep(Graph& g, PassContext& c, Node* param, BlockFormat format, std::stri
     g.replace_all_uses(n->result(), made->result());
     g.erase(n);
   }
-  c.derived().push_back({name, {{name, rows, Recipe::StoredBlocks, columns}}});
+  for (ParamPart& part : p.parts) part.recipe = Recipe::StoredBlocks, part.columns = columns;
+  c.derived().push_back({name, std::move(p.parts)});
   c.applied(*param, fmt::format("{} stays {}", name, info.name));
   return Status::ok();
 }
@@ -68,11 +83,15 @@ Status keep_blocks(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan, 
     if (n->is_param() && n->result()->outputs.empty()) params.push_back(n);
   for (Node* n : params) {
     const std::string name = n->attrs.text("name");
-    const LinearQuant& q = plan.of(name);
-    if (q.scheme == LinearScheme::Packed)
-      RETURN_IF_ERROR(keep(g, c, n, q.block, pass).at(name));
-    else if (const std::string& type = plan.of(parts_of_name(name, n->result()->type.shape)[0].tensor).unpacked;
-             !type.empty())
+    std::vector<ParamPart> parts = parts_of_name(name, n->result()->type.shape);
+    const LinearQuant& q = plan.of(parts[0].tensor);
+    const auto alike = [&](const ParamPart& part) {
+      const LinearQuant& other = plan.of(part.tensor);
+      return part.of == 0 && other.scheme == q.scheme && other.block == q.block;
+    };
+    if (q.scheme == LinearScheme::Packed && std::all_of(parts.begin(), parts.end(), alike))
+      RETURN_IF_ERROR(keep(g, c, {n, q.block, std::move(parts)}, pass).at(name));
+    else if (const std::string& type = q.unpacked; !type.empty())
       c.count_tried(), c.refuse(*n, fmt::format("{} is unpacked: there are no kernels on {}{}", name, type,
                                                 type.find(' ') == std::string::npos ? " blocks" : ""));
   }

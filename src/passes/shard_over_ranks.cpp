@@ -113,6 +113,10 @@ class Sharder {
     return error(Code::Unsupported, "{} cannot be cut over ranks: {}", text(n), why);
   }
   static bool is_cut_cache(const Value& v) { return v.type.shape.rank() == 5; }
+  // A parameter with a number for every head.
+  static bool is_by_head(const Node& n, size_t i) {
+    return n.op->operands[i].role == OperandRole::Tensor && n.in[i]->def->is_param() && n.in[i]->type.shape.rank() == 1;
+  }
   bool carries_heads(const Node& n, size_t i) const {
     const OperandRole role = n.op->operands[i].role;
     return role != OperandRole::Cache && role != OperandRole::Weight && !n.op->operands[i].is_index() &&
@@ -368,9 +372,9 @@ class Sharder {
     for (int64_t m = groups.first; m < groups.first + groups.count; ++m)
       cut_parts(parts, m * each + first, m * each + first + count, mine.parts);
     TensorType type = old->type;
-    const bool vector = type.shape.rank() == 1;
-    type.shape[0] = Dim(groups.count * (vector ? count : 1));
-    if (!vector) type.shape[1] = Dim(count);
+    const int rank = type.shape.rank();
+    type.shape[0] = Dim(groups.count * (rank == 1 ? count : 1));
+    if (rank == 3) type.shape[1] = Dim(count);
     return add_part(old, type, std::move(mine));
   }
 
@@ -602,6 +606,8 @@ class Sharder {
       const OperandRole role = n.op->operands[i].role;
       if (role == OperandRole::Weight && v->def->is_param()) {
         ASSIGN_OR_RETURN(in[i], param_part(v, 0, 1, v->type.shape[1].factor, *cut));
+      } else if (is_by_head(n, i)) {
+        ASSIGN_OR_RETURN(in[i], param_part(v, 0, 1, 1, *cut));
       } else if (carries_heads(n, i)) {
         in[i] = placed(v).value;
         if (!placed(v).cut) {
@@ -639,6 +645,8 @@ class Sharder {
         const int64_t heads = n.in[i]->type.shape[1].factor;
         cut = share_of_heads(heads, is_cut_cache(*kept) ? kept->type.shape[2].factor : heads, share_.heads());
         ASSIGN_OR_RETURN(in[i], own_heads(n.in[i], *cut));
+      } else if (cut && is_by_head(n, i)) {
+        ASSIGN_OR_RETURN(in[i], param_part(n.in[i], 0, 1, 1, *cut));
       } else {
         ASSIGN_OR_RETURN(in[i], beside_cache(n.in[i]));
       }

@@ -80,6 +80,9 @@ class Splitter {
     for (const Stage& s : j.stages) {
       for (const Node* n : s.reads) {
         std::vector<TensorType> in = n->in_types();
+        if (in.size() > attention_->operands.size() - 1)
+          return error(Code::Unsupported, "{} has no operand for {} of %{} ({})", attention_->name,
+                       n->op->operands[in.size() - 1].name, n->result()->id, n->op->name);
         in[1] = cache;
         in.insert(in.begin() + 2, cache);
         RETURN_IF_ERROR(c_.has_kernel(*attention_, in, n->attrs));

@@ -41,6 +41,7 @@ size_t end_of_json(std::string_view text, size_t begin) {
 
 AnswerSplitter::AnswerSplitter(SplitOptions options)
     : options_(std::move(options)), marks_(call_marks(options_.tools)) {
+  if (options_.harmony) harmony_.emplace(options_.reasoning);
   trim_ = options_.reasoning || options_.tools != ToolFormat::None;
   if (options_.begins_in_thought && options_.reasoning) {
     place_ = Place::Thought;
@@ -232,6 +233,10 @@ bool AnswerSplitter::walk_content(SplitText& out) {
 
 SplitText AnswerSplitter::push(std::string_view piece) {
   SplitText out;
+  if (harmony_) {
+    harmony_->push(piece, out);
+    return out;
+  }
   held_ += piece;
   walk(out);
   return out;
@@ -239,6 +244,10 @@ SplitText AnswerSplitter::push(std::string_view piece) {
 
 SplitText AnswerSplitter::finish() {
   SplitText out;
+  if (harmony_) {
+    harmony_->finish(out);
+    return out;
+  }
   if (place_ == Place::Whole) {
     if (!call_whole(out)) {
       out.calls.clear();

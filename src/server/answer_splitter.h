@@ -4,24 +4,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/json.h"
+#include "server/harmony_reader.h"
+#include "server/split_text.h"
 #include "server/tool_dialects.h"
 
 namespace reprise::server {
-
-struct ToolCall {
-  std::string id, name;
-  std::string arguments;  // JSON
-};
-
-struct SplitText {
-  std::string content, reasoning;
-  std::vector<ToolCall> calls;
-};
 
 struct SplitOptions {
   bool reasoning = false;          // <think> is a mark
@@ -29,6 +21,7 @@ struct SplitOptions {
   ToolFormat tools = ToolFormat::None;
   std::string tool = {};                         // of Arguments
   std::shared_ptr<const OrderedJson> list = {};  // the request's tools; null: none
+  bool harmony = false;  // the answer is in messages of that format, and so are its thoughts and calls
 };
 
 class AnswerSplitter {
@@ -38,8 +31,8 @@ class AnswerSplitter {
   SplitText push(std::string_view piece);
   // The end of the answer. A call that is not complete, or not JSON, comes out as content.
   SplitText finish();
-  bool called() const { return called_; }
-  bool thinking() const { return place_ == Place::Thought; }
+  bool called() const { return harmony_ ? harmony_->called() : called_; }
+  bool thinking() const { return harmony_ ? harmony_->thinking() : place_ == Place::Thought; }
 
  private:
   enum class Place : uint8_t { Content, Thought, Call, Whole };
@@ -58,6 +51,7 @@ class AnswerSplitter {
   bool call_whole(SplitText& out);
 
   SplitOptions options_;
+  std::optional<HarmonyReader> harmony_;
   CallMarks marks_;
   Place place_ = Place::Content;
   std::string held_;

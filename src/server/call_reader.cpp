@@ -190,7 +190,9 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
   call.split.tools = tools.format;
   call.split.list = std::make_shared<const OrderedJson>(tools.list);
-  if (marks_are_special(tools.format)) call.skip_special_tokens = false;
+  // An answer that is held to a form of its own has no messages.
+  call.split.harmony = model.harmony && tools.format != ToolFormat::List && tools.format != ToolFormat::Arguments;
+  if (call.split.harmony || marks_are_special(tools.format)) call.skip_special_tokens = false;
   call.split.tool = tools.name;
   // The template has written the special tokens itself.
   if (fits_context(f, field, *prompt, model)) {

@@ -29,10 +29,13 @@ ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
     const std::string& source = m.chat_template->source();
     m.tool_format =
         t.tool_call_parser == "auto" ? tool_format_of_template(source) : parse_tool_format(t.tool_call_parser).value();
-    m.reasoning =
-        t.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos : t.reasoning_parser != "none";
-    for (const ReasoningParser& p : reasoning_parsers())
+    m.reasoning = t.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos || shows_harmony(source)
+                                               : t.reasoning_parser != "none";
+    m.harmony = m.tool_format == ToolFormat::Harmony || (t.reasoning_parser == "auto" && shows_harmony(source));
+    for (const ReasoningParser& p : reasoning_parsers()) {
       m.thinks_first |= p.name == t.reasoning_parser && p.thinks_first;
+      m.harmony |= p.name == t.reasoning_parser && p.harmony;
+    }
   }
   m.defaults = t.defaults;
   for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));

@@ -53,6 +53,7 @@ struct ServedModel {
   ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
   bool reasoning = false;                             // its answers may begin with <think>
   bool thinks_first = false;                          // and do so even where neither prompt nor answer shows the mark
+  bool harmony = false;                               // they are messages of the harmony format
   const sched::AdapterTable* adapters = nullptr;      // outlives it; null: requests choose none
   AnswerGrammars* grammars = nullptr;                 // outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;            // where a request is silent

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "server/harmony_reader.h"
+
 namespace reprise::server {
 namespace {
 
@@ -27,7 +29,8 @@ constexpr FormatName kFormats[] = {{"none", ToolFormat::None},
                                    {"deepseekv31", ToolFormat::DeepSeek},
                                    {"mistral", ToolFormat::Mistral},
                                    {"qwen3_coder", ToolFormat::Qwen3Coder},
-                                   {"pythonic", ToolFormat::Pythonic}};
+                                   {"pythonic", ToolFormat::Pythonic},
+                                   {"gpt-oss", ToolFormat::Harmony}};
 
 std::string_view stripped(std::string_view text) {
   const size_t first = text.find_first_not_of(kWhitespace);
@@ -291,6 +294,7 @@ std::vector<std::string> tool_format_names() {
 
 ToolFormat tool_format_of_template(std::string_view t) {
   const auto shows = [&](std::string_view mark) { return t.find(mark) != std::string_view::npos; };
+  if (shows_harmony(t)) return ToolFormat::Harmony;
   if (shows(kDeepSeekCalls)) return ToolFormat::DeepSeek;
   if (shows("<function=")) return ToolFormat::Qwen3Coder;
   if (shows("<tool_call>")) return ToolFormat::Hermes;
@@ -300,8 +304,9 @@ ToolFormat tool_format_of_template(std::string_view t) {
 }
 
 const std::vector<ReasoningParser>& reasoning_parsers() {
-  static const std::vector<ReasoningParser> list{
-      {"qwen3", false}, {"qwen3-thinking", true}, {"deepseek-r1", true}, {"deepseek-v3", false}, {"glm45", false}};
+  static const std::vector<ReasoningParser> list{{"qwen3", false},      {"qwen3-thinking", true},
+                                                 {"deepseek-r1", true}, {"deepseek-v3", false},
+                                                 {"glm45", false},      {"gpt-oss", false, true}};
   return list;
 }
 

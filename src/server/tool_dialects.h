@@ -21,21 +21,23 @@ enum class ToolFormat : uint8_t {
   DeepSeek,    // V3: function<sep>NAME and a fenced block of JSON; V3.1: NAME<sep>JSON; both between marks
   Mistral,     // [TOOL_CALLS] and a list of {"name", "arguments"}, or NAME[ARGS]{...} after each mark
   Qwen3Coder,  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...</function></tool_call>
+  Harmony,     // messages to functions, in OpenAI's format (harmony_reader.h)
   Pythonic,    // the whole answer is [NAME(key=value, ...), ...] (Llama 3.2 and 4)
   List,        // the whole answer is [{"name": ..., "arguments": {...}}, ...]: what tool_choice "required" is held to
   Arguments,   // the whole answer is the arguments of one given tool
 };
 // By SGLang's names: "none", "hermes", "qwen", "qwen25", "llama3", "deepseekv3", "deepseekv31", "mistral",
-// "qwen3_coder", "pythonic".
+// "qwen3_coder", "pythonic", "gpt-oss".
 Result<ToolFormat> parse_tool_format(std::string_view name);
 std::vector<std::string> tool_format_names();
 ToolFormat tool_format_of_template(std::string_view chat_template);  // None when it shows none of them
 
-// SGLang's names of the parsers of thoughts between <think> marks. True: the model thinks first, with or without the
-// opening mark.
+// SGLang's names of the parsers of thoughts, which stand between <think> marks, or in messages of the harmony format.
+// thinks_first: the model does so with or without the opening mark.
 struct ReasoningParser {
   std::string_view name;
   bool thinks_first;
+  bool harmony = false;
 };
 const std::vector<ReasoningParser>& reasoning_parsers();
 

@@ -16,7 +16,7 @@ std::vector<Setting> model_rows() {
              "auto"),
       choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
              "of the KV cache; auto: as `dtype`; int8: half of bfloat16, a scale per token and head", "auto"),
-      choice("quantization", {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf"},
+      choice("quantization", {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
              "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
              "while it is loaded",
              "auto"),

@@ -16,11 +16,12 @@ std::vector<Setting> server_rows() {
       text("chat_template", "FILE", "Jinja file, or chatml or llama-2, in place of the model's own template"),
       choice("tool_call_parser",
              {"auto", "none", "hermes", "qwen", "qwen25", "llama3", "deepseekv3", "deepseekv31", "mistral",
-              "qwen3_coder", "pythonic"},
+              "qwen3_coder", "pythonic", "gpt-oss"},
              "how the model writes tool calls; auto: as its chat template shows", "auto"),
-      choice("reasoning_parser", {"auto", "none", "qwen3", "qwen3-thinking", "deepseek-r1", "deepseek-v3", "glm45"},
-             "take thoughts between <think> marks out of the answer; auto: when the chat template knows them; "
-             "deepseek-r1 and qwen3-thinking: answers begin with a thought",
+      choice("reasoning_parser",
+             {"auto", "none", "qwen3", "qwen3-thinking", "deepseek-r1", "deepseek-v3", "glm45", "gpt-oss"},
+             "take thoughts between <think> marks, or in the analysis channel of gpt-oss, out of the answer; auto: "
+             "when the chat template knows them; deepseek-r1 and qwen3-thinking: answers begin with a thought",
              "auto"),
       text("api_key", "KEY", "key that every route but health asks for"),
       text("api_key_file", "FILE", "more such keys, one on a line"),

@@ -130,8 +130,10 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--schedule-policy routing-key", "allowed: fcfs, lpm, random, dfs-weight, lof"},
       {"--enable-priority-scheduling --schedule-policy lpm", "allowed: fcfs, lof"},
       {"--tool-call-parser glm45",
-       "allowed: auto, none, hermes, qwen, qwen25, llama3, deepseekv3, deepseekv31, mistral, qwen3_coder, pythonic"},
-      {"--reasoning-parser kimi", "allowed: auto, none, qwen3, qwen3-thinking, deepseek-r1, deepseek-v3, glm45"},
+       "allowed: auto, none, hermes, qwen, qwen25, llama3, deepseekv3, deepseekv31, mistral, qwen3_coder, pythonic, "
+       "gpt-oss"},
+      {"--reasoning-parser kimi",
+       "allowed: auto, none, qwen3, qwen3-thinking, deepseek-r1, deepseek-v3, glm45, gpt-oss"},
       {"--chat-template qwen2-vl", "allowed: a Jinja file, chatml, llama-2"},
       {"--chat-template /proc/self/nothing.json", "allowed: a Jinja file, chatml, llama-2"},
       {"--json-model-override-args '[1]'", "a JSON object is expected"},

@@ -21,9 +21,11 @@ struct Model {
   Format format;
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
   double cap = 0;
+  std::vector<double> sinks = {};  // of every head, or none
 
   std::string name() const {
-    return fmt::format("{} H {} G {} D {} window {} cap {}", format.name(), heads, kv_heads, size, window, cap);
+    return fmt::format("{} H {} G {} D {} window {} cap {}{}", format.name(), heads, kv_heads, size, window, cap,
+                       sinks.empty() ? "" : " with sinks");
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
 };
@@ -72,8 +74,9 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
     kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots}, {}, {.threads = options.threads})[0];
   RunOptions run{.threads = options.threads};
   if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.way = dot; };
-  return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
-                    {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.cap}}, run)[0];
+  std::vector<TestTensor> in{concat(q), kv, at.table, at.lengths, at.starts};
+  if (!m.sinks.empty()) in.push_back(tensor_of(DType::F32, {m.heads}, m.sinks));
+  return runner.run("paged_attention", in, {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.cap}}, run)[0];
 }
 
 // A row as an int8 cache holds it.
@@ -136,8 +139,9 @@ std::vector<double> expected(const Model& m, const std::vector<Part>& parts) {
         for (int64_t d = 0; d < m.size; ++d) q.push_back(row.get(h * m.size + d));
         const size_t g = static_cast<size_t>(h / (m.heads / m.kv_heads));
         const int64_t first = m.window > 0 ? std::max<int64_t>(0, t + 1 - m.window) : 0;
-        const auto o =
-            reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1), m.scale(), m.cap);
+        const double sink = m.sinks.empty() ? -INFINITY : m.sinks[static_cast<size_t>(h)];
+        const auto o = reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1),
+                                         m.scale(), m.cap, sink);
         out.insert(out.end(), o.begin(), o.end());
       }
   }
@@ -331,6 +335,50 @@ TEST(PagedAttention, CapsScores) {
       expect_matches(m, {{&s, 0, 150}}, {.threads = 2});
       expect_matches(m, {{&s, 149, 150}});
     }
+}
+
+// Heads whose sink takes a little, most or nearly all of the weights. Every form of the kernel: whole prompts, chunks,
+// steps of one token, items that threads cut at pages.
+TEST(PagedAttention, SinksTakeTheirShareInEveryForm) {
+  for (const Format& f : kFormats)
+    for (int64_t window : {0, 24}) {
+      Model m{f, 6, 2, 40, window};
+      m.sinks = {0, 3, -2, 12, 1, 6};
+      m.cap = window > 0 ? 5 : 0;
+      const Sequence prompt = make_sequence(m, 150, 21), long_one = make_sequence(m, 700, 22);
+      const std::vector<Part> parts{{&prompt, 0, 150}, {&long_one, 699, 700}, {&long_one, 500, 530}};
+      const std::vector<double> want = expected(m, parts);
+      for (Isa isa : supported_isas()) {
+        const OpRunner runner(isa);
+        const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
+        const TestTensor all = step(runner, m, parts);
+        expect_close(all, want, 0, tolerance(f.dtype), what);
+        for (int threads : {2, 3, 7})
+          expect_same_bits(step(runner, m, parts, {.threads = threads}), all, what + " threads");
+        expect_same_bits(step(runner, m, {parts[1]}, {.threads = 5}), rows_of(all, 150, 1), what + " alone");
+        for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 1}, {100, 129}, {129, 130}})
+          expect_same_bits(step(runner, m, {{&prompt, from, to}}, {.threads = 2}), rows_of(all, from, to - from),
+                           what + " chunk");
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
+// A sink far below all scores changes no bit, and one far above them leaves nothing.
+TEST(PagedAttention, SinksFarFromTheScoresOverflowNothing) {
+  for (const Format& f : kFormats) {
+    const Model plain{f, 4, 2, 24};
+    Model low = plain, high = plain;
+    low.sinks = {-1e4, -1e30, -300, -1e4};
+    high.sinks = {1e4, 1e30, 300, 1e4};
+    const Sequence s = make_sequence(plain, 140, 23);
+    for (Isa isa : supported_isas()) {
+      const OpRunner runner(isa);
+      const TestTensor want = step(runner, plain, {{&s, 0, 140}}), none = step(runner, high, {{&s, 0, 140}});
+      expect_same_bits(step(runner, low, {{&s, 0, 140}}), want, low.name());
+      for (int64_t i = 0; i < none.size(); ++i) ASSERT_EQ(none.get(i), 0) << isa_name(isa) << " " << f.name();
+    }
+  }
 }
 
 TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {

@@ -285,6 +285,50 @@ TEST_P(Experts, RowsAreQuantisedByTheNumbersOfTheirGroup) {
     }
 }
 
+TEST_P(Experts, RowsGetTheBiasOfTheirGroup) {
+  constexpr int64_t kRows = 23, kGroups = 4;
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (int64_t n : {1, 37, 128}) {
+      const TestTensor x = random_tensor(dtype, {kRows, n}, 11, -3, 3),
+                       bias = random_tensor(dtype, {kGroups, n}, 12, -3, 3);
+      for (const std::vector<double>& border :
+           {std::vector<double>{0, 5, 5, 6, 20}, {0, 0, 0, 0, 23}, {4, 5, 9, 9, 21}}) {
+        const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
+        std::vector<double> want(static_cast<size_t>(kRows * n), 0.0);
+        for (int64_t g = 0; g < kGroups; ++g)
+          for (auto r = static_cast<int64_t>(border[static_cast<size_t>(g)]);
+               r < static_cast<int64_t>(border[static_cast<size_t>(g) + 1]); ++r)
+            for (int64_t i = 0; i < n; ++i)
+              want[static_cast<size_t>(r * n + i)] = x.get(r * n + i) + bias.get(g * n + i);
+        const TestTensor out = runner.run("add_groups", {x, starts, bias})[0];
+        expect_close(out, want, 1.01 * unit_roundoff(dtype), dtype == DType::F16 ? 3.1e-8 : 1e-37);
+        for (int threads : {2, 3, 40})
+          expect_same_bits(out, runner.run("add_groups", {x, starts, bias}, {}, {.threads = threads})[0]);
+      }
+    }
+}
+
+// Numbers on both sides of the limit, and some whose exponential overflows.
+TEST_P(Experts, TheClampedGateMatchesItsFormula) {
+  for (DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (const double limit : {0.75, 7.0}) {
+      TestTensor gate = random_tensor(dtype, {9, 37}, 13, -12, 12), up = random_tensor(dtype, {9, 37}, 14, -12, 12);
+      gate.set(0, 300);
+      gate.set(1, -300);
+      up.set(2, 1000);
+      up.set(3, -1000);
+      std::vector<double> want;
+      for (int64_t i = 0; i < gate.size(); ++i) {
+        const double g = std::min(gate.get(i), limit), u = std::clamp(up.get(i), -limit, limit);
+        want.push_back((u + 1) * g / (1 + std::exp(-1.702 * g)));
+      }
+      for (int threads : {1, 2})
+        expect_close(
+            runner.run("swiglu_clamped", {gate, up}, {{"alpha", 1.702}, {"limit", limit}}, {.threads = threads})[0],
+            want, 1.01 * unit_roundoff(dtype) + 3e-6, dtype == DType::F16 ? 3.1e-8 : 1e-37);
+    }
+}
+
 TEST_P(Experts, CombiningAddsUpByWeight) {
   constexpr int64_t kTokens = 23, kChoices = 3;
   for (DType dtype : {DType::F32, DType::BF16, DType::F16})

@@ -22,6 +22,17 @@ Packed random_blocks(BlockFormat format, int64_t n, int64_t k, uint32_t seed) {
   for (int64_t b = 0; b < n * k / kBlockElements; ++b) {
     uint8_t* block = p.blocks.as<uint8_t>() + b * info.bytes;
     for (int64_t i = 0; i < info.bytes; ++i) block[i] = static_cast<uint8_t>(gen());
+    if (format == BlockFormat::Mxfp4) {
+      block[0] = b % 11 == 5 ? 0 : static_cast<uint8_t>(118 + gen() % 9);
+      float* out = p.plain.as<float>() + b * kBlockElements;
+      for (int64_t i = 0; i < kBlockElements; ++i) {
+        const int nibble = i < 16 ? block[1 + i] & 15 : block[1 + i - 16] >> 4;
+        const int exponent = nibble >> 1 & 3, half = nibble & 1;
+        const double size = exponent == 0 ? half * 0.5 : std::ldexp(1 + half * 0.5, exponent - 1);
+        out[i] = static_cast<float>(std::ldexp(nibble & 8 ? -size : size, block[0] - 127));
+      }
+      continue;
+    }
     for (int64_t i = 0; i < factors; ++i) {
       const float v = (static_cast<float>(gen()) / 4294967296.0f - 0.5f) * (b % 7 == 3 ? 1e-6f : 0.1f);
       const uint16_t h = b % 11 == 5 ? 0 : float_to_half(v);
@@ -103,6 +114,38 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
               if (HasFailure()) return;
             }
           }
+      }
+}
+
+TEST_P(PackedOps, GroupsHaveTheBitsOfTheirOwnProducts) {
+  constexpr int64_t kGroups = 4, kRows = 120;
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (auto [n, k] : {std::pair<int64_t, int64_t>{17, 32}, {64, 96}, {131, 576}})
+      for (DType t : kDTypes) {
+        const Packed w = random_blocks(f.format, kGroups * n, k, 21);
+        TestTensor stack = w.blocks;
+        stack.type.shape = constant_shape({kGroups, n, k / kBlockElements * f.bytes});
+        const TestTensor x = random_tensor(t, {kRows, k}, 22);
+        for (const std::vector<double>& border :
+             {std::vector<double>{0, 1, 1, 3, 110}, {0, 0, 0, 0, 120}, {4, 9, 16, 20, 21}}) {
+          const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, border);
+          const TestTensor out = runner.run("grouped_linear_blocks", {x, starts, stack}, format_attr(f.format))[0];
+          for (int64_t g = 0; g < kGroups; ++g) {
+            const auto first = static_cast<int64_t>(border[static_cast<size_t>(g)]);
+            const int64_t count = static_cast<int64_t>(border[static_cast<size_t>(g) + 1]) - first;
+            if (count == 0) continue;
+            expect_same_bits(runner.run("linear_blocks", {rows_of(x, first, count), rows_of(w.blocks, g * n, n)},
+                                        format_attr(f.format))[0],
+                             rows_of(out, first, count),
+                             fmt::format("{} {} n={} k={} group {}", f.name, dtype_name(t), n, k, g));
+          }
+          for (int64_t i = static_cast<int64_t>(border.back()) * n; i < out.size(); ++i) ASSERT_EQ(out.get(i), 0);
+          for (int64_t i = 0; i < static_cast<int64_t>(border[0]) * n; ++i) ASSERT_EQ(out.get(i), 0);
+          for (int threads : {2, 3})
+            expect_same_bits(out, runner.run("grouped_linear_blocks", {x, starts, stack}, format_attr(f.format),
+                                             {.threads = threads})[0]);
+          if (HasFailure()) return;
+        }
       }
 }
 

@@ -87,16 +87,17 @@ inline double gelu_tanh(double x) {
 
 // One query vector against keys and values of one head, [n][size] each; `first` is the first visible key; no cap: 0.
 inline Numbers attend(const Numbers& q, const Numbers& k, const Numbers& v, size_t first, size_t end, double scale,
-                      double cap = 0) {
+                      double cap = 0, double sink = -INFINITY) {
   const size_t size = q.size();
   Numbers score(end), out(size, 0.0);
-  double top = -INFINITY, sum = 0;
+  double top = sink, sum = 0;
   for (size_t j = first; j < end; ++j) {
     for (size_t d = 0; d < size; ++d) score[j] += q[d] * k[j * size + d];
     score[j] *= scale;
     if (cap > 0) score[j] = cap * std::tanh(score[j] / cap);
     top = std::max(top, score[j]);
   }
+  if (sink > -INFINITY) sum = std::exp(sink - top);
   for (size_t j = first; j < end; ++j) sum += score[j] = std::exp(score[j] - top);
   for (size_t j = first; j < end; ++j)
     for (size_t d = 0; d < size; ++d) out[d] += score[j] / sum * v[j * size + d];

@@ -307,7 +307,7 @@ TEST(CompressedTensorsPlan, ErrorsNameTheFieldAndWhatIsAllowed) {
   };
   const std::vector<Case> cases{
       {[](Files& f) { f.quantization["quant_method"] = "gptq"; },
-       {"quant_method", "gptq", "allowed: compressed-tensors"}},
+       {"quant_method", "gptq", "allowed: compressed-tensors, mxfp4"}},
       {[](Files& f) { f.quantization["format"] = "pack-quantized"; }, {"format", "allowed: int-quantized"}},
       {[](Files& f) {
          f.quantization["kv_cache_scheme"] = {{"num_bits", 8}};

@@ -18,6 +18,10 @@ TestTensor random_blocks(BlockFormat format, int64_t n, int64_t k, uint32_t seed
   for (int64_t b = 0; b < n * k / kBlockElements; ++b) {
     uint8_t* block = t.as<uint8_t>() + b * info.bytes;
     for (int64_t i = 0; i < info.bytes; ++i) block[i] = static_cast<uint8_t>(gen());
+    if (format == BlockFormat::Mxfp4) {
+      block[0] = b % 11 == 5 ? 0 : static_cast<uint8_t>(118 + gen() % 9);
+      continue;
+    }
     for (int64_t i = 0; i < (format == BlockFormat::Q4_1 ? 2 : 1); ++i) {
       const float v = (static_cast<float>(gen()) / 4294967296.0f - 0.5f) * (b % 7 == 3 ? 1e-6f : 0.1f);
       const uint16_t h = b % 11 == 5 ? 0 : float_to_half(v);

@@ -27,7 +27,7 @@ inline const std::vector<std::string>& small_families() {
                                               "granite_moe",  "smollm3",        "cohere",       "cohere2",
                                               "starcoder2",   "exaone4_window", "exaone4_full", "ernie",
                                               "ernie_moe",    "seed_oss",       "hunyuan",      "minimax_m2",
-                                              "falcon3",      "mistral_small3"};
+                                              "falcon3",      "mistral_small3", "gpt_oss"};
   return names;
 }
 
@@ -57,9 +57,10 @@ inline const std::vector<std::string>& tiny_models() {
 // Of models that need an op for which CUDA and Ascend have no kernel, that op: the devices refuse it by name.
 inline const std::map<std::string, std::string>& needed_ops() {
   static const std::map<std::string, std::string> ops{
-      {"gemma2", "paged_attention"},      {"gemma3", "scale"},       {"gemma3_old", "scale"},
-      {"gemma3_text_of_images", "scale"}, {"granite", "scale"},      {"granite_moe", "scale"},
-      {"cohere", "layer_norm"},           {"cohere2", "layer_norm"}, {"starcoder2", "layer_norm"}};
+      {"gemma2", "paged_attention"},      {"gemma3", "scale"},      {"gemma3_old", "scale"},
+      {"gemma3_text_of_images", "scale"}, {"granite", "scale"},     {"granite_moe", "scale"},
+      {"gpt_oss", "paged_attention"},     {"cohere", "layer_norm"}, {"cohere2", "layer_norm"},
+      {"starcoder2", "layer_norm"}};
   return ops;
 }
 

@@ -35,7 +35,7 @@ def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, 
           stacked=False, seed=None, without=None, bias_scale=0.2, post_norm=1.0,
           clear_choice=False, **kw):
     """seed: for weights and tokens, else the place in the list. without: changes of the configuration that must move
-    the logits, by what they leave out. clear_choice: tokens by what experts are chosen by, the router's bias included."""
+    the logits, by what they leave out, or functions that change the model. clear_choice: tokens by what experts are chosen by, the router's bias included."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
@@ -174,12 +174,14 @@ def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
                 x = x - 1 if is_centred(net) else x
             elif name.endswith("e_score_correction_bias"):
                 x = bias_scale * x
-            elif name.endswith(".bias"):
+            elif name.endswith((".bias", "_bias")):
                 x = 0.3 * x
+            elif name.endswith(".sinks"):
+                x = 1 + x
             elif "embed_tokens" in name:
                 x = (0.6 if tied else 1.0) * x
             else:
-                scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0, "gate": 2.0}.get(name.split(".")[-2], gain)
+                scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0, "gate": 2.0, "router": 2.0}.get(name.split(".")[-2], gain)
                 x = scale / np.sqrt(p.shape[-1]) * x
             if lopsided and "embed_tokens" in name:
                 x[:, 0] = 4
@@ -387,9 +389,12 @@ def main():
         entry["f32_cached_vs_whole"] = float(f"{cached:.3g}")
         for label, changes in spec["without"].items():
             plain_config = AutoConfig.from_pretrained(folder)
-            for key, value in changes.items():
+            for key, value in (changes.items() if isinstance(changes, dict) else ()):
                 setattr(plain_config, key, value)
             plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
+            if not isinstance(changes, dict):
+                with torch.no_grad():
+                    changes(plain)
             t, s, l = full[131]
             entry[f"without_{label}"] = round(relative(run(plain, t), l), 4)
             assert entry[f"without_{label}"] > 0.02, (name, entry)

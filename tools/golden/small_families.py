@@ -3,7 +3,7 @@ pattern and one more; post_norm makes branches that end in a norm small beside t
 with them; `without` says what must move the logits when it is left out."""
 
 from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
-                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GraniteConfig, GraniteMoeConfig, HunYuanDenseV1Config,
+                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, HunYuanDenseV1Config,
                           LlamaConfig, MiniMaxM2Config, Mistral3Config, Olmo2Config, Olmo3Config, Phi3Config, SeedOssConfig,
                           SmolLM3Config, Starcoder2Config)
 
@@ -104,6 +104,18 @@ FAMILIES = [
     dict(cls=MiniMaxM2Config, name="minimax_m2", seed=122, gain=0.8, lengths=(1, 7, 61), vocab_size=149, hidden_size=48, intermediate_size=21,
          num_attention_heads=6, num_key_value_heads=2, head_dim=12, num_local_experts=9, num_experts_per_tok=4,
          rope=plain(5000000.0, partial_rotary_factor=0.5), pad_token_id=0, clear_choice=True),
+    # What gpt-oss computes: transformers 5.23.0, models/gpt_oss/modeling_gpt_oss.py: experts with biases, whose gate and up take turns in
+    # columns, lines 67-113 (clamps 83-84, alpha 85, up + 1 86); softmax over the chosen logits of a router with a bias, 125-129; rotation by
+    # halves, 207-215; sinks, one more score whose share is dropped, 243-251; configuration_gpt_oss.py: even layers slide, 83-86; YaRN without
+    # truncation, 88-96. Weights of experts are [experts, in, out].
+    dict(cls=GptOssConfig, name="gpt_oss", seed=126, style="old", gain=1.0, lengths=LONG, vocab_size=151, hidden_size=44, intermediate_size=27,
+         num_attention_heads=6, num_key_value_heads=2, head_dim=20, num_hidden_layers=3, sliding_window=24, num_local_experts=5,
+         num_experts_per_tok=3, swiglu_limit=1.25, swiglu_alpha=1.9, pad_token_id=0,
+         rope={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+               "beta_slow": 1.0, "truncate": False},
+         without={"window": {"layer_types": ["full_attention"] * 3}, "limit": {"swiglu_limit": 100.0}, "alpha": {"swiglu_alpha": 0.5},
+                  "sinks": lambda net: [layer.self_attn.sinks.fill_(-1e4) for layer in net.model.layers],
+                  "biases": lambda net: [layer.mlp.experts.gate_up_proj_bias.zero_() for layer in net.model.layers]}),
     # Architectures that are Llama or Mistral, or their text model.
     dict(cls=LlamaConfig, name="falcon3", seed=123, style="old", vocab_size=151, hidden_size=42, intermediate_size=61,
          num_attention_heads=3, num_key_value_heads=1, head_dim=26, rope=plain(1000042.0)),

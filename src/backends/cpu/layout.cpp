@@ -107,10 +107,12 @@ void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
 // A row's block into one column of a panel's block.
 template <BlockFormat kFormat>
 void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
-  constexpr int64_t kFactors = kFormat == BlockFormat::Q4_1 ? 2 : 1;
-  for (int64_t i = 0; i < kFactors; ++i) std::memcpy(to + 2 * (i * kPanelWidth + column), block + 2 * i, 2);
-  const uint8_t* numbers = block + 2 * kFactors;
-  to += 2 * kFactors * kPanelWidth;
+  constexpr BlockFormatInfo kInfo = block_format_info(kFormat);
+  constexpr int64_t kFactor = kInfo.factor_bytes, kFactors = kFactor * kInfo.factors;
+  for (int64_t i = 0; i < kInfo.factors; ++i)
+    std::memcpy(to + kFactor * (i * kPanelWidth + column), block + kFactor * i, static_cast<size_t>(kFactor));
+  const uint8_t* numbers = block + kFactors;
+  to += kFactors * kPanelWidth;
   if (kFormat == BlockFormat::Q8_0) {
     for (int64_t i = 0; i < kBlockElements; ++i) to[i * kPanelWidth + column] = numbers[i];
     return;
@@ -164,6 +166,7 @@ void register_layouts(KernelRegistry& kernels) {
   add_packed<BlockFormat::Q8_0>(kernels);
   add_packed<BlockFormat::Q4_0>(kernels);
   add_packed<BlockFormat::Q4_1>(kernels);
+  add_packed<BlockFormat::Mxfp4>(kernels);
 }
 
 }  // namespace reprise::cpu

@@ -5,10 +5,11 @@
 // 2)][64][2] (two neighbouring k side by side, the last one zero when K is odd), i8 as [ceil(K / 4)][64][4] behind a
 // header of 64 int32 that hold -128 * (sum of the column), other types as [K][64]. Columns beyond N are zero. A stack
 // [E, N, K] has the panels of every matrix one after another.
-// q8_0_panel64, q4_0_panel64, q4_1_panel64: rows of GGUF blocks, u8 [N, bytes of a row], as panels of 64 output columns
-// with as many bytes as the file has. A panel's block of 32 k is [64] f16 factors, for q4_1 [64] f16 minima, then the
-// numbers: q8_0 as [32][64] bytes; the others as four groups of 8 k, [64] words each, k of the group in nibbles from
-// the lowest up.
+// q8_0_panel64, q4_0_panel64, q4_1_panel64, mxfp4_panel64: rows of GGUF blocks, u8 [N, bytes of a row], as panels of 64
+// output columns with as many bytes as the file has. A panel's block of 32 k is [64] factors (f16, of mxfp4 a byte),
+// for q4_1 [64] f16 minima, then the numbers: q8_0 as [32][64] bytes; the others as four groups of 8 k, [64] words
+// each, k of the group in nibbles from the lowest up. A stack [E, N, bytes of a row] has the panels of every matrix one
+// after another.
 //
 // Different rows of the matrix touch different bytes, so disjoint row blocks may be packed from several threads.
 #pragma once

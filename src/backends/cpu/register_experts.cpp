@@ -33,6 +33,7 @@ void register_experts(KernelRegistry& kernels, Isa isa) {
   entries.add("moe_gate", k.moe_gate, {.accepts = accepts_gate, .scratch = scratch(gate_bytes)});
   entries.add("moe_route", k.moe_route, {.scratch = scratch(route_bytes)});
   entries.add("moe_combine", k.moe_combine);
+  entries.add("add_groups", k.add_groups);
   entries.add("grouped_linear", k.grouped_linear,
               {.scratch = scratch(grouped_bytes<GroupedLinearArgs>), .layouts = {"panel64"}});
   entries.add("grouped_linear_rows", k.grouped_linear_rows,

@@ -15,6 +15,9 @@ int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 3 : 4; }
 size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {
   return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
+size_t grouped_bytes(const GroupedLinearBlocksArgs& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+}
 size_t head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound);
   return static_cast<size_t>(threads) * linear_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
@@ -30,7 +33,9 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
                 .layouts = {packed_layout(info.format)},
                 .way = [isa](const OpCall&) { return direct_rows(isa); },
                 .variant = info.name};
-  Extras head = linear, embedding = linear;
+  Extras head = linear, embedding = linear, grouped = linear;
+  grouped.scratch = scratch(grouped_bytes);
+  grouped.f32_scratch = false;
   linear.scratch = scratch(linear_bytes);
   linear.f32_scratch = false;
   head.scratch = scratch(head_bytes);
@@ -39,6 +44,7 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
   entries.add("linear_blocks", k.linear_blocks, linear);
   entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_bf16_f32, linear);
   entries.add("linear_blocks", EntryTypes(F16, F32), k.linear_blocks_f16_f32, linear);
+  entries.add("grouped_linear_blocks", k.grouped_linear_blocks, grouped);
   entries.add("lm_head_argmax_blocks", k.lm_head_argmax_blocks, head);
   entries.add("embedding_blocks", k.embedding_blocks, embedding);
 }

@@ -47,6 +47,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("gelu_tanh", k.gelu_tanh);
   entries.add("scale", k.scale);
   entries.add("softcap", k.softcap);
+  entries.add("swiglu_clamped", k.swiglu_clamped);
   entries.add("sigmoid", k.sigmoid);
   entries.add("reciprocal", k.reciprocal);
   entries.add("scale_rows", k.scale_rows);

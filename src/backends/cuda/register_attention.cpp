@@ -13,6 +13,7 @@ namespace {
 
 Status accepts_heads(const OpCall& c) {
   RETURN_IF_ERROR(want_no_softcap(c));
+  RETURN_IF_ERROR(want_no_sinks(c));
   return want_head(c, c.in[0].shape[2]);
 }
 

@@ -30,6 +30,11 @@ Status want_no_softcap(const OpCall& c) {
   return Status::ok();
 }
 
+Status want_no_sinks(const OpCall& c) {
+  if (c.in.size() > 5) return error(Code::Unsupported, "attention with sinks: its kernels know none");
+  return Status::ok();
+}
+
 void PagedAttentionArgs::fill(const OpCall& c) {
   fill_step(c, 2, *this);
   kv_heads = c.in[1].shape[2].factor;

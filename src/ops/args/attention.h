@@ -12,11 +12,12 @@ struct OpCall;
 class Status;
 enum class DType : uint8_t;
 
-// For the devices whose attention cannot cap scores.
+// For the devices whose attention cannot cap scores, and for those that know no sinks.
 Status want_no_softcap(const OpCall& call);
+Status want_no_sinks(const OpCall& call);
 
 struct PagedAttentionArgs {
-  In q, kv, page_table, context_lens, cu_seqlens;
+  In q, kv, page_table, context_lens, cu_seqlens, sinks;
   Out out;
   Dim tokens, sequences, columns;
   int64_t heads, kv_heads, size, window;

@@ -31,6 +31,12 @@ void NumberArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
   number = c.attrs->number(c.attrs->find("by") ? "by" : "cap");
 }
+void SwigluClampedArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = product_of(c.in[0].shape, 1, c.in[0].shape.rank()).factor;
+  alpha = c.attrs->number("alpha");
+  limit = c.attrs->number("limit");
+}
 void ScaleRowsArgs::fill(const OpCall& c) { fill_rows(c.in[0], *this); }
 void SiluMulArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
@@ -74,6 +80,7 @@ std::span<const OpArgs> element_args() {
       op_row("gelu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("gelu_tanh", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("scale", &NumberArgs::out, &NumberArgs::x, constant_rows),
+      op_row("swiglu_clamped", &SwigluClampedArgs::out, &SwigluClampedArgs::gate, constant_rows),
       op_row("softcap", &NumberArgs::out, &NumberArgs::x, constant_rows),
       op_row("sigmoid", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("reciprocal", &UnaryArgs::out, &UnaryArgs::x, constant_rows),

@@ -46,6 +46,17 @@ struct NumberArgs {
   void fill(const OpCall& call);
 };
 
+// Elementwise, with two numbers.
+struct SwigluClampedArgs {
+  In gate, up;
+  Out out;
+  Dim rows;
+  int64_t width;
+  double alpha, limit;
+
+  void fill(const OpCall& call);
+};
+
 // Draws a token for each row of logits [rows, columns] by its Draw (ops/draw.h), which may name a row of `edited`.
 struct SampleArgs {
   In logits, draws, edited;

@@ -21,6 +21,11 @@ void MoeRouteArgs::fill(const OpCall& c) {
   first = c.attrs->integer("first");
   count = c.attrs->integer("count");
 }
+void AddGroupsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  groups = c.in[2].shape[0].factor;
+}
 void MoeCombineArgs::fill(const OpCall& c) {
   tokens = c.in[2].shape[0];
   top_k = c.in[2].shape[1].factor;
@@ -32,6 +37,7 @@ std::span<const OpArgs> expert_args() {
   static const OpArgs rows[] = {
       op_row("moe_gate", &MoeGateArgs::experts, &MoeGateArgs::logits),
       op_row("moe_route", &MoeRouteArgs::starts, &MoeRouteArgs::experts),
+      op_row("add_groups", &AddGroupsArgs::out, &AddGroupsArgs::x, constant_rows),
       op_row("moe_combine", &MoeCombineArgs::out, &MoeCombineArgs::y, constant_rows),
   };
   return rows;

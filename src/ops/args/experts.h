@@ -33,6 +33,16 @@ struct MoeRouteArgs {
   void fill(const OpCall& call);
 };
 
+// A bias for each of the groups of rows.
+struct AddGroupsArgs {
+  In x, starts, bias;
+  Out out;
+  Dim rows;
+  int64_t width, groups;
+
+  void fill(const OpCall& call);
+};
+
 struct MoeCombineArgs {
   In y, weights, place;
   Out out;

@@ -68,6 +68,11 @@ void GroupedLinearRowsArgs::fill(const OpCall& c) {
   fill_groups(c, 3, *this);
   x_rows = c.in[0].shape[0];
 }
+void GroupedLinearBlocksArgs::fill(const OpCall& c) {
+  fill_groups(c, 2, *this);
+  shape.depth = c.in[0].shape[1].factor;
+  format = format_of(c);
+}
 void GroupedW8a8StaticArgs::fill(const OpCall& c) {
   fill_groups(c, 2, *this);
   out_type = c.out[0].dtype;
@@ -93,6 +98,7 @@ std::span<const OpArgs> product_args() {
       op_row("per_head_matmul_rows", &PerHeadMatmulRowsArgs::out, &PerHeadMatmulRowsArgs::x),
       op_row("grouped_linear", &GroupedLinearArgs::out, &GroupedLinearArgs::x),
       op_row("grouped_linear_rows", &GroupedLinearRowsArgs::out, &GroupedLinearRowsArgs::x),
+      op_row("grouped_linear_blocks", &GroupedLinearBlocksArgs::out, &GroupedLinearBlocksArgs::x),
       op_row("grouped_linear_w8a8_static", &GroupedW8a8StaticArgs::out, &GroupedW8a8StaticArgs::out),
       op_row("grouped_linear_w8a8_dynamic", &GroupedW8a8DynamicArgs::out, &GroupedW8a8DynamicArgs::out),
       op_row("grouped_silu_mul_quant", &GroupedSiluMulQuantArgs::values_scale, &GroupedSiluMulQuantArgs::x),

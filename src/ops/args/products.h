@@ -138,6 +138,16 @@ struct GroupedLinearRowsArgs {
   void fill(const OpCall& call);
 };
 
+struct GroupedLinearBlocksArgs {
+  In x, starts, weight;
+  Out out;
+  ProductShape shape;
+  int64_t groups;
+  BlockFormat format;
+
+  void fill(const OpCall& call);
+};
+
 struct GroupedW8a8StaticArgs {
   In x, starts, weight, scale, bias;
   Out out;

@@ -15,6 +15,7 @@ struct Call : AttentionCall<E> {
     this->page_table = a.page_table;
     this->context_lens = a.context_lens;
     this->cu_seqlens = a.cu_seqlens;
+    this->sinks = a.sinks;
     this->out = a.out;
     this->workspace = static_cast<float*>(l.workspace);
     AttentionSizes& z = this->sizes;

@@ -53,11 +53,22 @@ inline void merge_rows(const Partial& state, const Partial& page, int64_t rows, 
   }
 }
 
+// What the sums of a row are multiplied with to be its outputs, where its weights add up to l; 0 where it has seen no
+// key.
+inline float share_of(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+// The same where a sink takes part: beside the weights exp(s - m) there is exp(sink - m). Both are taken relative to
+// the larger of m and the sink, so that none overflows.
+inline float share_beside_sink(float m, float l, float sink) {
+  const float top = sink > m ? sink : m;
+  const F32x16 weights = exp(F32x16{m - top, sink - top});
+  return weights[0] / (l * weights[0] + weights[1]);
+}
+
 template <typename E>
-inline void finish_row(float l, const float* o, typename E::Type* out, int64_t size) {
-  if (l == 0.0f) return store_each<E>(out, size, [](int64_t, int64_t) { return zero(); });
+inline void finish_row(float share, const float* o, typename E::Type* out, int64_t size) {
+  if (share == 0.0f) return store_each<E>(out, size, [](int64_t, int64_t) { return zero(); });
   // Adding zero makes +0 of -0, as merging does.
-  const F32x16 factor = splat(1.0f / l);
+  const F32x16 factor = splat(share);
   store_each<E>(out, size, [&](int64_t d, int64_t rest) { return (load_n<F32>(o + d, rest) + 0.0f) * factor; });
 }
 

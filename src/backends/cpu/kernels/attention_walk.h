@@ -44,6 +44,7 @@ struct AttentionCall {
   const int32_t* page_table;
   const int32_t* context_lens;
   const int32_t* cu_seqlens;
+  const float* sinks = nullptr;  // of every query head, or null
   T* out;
   float* workspace;
   AttentionSizes sizes;
@@ -54,8 +55,12 @@ template <typename E>
 inline void finish_rows(const AttentionCall<E>& call, const AttentionItem& item, Range rows, const Partial& state) {
   const int64_t size = call.sizes.size;
   RowPlace row = call.place_of(item, rows.begin);
-  for (int64_t r = rows.begin; r < rows.end; ++r, row.next())
-    finish_row<E>(state.l[r], state.o + r * size, call.out + call.index(item, row) * size, size);
+  for (int64_t r = rows.begin; r < rows.end; ++r, row.next()) {
+    float share = share_of(state.l[r]);
+    if (call.sinks && share != 0.0f)
+      share = share_beside_sink(state.m[r], state.l[r], call.sinks[item.kv_head * row.per_group + row.head]);
+    finish_row<E>(share, state.o + r * size, call.out + call.index(item, row) * size, size);
+  }
 }
 
 // The pages of an item that are this thread's: page(p, to, merge) computes page p of the item into `to`, and merge()

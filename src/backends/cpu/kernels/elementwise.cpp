@@ -68,6 +68,22 @@ void with_number(const NumberArgs& args, const Launch& l) {
                 [=](int64_t i, int64_t rest) { return Op::apply(load_n<E>(x + i, rest), number); });
 }
 
+template <typename E>
+void swiglu_clamped(const SwigluClampedArgs& args, const Launch& l) {
+  const typename E::Type *gate = args.gate, *up = args.up;
+  typename E::Type* out = args.out;
+  const F32x16 alpha = splat(static_cast<float>(args.alpha)), top = splat(static_cast<float>(args.limit));
+  const Range r = share_rows_or_elements(l.size(args.rows), args.width, l.thread, l.threads);
+  gate += r.begin, up += r.begin;
+  store_each<E>(out + r.begin, r.end - r.begin, [=](int64_t i, int64_t rest) {
+    F32x16 g = load_n<E>(gate + i, rest), u = load_n<E>(up + i, rest);
+    g = select(greater(g, top), top, g);
+    u = select(greater(u, top), top, u);
+    u = select(greater(-top, u), -top, u);
+    return (u + 1.0f) * (g / (exp(-(g * alpha)) + 1.0f));
+  });
+}
+
 }  // namespace
 
 REPRISE_KERNELS(add, binary, Add)
@@ -79,5 +95,6 @@ REPRISE_KERNELS(gelu_tanh, unary, GeluTanh)
 REPRISE_KERNELS(scale, with_number, Scale)
 REPRISE_KERNELS(softcap, with_number, Softcap)
 REPRISE_KERNELS(sigmoid, unary, Sigmoid)
+REPRISE_KERNELS(swiglu_clamped, swiglu_clamped)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -143,7 +143,7 @@ struct ExpandedCall {
       }
     }
     for (int64_t r = 0; r < count; ++r)
-      finish_row<E>(state.l[r], state.o + r * z.value, out + ((first + r) * heads + head) * z.value, z.value);
+      finish_row<E>(share_of(state.l[r]), state.o + r * z.value, out + ((first + r) * heads + head) * z.value, z.value);
   }
 
   int64_t cost(int64_t sequence) const {

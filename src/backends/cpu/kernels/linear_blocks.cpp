@@ -1,5 +1,6 @@
-// linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks (packed_tiles.h).
-// Workspace: as linear and lm_head_argmax.
+// linear_blocks, grouped_linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks
+// (packed_tiles.h). Workspace: as linear and lm_head_argmax.
+#include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/packed_tiles.h"
 #include "backends/cpu/kernels/sums.h"
 #include "backends/cpu/kernels/table.h"
@@ -18,6 +19,41 @@ void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   });
 }
 
+template <class In, class P>
+void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
+  using T = typename In::Type;
+  const int64_t all = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns,
+                panels = (n + kPanelColumns - 1) / kPanelColumns, panel_bytes = k / kBlockK * P::kBlockBytes;
+  const T* x = a.x;
+  const uint8_t* weight = a.weight;
+  T* out = a.out;
+  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all, k)));
+  const GroupWalk walk{a.starts, a.groups, all};
+  Scratch scratch;
+  const int64_t used =
+      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+        const int64_t block = linear_row_block(count);
+        for (int64_t m = begin; m < begin + count; m += block) {
+          const int64_t rows = std::min(block, begin + count - m);
+          int64_t ldx = 0;
+          const float* xt = wide_rows<In>(x + m * k, rows, k, wide_x, ldx);
+          for (int64_t p = mine.begin; p < mine.end; ++p) {
+            const int64_t column = p * kPanelColumns;
+            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+            packed_product<P>(xt, ldx, rows, weight + (g * panels + p) * panel_bytes, 0, k, (columns + 15) / 16 * 16,
+                              static_cast<int>(l.way), scratch);
+            round_sums<In, In>(scratch.c, rows, columns, nullptr, out + m * n + column, n);
+          }
+        }
+      });
+  clear_rows(walk, used, out, n, l);
+}
+
+template <class In>
+void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
+  with_format(a.format, [&](auto p) { grouped_products<In, decltype(p)>(a, l); });
+}
+
 template <class In>
 void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
@@ -34,12 +70,21 @@ void merge(const LmHeadBlocksArgs& a, const Launch& l) {
 
 // A block of one row of a table. As checkpoint/dequantize.cpp has it, each operation rounded on its own.
 void block_of_row(BlockFormat format, const uint8_t* block, int64_t column, float* out) {
+  constexpr float kFp4[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  const bool power = format == BlockFormat::Mxfp4;
   uint16_t factors[16] = {};
-  std::memcpy(factors, block + 2 * column, 2);
+  if (!power) std::memcpy(factors, block + 2 * column, 2);
   if (format == BlockFormat::Q4_1) std::memcpy(factors + 1, block + 2 * (kPanelColumns + column), 2);
   const F32x16 wide = F16::load(factors);
-  const float factor = wide[0], minimum = wide[1];
-  const uint8_t* numbers = block + 2 * kPanelColumns * (format == BlockFormat::Q4_1 ? 2 : 1);
+  float factor = wide[0];
+  const float minimum = wide[1];
+  if (power) {
+    float powers[kLanes];
+    uint8_t bytes[kLanes] = {block[column]};
+    reg_store(powers, reg_power(bytes));
+    factor = powers[0];
+  }
+  const uint8_t* numbers = block + kPanelColumns * (power ? 1 : format == BlockFormat::Q4_1 ? 4 : 2);
   for (int64_t i = 0; i < kBlockK; ++i) {
     if (format == BlockFormat::Q8_0) {
       out[i] = factor * static_cast<float>(static_cast<int8_t>(numbers[i * kPanelColumns + column]));
@@ -47,6 +92,10 @@ void block_of_row(BlockFormat format, const uint8_t* block, int64_t column, floa
     }
     const uint8_t pair = numbers[(i / kGroupK * kPanelColumns + column) * 4 + i % kGroupK / 2];
     const int number = i % 2 == 0 ? pair & 15 : pair >> 4;
+    if (power) {
+      out[i] = factor * (number < 8 ? kFp4[number] : -kFp4[number - 8]);
+      continue;
+    }
     out[i] = format == BlockFormat::Q4_0 ? factor * static_cast<float>(number - 8)
                                          : factor * static_cast<float>(number) + minimum;
   }
@@ -77,6 +126,7 @@ REPRISE_KERNEL(linear_blocks_bf16, linear_blocks<Bf16, Bf16>)
 REPRISE_KERNEL(linear_blocks_bf16_f32, linear_blocks<Bf16, F32>)
 REPRISE_KERNEL(linear_blocks_f16, linear_blocks<F16, F16>)
 REPRISE_KERNEL(linear_blocks_f16_f32, linear_blocks<F16, F32>)
+REPRISE_KERNELS(grouped_linear_blocks, grouped_linear_blocks)
 REPRISE_KERNELS(lm_head_argmax_blocks, lm_head_argmax_blocks)
 REPRISE_KERNEL(lm_head_argmax_blocks_merge, merge)
 REPRISE_KERNELS(embedding_blocks, embedding_blocks)

@@ -1,5 +1,6 @@
-// moe_route: a stable counting sort of choices by expert, and moe_combine, the way back.
+// moe_route: a stable counting sort of choices by expert; moe_combine, the way back; add_groups, biases of experts.
 #include "backends/cpu/kernels/elementwise.h"
+#include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/moe_shape.h"
 #include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
@@ -68,6 +69,22 @@ void combine(const MoeCombineArgs& a, const Launch& l) {
 }
 
 template <typename E>
+void add_groups(const AddGroupsArgs& a, const Launch& l) {
+  const typename E::Type *x = a.x, *bias = a.bias;
+  typename E::Type* out = a.out;
+  const int64_t rows = l.size(a.rows), n = a.width;
+  const GroupWalk walk{a.starts, a.groups, rows};
+  const Range mine = l.share(rows);
+  const int64_t used = walk.each([&](int64_t g, int64_t first, int64_t count) {
+    for (int64_t r = std::max(first, mine.begin); r < std::min(first + count, mine.end); ++r)
+      store_each<E>(out + r * n, n, [&](int64_t i, int64_t rest) {
+        return load_n<E>(x + r * n + i, rest) + load_n<E>(bias + g * n + i, rest);
+      });
+  });
+  clear_rows(walk, used, out, n, l);
+}
+
+template <typename E>
 void scale(const ScaleRowsArgs& a, const Launch& l) {
   const typename E::Type* x = a.x;
   const float* factor = a.scale;
@@ -87,5 +104,6 @@ void scale(const ScaleRowsArgs& a, const Launch& l) {
 REPRISE_KERNEL(moe_route, route)
 REPRISE_KERNELS(moe_combine, combine)
 REPRISE_KERNELS(scale_rows, scale)
+REPRISE_KERNELS(add_groups, add_groups)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -47,10 +47,79 @@ inline Reg reg_nibble(const uint8_t* words) {
 }
 #endif
 
+// Powers of two from their exponents with 127 added, a byte each; the smallest is subnormal.
+#if defined(__AVX512F__)
+inline Reg reg_power(const uint8_t* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000)));
+}
+#elif defined(__AVX2__)
+inline Reg reg_power(const uint8_t* p) {
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000)));
+}
+#elif defined(__x86_64__)
+inline Reg reg_power(const uint8_t* p) {
+  int32_t bytes;
+  std::memcpy(&bytes, p, 4);
+  const __m128i none = _mm_setzero_si128();
+  const __m128i e = _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), none), none);
+  const __m128i smallest = _mm_and_si128(_mm_cmpeq_epi32(e, none), _mm_set1_epi32(0x00400000));
+  return _mm_castsi128_ps(_mm_or_si128(_mm_slli_epi32(e, 23), smallest));
+}
+#elif defined(__aarch64__)
+inline Reg reg_power(const uint8_t* p) {
+  uint32_t bytes;
+  std::memcpy(&bytes, p, 4);
+  const uint32x4_t e = vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes)))));
+  return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(e, 23), vdupq_n_u32(0x00400000)));
+}
+#endif
+
+// Nibble kPart of each word as a number of 4 bits (E2M1): a sign, and 0, 0.5, 1, 1.5, 2, 3, 4 or 6.
+#if defined(__AVX512F__)
+template <int kPart>
+inline Reg reg_fp4(const uint8_t* words) {
+  const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f,
+                                      -3.0f, -4.0f, -6.0f);
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), 4 * kPart), table);
+}
+#elif defined(__AVX2__)
+// The permutation looks at the low 3 bits of a lane only.
+template <int kPart>
+inline Reg reg_fp4(const uint8_t* words) {
+  const __m256 table = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  const __m256i w = _mm256_srli_epi32(reg_words(words), 4 * kPart);
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(w, _mm256_set1_epi32(8)), 28);
+  return _mm256_or_ps(_mm256_permutevar8x32_ps(table, w), _mm256_castsi256_ps(sign));
+}
+#elif defined(__x86_64__)
+// A float's exponent and first bit of mantissa are those of the number, but for 0 and 0.5, which have no leading bit.
+template <int kPart>
+inline Reg reg_fp4(const uint8_t* words) {
+  const __m128i w = _mm_srli_epi32(reg_words(words), 4 * kPart), size = _mm_and_si128(w, _mm_set1_epi32(7));
+  const __m128i sign = _mm_slli_epi32(_mm_and_si128(w, _mm_set1_epi32(8)), 28);
+  const __m128i small = _mm_cmplt_epi32(size, _mm_set1_epi32(2));
+  const __m128i halves = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(size), _mm_set1_ps(0.5f)));
+  const __m128i others = _mm_add_epi32(_mm_slli_epi32(size, 22), _mm_set1_epi32(126 << 23));
+  const __m128i value = _mm_or_si128(_mm_and_si128(small, halves), _mm_andnot_si128(small, others));
+  return _mm_castsi128_ps(_mm_or_si128(value, sign));
+}
+#elif defined(__aarch64__)
+template <int kPart>
+inline Reg reg_fp4(const uint8_t* words) {
+  const uint32x4_t w = reg_words(words) >> (4 * kPart), size = vandq_u32(w, vdupq_n_u32(7));
+  const uint32x4_t sign = vshlq_n_u32(vandq_u32(w, vdupq_n_u32(8)), 28);
+  const uint32x4_t halves = vreinterpretq_u32_f32(vmulq_n_f32(vcvtq_f32_u32(size), 0.5f));
+  const uint32x4_t others = vaddq_u32(vshlq_n_u32(size, 22), vdupq_n_u32(126u << 23));
+  return vreinterpretq_f32_u32(vorrq_u32(vbslq_u32(vcltq_u32(size, vdupq_n_u32(2)), halves, others), sign));
+}
+#endif
+
 // The formats: bytes of a panel's block of 32 k (all factors, all minima, four groups), and weight kPart of a group.
 struct PackedQ8_0 {
   static constexpr int64_t kBlockBytes = kPanelColumns * 34, kFactorBytes = kPanelColumns * 2;
-  static constexpr bool kMinimum = false;
+  static constexpr bool kMinimum = false, kPower = false;
   template <int kPart>
   static Reg weight(const uint8_t* group, int column, Reg d, Reg) {
     return reg_mul(d, reg_i8(group + kPart * kPanelColumns + column));
@@ -58,7 +127,7 @@ struct PackedQ8_0 {
 };
 struct PackedQ4_0 {
   static constexpr int64_t kBlockBytes = kPanelColumns * 18, kFactorBytes = kPanelColumns * 2;
-  static constexpr bool kMinimum = false;
+  static constexpr bool kMinimum = false, kPower = false;
   template <int kPart>
   static Reg weight(const uint8_t* group, int column, Reg d, Reg) {
     return reg_mul(d, reg_nibble<kPart, 8>(group + 4 * column));
@@ -66,10 +135,18 @@ struct PackedQ4_0 {
 };
 struct PackedQ4_1 {
   static constexpr int64_t kBlockBytes = kPanelColumns * 20, kFactorBytes = kPanelColumns * 4;
-  static constexpr bool kMinimum = true;
+  static constexpr bool kMinimum = true, kPower = false;
   template <int kPart>
   static Reg weight(const uint8_t* group, int column, Reg d, Reg m) {
     return reg_fma(d, reg_nibble<kPart, 0>(group + 4 * column), m);
+  }
+};
+struct PackedMxfp4 {
+  static constexpr int64_t kBlockBytes = kPanelColumns * 17, kFactorBytes = kPanelColumns;
+  static constexpr bool kMinimum = false, kPower = true;
+  template <int kPart>
+  static Reg weight(const uint8_t* group, int column, Reg d, Reg) {
+    return reg_mul(d, reg_fp4<kPart>(group + 4 * column));
   }
 };
 
@@ -83,10 +160,13 @@ struct Factors {
   Factors(const uint8_t* block, int column) {
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) {
-      const auto* at = reinterpret_cast<const uint16_t*>(block) + column + j * kLanes;
-      d[j] = reg_f16(at);
+      const uint8_t* at = block + (P::kPower ? 1 : 2) * (column + j * kLanes);
+      if constexpr (P::kPower)
+        d[j] = reg_power(at);
+      else
+        d[j] = reg_f16(reinterpret_cast<const uint16_t*>(at));
       if constexpr (P::kMinimum)
-        m[j] = reg_f16(at + kPanelColumns);
+        m[j] = reg_f16(reinterpret_cast<const uint16_t*>(at) + kPanelColumns);
       else
         m[j] = d[j];
     }
@@ -173,9 +253,9 @@ inline void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* o
   if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
 }
 
-// `width` columns of one block as a strip.
+// `width` columns of one block as a strip. Inlined by force: as a function of its own GCC 12 drops its stores.
 template <class P>
-void widen_block(const uint8_t* block, int column, int width, float* out) {
+inline __attribute__((always_inline)) void widen_block(const uint8_t* block, int column, int width, float* out) {
   for (int j = 0; j < width; j += kLanes) {
     const Factors<P, 1> f(block, column + j);
     for (int g = 0; g < kBlockK / kGroupK; ++g)
@@ -213,6 +293,20 @@ __attribute__((noinline)) void packed_product(const float* x, int64_t ldx, int64
   }
 }
 
+// Rows of x as fp32: as they lie, or widened into scratch.
+template <class In>
+const float* wide_rows(const typename In::Type* x, int64_t rows, int64_t k, float* scratch, int64_t& ldx) {
+  if constexpr (sizeof(typename In::Type) == 4) {
+    ldx = k;
+    return x;
+  } else {
+    ldx = linear_x_stride(k);
+    for (int64_t i = 0; i < rows; ++i)  // K is a multiple of 32
+      for (int64_t j = 0; j < k; j += 16) store(scratch + i * ldx + j, In::load(x + i * k + j));
+    return scratch;
+  }
+}
+
 // As products() of linear_tiles.h. The launch's way is the number of rows up to which weights are unpacked in
 // registers.
 template <class In, class P, class Finish>
@@ -228,16 +322,8 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   Scratch scratch;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = std::min(mine.rows.end - m, block);
-    const float* xt;
-    int64_t ldx = linear_x_stride(k);
-    if constexpr (sizeof(typename In::Type) == 2) {
-      for (int64_t i = 0; i < rows; ++i)  // K is a multiple of 32
-        for (int64_t j = 0; j < k; j += 16) store(wide_x + i * ldx + j, In::load(x + (m + i) * k + j));
-      xt = wide_x;
-    } else {
-      xt = x + m * k;
-      ldx = k;
-    }
+    int64_t ldx = 0;
+    const float* xt = wide_rows<In>(x + m * k, rows, k, wide_x, ldx);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
@@ -249,14 +335,20 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   }
 }
 
-// The same by the format.
+// Calls body(P{}) with the format's type.
+template <class Body>
+void with_format(BlockFormat format, const Body& body) {
+  switch (format) {
+    case BlockFormat::Q8_0: return body(PackedQ8_0{});
+    case BlockFormat::Q4_0: return body(PackedQ4_0{});
+    case BlockFormat::Q4_1: return body(PackedQ4_1{});
+    case BlockFormat::Mxfp4: return body(PackedMxfp4{});
+  }
+}
+
 template <class In, class Finish>
 void packed_products_of(const auto& a, const Launch& l, const Finish& finish) {
-  switch (a.format) {
-    case BlockFormat::Q8_0: return packed_products<In, PackedQ8_0>(a, l, finish);
-    case BlockFormat::Q4_0: return packed_products<In, PackedQ4_0>(a, l, finish);
-    case BlockFormat::Q4_1: return packed_products<In, PackedQ4_1>(a, l, finish);
-  }
+  with_format(a.format, [&](auto p) { packed_products<In, decltype(p)>(a, l, finish); });
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ namespace reprise::cpu {
   X(gelu_tanh)                       \
   X(scale)                           \
   X(softcap)                         \
+  X(swiglu_clamped)                  \
   X(sigmoid)                         \
   X(reciprocal)                      \
   X(scale_rows)                      \
@@ -60,8 +61,10 @@ namespace reprise::cpu {
   X(split_qk_norm_rope_kv)           \
   X(split_qk_norm_rope_kv_i8)        \
   X(moe_combine)                     \
+  X(add_groups)                      \
   X(grouped_linear)                  \
   X(grouped_linear_rows)             \
+  X(grouped_linear_blocks)           \
   X(grouped_linear_w8a8_static)      \
   X(grouped_linear_w8a8_dynamic)
 // The others.

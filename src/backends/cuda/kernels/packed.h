@@ -12,19 +12,36 @@ namespace reprise::cuda {
 constexpr int kPackedNumbers = 32;  // of a block
 static_assert(kPackedNumbers == kBlockElements);
 
+// 2^(byte - 127); the smallest is subnormal.
+DEV float power_of_byte(uint8_t byte) {
+  const uint32_t bits = byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23;
+  float out;
+  memcpy(&out, &bits, sizeof(out));
+  return out;
+}
+
+// A number of 4 bits (E2M1): a sign, two bits of exponent, one of mantissa.
+DEV float fp4_to_float(int bits) {
+  const int exponent = bits >> 1 & 3, mantissa = bits & 1;
+  const float size = 0.5f * static_cast<float>(exponent == 0 ? mantissa : (2 + mantissa) << (exponent - 1));
+  return bits & 8 ? -size : size;
+}
+
 // Blocks of 32 numbers behind one factor, or of Q4_1 behind a factor and a minimum. Nothing in a block is aligned to
-// more than two bytes.
+// more than two bytes, of Mxfp4 to one.
 template <BlockFormat kFormat>
 struct Blocks {
   static constexpr int kFactors = kFormat == BlockFormat::Q4_1 ? 2 : 1;
-  static constexpr int kBytes = kFactors * 2 + (kFormat == BlockFormat::Q8_0 ? 32 : 16);
+  static constexpr int kBytes = static_cast<int>(block_format_info(kFormat).bytes);
   const uint8_t* p;
   int64_t blocks;  // of a row
 
   DEV float at(int64_t row, int64_t k) const {
     const uint8_t* block = p + (row * blocks + k / kPackedNumbers) * kBytes;
-    const auto* factors = reinterpret_cast<const uint16_t*>(block);
     const int i = static_cast<int>(k % kPackedNumbers);
+    if constexpr (kFormat == BlockFormat::Mxfp4)
+      return power_of_byte(block[0]) * fp4_to_float(block[1 + i % 16] >> (i / 16 * 4) & 15);
+    const auto* factors = reinterpret_cast<const uint16_t*>(block);
     const float factor = half_to_float(factors[0]);
     const uint8_t* numbers = block + kFactors * 2;
     if constexpr (kFormat == BlockFormat::Q8_0) return factor * static_cast<float>(static_cast<int8_t>(numbers[i]));
@@ -114,6 +131,7 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Q8_0: return body(std::integral_constant<BlockFormat, BlockFormat::Q8_0>{});
     case BlockFormat::Q4_0: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_0>{});
     case BlockFormat::Q4_1: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_1>{});
+    case BlockFormat::Mxfp4: return body(std::integral_constant<BlockFormat, BlockFormat::Mxfp4>{});
   }
 }
 
