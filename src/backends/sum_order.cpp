@@ -24,7 +24,7 @@ const Order kCpu[] = {
      "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0",
      "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0; bf16 goes in pairs "
      "of K, the odd one first"},
-    {{"linear_blocks", "lm_head_argmax_blocks"},
+    {{"linear_blocks", "grouped_linear_blocks", "lm_head_argmax_blocks"},
      "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0"},
     {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
       "grouped_linear_w8a8_dynamic"},
@@ -36,7 +36,7 @@ const Order kCpu[] = {
      "scores: one chain over the head; within a page of 128 keys the weights go to 16 partial sums by the key's "
      "number, "
      "then a tree, and each output is one chain over the keys, ascending; pages are merged from the first to the last, "
-     "rescaled to the larger maximum"},
+     "rescaled to the larger maximum; a sink comes last"},
     {{"segment_attention"},
      "scores: one chain over the head; weights: 16 partial sums by the key's number, then a tree; outputs: one chain "
      "over all keys, ascending"},
@@ -56,7 +56,7 @@ const Order kCuda[] = {
       "per_head_matmul_rows"},
      "one chain of fused multiply-adds for each number, over K in ascending order, from 0",
      "one chain of tensor-core blocks of 16 over K in ascending order, in one fp32 accumulator, from 0"},
-    {{"linear_blocks", "lm_head_argmax_blocks"},
+    {{"linear_blocks", "grouped_linear_blocks", "lm_head_argmax_blocks"},
      "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0"},
     {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
       "grouped_linear_w8a8_dynamic"},
