@@ -80,11 +80,21 @@ make_packages() {
   for kind in $kinds; do "package_$kind"; done
 }
 
-# Installs and runs what lies in dist/, in a root of Debian of its own.
+# Installs and runs what lies in dist/: the wheel in a fresh environment, the packages of Debian in a root of their own.
 test_packages() {
+  local found=
   [[ $# -eq 0 ]] || usage_error 'test packages takes nothing'
-  need build packages
-  compgen -G 'dist/*.deb' >/dev/null || die 'dist/ has no packages; ./dev package deb makes them'
-  stage 'test packages' test-packages python3 tests/packages/deb_test.py --dist dist --work build/packages-test
-  grep -E '^(Ran|OK|FAILED|skipped)|\.\.\. ' "$logs/test-packages.log" || true
+  if compgen -G 'dist/*.whl' >/dev/null; then
+    found=yes
+    need build
+    stage 'test wheel' test-wheel python3 tests/packages/wheel_test.py --dist dist
+    grep -E '^(Ran|OK|FAILED|skipped|reprise)|\.\.\. ' "$logs/test-wheel.log" || true
+  fi
+  if compgen -G 'dist/*.deb' >/dev/null; then
+    found=yes
+    need build packages
+    stage 'test packages' test-packages python3 tests/packages/deb_test.py --dist dist --work build/packages-test
+    grep -E '^(Ran|OK|FAILED|skipped)|\.\.\. ' "$logs/test-packages.log" || true
+  fi
+  [[ -n $found ]] || die 'dist/ has neither a wheel nor packages; ./dev package all makes them'
 }
