@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <algorithm>
+#include <functional>
 
 #include "sched/embedder.h"
 #include "server/fields.h"
@@ -15,7 +16,7 @@ namespace {
 
 using checkpoint::PoolKind;
 
-constexpr size_t kMostTexts = 2048;
+constexpr size_t kMostTexts = 2048, kMostFields = 16;
 
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   double product = 0, first = 0, second = 0;
@@ -37,8 +38,8 @@ bool knows(PooledForm form, std::string_view name) {
   constexpr std::string_view kVectors[] = {"input",    "encoding_format",        "dimensions", "prompt_name",
                                            "truncate", "truncate_prompt_tokens", "input_type", "add_special_tokens"};
   constexpr std::string_view kOllama[] = {"prompt", "options", "keep_alive"};
-  constexpr std::string_view kRerank[] = {"query",    "documents",   "top_n",      "return_documents",
-                                          "instruct", "instruction", "rank_fields"};
+  constexpr std::string_view kRerank[] = {"query",    "documents",   "top_n",       "return_documents",
+                                          "instruct", "instruction", "rank_fields", "max_tokens_per_doc"};
   constexpr std::string_view kScore[] = {"text_1", "text_2", "queries",  "documents",  "data_1",
                                          "data_2", "items",  "instruct", "instruction"};
   const auto in = [&](const auto& list) { return std::find(std::begin(list), std::end(list), name) != std::end(list); };
@@ -177,7 +178,18 @@ class Reader {
     }
   }
 
-  // A text, {"text": ...}, or a list of them; none may be empty.
+  // The texts of an object that count, one below the other; empty where it has none of them.
+  std::string joined(const Json& object) const {
+    std::string out;
+    for (const std::string& field : rank_fields_) {
+      const auto it = object.find(field);
+      if (it == object.end() || !it->is_string()) continue;
+      out += (out.empty() ? "" : "\n") + it->get_ref<const std::string&>();
+    }
+    return out;
+  }
+
+  // A text, an object with texts that count, or a list of them; none may be empty.
   std::vector<std::string> texts_of(std::initializer_list<const char*> names) {
     const char* name = *names.begin();
     const Json* given = nullptr;
@@ -189,11 +201,11 @@ class Reader {
       return out;
     }
     const auto add_one = [&](const Json& one, const std::string& field) {
-      const Json* text = &one;
-      if (one.is_object() && one.contains("text")) text = &one["text"];
-      if (!text->is_string() || text->get_ref<const std::string&>().empty())
-        return f_.fail(field, "a text that is not empty, or an object with \"text\", is expected");
-      out.push_back(text->get<std::string>());
+      std::string text = one.is_string() ? one.get<std::string>() : one.is_object() ? joined(one) : "";
+      if (text.empty())
+        return f_.fail(field, fmt::format("a text that is not empty, or an object with one as \"{}\", is expected",
+                                          fmt::join(rank_fields_, "\" or \"")));
+      out.push_back(std::move(text));
     };
     if (!given->is_array()) {
       add_one(*given, name);
@@ -205,10 +217,29 @@ class Reader {
     return out;
   }
 
+  // The most tokens that a text with this document at its end may have: the model's context, and less where the
+  // document alone has more than `most_of_document_`.
+  int64_t bound_of(const std::string& document, const std::function<Result<text::EncodedPair>(int64_t)>& encode) {
+    const int64_t context = model_.context_length;
+    if (!most_of_document_ || f_.error()) return context;
+    const auto alone = model_.tokenizer->encode(document, {.add_special_tokens = false});
+    const auto whole = encode(INT64_MAX);
+    if (!alone || !whole) return context;  // said where it is encoded
+    const int64_t over = static_cast<int64_t>(alone->size()) - *most_of_document_;
+    return over > 0 ? std::min(context, static_cast<int64_t>(whole->ids.size()) - over) : context;
+  }
+
   // A vector for every text, compared pair by pair.
   void compare(const std::vector<std::string>& first, const std::vector<std::string>& second) {
     for (const std::string& text : first) add_text("query", text, model_.context_length, true);
-    for (const std::string& text : second) add_text("documents", text, model_.context_length, true);
+    for (const std::string& text : second) {
+      if (!want_tokenizer("documents")) return;
+      const bool at_end = model_.pooling.kind == PoolKind::Last;
+      add_text(
+          "documents", text,
+          bound_of(text, [&](int64_t most) { return text::encode_text(*model_.tokenizer, text, most, true, at_end); }),
+          true);
+    }
     for (size_t i = 0; i < second.size(); ++i) call_.compared.emplace_back(first.size() == 1 ? 0 : i, first.size() + i);
   }
 
@@ -220,16 +251,20 @@ class Reader {
       return compare(first, second);
     }
     for (size_t i = 0; i < second.size(); ++i) {
-      auto ids = text::encode_query(*model_.tokenizer, model_.pooling.kind == PoolKind::YesNo, instruction,
-                                    first[first.size() == 1 ? 0 : i], second[i], model_.context_length);
+      const auto encode = [&](int64_t most) {
+        return text::encode_query(*model_.tokenizer, model_.pooling.kind == PoolKind::YesNo, instruction,
+                                  first[first.size() == 1 ? 0 : i], second[i], most);
+      };
+      auto ids = encode(bound_of(second[i], encode));
       if (!ids) return f_.fail(call_.form == PooledForm::Rerank ? "query" : "text_1", ids.status().message());
       add(std::move(*ids));
     }
   }
 
   void read_scores() {
-    if (f_.has("max_tokens_per_doc"))
-      return f_.fail("max_tokens_per_doc", "documents are cut to the model's context; no other bound is known here");
+    if (f_.has("max_chunks_per_doc"))
+      return f_.fail("max_chunks_per_doc",
+                     "documents are not ranked in parts here; max_tokens_per_doc says how much of each is read");
     if (call_.form == PooledForm::Score) {
       const auto first = texts_of({"text_1", "queries", "data_1"}),
                  second = texts_of({"text_2", "documents", "items", "data_2"});
@@ -237,7 +272,11 @@ class Reader {
         f_.fail("text_1", fmt::format("one text, or as many as text_2 has ({}), are expected", second.size()));
       return read_pairs(first, second);
     }
-    const auto query = texts_of({"query"}), documents = texts_of({"documents"});
+    const auto query = texts_of({"query"});
+    if (f_.has("rank_fields")) rank_fields_ = f_.texts("rank_fields", kMostFields);
+    if (!f_.error() && rank_fields_.empty()) f_.fail("rank_fields", "names of fields are expected");
+    most_of_document_ = f_.maybe_integer("max_tokens_per_doc", 1, INT32_MAX);
+    const auto documents = texts_of({"documents"});
     if (!f_.error() && query.size() != 1) f_.fail("query", "one text is expected");
     call_.top_n = f_.maybe_integer("top_n", 1, INT32_MAX).value_or(0);
     const bool repeat = f_.flag("return_documents", false);
@@ -251,6 +290,8 @@ class Reader {
   const CallLimits& limits_;
   Fields f_;
   PooledCall call_;
+  std::vector<std::string> rank_fields_{"text"};  // of documents that are objects
+  std::optional<int64_t> most_of_document_;       // tokens
 };
 
 }  // namespace

@@ -116,6 +116,37 @@ TEST(Embed, ScoresOverHttpAreThoseOfTheReference) {
   }
 }
 
+// What Cohere's clients send: objects with their texts in other fields, and a bound of each document.
+TEST(Embed, DocumentsMayBeObjectsAndAreCut) {
+  const Json pairs = file_of("bert_scores", "pairs.json");
+  const Json query = pairs[2]["query"], longer = pairs[2]["document"];
+  const auto score_of = [&](Served& s, const Json& document, Json more) {
+    more["query"] = query, more["documents"] = {document};
+    return s.post("/v1/rerank", more)["results"][0]["relevance_score"].get<double>();
+  };
+  for (const char* name : {"bert_scores", "bert_mean"}) {
+    Served s(name);
+    ASSERT_GT(s.server.port(), 0) << s.server.said();
+    const double whole = score_of(s, longer, Json::object());
+    EXPECT_EQ(score_of(s, {{"text", longer}, {"title", "a"}}, Json::object()), whole);
+    EXPECT_EQ(score_of(s, {{"body", longer}, {"title", "a"}}, {{"rank_fields", {"body"}}}), whole);
+    EXPECT_EQ(score_of(s, {{"b", "time"}, {"a", "once upon"}}, {{"rank_fields", {"a", "b", "c"}}}),
+              score_of(s, "once upon\ntime", Json::object()));
+    // "once upon a time": five tokens of these tokenizers.
+    EXPECT_EQ(score_of(s, longer, {{"max_tokens_per_doc", 5}}), score_of(s, "once upon a time", Json::object()));
+    EXPECT_NE(score_of(s, longer, {{"max_tokens_per_doc", 5}}), whole);
+    EXPECT_EQ(score_of(s, longer, {{"max_tokens_per_doc", 100000}}), whole);
+    for (const auto& [field, value] : std::vector<std::pair<std::string, Json>>{
+             {"max_tokens_per_doc", 0}, {"max_chunks_per_doc", 10}, {"rank_fields", Json::array()}, {"rank_fields", 5}})
+      EXPECT_EQ(s.post("/v1/rerank", {{"query", query}, {"documents", {"a"}}, {field, value}}, 400)["error"]["param"],
+                field);
+    const Json body = {{"query", query}, {"documents", {{{"text", "a"}}}}, {"rank_fields", {"title", "body"}}};
+    const Json e = s.post("/v1/rerank", body, 400)["error"];
+    EXPECT_EQ(e["param"], "documents[0]");
+    EXPECT_TRUE(holds(e["message"], R"("title" or "body")")) << e;
+  }
+}
+
 // Every wrong call is one error that names the field.
 TEST(Embed, WrongCallsNameTheField) {
   Served s("bert_mean");

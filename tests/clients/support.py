@@ -28,11 +28,11 @@ class Server:
 
     key = "none"
 
-    def __init__(self, *flags, port=0, wait=True):
+    def __init__(self, *flags, port=0, wait=True, model=MODEL):
         self._log = tempfile.TemporaryFile("w+")
         # One thread: two that wait for each other crawl when the machine does other things as well.
         self._process = subprocess.Popen(
-            [str(BINARY), "serve", "--model-path", MODEL, "--port", str(port), "--threads", "1", *flags],
+            [str(BINARY), "serve", "--model-path", str(model), "--port", str(port), "--threads", "1", *flags],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
         )
         self.port = port
@@ -124,10 +124,11 @@ class WithServer(unittest.TestCase):
     """A server for all tests of a class."""
 
     flags = ()
+    model = MODEL
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(*cls.flags)
+        cls.server = Server(*cls.flags, model=cls.model)
 
     @classmethod
     def tearDownClass(cls):
