@@ -16,7 +16,7 @@ namespace {
 
 using checkpoint::PoolKind;
 
-constexpr size_t kMostTexts = 2048, kMostFields = 16;
+constexpr size_t kMostTexts = 2048, kMostRankFields = 16;
 
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   double product = 0, first = 0, second = 0;
@@ -273,7 +273,7 @@ class Reader {
       return read_pairs(first, second);
     }
     const auto query = texts_of({"query"});
-    if (f_.has("rank_fields")) rank_fields_ = f_.texts("rank_fields", kMostFields);
+    if (f_.has("rank_fields")) rank_fields_ = f_.texts("rank_fields", kMostRankFields);
     if (!f_.error() && rank_fields_.empty()) f_.fail("rank_fields", "names of fields are expected");
     most_of_document_ = f_.maybe_integer("max_tokens_per_doc", 1, INT32_MAX);
     const auto documents = texts_of({"documents"});
