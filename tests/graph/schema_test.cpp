@@ -79,7 +79,7 @@ TEST_F(House, LinearsHaveWeights) {
     EXPECT_TRUE(op->has(OperandRole::Weight)) << op->decl;
     EXPECT_EQ(op->name.starts_with("grouped_"), op->has(OperandRole::Starts)) << op->decl;
   }
-  EXPECT_EQ(linears, 7);
+  EXPECT_EQ(linears, 8);
 }
 
 // What the meaning of a fused op says about an operand, its declaration says too: otherwise a fusion would change how a
