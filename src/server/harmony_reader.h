@@ -9,6 +9,7 @@
 // pieces. One answer, one thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
