@@ -11,56 +11,55 @@ struct Order {
   std::string_view text, text_of_16_bits = {};  // of bf16 and f16 where it differs
 };
 
-constexpr std::string_view kExactSums = "sums of int8 products are exact in int32, so their order is free";
+constexpr std::string_view kChain =
+    "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0";
 constexpr std::string_view kRowSum =
     "number i of a row goes to partial sum i % 16, in ascending order; the 16 are added as a tree: i and i + 8, then i "
     "and i + 4, 2, 1";
+
+// The same on the CPU and on CUDA, to the bit.
+const Order kBoth[] = {
+    {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
+    {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
+      "grouped_linear_w8a8_dynamic"},
+     "sums of int8 products are exact in int32, so their order is free"},
+    {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
+    {{"sample"},
+     "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in double "
+     "precision"},
+};
 
 // The order depends on no instruction set, thread, batch or graph: where a vector has fewer than 16 lanes, several
 // stand for one. A multiply-add is rounded once, but twice on the set without such an instruction (baseline on x86-64).
 const Order kCpu[] = {
     {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
       "per_head_matmul_rows"},
-     "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0",
-     "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0; bf16 goes in pairs "
-     "of K, the odd one first"},
-    {{"linear_blocks", "grouped_linear_blocks", "lm_head_argmax_blocks"},
-     "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0"},
-    {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
-      "grouped_linear_w8a8_dynamic"},
-     kExactSums},
+     kChain,
+     "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0; bf16 goes in pairs of K, "
+     "the odd one first"},
+    {{"grouped_linear_blocks"}, kChain},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
       "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm", "l2_normalize"},
      kRowSum},
     {{"paged_attention", "latent_attention", "expanded_latent_attention"},
      "scores: one chain over the head; within a page of 128 keys the weights go to 16 partial sums by the key's "
-     "number, "
-     "then a tree, and each output is one chain over the keys, ascending; pages are merged from the first to the last, "
-     "rescaled to the larger maximum; a sink comes last"},
+     "number, then a tree, and each output is one chain over the keys, ascending; pages are merged from the first to "
+     "the last, rescaled to the larger maximum; a sink comes last"},
     {{"segment_attention"},
      "scores: one chain over the head; weights: 16 partial sums by the key's number, then a tree; outputs: one chain "
      "over all keys, ascending"},
     {{"moe_gate"}, "the softmax over experts: 16 partial sums by the expert's number, then a tree"},
-    {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
     {{"sum_parts"}, "the parts of the ranks, from rank 0 on"},
     {{"pool_rows"}, "rows one after the other, ascending"},
     {{"lora_shrink"}, kRowSum},
     {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},
-    {{"sample"},
-     "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in "
-     "double precision"},
 };
 
 const Order kCuda[] = {
     {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
       "per_head_matmul_rows"},
-     "one chain of fused multiply-adds for each number, over K in ascending order, from 0",
+     kChain,
      "one chain of tensor-core blocks of 16 over K in ascending order, in one fp32 accumulator, from 0"},
-    {{"linear_blocks", "grouped_linear_blocks", "lm_head_argmax_blocks"},
-     "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0"},
-    {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
-      "grouped_linear_w8a8_dynamic"},
-     kExactSums},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
       "split_qk_norm_rope", "split_qk_norm_rope_kv"},
      "a thread adds chunks of 8 numbers in ascending order; then the lanes of a warp by xor 16, 8, 4, 2, 1; then the "
@@ -69,16 +68,13 @@ const Order kCuda[] = {
      "scores: one chain over the head; keys in tiles of 32, ascending, a key a lane",
      "scores: one chain of tensor-core blocks of 16 over the head; weights by lane, then xor 1, 2; outputs: one chain "
      "over the 128 keys of a group; groups in ascending order"},
-    {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
-    {{"sample"},
-     "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in "
-     "double precision"},
 };
 
-std::string_view find(std::span<const Order> orders, std::string_view op, DType dtype) {
-  for (const Order& o : orders)
-    for (const std::string_view name : o.ops)
-      if (name == op) return dtype == DType::F32 || o.text_of_16_bits.empty() ? o.text : o.text_of_16_bits;
+std::string_view find(std::span<const Order> own, std::string_view op, DType dtype) {
+  for (const std::span<const Order> orders : {own, std::span<const Order>(kBoth)})
+    for (const Order& o : orders)
+      for (const std::string_view name : o.ops)
+        if (name == op) return dtype == DType::F32 || o.text_of_16_bits.empty() ? o.text : o.text_of_16_bits;
   return {};
 }
 

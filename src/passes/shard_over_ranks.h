@@ -21,27 +21,11 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "passes/pass.h"
+#include "passes/rank_cut.h"
 
 namespace reprise {
-
-struct RankShare {
-  int rank = 0;
-  int size = 1;
-  int experts =
-      1;  // divides size: over so many parts whole experts are shared out, and each expert's rows over the rest
-  int sequences = 1;  // divides size: over so many parts sequences are shared out, and a sequence's heads over the rest
-  bool reduce = false;  // products whose input is cut give parts of sums, which are added over ranks
-
-  // The part that the rank is of, and its place in it.
-  int part() const { return rank / ranks_of_part(); }
-  RankShare heads() const { return {rank % ranks_of_part(), ranks_of_part()}; }
-
- private:
-  int ranks_of_part() const { return size / sequences; }
-};
 
 // Inputs of a step that differ over parts with sequences of their own: slots of rows, borders of sequences, and the
 // borders of the parts' rows, by which the former two are made.
@@ -50,9 +34,5 @@ struct PartInputs {
 };
 
 Pass shard_over_ranks(RankShare share, PartInputs inputs = {});
-
-// Numbers of ranks that a model with so many query heads in so many groups (of keys and values) can be cut for, up to
-// `most`: as many as groups, or a multiple of them up to the heads.
-std::vector<int64_t> allowed_ranks(int64_t heads, int64_t groups, int64_t most);
 
 }  // namespace reprise
