@@ -46,16 +46,16 @@ install(DIRECTORY examples/embed DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples ${
 if(TARGET reprise AND NOT REPRISE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   add_library(reprise_wheel_library SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:capi>)
   target_link_libraries(reprise_wheel_library PRIVATE api server)
-  target_link_options(reprise_wheel_library PRIVATE LINKER:--version-script=${version_script} LINKER:--gc-sections)
+  target_link_options(reprise_wheel_library PRIVATE LINKER:--version-script=${version_script})
   set_target_properties(reprise_wheel_library PROPERTIES
     OUTPUT_NAME reprise SOVERSION ${REPRISE_SOVERSION} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel/_lib
     INSTALL_RPATH $ORIGIN)
-  add_executable(reprise_wheel_program EXCLUDE_FROM_ALL $<TARGET_OBJECTS:reprise>)
+  add_executable(reprise_wheel_program EXCLUDE_FROM_ALL $<TARGET_OBJECTS:reprise> apps/wheel/arc4random.cpp)
   target_link_libraries(reprise_wheel_program PRIVATE apps_common)
   set_target_properties(reprise_wheel_program PROPERTIES
     OUTPUT_NAME reprise RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel/_bin INSTALL_RPATH $ORIGIN/../_lib)
   foreach(target reprise_wheel_library reprise_wheel_program)
-    target_link_options(${target} PRIVATE -static-libstdc++ -s)
+    target_link_options(${target} PRIVATE -static-libstdc++ -s LINKER:--gc-sections)
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX BUILD_WITH_INSTALL_RPATH ON)
   endforeach()
   set(in_all)

@@ -56,7 +56,7 @@ class Wheel(unittest.TestCase):
         return said["output"]["token_ids"]
 
     def test_what_is_in_it(self):
-        self.assertRegex(self.wheel.name, r"^reprise_llm-[\d.]+-py3-none-manylinux_2_3\d_x86_64\.whl$")
+        self.assertRegex(self.wheel.name, r"^reprise_llm-[\d.]+-py3-none-manylinux_2_34_x86_64\.whl$")
         self.assertLessEqual(self.wheel.stat().st_size, int(options.most))
         with zipfile.ZipFile(self.wheel) as archive:
             self.assertIsNone(archive.testzip())
