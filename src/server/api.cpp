@@ -209,11 +209,15 @@ void Api::serve(const Serving& serving) {
   });
 }
 
-void Api::replace_keys(std::vector<KeyRules> keys) {
-  http_->post([this, keys = std::move(keys)]() mutable {
-    ring_.replace(std::move(keys));
-    ++reloads_;
+void Api::change(LiveOptions options) {
+  http_->post([this, options = std::move(options)]() mutable {
+    static_cast<LiveOptions&>(options_) = std::move(options);
+    ring_.replace(options_.keys);
   });
+}
+
+void Api::count_reload(bool ok) {
+  http_->post([this, ok] { ++(ok ? reloads_ : refused_reloads_); });
 }
 
 void Api::leave() { leaving_ = true; }
@@ -331,8 +335,9 @@ std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequ
   const KeyRules* rules = rules_of(request);
   std::function<void(int)> answered;
   if (rules) answered = [this, name = rules->name](int status) { ++key_counts_[name].requests[status]; };
+  RequestLogFile* const log_file = options_.request_log && options_.request_log->on() ? options_.request_log : nullptr;
   auto out = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_,
-                                            options_.access_log, options_.request_log, route, std::move(answered));
+                                            options_.access_log, log_file, route, std::move(answered));
   if (rules) out->note({{"key", rules->name}}, false);
   return out;
 }

@@ -28,14 +28,18 @@
 
 namespace reprise::server {
 
-struct ApiOptions {
-  std::string api_key;                    // "" = none is asked for
-  std::vector<std::string> api_keys;      // others that open the same
-  int64_t most_answers_of_key = 0;        // that run or wait at once; 0: no bound
-  std::string admin_api_key;              // opens the admin routes to others than loopback
+// What may change while the server runs.
+struct LiveOptions {
+  std::string api_key;                // "" = none is asked for
+  std::vector<std::string> api_keys;  // others that open the same
+  std::vector<KeyRules> keys;         // with limits of their own
+  int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
+  std::string admin_api_key;          // opens the admin routes to others than loopback
+  bool access_log = false;            // a log line per request
+};
+
+struct ApiOptions : LiveOptions {
   bool admin_port = false;                // the admin routes are on that port alone
-  bool access_log = false;                // a log line per request
-  std::vector<KeyRules> keys;             // with limits of their own
   RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
@@ -64,9 +68,10 @@ class Api {
 
   // Once, before the HTTP server runs.
   void attach(HttpServer& http) { http_ = &http; }
-  void serve(const Serving& serving);             // any thread, once
-  void replace_keys(std::vector<KeyRules> keys);  // any thread
-  void leave();                                   // any thread: /readyz says so, and requests are still taken
+  void serve(const Serving& serving);  // any thread, once
+  void change(LiveOptions options);    // any thread, between requests
+  void count_reload(bool ok);          // any thread
+  void leave();                        // any thread: /readyz says so, and requests are still taken
   void drain();  // any thread: nothing new is taken, and what is being read is not read to its end
   // Any thread, once: nothing works any more, health says so, and why.
   void fail(std::string why);
@@ -181,7 +186,7 @@ class Api {
     std::map<std::string, uint64_t> limited;  // by limit
   };
   std::map<std::string, KeyCounts> key_counts_;  // of the ring's keys
-  uint64_t reloads_ = 0;
+  uint64_t reloads_ = 0, refused_reloads_ = 0;
   std::vector<std::shared_ptr<Call>> probes_;  // that wait for one token
 };
 

@@ -265,8 +265,9 @@ void Api::metrics(Call& call) {
 std::string Api::key_metrics() const {
   const auto label = &MetricText::label;
   MetricText t(label("model_name", serving_.model->name));
-  t.single("reprise:config_reloads_total", "counter", static_cast<double>(reloads_),
-           "Files of keys that were read anew.");
+  t.family("reprise:config_reloads_total", "counter", "Times that the files of settings and keys were read anew.");
+  t.sample(static_cast<double>(reloads_), label("result", "ok"));
+  t.sample(static_cast<double>(refused_reloads_), label("result", "refused"));
   if (key_counts_.empty()) return t.take();
   const auto each = [&](const char* name, const char* help, auto samples) {
     t.family(name, "counter", help);

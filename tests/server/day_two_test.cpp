@@ -150,7 +150,9 @@ TEST_F(DayTwoTest, KeysAreReplacedWhileTheServerRuns) {
   options.keys = {rules("ada", "one")};
   start(options);
   EXPECT_EQ(ask("one").status, 200);
-  api_->replace_keys({rules("ada", "new")});
+  LiveOptions other;
+  other.keys = {rules("ada", "new")};
+  api_->change(other);
   EXPECT_TRUE(soon([&] { return ask("new").status == 200; }));
   EXPECT_EQ(ask("one").status, 401);
 }
