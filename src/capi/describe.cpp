@@ -69,13 +69,24 @@ Result<OrderedJson> graph_json(engine::Engine& e) {
   return out;
 }
 
+// As the setting spells it.
+std::string word_of(DType t) {
+  switch (t) {
+    case DType::F32: return "float32";
+    case DType::F16: return "float16";
+    case DType::BF16: return "bfloat16";
+    case DType::I8: return "int8";
+    default: return std::string(dtype_name(t));
+  }
+}
+
 // What the device and the model decided, where nothing was said.
 std::map<std::string_view, std::string> decided_in(const Loaded& l) {
   engine::Engine& e = *l.engine;
   const engine::EngineOptions& o = e.options();
   const DeviceInfo& device = e.device().info();
-  return {{"dtype", std::string(dtype_name(e.dtype()))},
-          {"kv_cache_dtype", std::string(dtype_name(o.kv_dtype.value_or(e.dtype())))},
+  return {{"dtype", word_of(e.dtype())},
+          {"kv_cache_dtype", word_of(o.kv_dtype.value_or(e.dtype()))},
           {"quantization", std::string(checkpoint::quantization_name(o.quantization))},
           {"context_length", fmt::format("{}", e.context_length())},
           {"served_model_name", l.model.name},
