@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
     const Status usage = c.check();
     const auto settings = CommandSettings::find(*c.app);
     if (settings && settings->asked_to_print()) {
-      std::fputs(settings->printed().c_str(), stdout);
+      if (ranks::launched_rank(::getenv) == 0) std::fputs(settings->printed().c_str(), stdout);
       if (usage.is_ok()) break;
     }
     const auto ranks = usage.is_ok() ? ranks_of(c) : Result<Ranks>(usage);

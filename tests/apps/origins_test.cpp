@@ -174,6 +174,16 @@ TEST(Origins, TheProgramReadsItsEnvironment) {
     EXPECT_EQ(o.exit_code, 2) << variable;
     EXPECT_TRUE(holds(o.err, instead)) << o.err;
   }
+  // The file itself may be named so, and it is outranked by variables as by flags.
+  const Folder folder;
+  folder.write("f.json", R"({"port": 70000})");
+  const std::string config = "REPRISE_SET_CONFIG=" + (folder / "f.json");
+  const Outcome named = run_binary(check, config);
+  EXPECT_EQ(named.exit_code, 2);
+  EXPECT_TRUE(holds(named.err, (folder / "f.json") + ": port: 70000 is out of range")) << named.err;
+  folder.write("f.json", R"({"graph": "off"})");
+  EXPECT_EQ(run_binary(check + " --graph-decode whole", config).exit_code, 2);
+  EXPECT_EQ(run_binary(check + " --graph-decode whole", config + " REPRISE_SET_GRAPH=auto").exit_code, 0);
   // Settings of `serve` are no matter of other commands, whatever they are set to; a name that nobody has is.
   const std::string generate = "generate " + kModel + " --prompt-ids 1 --max-new-tokens 2";
   EXPECT_EQ(run_binary(generate, "REPRISE_SET_PORT=high REPRISE_SET_HOST=h").exit_code, 0);
