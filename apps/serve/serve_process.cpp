@@ -25,6 +25,7 @@
 #include "sched/together.h"
 #include "serve/notifier.h"
 #include "serve/replica.h"
+#include "serve/span_post.h"
 #include "serve/thread_dump.h"
 #include "server/engine_numbers.h"
 #include "server/metrics.h"
@@ -44,6 +45,7 @@ constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
 constexpr std::chrono::seconds kLetGo{20};    // for a lost device
 constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLastSpans{2};  // for a collector that is slow
 
 sigset_t signals_of(const ServeOptions& o) {
   sigset_t set;
@@ -637,6 +639,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   for (const auto& r : others) r->settle();
   http_thread.drain();
   http_thread.end();
+  o.api.spans->finish(kLastSpans);
   const sched::SchedulerStats stats = all.stats();
   for (const auto& r : others) r->end();  // what they tell of and to goes next
   log::info("ended after {} requests, {} tokens", stats.requests, stats.generated_tokens);
@@ -671,6 +674,9 @@ Status serve(ServeOptions o) {
     ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log));
     o.api.request_log = request_log.get();
   }
+  server::SpanExporter spans(span_resource(), {});
+  o.api.spans = &spans;
+  RETURN_IF_ERROR(point_spans_to(spans, o.otlp_endpoint));
   ASSIGN_OR_RETURN(o.http.inherited, passed_socket());
   std::optional<server::Api> made;  // before the server runs
   ASSIGN_OR_RETURN(

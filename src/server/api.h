@@ -24,6 +24,7 @@
 #include "server/request_log.h"
 #include "server/request_log_file.h"
 #include "server/served_model.h"
+#include "server/span_exporter.h"
 #include "server/work_pool.h"
 
 namespace reprise::server {
@@ -37,6 +38,7 @@ struct ApiOptions {
   bool access_log = false;                // a log line per request
   std::vector<KeyRules> keys;             // with limits of their own
   RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
+  SpanExporter* spans = nullptr;          // likewise
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
@@ -93,7 +95,10 @@ class Api {
   const Route* find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const;
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
   std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
-  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
+  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers,
+                                 std::shared_ptr<RequestSpan> span = nullptr);
+  // The trace of a request, where it gets one.
+  std::shared_ptr<RequestSpan> span_of(const HttpRequest& request, const Route& route) const;
   enum class Who : uint8_t { Nobody, Expired, User, Admin };
   // "" where the two headers for it do not agree: that is nobody's key.
   static std::string_view key_of(const HttpRequest& request);
@@ -114,6 +119,7 @@ class Api {
   void load_adapter(Call& call);
   void unload_adapter(Call& call);
   std::string adapter_metrics() const;
+  std::string trace_metrics() const;
   void version(Call& call);
   void openapi(Call& call);
   void model_info(Call& call);

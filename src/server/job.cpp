@@ -297,6 +297,7 @@ void Job::ping_later() {
 }
 
 void Job::note() {
+  if (context_.span) context_.span->answered(call_, answers_, context_.model.context_length);
   const Usage usage = usage_of(call_, answers_);
   const auto ms = [](auto from, auto to) {
     return std::round(std::chrono::duration<double, std::milli>(to - from).count() * 1000) / 1000;

@@ -15,6 +15,7 @@
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/request_log.h"
+#include "server/request_span.h"
 
 namespace reprise::server {
 
@@ -24,6 +25,7 @@ struct JobContext {
   sched::Replicas& scheduler;
   HttpServer& http;
   std::chrono::milliseconds ping_every{15000};  // of silence in a stream, where the dialect has a word for it
+  std::shared_ptr<RequestSpan> span = nullptr;  // of the call's trace; null: it has none
 };
 
 class Job : public std::enable_shared_from_this<Job> {
