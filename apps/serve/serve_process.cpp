@@ -43,8 +43,8 @@ using Clock = std::chrono::steady_clock;
 // Threads that read long bodies and compile grammars, and how many such requests wait for one.
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
-constexpr std::chrono::seconds kLetGo{20};    // for a lost device
-constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLetGo{20};     // for a lost device
+constexpr std::chrono::seconds kLastWork{5};   // for threads that read requests that get no answer
 constexpr std::chrono::seconds kLastSpans{2};  // for a collector that is slow
 
 sigset_t signals_of(const ServeOptions& o) {
@@ -671,7 +671,9 @@ Status serve(ServeOptions o) {
   }
   std::unique_ptr<server::RequestLogFile> request_log;
   if (!o.request_log.empty()) {
-    ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log));
+    ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log, o.api.log_prompts));
+    if (o.api.log_prompts)
+      log::warning("--log-prompts: what clients ask and what they are answered is written to {}", o.request_log);
     o.api.request_log = request_log.get();
   }
   server::SpanExporter spans(span_resource(), {});

@@ -144,6 +144,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/livez", A::Open, false, &Api::live},
       {"GET", "/readyz", A::Open, false, &Api::ready},
       {"GET", "/load", A::Key, true, &Api::load},
+      {"GET", "/v1/loads", A::Key, true, &Api::loads},
       {"POST", "/apply-template", A::Key, true, &Api::apply_template},
       {"GET", "/ping", A::Open, false, &Api::health},
       {"GET", "/ready", A::Open, false, &Api::ready},

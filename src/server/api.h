@@ -38,6 +38,7 @@ struct ApiOptions {
   bool access_log = false;                // a log line per request
   std::vector<KeyRules> keys;             // with limits of their own
   RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
+  bool log_prompts = false;               // prompts and answers stand in the request log
   SpanExporter* spans = nullptr;          // likewise
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
@@ -114,6 +115,7 @@ class Api {
   void live(Call& call);
   void health_generate(Call& call);
   void load(Call& call);
+  void loads(Call& call);
   void apply_template(Call& call);
   void models(Call& call);
   void load_adapter(Call& call);

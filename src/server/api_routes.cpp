@@ -163,22 +163,6 @@ void Api::health_generate(Call& call) {
   Job::start(context, native_dialect(), std::move(g), std::move(reply), {}, [](const Job&) {});
 }
 
-// vLLM's /load, with more beside it.
-void Api::load(Call& call) {
-  int64_t running = 0, waiting = 0, used = 0, pages = 0;
-  for (const sched::SchedulerStats& s : serving_.scheduler->each()) {
-    running += s.running;
-    waiting += s.waiting;
-    used += s.pages - s.free_pages - s.evictable_pages;
-    pages += s.pages;
-  }
-  call.json({{"server_load", running + waiting},
-             {"running", running},
-             {"waiting", waiting},
-             {"kv_pages_used", used},
-             {"kv_pages", pages}});
-}
-
 void Api::apply_template(Call& call) {
   read(call, [this](const std::string& text) -> Answer {
     ApiError error;
@@ -451,7 +435,8 @@ void Api::start(Call& call, ParsedCall parsed) {
   serving_.metrics->called(g.n);
   auto names = std::make_shared<std::vector<std::string>>();
   running += answers;
-  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every, call.span};
+  const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
+                           options_.ping_every, call.span,           options_.log_prompts};
   auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
                         [this, names, key, answers, settle](const Job& ended) {
                           for (const std::string& id : *names) jobs_.erase(id);
@@ -536,7 +521,8 @@ void Api::start_pooled(Call& call, PooledCall parsed) {
   if (rules)
     if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
   serving_.metrics->called(1);
-  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every, call.span};
+  const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
+                           options_.ping_every, call.span,           options_.log_prompts};
   PooledJob::start(context, std::move(parsed), g.deadline, call.reply, call.headers, call.errors,
                    [this, name, charged](int64_t tokens) {
                      if (name.empty()) return;

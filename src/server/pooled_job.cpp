@@ -187,8 +187,19 @@ void PooledJob::trace() {
   context_.span->times(results_);
 }
 
+void PooledJob::note_text() {
+  if (!context_.log_prompts || !context_.model.tokenizer) return;
+  OrderedJson texts = OrderedJson::array();
+  for (const auto& ids : call_.texts) {
+    const auto text = context_.model.tokenizer->decode(ids, false);
+    texts.push_back(text ? *text : std::string());
+  }
+  reply_->note({{"prompt", std::move(texts)}}, false);
+}
+
 void PooledJob::answer() {
   trace();
+  note_text();
   std::optional<ApiError> error;
   {
     std::lock_guard lock(mutex_);

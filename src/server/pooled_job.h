@@ -38,6 +38,7 @@ class PooledJob : public std::enable_shared_from_this<PooledJob> {
   void cancel();
   void answer();
   void trace();
+  void note_text();
   std::string body() const;
 
   JobContext context_;

@@ -1,5 +1,6 @@
 // RequestLogFile: a file with one line of JSON for each request that ended (`request_log`). Lines have names, numbers
-// and times; never text, token ids, fields of users or addresses. Any thread.
+// and times; never token ids, fields of users or addresses, and text only where the operator asks for it
+// (`log_prompts`), in a file that is its owner's alone. Any thread.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,9 @@ namespace reprise::server {
 
 class RequestLogFile {
  public:
-  // "-": standard output.
-  static Result<std::unique_ptr<RequestLogFile>> open(const std::string& path);
+  // "-": standard output. `with_text`: the file is made readable to its owner alone, also one that was there; what has
+  // no such mode of its own (standard output, a device, a pipe) is refused.
+  static Result<std::unique_ptr<RequestLogFile>> open(const std::string& path, bool with_text = false);
   ~RequestLogFile();
   RequestLogFile(const RequestLogFile&) = delete;
   RequestLogFile& operator=(const RequestLogFile&) = delete;
@@ -26,9 +28,10 @@ class RequestLogFile {
   uint64_t lost() const;
 
  private:
-  explicit RequestLogFile(std::string path) : path_(std::move(path)) {}
+  RequestLogFile(std::string path, bool with_text) : path_(std::move(path)), with_text_(with_text) {}
 
   const std::string path_;
+  const bool with_text_;
   mutable std::mutex mutex_;
   int file_ = -1;
   uint64_t lost_ = 0;

@@ -120,7 +120,7 @@ class Otlp(unittest.TestCase):
     def test_a_request_is_a_trace(self):
         collector = self.collector()
         server = self.server("--otlp-endpoint", collector.url)
-        answer = json.loads(chat(server, headers={"traceparent": f"00-{TRACE}-{PARENT}-01"}))
+        answer = json.loads(chat(server, top_p=0.5, headers={"traceparent": f"00-{TRACE}-{PARENT}-01"}))
         chat(server, stream=True, headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})  # not sampled
         self.assertTrue(soon(lambda: collector.bodies, 20))
         self.assertEqual((collector.paths, collector.types), (["/v1/traces"], ["application/json"]))
@@ -149,7 +149,7 @@ class Otlp(unittest.TestCase):
         usage = answer["usage"]
         for key, want in {
             "gen_ai.operation.name": "chat", "gen_ai.provider.name": "reprise", "gen_ai.request.model": MODEL,
-            "gen_ai.request.max_tokens": 8, "gen_ai.request.temperature": 0.0, "gen_ai.request.top_p": 1.0,
+            "gen_ai.request.max_tokens": 8, "gen_ai.request.temperature": 0.0, "gen_ai.request.top_p": 0.5,
             "gen_ai.response.model": MODEL, "gen_ai.response.id": answer["id"],
             "gen_ai.response.finish_reasons": [answer["choices"][0]["finish_reason"]],
             "gen_ai.usage.input_tokens": usage["prompt_tokens"],
