@@ -127,7 +127,7 @@ TEST_F(AgentsTest, ClaudeCodeGoesOn) {
             {"<system>You are Claude Code, Anthropic's official CLI for Claude.\nThe user has changed the mode.",
              "<user>Fix the test.", "<think>I should look first.</think>I look at the test.",
              R"("name": "Bash", "arguments": {"command": "cat test.py"})",
-             R"("name": "Read", "arguments": {"file_path": "/work/a"})", "<tool>assert 1 == 2",
+             R"("name": "Read", "arguments": {"file_path": "/src/a"})", "<tool>assert 1 == 2",
              "<tool>Error: There is no such file.", "<user>[Request interrupted by user]", "<user>Go on."});
 }
 
