@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <map>
 #include <mutex>
 
 #include "apps/scripted_server.h"
@@ -127,6 +128,49 @@ TEST(ServeTraces, TextIsWhereItIsAskedForAndNowhereElse) {
   std::lock_guard lock(mutex);
   EXPECT_TRUE(holds(sent, "text_completion"));
   EXPECT_FALSE(holds(sent, canary));
+}
+
+// Vectors and scores are named by the conventions, or by words like theirs; each text has its times.
+TEST(ServeTraces, VectorsAndScoresAreTraced) {
+  std::mutex mutex;
+  std::vector<Json> spans;
+  ScriptedServer collector([&](const std::string&, const Json& got, int) {
+    std::lock_guard lock(mutex);
+    for (const Json& s : got["resourceSpans"][0]["scopeSpans"][0]["spans"]) spans.push_back(s);
+    return ScriptedServer::json(200, Json::object());
+  });
+  const auto serve = [&](const std::string& encoder, const std::vector<std::pair<std::string, std::string>>& calls) {
+    const Model model(
+        fmt::format("--model-path {}/tests/data/encoders/{} --dtype float32 --threads 2", REPRISE_SOURCE_DIR, encoder));
+    const std::string log = model.folder / "log";
+    Server server(model, fmt::format("--otlp-endpoint {} --log-prompts --request-log {}", collector.url(), log));
+    ASSERT_NE(server.port(), 0) << server.said();
+    for (const auto& [path, body] : calls) EXPECT_EQ(HttpClient(server.port()).post(path, body).status, 200) << path;
+    server.signal(SIGTERM);
+    EXPECT_EQ(server.wait(), 0);
+    EXPECT_TRUE(holds(content_of(log), R"("prompt":[)")) << content_of(log);
+  };
+  serve("bert_mean", {{"/v1/embeddings", R"({"input": ["one", "two"]})"}, {"/api/embed", R"({"input": "one"})"}});
+  serve("bert_scores", {{"/v1/rerank", R"({"query": "one", "documents": ["two", "three"]})"},
+                        {"/v1/score", R"({"text_1": "one", "text_2": "two"})"}});
+  std::lock_guard lock(mutex);
+  std::map<std::string, int> names;
+  std::map<std::string, int> below;  // of the span
+  for (const Json& s : spans) {
+    ++names[s["name"]];
+    if (s.contains("parentSpanId")) ++below[s["parentSpanId"]];
+  }
+  for (const char* name : {"embeddings bert_mean", "rerank bert_scores", "score bert_scores"})
+    EXPECT_EQ(names[name], name == std::string("embeddings bert_mean") ? 2 : 1) << name;
+  EXPECT_EQ(names["decode"], 0);
+  EXPECT_EQ(names["queue"], 6);
+  EXPECT_EQ(names["prefill"], 6);
+  for (const Json& s : spans) {
+    if (s["name"] != "rerank bert_scores") continue;
+    EXPECT_EQ(below[s["spanId"]], 4);
+    EXPECT_TRUE(holds(s.dump(), "gen_ai.usage.input_tokens"));
+    EXPECT_FALSE(holds(s.dump(), "gen_ai.latency.time_to_first_token"));
+  }
 }
 
 }  // namespace
