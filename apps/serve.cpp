@@ -11,6 +11,7 @@
 #include "common/command_settings.h"
 #include "common/flags.h"
 #include "serve/serve_process.h"
+#include "serve/span_post.h"
 #include "server/cors.h"
 
 namespace reprise::apps {
@@ -51,6 +52,9 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"socket_mode", &socket_mode},
           {"drain_delay", &o.drain_delay_s},
           {"request_log", &o.request_log},
+          {"log_prompts", &o.api.log_prompts},
+          {"keep_attribution", &o.api.limits.keep_attribution},
+          {"otlp_endpoint", &o.otlp_endpoint},
           {"max_answers_per_key", &o.api.most_answers_of_key},
           {"admin_api_key", &o.api.admin_api_key},
           {"admin_port", &admin_port},
@@ -196,6 +200,9 @@ Status ServeFlags::understand() {
   if (enable_metrics) o.notices.push_back("--enable-metrics: /metrics is always there");
   if (log_requests) o.notices.push_back("--log-requests: --access-log; prompts and answers are never logged");
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
+  if (o.api.log_prompts && (o.request_log.empty() || o.request_log == "-"))
+    return invalid("--log-prompts: allowed with --request-log FILE, a file that only its owner may read");
+  if (!o.otlp_endpoint.empty()) RETURN_IF_ERROR(otlp_url(o.otlp_endpoint).status());
   std::error_code ignored;
   if (!o.profile_dir.empty() && !std::filesystem::is_directory(o.profile_dir, ignored))
     return invalid("--profile-dir {}: there is no such folder", o.profile_dir);

@@ -5,6 +5,7 @@
 
 #include "base/log_form.h"
 #include "common/command_settings.h"
+#include "serve/span_post.h"
 #include "settings/setting.h"
 
 namespace reprise::apps {
@@ -13,8 +14,9 @@ using settings::Given;
 using settings::Origin;
 using settings::Precedence;
 
-Reload::Reload(const ServeOptions& options, server::Api& api, server::RequestLogFile& request_log)
-    : options_(options), api_(api), request_log_(request_log), running_(options.settings->given()) {}
+Reload::Reload(const ServeOptions& options, server::Api& api, server::RequestLogFile& request_log,
+               server::SpanExporter& spans)
+    : options_(options), api_(api), request_log_(request_log), spans_(spans), running_(options.settings->given()) {}
 
 void Reload::run() {
   const Status done = apply();
@@ -32,6 +34,8 @@ Status Reload::apply() {
   ASSIGN_OR_RETURN(const log::Level level, read->model.level());
   // The last that can fail: the lines go to the old file until the new one is there.
   RETURN_IF_ERROR(request_log_.move_to(read->request_log));
+  // The address was checked with the other settings. One that stays keeps its connection.
+  if (!running_.agrees(now, "otlp_endpoint")) RETURN_IF_ERROR(point_spans_to(spans_, read->otlp_endpoint));
   const Changes changes = changes_to(now);
   // What changes is told where either level shows it.
   log::set_level(std::min(level, log::level()));

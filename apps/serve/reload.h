@@ -8,6 +8,7 @@
 
 #include "serve/serve_process.h"
 #include "server/request_log_file.h"
+#include "server/span_exporter.h"
 #include "settings/precedence.h"
 
 namespace reprise::apps {
@@ -15,7 +16,8 @@ namespace reprise::apps {
 class Reload {
  public:
   // All of them outlive it.
-  Reload(const ServeOptions& options, server::Api& api, server::RequestLogFile& request_log);
+  Reload(const ServeOptions& options, server::Api& api, server::RequestLogFile& request_log,
+         server::SpanExporter& spans);
   void run();
 
  private:
@@ -31,6 +33,7 @@ class Reload {
   const ServeOptions& options_;
   server::Api& api_;
   server::RequestLogFile& request_log_;
+  server::SpanExporter& spans_;
   settings::Precedence running_;  // what the server runs with
 };
 

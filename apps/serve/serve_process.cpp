@@ -26,6 +26,7 @@
 #include "serve/notifier.h"
 #include "serve/reload.h"
 #include "serve/replica.h"
+#include "serve/span_post.h"
 #include "serve/thread_dump.h"
 #include "server/engine_numbers.h"
 #include "server/metrics.h"
@@ -42,8 +43,9 @@ using Clock = std::chrono::steady_clock;
 // Threads that read long bodies and compile grammars, and how many such requests wait for one.
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
-constexpr std::chrono::seconds kLetGo{20};    // for a lost device
-constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLetGo{20};     // for a lost device
+constexpr std::chrono::seconds kLastWork{5};   // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLastSpans{2};  // for a collector that is slow
 
 sigset_t signals_of(const ServeOptions& o) {
   sigset_t set;
@@ -610,6 +612,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   for (const auto& r : others) r->settle();
   http_thread.drain();
   http_thread.end();
+  o.api.spans->finish(kLastSpans);
   const sched::SchedulerStats stats = all.stats();
   for (const auto& r : others) r->end();  // what they tell of and to goes next
   log::info("ended after {} requests, {} tokens", stats.requests, stats.generated_tokens);
@@ -636,8 +639,13 @@ Status serve(ServeOptions o) {
   allow_descriptors(o.http.max_connections);
 
   ASSIGN_OR_RETURN(const std::unique_ptr<server::RequestLogFile> request_log,
-                   server::RequestLogFile::open(o.request_log));
+                   server::RequestLogFile::open(o.request_log, o.api.log_prompts));
+  if (o.api.log_prompts)
+    log::warning("--log-prompts: what clients ask and what they are answered is written to {}", o.request_log);
   o.api.request_log = request_log.get();
+  server::SpanExporter spans(span_resource(), {});
+  o.api.spans = &spans;
+  RETURN_IF_ERROR(point_spans_to(spans, o.otlp_endpoint));
   ASSIGN_OR_RETURN(o.http.inherited, passed_socket());
   std::optional<server::Api> made;  // before the server runs
   ASSIGN_OR_RETURN(
@@ -650,7 +658,7 @@ Status serve(ServeOptions o) {
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
   HttpThread http_thread(*http);
-  Reload reload(o, api, *request_log);
+  Reload reload(o, api, *request_log, spans);
   Supervisor supervisor(o, reload, notifier, api, *http);
   supervisor.start();
 

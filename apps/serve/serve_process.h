@@ -39,6 +39,7 @@ struct ServeOptions {
   double drain_delay_s = 0;                 // in which requests are still taken
   std::string api_key_file, api_keys_file;  // read anew at SIGHUP
   std::string request_log;                  // likewise opened; "" = none
+  std::string otlp_endpoint;                // where traces go; "" = nowhere
   std::string sampling_defaults = "model";  // or openai
   double watchdog_timeout_s = 300;          // the process ends; 0: never
   double soft_watchdog_timeout_s = 0;       // the step is reported; 0: never

@@ -24,6 +24,7 @@
 #include "server/request_log.h"
 #include "server/request_log_file.h"
 #include "server/served_model.h"
+#include "server/span_exporter.h"
 #include "server/work_pool.h"
 
 namespace reprise::server {
@@ -41,6 +42,8 @@ struct LiveOptions {
 struct ApiOptions : LiveOptions {
   bool admin_port = false;                // the admin routes are on that port alone
   RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
+  bool log_prompts = false;               // prompts and answers stand in the request log
+  SpanExporter* spans = nullptr;          // likewise
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
@@ -98,7 +101,10 @@ class Api {
   const Route* find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const;
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
   std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
-  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
+  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers,
+                                 std::shared_ptr<RequestSpan> span = nullptr);
+  // The trace of a request, where it gets one.
+  std::shared_ptr<RequestSpan> span_of(const HttpRequest& request, const Route& route) const;
   enum class Who : uint8_t { Nobody, Expired, User, Admin };
   // "" where the two headers for it do not agree: that is nobody's key.
   static std::string_view key_of(const HttpRequest& request);
@@ -114,11 +120,13 @@ class Api {
   void live(Call& call);
   void health_generate(Call& call);
   void load(Call& call);
+  void loads(Call& call);
   void apply_template(Call& call);
   void models(Call& call);
   void load_adapter(Call& call);
   void unload_adapter(Call& call);
   std::string adapter_metrics() const;
+  std::string trace_metrics() const;
   void version(Call& call);
   void openapi(Call& call);
   void model_info(Call& call);

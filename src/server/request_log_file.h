@@ -1,5 +1,6 @@
 // RequestLogFile: a file with one line of JSON for each request that ended (`request_log`). Lines have names, numbers
-// and times; never text, token ids, fields of users or addresses. Any thread.
+// and times; never token ids, fields of users or addresses, and text only where the operator asks for it
+// (`log_prompts`), in a file that is its owner's alone. Any thread.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,10 @@ namespace reprise::server {
 
 class RequestLogFile {
  public:
-  // "-": standard output; "": nothing is kept until move_to() names a file.
-  static Result<std::unique_ptr<RequestLogFile>> open(const std::string& path);
+  // "-": standard output; "": nothing is kept until move_to() names a file. `with_text`: the file is made readable to
+  // its owner alone, also one that was there; what has no such mode of its own (standard output, a device, a pipe) is
+  // refused.
+  static Result<std::unique_ptr<RequestLogFile>> open(const std::string& path, bool with_text = false);
   ~RequestLogFile();
   RequestLogFile(const RequestLogFile&) = delete;
   RequestLogFile& operator=(const RequestLogFile&) = delete;
@@ -30,8 +33,9 @@ class RequestLogFile {
   uint64_t lost() const;
 
  private:
-  RequestLogFile() = default;
+  explicit RequestLogFile(bool with_text) : with_text_(with_text) {}
 
+  const bool with_text_;
   std::string path_;
   std::atomic<bool> on_{false};
   mutable std::mutex mutex_;

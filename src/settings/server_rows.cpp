@@ -37,6 +37,10 @@ std::vector<Setting> server_rows() {
            "(default on loopback: none, on other addresses: any)"),
       text("cors_origins", "ORIGIN,...",
            "origins whose web pages may call this server (https://chat.example); *: every page (default: none)"),
+      flag("keep_attribution",
+           "the block x-anthropic-billing-header of Claude Code stays in the prompt, and no prefix of it is found "
+           "again; "
+           "off: it is left out, and named"),
       flag("strict_fields",
            "fields of requests that are not known or not honoured are errors, where else they are warnings"),
       integer("max_queued_requests", {0, kServerMost},
@@ -54,6 +58,11 @@ std::vector<Setting> server_rows() {
            "seconds after SIGTERM in which requests are still taken, while /readyz says that the server ends", "0"),
       live(text("request_log", "FILE",
                 "a line of JSON for every request at its end; -: standard output; never text; SIGHUP opens it anew")),
+      flag("log_prompts",
+           "prompts and answers stand in the request log, whose file only its owner may read; off: no text anywhere"),
+      live(text("otlp_endpoint", "URL",
+                "collector of OpenTelemetry that takes a trace of every request (http://host:4318; the path is "
+                "/v1/traces where none is given); default: none")),
       live(
           choice("log_format", {"text", "json"}, "form of log lines, each with time and level (default text)", "text")),
       live(also("--enable-log-requests",

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "apps/scripted_server.h"
 #include "apps/serving.h"
 #include "support/http_client.h"
 
@@ -147,6 +148,30 @@ TEST(ServeReload, LiveSettingsChange) {
   EXPECT_EQ(reloads("ok", "two"), 3);
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 0);
+}
+
+// Traces go to the collector that the file names, and nowhere when it names none.
+TEST(ServeReload, TracesGoWhereTheFileSays) {
+  std::atomic<int> got{0};
+  ScriptedServer collector([&](const std::string&, const Json&, int) {
+    ++got;
+    return ScriptedServer::json(200, Json::object());
+  });
+  const Model model;
+  model.folder.write("server.json", "{}");
+  Server server(model, "--config " + (model.folder / "server.json"));
+  ASSERT_NE(server.port(), 0) << server.said();
+  model.folder.write("server.json", fmt::format(R"({{"otlp-endpoint": "{}"}})", collector.url()));
+  server.signal(SIGHUP);
+  ASSERT_TRUE(soon([&] { return holds(server.said(), "new values are in effect: otlp-endpoint"); })) << server.said();
+  model.folder.write("server.json", R"({"otlp-endpoint": "https://collector"})");
+  server.signal(SIGHUP);
+  ASSERT_TRUE(soon([&] { return holds(server.said(), "nothing changes: --otlp-endpoint https://collector"); }))
+      << server.said();
+  EXPECT_EQ(HttpClient(server.port()).post("/v1/completions", kBody).status, 200);
+  server.signal(SIGTERM);  // what waits is sent
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(got, 1);
 }
 
 TEST(ServeReload, AWrongFileOfKeysIsAUsageError) {
