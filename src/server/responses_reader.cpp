@@ -235,7 +235,9 @@ bool convert_tool(Fields& f, const OrderedJson& t, const std::string& at, const 
 // The tools as OpenAI's chats have them. Those of a namespace stand among the others; hosted tools are left out and
 // named, and so is the grammar of a custom tool.
 bool convert_tools(Fields& f, const OrderedJson& list, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+  size_t seen = 0;
   const auto add = [&](const OrderedJson& t, const std::string& at, const std::string& space, auto& again) {
+    if (++seen > kMostTools) return wrong(f, "tools", fmt::format("at most {} tools are expected", kMostTools));
     if (!t.is_object() || text_of_member(t, "type").empty())
       return wrong(f, at, "an object with a \"type\" is expected");
     const std::string type = text_of_member(t, "type");
