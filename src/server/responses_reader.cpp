@@ -151,6 +151,8 @@ class Conversation {
     for (const char* name : {"call_id", "name"})
       if (text_of_member(item, name).empty()) return wrong(at + "." + name, "a string is expected");
     if (!text || !text->is_string()) return wrong(at + "." + field, "a string is expected");
+    if (const OrderedJson* space = given(item, "namespace"); space && !space->is_string())
+      return wrong(at + ".namespace", "a string is expected");
     OrderedJson arguments = *text;
     if (!function) arguments = {{"input", *text}};
     const std::string name = joined_tool_name(text_of_member(item, "namespace"), text_of_member(item, "name"));

@@ -97,6 +97,9 @@ TEST_F(AgentsTest, CodexIsToldWhatIsWrong) {
             "input[0].tools");
   EXPECT_EQ(at(R"("input": [{"type": "item_reference", "id": "x"}])"), "input[0]");
   EXPECT_EQ(at(R"("input": [{"type": "agent_message", "content": [{"type": "input_image"}]}])"), "input[0].content[0]");
+  EXPECT_EQ(at(R"("input": [{"type": "function_call", "call_id": "c", "name": "f", "namespace": {},
+                  "arguments": "{}"}])"),
+            "input[0].namespace");
   // Hosted tools and namespaces count, too.
   std::string many;
   for (int i = 0; i < 128; ++i) many += R"({"type": "web_search"},)";
