@@ -198,7 +198,7 @@ Status ServeFlags::understand() {
   o.scheduler.prefill_requests = prefill_requests.value_or(0);
   o.scheduler.seed = static_cast<uint64_t>(o.model.random_seed);
   if (enable_metrics) o.notices.push_back("--enable-metrics: /metrics is always there");
-  if (log_requests) o.notices.push_back("--log-requests: --access-log; prompts and answers are never logged");
+  if (log_requests) o.notices.push_back("--log-requests: --access-log, which has no text");
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
   if (o.api.log_prompts && (o.request_log.empty() || o.request_log == "-"))
     return invalid("--log-prompts: allowed with --request-log FILE, a file that only its owner may read");

@@ -646,6 +646,7 @@ Status serve(ServeOptions o) {
   server::SpanExporter spans(span_resource(), {});
   o.api.spans = &spans;
   RETURN_IF_ERROR(point_spans_to(spans, o.otlp_endpoint));
+  if (spans.on()) log::info("traces of requests go to {} (--otlp-endpoint)", *otlp_url(o.otlp_endpoint));
   ASSIGN_OR_RETURN(o.http.inherited, passed_socket());
   std::optional<server::Api> made;  // before the server runs
   ASSIGN_OR_RETURN(

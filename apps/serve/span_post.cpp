@@ -1,9 +1,14 @@
 #include "serve/span_post.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 
+#include "base/log.h"
 #include "client/http_calls.h"
 #include "common/version.h"
+#include "server/request_reader.h"
 #include "server/trace_parent.h"
 
 namespace reprise::apps {
@@ -31,6 +36,19 @@ class SpanPost {
   std::shared_ptr<HttpCalls> calls_;
 };
 
+// "a=b,c=d", with percent escapes in the values; nullopt where it is not of that form.
+std::optional<OrderedJson> attributes_of(std::string_view text) {
+  OrderedJson out = OrderedJson::object();
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    const size_t is = pair.find('=');
+    if (is == std::string_view::npos || is == 0) return std::nullopt;
+    out[std::string(pair.substr(0, is))] = server::percent_decoded(pair.substr(is + 1));
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::string> otlp_url(const std::string& endpoint) {
@@ -56,10 +74,20 @@ Status point_spans_to(server::SpanExporter& exporter, const std::string& endpoin
   return Status::ok();
 }
 
+// The two variables are OpenTelemetry's own, which operators of clusters set for every process.
 OrderedJson span_resource() {
-  return {{"service.name", "reprise"},
-          {"service.version", version_number().substr(std::string_view("reprise ").size())},
-          {"service.instance.id", server::new_trace_id()}};
+  OrderedJson out = {{"service.name", "reprise"},
+                     {"service.version", version_number().substr(std::string_view("reprise ").size())},
+                     {"service.instance.id", server::new_trace_id()}};
+  const char *more = std::getenv("OTEL_RESOURCE_ATTRIBUTES"), *name = std::getenv("OTEL_SERVICE_NAME");
+  if (more) {
+    if (const auto given = attributes_of(more))
+      out.update(*given);
+    else
+      log::warning("OTEL_RESOURCE_ATTRIBUTES is left out: NAME=VALUE,... is expected");
+  }
+  if (name && *name) out["service.name"] = name;
+  return out;
 }
 
 }  // namespace reprise::apps

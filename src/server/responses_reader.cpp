@@ -151,6 +151,8 @@ class Conversation {
     for (const char* name : {"call_id", "name"})
       if (text_of_member(item, name).empty()) return wrong(at + "." + name, "a string is expected");
     if (!text || !text->is_string()) return wrong(at + "." + field, "a string is expected");
+    if (const OrderedJson* space = given(item, "namespace"); space && !space->is_string())
+      return wrong(at + ".namespace", "a string is expected");
     OrderedJson arguments = *text;
     if (!function) arguments = {{"input", *text}};
     const std::string name = joined_tool_name(text_of_member(item, "namespace"), text_of_member(item, "name"));
@@ -235,7 +237,9 @@ bool convert_tool(Fields& f, const OrderedJson& t, const std::string& at, const 
 // The tools as OpenAI's chats have them. Those of a namespace stand among the others; hosted tools are left out and
 // named, and so is the grammar of a custom tool.
 bool convert_tools(Fields& f, const OrderedJson& list, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+  size_t seen = 0;
   const auto add = [&](const OrderedJson& t, const std::string& at, const std::string& space, auto& again) {
+    if (++seen > kMostTools) return wrong(f, "tools", fmt::format("at most {} tools are expected", kMostTools));
     if (!t.is_object() || text_of_member(t, "type").empty())
       return wrong(f, at, "an object with a \"type\" is expected");
     const std::string type = text_of_member(t, "type");

@@ -57,12 +57,14 @@ std::vector<Setting> server_rows() {
       real("drain_delay", {0, kEndless},
            "seconds after SIGTERM in which requests are still taken, while /readyz says that the server ends", "0"),
       live(text("request_log", "FILE",
-                "a line of JSON for every request at its end; -: standard output; never text; SIGHUP opens it anew")),
+                "a line of JSON for every request at its end; -: standard output; text only with `log_prompts`; SIGHUP "
+                "opens it anew")),
       flag("log_prompts",
            "prompts and answers stand in the request log, whose file only its owner may read; off: no text anywhere"),
-      live(text("otlp_endpoint", "URL",
-                "collector of OpenTelemetry that takes a trace of every request (http://host:4318; the path is "
-                "/v1/traces where none is given); default: none")),
+      live(also("--otlp-traces-endpoint",
+                text("otlp_endpoint", "URL",
+                     "collector of OpenTelemetry that takes a trace of every request (http://host:4318; the path is "
+                     "/v1/traces where none is given); default: none"))),
       live(
           choice("log_format", {"text", "json"}, "form of log lines, each with time and level (default text)", "text")),
       live(also("--enable-log-requests",

@@ -78,6 +78,28 @@ TEST(OtlpPost, EndsByItsLimit) {
   EXPECT_FALSE(exporter.on());
 }
 
+// Of the environment, as OpenTelemetry's SDKs take it (specification, "Resource SDK" and "Environment Variables").
+TEST(OtlpResource, IsWhatTheEnvironmentAdds) {
+  const auto resource = [](const char* name, const char* more) {
+    name ? ::setenv("OTEL_SERVICE_NAME", name, 1) : ::unsetenv("OTEL_SERVICE_NAME");
+    more ? ::setenv("OTEL_RESOURCE_ATTRIBUTES", more, 1) : ::unsetenv("OTEL_RESOURCE_ATTRIBUTES");
+    return span_resource();
+  };
+  const OrderedJson plain = resource(nullptr, nullptr);
+  EXPECT_EQ(plain["service.name"], "reprise");
+  EXPECT_FALSE(plain["service.version"].get<std::string>().empty());
+  EXPECT_NE(plain["service.instance.id"], resource(nullptr, nullptr)["service.instance.id"]);
+  const OrderedJson given = resource("a", "service.name=b,k8s.pod.name=p%2C1,deployment.environment.name=");
+  EXPECT_EQ(given["service.name"], "a");
+  EXPECT_EQ(given["k8s.pod.name"], "p,1");
+  EXPECT_EQ(given["deployment.environment.name"], "");
+  EXPECT_EQ(resource(nullptr, "service.name=b")["service.name"], "b");
+  // All of it or nothing.
+  EXPECT_FALSE(resource("", "a=b,c")["a"].is_string());
+  EXPECT_EQ(resource("", "service.name=b,=c")["service.name"], "reprise");
+  resource(nullptr, nullptr);
+}
+
 TEST(ServeTraces, WhatIsWrongIsSaidAtTheStart) {
   const std::string check = "serve --check --model-path nowhere --load-format dummy ";
   const Outcome tls = run_binary(check + "--otlp-endpoint https://collector:4318");

@@ -97,6 +97,16 @@ TEST_F(AgentsTest, CodexIsToldWhatIsWrong) {
             "input[0].tools");
   EXPECT_EQ(at(R"("input": [{"type": "item_reference", "id": "x"}])"), "input[0]");
   EXPECT_EQ(at(R"("input": [{"type": "agent_message", "content": [{"type": "input_image"}]}])"), "input[0].content[0]");
+  EXPECT_EQ(at(R"("input": [{"type": "function_call", "call_id": "c", "name": "f", "namespace": {},
+                  "arguments": "{}"}])"),
+            "input[0].namespace");
+  // Hosted tools and namespaces count, too.
+  std::string many;
+  for (int i = 0; i < 128; ++i) many += R"({"type": "web_search"},)";
+  many.pop_back();
+  EXPECT_EQ(at(space + R"("tools": [)" + many + "]}]"), "tools");
+  EXPECT_TRUE(std::holds_alternative<GenerateCall>(
+      responses_dialect().parse(OrderedJson::parse(R"({"input": "a", "tools": [)" + many + "]}"), model_, limits_)));
   limits_.strict_fields = true;
   EXPECT_EQ(at(R"("input": [{"type": "compaction"}, {"role": "user", "content": "a"}])"), "input.compaction");
 }

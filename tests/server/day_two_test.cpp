@@ -302,7 +302,9 @@ TEST_F(DayTwoTest, RoutersAreToldTheLoad) {
                                      {"format=prometheus", "format"}}) {
     const HttpAnswer wrong = c.get(std::string("/v1/loads?") + query);
     EXPECT_EQ(wrong.status, *param ? 400 : 200) << query;
-    if (*param) EXPECT_EQ(Json::parse(wrong.body)["error"]["param"], param);
+    if (*param) {
+      EXPECT_EQ(Json::parse(wrong.body)["error"]["param"], param);
+    }
   }
 }
 
