@@ -5,6 +5,7 @@
 
 #include "base/log_form.h"
 #include "command.h"
+#include "common/command_settings.h"
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/ranked_run.h"
@@ -59,12 +60,19 @@ int main(int argc, char** argv) {
   commands.push_back(add_version(program));
   commands.push_back(add_completion(program));
   commands.push_back(add_help(program));
+  for (const Command& c : commands)
+    if (const auto settings = CommandSettings::find(*c.app)) settings->add_print_flag(*c.app);
   add_help_all(program);
   if (const auto code = parse_arguments(program, plain_words(argc, argv))) return *code;
 
   for (const Command& c : commands) {
     if (!c.app->parsed()) continue;
     const Status usage = c.check();
+    const auto settings = CommandSettings::find(*c.app);
+    if (settings && settings->asked_to_print()) {
+      if (ranks::launched_rank(::getenv) == 0) std::fputs(settings->printed().c_str(), stdout);
+      if (usage.is_ok()) break;
+    }
     const auto ranks = usage.is_ok() ? ranks_of(c) : Result<Ranks>(usage);
     if (!ranks.is_ok()) {
       // All ranks of a launcher have read the same line.

@@ -8,8 +8,10 @@
 #include "api/text_model.h"
 #include "base/file.h"
 #include "command.h"
+#include "common/command_settings.h"
 #include "common/flags.h"
 #include "serve/serve_process.h"
+#include "serve/span_post.h"
 #include "server/cors.h"
 
 namespace reprise::apps {
@@ -25,11 +27,13 @@ struct ServeFlags {
   int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
   std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
   bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
-  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, key_file, socket_mode;
+  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, socket_mode;
 
   ServeFlags() { settings::reset(bindings()); }
   std::vector<settings::Binding> bindings();
-  Status check();
+  void add_to(CLI::App& app);
+  // What the values mean as options; errors that need more than one value to see.
+  Status understand();
   Status check_schedule();
 };
 
@@ -43,11 +47,14 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"tool_call_parser", &o.tool_call_parser},
           {"reasoning_parser", &o.reasoning_parser},
           {"api_key", &o.api.api_key},
-          {"api_key_file", &key_file},
+          {"api_key_file", &o.api_key_file},
           {"api_keys_file", &o.api_keys_file},
           {"socket_mode", &socket_mode},
           {"drain_delay", &o.drain_delay_s},
           {"request_log", &o.request_log},
+          {"log_prompts", &o.api.log_prompts},
+          {"keep_attribution", &o.api.limits.keep_attribution},
+          {"otlp_endpoint", &o.otlp_endpoint},
           {"max_answers_per_key", &o.api.most_answers_of_key},
           {"admin_api_key", &o.api.admin_api_key},
           {"admin_port", &admin_port},
@@ -140,10 +147,15 @@ Result<std::vector<std::string>> keys_of(const std::string& path) {
   return out;
 }
 
-Status ServeFlags::check() {
+void ServeFlags::add_to(CLI::App& app) {
+  add_settings(app, bindings());
+  options.model.add_to(app);
+}
+
+Status ServeFlags::understand() {
   ServeOptions& o = options;
   o.model.serving = true;
-  RETURN_IF_ERROR(o.model.check());
+  RETURN_IF_ERROR(o.model.check_values());
   RETURN_IF_ERROR(check_schedule());
   ASSIGN_OR_RETURN(o.balance, sched::parse_balance(load_balance));
   if (o.model.dp_size > 1 && !o.profile_dir.empty())
@@ -159,8 +171,8 @@ Status ServeFlags::check() {
   o.http.max_body_bytes = static_cast<size_t>(max_body);
   o.http.max_held_bytes = std::max(o.http.max_held_bytes, 2 * o.http.max_body_bytes);
   o.http.max_connections = max_connections;
-  if (!key_file.empty()) {
-    ASSIGN_OR_RETURN(o.api.api_keys, keys_of(key_file));
+  if (!o.api_key_file.empty()) {
+    ASSIGN_OR_RETURN(o.api.api_keys, keys_of(o.api_key_file));
   }
   if (!o.api_keys_file.empty()) {
     ASSIGN_OR_RETURN(o.api.keys, read_keys(o.api_keys_file));
@@ -186,8 +198,11 @@ Status ServeFlags::check() {
   o.scheduler.prefill_requests = prefill_requests.value_or(0);
   o.scheduler.seed = static_cast<uint64_t>(o.model.random_seed);
   if (enable_metrics) o.notices.push_back("--enable-metrics: /metrics is always there");
-  if (log_requests) o.notices.push_back("--log-requests: --access-log; prompts and answers are never logged");
+  if (log_requests) o.notices.push_back("--log-requests: --access-log, which has no text");
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
+  if (o.api.log_prompts && (o.request_log.empty() || o.request_log == "-"))
+    return invalid("--log-prompts: allowed with --request-log FILE, a file that only its owner may read");
+  if (!o.otlp_endpoint.empty()) RETURN_IF_ERROR(otlp_url(o.otlp_endpoint).status());
   std::error_code ignored;
   if (!o.profile_dir.empty() && !std::filesystem::is_directory(o.profile_dir, ignored))
     return invalid("--profile-dir {}: there is no such folder", o.profile_dir);
@@ -196,16 +211,33 @@ Status ServeFlags::check() {
   return Status::ok();
 }
 
+// The options that these settings make, with nothing of this process changed.
+Result<std::shared_ptr<ServeOptions>> interpret(const settings::Precedence& given) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App scratch("", "serve");
+  flags->add_to(scratch);
+  RETURN_IF_ERROR(CommandSettings::of(scratch)->assign(given));
+  RETURN_IF_ERROR(flags->understand());
+  return std::shared_ptr<ServeOptions>(flags, &flags->options);
+}
+
+Status check(ServeFlags& flags, CLI::App& app) {
+  ASSIGN_OR_RETURN(const log::Level level, flags.options.model.level());
+  log::set_level(level);
+  flags.options.settings = CommandSettings::of(app);
+  flags.options.interpret = interpret;
+  return flags.understand();
+}
+
 }  // namespace
 
 Command add_serve(CLI::App& program) {
   auto flags = std::make_shared<ServeFlags>();
   Command c;
   c.app = program.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API, and SGLang's /generate)");
-  add_settings(*c.app, flags->bindings());
-  flags->options.model.add_to(*c.app);
+  flags->add_to(*c.app);
   c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");
-  c.check = [flags] { return flags->check(); };
+  c.check = [flags, app = c.app] { return check(*flags, *app); };
   c.over_ranks = [flags] { return flags->options.check ? nullptr : &flags->options.model; };
   c.run = [flags] { return serve(flags->options); };
   return c;

@@ -22,6 +22,10 @@ set_target_properties(reprise_library PROPERTIES
 target_include_directories(reprise_library INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
+# The libraries of Debian that libreprise.a leaves to the program.
+set(REPRISE_ARCHIVE_NEEDS re2 pcre2-8 utf8proc xxhash stdc++ m dl pthread)
+include(cmake/archive.cmake)
+
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Reprise)
 install(TARGETS reprise_library EXPORT Reprise
@@ -33,6 +37,8 @@ write_basic_package_version_file(RepriseConfigVersion.cmake VERSION ${REPRISE_SO
 # From its own folder, so that the tree may be moved.
 file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(pc_prefix "\${pcfiledir}/${up}")
+list(TRANSFORM REPRISE_ARCHIVE_NEEDS PREPEND -l OUTPUT_VARIABLE pc_private)
+list(JOIN pc_private " " pc_private)
 configure_file(cmake/reprise.pc.in reprise.pc @ONLY)
 set(dev COMPONENT dev EXCLUDE_FROM_ALL)
 install(FILES ${CMAKE_BINARY_DIR}/RepriseConfigVersion.cmake DESTINATION ${package_folder} ${dev})

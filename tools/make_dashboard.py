@@ -86,7 +86,9 @@ ROWS = [
         ("Responses a second", "reqps", [(rate("reprise:http_responses_total", "status"), "{{status}}")]),
         ("Steps that failed", "short", [(rate("reprise:failed_steps_total"), "failed")]),
         ("Clients dropped because they did not read", "short", [(rate("reprise:http_dropped_total"), "dropped")]),
-        ("Files of keys read anew", "short", [(rate("reprise:config_reloads_total"), "reloads")]),
+        ("Reloads", "short", [(rate("reprise:config_reloads_total", "result"), "{{result}}")]),
+        ("Spans of traces, a second", "short", [(rate("reprise:otlp_sent_total"), "sent"),
+                                                (rate("reprise:otlp_dropped_total"), "dropped")]),
     ]),
 ]
 

@@ -5,7 +5,6 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <charconv>
-#include <optional>
 
 namespace reprise::apps {
 
@@ -141,16 +140,16 @@ class HttpCalls::Connection : public std::enable_shared_from_this<Connection> {
 HttpCalls::HttpCalls(std::unique_ptr<Shared> shared) : shared_(std::move(shared)) {}
 HttpCalls::~HttpCalls() = default;
 
-Result<std::unique_ptr<HttpCalls>> HttpCalls::open(const std::string& url, HttpCallOptions options) {
+Result<HttpPlace> parse_http_place(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   const std::string allowed = "http://HOST[:PORT][/PATH]";
   if (!url.starts_with(kScheme)) return invalid("\"{}\" is not an address that can be used; allowed: {}", url, allowed);
   std::string rest = url.substr(kScheme.size());
-  auto shared = std::make_unique<Shared>();
+  std::string prefix;
   if (const size_t slash = rest.find('/'); slash != std::string::npos) {
-    shared->prefix = rest.substr(slash);
+    prefix = rest.substr(slash);
     rest.resize(slash);
-    while (shared->prefix.ends_with('/')) shared->prefix.pop_back();
+    while (prefix.ends_with('/')) prefix.pop_back();
   }
   std::string host = rest, port = "80";
   // An address of IPv6 stands in brackets.
@@ -164,11 +163,18 @@ Result<std::unique_ptr<HttpCalls>> HttpCalls::open(const std::string& url, HttpC
   const auto [end, wrong] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (host.empty() || wrong != std::errc() || end != port.data() + port.size() || number < 1 || number > 65535)
     return invalid("\"{}\" is not an address that can be used; allowed: {}, ports 1 to 65535", url, allowed);
-  shared->host = rest;
+  return HttpPlace{rest, host, port, prefix};
+}
+
+Result<std::unique_ptr<HttpCalls>> HttpCalls::open(const std::string& url, HttpCallOptions options) {
+  ASSIGN_OR_RETURN(HttpPlace place, parse_http_place(url));
+  auto shared = std::make_unique<Shared>();
+  shared->host = std::move(place.authority);
+  shared->prefix = std::move(place.prefix);
   shared->options = std::move(options);
   error_code ec;
   tcp::resolver resolver(shared->io);
-  const auto found = resolver.resolve(host, port, ec);
+  const auto found = resolver.resolve(place.host, place.port, ec);
   if (ec) return error(Code::NotFound, "the host of {} was not found: {}", url, ec.message());
   for (const auto& entry : found) shared->endpoints.push_back(entry.endpoint());
   return std::unique_ptr<HttpCalls>(new HttpCalls(std::move(shared)));
@@ -198,17 +204,27 @@ void HttpCalls::run() {
   shared_->io.run();
 }
 
-Result<HttpAnswer> HttpCalls::fetch(HttpCall call) {
+Result<HttpAnswer> HttpCalls::fetch(HttpCall call, std::optional<std::chrono::milliseconds> limit) {
   struct Collect final : CallSink {
     void began(int status) override { answer.status = status; }
     void piece(std::string_view bytes) override { answer.body += bytes; }
-    void end(const Status& s) override { status = s; }
+    void end(const Status& s) override {
+      status = s;
+      ended = true;
+    }
     HttpAnswer answer;
     Status status;
+    bool ended = false;
   };
   auto sink = std::make_shared<Collect>();
   start(std::move(call), sink);
-  run();
+  if (limit) {
+    shared_->io.restart();
+    shared_->io.run_for(*limit);
+    if (!sink->ended) return error(Code::Device, "no whole answer came within {} ms", limit->count());
+  } else {
+    run();
+  }
   if (!sink->status.is_ok()) return sink->status;
   return std::move(sink->answer);
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,14 @@ struct HttpAnswer {
   std::string body;
 };
 
+// A server, and where on it the calls begin.
+struct HttpPlace {
+  std::string authority, host, port;  // "localhost:30000", "localhost", "30000"
+  std::string prefix;                 // "/api"
+};
+// `url` is http://HOST[:PORT][/PATH].
+Result<HttpPlace> parse_http_place(const std::string& url);
+
 struct HttpCallOptions {
   std::vector<std::pair<std::string, std::string>> headers;  // of every request
   std::chrono::milliseconds connect_time{10000};
@@ -55,8 +64,8 @@ class HttpCalls {
   void at(Clock::time_point when, std::function<void()> what);
   // Until every call has ended and nothing is planned.
   void run();
-  // One call by itself, with run().
-  Result<HttpAnswer> fetch(HttpCall call);
+  // One call by itself, with run(). With a limit it ends by then, and where it failed this is not to be used again.
+  Result<HttpAnswer> fetch(HttpCall call, std::optional<std::chrono::milliseconds> limit = std::nullopt);
   int64_t connections() const;  // made so far
 
  private:

@@ -1,13 +1,15 @@
 #include "common/flags.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "base/close_names.h"
+#include "common/command_settings.h"
 #include "common/help.h"
-#include "settings/config_file.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -53,12 +55,13 @@ std::string untaken(const CLI::App& app, const std::string& names) {
 }
 
 // The option of a row; what is wrong with a value is the usage error.
-void add_option(CLI::App& app, const std::string& all_names, const Setting& s, const Target& target,
-                std::string_view help) {
+CLI::Option* add_option(CLI::App& app, const std::string& all_names, const Setting& s, const Target& target,
+                        std::string_view help) {
   const std::string names = untaken(app, all_names);
-  if (s.kind == Kind::Switch) {
-    app.add_flag(names, *std::get<bool*>(target), std::string(help));
-  } else if (s.kind == Kind::Texts || s.kind == Kind::Words) {
+  const auto check = [s](const std::string& text) { return settings::check(s, text).message(); };
+  if (s.kind == Kind::Switch)
+    return app.add_flag(names, *std::get<bool*>(target), std::string(help))->check(CLI::Validator(check, ""));
+  if (s.kind == Kind::Texts || s.kind == Kind::Words) {
     CLI::Option* o = app.add_option(names, *std::get<std::vector<std::string>*>(target), with_default(help, target));
     o->type_name(std::string(settings::value_word(s)));
     if (s.kind == Kind::Texts) {
@@ -66,16 +69,15 @@ void add_option(CLI::App& app, const std::string& all_names, const Setting& s, c
     } else {
       o->expected(1, 1 << 16);
     }
-  } else {
-    const std::string value =
-        s.kind == Kind::Choice ? fmt::format("{{{}}}", settings::allowed(s)) : std::string(settings::value_word(s));
-    const auto check = [s](const std::string& text) { return settings::check(s, text).message(); };
-    const auto store = [s, target](const std::string& text) { static_cast<void>(settings::assign(s, text, target)); };
-    app.add_option_function<std::string>(names, store, with_default(help, target))
-        ->check(CLI::Validator(check, ""))
-        ->type_name(value)
-        ->expected(1);
+    return o;
   }
+  const std::string value =
+      s.kind == Kind::Choice ? fmt::format("{{{}}}", settings::allowed(s)) : std::string(settings::value_word(s));
+  const auto store = [s, target](const std::string& text) { static_cast<void>(settings::assign(s, text, target)); };
+  return app.add_option_function<std::string>(names, store, with_default(help, target))
+      ->check(CLI::Validator(check, ""))
+      ->type_name(value)
+      ->expected(1);
 }
 
 // Every long name of the command and of those above it.
@@ -123,28 +125,14 @@ std::string unknown_words(const CLI::App& root) {
   return fmt::format("\"{}\" was not expected; values follow a flag, and text with spaces needs quotes", word);
 }
 
-// Gives the options that were not on the command line the values of the file.
-void take_file(CLI::App& app, const std::string& path) {
-  const auto values = settings::read_config(path);
-  if (!values) throw CLI::ValidationError("--config", values.status().message());
-  for (const settings::FileValue& v : *values) {
-    const std::string name = settings::flag_of(v.key);
-    CLI::Option* option = app.get_option_no_throw(name);
-    if (!option)
-      throw CLI::ValidationError(
-          "--config", fmt::format("{}: \"{}\" is no setting of `{}`", v.place, name.substr(2), app.get_name()));
-    if (option->count() > 0 || v.values.empty()) continue;
-    for (const std::string& value : v.values) option->add_result(value);
-    option->run_callback();
-  }
-}
-
-void take_files(CLI::App& root) {
+// What the command line does not say, the environment and the file may.
+void take_settings(CLI::App& root) {
   CLI::App* app = &root;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-  const CLI::Option* config = app->get_option_no_throw("--config");
-  const bool takes_file = config && config->get_items_expected_max() > 0;  // `help settings --config` prints one
-  if (takes_file && config->count() > 0) take_file(*app, config->as<std::string>());
+  const auto settings = CommandSettings::find(*app);
+  if (!settings) return;
+  if (const Status taken = settings->take(environ); !taken.is_ok())
+    throw CLI::RuntimeError(settings::as_flags(taken.message()), kExitUsage);
 }
 
 }  // namespace
@@ -153,8 +141,10 @@ void add_setting(CLI::App& app, const settings::Binding& binding, std::string_vi
   const Setting& s = binding.row();
   if (group.empty()) group = s.group == settings::Group::Launcher ? kUnlisted : settings::title_of(s.group);
   app.option_defaults()->group(std::string(group));
-  add_option(app, settings::flag_names(s), s, binding.target, settings::as_flags(help.empty() ? s.help : help));
+  CLI::Option* option =
+      add_option(app, settings::flag_names(s), s, binding.target, settings::as_flags(help.empty() ? s.help : help));
   app.option_defaults()->group("Options");
+  CommandSettings::of(app)->add(binding, option);
 }
 
 void add_settings(CLI::App& app, std::span<const settings::Binding> bindings, std::string_view group) {
@@ -198,7 +188,7 @@ std::optional<int> parse_arguments(CLI::App& app, const std::vector<std::string>
   for (const std::string& word : words) argv.push_back(word.c_str());
   try {
     app.parse(static_cast<int>(argv.size()), argv.data());
-    take_files(app);
+    take_settings(app);
     return std::nullopt;
   } catch (const CLI::Success& e) {  // help or version
     if (!app.get_subcommands().empty() || app.remaining_size() == 0) return app.exit(e);

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "backends/cpu/isa.h"
-#include "base/log.h"
 #include "common/flags.h"
 #include "common/interrupt_guard.h"
 #include "common/terminal.h"
@@ -52,10 +51,18 @@ Result<std::string> ModelFlags::chosen_adapter() const {
   return invalid("--adapter {}: --lora-modules names no such adapter; allowed: {}", *adapter, allowed);
 }
 
-Status ModelFlags::check() const {
+Result<log::Level> ModelFlags::level() const {
   if (verbose && log_level) return invalid("-v is --log-level info; it cannot go with --log-level {}", *log_level);
-  ASSIGN_OR_RETURN(log::Level level, log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info")));
-  log::set_level(level);
+  return log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info"));
+}
+
+Status ModelFlags::check() const {
+  ASSIGN_OR_RETURN(const log::Level chosen, level());
+  log::set_level(chosen);
+  return check_values();
+}
+
+Status ModelFlags::check_values() const {
   RETURN_IF_ERROR(launcher.check());
   RETURN_IF_ERROR(ModelSettings::check());
   return chooses_adapter ? chosen_adapter().status() : Status::ok();

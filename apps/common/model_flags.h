@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/model_settings.h"
+#include "base/log.h"
 #include "common/launcher_flags.h"
 
 namespace reprise::apps {
@@ -26,6 +27,9 @@ struct ModelFlags : api::ModelSettings {
   void add_to(CLI::App& app);
   // Usage errors; also sets the log level.
   Status check() const;
+  // The same without the latter, and what level that is.
+  Status check_values() const;
+  Result<log::Level> level() const;
   // The adapter that the requests of a command go through (`chooses_adapter`); "": none.
   Result<std::string> chosen_adapter() const;
   // Flags that need no engine to tell what is in effect.

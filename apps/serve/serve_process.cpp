@@ -24,11 +24,12 @@
 #include "hub/digest.h"
 #include "sched/together.h"
 #include "serve/notifier.h"
+#include "serve/reload.h"
 #include "serve/replica.h"
+#include "serve/span_post.h"
 #include "serve/thread_dump.h"
 #include "server/engine_numbers.h"
 #include "server/metrics.h"
-#include "settings/config_file.h"
 #include "settings/setting.h"
 
 namespace reprise::apps {
@@ -42,8 +43,9 @@ using Clock = std::chrono::steady_clock;
 // Threads that read long bodies and compile grammars, and how many such requests wait for one.
 constexpr int kReaders = 2;
 constexpr size_t kMostUnread = 256;
-constexpr std::chrono::seconds kLetGo{20};    // for a lost device
-constexpr std::chrono::seconds kLastWork{5};  // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLetGo{20};     // for a lost device
+constexpr std::chrono::seconds kLastWork{5};   // for threads that read requests that get no answer
+constexpr std::chrono::seconds kLastSpans{2};  // for a collector that is slow
 
 sigset_t signals_of(const ServeOptions& o) {
   sigset_t set;
@@ -206,10 +208,9 @@ Status lost_rank(const ModelFlags& flags) {
 // Waits for signals, and looks after the scheduler meanwhile.
 class Supervisor {
  public:
-  // `settings`: those of the file of settings.
-  Supervisor(const ServeOptions& options, std::vector<settings::FileValue> settings, const Notifier& notifier,
-             server::Api& api, server::HttpServer& http)
-      : options_(options), settings_(std::move(settings)), notifier_(notifier), api_(api), http_(http) {}
+  Supervisor(const ServeOptions& options, Reload& reload, const Notifier& notifier, server::Api& api,
+             server::HttpServer& http)
+      : options_(options), reload_(reload), notifier_(notifier), api_(api), http_(http) {}
   ~Supervisor() { stop(); }
   void start() {
     say_loading();  // before a small model is there
@@ -290,34 +291,8 @@ class Supervisor {
 
   void reload() {
     if (ready_) notifier_.say_reloading();
-    reload_files();
+    reload_.run();
     if (ready_) notifier_.say("READY=1\nSTATUS=" + status_);
-  }
-
-  // Settings of the file are in effect from the start on; what has changed since is told.
-  void compare_settings() {
-    const auto now = settings::read_config(options_.config);
-    if (!now) return log::error("SIGHUP: the settings stay as they are: {}", now.status().message());
-    const std::vector<std::string> names = settings::changed(settings_, *now);
-    if (names.empty()) return log::info("SIGHUP: {} says what it said at the start", options_.config);
-    log::warning("SIGHUP: {} has changed; a restart puts into effect: {}", options_.config, fmt::join(names, ", "));
-  }
-
-  // A wrong file changes nothing.
-  void reload_files() {
-    if (!options_.config.empty()) compare_settings();
-    if (!options_.api_keys_file.empty()) {
-      auto keys = read_keys(options_.api_keys_file);
-      if (keys) {
-        log::info("SIGHUP: {} keys of {}", keys->size(), options_.api_keys_file);
-        api_.replace_keys(std::move(*keys));
-      } else {
-        log::error("SIGHUP: the keys stay as they are: {}", keys.status().message());
-      }
-    }
-    if (!options_.api.request_log) return;
-    const Status opened = options_.api.request_log->reopen();
-    if (!opened.is_ok()) log::error("SIGHUP: the request log stays as it is: {}", opened.message());
   }
 
   // A socket that a supervisor keeps has its next connections wait for the next server. What has connected already
@@ -402,7 +377,7 @@ class Supervisor {
 
   static constexpr int kSecondSignal = 130;
   const ServeOptions& options_;
-  const std::vector<settings::FileValue> settings_;
+  Reload& reload_;
   const Notifier& notifier_;
   server::Api& api_;
   server::HttpServer& http_;
@@ -637,6 +612,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
   for (const auto& r : others) r->settle();
   http_thread.drain();
   http_thread.end();
+  o.api.spans->finish(kLastSpans);
   const sched::SchedulerStats stats = all.stats();
   for (const auto& r : others) r->end();  // what they tell of and to goes next
   log::info("ended after {} requests, {} tokens", stats.requests, stats.generated_tokens);
@@ -654,7 +630,7 @@ Result<std::vector<server::KeyRules>> read_keys(const std::string& path) {
 
 Status serve(ServeOptions o) {
   if (o.check) return say_what_flags_mean(o);
-  log::set_form(o.log_format == "json" ? log::Form::Json : log::Form::Timed);
+  log::set_form(o.log_form());
   ASSIGN_OR_RETURN(const Notifier notifier, Notifier::of_environment());
   o.supervised = notifier.asked();
   const sigset_t set = signals_of(o);
@@ -662,15 +638,15 @@ Status serve(ServeOptions o) {
   std::signal(SIGPIPE, SIG_IGN);
   allow_descriptors(o.http.max_connections);
 
-  std::vector<settings::FileValue> of_file;
-  if (!o.config.empty()) {
-    ASSIGN_OR_RETURN(of_file, settings::read_config(o.config));
-  }
-  std::unique_ptr<server::RequestLogFile> request_log;
-  if (!o.request_log.empty()) {
-    ASSIGN_OR_RETURN(request_log, server::RequestLogFile::open(o.request_log));
-    o.api.request_log = request_log.get();
-  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<server::RequestLogFile> request_log,
+                   server::RequestLogFile::open(o.request_log, o.api.log_prompts));
+  if (o.api.log_prompts)
+    log::warning("--log-prompts: what clients ask and what they are answered is written to {}", o.request_log);
+  o.api.request_log = request_log.get();
+  server::SpanExporter spans(span_resource(), {});
+  o.api.spans = &spans;
+  RETURN_IF_ERROR(point_spans_to(spans, o.otlp_endpoint));
+  if (spans.on()) log::info("traces of requests go to {} (--otlp-endpoint)", *otlp_url(o.otlp_endpoint));
   ASSIGN_OR_RETURN(o.http.inherited, passed_socket());
   std::optional<server::Api> made;  // before the server runs
   ASSIGN_OR_RETURN(
@@ -683,7 +659,8 @@ Status serve(ServeOptions o) {
   server::Api& api = made.emplace(o.api);
   api.attach(*http);
   HttpThread http_thread(*http);
-  Supervisor supervisor(o, std::move(of_file), notifier, api, *http);
+  Reload reload(o, api, *request_log, spans);
+  Supervisor supervisor(o, reload, notifier, api, *http);
   supervisor.start();
 
   return serve_model(o, api, *http, http_thread, supervisor);

@@ -3,20 +3,26 @@
 // Three threads besides the engine's own: the caller's runs the scheduler (and is rank 0 of the engine), one runs HTTP,
 // one waits for signals and for steps that hang; two read what would hold up HTTP. Each further replica (--dp-size) has
 // an engine, a scheduler and a thread that runs it. The first SIGINT or SIGTERM drains:
-// what runs may finish until the shutdown time is over. The second ends at once. SIGHUP reads the file of keys and
-// the file of settings, and opens the request log anew, where there are any; else it ends the process, as it does by
-// default. A supervisor that asks for it is told how far this is (serve/notifier.h).
+// what runs may finish until the shutdown time is over. The second ends at once. SIGHUP reads files anew where there
+// are any (serve/reload.h); else it ends the process, as it does by default. A supervisor that asks for it is told how
+// far this is (serve/notifier.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
+#include "base/log_form.h"
 #include "common/model_flags.h"
 #include "sched/replicas.h"
 #include "server/api.h"
 #include "server/http_server.h"
+#include "settings/precedence.h"
 
 namespace reprise::apps {
+
+class CommandSettings;
 
 struct ServeOptions {
   ModelFlags model;
@@ -31,8 +37,9 @@ struct ServeOptions {
   std::string profile_dir;                          // where /stop_profile writes; "" = profiles are off
   double shutdown_timeout_s = 30;
   double drain_delay_s = 0;                 // in which requests are still taken
-  std::string api_keys_file;                // read anew at SIGHUP
+  std::string api_key_file, api_keys_file;  // read anew at SIGHUP
   std::string request_log;                  // likewise opened; "" = none
+  std::string otlp_endpoint;                // where traces go; "" = nowhere
   std::string sampling_defaults = "model";  // or openai
   double watchdog_timeout_s = 300;          // the process ends; 0: never
   double soft_watchdog_timeout_s = 0;       // the step is reported; 0: never
@@ -40,9 +47,15 @@ struct ServeOptions {
   bool check = false;                       // say what the options mean, and end
   std::vector<std::string> notices;         // about flags of this command
   bool supervised = false;                  // something wants to be told how far this is
+  // What was given to each setting, and what other values would mean; for a reload.
+  std::shared_ptr<CommandSettings> settings;
+  std::function<Result<std::shared_ptr<ServeOptions>>(const settings::Precedence&)> interpret;
 
   // Whether SIGHUP is for what can be read anew.
-  bool reloads() const { return supervised || !config.empty() || !api_keys_file.empty() || !request_log.empty(); }
+  bool reloads() const {
+    return supervised || !config.empty() || !api_key_file.empty() || !api_keys_file.empty() || !request_log.empty();
+  }
+  log::Form log_form() const { return log_format == "json" ? log::Form::Json : log::Form::Timed; }
 };
 
 // The keys of --api-keys-file; errors name the file.

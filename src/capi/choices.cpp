@@ -1,37 +1,11 @@
 #include "capi/choices.h"
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "settings/forms.h"
 
 namespace reprise::capi {
-namespace {
-
-std::string text_of(bool v) { return v ? "true" : "false"; }
-std::string text_of(const std::string& v) { return v; }
-std::string text_of(int64_t v) { return fmt::format("{}", v); }
-std::string text_of(double v) { return fmt::format("{}", v); }
-
-OrderedJson value_of(const settings::Target& target) {
-  return std::visit(
-      [](const auto* t) -> OrderedJson {
-        using Value = std::decay_t<decltype(*t)>;
-        if constexpr (requires { t->has_value(); }) {
-          return t->has_value() ? OrderedJson(text_of(**t)) : OrderedJson();
-        } else if constexpr (std::is_same_v<Value, std::vector<std::string>> ||
-                             std::is_same_v<Value, std::vector<int64_t>>) {
-          OrderedJson list = OrderedJson::array();
-          for (const auto& v : *t) list.push_back(text_of(v));
-          return list;
-        } else {
-          return text_of(*t);
-        }
-      },
-      target);
-}
-
-}  // namespace
-
 Choices::Choices() {
   settings::reset(bindings());
   model.serving = true;  // the settings of a scheduler are in effect
@@ -91,12 +65,6 @@ Result<sched::SchedulerOptions> Choices::scheduler() const {
   return o;
 }
 
-std::string key_of(std::string_view name) {
-  std::string key(name);
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
-}
-
 Status check_value(const std::string& key, const std::string& value) {
   Choices scratch;
   return scratch.set({{key, value}});
@@ -109,12 +77,17 @@ OrderedJson settings_table() {
   return out;
 }
 
-OrderedJson settings_in_effect(Choices& choices, const Values& given) {
-  OrderedJson out = OrderedJson::object();
-  for (const settings::Binding& b : choices.bindings()) {
-    const bool set = std::any_of(given.begin(), given.end(), [&](const auto& v) { return v.first == b.key; });
-    out[settings::name_of(b.key)] = {{"value", value_of(b.target)}, {"origin", set ? "api" : "default"}};
+settings::Precedence precedence_of(const Values& given) {
+  std::map<std::string, settings::Given> by_key;
+  for (const auto& [key, value] : given) {
+    settings::Given& g = by_key[key];
+    g.origin = settings::Origin::Api;
+    const settings::Kind kind = settings::find(key)->kind;
+    if (kind != settings::Kind::Texts && kind != settings::Kind::Words) g.values.clear();
+    g.values.push_back(value);
   }
+  settings::Precedence out;
+  for (auto& [key, g] : by_key) out.give(key, std::move(g));
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "sched/scheduler.h"
 #include "settings/binding.h"
+#include "settings/precedence.h"
 
 namespace reprise::capi {
 
@@ -37,13 +38,11 @@ struct Choices {
   Result<sched::SchedulerOptions> scheduler() const;
 };
 
-// "max-running-requests" as the key of its row.
-std::string key_of(std::string_view name);
 // One value, as reprise_settings_set() checks it.
 Status check_value(const std::string& key, const std::string& value);
 
-// All rows that can be set, and the values of one opening with their origin.
+// All rows that can be set.
 OrderedJson settings_table();
-OrderedJson settings_in_effect(Choices& choices, const Values& given);
+settings::Precedence precedence_of(const Values& given);
 
 }  // namespace reprise::capi

@@ -1,7 +1,10 @@
+#include <map>
+
 #include "api/device_choice.h"
 #include "capi/engine.h"
 #include "see/explain.h"
 #include "see/graph_report.h"
+#include "settings/effects.h"
 
 namespace reprise::capi {
 namespace {
@@ -66,6 +69,54 @@ Result<OrderedJson> graph_json(engine::Engine& e) {
   return out;
 }
 
+// As the setting spells it.
+std::string word_of(DType t) {
+  switch (t) {
+    case DType::F32: return "float32";
+    case DType::F16: return "float16";
+    case DType::BF16: return "bfloat16";
+    case DType::I8: return "int8";
+    default: return std::string(dtype_name(t));
+  }
+}
+
+// What the device and the model decided, where nothing was said.
+std::map<std::string_view, std::string> decided_in(const Loaded& l) {
+  engine::Engine& e = *l.engine;
+  const engine::EngineOptions& o = e.options();
+  const DeviceInfo& device = e.device().info();
+  return {{"dtype", word_of(e.dtype())},
+          {"kv_cache_dtype", word_of(o.kv_dtype.value_or(e.dtype()))},
+          {"quantization", std::string(checkpoint::quantization_name(o.quantization))},
+          {"context_length", fmt::format("{}", e.context_length())},
+          {"served_model_name", l.model.name},
+          {"device", std::string(device_kind_name(device.kind))},
+          {"isa", device.isa},
+          {"threads", fmt::format("{}", device.threads)},
+          {"max_running_requests", fmt::format("{}", e.max_step_rows())},
+          {"chunked_prefill_size", fmt::format("{}", e.max_step_tokens())},
+          {"max_total_tokens", fmt::format("{}", e.memory().kv_pages * kv::kPageTokens)}};
+}
+
+OrderedJson settings_json(const Loaded& l, const Values& given) {
+  const settings::Precedence precedence = precedence_of(given);
+  const auto decided = decided_in(l);
+  Choices untouched;
+  std::vector<settings::Effect> effects;
+  for (const settings::Binding& b : untouched.bindings()) {
+    settings::Given initial = settings::default_of(b.row(), settings::values_in(b.target));
+    settings::Effect effect = settings::effect_of(b.row(), std::move(initial), precedence);
+    const auto known = decided.find(b.key);
+    if (known != decided.end() && effect.given.origin < settings::Origin::File) {
+      const settings::Given by_rule{b.row().rule, {known->second}};
+      if (!(effect.given == by_rule)) effect.outranked.push_back({settings::Origin::Default, effect.given.values});
+      effect.given = by_rule;
+    }
+    effects.push_back(std::move(effect));
+  }
+  return settings::effects_as_json(effects);
+}
+
 std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
 
 }  // namespace
@@ -73,7 +124,7 @@ std::string dumped(const OrderedJson& json) { return json.dump(-1, ' ', false, O
 Result<std::string> Engine::text_of(const std::string& what) {
   Loaded& l = *loaded_;
   if (what == "model") return dumped(model_json(l));
-  if (what == "settings") return dumped(settings_in_effect(choices_, given_));
+  if (what == "settings") return dumped(settings_json(l, given_));
   if (what == "memory") return dumped(memory_json(l.engine->memory()));
   if (what == "counters") return dumped(counters_json(l));
   if (what == "metrics") {

@@ -74,7 +74,7 @@ reprise_code reprise_settings_set(reprise_settings* settings, const char* name, 
     if (!settings) return missing("settings");
     if (!name) return missing("name");
     if (!value) return missing("value");
-    std::string key = key_of(name);
+    std::string key = settings::key_of(name);
     if (Status wrong = check_value(key, value); !wrong.is_ok()) return {std::move(wrong), std::move(key)};
     settings->values.emplace_back(std::move(key), value);
     return {};
@@ -90,7 +90,7 @@ reprise_code reprise_settings_json(reprise_settings* settings, reprise_text json
     if (!given) return {given.status(), "json"};
     Values checked = settings->values;
     for (auto& [name, value] : *given) {
-      std::string key = key_of(name);
+      std::string key = settings::key_of(name);
       if (Status wrong = check_value(key, value); !wrong.is_ok()) return {std::move(wrong), std::move(key)};
       checked.emplace_back(std::move(key), std::move(value));
     }

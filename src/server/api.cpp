@@ -36,13 +36,14 @@ class CountedReply final : public Reply {
  public:
   CountedReply(std::shared_ptr<Reply> reply, const HttpRequest& request, std::string id, Metrics* metrics,
                std::atomic<int64_t>& active, bool log, RequestLogFile* file, std::string_view route,
-               std::function<void(int)> answered)
+               std::function<void(int)> answered, std::shared_ptr<RequestSpan> span)
       : reply_(std::move(reply)),
         id_(std::move(id)),
         metrics_(metrics),
         active_(active),
         file_(file),
-        answered_(std::move(answered)) {
+        answered_(std::move(answered)),
+        span_(std::move(span)) {
     ++active_;
     if (file_) record_ = {{"ts", date_of(std::chrono::system_clock::now())}, {"request_id", id_}, {"route", route}};
     if (log)
@@ -98,6 +99,7 @@ class CountedReply final : public Reply {
   // Before the client can see the end, and may ask for the number. What holds a reply may keep it for a while.
   void complete() {
     if (std::exchange(counted_, false)) --active_;
+    if (const auto span = std::exchange(span_, nullptr)) span->end(status_);
   }
 
   std::shared_ptr<Reply> reply_;
@@ -106,6 +108,7 @@ class CountedReply final : public Reply {
   std::atomic<int64_t>& active_;
   RequestLogFile* file_;
   std::function<void(int)> answered_;
+  std::shared_ptr<RequestSpan> span_;
   OrderedJson line_, record_;
   int status_ = 0;
   size_t bytes_ = 0;
@@ -141,6 +144,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/livez", A::Open, false, &Api::live},
       {"GET", "/readyz", A::Open, false, &Api::ready},
       {"GET", "/load", A::Key, true, &Api::load},
+      {"GET", "/v1/loads", A::Key, true, &Api::loads},
       {"POST", "/apply-template", A::Key, true, &Api::apply_template},
       {"GET", "/ping", A::Open, false, &Api::health},
       {"GET", "/ready", A::Open, false, &Api::ready},
@@ -158,12 +162,12 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/tokenizer_info", A::Key, true, &Api::tokenizer_info},
       {"POST", "/v1/completions", A::Key, true, &Api::generate, &completions_dialect()},
       {"POST", "/v1/chat/completions", A::Key, true, &Api::generate, &chat_dialect()},
-      {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings},
-      {"POST", "/v1/rerank", A::Key, true, &Api::rerank},
-      {"POST", "/v2/rerank", A::Key, true, &Api::rerank},
-      {"POST", "/rerank", A::Key, true, &Api::rerank},
-      {"POST", "/v1/score", A::Key, true, &Api::score},
-      {"POST", "/score", A::Key, true, &Api::score},
+      {"POST", "/v1/embeddings", A::Key, true, &Api::embeddings, nullptr, "embeddings"},
+      {"POST", "/v1/rerank", A::Key, true, &Api::rerank, nullptr, "rerank"},
+      {"POST", "/v2/rerank", A::Key, true, &Api::rerank, nullptr, "rerank"},
+      {"POST", "/rerank", A::Key, true, &Api::rerank, nullptr, "rerank"},
+      {"POST", "/v1/score", A::Key, true, &Api::score, nullptr, "score"},
+      {"POST", "/score", A::Key, true, &Api::score, nullptr, "score"},
       {"POST", "/v1/responses", A::Key, true, &Api::generate, &responses_dialect()},
       {"GET", "/v1/responses/", A::Key, false, &Api::response},  // and what follows
       {"POST", "/v1/messages", A::Key, true, &Api::generate, &messages_dialect()},
@@ -174,8 +178,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/api/tags", A::Key, true, &Api::ollama_tags},
       {"GET", "/api/ps", A::Key, true, &Api::ollama_running},
       {"GET", "/api/version", A::Key, false, &Api::ollama_version},
-      {"POST", "/api/embed", A::Key, true, &Api::embeddings},
-      {"POST", "/api/embeddings", A::Key, true, &Api::embeddings},
+      {"POST", "/api/embed", A::Key, true, &Api::embeddings, nullptr, "embeddings"},
+      {"POST", "/api/embeddings", A::Key, true, &Api::embeddings, nullptr, "embeddings"},
       {"POST", "/api/pull", A::Key, false, &Api::ollama_manages_no_models},
       {"POST", "/api/push", A::Key, false, &Api::ollama_manages_no_models},
       {"POST", "/api/create", A::Key, false, &Api::ollama_manages_no_models},
@@ -209,11 +213,15 @@ void Api::serve(const Serving& serving) {
   });
 }
 
-void Api::replace_keys(std::vector<KeyRules> keys) {
-  http_->post([this, keys = std::move(keys)]() mutable {
-    ring_.replace(std::move(keys));
-    ++reloads_;
+void Api::change(LiveOptions options) {
+  http_->post([this, options = std::move(options)]() mutable {
+    static_cast<LiveOptions&>(options_) = std::move(options);
+    ring_.replace(options_.keys);
   });
+}
+
+void Api::count_reload(bool ok) {
+  http_->post([this, ok] { ++(ok ? reloads_ : refused_reloads_); });
 }
 
 void Api::leave() { leaving_ = true; }
@@ -321,7 +329,18 @@ const Api::Route* Api::find_route(const HttpRequest& request, std::optional<Refu
   return found;
 }
 
-std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers) {
+// What a client does not want to be traced is not. A trace that it has begun goes on.
+std::shared_ptr<RequestSpan> Api::span_of(const HttpRequest& request, const Route& route) const {
+  if (!options_.spans || !options_.spans->on() || !route.traced()) return nullptr;
+  const auto parent = parse_traceparent(request.header("traceparent"));
+  if (parent && !parent->sampled) return nullptr;
+  auto out = std::make_shared<RequestSpan>(*options_.spans, parent, route.traced(), request.method, route.path);
+  out->model(serving_.model->name);
+  return out;
+}
+
+std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers,
+                                    std::shared_ptr<RequestSpan> span) {
   const std::string id = request_id(request);
   headers.emplace_back("x-request-id", id);
   if (error_form(request) == ErrorForm::Anthropic) headers.emplace_back("request-id", id);
@@ -331,8 +350,15 @@ std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequ
   const KeyRules* rules = rules_of(request);
   std::function<void(int)> answered;
   if (rules) answered = [this, name = rules->name](int status) { ++key_counts_[name].requests[status]; };
+  RequestLogFile* const log_file = options_.request_log && options_.request_log->on() ? options_.request_log : nullptr;
+  OrderedJson trace;
+  if (span)
+    trace = {{"trace_id", span->trace()}};
+  else if (const auto parent = parse_traceparent(request.header("traceparent")))
+    trace = {{"trace_id", parent->trace}};
   auto out = std::make_shared<CountedReply>(std::move(reply), request, id, serving_.metrics, active_,
-                                            options_.access_log, options_.request_log, route, std::move(answered));
+                                            options_.access_log, log_file, route, std::move(answered), std::move(span));
+  if (!trace.is_null()) out->note(trace, false);
   if (rules) out->note({{"key", rules->name}}, false);
   return out;
 }
@@ -359,14 +385,15 @@ bool Api::turn_away(const HttpRequest& request, const std::shared_ptr<Reply>& re
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   if (answer_preflight(request, reply)) return;
   Headers headers;
-  reply = counted(std::move(reply), request, headers);
   std::optional<Refusal> refusal;
   const Route* route = find_route(request, refusal);
+  const auto span = refusal ? nullptr : span_of(request, *route);
+  reply = counted(std::move(reply), request, headers, span);
   if (refusal) {
     for (auto& header : headers) refusal->headers.push_back(std::move(header));
     return refusal->error.send(*reply, refusal->headers, error_form(request));
   }
-  Call call{std::move(request), std::move(reply), headers, route->dialect};
+  Call call{std::move(request), std::move(reply), headers, route->dialect, span};
   (this->*route->run)(call);
 }
 

@@ -24,19 +24,26 @@
 #include "server/request_log.h"
 #include "server/request_log_file.h"
 #include "server/served_model.h"
+#include "server/span_exporter.h"
 #include "server/work_pool.h"
 
 namespace reprise::server {
 
-struct ApiOptions {
-  std::string api_key;                    // "" = none is asked for
-  std::vector<std::string> api_keys;      // others that open the same
-  int64_t most_answers_of_key = 0;        // that run or wait at once; 0: no bound
-  std::string admin_api_key;              // opens the admin routes to others than loopback
+// What may change while the server runs.
+struct LiveOptions {
+  std::string api_key;                // "" = none is asked for
+  std::vector<std::string> api_keys;  // others that open the same
+  std::vector<KeyRules> keys;         // with limits of their own
+  int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
+  std::string admin_api_key;          // opens the admin routes to others than loopback
+  bool access_log = false;            // a log line per request
+};
+
+struct ApiOptions : LiveOptions {
   bool admin_port = false;                // the admin routes are on that port alone
-  bool access_log = false;                // a log line per request
-  std::vector<KeyRules> keys;             // with limits of their own
   RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
+  bool log_prompts = false;               // prompts and answers stand in the request log
+  SpanExporter* spans = nullptr;          // likewise
   // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
   std::optional<std::vector<std::string>> allowed_hosts;
   // Origins whose pages may call ("https://a.example"); "*": every page.
@@ -64,9 +71,10 @@ class Api {
 
   // Once, before the HTTP server runs.
   void attach(HttpServer& http) { http_ = &http; }
-  void serve(const Serving& serving);             // any thread, once
-  void replace_keys(std::vector<KeyRules> keys);  // any thread
-  void leave();                                   // any thread: /readyz says so, and requests are still taken
+  void serve(const Serving& serving);  // any thread, once
+  void change(LiveOptions options);    // any thread, between requests
+  void count_reload(bool ok);          // any thread
+  void leave();                        // any thread: /readyz says so, and requests are still taken
   void drain();  // any thread: nothing new is taken, and what is being read is not read to its end
   // Any thread, once: nothing works any more, health says so, and why.
   void fail(std::string why);
@@ -93,7 +101,10 @@ class Api {
   const Route* find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const;
   std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
   std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
-  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers);
+  std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers,
+                                 std::shared_ptr<RequestSpan> span = nullptr);
+  // The trace of a request, where it gets one.
+  std::shared_ptr<RequestSpan> span_of(const HttpRequest& request, const Route& route) const;
   enum class Who : uint8_t { Nobody, Expired, User, Admin };
   // "" where the two headers for it do not agree: that is nobody's key.
   static std::string_view key_of(const HttpRequest& request);
@@ -109,11 +120,13 @@ class Api {
   void live(Call& call);
   void health_generate(Call& call);
   void load(Call& call);
+  void loads(Call& call);
   void apply_template(Call& call);
   void models(Call& call);
   void load_adapter(Call& call);
   void unload_adapter(Call& call);
   std::string adapter_metrics() const;
+  std::string trace_metrics() const;
   void version(Call& call);
   void openapi(Call& call);
   void model_info(Call& call);
@@ -181,7 +194,7 @@ class Api {
     std::map<std::string, uint64_t> limited;  // by limit
   };
   std::map<std::string, KeyCounts> key_counts_;  // of the ring's keys
-  uint64_t reloads_ = 0;
+  uint64_t reloads_ = 0, refused_reloads_ = 0;
   std::vector<std::shared_ptr<Call>> probes_;  // that wait for one token
 };
 

@@ -17,6 +17,8 @@ struct Api::Route {
   bool needs_model;
   void (Api::*run)(Call&);
   const Dialect* dialect = nullptr;  // of a route that generates
+  const char* operation = nullptr;   // for traces, of one that computes something else
+  const char* traced() const { return dialect ? dialect->operation() : operation; }
 };
 
 struct Api::Call {
@@ -24,6 +26,7 @@ struct Api::Call {
   std::shared_ptr<Reply> reply;
   Headers headers;
   const Dialect* dialect = nullptr;
+  std::shared_ptr<RequestSpan> span = nullptr;  // where it is traced
   ErrorForm errors = error_form(request);
   std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
 

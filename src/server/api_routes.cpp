@@ -163,22 +163,6 @@ void Api::health_generate(Call& call) {
   Job::start(context, native_dialect(), std::move(g), std::move(reply), {}, [](const Job&) {});
 }
 
-// vLLM's /load, with more beside it.
-void Api::load(Call& call) {
-  int64_t running = 0, waiting = 0, used = 0, pages = 0;
-  for (const sched::SchedulerStats& s : serving_.scheduler->each()) {
-    running += s.running;
-    waiting += s.waiting;
-    used += s.pages - s.free_pages - s.evictable_pages;
-    pages += s.pages;
-  }
-  call.json({{"server_load", running + waiting},
-             {"running", running},
-             {"waiting", waiting},
-             {"kv_pages_used", used},
-             {"kv_pages", pages}});
-}
-
 void Api::apply_template(Call& call) {
   read(call, [this](const std::string& text) -> Answer {
     ApiError error;
@@ -258,15 +242,16 @@ void Api::requests(Call& call) {
 void Api::metrics(Call& call) {
   call.reply->send(200, "text/plain; version=0.0.4; charset=utf-8",
                    serving_.metrics->text(serving_.scheduler->each(), http_->counters(), active_) + key_metrics() +
-                       adapter_metrics(),
+                       adapter_metrics() + trace_metrics(),
                    call.headers);
 }
 
 std::string Api::key_metrics() const {
   const auto label = &MetricText::label;
   MetricText t(label("model_name", serving_.model->name));
-  t.single("reprise:config_reloads_total", "counter", static_cast<double>(reloads_),
-           "Files of keys that were read anew.");
+  t.family("reprise:config_reloads_total", "counter", "Times that the files of settings and keys were read anew.");
+  t.sample(static_cast<double>(reloads_), label("result", "ok"));
+  t.sample(static_cast<double>(refused_reloads_), label("result", "refused"));
   if (key_counts_.empty()) return t.take();
   const auto each = [&](const char* name, const char* help, auto samples) {
     t.family(name, "counter", help);
@@ -285,6 +270,16 @@ std::string Api::key_metrics() const {
   each("reprise:rate_limited_total", "Requests that a limit of their key refused.", [&](const KeyCounts& c, auto add) {
     for (const auto& [limit, n] : c.limited) add(label("limit", limit), n);
   });
+  return t.take();
+}
+
+std::string Api::trace_metrics() const {
+  if (!options_.spans) return "";
+  MetricText t(MetricText::label("model_name", serving_.model->name));
+  t.single("reprise:otlp_sent_total", "counter", static_cast<double>(options_.spans->sent()),
+           "Spans that the collector took.");
+  t.single("reprise:otlp_dropped_total", "counter", static_cast<double>(options_.spans->dropped()),
+           "Spans that were not sent, or not taken.");
   return t.take();
 }
 
@@ -412,6 +407,7 @@ void Api::start(Call& call, ParsedCall parsed) {
   if (const auto& asked = std::get<GenerateCall>(parsed); asked.nothing)
     return call.json(call.dialect->writer(*serving_.model, asked)->whole({}));
   GenerateCall g = std::move(std::get<GenerateCall>(parsed));
+  if (call.span) call.span->model(name_in_answers(*serving_.model, g));
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
   if (const auto refused = refuse_ids(g)) return call.fail(*refused);
   const KeyRules* rules = rules_of(call.request);
@@ -440,7 +436,8 @@ void Api::start(Call& call, ParsedCall parsed) {
   serving_.metrics->called(g.n);
   auto names = std::make_shared<std::vector<std::string>>();
   running += answers;
-  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
+                           options_.ping_every, call.span,           options_.log_prompts};
   auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
                         [this, names, key, answers, settle](const Job& ended) {
                           for (const std::string& id : *names) jobs_.erase(id);
@@ -525,7 +522,8 @@ void Api::start_pooled(Call& call, PooledCall parsed) {
   if (rules)
     if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
   serving_.metrics->called(1);
-  const JobContext context{*serving_.model, *serving_.scheduler, *http_, options_.ping_every};
+  const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
+                           options_.ping_every, call.span,           options_.log_prompts};
   PooledJob::start(context, std::move(parsed), g.deadline, call.reply, call.headers, call.errors,
                    [this, name, charged](int64_t tokens) {
                      if (name.empty()) return;

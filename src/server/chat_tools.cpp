@@ -5,7 +5,7 @@
 namespace reprise::server {
 namespace {
 
-constexpr size_t kMostTools = 128, kLongestName = 64;
+constexpr size_t kLongestName = 64;
 
 // OpenAI writes the arguments of an earlier call as a text; templates want the object.
 void open_arguments(OrderedJson& message) {

@@ -11,6 +11,8 @@
 
 namespace reprise::server {
 
+constexpr size_t kMostTools = 128;  // of a request
+
 struct ChatTools {
   OrderedJson list;                      // null: the template sees none
   ToolFormat format = ToolFormat::None;  // how calls are written in the answer

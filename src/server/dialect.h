@@ -14,8 +14,9 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
 
-  virtual const char* route() const = 0;  // that serves it
-  virtual const char* name() const = 0;   // in the request log
+  virtual const char* route() const = 0;                    // that serves it
+  virtual const char* name() const = 0;                     // in the request log
+  virtual const char* operation() const { return "chat"; }  // in traces, a word of OpenTelemetry's
   virtual ErrorForm errors() const { return ErrorForm::OpenAi; }
   virtual ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const = 0;
   // The model and the call outlive it.

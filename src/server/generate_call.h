@@ -60,7 +60,8 @@ struct CallLimits {
   int64_t default_priority = 0;    // where a request names none
   size_t most_stops = 16, most_biases = 1024;
   int most_logprobs = 20;
-  bool strict_fields = false;  // fields that are unknown or not honoured are errors
+  bool strict_fields = false;     // fields that are unknown or not honoured are errors
+  bool keep_attribution = false;  // what Claude Code says of itself stays in the prompt
 };
 
 // The bounds of a request's timeout, in seconds.

@@ -297,6 +297,7 @@ void Job::ping_later() {
 }
 
 void Job::note() {
+  if (context_.span) context_.span->answered(call_, answers_, context_.model.context_length);
   const Usage usage = usage_of(call_, answers_);
   const auto ms = [](auto from, auto to) {
     return std::round(std::chrono::duration<double, std::milli>(to - from).count() * 1000) / 1000;
@@ -332,6 +333,26 @@ void Job::note() {
                 {"preemptions", preemptions},
                 {"ignored", std::move(ignored)}},
                false);
+  if (context_.log_prompts) note_text();
+}
+
+// As the model read and wrote them: one text, or a list where there are several.
+void Job::note_text() {
+  std::vector<std::string> answers, thoughts;
+  OrderedJson calls = OrderedJson::array();
+  for (const Answer& a : answers_) {
+    answers.push_back(a.text);
+    thoughts.push_back(a.reasoning);
+    for (const ToolCall& c : a.calls) calls.push_back({{"name", c.name}, {"arguments", c.arguments}});
+  }
+  const auto one_or_all = [](const std::vector<std::string>& texts) {
+    return texts.size() == 1 ? OrderedJson(texts.front()) : OrderedJson(texts);
+  };
+  OrderedJson text = {{"prompt", one_or_all(call_.prompt_texts)}, {"answer", one_or_all(answers)}};
+  const auto is_empty = [](const std::string& s) { return s.empty(); };
+  if (!std::all_of(thoughts.begin(), thoughts.end(), is_empty)) text["reasoning"] = one_or_all(thoughts);
+  if (!calls.empty()) text["tool_calls"] = std::move(calls);
+  reply_->note(text, false);
 }
 
 void Job::finish() {

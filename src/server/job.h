@@ -15,6 +15,7 @@
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/request_log.h"
+#include "server/request_span.h"
 
 namespace reprise::server {
 
@@ -24,6 +25,8 @@ struct JobContext {
   sched::Replicas& scheduler;
   HttpServer& http;
   std::chrono::milliseconds ping_every{15000};  // of silence in a stream, where the dialect has a word for it
+  std::shared_ptr<RequestSpan> span = nullptr;  // of the call's trace; null: it has none
+  bool log_prompts = false;                     // the request log has what was asked and answered
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -57,6 +60,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void ping_later();
   void split(AnswerPart& part);
   void note();  // for the access log
+  void note_text();
   void finish();
   void cancel();
 

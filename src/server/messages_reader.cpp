@@ -134,11 +134,12 @@ struct System {
   bool attribution = false;  // was left out
 };
 
-bool add_system(Fields& f, const OrderedJson* content, std::string at, System& out) {
+// What leads it may be a line of Claude Code about itself, which is left out unless it is to be kept.
+bool add_system(Fields& f, const OrderedJson* content, std::string at, System& out, bool keep_attribution) {
   return Blocks(f, std::move(at)).each(content, [&](const Type& type, const OrderedJson& b, const Name& name) {
     if (type != "text") return Blocks(f, "").wrong(name, not_read(type, "text"));
     const auto text = b["text"].get<std::string>();
-    if (text.starts_with(kAttribution))
+    if (text.starts_with(kAttribution) && out.text.empty() && !keep_attribution)
       out.attribution = true;
     else
       add_line(out.text, text);
@@ -154,7 +155,7 @@ std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, Gene
   };
   System system;
   if (const OrderedJson* s = given(body, "system"))
-    if (!add_system(f, s, "system", system)) return std::nullopt;
+    if (!add_system(f, s, "system", system, limits.keep_attribution)) return std::nullopt;
   const OrderedJson* list = given(body, "messages");
   if (!list || !list->is_array() || list->empty())
     return none("messages", "a list of at least one message is expected");
@@ -168,7 +169,7 @@ std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, Gene
     else if (role == "assistant")
       good = read_assistant(f, m, at, out);
     else if (role == "system")
-      good = add_system(f, given(m, "content"), at + ".content", system);
+      good = add_system(f, given(m, "content"), at + ".content", system, limits.keep_attribution);
     else
       return none(at + ".role", "\"user\", \"assistant\" or \"system\" is expected");
     if (!good) return std::nullopt;

@@ -144,6 +144,11 @@ void Metrics::called(int64_t n) {
   answers_.add(static_cast<double>(n));
 }
 
+GraphNumbers Metrics::numbers(size_t replica) const {
+  std::lock_guard lock(mutex_);
+  return each_[std::min(replica, each_.size() - 1)];
+}
+
 void Metrics::answered(int status) {
   std::lock_guard lock(mutex_);
   ++statuses_[status];

@@ -60,6 +60,8 @@ class Metrics final : public sched::Observer {
   // The exposition; the numbers of the engine are those of the last step. `active`: HTTP requests whose answer is not
   // complete.
   std::string text(const std::vector<sched::SchedulerStats>& replicas, const HttpCounters& http, int64_t active) const;
+  // Those of the last step of a replica; where several share an engine, of that.
+  GraphNumbers numbers(size_t replica) const;
   void answered(int status);  // one HTTP response
   void called(int64_t n);     // a generating call, with so many answers to each prompt
 

@@ -101,6 +101,7 @@ class OllamaDialect final : public Dialect {
   explicit OllamaDialect(bool chat) : chat_(chat) {}
   const char* route() const override { return chat_ ? "/api/chat" : "/api/generate"; }
   const char* name() const override { return "ollama"; }
+  const char* operation() const override { return chat_ ? "chat" : "text_completion"; }
   ErrorForm errors() const override { return ErrorForm::Ollama; }
   ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const override {
     return chat_ ? parse_ollama_chat(body, model, limits) : parse_ollama_generate(body, model, limits);

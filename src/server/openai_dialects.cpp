@@ -12,6 +12,7 @@ class OpenAiDialect final : public Dialect {
   OpenAiDialect(const char* route, Parser parser) : route_(route), parser_(parser) {}
   const char* route() const override { return route_; }
   const char* name() const override { return route_ == std::string_view("/generate") ? "native" : "openai"; }
+  const char* operation() const override { return parser_ == parse_chat ? "chat" : "text_completion"; }
   ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) const override {
     return parser_(body, model, limits);
   }

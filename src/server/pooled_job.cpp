@@ -107,6 +107,7 @@ PooledJob::PooledJob(const JobContext& context, PooledCall call, std::shared_ptr
       errors_(errors),
       done_(std::move(done)),
       rows_(call_.texts.size()),
+      results_(call_.texts.size()),
       left_(call_.texts.size()) {}
 
 void PooledJob::start(const JobContext& context, PooledCall call, std::optional<sched::Clock::time_point> deadline,
@@ -147,7 +148,8 @@ void PooledJob::fail(ApiError error) {
   if (!error_) error_ = std::move(error);
 }
 
-void PooledJob::ended(size_t, const sched::RequestResult& result) {
+void PooledJob::ended(size_t text, const sched::RequestResult& result) {
+  results_[text] = result;
   if (!result.status.is_ok())
     fail(result.late ? ApiError::late(result.status.message()) : ApiError::from(result.status));
   one_less();
@@ -174,7 +176,30 @@ std::string PooledJob::body() const {
   return "";
 }
 
+void PooledJob::trace() {
+  if (!context_.span) return;
+  context_.span->set("gen_ai.response.id", call_.id);
+  context_.span->set("gen_ai.response.model", context_.model.name);
+  context_.span->set("gen_ai.usage.input_tokens", call_.tokens());
+  if (call_.form == PooledForm::Embeddings && call_.dimensions > 0)
+    context_.span->set("gen_ai.embeddings.dimension.count", call_.dimensions);
+  results_.resize(ids_.size());  // those that were taken
+  context_.span->times(results_);
+}
+
+void PooledJob::note_text() {
+  if (!context_.log_prompts || !context_.model.tokenizer) return;
+  OrderedJson texts = OrderedJson::array();
+  for (const auto& ids : call_.texts) {
+    const auto text = context_.model.tokenizer->decode(ids, false);
+    texts.push_back(text ? *text : std::string());
+  }
+  reply_->note({{"prompt", std::move(texts)}}, false);
+}
+
 void PooledJob::answer() {
+  trace();
+  note_text();
   std::optional<ApiError> error;
   {
     std::lock_guard lock(mutex_);

@@ -37,6 +37,8 @@ class PooledJob : public std::enable_shared_from_this<PooledJob> {
   void one_less();                                              // any thread
   void cancel();
   void answer();
+  void trace();
+  void note_text();
   std::string body() const;
 
   JobContext context_;
@@ -47,7 +49,8 @@ class PooledJob : public std::enable_shared_from_this<PooledJob> {
   Done done_;
   std::vector<sched::RequestId> ids_;
   sched::Clock::time_point started_ = sched::Clock::now();
-  std::vector<std::vector<float>> rows_;  // by text, each written by its sink alone
+  std::vector<std::vector<float>> rows_;       // by text, each written by its sink alone
+  std::vector<sched::RequestResult> results_;  // likewise; of texts that were not taken, nothing
   std::atomic<size_t> left_{0};
   mutable std::mutex mutex_;
   std::optional<ApiError> error_;

@@ -50,20 +50,6 @@ int digit(char c) {
                                 : -1;
 }
 
-// Percent escapes; what is not one stays.
-std::string unescape(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
-      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 // Fields whose meaning is one value: who asks, for whom, from where, and how long the request is.
 constexpr std::array kOnce = {
     "host",           "content-length", "transfer-encoding", "authorization",      "content-type", "origin",
@@ -79,6 +65,19 @@ void each_member(std::string_view list, F f) {
 }
 
 }  // namespace
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
 
 std::optional<std::string> host_name(std::string_view host) {
   size_t end = host.rfind(':');
@@ -248,7 +247,7 @@ void RequestReader::read_request_line(std::string_view line) {
     target.remove_prefix(authority.size());
   }
   const size_t question = target.find('?');
-  request_.path = unescape(target.substr(0, question));
+  request_.path = percent_decoded(target.substr(0, question));
   if (request_.path.empty()) request_.path = "/";  // of a proxy's form
   if (question != std::string_view::npos) request_.query = target.substr(question + 1);
 }

@@ -17,6 +17,9 @@
 
 namespace reprise::server {
 
+// Percent escapes; what is not one stays.
+std::string percent_decoded(std::string_view text);
+
 struct ReaderLimits {
   size_t head_bytes = 16 * 1024;
   size_t body_bytes = 16 * 1024 * 1024;

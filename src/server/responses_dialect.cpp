@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "server/call_reader.h"
 #include "server/dialect.h"
 #include "server/fields.h"
 #include "server/responses_reader.h"
@@ -108,28 +109,42 @@ class ResponsesWriter final : public AnswerWriter {
             {"role", "assistant"},
             {"content", std::move(content)}};
   }
-  bool is_custom(const ToolCall& c) const {
-    const auto tools = call_.repeated.find("tools");
-    if (tools == call_.repeated.end()) return false;
-    return std::any_of(tools->begin(), tools->end(), [&](const OrderedJson& t) {
-      return t.value("type", OrderedJson()) == "custom" && t.value("name", OrderedJson()) == c.name;
-    });
+  // The tool that is called, as the client named it.
+  struct Tool {
+    std::string name, space;
+    bool custom = false;
+  };
+  Tool tool_of(const ToolCall& c) const {
+    Tool out{c.name, "", false};
+    const auto look = [&](const OrderedJson& list, const std::string& space, const auto& again) -> bool {
+      return std::any_of(list.begin(), list.end(), [&](const OrderedJson& t) {
+        const std::string type = text_of_member(t, "type"), name = text_of_member(t, "name");
+        if (type == "namespace" && space.empty()) return again(t["tools"], name, again);
+        if ((type != "function" && type != "custom") || joined_tool_name(space, name) != c.name) return false;
+        out = {name, space, type == "custom"};
+        return true;
+      });
+    };
+    if (const auto tools = call_.repeated.find("tools"); tools != call_.repeated.end()) look(*tools, "", look);
+    return out;
   }
   // The arguments, or the one text of a custom tool.
   std::string argument_of(const ToolCall& c) const {
-    if (!is_custom(c)) return c.arguments;
+    if (!tool_of(c).custom) return c.arguments;
     const auto arguments = parse_ordered_json(c.arguments, "arguments");
     const OrderedJson* input = arguments ? given(*arguments, "input") : nullptr;
     return input && input->is_string() ? input->get<std::string>() : c.arguments;
   }
   OrderedJson called(size_t index, const ToolCall& c, const std::string& argument, const char* status) const {
-    const bool custom = is_custom(c);
-    return {{"id", id(custom ? "ctc" : "fc", index)},
-            {"type", custom ? "custom_tool_call" : "function_call"},
-            {"status", status},
-            {"call_id", c.id},
-            {"name", c.name},
-            {custom ? "input" : "arguments", argument}};
+    const Tool tool = tool_of(c);
+    OrderedJson out = {{"id", id(tool.custom ? "ctc" : "fc", index)},
+                       {"type", tool.custom ? "custom_tool_call" : "function_call"},
+                       {"status", status},
+                       {"call_id", c.id},
+                       {"name", tool.name},
+                       {tool.custom ? "input" : "arguments", argument}};
+    if (!tool.space.empty()) out["namespace"] = tool.space;
+    return out;
   }
   OrderedJson logprobs(const std::vector<SampledToken>& tokens) const {
     return call_.sampling.logprobs >= 0 ? chat_logprobs(model_, tokens) : OrderedJson::array();
@@ -236,7 +251,8 @@ class ResponsesWriter final : public AnswerWriter {
     close("completed");
     const size_t index = output_.size();
     const std::string argument = argument_of(c);
-    const bool custom = is_custom(c);
+    const Tool tool = tool_of(c);
+    const bool custom = tool.custom;
     const OrderedJson item = called(index, c, argument, "completed");
     const OrderedJson place = {{"item_id", item["id"]}, {"output_index", index}};
     const auto with = [&](const char* field) {
@@ -248,7 +264,7 @@ class ResponsesWriter final : public AnswerWriter {
     events_.add(custom ? "response.custom_tool_call_input.delta" : "response.function_call_arguments.delta",
                 with("delta"));
     OrderedJson done = with(custom ? "input" : "arguments");
-    if (!custom) done["name"] = c.name;
+    if (!custom) done["name"] = tool.name;
     events_.add(custom ? "response.custom_tool_call_input.done" : "response.function_call_arguments.done",
                 std::move(done));
     add(item);

@@ -1,16 +1,31 @@
 #include "server/responses_reader.h"
 
+#include <algorithm>
+
 #include "server/call_reader.h"
 #include "server/ids.h"
 
 namespace reprise::server {
 namespace {
 
+// What Codex keeps of hosted tools and of contexts that OpenAI wrote for itself: nothing that a model here could read.
+constexpr std::string_view kUnreadItems[] = {
+    "web_search_call", "image_generation_call", "tool_search_call",   "tool_search_output",
+    "compaction",      "compaction_trigger",    "context_compaction", "configuration_update"};
+constexpr std::string_view kMoreTools = "additional_tools";  // an item that has tools; those are read with the others
+
+// Once for each kind, however many there are.
+void warn_once(Fields& f, const std::string& field, const char* text, GenerateCall& call, const CallLimits& limits) {
+  for (const FieldWarning& w : call.warnings)
+    if (w.field == field) return;
+  warn(f, field, text, call, limits);
+}
+
 // The items of `input` as messages of OpenAI's chats. What the assistant thought, said and called in a row is one
 // message; messages of the system and the developer are joined to the first, which many templates ask for.
 class Conversation {
  public:
-  explicit Conversation(Fields& f) : f_(f) {}
+  Conversation(Fields& f, GenerateCall& call, const CallLimits& limits) : f_(f), call_(call), limits_(limits) {}
 
   bool read(const OrderedJson& body) {
     if (const auto instructions = f_.maybe_text("instructions")) system_ = *instructions;
@@ -44,6 +59,12 @@ class Conversation {
     if (type == "reasoning") return read_thought(item, at);
     if (type == "function_call" || type == "custom_tool_call") return read_call(item, at, type == "function_call");
     if (type == "function_call_output" || type == "custom_tool_call_output") return read_output(item, at);
+    if (type == "agent_message") return read_agent(item, at);
+    if (type == kMoreTools) return true;
+    if (std::find(std::begin(kUnreadItems), std::end(kUnreadItems), type) != std::end(kUnreadItems)) {
+      warn_once(f_, "input." + type, "is not read, and left out", call_, limits_);
+      return true;
+    }
     return wrong(at, fmt::format("items of type \"{}\" are not read; there are message, reasoning, function_call, "
                                  "function_call_output, custom_tool_call and custom_tool_call_output",
                                  type.substr(0, 40)));
@@ -91,6 +112,23 @@ class Conversation {
     return true;
   }
 
+  // What another agent of the client says. Its text may be encrypted, for OpenAI's models alone.
+  bool read_agent(const OrderedJson& item, const std::string& at) {
+    const OrderedJson* content = given(item, "content");
+    if (!content || !content->is_array()) return wrong(at + ".content", "a list of parts is expected");
+    OrderedJson texts = OrderedJson::array();
+    for (const OrderedJson& part : *content)
+      if (part.is_object() && text_of_member(part, "type") == "encrypted_content")
+        warn_once(f_, "input.agent_message.encrypted_content", "is not read, and left out", call_, limits_);
+      else
+        texts.push_back(part);
+    std::string text;
+    if (!read_text(&texts, at + ".content", text)) return false;
+    end_turn();
+    if (!text.empty()) messages_.push_back({{"role", "user"}, {"content", std::move(text)}});
+    return true;
+  }
+
   bool read_thought(const OrderedJson& item, const std::string& at) {
     const OrderedJson* content = given(item, "content");
     if (!content) return true;  // another server's, which it keeps to itself
@@ -113,11 +151,14 @@ class Conversation {
     for (const char* name : {"call_id", "name"})
       if (text_of_member(item, name).empty()) return wrong(at + "." + name, "a string is expected");
     if (!text || !text->is_string()) return wrong(at + "." + field, "a string is expected");
+    if (const OrderedJson* space = given(item, "namespace"); space && !space->is_string())
+      return wrong(at + ".namespace", "a string is expected");
     OrderedJson arguments = *text;
     if (!function) arguments = {{"input", *text}};
+    const std::string name = joined_tool_name(text_of_member(item, "namespace"), text_of_member(item, "name"));
     turn()["tool_calls"].push_back({{"id", item["call_id"]},
                                     {"type", "function"},
-                                    {"function", {{"name", item["name"]}, {"arguments", std::move(arguments)}}}});
+                                    {"function", {{"name", name}, {"arguments", std::move(arguments)}}}});
     return true;
   }
 
@@ -139,6 +180,8 @@ class Conversation {
   }
 
   Fields& f_;
+  GenerateCall& call_;
+  const CallLimits& limits_;
   OrderedJson messages_ = OrderedJson::array(), turn_;
   std::string system_;
 };
@@ -148,45 +191,77 @@ bool wrong(Fields& f, const std::string& name, std::string message) {
   return false;
 }
 
-// The tools as OpenAI's chats have them. A custom tool is a function of one text; hosted tools are left out and named.
-bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
-  const OrderedJson* list = given(body, "tools");
-  if (!list) return true;
-  if (!list->is_array()) return wrong(f, "tools", "a list is expected");
-  OrderedJson tools = OrderedJson::array();
-  for (size_t i = 0; i < list->size(); ++i) {
-    const OrderedJson& t = (*list)[i];
-    const std::string at = fmt::format("tools[{}]", i);
+// All tools: those of `tools`, and those that items of the input bring.
+std::optional<OrderedJson> tools_of(Fields& f, const OrderedJson& body) {
+  OrderedJson out = OrderedJson::array();
+  const auto add = [&](const OrderedJson* list, const std::string& at) {
+    if (!list) return true;
+    if (!list->is_array()) return wrong(f, at, "a list is expected");
+    out.insert(out.end(), list->begin(), list->end());
+    return true;
+  };
+  if (!add(given(body, "tools"), "tools")) return std::nullopt;
+  if (const OrderedJson* input = given(body, "input"); input && input->is_array())
+    for (size_t i = 0; i < input->size(); ++i)
+      if ((*input)[i].is_object() && text_of_member((*input)[i], "type") == kMoreTools &&
+          !add(given((*input)[i], "tools"), fmt::format("input[{}].tools", i)))
+        return std::nullopt;
+  return out;
+}
+
+// A function, or a custom tool, which is a function of one text.
+bool convert_tool(Fields& f, const OrderedJson& t, const std::string& at, const std::string& space, OrderedJson& out) {
+  if (text_of_member(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
+  OrderedJson function = {{"name", joined_tool_name(space, text_of_member(t, "name"))}};
+  if (const OrderedJson* description = given(t, "description")) {
+    if (!description->is_string()) return wrong(f, at + ".description", "a string is expected");
+    function["description"] = *description;
+  }
+  if (text_of_member(t, "type") == "custom") {
+    function["parameters"] = {{"type", "object"},
+                              {"properties", {{"input", {{"type", "string"}}}}},
+                              {"required", OrderedJson::array({"input"})},
+                              {"additionalProperties", false}};
+  } else if (const OrderedJson* parameters = given(t, "parameters")) {
+    if (!parameters->is_object()) return wrong(f, at + ".parameters", "a JSON schema, which is an object, is expected");
+    function["parameters"] = *parameters;
+  }
+  if (const OrderedJson* strict = given(t, "strict")) {
+    if (!strict->is_boolean()) return wrong(f, at + ".strict", "true or false is expected");
+    if (*strict == true) function["strict"] = true;
+  }
+  out.push_back({{"type", "function"}, {"function", std::move(function)}});
+  return true;
+}
+
+// The tools as OpenAI's chats have them. Those of a namespace stand among the others; hosted tools are left out and
+// named, and so is the grammar of a custom tool.
+bool convert_tools(Fields& f, const OrderedJson& list, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+  size_t seen = 0;
+  const auto add = [&](const OrderedJson& t, const std::string& at, const std::string& space, auto& again) {
+    if (++seen > kMostTools) return wrong(f, "tools", fmt::format("at most {} tools are expected", kMostTools));
     if (!t.is_object() || text_of_member(t, "type").empty())
       return wrong(f, at, "an object with a \"type\" is expected");
     const std::string type = text_of_member(t, "type");
+    if (type == "namespace" && space.empty()) {
+      const OrderedJson* members = given(t, "tools");
+      if (text_of_member(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
+      if (!members || !members->is_array()) return wrong(f, at + ".tools", "a list is expected");
+      for (size_t i = 0; i < members->size(); ++i)
+        if (!again((*members)[i], fmt::format("{}.tools[{}]", at, i), text_of_member(t, "name"), again)) return false;
+      return true;
+    }
     if (type != "function" && type != "custom") {
-      warn(f, "tools." + type.substr(0, 64), "is not served here, and left out", call, limits);
-      continue;
+      warn_once(f, "tools." + type.substr(0, 64), "is not served here, and left out", call, limits);
+      return true;
     }
-    if (text_of_member(t, "name").empty()) return wrong(f, at + ".name", "a string is expected");
-    OrderedJson function = {{"name", t["name"]}};
-    if (const OrderedJson* description = given(t, "description")) {
-      if (!description->is_string()) return wrong(f, at + ".description", "a string is expected");
-      function["description"] = *description;
-    }
-    if (type == "custom") {
-      function["parameters"] = {{"type", "object"},
-                                {"properties", {{"input", {{"type", "string"}}}}},
-                                {"required", OrderedJson::array({"input"})},
-                                {"additionalProperties", false}};
-    } else if (const OrderedJson* parameters = given(t, "parameters")) {
-      if (!parameters->is_object())
-        return wrong(f, at + ".parameters", "a JSON schema, which is an object, is expected");
-      function["parameters"] = *parameters;
-    }
-    if (const OrderedJson* strict = given(t, "strict")) {
-      if (!strict->is_boolean()) return wrong(f, at + ".strict", "true or false is expected");
-      if (*strict == true) function["strict"] = true;
-    }
-    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  out["tools"] = std::move(tools);
+    const OrderedJson* format = type == "custom" ? given(t, "format") : nullptr;
+    if (format && text_of_member(*format, "type") == "grammar")
+      warn_once(f, "tools.custom.format", "is not honoured: the text is free", call, limits);
+    return convert_tool(f, t, at, space, out);
+  };
+  for (size_t i = 0; i < list.size(); ++i)
+    if (!add(list[i], fmt::format("tools[{}]", i), "", add)) return false;
   return true;
 }
 
@@ -301,7 +376,6 @@ void repeat(const OrderedJson& body, GenerateCall& call) {
   };
   or_else("instructions", nullptr);
   or_else("parallel_tool_calls", true);
-  or_else("tools", OrderedJson::array());
   or_else("tool_choice", "auto");
   or_else("text", {{"format", {{"type", "text"}}}});
   or_else("reasoning", {{"effort", nullptr}, {"summary", nullptr}});
@@ -309,6 +383,10 @@ void repeat(const OrderedJson& body, GenerateCall& call) {
 }
 
 }  // namespace
+
+std::string joined_tool_name(const std::string& space, const std::string& name) {
+  return space.empty() ? name : fmt::format("{}__{}", space, name);
+}
 
 ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
@@ -326,7 +404,12 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
     f.fail("metadata", "an object is expected");
   check_chats(f, "input", model);
   OrderedJson chat = OrderedJson::object();
-  if (f.error() || !convert_tools(f, body, chat, call, limits) || !convert_choice(f, body, chat)) return *f.error();
+  if (f.error()) return *f.error();
+  const auto given_tools = tools_of(f, body);
+  OrderedJson functions = OrderedJson::array();
+  if (!given_tools || !convert_tools(f, *given_tools, functions, call, limits) || !convert_choice(f, body, chat))
+    return *f.error();
+  if (!given_tools->empty()) chat["tools"] = std::move(functions);
   const Json plain_chat = chat;
   Fields t(plain_chat);
   const ChatTools tools = read_tools(t, chat, model);
@@ -338,13 +421,14 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   read_template_variables(f, model, call, limits, options);
   read_reasoning(f, call, model, limits, options);
   warn_of_tools(f, tools, call, limits);
-  Conversation conversation(f);
+  Conversation conversation(f, call, limits);
   if (f.error() || !conversation.read(body)) return *f.error();
   auto messages = read_turns(f, conversation.take(), model);
   if (messages) write_prompt(f, "input", {std::move(*messages), tools, std::move(options)}, call, model);
   check_call(f, call, model, limits, "input");
   if (f.error()) return *f.error();
   repeat(body, call);
+  call.repeated["tools"] = *given_tools;
   return call;
 }
 

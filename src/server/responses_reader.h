@@ -6,6 +6,9 @@
 
 namespace reprise::server {
 
+// By which the model calls a tool of a namespace; "": of none.
+std::string joined_tool_name(const std::string& space, const std::string& name);
+
 ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, const CallLimits& limits);
 
 }  // namespace reprise::server

@@ -58,17 +58,11 @@ class Scan {
   std::string twice_;
 };
 
-std::string key_of(std::string_view name) {
-  std::string key(name);
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
-}
-
 std::string words_of(const OrderedJson& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 Status unknown(std::string_view name) {
   std::vector<std::string> names;
-  for (const Setting& s : table()) names.push_back(flag_of(s.key).substr(2));
+  for (const Setting& s : table()) names.push_back(name_of(s.key));
   const std::vector<std::string_view> views(names.begin(), names.end());
   return invalid("\"{}\" is not a setting{}", name, close_names(name, views));
 }
@@ -164,20 +158,6 @@ Result<std::vector<FileValue>> read_config(const std::string& path) {
   std::vector<FileValue> out;
   size_t files = 0;
   RETURN_IF_ERROR(read(path, open, files, out));
-  return out;
-}
-
-std::vector<std::string> changed(const std::vector<FileValue>& before, const std::vector<FileValue>& after) {
-  std::vector<std::string> out;
-  const auto add_missing = [&](const std::vector<FileValue>& from, const std::vector<FileValue>& in) {
-    for (const FileValue& v : from) {
-      const std::string name = flag_of(v.key).substr(2);
-      if (std::find(in.begin(), in.end(), v) == in.end() && std::find(out.begin(), out.end(), name) == out.end())
-        out.push_back(name);
-    }
-  };
-  add_missing(before, after);
-  add_missing(after, before);
   return out;
 }
 

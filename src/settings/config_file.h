@@ -27,7 +27,4 @@ Result<std::vector<FileValue>> read_config(const std::string& path);
 Result<std::vector<FileValue>> parse_config(std::string_view text, const std::string& place,
                                             std::vector<std::string>& includes);
 
-// Settings that stand in one list and not in the other, or with other values: their names as in the file.
-std::vector<std::string> changed(const std::vector<FileValue>& before, const std::vector<FileValue>& after);
-
 }  // namespace reprise::settings

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "settings/environment.h"
 #include "settings/page.h"
 #include "settings/values.h"
 
@@ -44,6 +45,7 @@ std::string remarks_of(const Setting& s) {
   std::string out;
   if (!allowed(s).empty()) out = "allowed: " + allowed(s);
   if (!s.initial.empty()) out += fmt::format("{}default: {}", out.empty() ? "" : "; ", s.initial);
+  if (s.live) out += fmt::format("{}live", out.empty() ? "" : "; ");
   return out;
 }
 
@@ -74,15 +76,16 @@ std::string json_value(const Setting& s) {
 
 }  // namespace
 
-std::string name_of(std::string_view key) { return flag_of(key).substr(2); }
-
 OrderedJson json_of(const Setting& s) {
   return {{"name", name_of(s.key)},
           {"aliases", std::string(s.also)},
+          {"variable", variable_of(s.key)},
           {"group", std::string(title_of(s.group))},
           {"type", type_of(s.kind)},
           {"default", s.initial.empty() ? OrderedJson() : OrderedJson(std::string(s.initial))},
           {"allowed", allowed(s)},
+          {"live", s.live},
+          {"secret", s.secret},
           {"help", as_flags(s.help)}};
 }
 
@@ -142,8 +145,9 @@ std::string table_as_manual(std::string_view version) {
   out += ".SH NAME\nreprise\\-settings \\- settings of models, engines and servers\n.SH DESCRIPTION\n";
   out += for_roff(
       "A setting is a flag of a command, a member of the file that serve --config reads, and a name of the library: "
-      "--max-running-requests 32 on a command line is {\"max-running-requests\": 32} in the file. Flags outrank the "
-      "file.\n");
+      "--max-running-requests 32 on a command line is {\"max-running-requests\": 32} in the file, and "
+      "REPRISE_SET_MAX_RUNNING_REQUESTS=32 in the environment. Flags outrank the environment, which outranks the file. "
+      "A server takes those that are marked live anew at SIGHUP.\n");
   for (const Group group : kAll) {
     std::string title(title_of(group));
     std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -160,8 +164,9 @@ std::string table_as_config() {
   constexpr size_t kColumns = 120;
   std::string out =
       "// Settings of `reprise serve --config FILE`: JSON, in which a line that begins with // is a comment.\n"
-      "// Flags of the command line outrank this file. `reprise serve --check --config FILE` reads it and starts "
-      "nothing.\n"
+      "// Flags of the command line and variables (REPRISE_SET_PORT=8000) outrank this file. `reprise serve --check "
+      "--config\n"
+      "// FILE` reads it and starts nothing.\n"
       "// Every setting stands here with its default; where that follows from a rule, its comment says so.\n"
       "{\n"
       "  // \"include\": [\"more.json\"],\n";
@@ -170,7 +175,8 @@ std::string table_as_config() {
     for (const Setting& s : rows(group)) {
       if (s.refused || std::find(std::begin(kNotInFiles), std::end(kNotInFiles), s.key) != std::end(kNotInFiles))
         continue;
-      const std::string facts = allowed(s).empty() ? "" : fmt::format(" ({})", allowed(s));
+      const std::string known = allowed(s).empty() || !s.live ? allowed(s) : allowed(s) + "; live";
+      const std::string facts = known.empty() && !s.live ? "" : fmt::format(" ({})", known.empty() ? "live" : known);
       out += "\n" + wrapped(as_flags(s.help) + facts, "  // ", kColumns);
       const std::string value = json_value(s);
       // The last of them is no comment, so that every line above it may end with a comma.

@@ -10,10 +10,7 @@
 
 namespace reprise::settings {
 
-// "max-running-requests": how files and the library name a setting.
-std::string name_of(std::string_view key);
-
-// {name, aliases, group, type, default, allowed, help}
+// {name, aliases, variable, group, type, default, allowed, live, secret, help}
 OrderedJson json_of(const Setting& setting);
 OrderedJson table_as_json();
 std::string table_as_text();

@@ -87,7 +87,7 @@ std::vector<Setting> launcher_rows() {
       integer("stream_interval", {1, kMany}, "every token is sent as it comes; effective: 1"),
       flag("stream_output", "streams carry what is new, as OpenAI's do"),
       flag("enable_cache_report", "usage always has the cached tokens"),
-      integer("log_requests_level", {0, 3}, "prompts and answers are never logged; effective: 0"),
+      integer("log_requests_level", {0, 3}, "prompts and answers are logged by `log_prompts` alone; effective: 0"),
       choice("log_requests_format", {"text", "json"}, "see `log_format`"),
       text("log_level_http", "TEXT", "see `access_log`"),
       integer("decode_log_interval", {1, kMany}, "no step is logged; /metrics has the figures"),

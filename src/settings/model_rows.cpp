@@ -7,29 +7,33 @@ std::vector<Setting> model_rows() {
       also("model,-m,--model,--hf-repo", text("model_path", "PATH", kModelPathHelp)),
       text("revision", "NAME", "branch, tag or commit of a model by name; default: the hub's"),
       text("download_dir", "DIR", "where models by name are kept; default: HF_HUB_CACHE, or ~/.cache/huggingface/hub"),
-      also("--tokenizer", text("tokenizer_path", "PATH", "folder, tokenizer.json or GGUF; default: the model's own")),
+      by_model(also("--tokenizer",
+                    text("tokenizer_path", "PATH", "folder, tokenizer.json or GGUF; default: the model's own"))),
       choice("load_format", {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed", "auto"),
-      choice("dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
-             "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; a "
-             "dtype without kernels on the device is replaced, with a notice",
-             "auto"),
-      choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
-             "of the KV cache; auto: as `dtype`; int8: half of bfloat16, a scale per token and head", "auto"),
-      choice("quantization", {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
-             "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
-             "while it is loaded",
-             "auto"),
+      by_model(
+          choice("dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
+                 "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; a "
+                 "dtype without kernels on the device is replaced, with a notice",
+                 "auto")),
+      by_model(choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
+                      "of the KV cache; auto: as `dtype`; int8: half of bfloat16, a scale per token and head", "auto")),
+      by_model(
+          choice("quantization", {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
+                 "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
+                 "while it is loaded",
+                 "auto")),
       choice("mla_prefill", {"absorbed", "expanded"},
              "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that "
              "is fewer operations",
              "absorbed"),
-      also("-c,--max-model-len,--ctx-size",
-           integer("context_length", {0, int64_t{1} << 24}, "longest sequence; 0: the model's own", "0")),
-      choice("pooling", {"auto", "none", "last", "mean", "cls"},
-             "the row of a text that is its vector; auto: as the model's files say (modules.json), where none does "
-             "decoders generate; none: they generate in any case",
-             "auto"),
+      by_model(also("-c,--max-model-len,--ctx-size",
+                    integer("context_length", {0, int64_t{1} << 24}, "longest sequence; 0: the model's own", "0"))),
+      by_model(
+          choice("pooling", {"auto", "none", "last", "mean", "cls"},
+                 "the row of a text that is its vector; auto: as the model's files say (modules.json), where none does "
+                 "decoders generate; none: they generate in any case",
+                 "auto")),
       texts("override", "KEY=VALUE", "one field of config.json, for example rope_theta=500000; repeatable"),
       also("--hf-overrides", text("json_model_override_args", "JSON", "`override`, as one JSON object")),
       integer("random_seed", {0, kMany}, "of dummy weights and of draws without `seed`", "0"),
@@ -39,21 +43,24 @@ std::vector<Setting> model_rows() {
 
 std::vector<Setting> engine_rows() {
   return {
-      choice("device", {"auto", "cpu", "cuda", "ascend", "npu", "null"},
-             "where to run; auto: what REPRISE_DEVICE names, else a GPU or NPU that is there, else the CPU", "auto"),
+      by_device(choice("device", {"auto", "cpu", "cuda", "ascend", "npu", "null"},
+                       "where to run; auto: what REPRISE_DEVICE names, else a GPU or NPU that is there, else the CPU",
+                       "auto")),
       choice("ascend_runtime", {"system", "sim"},
              "libraries of `device` ascend: those of the system (the default), or the simulator's"),
-      also("-t", integer("threads", {0, 1024}, "CPU threads; 0: one per allowed processor", "0")),
+      by_device(also("-t", integer("threads", {0, 1024}, "CPU threads; 0: one per allowed processor", "0"))),
       texts("extension", "FILE", "a library with ops, kernels and rewrites of its own; repeatable"),
-      text("isa", "NAME", "CPU instruction set", "auto"),
-      also("--max-num-seqs,--parallel", integer("max_running_requests", {1, 4096},
-                                                "sequences that run together; default: 64, or by the device's memory")),
-      integer("max_total_tokens", {0, int64_t{1} << 32}, "tokens that the KV cache holds; 0: what memory allows", "0"),
-      also("--max-num-batched-tokens",
-           integer("chunked_prefill_size", {-1, kLargestChunk},
-                   "most tokens of one step; default, and -1: 2048, or by the device's memory")),
-      real("mem_fraction_static", {0, 1, true},
-           "share of memory for weights and KV cache; default: 0.8, or by the device's memory"),
+      by_device(text("isa", "NAME", "CPU instruction set", "auto")),
+      by_device(also("--max-num-seqs,--parallel",
+                     integer("max_running_requests", {1, 4096},
+                             "sequences that run together; default: 64, or by the device's memory"))),
+      by_device(integer("max_total_tokens", {0, int64_t{1} << 32},
+                        "tokens that the KV cache holds; 0: what memory allows", "0")),
+      by_device(also("--max-num-batched-tokens",
+                     integer("chunked_prefill_size", {-1, kLargestChunk},
+                             "most tokens of one step; default, and -1: 2048, or by the device's memory"))),
+      by_device(real("mem_fraction_static", {0, 1, true},
+                     "share of memory for weights and KV cache; default: 0.8, or by the device's memory")),
       choice(
           "attention_backend",
           {"ascend", "triton", "torch_native", "flex_attention", "flashinfer", "fa3", "fa4", "flashmla", "cutlass_mla",
@@ -110,8 +117,9 @@ std::vector<Setting> engine_rows() {
                    "LoRA adapters that may be loaded at once; default with `enable_lora`: 4, or as many as "
                    "`lora_modules` names; 0: none")),
       integer("max_lora_rank", {1, 4096}, "the largest rank of an adapter; default: 16, or what `lora_modules` needs"),
-      choice("log_level", {"debug", "info", "notice", "warning", "error", "off"},
-             "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice"),
+      live(choice(
+          "log_level", {"debug", "info", "notice", "warning", "error", "off"},
+          "least level of log lines on standard error; default: info; of `generate`, `chat` and `eval`: notice")),
       also("-v", flag("verbose", "report at the start what is in effect; `log_level` info")),
   };
 }

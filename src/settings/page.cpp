@@ -50,6 +50,7 @@ std::string facts_of(const Setting& s) {
   if (s.kind == Kind::Choice) add(in_marks(allowed(s)));
   if (s.kind != Kind::Choice && !allowed(s).empty()) add(allowed(s));
   if (!s.initial.empty()) add("default " + in_marks(s.initial));
+  if (s.live) add("live");
   return out.empty() ? out : " (" + out + ")";
 }
 

@@ -102,6 +102,22 @@ Setting refused(Setting row) {
   row.refused = true;
   return row;
 }
+Setting live(Setting row) {
+  row.live = true;
+  return row;
+}
+Setting secret(Setting row) {
+  row.secret = true;
+  return row;
+}
+Setting by_device(Setting row) {
+  row.rule = Origin::Device;
+  return row;
+}
+Setting by_model(Setting row) {
+  row.rule = Origin::Model;
+  return row;
+}
 
 std::span<const Setting> rows(Group group) { return tables().groups[static_cast<size_t>(group)]; }
 std::span<const Setting> table() { return tables().all; }
@@ -111,11 +127,19 @@ const Setting* find(std::string_view key) {
   return it == tables().by_key.end() ? nullptr : it->second;
 }
 
-std::string flag_of(std::string_view key) {
-  std::string out = "--" + std::string(key);
+std::string name_of(std::string_view key) {
+  std::string out(key);
   std::replace(out.begin(), out.end(), '_', '-');
   return out;
 }
+
+std::string key_of(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+std::string flag_of(std::string_view key) { return "--" + name_of(key); }
 
 std::string flag_names(const Setting& s) {
   return s.also.empty() ? flag_of(s.key) : fmt::format("{},{}", flag_of(s.key), s.also);

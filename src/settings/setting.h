@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "settings/precedence.h"
+
 namespace reprise::settings {
 
 enum class Kind : uint8_t {
@@ -44,7 +46,10 @@ struct Setting {
   std::string_view also = {};   // other names of the flag, "-c,--max-model-len"
   std::string_view value = {};  // what stands for the value in help; empty: by the kind
   std::string_view help = {};
-  bool refused = false;  // of Group::Launcher: giving it is an error, for which `help` is the reason
+  bool refused = false;           // of Group::Launcher: giving it is an error, for which `help` is the reason
+  bool live = false;              // a server takes it anew at SIGHUP
+  bool secret = false;            // its value is not printed
+  Origin rule = Origin::Default;  // who decides where nothing is said: Device or Model, for which the help has the rule
   Group group = Group::Model;
 };
 
@@ -54,6 +59,9 @@ std::span<const Setting> table();
 // Null when there is no such row.
 const Setting* find(std::string_view key);
 
+// "max_running_requests" as "max-running-requests", which is how files, the library and tables name it; and back.
+std::string name_of(std::string_view key);
+std::string key_of(std::string_view name);
 // "max_running_requests" as "--max-running-requests".
 std::string flag_of(std::string_view key);
 // All names of the flag, its own among them: "-c,--context-length,--max-model-len".

@@ -28,6 +28,11 @@ Setting real(std::string_view key, RealRange range, std::string_view help, std::
 // The same with other names of its flag; as one that is an error, for which the help is the reason.
 Setting also(std::string_view names, Setting row);
 Setting refused(Setting row);
+// What a server takes anew at SIGHUP; what is not printed; what the device or the model decides where nothing is said.
+Setting live(Setting row);
+Setting secret(Setting row);
+Setting by_device(Setting row);
+Setting by_model(Setting row);
 
 std::vector<Setting> model_rows();
 std::vector<Setting> engine_rows();

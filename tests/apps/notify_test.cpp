@@ -90,7 +90,7 @@ TEST(Notify, ASupervisorIsToldOfEachState) {
   EXPECT_TRUE(holds(server.said(), "a restart puts into effect: max-running-requests\n")) << server.said();
   model.folder.write("server.json", "{\"max-running\": 4}");
   server.signal(SIGHUP);
-  EXPECT_TRUE(soon([&] { return holds(server.said(), "the settings stay as they are"); }));
+  EXPECT_TRUE(soon([&] { return holds(server.said(), "SIGHUP: nothing changes: "); }));
   EXPECT_TRUE(holds(server.said(), "\"max-running\" is not a setting; close names: ")) << server.said();
 
   seen = supervisor.said().size();

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "apps/scripted_server.h"
 #include "apps/serving.h"
 #include "support/http_client.h"
 
@@ -46,7 +47,7 @@ TEST(ServeReload, KeysAreMadeAndReadAnew) {
   // A wrong file changes nothing, and is told of.
   std::ofstream(file) << "{\"name\": \"eve\"}\n";
   server.signal(SIGHUP);
-  EXPECT_TRUE(soon([&] { return holds(server.said(), "the keys stay as they are"); }));
+  EXPECT_TRUE(soon([&] { return holds(server.said(), "SIGHUP: nothing changes: "); }));
   EXPECT_TRUE(holds(server.said(), "line 1: sha256"));
   EXPECT_EQ(ask(server.port(), bob), 200);
   std::filesystem::rename(log, log + ".1");
@@ -62,6 +63,115 @@ TEST(ServeReload, KeysAreMadeAndReadAnew) {
   EXPECT_TRUE(holds(lines, R"("key":"bob")")) << lines;
   for (const std::string& secret : {ada, bob, std::string("my words")})
     EXPECT_FALSE(holds(lines + server.said() + first, secret));
+}
+
+// The number of a line of /metrics; -1: there is none.
+int64_t metric(int64_t port, const std::string& begin, const std::string& key) {
+  const std::string text = HttpClient(port).get("/metrics", "authorization: Bearer " + key + "\r\n").body;
+  const size_t at = text.find("\n" + begin);
+  return at == std::string::npos ? -1 : std::stoll(text.substr(text.find("} ", at) + 2));
+}
+
+// Live settings change, the others are named, and a wrong file changes nothing at all.
+TEST(ServeReload, LiveSettingsChange) {
+  const Model model;
+  const std::string file = model.folder / "server.json";
+  const auto write = [&](const std::string& more) { model.folder.write("server.json", "{" + more + "}"); };
+  const std::string log = model.folder / "requests", moved = model.folder / "moved";
+  write(fmt::format(R"("log-level": "info", "api-key": "one", "request-log": "{}", "max-queued-requests": 10)", log));
+  // Debug lines are not asked of this start; the request log's first place is the file's.
+  Server server(model, fmt::format("--config {} --max-answers 7", file), "REPRISE_SET_MAX_CONNECTIONS=100");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const auto reloads = [&](const std::string& result, const std::string& key) {
+    return metric(server.port(),
+                  fmt::format("reprise:config_reloads_total{{model_name=\"{}\",result=\"{}\"}}",
+                              std::filesystem::path(model.folder.path()).filename().string(), result),
+                  key);
+  };
+  EXPECT_EQ(reloads("ok", "one"), 0);
+  EXPECT_EQ(reloads("refused", "one"), 0);
+  EXPECT_EQ(ask(server.port(), "one"), 200);
+  EXPECT_FALSE(holds(server.said(), "{\"ts\""));
+
+  write(fmt::format(R"("log-level": "warning", "log-format": "json", "api-key": "two", "access-log": true,
+                       "request-log": "{}", "max-queued-requests": 20, "max-connections": 50, "max-answers": 9)",
+                    moved));
+  server.signal(SIGHUP);
+  ASSERT_TRUE(soon([&] { return ask(server.port(), "two") == 200; })) << server.said();
+  EXPECT_EQ(ask(server.port(), "one"), 401);
+  EXPECT_EQ(reloads("ok", "two"), 1);
+  EXPECT_TRUE(
+      holds(server.said(), "new values are in effect: log-level, api-key, request-log, log-format, access-log\n"))
+      << server.said();
+  EXPECT_TRUE(holds(server.said(), "a restart puts into effect: max-queued-requests\n")) << server.said();
+  EXPECT_TRUE(holds(server.said(), "flags or the environment outrank the file: max-answers, max-connections\n"))
+      << server.said();
+  EXPECT_TRUE(soon([&] { return holds(content_of(moved), R"("status":401)"); }));
+  const size_t before = content_of(log).size();
+  EXPECT_TRUE(soon([&] { return holds(server.said(), "\n{\"ts\""); })) << server.said();
+  // What is info is told no more; and again when the file asks for it.
+  const auto outranked = [&] {
+    const std::string said = server.said(), line = "outrank the file: max-answers";
+    int n = 0;
+    for (size_t at = 0; (at = said.find(line, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  server.signal(SIGHUP);
+  EXPECT_TRUE(soon([&] { return reloads("ok", "two") == 2; }));
+  EXPECT_EQ(outranked(), 1) << server.said();
+  write(fmt::format(R"("log-level": "debug", "log-format": "json", "api-key": "two", "request-log": "{}",
+                       "max-answers": 9)",
+                    moved));
+  server.signal(SIGHUP);
+  EXPECT_TRUE(soon([&] { return reloads("ok", "two") == 3; }));
+  EXPECT_EQ(outranked(), 2) << server.said();
+  EXPECT_TRUE(holds(server.said(), R"("msg":"SIGHUP: new values are in effect: log-level, access-log")"))
+      << server.said();
+  EXPECT_EQ(content_of(log).size(), before);
+
+  // Each is wrong in another place; none of them changes a key or a level.
+  int64_t refused = 0;
+  for (const std::string wrong :
+       {"\"api-key\": \"three\", \"log-level\": \"loud\"", "\"api-key\": \"three\", \"api-kye\": \"a\"",
+        "\"api-key\": \"three\", \"socket-mode\": \"999\"", "\"api-key\": \"three\", \"api-keys-file\": \"/none\"",
+        "\"api-key\": \"three\", \"request-log\": \"/no/such/folder/log\"", "\"api-key\": \"three\", \"",
+        "\"api-key\": \"three\", \"graph\": \"off\", \"graph-decode\": \"whole\""}) {
+    write(wrong);
+    server.signal(SIGHUP);
+    ++refused;
+    EXPECT_TRUE(soon([&] { return reloads("refused", "two") == refused; })) << wrong;
+    EXPECT_EQ(ask(server.port(), "two"), 200) << wrong;
+    EXPECT_EQ(ask(server.port(), "three"), 401) << wrong;
+  }
+  EXPECT_TRUE(holds(server.said(), "allowed: debug, info, notice, warning, error, off")) << server.said();
+  EXPECT_TRUE(holds(server.said(), "--socket-mode 999: allowed: 000 to 777")) << server.said();
+  EXPECT_EQ(reloads("ok", "two"), 3);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0);
+}
+
+// Traces go to the collector that the file names, and nowhere when it names none.
+TEST(ServeReload, TracesGoWhereTheFileSays) {
+  std::atomic<int> got{0};
+  ScriptedServer collector([&](const std::string&, const Json&, int) {
+    ++got;
+    return ScriptedServer::json(200, Json::object());
+  });
+  const Model model;
+  model.folder.write("server.json", "{}");
+  Server server(model, "--config " + (model.folder / "server.json"));
+  ASSERT_NE(server.port(), 0) << server.said();
+  model.folder.write("server.json", fmt::format(R"({{"otlp-endpoint": "{}"}})", collector.url()));
+  server.signal(SIGHUP);
+  ASSERT_TRUE(soon([&] { return holds(server.said(), "new values are in effect: otlp-endpoint"); })) << server.said();
+  model.folder.write("server.json", R"({"otlp-endpoint": "https://collector"})");
+  server.signal(SIGHUP);
+  ASSERT_TRUE(soon([&] { return holds(server.said(), "nothing changes: --otlp-endpoint https://collector"); }))
+      << server.said();
+  EXPECT_EQ(HttpClient(server.port()).post("/v1/completions", kBody).status, 200);
+  server.signal(SIGTERM);  // what waits is sent
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(got, 1);
 }
 
 TEST(ServeReload, AWrongFileOfKeysIsAUsageError) {

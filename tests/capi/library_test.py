@@ -4,7 +4,9 @@
     library_test.py --library FILE --header FILE --say FILE --reprise FILE --model FOLDER --encoders FOLDER
 """
 import argparse
+import ctypes
 import json
+import pathlib
 import re
 import struct
 import subprocess
@@ -27,9 +29,66 @@ def float_bits(text):
     return struct.pack("<f", float(text))
 
 
+class Text(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+def loaded():
+    """The library in this process, with the types of the functions that are called here."""
+    library = ctypes.CDLL(options.library)
+    pointers = ("reprise_settings_new", "reprise_blob_data")
+    texts = ("reprise_error_message", "reprise_error_place")
+    for name in pointers:
+        getattr(library, name).restype = ctypes.c_void_p
+    for name in texts:
+        getattr(library, name).restype = ctypes.c_char_p
+    library.reprise_settings_table.restype = Text
+    library.reprise_blob_size.restype = ctypes.c_size_t
+    return library
+
+
+class Settings:
+    """Settings of the library, set by name."""
+
+    def __init__(self, library):
+        self.library, self.held = library, ctypes.c_void_p(library.reprise_settings_new())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.library.reprise_settings_free(self.held)
+
+    def error(self, call, *arguments):
+        """(place, message) of a call that fails; None where it does not."""
+        why = ctypes.c_void_p()
+        if call(self.held, *arguments, ctypes.byref(why)) == 0:
+            return None
+        out = self.library.reprise_error_place(why).decode(), self.library.reprise_error_message(why).decode()
+        self.library.reprise_error_free(why)
+        return out
+
+    def set(self, name, value):
+        return self.error(self.library.reprise_settings_set, name.encode(), value.encode())
+
+    def set_json(self, values):
+        text = json.dumps(values).encode()
+        return self.error(self.library.reprise_settings_json, Text(text, len(text)))
+
+
+def wrong_values(row):
+    """Texts that are no value of a row of the table; none where any text is one."""
+    if row["type"] == "integer":
+        low, _, high = row["allowed"].partition(" to ")
+        bounds = [str(int(low.removesuffix(" or more")) - 1)] + ([str(int(high) + 1)] if high else [])
+        return ["many", "99999999999999999999", *bounds]
+    return {"switch": ["maybe", "1"], "choice": ["no-such-word"], "real": ["warm", "nan"],
+            "integers": ["1,x"]}.get(row["type"], [])
+
+
 class Library(unittest.TestCase):
     def test_exports_its_functions_alone(self):
-        declared = set(re.findall(r"^REPRISE_API [^;]*?\b(reprise_\w+)\(", open(options.header).read(), re.M))
+        declared = set(re.findall(r"^REPRISE_API [^;]*?\b(reprise_\w+)\(", pathlib.Path(options.header).read_text(), re.M))
         exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", options.library).splitlines()}
         self.assertGreater(len(declared), 25)
         self.assertEqual(exported, {f"{name}@@REPRISE_1" for name in declared} | {"REPRISE_1"})
@@ -40,6 +99,53 @@ class Library(unittest.TestCase):
             self.assertRegex(name, SYSTEM)
         self.assertEqual(re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), ["libreprise.so.0"])
         self.assertNotIn("TEXTREL", dynamic)
+
+    def test_wrong_values_name_the_row_and_what_is_allowed(self):
+        library = loaded()
+        table = library.reprise_settings_table()
+        rows = json.loads(ctypes.string_at(table.data, table.size))
+        seen = 0
+        with Settings(library) as settings:
+            for row in rows:
+                name, key = row["name"], row["name"].replace("-", "_")
+                allowed = "true, false" if row["type"] == "switch" else row["allowed"]
+                for value in wrong_values(row):
+                    for place, message in (settings.set(name, value), settings.set_json({name: value})):
+                        self.assertEqual(place, key)
+                        self.assertTrue(message.startswith(f"`{key}`: ") and value in message, message)
+                        self.assertIn(f"allowed: {allowed}", message)
+                    seen += 1
+            self.assertGreater(seen, 60)
+            # A name that is near, and a setting of `serve`.
+            self.assertIn("close names: max_running_requests", settings.set("max-running-request", "1")[1])
+            self.assertEqual(settings.set("port", "1")[0], "port")
+
+    def test_settings_are_described_with_their_origin(self):
+        library, engine, blob = loaded(), ctypes.c_void_p(), ctypes.c_void_p()
+        with Settings(library) as settings:
+            given = {"model-path": options.model, "load-format": "dummy", "device": "cpu", "plan-cache": "off",
+                     "threads": 1, "context-length": 64, "override": ["rope_theta=5000"], "graph": "off"}
+            self.assertIsNone(settings.set_json(given))
+            self.assertIsNone(settings.set("max-running-requests", "9"))
+            self.assertIsNone(settings.set("max-running-requests", "3"))
+            why = settings.error(lambda s, error: library.reprise_open(s, None, ctypes.byref(engine), error))
+            self.assertIsNone(why)
+        self.assertEqual(library.reprise_describe(engine, b"settings", ctypes.byref(blob), None), 0)
+        told = json.loads(ctypes.string_at(library.reprise_blob_data(blob), library.reprise_blob_size(blob)))
+        library.reprise_blob_free(blob)
+        library.reprise_close(engine)
+        self.assertEqual(told["max-running-requests"],
+                         {"value": "3", "origin": "api", "outranked": [{"value": None, "origin": "device"}]})
+        self.assertEqual(told["context-length"]["value"], "64")
+        self.assertEqual(told["override"]["value"], ["rope_theta=5000"])
+        self.assertEqual(told["page-size"], {"value": "128", "origin": "default"})
+        # What nobody said, the model and the device have decided.
+        self.assertEqual((told["dtype"]["value"], told["dtype"]["origin"]), ("float32", "model"))
+        self.assertEqual(told["dtype"]["outranked"], [{"value": "auto", "origin": "default"}])
+        tokens = told["max-total-tokens"]
+        self.assertEqual(tokens["origin"], "device")
+        self.assertEqual(int(tokens["value"]) % 128, 0)
+        self.assertGreater(int(tokens["value"]), 0)
 
     def answers_are_equal(self, prompt, more=(), settings=()):
         model = [f"model-path={options.model}", "load-format=dummy", "device=cpu", "plan-cache=off", "threads=2",

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "server/dialect_fixture.h"
@@ -33,6 +34,7 @@ class DayTwoTest : public DialectServerTest {
     Json body = ids_call(sched::count_up(10), most);
     return HttpClient(http_->port()).post(route, body.dump(), "authorization: Bearer " + key + "\r\n");
   }
+  HttpAnswer ask_open(const Json& body) { return HttpClient(http_->port()).post("/v1/completions", body.dump()); }
   std::vector<Json> lines() {
     std::ifstream in(path());
     std::vector<Json> out;
@@ -150,7 +152,9 @@ TEST_F(DayTwoTest, KeysAreReplacedWhileTheServerRuns) {
   options.keys = {rules("ada", "one")};
   start(options);
   EXPECT_EQ(ask("one").status, 200);
-  api_->replace_keys({rules("ada", "new")});
+  LiveOptions other;
+  other.keys = {rules("ada", "new")};
+  api_->change(other);
   EXPECT_TRUE(soon([&] { return ask("new").status == 200; }));
   EXPECT_EQ(ask("one").status, 401);
 }
@@ -212,6 +216,96 @@ TEST_F(DayTwoTest, TheRequestLogHasNumbersAndNoText) {
   EXPECT_TRUE(soon([&] { return lines().size() == 1; }));
   ::unlink(moved.c_str());
   EXPECT_FALSE(RequestLogFile::open("/no/such/folder/log").is_ok());
+}
+
+// Where the operator asks for it, and in a file of the operator's alone.
+TEST_F(DayTwoTest, TheRequestLogHasTextWhereItIsAskedFor) {
+  { std::ofstream(path()) << "{\"route\": \"before\"}\n"; }
+  ASSERT_EQ(::chmod(path().c_str(), 0644), 0);
+  const auto mode = [&] {
+    struct stat s {};
+    EXPECT_EQ(::stat(path().c_str(), &s), 0);
+    return s.st_mode & 0777;
+  };
+  auto log = RequestLogFile::open(path(), true);
+  ASSERT_TRUE(log.is_ok()) << log.status().message();
+  log_ = std::move(*log);
+  EXPECT_EQ(mode(), 0600u);
+  ApiOptions options;
+  options.request_log = log_.get();
+  options.log_prompts = true;
+  start_with_letters(options);
+  HttpClient c(http_->port());
+  const Json one = {{"prompt", "dolphin"}, {"max_tokens", 4}, {"temperature", 0}};
+  const Json answer = Json::parse(c.post("/v1/completions", one.dump()).body);
+  Json several = one;
+  several["prompt"] = {"dolphin", "a"};
+  several["stream"] = true;
+  EXPECT_EQ(c.post("/v1/completions", several.dump()).status, 200);
+  ASSERT_TRUE(soon([&] { return lines().size() == 3; }));
+  const Json first = lines()[1], second = lines()[2];
+  EXPECT_EQ(first["prompt"], "dolphin");
+  EXPECT_EQ(first["answer"], answer["choices"][0]["text"]);
+  EXPECT_EQ(first["answer"], greedy("dolphin", 4));
+  EXPECT_FALSE(first.contains("reasoning"));
+  EXPECT_EQ(second["prompt"], (Json{"dolphin", "a"}));
+  EXPECT_EQ(second["answer"], (Json{greedy("dolphin", 4), greedy("a", 4)}));
+  // A file that takes its place is its owner's alone, too.
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  ASSERT_TRUE(log_->reopen().is_ok());
+  EXPECT_EQ(mode(), 0600u);
+
+  EXPECT_NE(RequestLogFile::open("-", true).status().message().find("--log-prompts"), std::string::npos);
+  EXPECT_NE(RequestLogFile::open("/dev/null", true).status().message().find("allowed: a file"), std::string::npos);
+  EXPECT_TRUE(RequestLogFile::open("/dev/null").is_ok());
+}
+
+// SGLang's form, as its routers read it (python/sglang/srt/entrypoints/v1_loads.py, GetLoadsReqOutput).
+TEST_F(DayTwoTest, RoutersAreToldTheLoad) {
+  graph_.weight_bytes = uint64_t{3} << 30;
+  start();
+  EXPECT_EQ(ask_open(ids_call(sched::count_up(10), 4)).status, 200);
+  HttpClient c(http_->port());
+  const HttpAnswer all = c.get("/v1/loads");
+  ASSERT_EQ(all.status, 200) << all.body;
+  const Json body = Json::parse(all.body);
+  EXPECT_EQ(body["dp_rank_count"], 1);
+  ASSERT_EQ(body["loads"].size(), 1u);
+  const Json load = body["loads"][0];
+  EXPECT_EQ(load["dp_rank"], 0);
+  EXPECT_EQ(load["num_running_reqs"], 0);
+  EXPECT_EQ(load["num_waiting_reqs"], 0);
+  EXPECT_EQ(load["num_used_tokens"], 0);
+  EXPECT_EQ(load["max_total_num_tokens"], 60 * kv::kPageTokens);
+  EXPECT_EQ(load["token_usage"], 0.0);
+  EXPECT_EQ(load["memory"]["weight_gb"], 3.0);
+  EXPECT_EQ(load["memory"]["token_capacity"], load["max_total_num_tokens"]);
+  EXPECT_EQ(load["queues"]["waiting"], 0);
+  EXPECT_FALSE(load.contains("speculative"));
+  EXPECT_GT(load["timestamp"], 1.7e9);
+  const auto sections = [&](const std::string& query) {
+    std::set<std::string> out;
+    const Json answer = Json::parse(c.get("/v1/loads?" + query).body);
+    for (const auto& [key, value] : answer["loads"][0].items()) out.insert(key);
+    return out;
+  };
+  EXPECT_EQ(sections("include=queues"), (std::set<std::string>{"dp_rank", "timestamp", "queues"}));
+  EXPECT_EQ(sections("include=queues%2Cmemory&dp_rank=0&format=json"),
+            (std::set<std::string>{"dp_rank", "timestamp", "queues", "memory"}));
+  EXPECT_EQ(sections("include="), sections("include=all"));
+  EXPECT_TRUE(sections("include=core").contains("num_total_tokens"));
+  for (const auto& [query, param] : {std::pair{"include=everything", "include"},
+                                     {"include=core,", ""},
+                                     {"dp_rank=1", "dp_rank"},
+                                     {"dp_rank=-1", "dp_rank"},
+                                     {"dp_rank=x", "dp_rank"},
+                                     {"format=prometheus", "format"}}) {
+    const HttpAnswer wrong = c.get(std::string("/v1/loads?") + query);
+    EXPECT_EQ(wrong.status, *param ? 400 : 200) << query;
+    if (*param) {
+      EXPECT_EQ(Json::parse(wrong.body)["error"]["param"], param);
+    }
+  }
 }
 
 HttpAnswer ask_unix(const std::string& path, const std::string& head) {

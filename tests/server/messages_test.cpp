@@ -104,6 +104,16 @@ TEST_F(MessagesTest, WhatIsLeftOutIsNamed) {
       {"type": "text", "text": "Hi."}]})";
   EXPECT_EQ(call(kDialect, billed).warnings.at(0).field, "system");
   EXPECT_EQ(prompt(kDialect, billed), "<system>Hi.<user>a<assistant>");
+  // Text that is not in front is the user's own.
+  const char* quoted = R"({"max_tokens": 7, "messages": [{"role": "user", "content": "a"}], "system": [
+      {"type": "text", "text": "Hi."}, {"type": "text", "text": "x-anthropic-billing-header: x"}]})";
+  EXPECT_EQ(prompt(kDialect, quoted), "<system>Hi.\nx-anthropic-billing-header: x<user>a<assistant>");
+  EXPECT_TRUE(call(kDialect, quoted).warnings.empty());
+  limits_.keep_attribution = true;
+  EXPECT_EQ(prompt(kDialect, billed),
+            "<system>x-anthropic-billing-header: cc_version=2; cch=1f;\nHi.<user>a<assistant>");
+  EXPECT_TRUE(call(kDialect, billed).warnings.empty());
+  limits_.keep_attribution = false;
 }
 
 TEST_F(MessagesTest, WhatIsWrongIsNamed) {

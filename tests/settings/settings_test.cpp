@@ -137,7 +137,7 @@ TEST(Settings, FilesIncludeFiles) {
   write("more/c.json", R"({"min-p": 0.5, "seed": 1})");
   const auto now = read_config((folder / "server.json").string());
   ASSERT_TRUE(now.is_ok());
-  EXPECT_EQ(changed(*values, *now), (std::vector<std::string>{"min-p", "seed"}));
+  EXPECT_EQ(now->front().values, std::vector<std::string>{"0.5"});
   write("more/c.json", R"({"include": ["../server.json"]})");
   EXPECT_NE(read_config((folder / "server.json").string()).status().message().find("includes itself"),
             std::string::npos);
