@@ -74,9 +74,9 @@ inline const std::map<std::string, std::string>& needed_ops() {
                                                       {"cohere", "layer_norm"},
                                                       {"cohere2", "layer_norm"},
                                                       {"starcoder2", "layer_norm"},
-                                                      {"qwen3_next", "causal_conv"},
-                                                      {"qwen3_5", "causal_conv"},
-                                                      {"qwen3_5_moe_text_of_images", "causal_conv"}};
+                                                      {"qwen3_next", "rms_norm_centred"},
+                                                      {"qwen3_5", "rms_norm_centred"},
+                                                      {"qwen3_5_moe_text_of_images", "rms_norm_centred"}};
   return ops;
 }
 

@@ -48,6 +48,7 @@ struct DeltaHead {
       : a(args), width(2 * a.key_heads * a.key + a.heads * a.value), padded(delta_key(a.key)) {
     float* at = l.scratch<float>(delta_thread_floats(a.key) * static_cast<int64_t>(sizeof(float)));
     tile = {at, at + kDeltaRows * padded, at + 2 * kDeltaRows * padded, at + (2 * padded + 1) * kDeltaRows};
+    kept = at + delta_rows_floats(a.key);
   }
 
   // x / sqrt(sum of squares + 1e-6) * by; the sum as in norm.h.
@@ -86,55 +87,70 @@ struct DeltaHead {
     }
   }
 
-  // The sixteen columns of a row of the state that begin at column `at`, kWhole: all of them are there.
-  template <bool kWhole>
-  F32x16 columns(const float* row, int64_t at) const {
-    if constexpr (kWhole) return load(row + at);
-    return at < a.value ? load_n<F32>(row + at, a.value - at) : zero();
+  // Sixteen of `n` numbers from `at` on; kWhole: all of them are there.
+  template <typename From, bool kWhole>
+  static F32x16 sixteen(const typename From::Type* x, int64_t at, int64_t n) {
+    if constexpr (kWhole) return From::load(x + at);
+    return at < n ? load_n<From>(x + at, n - at) : zero();
   }
-  template <bool kWhole, typename To>
-  void put(typename To::Type* row, int64_t at, F32x16 v) const {
-    if constexpr (kWhole) return To::store(row + at, v);
-    if (at < a.value) store_n<To>(row + at, v, a.value - at);
+  template <typename To, bool kWhole>
+  static void put(typename To::Type* x, int64_t at, int64_t n, F32x16 v) {
+    if constexpr (kWhole) return To::store(x + at, v);
+    if (at < n) store_n<To>(x + at, v, n - at);
   }
 
-  // One row over 32 columns, from one state to the other, which may be the same.
-  template <bool kWhole>
-  void step(const float* from, float* to, int64_t at, int64_t t, const T* value, T* out) const {
+  // One row over n columns of a state, 32 at most, from one place to another, which may be the same. Both have `stride`
+  // numbers from key to key; kState: 32 of them may be touched.
+  template <bool kState, bool kRow>
+  void step(const float* from, float* to, int64_t stride, int64_t t, const T* value, T* out, int64_t n) const {
     const float *q = tile.q + t * padded, *k = tile.k + t * padded;
     F32x16 s0[2] = {zero(), zero()}, s1[2] = {zero(), zero()};
     const auto known = [&](int64_t i, int chain) {
-      const float* row = from + i * a.value;
+      const float* row = from + i * stride;
       const F32x16 by = splat(k[i]);
-      s0[chain] = fma(columns<kWhole>(row, at), by, s0[chain]);
-      s1[chain] = fma(columns<kWhole>(row, at + 16), by, s1[chain]);
+      s0[chain] = fma(sixteen<F32, kState>(row, 0, n), by, s0[chain]);
+      s1[chain] = fma(sixteen<F32, kState>(row, 16, n), by, s1[chain]);
     };
     int64_t i = 0;
     for (; i + 2 <= a.key; i += 2) known(i, 0), known(i + 1, 1);
     if (i < a.key) known(i, 0);
     const F32x16 decay = splat(tile.decay[t]), beta = splat(tile.beta[t]);
-    const auto of_value = [&](int64_t c) {
-      if constexpr (kWhole) return E::load(value + c);
-      return c < a.value ? load_n<E>(value + c, a.value - c) : zero();
-    };
-    const F32x16 u0 = (of_value(at) - (s0[0] + s0[1]) * decay) * beta,
-                 u1 = (of_value(at + 16) - (s1[0] + s1[1]) * decay) * beta;
+    const F32x16 u0 = (sixteen<E, kRow>(value, 0, n) - (s0[0] + s0[1]) * decay) * beta,
+                 u1 = (sixteen<E, kRow>(value, 16, n) - (s1[0] + s1[1]) * decay) * beta;
     F32x16 o0[2] = {zero(), zero()}, o1[2] = {zero(), zero()};
     const auto renew = [&](int64_t j, int chain) {
-      const float* row = from + j * a.value;
+      const float* row = from + j * stride;
       const F32x16 key = splat(k[j]), query = splat(q[j]);
-      const F32x16 v0 = fma(key, u0, columns<kWhole>(row, at) * decay),
-                   v1 = fma(key, u1, columns<kWhole>(row, at + 16) * decay);
-      put<kWhole, F32>(to + j * a.value, at, v0);
-      put<kWhole, F32>(to + j * a.value, at + 16, v1);
+      const F32x16 v0 = fma(key, u0, sixteen<F32, kState>(row, 0, n) * decay),
+                   v1 = fma(key, u1, sixteen<F32, kState>(row, 16, n) * decay);
+      put<F32, kState>(to + j * stride, 0, n, v0);
+      put<F32, kState>(to + j * stride, 16, n, v1);
       o0[chain] = fma(v0, query, o0[chain]);
       o1[chain] = fma(v1, query, o1[chain]);
     };
     int64_t j = 0;
     for (; j + 2 <= a.key; j += 2) renew(j, 0), renew(j + 1, 1);
     if (j < a.key) renew(j, 0);
-    put<kWhole, E>(out, at, o0[0] + o0[1]);
-    put<kWhole, E>(out, at + 16, o1[0] + o1[1]);
+    put<E, kRow>(out, 0, n, o0[0] + o0[1]);
+    put<E, kRow>(out, 16, n, o1[0] + o1[1]);
+  }
+
+  // Rows of a tile over n columns of a state. Where there are several, those columns are kept together meanwhile: rows
+  // of a state lie far from each other, in the same few sets of the cache.
+  template <bool kWhole>
+  void steps(const float* from, float* to, int64_t rows, const T* value, T* out, int64_t n) const {
+    const int64_t next = a.heads * a.value;
+    if (rows == 1) return step<kWhole, kWhole>(from, to, a.value, 0, value, out, n);
+    for (int64_t i = 0; i < a.key; ++i) {
+      store(kept + i * kDeltaColumns, sixteen<F32, kWhole>(from + i * a.value, 0, n));
+      store(kept + i * kDeltaColumns + 16, sixteen<F32, kWhole>(from + i * a.value, 16, n));
+    }
+    for (int64_t t = 0; t < rows; ++t)
+      step<true, kWhole>(kept, kept, kDeltaColumns, t, value + t * width, out + t * next, n);
+    for (int64_t i = 0; i < a.key; ++i) {
+      put<F32, kWhole>(to + i * a.value, 0, n, load(kept + i * kDeltaColumns));
+      put<F32, kWhole>(to + i * a.value, 16, n, load(kept + i * kDeltaColumns + 16));
+    }
   }
 
   // Blocks [first, last) of 32 columns of one head over the rows of one sequence.
@@ -161,14 +177,12 @@ struct DeltaHead {
       const int64_t rows = end - row < kDeltaRows ? end - row : kDeltaRows;
       prepare(head, row, rows);
       for (int64_t block = first; block < last; ++block) {
-        const int64_t at = block * kDeltaColumns;
-        const bool whole = at + kDeltaColumns <= a.value;
-        for (int64_t t = 0; t < rows; ++t) {
-          const float* before = row + t == begin ? from : to;
-          const T* value = values + (row + t) * width;
-          T* o = out + ((row + t) * a.heads + head) * a.value;
-          whole ? step<true>(before, to, at, t, value, o) : step<false>(before, to, at, t, value, o);
-        }
+        const int64_t at = block * kDeltaColumns, n = a.value - at;
+        const float* before = (row == begin ? from : to) + at;
+        const T* value = values + row * width + at;
+        T* o = out + (row * a.heads + head) * a.value + at;
+        n >= kDeltaColumns ? steps<true>(before, to + at, rows, value, o, kDeltaColumns)
+                           : steps<false>(before, to + at, rows, value, o, n);
       }
     }
   }
@@ -176,6 +190,7 @@ struct DeltaHead {
   const GatedDeltaArgs& a;
   int64_t width, padded;
   DeltaTile tile;
+  float* kept;  // columns of a state
 };
 
 template <typename E>
