@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/isa.h"
+#include "models/foreign_fields.h"
+#include "models/rope.h"
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
@@ -114,6 +116,98 @@ TEST_P(StateModels, AStepThatIsCheckedAndRepeatedHasTheSameBits) {
   EXPECT_TRUE(same_bits(all_logits(**plain, tokens, 9), all_logits(**verified, tokens, 13)));
   EXPECT_GT((*verified)->counters().checked, 0u);
   EXPECT_EQ((*verified)->counters().differences, 0u);
+}
+
+// As Qwen/Qwen3-Next-80B-A3B-Instruct and Qwen3.5 are published: the spellings of files before and behind
+// transformers 5, an interval or a list of layers, fields of layers that are not loaded.
+Json published(bool next) {
+  Json c{{"hidden_size", 2048},          {"num_attention_heads", 16},
+         {"num_key_value_heads", 2},     {"head_dim", 256},
+         {"linear_conv_kernel_dim", 4},  {"linear_key_head_dim", 128},
+         {"linear_num_key_heads", 16},   {"linear_num_value_heads", 32},
+         {"linear_value_head_dim", 128}, {"num_hidden_layers", 8},
+         {"full_attention_interval", 4}, {"hidden_act", "silu"},
+         {"vocab_size", 151936},         {"max_position_embeddings", 4096},
+         {"rms_norm_eps", 1e-6}};
+  if (next) {
+    c.update(Json{{"architectures", {"Qwen3NextForCausalLM"}},
+                  {"model_type", "qwen3_next"},
+                  {"decoder_sparse_step", 1},
+                  {"mlp_only_layers", Json::array()},
+                  {"norm_topk_prob", true},
+                  {"num_experts", 512},
+                  {"num_experts_per_tok", 10},
+                  {"moe_intermediate_size", 512},
+                  {"shared_expert_intermediate_size", 512},
+                  {"partial_rotary_factor", 0.25},
+                  {"rope_scaling", nullptr},
+                  {"rope_theta", 10000000},
+                  {"use_sliding_window", false},
+                  {"output_router_logits", false}});
+    return c;
+  }
+  c.update(Json{{"model_type", "qwen3_5_text"},
+                {"intermediate_size", 6144},
+                {"attn_output_gate", true},
+                {"mamba_ssm_dtype", "float32"},
+                {"mtp_num_hidden_layers", 1},
+                {"layer_types",
+                 {"linear_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention",
+                  "linear_attention", "linear_attention", "full_attention"}},
+                {"rope_parameters",
+                 {{"rope_type", "default"},
+                  {"rope_theta", 10000000},
+                  {"partial_rotary_factor", 0.25},
+                  {"mrope_section", {11, 11, 10}},
+                  {"mrope_interleaved", true}}}});
+  return {{"architectures", {"Qwen3_5ForConditionalGeneration"}},
+          {"model_type", "qwen3_5"},
+          {"text_config", c},
+          {"vision_config", {{"depth", 27}}},
+          {"image_token_id", 248056}};
+}
+
+Result<checkpoint::ModelConfigFields> fields_of(const Json& config) {
+  ASSIGN_OR_RETURN(auto fields, checkpoint::parse_model_config(config, "config.json", {}, models::families(true)));
+  ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(fields.architecture));
+  RETURN_IF_ERROR(models::check_fields(*spec, fields));
+  return fields;
+}
+
+TEST(StateModelConfigs, AreReadAsTheyArePublished) {
+  for (const bool next : {true, false}) {
+    const auto f = fields_of(published(next));
+    ASSERT_TRUE(f.is_ok()) << f.status().message();
+    EXPECT_EQ(f->architecture, next ? "Qwen3NextForCausalLM" : "Qwen3_5ForCausalLM");
+    EXPECT_EQ(f->rope_theta, 1e7);
+    EXPECT_EQ(models::rope_spec({*f, {}, {}}).dim, 64);
+    for (int64_t l = 0; l < 8; ++l)
+      EXPECT_EQ(f->layer_types[static_cast<size_t>(l)], l % 4 == 3 ? "full_attention" : "linear_attention");
+    EXPECT_EQ(f->experts.count, next ? 512 : 0);
+    EXPECT_EQ(f->experts.at_layer(0), next);
+    EXPECT_EQ(f->experts.normalise, next);
+  }
+}
+
+TEST(StateModelConfigs, WhatIsNotComputedIsRefusedByName) {
+  const auto refused = [](const std::string& key, const Json& value) {
+    Json c = published(true);
+    c[key] = value;
+    return fields_of(c).status().message();
+  };
+  EXPECT_NE(refused("attn_output_gate", false).find("attn_output_gate is false; allowed: true"), std::string::npos);
+  EXPECT_NE(refused("linear_num_value_heads", 24).find("24 is not a multiple of linear_num_key_heads 16"),
+            std::string::npos);
+  EXPECT_NE(refused("linear_conv_kernel_dim", 1).find("allowed: integers from 2 to 16"), std::string::npos);
+  EXPECT_NE(refused("layer_types", Json(std::vector<std::string>(8, "sliding_attention")))
+                .find("allowed: \"full_attention\", \"linear_attention\""),
+            std::string::npos);
+  Json other = published(true);
+  other["architectures"] = {"Qwen3ForCausalLM"};
+  other["model_type"] = "qwen3";
+  other["layer_types"] = std::vector<std::string>(8, "linear_attention");
+  EXPECT_NE(fields_of(other).status().message().find("allowed: \"full_attention\", \"sliding_attention\""),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, StateModels, testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe_text_of_images"),
