@@ -186,6 +186,7 @@ TEST(StateModelConfigs, AreReadAsTheyArePublished) {
     EXPECT_EQ(f->experts.count, next ? 512 : 0);
     EXPECT_EQ(f->experts.at_layer(0), next);
     EXPECT_EQ(f->experts.normalise, next);
+    for (const std::string& notice : f->notices) EXPECT_EQ(notice.find("mrope"), std::string::npos) << notice;
   }
 }
 
