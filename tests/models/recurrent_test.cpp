@@ -13,7 +13,6 @@ namespace reprise::recurrent_test {
 namespace {
 
 using testing_support::all_logits;
-using testing_support::EngineSetup;
 using testing_support::open_engine;
 using testing_support::same_bits;
 using testing_support::tiny_model_path;
@@ -96,26 +95,27 @@ TEST_P(StateModels, HaveStatesForLayersAndPagesForTheOthers) {
 
 // A check runs a step twice over, from the slot that is read to the one that is written.
 TEST_P(StateModels, AStepThatIsCheckedAndRepeatedHasTheSameBits) {
-  EngineSetup checked{.dtype = DType::BF16};
-  auto plain = open_engine(folder(), checked);
-  ASSERT_TRUE(plain.is_ok()) << plain.status().message();
-  DeviceOptions device{DeviceKind::Cpu, "auto", 2, false};
-  auto platform = make_platform(device);
-  ASSERT_TRUE(platform.is_ok());
-  engine::EngineOptions o;
-  o.model_path = folder();
-  o.dtype = DType::BF16;
-  o.chunked_prefill_size = 64;
-  o.max_running_requests = 16;
-  o.max_total_tokens = 4096;
-  o.graph.verify_replay = 1;
-  auto verified = engine::Engine::create(o, std::move(*platform));
-  ASSERT_TRUE(verified.is_ok()) << verified.status().message();
+  const auto open = [&](int64_t verify_replay) {
+    auto platform = make_platform({DeviceKind::Cpu, "auto", 2, false});
+    EXPECT_TRUE(platform.is_ok()) << platform.status().message();
+    engine::EngineOptions o;
+    o.model_path = folder();
+    o.dtype = DType::BF16;
+    o.chunked_prefill_size = 64;
+    o.max_running_requests = 16;
+    o.max_total_tokens = 4096;
+    o.graph.verify_replay = verify_replay;
+    auto e = engine::Engine::create(o, std::move(*platform));
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    return e.is_ok() ? std::move(*e) : nullptr;
+  };
+  const auto plain = open(0), verified = open(1);
+  ASSERT_TRUE(plain && verified);
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < 70; ++i) tokens.push_back((i * 37 + 5) % 131);
-  EXPECT_TRUE(same_bits(all_logits(**plain, tokens, 9), all_logits(**verified, tokens, 13)));
-  EXPECT_GT((*verified)->counters().checked, 0u);
-  EXPECT_EQ((*verified)->counters().differences, 0u);
+  EXPECT_TRUE(same_bits(all_logits(*plain, tokens, 9), all_logits(*verified, tokens, 13)));
+  EXPECT_GT(verified->counters().checked, 0u);
+  EXPECT_EQ(verified->counters().differences, 0u);
 }
 
 // As Qwen/Qwen3-Next-80B-A3B-Instruct and Qwen3.5 are published: the spellings of files before and behind
