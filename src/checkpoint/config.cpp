@@ -104,16 +104,20 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
 Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
   const Json* types = in.find("layer_types");
   if (!types) return Status::ok();
-  constexpr std::string_view kAllowed = "a list with \"full_attention\" or \"sliding_attention\" for each layer";
-  if (!types->is_array()) return in.wrong("layer_types", *types, kAllowed);
+  // Read by the family: read_state_layers().
+  const bool states = out.numbers.contains("linear_num_value_heads");
+  const std::string_view other = states ? "linear_attention" : "sliding_attention";
+  if (!types->is_array())
+    return in.wrong("layer_types", *types,
+                    fmt::format("a list with \"full_attention\" or \"{}\" for each layer", other));
   if (static_cast<int64_t>(types->size()) < out.num_hidden_layers)
     return invalid("{}: layer_types has {} entries, but num_hidden_layers is {}", out.source, types->size(),
                    out.num_hidden_layers);
   for (int64_t i = 0; i < out.num_hidden_layers; ++i) {
     const Json& t = (*types)[static_cast<size_t>(i)];
-    if (t != "full_attention" && t != "sliding_attention" && t != "attention")  // the last is the first's older name
-      return in.wrong(fmt::format("layer_types[{}]", i), t, "\"full_attention\", \"sliding_attention\"");
-    out.layer_types.emplace_back(t == "sliding_attention" ? "sliding_attention" : "full_attention");
+    if (t != "full_attention" && t != other && t != "attention")  // the last is the first's older name
+      return in.wrong(fmt::format("layer_types[{}]", i), t, fmt::format("\"full_attention\", \"{}\"", other));
+    out.layer_types.emplace_back(t == other ? other : "full_attention");
   }
   return Status::ok();
 }
@@ -129,6 +133,7 @@ Status check_window(const FieldReader& in, const ModelConfigFields& out) {
   for (int64_t l = 0; l < out.num_hidden_layers; ++l) {
     const bool slides = out.family->slides && out.family->slides(out, l);
     const std::string_view expected = slides ? "sliding_attention" : "full_attention";
+    if (typed && out.layer_types[static_cast<size_t>(l)] == "linear_attention") continue;
     if (typed && out.layer_types[static_cast<size_t>(l)] != expected)
       return in.wrong(fmt::format("layer_types[{}]", l), Json(out.layer_types[static_cast<size_t>(l)]),
                       fmt::format("\"{}\", as {} has one window for all layers or none", expected, out.architecture));

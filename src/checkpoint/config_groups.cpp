@@ -49,6 +49,36 @@ Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigF
   return read_dense_layers(in, e);
 }
 
+Status read_state_layers(const FieldReader& in, ModelConfigFields& out) {
+  struct Size {
+    std::string_view name;
+    int64_t least, most, usual;
+  };
+  constexpr int64_t kMostTaps = 16;
+  const auto read = [&](const Size& s, int64_t& to) {
+    RETURN_IF_ERROR(in.integer(s.name, s.least, s.most, s.usual, to));
+    out.numbers[std::string(s.name)] = static_cast<double>(to);
+    return Status::ok();
+  };
+  int64_t key_heads = 0, value_heads = 0, size = 0, interval = 0;
+  RETURN_IF_ERROR(read({"linear_num_key_heads", 1, kMaxHeads, 16}, key_heads));
+  RETURN_IF_ERROR(read({"linear_num_value_heads", 1, kMaxHeads, 32}, value_heads));
+  for (const std::string_view name : {"linear_key_head_dim", "linear_value_head_dim"})
+    RETURN_IF_ERROR(read({name, 1, kMaxHeadDim, 128}, size));
+  RETURN_IF_ERROR(read({"linear_conv_kernel_dim", 2, kMostTaps, 4}, size));
+  if (value_heads % key_heads != 0)
+    return invalid("{}: linear_num_value_heads {} is not a multiple of linear_num_key_heads {}", out.source,
+                   value_heads, key_heads);
+  bool gate = true;
+  RETURN_IF_ERROR(in.boolean("attn_output_gate", true, gate));
+  if (!gate) return in.wrong("attn_output_gate", Json(gate), "true");
+  RETURN_IF_ERROR(in.integer("full_attention_interval", 1, kMaxLayers, 4, interval));
+  if (in.find("layer_types")) return Status::ok();
+  for (int64_t l = 0; l < out.num_hidden_layers; ++l)
+    out.layer_types.emplace_back((l + 1) % interval == 0 ? "full_attention" : "linear_attention");
+  return Status::ok();
+}
+
 Status read_latent(const FieldReader& in, const LatentDefaults& d, ModelConfigFields& out) {
   LatentFields l;
   std::optional<int64_t> rank;

@@ -1,5 +1,5 @@
-// Groups of fields that several families have, for Family::read: mixtures of experts and latent attention. Each takes
-// what Hugging Face's configuration class fills in. Plain functions; any thread.
+// Groups of fields that several families have, for Family::read: mixtures of experts, latent attention, layers with
+// states. Each takes what Hugging Face's configuration class fills in. Plain functions; any thread.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -15,6 +15,10 @@ struct ExpertDefaults {
 };
 // Experts in every layer, or in those that decoder_sparse_step and mlp_only_layers leave.
 Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigFields& out);
+
+// Layers that keep a state for each sequence: linear_num_value_heads and the like in `numbers`, and which layers they
+// are in layer_types, by "full_attention_interval" where the file has no list.
+Status read_state_layers(const FieldReader& in, ModelConfigFields& out);
 
 struct LatentDefaults {
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;

@@ -189,6 +189,8 @@ class RopeReader {
 
   Status note_others() {
     read_.insert(read_.end(), {"type", "rope_type", "rope_theta", "partial_rotary_factor"});
+    // Three rows of positions, which are the same for text, all that a text model out of a larger one gets.
+    if (out_.family && !out_.family->wrapper.empty()) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});
     if (out_.rope.kind == RopeKind::Dynamic && in_.find("alpha"))
       return in_.wrong("alpha", *in_.find("alpha"), "null: a fixed NTK factor is not computed here");
     for (const auto& [key, value] : object_.items())

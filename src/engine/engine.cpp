@@ -453,7 +453,8 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   std::vector<kv::StateCache> states = builder.states();
   const auto in_flight = static_cast<int>(platform_.device->info().asynchronous ? flights_.size() : 1);
   const int each = step_.slots_per_sequence(in_flight);
-  const size_t state_bytes = states.empty() ? 0 : kv::StatePool::bytes_for(states, max_step_rows(), each);
+  const size_t state_bytes =
+      states.empty() ? 0 : kv::StatePool::bytes_for(states, max_step_rows(), each, max_step_rows());
   ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(shape, state_bytes));
   if (options_.member) {
     ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
@@ -462,7 +463,7 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   ASSIGN_OR_RETURN(ledgers_, ledgers(pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   if (!states.empty()) {
-    ASSIGN_OR_RETURN(states_, kv::StatePool::create(memory, std::move(states), max_step_rows(), each));
+    ASSIGN_OR_RETURN(states_, kv::StatePool::create(memory, std::move(states), max_step_rows(), each, max_step_rows()));
   }
   return front() ? Status::ok() : take_all_pages();
 }

@@ -167,6 +167,7 @@ class Engine final : public Executor {
   kv::KvPool& kv_pool_of(int part) { return part == 0 ? pool_ : ledgers_[static_cast<size_t>(part) - 1]; }
   const kv::StatePool& state_pool() const { return states_; }
   bool has_states() const override { return states_.slots() > 0; }
+  kv::StatePool* kept_states() override { return states_.most_kept() > 0 ? &states_ : nullptr; }
   Status copy_page(kv::PageId from, kv::PageId to) override { return copy_page_of(0, from, to); }
   Status copy_page_of(int part, kv::PageId from, kv::PageId to);
 

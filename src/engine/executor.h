@@ -59,6 +59,8 @@ class Executor {
 
   // Whether sequences have states besides their pages: what pages hold of a prefix is then not enough to go on from.
   virtual bool has_states() const { return false; }
+  // Where states can be kept for other sequences to begin with; null: nowhere.
+  virtual kv::StatePool* kept_states() { return nullptr; }
 
   // Numbers of a row of StepOutput::Pooled, the only output of a model that does not generate; 0: it generates.
   virtual int64_t pooled_size() const { return 0; }

@@ -4,8 +4,8 @@
 // that decodes, cached() is size() - 1. The last token may be pending: a
 // step that is in flight will give it, and the engine hands it to the next step on the device. The pages belong to the
 // engine's pool, which takes them back through Engine::release; the scheduler owns the Sequence. A model with states
-// gives it slots of theirs at its first step, which are given back when the sequence is forgotten or goes. One thread
-// at a time.
+// gives it slots of theirs at its first step, which are given back when the sequence is forgotten or goes. It may begin
+// with the state of another sequence that began alike. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,12 @@ class Sequence {
   void set_cached(int64_t cached) { cached_ = cached; }
   kv::StateSlots& states() { return states_; }
   const kv::StateSlots& states() const { return states_; }
+  // The next step reads the state in this slot, which is that behind cached() tokens and stays until then.
+  void begin_with(kv::SlotId state) { begin_ = state; }
+  kv::SlotId state_read() const {
+    if (cached_ == 0) return kv::kZeroSlot;
+    return begin_ != kv::kZeroSlot ? begin_ : states_.now();
+  }
   // The LoRA slot (engine/adapter_slots.h) that its tokens go through; 0: none. Chosen before the first step: what is
   // cached came of it.
   int32_t adapter() const { return adapter_; }
@@ -50,6 +56,7 @@ class Sequence {
   void advance(int64_t count) {
     cached_ += count;
     if (states_) states_.turn();
+    begin_ = kv::kZeroSlot;
   }
   // Drafts of the last step that came true: their tokens are appended, and their keys and values are in place. Keys of
   // the others lie behind cached() and are written again.
@@ -58,6 +65,7 @@ class Sequence {
   void forget() {
     pages_.clear();
     states_.reset();
+    begin_ = kv::kZeroSlot;
     cached_ = 0;
   }
 
@@ -65,6 +73,7 @@ class Sequence {
   std::vector<int32_t> tokens_;
   std::vector<kv::PageId> pages_;
   kv::StateSlots states_;
+  kv::SlotId begin_ = kv::kZeroSlot;  // that slot: none
   int64_t cached_ = 0;
   int32_t adapter_ = 0;
   int64_t second_kind_;

@@ -79,7 +79,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                item.draw && item.edits.any() ? &item.edits : nullptr};
     p.second_kind = s.second_kind();
     if (s.states()) {
-      p.state_read = s.cached() == 0 ? kv::kZeroSlot : s.states().now();
+      p.state_read = s.state_read();
       p.state_write = s.states().next();
     }
     RETURN_IF_ERROR(check(parts_.size(), p));

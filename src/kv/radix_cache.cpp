@@ -102,6 +102,16 @@ RadixCache::Match RadixCache::match(std::string_view salt, std::span<const int32
     m.pages.push_back(at->page);
     m.tokens += kPageTokens;
   }
+  if (states_) {
+    for (; at->parent && at->state == kZeroSlot; at = at->parent) {
+      m.pages.pop_back();
+      m.tokens -= kPageTokens;
+    }
+    touch(at);
+    m.state = at->state;
+    if (at->parent) m.lease = Lease(this, at);
+    return m;
+  }
   const auto rest = tokens.subspan(static_cast<size_t>(m.tokens));
   const Neighbour part = closest(at->children, rest.first(std::min(rest.size(), static_cast<size_t>(kPageTokens))));
   if (part.common >= kLeastPartialTokens) {
@@ -165,13 +175,15 @@ int64_t RadixCache::known_tokens(std::string_view salt, std::span<const int32_t>
   const auto root = roots_.find(salt);
   if (root == roots_.end()) return 0;
   const Node* at = root->second.get();
-  int64_t known = 0;
+  int64_t known = 0, with_state = 0;
   while (static_cast<int64_t>(tokens.size()) - known >= kPageTokens) {
     const auto child = at->children.find(tokens.subspan(static_cast<size_t>(known), kPageTokens));
     if (child == at->children.end()) break;
     at = child->second.get();
     known += kPageTokens;
+    if (at->state != kZeroSlot) with_state = known;
   }
+  if (states_) return with_state;
   const auto rest = tokens.subspan(static_cast<size_t>(known));
   const int64_t part =
       closest(at->children, rest.first(std::min(rest.size(), static_cast<size_t>(kPageTokens)))).common;
@@ -197,6 +209,7 @@ void RadixCache::remove(Node* node) {
   CHECK(can_go(node));
   idle_.erase({node->last_use, node});
   pool_->release(std::span(&node->page, 1));
+  forget_state(node);
   --held_;
   Node* parent = node->parent;
   parent->children.erase(parent->children.find(std::span<const int32_t>(*node->tokens)));
@@ -204,8 +217,22 @@ void RadixCache::remove(Node* node) {
   if (!parent->parent && parent->children.empty() && parent->leases == 0) roots_.erase(roots_.find(parent->salt));
 }
 
+void RadixCache::forget_state(Node* node) {
+  if (node->state == kZeroSlot) return;
+  states_->forget(std::exchange(node->state, kZeroSlot));
+  with_state_.erase(node);
+}
+
+bool RadixCache::evict_state() {
+  Node* oldest = nullptr;
+  for (Node* n : with_state_)
+    if (n->leases == 0 && (!oldest || n->last_use < oldest->last_use)) oldest = n;
+  if (oldest) forget_state(oldest);
+  return oldest != nullptr;
+}
+
 RadixCache::Inserted RadixCache::insert(std::string_view salt, std::span<const int32_t> tokens,
-                                        std::vector<PageId>& pages, int64_t from, bool whole_sequence) {
+                                        std::vector<PageId>& pages, int64_t from, bool whole_sequence, SlotId state) {
   const auto full = static_cast<int64_t>(tokens.size()) / kPageTokens;
   const auto rest = tokens.subspan(static_cast<size_t>(full * kPageTokens));
   CHECK(from <= full && full <= static_cast<int64_t>(pages.size()), "{} of {} pages, {} full", from, pages.size(),
@@ -240,6 +267,16 @@ RadixCache::Inserted RadixCache::insert(std::string_view salt, std::span<const i
   }
   out.pages = full;
   touch(at);
+  CHECK(state == kZeroSlot || (states_ && at->parent && rest.empty()), "a state behind no whole page");
+  if (state != kZeroSlot) {
+    if (at->state == kZeroSlot) {
+      at->state = state;
+      with_state_.insert(at);
+    } else {
+      states_->forget(state);
+    }
+  }
+  out.state = at->state;
   if (whole_sequence && static_cast<int64_t>(pages.size()) > full) {
     const auto spare = std::span(pages).subspan(static_cast<size_t>(full));
     const Neighbour part = rest.empty() ? Neighbour{} : closest(at->children, rest);
@@ -275,6 +312,9 @@ Status RadixCache::check_node(const Node& node, std::set<PageId>& seen, int64_t&
     if (n < 1 || n > kPageTokens) return error(Code::Internal, "the node of page {} has {} tokens", child->page, n);
     if (n < kPageTokens && !child->children.empty())
       return error(Code::Internal, "page {} is partly filled and has others behind it", child->page);
+    if (child->state != kZeroSlot && (n < kPageTokens || !with_state_.contains(child.get())))
+      return error(Code::Internal, "page {} has a state and is {}", child->page,
+                   n < kPageTokens ? "no whole one" : "not listed");
     if (!pool_->in_use(child->page)) return error(Code::Internal, "page {} is cached and free", child->page);
     if (!seen.insert(child->page).second) return error(Code::Internal, "page {} is cached twice", child->page);
     if (child->last_use > node.last_use && node.parent)
@@ -301,6 +341,9 @@ Status RadixCache::check_integrity() const {
   if (static_cast<int64_t>(seen.size()) != held_)
     return error(Code::Internal, "{} pages are cached, {} are counted", seen.size(), held_);
   if (leased != leased_) return error(Code::Internal, "{} pages are leased, {} are counted", leased, leased_);
+  for (const Node* n : with_state_)
+    if (!seen.contains(n->page) || n->state == kZeroSlot)
+      return error(Code::Internal, "a node without a state is listed with one");
   int64_t idle = 0;
   for (const auto& [use, node] : idle_) idle += can_go(node);
   if (idle != static_cast<int64_t>(idle_.size())) return error(Code::Internal, "the order of eviction holds others");

@@ -4,7 +4,11 @@
 // spells the tokens before it. Whole pages are shared as they are. The last page of a sequence may be partly filled: it
 // hangs in the tree as a leaf, and a sequence that continues it copies it, so prefixes are found to the token although
 // pages are whole. The cache owns the pages of its nodes; a Lease keeps those of one path from being evicted. What is
-// not leased is evicted leaf by leaf, the longest unused first. The thread that owns the KvPool owns the cache.
+// not leased is evicted leaf by leaf, the longest unused first.
+//
+// Of a model with states, pages are not enough to go on from: a node may hold the state behind its page, and a match
+// ends at the deepest node that does. Partly filled pages are not kept then. The thread that owns the KvPool owns the
+// cache.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +23,7 @@
 
 #include "base/status.h"
 #include "kv/kv_pool.h"
+#include "kv/state_pool.h"
 
 namespace reprise::kv {
 
@@ -29,8 +34,8 @@ class RadixCache {
   struct Node;
 
  public:
-  // The pool outlives the cache, and the cache outlives its leases.
-  explicit RadixCache(KvPool& pool) : pool_(&pool) {}
+  // The pools outlive the cache, and the cache outlives its leases. `states`: of a model that has them.
+  explicit RadixCache(KvPool& pool, StatePool* states = nullptr) : pool_(&pool), states_(states) {}
   ~RadixCache();
   RadixCache(const RadixCache&) = delete;
   RadixCache& operator=(const RadixCache&) = delete;
@@ -56,6 +61,7 @@ class RadixCache {
     int64_t tokens = 0;         // in whole pages
     std::vector<PageId> pages;  // hold them
     Lease lease;                // of those pages
+    SlotId state = kZeroSlot;   // behind them, where there are states
     // The page after them that begins with the most of what follows: a copy of it saves so many tokens more. 0: none.
     int64_t partial_tokens = 0;
     PageId partial_page = kScratchPage;
@@ -80,11 +86,17 @@ class RadixCache {
   // to the pool and `pages` names the cached one, whose content is the same. A partly filled last page is taken when
   // `whole_sequence` is true; otherwise (the sequence still grows) it stays the caller's and does not count.
   struct Inserted {
-    int64_t pages = 0;  // of `pages` that belong to the cache now
-    Lease lease;        // of them
+    int64_t pages = 0;         // of `pages` that belong to the cache now
+    Lease lease;               // of them
+    SlotId state = kZeroSlot;  // behind them
   };
+  // With states: `state`, one that is kept, is behind the tokens, which fill their pages. Where the tree has one
+  // already, it is forgotten.
   Inserted insert(std::string_view salt, std::span<const int32_t> tokens, std::vector<PageId>& pages, int64_t from,
-                  bool whole_sequence);
+                  bool whole_sequence, SlotId state = kZeroSlot);
+
+  // Forgets the state that was not used for the longest time, of those that are not leased. False: there is none.
+  bool evict_state();
 
   // Gives up to `pages` pages back to the pool and says how many. Leased pages stay.
   int64_t evict(int64_t pages);
@@ -92,6 +104,7 @@ class RadixCache {
   int64_t clear() { return evict(held_pages()); }
 
   int64_t held_pages() const { return held_; }
+  int64_t held_states() const { return static_cast<int64_t>(with_state_.size()); }
   int64_t evictable_pages() const { return held_ - leased_; }
   uint64_t evicted_pages() const { return evicted_; }
   // The tree is well formed, every page is in use and hangs there once, counts and the order of eviction are right.
@@ -110,7 +123,8 @@ class RadixCache {
     std::string salt;        // of a root
     const std::vector<int32_t>* tokens = nullptr;
     PageId page = kScratchPage;
-    int64_t leases = 0;  // of this node and those below
+    SlotId state = kZeroSlot;  // behind the page; that slot: none
+    int64_t leases = 0;        // of this node and those below
     uint64_t last_use = 0;
     Children children;
   };
@@ -128,7 +142,11 @@ class RadixCache {
   void drop(Node* node);
   Status check_node(const Node& node, std::set<PageId>& seen, int64_t& leased) const;
 
+  void forget_state(Node* node);
+
   KvPool* pool_;
+  StatePool* states_;  // null: the model has none
+  std::set<Node*> with_state_;
   std::map<std::string, std::unique_ptr<Node>, std::less<>> roots_;
   std::set<std::pair<uint64_t, Node*>> idle_;  // what can_go(), longest unused first
   uint64_t clock_ = 0, evicted_ = 0;

@@ -26,18 +26,20 @@ void StateSlots::reset() {
   free_ = nullptr;
 }
 
-size_t StatePool::bytes_for(const std::vector<StateCache>& caches, int64_t sequences, int each) {
+size_t StatePool::bytes_for(const std::vector<StateCache>& caches, int64_t sequences, int each, int64_t most_kept) {
   size_t slot = 0;
   for (const StateCache& c : caches) slot += c.slot_bytes;
-  return slot * static_cast<size_t>(sequences * each + kReserved);
+  return slot * static_cast<size_t>(sequences * each + most_kept + kReserved);
 }
 
-Result<StatePool> StatePool::create(MemoryPool& memory, std::vector<StateCache> caches, int64_t sequences, int each) {
+Result<StatePool> StatePool::create(MemoryPool& memory, std::vector<StateCache> caches, int64_t sequences, int each,
+                                    int64_t most_kept) {
   CHECK(sequences > 0 && each > 0 && each <= StateSlots::kMost, "{} sequences with {} slots", sequences, each);
   StatePool pool;
-  ASSIGN_OR_RETURN(pool.buffer_, memory.allocate(bytes_for(caches, sequences, each), "states"));
+  ASSIGN_OR_RETURN(pool.buffer_, memory.allocate(bytes_for(caches, sequences, each, most_kept), "states"));
   pool.caches_ = std::move(caches);
-  pool.slots_ = sequences * each + kReserved;
+  pool.slots_ = sequences * each + most_kept + kReserved;
+  pool.most_kept_ = most_kept;
   pool.each_ = each;
   pool.free_ = std::make_shared<std::vector<SlotId>>();
   pool.free_->reserve(static_cast<size_t>(pool.slots_));
@@ -53,9 +55,10 @@ void* StatePool::cache(size_t c) const {
 }
 
 Result<StateSlots> StatePool::allocate() {
-  if (free_slots() < each_)
+  // Slots for states that are kept are not for sequences.
+  if (free_slots() - (most_kept_ - kept_) < each_)
     return error(Code::OutOfMemory, "{} sequences have states, and no other has room (`max_running_requests`)",
-                 (slots_ - kReserved) / each_);
+                 (slots_ - kReserved - most_kept_) / each_);
   StateSlots out;
   out.free_ = free_;
   out.count_ = each_;
@@ -64,6 +67,21 @@ Result<StateSlots> StatePool::allocate() {
     free_->pop_back();
   }
   return out;
+}
+
+std::optional<SlotId> StatePool::keep(StateSlots& of) {
+  CHECK(of.free_ == free_, "a state of another pool");
+  if (kept_ == most_kept_) return std::nullopt;
+  ++kept_;
+  const SlotId other = free_->back();
+  free_->pop_back();
+  return std::exchange(of.ids_[static_cast<size_t>(of.now_)], other);
+}
+
+void StatePool::forget(SlotId kept) {
+  CHECK(kept_ > 0 && kept >= kReserved && kept < slots_, "state {} of {}", kept, slots_);
+  --kept_;
+  free_->push_back(kept);
 }
 
 }  // namespace reprise::kv

@@ -33,6 +33,9 @@
   X(kHunyuan)             \
   X(kMiniMaxM2)           \
   X(kGptOss)              \
+  X(kQwen3Next)           \
+  X(kQwen35)              \
+  X(kQwen35Moe)           \
   X(kBert)                \
   X(kBertScores)          \
   X(kRoberta)             \

@@ -7,6 +7,7 @@
 #include "ops/kernel.h"
 #include "ops/logit_edit.h"
 #include "ops/lora.h"
+#include "ops/recurrent.h"
 #include "ops/want.h"
 
 namespace reprise {
@@ -505,6 +506,7 @@ void register_core_ops(OpRegistry& ops) {
   register_encoder_ops(ops);
   register_collective_ops(ops);
   register_lora_ops(ops);
+  register_recurrent_ops(ops);
   for (const auto& [from, to] :
        {std::pair("rows", "index_select"), std::pair("linear_packed", "linear_blocks"),
         std::pair("embedding_packed", "embedding_blocks"), std::pair("lm_head_argmax_packed", "lm_head_argmax_blocks"),

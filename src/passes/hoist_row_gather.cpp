@@ -11,6 +11,12 @@ bool comes_before(const Node* a, const Node* b) {
   return false;
 }
 
+bool same_attrs(const Node& a, const Node& b) {
+  for (const auto& [name, value] : a.attrs.entries())
+    if (const AttrValue* other = b.attrs.find(name); !other || *other != value) return false;
+  return true;
+}
+
 class Hoister {
  public:
   Hoister(Graph& g, PassContext& c) : g_(g), c_(c) {}
@@ -58,6 +64,9 @@ class Hoister {
       return stop(*n, fmt::format("%{} ({}) does not work row by row on one tensor", x->id, p->op->name));
     if (!x->outputs.empty() || x->uses.size() > 1)
       return stop(*n, fmt::format("%{} ({}) has other readers", x->id, p->op->name));
+    if (const Node* other = needs_all_rows_beside(*p, n->in[1]))
+      return stop(*n, fmt::format("%{} is a product beside %{}, which needs all rows: they are made together", x->id,
+                                  other->result()->id));
     const LiveSizes bound = g_.bounds();
     if (n->result()->type.shape[0].value(bound) > x->type.shape[0].value(bound))
       return stop(*n, fmt::format("more rows may be gathered than %{} has", x->id));
@@ -73,6 +82,24 @@ class Hoister {
     g_.erase(n);
     g_.erase(p);
     return true;
+  }
+
+  // Whether all that comes of a value is gathered by the index before anything but rows is made of it.
+  bool is_gathered(const Value& v, const Value* index) const {
+    return v.outputs.empty() && std::all_of(v.uses.begin(), v.uses.end(), [&](const Use& u) {
+             if (u.user->op == index_select_) return u.operand == 0 && u.user->in[1] == index;
+             return u.declared().role == OperandRole::Rows && is_gathered(*u.user->result(), index);
+           });
+  }
+
+  // Another linear of the same input that could be packed with this one and is not gathered; null: none.
+  const Node* needs_all_rows_beside(const Node& linear, const Value* index) const {
+    if (!linear.op->has(op_trait::kLinear)) return nullptr;
+    for (const Use& u : linear.in[0]->uses)
+      if (u.user != &linear && u.operand == 0 && u.user->op == linear.op && same_attrs(linear, *u.user) &&
+          !is_gathered(*u.user->result(), index))
+        return u.user;
+    return nullptr;
   }
 
   // index_select(x, index) before `place`, made if it is not there yet.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "nn/param_name.h"
+#include "nn/row_ranges.h"
 #include "passes/house_passes.h"
 #include "passes/keep_blocks.h"
 
@@ -24,7 +25,7 @@ class Quantiser {
       if (n->is_param()) RETURN_IF_ERROR(dequantise(n));
       if (n->op == linear_ && n->in[1]->def->is_param()) {
         const std::string weight = n->in[1]->def->attrs.text("name");
-        const LinearQuant& q = plan_.of(nn::parse_param_name(weight).tensor);
+        const LinearQuant& q = plan_.of(nn::tensor_of_param(weight));
         // What an expert is chosen by stays exact, unless the checkpoint itself has it in int8.
         if (is_int8(q) && !(q.storage == LinearStorage::Floats && is_gate(*n))) {
           c_.count_tried();
@@ -45,10 +46,12 @@ class Quantiser {
     return q.scheme == LinearScheme::W8A8Static || q.scheme == LinearScheme::W8A8Dynamic;
   }
 
-  // A router, or the gate of a shared expert.
+  // A router, or the gate of a shared expert, which is one number a token.
   bool is_gate(const Node& n) const {
-    return std::any_of(n.result()->uses.begin(), n.result()->uses.end(),
-                       [&](const Use& u) { return u.user->op->has(op_trait::kRoutes) || u.user->op == sigmoid_; });
+    const bool one = same_dim(n.result()->type.shape[1], Dim(1));
+    return std::any_of(n.result()->uses.begin(), n.result()->uses.end(), [&](const Use& u) {
+      return u.user->op->has(op_trait::kRoutes) || (one && u.user->op == sigmoid_);
+    });
   }
 
   Result<const OpSchema*> op(std::string_view name) const {
@@ -57,34 +60,35 @@ class Quantiser {
   }
 
   // Says how the loader makes the parameter, unless it is the tensor of that name as it stands.
-  void derive(const std::string& name, ParamPart part) {
-    if (part.tensor != name || part.recipe != Recipe::Converted || part.columns)
-      c_.derived().push_back({name, {std::move(part)}});
+  void derive(const std::string& name, std::vector<ParamPart> parts) {
+    const ParamPart& part = parts.front();
+    if (parts.size() > 1 || part.tensor != name || part.recipe != Recipe::Converted || part.columns)
+      c_.derived().push_back({name, std::move(parts)});
   }
 
-  Result<Value*> param(const std::string& name, TensorType type, ParamPart part, Node* before) {
+  Result<Value*> param(const std::string& name, TensorType type, std::vector<ParamPart> parts, Node* before) {
     if (Node* known = g_.find_param(name)) {
       if (known->result()->type.dtype == type.dtype) return known->result();
       return error(Code::Internal, "parameter {} is wanted with two types", name);
     }
     ASSIGN_OR_RETURN(const OpSchema* source, op("param"));
     ASSIGN_OR_RETURN(Node * made, g_.add_source(*source, name, type, kName, before));
-    derive(name, std::move(part));
+    derive(name, std::move(parts));
     return made->result();
   }
 
   // The float parameter with another element type: itself where linears are all that read it in this place, else a copy
   // (an embedding table that is the head as well).
-  Result<Value*> retyped(Node* n, uint32_t operand, DType dtype, const char* ending, ParamPart part) {
+  Result<Value*> retyped(Node* n, uint32_t operand, DType dtype, const char* ending, std::vector<ParamPart> parts) {
     Value* v = n->in[operand];
     if (v->type.dtype == dtype) return v;
     const std::string name = v->def->attrs.text("name");
     const bool own = std::all_of(v->uses.begin(), v->uses.end(),
                                  [&](const Use& u) { return u.user->op == n->op && u.operand == operand; });
     const TensorType type{dtype, v->type.shape};
-    if (!own) return param(name + ending, type, std::move(part), n);
+    if (!own) return param(name + ending, type, std::move(parts), n);
     v->type = type;  // its other readers are rewritten in their turn
-    derive(name, std::move(part));
+    derive(name, std::move(parts));
     return v;
   }
 
@@ -99,8 +103,8 @@ class Quantiser {
     } else {
       const TensorType one{DType::F32, {Dim(1)}};
       ASSIGN_OR_RETURN(Value * scale, param(module + ".input_scale_reciprocal", one,
-                                            {module + ".input_scale", 1, Recipe::Reciprocals}, before));
-      ASSIGN_OR_RETURN(Value * offset, param(module + ".input_offset", one, offset_part(module, q), before));
+                                            {{module + ".input_scale", 1, Recipe::Reciprocals}}, before));
+      ASSIGN_OR_RETURN(Value * offset, param(module + ".input_offset", one, {offset_part(module, q)}, before));
       ASSIGN_OR_RETURN(const OpSchema* quantize, op("quantize_static"));
       ASSIGN_OR_RETURN(node, g_.add(*quantize, {x, scale, offset}, {}, kName, before));
     }
@@ -132,15 +136,20 @@ class Quantiser {
     return {weight, rows, Recipe::ZeroPointSums, columns, module + ".input_zero_point"};
   }
 
-  // The same of some rows of the tensors, where the weight is some rows of a tensor.
-  static ParamPart rows_of_tensor(const nn::ParamName& name, ParamPart part) {
-    if (name.of > 0 && !part.tensor.empty()) part.first = name.first, part.of = name.of;
-    return part;
+  // part(rows) for each part of the weight, of the same rows of its tensor.
+  template <typename F>
+  static std::vector<ParamPart> rows_of_tensor(const std::vector<ParamPart>& weight, const F& part) {
+    std::vector<ParamPart> out;
+    for (const ParamPart& w : weight) {
+      out.push_back(part(w.rows));
+      if (w.of > 0 && !out.back().tensor.empty()) out.back().first = w.first, out.back().of = w.of;
+    }
+    return out;
   }
 
   Status quantise(Node* n, const std::string& name, const LinearQuant& q) {
-    const nn::ParamName parsed = nn::parse_param_name(name);
-    const std::string& weight_name = parsed.tensor;
+    const std::string weight_name = nn::tensor_of_param(name);
+    const std::vector<ParamPart> tensor = parts_of_name(name, n->in[1]->type.shape);
     const std::string module(checkpoint::module_of(weight_name));
     if (module.empty()) return error(Code::Unsupported, "a weight to quantise must be named <module>.weight");
     const bool is_static = q.scheme == LinearScheme::W8A8Static;
@@ -151,25 +160,23 @@ class Quantiser {
     if (!is_static) in.push_back(input->result(1));
 
     const Recipe rows_from = q.storage == LinearStorage::Floats ? Recipe::QuantisedRows : Recipe::Converted;
-    ASSIGN_OR_RETURN(Value * weight,
-                     retyped(n, 1, DType::I8, "_i8", rows_of_tensor(parsed, {weight_name, rows, rows_from, columns})));
+    const auto of_weight = [&](int64_t count) { return ParamPart{weight_name, count, rows_from, columns}; };
+    ASSIGN_OR_RETURN(Value * weight, retyped(n, 1, DType::I8, "_i8", rows_of_tensor(tensor, of_weight)));
     in.push_back(weight);
     // Next to the weight, under its name: two layers may read one tensor.
     const std::string stem = weight->def->attrs.text("name");
-    ASSIGN_OR_RETURN(Value * scale,
-                     param(stem + "_row_scale", per_row_f32,
-                           rows_of_tensor(parsed, scale_part(module, weight_name, q, rows, columns)), n));
+    const auto of_scale = [&](int64_t count) { return scale_part(module, weight_name, q, count, columns); };
+    ASSIGN_OR_RETURN(Value * scale, param(stem + "_row_scale", per_row_f32, rows_of_tensor(tensor, of_scale), n));
     in.push_back(scale);
     if (is_static) {
-      ASSIGN_OR_RETURN(Value * folded,
-                       param(stem + "_folded_bias", per_row_i32,
-                             rows_of_tensor(parsed, folded_part(module, weight_name, q, rows, columns)), n));
+      const auto of_bias = [&](int64_t count) { return folded_part(module, weight_name, q, count, columns); };
+      ASSIGN_OR_RETURN(Value * folded, param(stem + "_folded_bias", per_row_i32, rows_of_tensor(tensor, of_bias), n));
       in.push_back(folded);
     }
     const bool bias_is_folded = is_static && q.storage == LinearStorage::ModelSlim;
     if (n->in.size() > 2 && !bias_is_folded) {
       const std::string bias_name = n->in[2]->def->attrs.text("name");
-      ASSIGN_OR_RETURN(Value * bias, retyped(n, 2, DType::F32, "_f32", {bias_name, rows}));
+      ASSIGN_OR_RETURN(Value * bias, retyped(n, 2, DType::F32, "_f32", parts_of_name(bias_name, n->in[2]->type.shape)));
       in.push_back(bias);
     }
 

@@ -8,7 +8,7 @@ namespace {
 
 struct Share {
   LiveRequest* who;
-  int64_t left;      // what it still has to read
+  int64_t left;      // what it may read in this step
   int64_t turn = 0;  // prompts of the same call before it
   int64_t take = 0;
 };
@@ -68,7 +68,9 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
   for (const LivePtr& r : running) {
     if (r->sequence.uncached() == 0) continue;  // its next token is being computed
     if (!r->decodes()) {
-      prompts.push_back({r.get(), r->sequence.uncached(), turns[r->call()]++});
+      int64_t left = r->sequence.uncached();
+      if (limits.to_borders) left = std::min(left, next_state_border(r->sequence) - r->sequence.cached());
+      prompts.push_back({r.get(), left, turns[r->call()]++});
     } else if (rows > 0 && batch.decode_tokens < limits.tokens) {
       batch.items.push_back({&r->sequence, 1, 1});
       batch.owners.push_back(r.get());
@@ -89,7 +91,7 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
       item.count = item.logits = std::min(s.take, rows);
       item.logits_too = true;
     }
-    const bool answers = item.count == s.left;
+    const bool answers = item.count == s.who->sequence.uncached();
     if (answers) item.logits = std::max<int64_t>(1, item.logits);
     rows -= std::max<int64_t>(1, item.logits);
     batch.items.push_back(item);

@@ -23,6 +23,7 @@ struct BatchLimits {
   int64_t prefill_tokens = 0;        // of prompts; the first prompt's part may be larger
   int64_t prefill_requests = 0;      // prompts; 0: any number
   bool whole = false;                // no prompt is cut, and none goes on after its step
+  bool to_borders = false;           // a step takes a prompt to where its state is kept, not beyond (live_request.h)
 };
 
 struct Batch {

@@ -2,6 +2,7 @@
 // scheduler's thread owns it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -47,6 +48,13 @@ struct LiveRequest {
   int64_t rank = 0;  // while it waits: its place by the policy, of those with the same priority
   kv::RadixCache::Lease lease;
   bool prompt_cached = false;  // the prompt was put into the cache
+  // States that were kept behind so many of its tokens, in their order; the cache gets them with the pages.
+  struct KeptState {
+    int64_t tokens = 0;
+    kv::SlotId slot = kv::kZeroSlot;
+    bool until_next = false;  // the next one that is kept takes its place
+  };
+  std::vector<KeptState> kept;
   std::vector<SampledToken> prompt_logprobs;
   bool prompt_told = false;     // and given to the sink
   bool drafts_begun = false;    // the drafter knows of it
@@ -56,5 +64,18 @@ struct LiveRequest {
 };
 
 using LivePtr = std::unique_ptr<LiveRequest>;
+
+// Where states are kept on the way through a prompt: behind every so many tokens, and at the last border of a page in
+// front of its last token. Multiples of a page.
+constexpr int64_t kKeptStateTokens = 1024;
+inline int64_t last_state_border(const engine::Sequence& s) {
+  return (s.size() - 1) / kv::kPageTokens * kv::kPageTokens;
+}
+// The next of these, INT64_MAX behind all.
+inline int64_t next_state_border(const engine::Sequence& s) {
+  const int64_t last = last_state_border(s);
+  if (s.cached() >= last) return INT64_MAX;
+  return std::min(last, (s.cached() / kKeptStateTokens + 1) * kKeptStateTokens);
+}
 
 }  // namespace reprise::sched

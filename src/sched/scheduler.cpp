@@ -56,11 +56,15 @@ int64_t retry_after_s(const SchedulerStats& s) {
 }
 
 Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer)
-    : executor_(executor), options_(std::move(options)), observer_(observer), cache_(executor.kv_pool()) {
+    : executor_(executor),
+      options_(std::move(options)),
+      observer_(observer),
+      cache_(executor.kv_pool(), executor.kept_states()) {
   const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
-  if (executor.has_states() && options_.prefix_cache) {
-    log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept for prefixes");
+  if (executor.has_states() && options_.prefix_cache && (!executor.kept_states() || executor.overlaps())) {
+    log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept {}",
+                executor.kept_states() ? "where the next step is submitted while one runs" : "for prefixes");
     options_.prefix_cache = false;
   }
   if (executor_.whole_prompts() && options_.prefix_cache) {
@@ -408,8 +412,12 @@ Status Scheduler::check_integrity() const {
       if (!pool.in_use(pages[i]) || !own.insert(pages[i]).second)
         return error(Code::Internal, "page {} of request {} is not its own", pages[i], r->id);
   }
+  int64_t kept = cache_.held_states();
+  for (const LivePtr& r : running_) kept += static_cast<int64_t>(r->kept.size());
+  if (const kv::StatePool* states = executor_.kept_states(); states && states->kept() != kept)
+    return error(Code::Internal, "{} states are kept, {} are known", states->kept(), kept);
   for (const LivePtr& r : waiting_)
-    if (!r->sequence.pages().empty() || r->lease)
+    if (!r->sequence.pages().empty() || r->lease || !r->kept.empty())
       return error(Code::Internal, "request {} waits and holds pages", r->id);
   const int64_t all = pool.free_pages() + cache_.held_pages() + static_cast<int64_t>(own.size());
   if (all != pool.total_pages())

@@ -221,6 +221,10 @@ class Scheduler {
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
   void accept(LiveRequest& r, SampledToken token, int64_t end);
   void share_prompt(LiveRequest& r);
+  bool keeps_states() const { return options_.prefix_cache && executor_.kept_states() != nullptr; }
+  void keep_states(const Submitted& step);
+  void keep_state(LiveRequest& r, int64_t tokens, bool until_next);
+  void cache_states(LiveRequest& r, int64_t checked);
   void give_back_pages(LiveRequest& r);
   void finish(LiveRequest& r, FinishReason reason, Status status = {});
   void forget_finished();

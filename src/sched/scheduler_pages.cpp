@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -33,8 +34,14 @@ bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
   for (const LivePtr& other : running_) {
     if (other->prompt_cached || other->request.cache_salt != r.request.cache_salt) continue;
     const auto size = other->sequence.size();
-    const int64_t shared = other->request.several ? size : size / kv::kPageTokens * kv::kPageTokens;
-    if (std::min(shared, kv::common_prefix(other->sequence.tokens(), tokens)) > known + kWorthWaiting) return true;
+    int64_t shared = kv::common_prefix(other->sequence.tokens(), tokens);
+    if (keeps_states()) {
+      const int64_t last = last_state_border(other->sequence);
+      shared = shared >= last ? last : shared / kKeptStateTokens * kKeptStateTokens;
+    } else if (!other->request.several) {
+      shared = std::min(shared, size / kv::kPageTokens * kv::kPageTokens);
+    }
+    if (shared > known + kWorthWaiting) return true;
   }
   return false;
 }
@@ -221,6 +228,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   r.shared_pages = shared;
   r.lease = std::move(match.lease);
   r.sequence.set_cached(cached);
+  if (match.state != kv::kZeroSlot) r.sequence.begin_with(match.state);
   r.checked = cached;
   r.prompt_cached = !options_.prefix_cache;
   if (r.result.admitted) {
@@ -282,6 +290,7 @@ bool Scheduler::provide_pages(bool may_preempt) {
 // Others may begin with the same prompt while this one is still answering.
 void Scheduler::share_prompt(LiveRequest& r) {
   r.prompt_cached = true;
+  if (keeps_states()) return cache_states(r, r.checked);
   const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.checked));
   auto in = cache_.insert(r.request.cache_salt, cached, r.sequence.pages(), r.shared_pages, false);
   r.shared_pages = in.pages;
@@ -302,9 +311,52 @@ void Scheduler::share_prompt(LiveRequest& r) {
   cache_.insert(r.request.cache_salt, cached, pages, r.shared_pages, true);
 }
 
+// Of the requests of a step that is done: the states behind borders of pages, before anything else is done with them.
+void Scheduler::keep_states(const Submitted& step) {
+  for (size_t i = 0; i < step.batch.items.size(); ++i) {
+    LiveRequest& r = *step.batch.owners[i];
+    const int64_t end = step.ends[i];
+    if (r.result.finish != FinishReason::None || end % kv::kPageTokens != 0 || end != r.sequence.cached()) continue;
+    const bool in_prompt = r.sequence.uncached() > 0;
+    const bool lasting = end % kKeptStateTokens == 0 || (in_prompt && end == last_state_border(r.sequence));
+    if (lasting || !in_prompt) keep_state(r, end, !lasting);
+  }
+}
+
+void Scheduler::keep_state(LiveRequest& r, int64_t tokens, bool until_next) {
+  kv::StatePool& states = *executor_.kept_states();
+  if (!r.kept.empty() && r.kept.back().until_next) {
+    states.forget(r.kept.back().slot);
+    r.kept.pop_back();
+  }
+  auto slot = states.keep(r.sequence.states());
+  if (!slot && cache_.evict_state()) slot = states.keep(r.sequence.states());
+  if (!slot) return;
+  r.sequence.begin_with(*slot);
+  r.kept.push_back({tokens, *slot, until_next});
+}
+
+// The cache gets the states that are kept behind checked tokens, with the pages up to each; the others are forgotten.
+void Scheduler::cache_states(LiveRequest& r, int64_t checked) {
+  for (const LiveRequest::KeptState& k : std::exchange(r.kept, {})) {
+    if (k.tokens > checked) {
+      executor_.kept_states()->forget(k.slot);
+      continue;
+    }
+    const auto tokens = std::span(r.sequence.tokens()).first(static_cast<size_t>(k.tokens));
+    auto in = cache_.insert(r.request.cache_salt, tokens, r.sequence.pages(), r.shared_pages, false, k.slot);
+    r.shared_pages = in.pages;
+    r.lease = std::move(in.lease);
+    if (k.tokens == r.sequence.cached()) r.sequence.begin_with(in.state);  // what the next step reads
+  }
+}
+
 void Scheduler::give_back_pages(LiveRequest& r) {
   auto& pages = r.sequence.pages();
-  if (options_.prefix_cache) {
+  if (keeps_states()) {
+    cache_states(r, std::min(r.checked, r.sequence.cached()));
+    executor_.kv_pool().release(std::span(pages).subspan(static_cast<size_t>(r.shared_pages)));
+  } else if (options_.prefix_cache) {
     // What no checked logits followed from may hold anything.
     const auto good = static_cast<size_t>(std::min(r.checked, r.sequence.cached()));
     cache_.insert(r.request.cache_salt, std::span(r.sequence.tokens()).first(good), pages, r.shared_pages, true);

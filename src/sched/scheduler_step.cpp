@@ -16,8 +16,13 @@ constexpr double kFading = 0.95;
 }  // namespace
 
 BatchLimits Scheduler::limits() const {
-  return {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
-          options_.max_prefill_tokens, options_.prefill_requests, executor_.whole_prompts()};
+  return {executor_.max_step_tokens(),
+          executor_.max_step_rows(),
+          options_.mixed_prefill_tokens,
+          options_.max_prefill_tokens,
+          options_.prefill_requests,
+          executor_.whole_prompts(),
+          keeps_states()};
 }
 
 bool Scheduler::submit_next(Clock::time_point begin) {
@@ -184,10 +189,12 @@ void Scheduler::complete_first() {
   flights_.pop_front();
   const auto result = executor_.wait(s.ticket);
   const uint64_t came_true = speculation_ ? speculation_->stats().accepted_tokens : 0;
-  if (result)
+  if (result) {
+    if (keeps_states()) keep_states(s);
     take_rows(s, *result);
-  else
+  } else {
     fail(s.batch, result.status());
+  }
   StepRecord record;
   for (const engine::StepItem& item : s.batch.items) record.draft_tokens += static_cast<int64_t>(item.drafts.size());
   if (speculation_) record.accepted_tokens = static_cast<int64_t>(speculation_->stats().accepted_tokens - came_true);

@@ -27,7 +27,10 @@ struct TextTest : testing::Test {
               {"tie_word_embeddings", true},
               {"hidden_act", "silu"},
               {"num_labels", 1},
+              {"full_attention_interval", 2},
               {"num_experts_per_tok", 2}};
+    const auto* family = models::families(true).find(architecture);
+    if (family && family->sizes.rotated < 0.5) j["partial_rotary_factor"] = 0.5;  // an even part of these heads
     auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}, {}};

@@ -118,9 +118,9 @@ TEST_P(SmallFamilies, AreInt8ByThePassWithTheSameBitsEverywhere) {
   ASSERT_TRUE(e.is_ok());
   const std::string text((*e)->graph_text());
   EXPECT_NE(text.find("w8a8"), std::string::npos);
-  // Routers stay float.
-  const int64_t routers = occurrences(text, ".gate.weight");
-  EXPECT_EQ(occurrences(text, "= linear("), routers) << text;
+  // Routers and the gates of shared experts stay float.
+  const int64_t gates = occurrences(text, ".gate.weight") + occurrences(text, "_gate.weight");
+  EXPECT_EQ(occurrences(text, "= linear("), gates) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, SmallFamilies, testing::ValuesIn(testing_support::small_families()),

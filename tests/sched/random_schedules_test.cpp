@@ -63,9 +63,11 @@ class FakeSubject final : public Subject {
 class EngineSubject final : public Subject {
  public:
   // The other one is always on one rank.
-  explicit EngineSubject(ComputingPlatform where, int ranks = 1) : where_(where) {
+  explicit EngineSubject(ComputingPlatform where, int ranks = 1, std::string model = "llama_gqa3_tied")
+      : where_(where), model_(std::move(model)) {
     limits = {3, 40, 4, 200};
     longest_answer = 60;
+    if (model_.starts_with("qwen3_5")) limits = {3, 90, 5, 420};  // hits are at borders of pages alone
     if (ranks > 1) {
       auto world = engine::LocalWorld::start(
           ranks, [this](std::shared_ptr<ranks::Member> member) { return open_over(std::move(member)); });
@@ -108,7 +110,7 @@ class EngineSubject final : public Subject {
  private:
   engine::EngineOptions options_of(engine::GraphPolicy policy) const {
     engine::EngineOptions o;
-    o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
+    o.model_path = testing_support::tiny_model_path(model_);
     o.dtype = testing_support::dtype_of(where_);
     o.max_running_requests = limits.rows;
     o.chunked_prefill_size = limits.tokens;
@@ -140,6 +142,7 @@ class EngineSubject final : public Subject {
   }
 
   ComputingPlatform where_;
+  std::string model_;
   testing_support::Taken taken_;
   std::unique_ptr<engine::Engine> engine_, alone_;
   std::unique_ptr<engine::LocalWorld> world_;  // in place of engine_
@@ -383,6 +386,24 @@ TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedulesOnEngine, testing_support::kComputingPlatforms,
                          testing_support::computing_platform_name);
+
+// States that are kept, given up, gone on from and computed again.
+TEST(RandomSchedulesWithStates, AnswerAsEachRequestAlone) {
+  const int64_t first = number_from("REPRISE_SOAK_FIRST", 0);
+  const int64_t count = number_from("REPRISE_SOAK_SCHEDULES", kOnEngines);
+  EngineSubject subject(ComputingPlatform::Cpu, 1, "qwen3_5");
+  ASSERT_TRUE(subject.is_open());
+  RandomSchedule::Seen seen;
+  for (int64_t seed = first; seed < first + count; ++seed) {
+    RandomSchedule schedule(static_cast<uint32_t>(seed));
+    ASSERT_NO_FATAL_FAILURE(schedule.run(subject)) << "schedule " << seed;
+    schedule.count(seen);
+    ASSERT_EQ(subject.executor().kept_states()->kept(), 0) << "schedule " << seed;
+  }
+  if (count < 16) return;  // too few to meet everything
+  EXPECT_GT(seen.preemptions, 0u);
+  EXPECT_GT(seen.cached_tokens, 0u);
+}
 
 TEST(RandomSchedulesOverRanks, AnswerAsOneRank) {
   const int64_t first = number_from("REPRISE_SOAK_FIRST", 0);

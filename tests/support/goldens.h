@@ -23,10 +23,11 @@ inline Json golden_json(const std::string& name) {
   return json.is_ok() ? *json : Json();
 }
 
-// Logits at some positions of a prompt; vocab_size values a position.
+// Logits at some positions of a prompt; vocab_size values a position. Of models with states also those of the last
+// positions, computed one by one behind all others at once.
 struct Golden {
   std::vector<int32_t> tokens, positions;
-  std::vector<float> logits;
+  std::vector<float> logits, stepped;
 };
 
 // By the number of tokens.
@@ -47,7 +48,7 @@ inline std::map<int64_t, Golden> read_goldens(const std::string& folder) {
     else if (t.name.starts_with("positions"))
       copy(g.positions);
     else
-      copy(g.logits);
+      copy(t.name.starts_with("stepped") ? g.stepped : g.logits);
   }
   return out;
 }

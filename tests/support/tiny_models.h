@@ -21,13 +21,21 @@ namespace reprise::testing_support {
 
 // Families that differ from Llama by small ops (tools/golden/small_families.py).
 inline const std::vector<std::string>& small_families() {
-  static const std::vector<std::string> names{"gemma2",       "gemma3",         "gemma3_old",   "gemma3_text_of_images",
-                                              "phi3_partial", "phi3_longrope",  "glm4",         "glm4_moe",
-                                              "olmo2",        "olmo3",          "olmo3_old",    "granite",
-                                              "granite_moe",  "smollm3",        "cohere",       "cohere2",
-                                              "starcoder2",   "exaone4_window", "exaone4_full", "ernie",
-                                              "ernie_moe",    "seed_oss",       "hunyuan",      "minimax_m2",
-                                              "falcon3",      "mistral_small3", "gpt_oss"};
+  static const std::vector<std::string> names{"gemma2",       "gemma3",
+                                              "gemma3_old",   "gemma3_text_of_images",
+                                              "phi3_partial", "phi3_longrope",
+                                              "glm4",         "glm4_moe",
+                                              "olmo2",        "olmo3",
+                                              "olmo3_old",    "granite",
+                                              "granite_moe",  "smollm3",
+                                              "cohere",       "cohere2",
+                                              "starcoder2",   "exaone4_window",
+                                              "exaone4_full", "ernie",
+                                              "ernie_moe",    "seed_oss",
+                                              "hunyuan",      "minimax_m2",
+                                              "falcon3",      "mistral_small3",
+                                              "gpt_oss",      "qwen3_next",
+                                              "qwen3_5",      "qwen3_5_moe_text_of_images"};
   return names;
 }
 
@@ -56,11 +64,19 @@ inline const std::vector<std::string>& tiny_models() {
 
 // Of models that need an op for which CUDA and Ascend have no kernel, that op: the devices refuse it by name.
 inline const std::map<std::string, std::string>& needed_ops() {
-  static const std::map<std::string, std::string> ops{
-      {"gemma2", "paged_attention"},      {"gemma3", "scale"},      {"gemma3_old", "scale"},
-      {"gemma3_text_of_images", "scale"}, {"granite", "scale"},     {"granite_moe", "scale"},
-      {"gpt_oss", "paged_attention"},     {"cohere", "layer_norm"}, {"cohere2", "layer_norm"},
-      {"starcoder2", "layer_norm"}};
+  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
+                                                      {"gemma3", "scale"},
+                                                      {"gemma3_old", "scale"},
+                                                      {"gemma3_text_of_images", "scale"},
+                                                      {"granite", "scale"},
+                                                      {"granite_moe", "scale"},
+                                                      {"gpt_oss", "paged_attention"},
+                                                      {"cohere", "layer_norm"},
+                                                      {"cohere2", "layer_norm"},
+                                                      {"starcoder2", "layer_norm"},
+                                                      {"qwen3_next", "rms_norm_centred"},
+                                                      {"qwen3_5", "rms_norm_centred"},
+                                                      {"qwen3_5_moe_text_of_images", "rms_norm_centred"}};
   return ops;
 }
 

@@ -26,6 +26,7 @@ transformers.utils.logging.disable_progress_bar()
 
 OUT = DATA / "models"
 LENGTHS = (1, 7, 131)
+STEPS = 5  # rows of recurrent models that are computed one by one
 LATE = (64, 127, 128, 129, 130)  # positions kept of the long sequences, with the last three
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -33,16 +34,17 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, lopsided=None,
           stacked=False, seed=None, without=None, bias_scale=0.2, post_norm=1.0,
-          clear_choice=False, **kw):
+          clear_choice=False, recurrent=False, **kw):
     """seed: for weights and tokens, else the place in the list. without: changes of the configuration that must move
-    the logits, by what they leave out, or functions that change the model. clear_choice: tokens by what experts are chosen by, the router's bias included."""
+    the logits, by what they leave out, or functions that change the model. clear_choice: tokens by what experts are chosen by, the router's bias included.
+    recurrent: long sequences also have the logits of their last rows one by one, behind the others at once."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
     kw.setdefault("eos_token_id", 2)
     return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain,
                 lopsided=lopsided, stacked=stacked, seed=seed, without=without or {}, bias_scale=bias_scale,
-                post_norm=post_norm, clear_choice=clear_choice, kw=kw)
+                post_norm=post_norm, clear_choice=clear_choice, recurrent=recurrent, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -157,7 +159,7 @@ MODELS += [model(**row) for row in FAMILIES]
 
 def is_centred(net):
     """Whether norms multiply with 1 + weight."""
-    return net.config.model_type.startswith("gemma")
+    return net.config.model_type.startswith(("gemma", "qwen3_next", "qwen3_5"))
 
 
 def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
@@ -171,7 +173,9 @@ def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
             x = rng.standard_normal(tuple(p.shape), dtype=np.float32)
             if name.endswith("norm.weight"):
                 x = (post_norm if "post_" in name else 1.0) * (1 + 0.2 * x)
-                x = x - 1 if is_centred(net) else x
+                x = x - 1 if is_centred(net) and not name.endswith("linear_attn.norm.weight") else x
+            elif name.endswith(".A_log"):  # states that fade within a few rows, and some that last
+                x = 1.3 * x - 2
             elif name.endswith("e_score_correction_bias"):
                 x = bias_scale * x
             elif name.endswith((".bias", "_bias")):
@@ -220,6 +224,8 @@ def rewrite_config(path, style, spec):
         c.pop("layer_types", None)
         if "num_experts" not in c and c["model_type"].startswith("qwen") and "num_local_experts" in c:
             c["num_experts"] = c.pop("num_local_experts")
+        if c["model_type"] == "qwen3_next":
+            c["full_attention_interval"] = 4
         if c["model_type"] == "llama" and c.get("head_dim") == c["hidden_size"] // c["num_attention_heads"]:
             c.pop("head_dim")
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
@@ -242,6 +248,17 @@ def run(net, tokens, stepwise=False):
         out = net(input_ids=ids[:, i : i + 1], past_key_values=cache, use_cache=True)
         cache = out.past_key_values
         rows.append(out.logits[0, 0].float().numpy())
+    return np.stack(rows)
+
+
+@torch.no_grad()
+def run_last_rows(net, tokens, count):
+    """Logits of the last rows: one by one, behind all others at once."""
+    ids = torch.from_numpy(tokens.astype(np.int64))[None]
+    cache = net(input_ids=ids[:, :-count], use_cache=True).past_key_values
+    rows = []
+    for i in range(len(tokens) - count, len(tokens)):
+        rows.append(net(input_ids=ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits[0, 0].float().numpy())
     return np.stack(rows)
 
 
@@ -297,10 +314,11 @@ def choice_of(net, name, logits):
 def clear_tokens(net, rng, n, clear_choice=False):
     """Tokens whose experts are chosen clearly: of a dozen candidates in each place the one with the largest gap between
     the logits of the last expert that is taken and the first that is not. Rounding to bf16 then changes no choice."""
-    k, tries = net.config.num_experts_per_tok, 12
+    config, tries = net.config.get_text_config(), 12
+    k = config.num_experts_per_tok
     tokens = np.zeros((tries, 0), dtype=np.int64)
     for _ in range(n):
-        tokens = np.concatenate([tokens, rng.choice(net.config.vocab_size, (tries, 1), replace=False)], axis=1)
+        tokens = np.concatenate([tokens, rng.choice(config.vocab_size, (tries, 1), replace=False)], axis=1)
         with RouterWatch(net) as watch:
             net(input_ids=torch.from_numpy(tokens), use_cache=False)
         gaps = []
@@ -372,6 +390,9 @@ def main():
             golden[f"positions.{n}"] = positions
             golden[f"logits.{n}"] = np.ascontiguousarray(logits[positions], dtype=np.float32)
             full[n] = (tokens, stepwise, logits)
+            if spec["recurrent"] and n > STEPS:
+                golden[f"stepped.{n}"] = np.ascontiguousarray(run_last_rows(net, tokens, STEPS), dtype=np.float32)
+                assert relative(golden[f"stepped.{n}"], logits[-STEPS:]) < 2e-5, (name, n)
             if kind == "dynamic" and stepwise:
                 check = load(folder, torch.float32)
                 per_position_dynamic(check)

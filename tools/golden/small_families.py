@@ -4,8 +4,8 @@ with them; `without` says what must move the logits when it is left out."""
 
 from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
                           Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, HunYuanDenseV1Config,
-                          LlamaConfig, MiniMaxM2Config, Mistral3Config, Olmo2Config, Olmo3Config, Phi3Config, SeedOssConfig,
-                          SmolLM3Config, Starcoder2Config)
+                          LlamaConfig, MiniMaxM2Config, Mistral3Config, Olmo2Config, Olmo3Config, Phi3Config, Qwen3_5MoeConfig,
+                          Qwen3_5TextConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config)
 
 LONG = (1, 7, 131, 203)
 
@@ -19,6 +19,14 @@ def by_type(full, sliding):
 
 
 VISION = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+# Layers with a gated delta rule: what must matter of them.
+WITHOUT_DELTA = {
+    "decay": lambda net: [p.fill_(-30) for n, p in net.named_parameters() if n.endswith(".A_log")],
+    "time_bias": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".dt_bias")],
+    "earlier_rows": lambda net: [p[..., :-1].zero_() for n, p in net.named_parameters() if n.endswith(".conv1d.weight")],
+    "norm_of_heads": lambda net: [p.fill_(1) for n, p in net.named_parameters() if n.endswith(".linear_attn.norm.weight")],
+    "full_layers": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".self_attn.o_proj.weight")],
+}
 
 FAMILIES = [
     dict(cls=Gemma2Config, name="gemma2", post_norm=0.4, seed=100, style="old", lengths=LONG, vocab_size=149, hidden_size=42, intermediate_size=53,
@@ -116,6 +124,30 @@ FAMILIES = [
          without={"window": {"layer_types": ["full_attention"] * 3}, "limit": {"swiglu_limit": 100.0}, "alpha": {"swiglu_alpha": 0.5},
                   "sinks": lambda net: [layer.self_attn.sinks.fill_(-1e4) for layer in net.model.layers],
                   "biases": lambda net: [layer.mlp.experts.gate_up_proj_bias.zero_() for layer in net.model.layers]}),
+    # Three layers of four have a state for each sequence: transformers 5.23.0, models/qwen3_next/modeling_qwen3_next.py: convolution and
+    # SiLU, lines 319-360; the gated delta rule in chunks of 64, 370-506, and row by row, 512-578; projections with queries, keys, values
+    # and gates of a key head beside each other, 634-666; the norm of heads before the gate, 58-74; attention behind a gate, 229-303.
+    # models/qwen3_5 has the projections apart from each other (499-656) and positions in three rows, equal for text (134-200).
+    dict(cls=Qwen3NextConfig, name="qwen3_next", seed=130, style="old", recurrent=True, gain=0.6, vocab_size=151, hidden_size=44,
+         intermediate_size=37, num_attention_heads=6, num_key_value_heads=2, head_dim=24, num_hidden_layers=5, linear_num_key_heads=2,
+         linear_num_value_heads=6, linear_key_head_dim=12, linear_value_head_dim=20, linear_conv_kernel_dim=4, num_experts=7,
+         num_experts_per_tok=3, moe_intermediate_size=19, shared_expert_intermediate_size=23, mlp_only_layers=[1], pad_token_id=0,
+         rope=plain(10000000.0, partial_rotary_factor=0.25), without=WITHOUT_DELTA),
+    dict(cls=Qwen3_5TextConfig, name="qwen3_5", seed=131, recurrent=True, lengths=LONG, vocab_size=157, hidden_size=42,
+         intermediate_size=53, num_attention_heads=3, num_key_value_heads=1, head_dim=16, num_hidden_layers=5, linear_num_key_heads=2,
+         linear_num_value_heads=4, linear_key_head_dim=36, linear_value_head_dim=34, linear_conv_kernel_dim=4, tie_word_embeddings=True,
+         pad_token_id=0, rope=plain(10000000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
+         without=WITHOUT_DELTA),
+    dict(cls=Qwen3_5MoeConfig, name="qwen3_5_moe_text_of_images", seed=132, recurrent=True, gain=0.6,
+         rope=plain(10000000.0, partial_rotary_factor=0.25), tie_word_embeddings=False,
+         vision_config=dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=14, out_hidden_size=44,
+                            num_position_embeddings=16),
+         text_config=dict(model_type="qwen3_5_moe_text", vocab_size=149, hidden_size=44, num_hidden_layers=5, num_attention_heads=4,
+                          num_key_value_heads=2, head_dim=24, linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=16,
+                          linear_value_head_dim=8, linear_conv_kernel_dim=3, num_experts=9, num_experts_per_tok=4,
+                          moe_intermediate_size=17, shared_expert_intermediate_size=21, max_position_embeddings=512,
+                          tie_word_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                          rope_parameters=plain(10000000.0, partial_rotary_factor=0.25, mrope_section=[1, 1, 1], mrope_interleaved=True))),
     # Architectures that are Llama or Mistral, or their text model.
     dict(cls=LlamaConfig, name="falcon3", seed=123, style="old", vocab_size=151, hidden_size=42, intermediate_size=61,
          num_attention_heads=3, num_key_value_heads=1, head_dim=26, rope=plain(1000042.0)),

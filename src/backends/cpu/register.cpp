@@ -1,6 +1,7 @@
 #include "backends/cpu/register.h"
 
 #include "backends/cpu/register_encoder.h"
+#include "backends/cpu/register_recurrent.h"
 #include "ops/core.h"
 
 namespace reprise::cpu {
@@ -15,6 +16,7 @@ void register_cpu(KernelRegistry& kernels, Isa isa) {
   register_vector(kernels, isa);
   register_lora(kernels, isa);
   register_encoder(kernels, isa);
+  register_recurrent(kernels, isa);
 }
 
 Status want_cache(const OpCall& c, size_t i) {

@@ -44,5 +44,6 @@ std::span<const OpArgs> expert_args();
 std::span<const OpArgs> collective_args();
 std::span<const OpArgs> lora_args();
 std::span<const OpArgs> encoder_args();
+std::span<const OpArgs> recurrent_args();
 
 }  // namespace reprise

@@ -1,0 +1,192 @@
+// Qwen3-Next and Qwen3.5: most layers keep a state for each sequence (the gated delta rule), every fourth attends
+// through a gate. Norms are centred. Qwen3.5 is the text model of one with pictures, whose positions in three rows are
+// one row for text. Layers that predict further tokens (mtp) are not loaded.
+#include <algorithm>
+
+#include "checkpoint/config_groups.h"
+#include "models/decoder.h"
+#include "models/experts.h"
+#include "nn/gated.h"
+
+namespace reprise::models {
+namespace {
+
+using checkpoint::FieldReader;
+using checkpoint::ModelConfigFields;
+
+bool has_state(const ModelConfigFields& f, int64_t layer) {
+  return f.layer_types[static_cast<size_t>(layer)] == "linear_attention";
+}
+
+nn::DeltaSpec delta_spec(const ModelConfigFields& f, nn::DeltaTensors tensors) {
+  const auto number = [&](std::string_view name) { return static_cast<int64_t>(f.number(name)); };
+  return {.key_heads = number("linear_num_key_heads"),
+          .value_heads = number("linear_num_value_heads"),
+          .key = number("linear_key_head_dim"),
+          .value = number("linear_value_head_dim"),
+          .taps = number("linear_conv_kernel_dim"),
+          .tensors = tensors,
+          .norm_eps = f.rms_norm_eps};
+}
+
+ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, nn::StepInputs& in,
+                    const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  const nn::AttentionSpec attention{.heads = f.num_attention_heads,
+                                    .kv_heads = f.num_key_value_heads,
+                                    .head_dim = f.head_dim,
+                                    .qkv_bias = f.attention_bias,
+                                    .output_bias = f.attention_bias,
+                                    .qk_norm_eps = f.rms_norm_eps};
+  const nn::DeltaSpec delta = delta_spec(f, tensors);
+  const auto mixer = [&](Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& p) {
+    if (has_state(f, layer)) return nn::delta_layer(x, delta, in, layer, p / "linear_attn");
+    return nn::gated_attention(x, attention, rope, in, layer, p / "self_attn");
+  };
+  const checkpoint::ExpertFields& e = f.experts;
+  const nn::ExpertSpec experts = expert_spec(e);
+  const auto mlp = [&](Tensor x, int64_t layer, const nn::ParamScope& p) {
+    if (!e.at_layer(layer)) return nn::gated_mlp(x, f.intermediate_size, false, p / "mlp");
+    return nn::add(nn::moe(x, experts, in, p / "mlp"),
+                   nn::gated_shared_expert(x, e.shared_intermediate, p / "mlp", "shared_expert"));
+  };
+  return decoder(config, mixer, mlp, in, root, {.norm = nn::rms_norm_centred});
+}
+
+ModelOutputs forward_next(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return hybrid(config, nn::DeltaTensors::ByKeyHead, in, root);
+}
+ModelOutputs forward_35(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return hybrid(config, nn::DeltaTensors::Apart, in, root);
+}
+
+// Layers with a state have that in place of keys and values.
+void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
+  const auto& f = config.fields;
+  const nn::DeltaSpec s = delta_spec(f, nn::DeltaTensors::Apart);
+  for (InputSpec& i : state_inputs(trace)) step.inputs.push_back(std::move(i));
+  const auto add = [&](std::string_view name, int64_t layer, Shape shape) {
+    step.caches.push_back({.name = nn::cache_name(name, layer),
+                           .kind = CacheSpec::Kind::PerSequence,
+                           .dtype = DType::F32,
+                           .shape = shape,
+                           .idempotent = false});
+  };
+  for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
+    if (!has_state(f, l)) continue;
+    std::erase_if(step.caches, [&](const CacheSpec& c) { return c.name == nn::cache_name("kv", l); });
+    add("conv", l, {Dim(s.taps - 1), Dim(s.columns())});
+    add("delta", l, {Dim(s.value_heads), Dim(s.key), Dim(s.value)});
+  }
+}
+
+#define REPRISE_STATE_FIELDS                                                                                         \
+  "attention_bias", "attn_output_gate", "full_attention_interval", "linear_num_key_heads", "linear_num_value_heads", \
+      "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"
+constexpr std::string_view kDenseFields[] = {REPRISE_STATE_FIELDS};
+constexpr std::string_view kFields35Moe[] = {REPRISE_STATE_FIELDS, "num_experts", "num_local_experts",
+                                             "shared_expert_intermediate_size"};
+constexpr std::string_view kFieldsNext[] = {REPRISE_STATE_FIELDS,
+                                            "num_experts",
+                                            "num_local_experts",
+                                            "norm_topk_prob",
+                                            "mlp_only_layers",
+                                            "decoder_sparse_step",
+                                            "shared_expert_intermediate_size"};
+#undef REPRISE_STATE_FIELDS
+
+Status read_next(const FieldReader& in, ModelConfigFields& out) {
+  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
+  RETURN_IF_ERROR(checkpoint::read_experts(in,
+                                           {.count_key = "num_experts",
+                                            .other_count_key = "num_local_experts",
+                                            .count = 512,
+                                            .per_token = 10,
+                                            .intermediate = 512,
+                                            .shared = 512},
+                                           out));
+  return in.boolean("norm_topk_prob", true, out.experts.normalise);
+}
+
+Status read_35_moe(const FieldReader& in, ModelConfigFields& out) {
+  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
+  RETURN_IF_ERROR(checkpoint::read_experts(in,
+                                           {.count_key = "num_experts",
+                                            .other_count_key = "num_local_experts",
+                                            .count = 256,
+                                            .per_token = 8,
+                                            .intermediate = 512,
+                                            .shared = 512},
+                                           out));
+  out.experts.normalise = true;
+  return Status::ok();
+}
+
+constexpr std::string_view kUnread[] = {"mtp.", "model.visual."};
+
+}  // namespace
+
+const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
+                                      .model_type = "qwen3_next",
+                                      .sizes = {.vocab = 151936,
+                                                .hidden = 2048,
+                                                .intermediate = 5632,
+                                                .layers = 48,
+                                                .heads = 16,
+                                                .kv_heads = 2,
+                                                .head_dim = 256,
+                                                .positions = 32768,
+                                                .rotated = 0.25},
+                                      .fields = kFieldsNext,
+                                      .read = read_next,
+                                      .window_switch = true,
+                                      .partial_rotation = true},
+                           .forward = forward_next,
+                           .qk_norm = true,
+                           .unread = kUnread,
+                           .declare = declare};
+
+const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
+                                   .model_type = "qwen3_5_text",
+                                   .sizes = {.vocab = 248320,
+                                             .hidden = 4096,
+                                             .intermediate = 12288,
+                                             .layers = 32,
+                                             .heads = 16,
+                                             .kv_heads = 4,
+                                             .head_dim = 256,
+                                             .positions = 32768,
+                                             .rotated = 0.25},
+                                   .fields = kDenseFields,
+                                   .read = checkpoint::read_state_layers,
+                                   .window_switch = true,
+                                   .wrapper = "Qwen3_5ForConditionalGeneration",
+                                   .partial_rotation = true},
+                        .forward = forward_35,
+                        .qk_norm = true,
+                        .unread = kUnread,
+                        .declare = declare};
+
+// No layer is dense, so that the size of a dense one is nobody's.
+const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
+                                      .model_type = "qwen3_5_moe_text",
+                                      .sizes = {.vocab = 248320,
+                                                .hidden = 2048,
+                                                .intermediate = 512,
+                                                .layers = 40,
+                                                .heads = 16,
+                                                .kv_heads = 2,
+                                                .head_dim = 256,
+                                                .positions = 32768,
+                                                .rotated = 0.25},
+                                      .fields = kFields35Moe,
+                                      .read = read_35_moe,
+                                      .window_switch = true,
+                                      .wrapper = "Qwen3_5MoeForConditionalGeneration",
+                                      .partial_rotation = true},
+                           .forward = forward_35,
+                           .qk_norm = true,
+                           .unread = kUnread,
+                           .declare = declare};
+
+}  // namespace reprise::models

@@ -1,0 +1,32 @@
+#include "ops/args/recurrent.h"
+
+#include "ops/args/rows.h"
+#include "ops/kernel.h"
+
+namespace reprise {
+
+void CausalConvArgs::fill(const OpCall& c) {
+  tokens = c.in[1].shape[0];
+  sequences = c.in[3].shape[0];
+  columns = c.in[0].shape[2].factor;
+  taps = c.in[2].shape[2].factor;
+}
+void GatedDeltaArgs::fill(const OpCall& c) {
+  const Shape& state = c.in[0].shape;
+  tokens = c.in[1].shape[0];
+  sequences = c.in[6].shape[0];
+  heads = state[1].factor;
+  key_heads = c.attrs->integer("key_heads");
+  key = state[2].factor;
+  value = state[3].factor;
+}
+
+std::span<const OpArgs> recurrent_args() {
+  static const OpArgs rows[] = {
+      op_row("causal_conv", &CausalConvArgs::out, &CausalConvArgs::x),
+      op_row("gated_delta", &GatedDeltaArgs::out, &GatedDeltaArgs::qkv),
+  };
+  return rows;
+}
+
+}  // namespace reprise

@@ -1,0 +1,89 @@
+#include "ops/recurrent.h"
+
+#include "ops/kernel.h"
+#include "ops/want.h"
+
+namespace reprise {
+namespace {
+
+// Slots that states are read from and written to, and the first row of each sequence: operands i, i + 1 and i + 2.
+Status want_sequences(const OpCall& c, size_t i) {
+  for (size_t at = i; at < i + 3; ++at) {
+    RETURN_IF_ERROR(want_rank(c, at, 1, 1));
+    RETURN_IF_ERROR(want_index(c, at));
+  }
+  return want_dim(c, i + 1, 0, c.in[i].shape[0], "number of sequences");
+}
+
+// Operand 0: numbers in fp32, whose sizes behind the slots are constants.
+Status want_state(const OpCall& c, int rank) {
+  RETURN_IF_ERROR(want_rank(c, 0, rank, rank));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
+  for (int d = 1; d < rank; ++d) RETURN_IF_ERROR(want_constant(c, 0, d));
+  return Status::ok();
+}
+
+Result<Types> infer_causal_conv(const OpCall& c) {
+  RETURN_IF_ERROR(want_state(c, 3));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 1));
+  RETURN_IF_ERROR(want_rank(c, 2, 3, 3));
+  RETURN_IF_ERROR(want_same_dtype(c, 2, 1));
+  const Shape &state = c.in[0].shape, &x = c.in[1].shape;
+  RETURN_IF_ERROR(want_dim(c, 1, 1, state[2], "state's number of columns"));
+  RETURN_IF_ERROR(want_dim(c, 2, 0, state[2], "state's number of columns"));
+  RETURN_IF_ERROR(want_dim(c, 2, 1, Dim(1), "one weight of a column in each row"));
+  RETURN_IF_ERROR(want_dim(c, 2, 2, Dim(state[1].factor + 1), "rows of the state and the one that is computed"));
+  RETURN_IF_ERROR(want_sequences(c, 3));
+  return Types{c.in[0], {c.in[1].dtype, x}};
+}
+
+Result<Types> infer_gated_delta(const OpCall& c) {
+  RETURN_IF_ERROR(want_state(c, 4));
+  const Shape& state = c.in[0].shape;
+  const int64_t heads = state[1].factor, key = state[2].factor, value = state[3].factor,
+                key_heads = c.attrs->integer("key_heads");
+  if (key_heads <= 0 || heads % key_heads != 0)
+    return invalid("{}: {} heads of values are not a multiple of {} heads of keys", describe(c), heads, key_heads);
+  for (size_t i : {1, 2, 3}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_float(c, i));
+    RETURN_IF_ERROR(want_same_dtype(c, i, 1));
+    RETURN_IF_ERROR(want_dim(c, i, 0, c.in[1].shape[0], "number of tokens"));
+  }
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(2 * key_heads * key + heads * value), "sizes of queries, keys and values"));
+  for (size_t i : {2, 3}) RETURN_IF_ERROR(want_dim(c, i, 1, Dim(heads), "number of heads of values"));
+  for (size_t i : {4, 5}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::F32));
+    RETURN_IF_ERROR(want_dim(c, i, 0, Dim(heads), "number of heads of values"));
+  }
+  RETURN_IF_ERROR(want_sequences(c, 6));
+  return Types{c.in[0], {c.in[1].dtype, {c.in[1].shape[0], Dim(heads), Dim(value)}}};
+}
+
+}  // namespace
+
+void register_recurrent_ops(OpRegistry& ops) {
+  ops.add(
+      "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Index state_read, Index state_write, Index cu_seqlens) -> "
+      "(Tensor(a), Tensor)",
+      infer_causal_conv,
+      "[S, K-1, C] f32, [T, C], [C, 1, K], [R], [R], [R+1] -> the states, [T, C]: silu(sum over j of weight[c, j] "
+      "x[t - K + 1 + j, c]) in fp32, the oldest row first, rounded once; rows before a sequence's first one are those "
+      "of "
+      "slot state_read[r], and the last K-1 rows go to slot state_write[r], where that is not negative; rows of no "
+      "sequence are zeros");
+  ops.add(
+      "gated_delta(Cache(a!) state, Tensor qkv, Tensor b, Tensor a, Tensor a_log, Tensor dt_bias, Index state_read, "
+      "Index "
+      "state_write, Index cu_seqlens, *, int key_heads) -> (Tensor(a), Tensor) : split_point",
+      infer_gated_delta,
+      "[S, H, K, V] f32, [T, 2 G K + H V], [T, H], [T, H], [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, V]: "
+      "row by row S = exp(g) S + k u^T and o = S^T q, with u = sigmoid(b) (v - exp(g) S^T k), g = -exp(a_log) "
+      "log(1 + exp(a + dt_bias)), q and k the query and key of head h / (H / G) over sqrt(sum of squares + 1e-6), and "
+      "q over sqrt(K); in fp32, o rounded once. S begins as slot state_read[r] and goes to slot state_write[r]; where "
+      "that is negative, and in rows of no sequence, o is zeros");
+}
+
+}  // namespace reprise

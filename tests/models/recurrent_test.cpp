@@ -1,0 +1,218 @@
+// Models with states (Qwen3-Next, Qwen3.5): the last rows of a prompt one by one, as decoding computes them, against
+// transformers' form of one row; what a sequence remembers; what prompts in other orders, preemption and a step
+// computed again leave of the bits.
+#include <gtest/gtest.h>
+
+#include "backends/cpu/isa.h"
+#include "models/foreign_fields.h"
+#include "models/rope.h"
+#include "support/goldens.h"
+#include "support/tiny_models.h"
+
+namespace reprise::recurrent_test {
+namespace {
+
+using testing_support::all_logits;
+using testing_support::open_engine;
+using testing_support::same_bits;
+using testing_support::tiny_model_path;
+
+class StateModels : public testing::TestWithParam<std::string> {
+ protected:
+  std::string folder() const { return tiny_model_path(GetParam()); }
+};
+
+// Logits of the last `steps` tokens, each of a step of its own behind one step with all others.
+std::vector<float> stepped_logits(engine::Engine& e, const std::vector<int32_t>& tokens, int64_t steps) {
+  engine::Sequence s(tokens);
+  std::vector<float> out;
+  EXPECT_TRUE(e.reserve(s, s.size()).is_ok());
+  engine::StepItem item{&s, s.size() - steps};
+  EXPECT_TRUE(e.step({&item, 1}).is_ok());
+  item = {&s, 1, 1};
+  while (s.uncached() > 0) {
+    const auto logits = e.step({&item, 1});
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    if (!logits.is_ok()) break;
+    out.insert(out.end(), logits->begin(), logits->end());
+  }
+  e.release(s);
+  return out;
+}
+
+TEST_P(StateModels, StepsBehindAPromptAreThoseOfTheReference) {
+  const auto goldens = testing_support::read_goldens(folder());
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
+    for (const cpu::Isa isa : cpu::supported_isas()) {
+      auto e = open_engine(folder(), {.dtype = dtype, .isa = std::string(cpu::isa_name(isa))});
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const auto vocab = static_cast<size_t>((*e)->config().vocab_size);
+      size_t compared = 0;
+      for (const auto& [length, g] : goldens) {
+        if (g.stepped.empty()) continue;
+        const auto steps = static_cast<int64_t>(g.stepped.size() / vocab);
+        const std::vector<float> logits = stepped_logits(**e, g.tokens, steps);
+        ASSERT_EQ(logits.size(), g.stepped.size());
+        double largest = 0, worst = 0;
+        for (size_t i = 0; i < logits.size(); ++i) {
+          largest = std::max(largest, std::fabs(static_cast<double>(g.stepped[i])));
+          worst = std::max(worst, std::fabs(static_cast<double>(logits[i]) - static_cast<double>(g.stepped[i])));
+        }
+        EXPECT_LE(worst, (dtype == DType::F32 ? 1e-5 : 2e-2) * largest)
+            << dtype_name(dtype) << " " << cpu::isa_name(isa) << " length " << length;
+        const std::vector<float> whole = all_logits(**e, g.tokens, 1000);
+        EXPECT_TRUE(same_bits(std::span(whole).last(logits.size()), logits)) << length;
+        ++compared;
+      }
+      EXPECT_GE(compared, 2u);
+    }
+}
+
+// Layers with states keep no keys and values, and a sequence gives its slots back.
+TEST_P(StateModels, HaveStatesForLayersAndPagesForTheOthers) {
+  auto e = open_engine(folder(), {});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto& f = (*e)->config();
+  const auto with_states = std::count(f.layer_types.begin(), f.layer_types.end(), "linear_attention");
+  EXPECT_EQ(with_states, 4);
+  EXPECT_EQ((*e)->state_pool().caches().size(), 2 * static_cast<size_t>(with_states));
+  EXPECT_EQ((*e)->kv_pool().shape().caches.size(), f.layer_types.size() - static_cast<size_t>(with_states));
+  const int64_t key = static_cast<int64_t>(f.number("linear_key_head_dim")) *
+                      static_cast<int64_t>(f.number("linear_num_key_heads")),
+                heads = static_cast<int64_t>(f.number("linear_num_value_heads")),
+                value = static_cast<int64_t>(f.number("linear_value_head_dim"));
+  const int64_t conv = (static_cast<int64_t>(f.number("linear_conv_kernel_dim")) - 1) * (2 * key + heads * value),
+                delta = heads * static_cast<int64_t>(f.number("linear_key_head_dim")) * value;
+  size_t slot = 0;
+  for (const auto& c : (*e)->state_pool().caches()) slot += c.slot_bytes;
+  EXPECT_EQ(slot, static_cast<size_t>(with_states * (conv + delta)) * sizeof(float));
+  EXPECT_EQ((*e)->state_pool().free_slots(), (*e)->state_pool().slots() - 2);
+  const std::vector<int32_t> tokens{5, 6, 7, 8};
+  const auto once = all_logits(**e, tokens, 1000);
+  EXPECT_EQ((*e)->state_pool().free_slots(), (*e)->state_pool().slots() - 2);
+  EXPECT_TRUE(same_bits(once, all_logits(**e, tokens, 2)));
+}
+
+// A check runs a step twice over, from the slot that is read to the one that is written.
+TEST_P(StateModels, AStepThatIsCheckedAndRepeatedHasTheSameBits) {
+  const auto open = [&](int64_t verify_replay) {
+    auto platform = make_platform({DeviceKind::Cpu, "auto", 2, false});
+    EXPECT_TRUE(platform.is_ok()) << platform.status().message();
+    engine::EngineOptions o;
+    o.model_path = folder();
+    o.dtype = DType::BF16;
+    o.chunked_prefill_size = 64;
+    o.max_running_requests = 16;
+    o.max_total_tokens = 4096;
+    o.graph.verify_replay = verify_replay;
+    auto e = engine::Engine::create(o, std::move(*platform));
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    return e.is_ok() ? std::move(*e) : nullptr;
+  };
+  const auto plain = open(0), verified = open(1);
+  ASSERT_TRUE(plain && verified);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < 70; ++i) tokens.push_back((i * 37 + 5) % 131);
+  EXPECT_TRUE(same_bits(all_logits(*plain, tokens, 9), all_logits(*verified, tokens, 13)));
+  EXPECT_GT(verified->counters().checked, 0u);
+  EXPECT_EQ(verified->counters().differences, 0u);
+}
+
+// As Qwen/Qwen3-Next-80B-A3B-Instruct and Qwen3.5 are published: the spellings of files before and behind
+// transformers 5, an interval or a list of layers, fields of layers that are not loaded.
+Json published(bool next) {
+  Json c{{"hidden_size", 2048},          {"num_attention_heads", 16},
+         {"num_key_value_heads", 2},     {"head_dim", 256},
+         {"linear_conv_kernel_dim", 4},  {"linear_key_head_dim", 128},
+         {"linear_num_key_heads", 16},   {"linear_num_value_heads", 32},
+         {"linear_value_head_dim", 128}, {"num_hidden_layers", 8},
+         {"full_attention_interval", 4}, {"hidden_act", "silu"},
+         {"vocab_size", 151936},         {"max_position_embeddings", 4096},
+         {"rms_norm_eps", 1e-6}};
+  if (next) {
+    c.update(Json{{"architectures", {"Qwen3NextForCausalLM"}},
+                  {"model_type", "qwen3_next"},
+                  {"decoder_sparse_step", 1},
+                  {"mlp_only_layers", Json::array()},
+                  {"norm_topk_prob", true},
+                  {"num_experts", 512},
+                  {"num_experts_per_tok", 10},
+                  {"moe_intermediate_size", 512},
+                  {"shared_expert_intermediate_size", 512},
+                  {"partial_rotary_factor", 0.25},
+                  {"rope_scaling", nullptr},
+                  {"rope_theta", 10000000},
+                  {"use_sliding_window", false},
+                  {"output_router_logits", false}});
+    return c;
+  }
+  c.update(Json{{"model_type", "qwen3_5_text"},
+                {"intermediate_size", 6144},
+                {"attn_output_gate", true},
+                {"mamba_ssm_dtype", "float32"},
+                {"mtp_num_hidden_layers", 1},
+                {"layer_types",
+                 {"linear_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention",
+                  "linear_attention", "linear_attention", "full_attention"}},
+                {"rope_parameters",
+                 {{"rope_type", "default"},
+                  {"rope_theta", 10000000},
+                  {"partial_rotary_factor", 0.25},
+                  {"mrope_section", {11, 11, 10}},
+                  {"mrope_interleaved", true}}}});
+  return {{"architectures", {"Qwen3_5ForConditionalGeneration"}},
+          {"model_type", "qwen3_5"},
+          {"text_config", c},
+          {"vision_config", {{"depth", 27}}},
+          {"image_token_id", 248056}};
+}
+
+Result<checkpoint::ModelConfigFields> fields_of(const Json& config) {
+  ASSIGN_OR_RETURN(auto fields, checkpoint::parse_model_config(config, "config.json", {}, models::families(true)));
+  ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(fields.architecture));
+  RETURN_IF_ERROR(models::check_fields(*spec, fields));
+  return fields;
+}
+
+TEST(StateModelConfigs, AreReadAsTheyArePublished) {
+  for (const bool next : {true, false}) {
+    const auto f = fields_of(published(next));
+    ASSERT_TRUE(f.is_ok()) << f.status().message();
+    EXPECT_EQ(f->architecture, next ? "Qwen3NextForCausalLM" : "Qwen3_5ForCausalLM");
+    EXPECT_EQ(f->rope_theta, 1e7);
+    EXPECT_EQ(models::rope_spec({*f, {}, {}}).dim, 64);
+    for (int64_t l = 0; l < 8; ++l)
+      EXPECT_EQ(f->layer_types[static_cast<size_t>(l)], l % 4 == 3 ? "full_attention" : "linear_attention");
+    EXPECT_EQ(f->experts.count, next ? 512 : 0);
+    EXPECT_EQ(f->experts.at_layer(0), next);
+    EXPECT_EQ(f->experts.normalise, next);
+    for (const std::string& notice : f->notices) EXPECT_EQ(notice.find("mrope"), std::string::npos) << notice;
+  }
+}
+
+TEST(StateModelConfigs, WhatIsNotComputedIsRefusedByName) {
+  const auto refused = [](const std::string& key, const Json& value) {
+    Json c = published(true);
+    c[key] = value;
+    return fields_of(c).status().message();
+  };
+  EXPECT_NE(refused("attn_output_gate", false).find("attn_output_gate is false; allowed: true"), std::string::npos);
+  EXPECT_NE(refused("linear_num_value_heads", 24).find("24 is not a multiple of linear_num_key_heads 16"),
+            std::string::npos);
+  EXPECT_NE(refused("linear_conv_kernel_dim", 1).find("allowed: integers from 2 to 16"), std::string::npos);
+  EXPECT_NE(refused("layer_types", Json(std::vector<std::string>(8, "sliding_attention")))
+                .find("allowed: \"full_attention\", \"linear_attention\""),
+            std::string::npos);
+  Json other = published(true);
+  other["architectures"] = {"Qwen3ForCausalLM"};
+  other["model_type"] = "qwen3";
+  other["layer_types"] = std::vector<std::string>(8, "linear_attention");
+  EXPECT_NE(fields_of(other).status().message().find("allowed: \"full_attention\", \"sliding_attention\""),
+            std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, StateModels, testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe_text_of_images"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace reprise::recurrent_test
