@@ -54,12 +54,13 @@ function(house_hot)
                               SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# house_cold(TARGET...): what runs at a start, or for a person who waits for an answer anyway. Compiled for size, it takes
-# a third less of the binary and a fifth less of the build.
+# house_cold(TARGET...): what runs at a start, or for a person who waits for an answer anyway. Compiled for size, it
+# takes a third less of the binary and a fifth less of the build.
 set(REPRISE_COLD_OPTIMISATION -Os CACHE STRING "Optimisation of what is not on the way of a token in a release")
 function(house_cold)
   foreach(target ${ARGN})
-    target_compile_options(${target} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${REPRISE_COLD_OPTIMISATION}>")
+    target_compile_options(${target} PRIVATE
+      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${REPRISE_COLD_OPTIMISATION}>")
   endforeach()
 endfunction()
 
