@@ -33,6 +33,8 @@
   X(kHunyuan)             \
   X(kMiniMaxM2)           \
   X(kGptOss)              \
+  X(kQwen25Vl)            \
+  X(kQwen3Vl)             \
   X(kBert)                \
   X(kBertScores)          \
   X(kRoberta)             \
