@@ -49,9 +49,9 @@ class RopeReader {
     RETURN_IF_ERROR(in_.string("rope_type", name));  // the newer spelling wins
     kind_ = name.value_or("default");
     constexpr std::pair<std::string_view, RopeKind> kKinds[] = {
-        {"default", RopeKind::None},  {"mrope", RopeKind::None}, {"linear", RopeKind::Linear}, {"dynamic", RopeKind::Dynamic},
-        {"llama3", RopeKind::Llama3}, {"yarn", RopeKind::Yarn},     {"longrope", RopeKind::Long},
-        {"su", RopeKind::Long}};
+        {"default", RopeKind::None},    {"mrope", RopeKind::None},    {"linear", RopeKind::Linear},
+        {"dynamic", RopeKind::Dynamic}, {"llama3", RopeKind::Llama3}, {"yarn", RopeKind::Yarn},
+        {"longrope", RopeKind::Long},   {"su", RopeKind::Long}};
     if (kind_ == "yarn" && out_.family && out_.family->long_rotation_only) kind_ = "longrope";
     for (const auto& [known, kind] : kKinds) {
       if (known != kind_) continue;

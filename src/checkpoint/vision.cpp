@@ -37,7 +37,8 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
   RETURN_IF_ERROR(in.integer("in_channels", 3, 3, 3, channels));
   RETURN_IF_ERROR(in.integer("out_hidden_size", text_hidden, text_hidden, text_hidden, v.out_hidden));
   std::string act;
-  RETURN_IF_ERROR(in.choice("hidden_act", {"silu", "gelu", "gelu_pytorch_tanh"}, d.windows ? "silu" : "gelu_pytorch_tanh", act));
+  RETURN_IF_ERROR(
+      in.choice("hidden_act", {"silu", "gelu", "gelu_pytorch_tanh"}, d.windows ? "silu" : "gelu_pytorch_tanh", act));
   v.activation = act == "gelu_pytorch_tanh" ? "gelu_tanh" : act;
   if (d.windows) {
     int64_t side = 0;
@@ -56,7 +57,8 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
   RETURN_IF_ERROR(read_integers(in, "deepstack_visual_indexes", v.depth - 1, v.deepstack_blocks));
   return std::is_sorted(v.deepstack_blocks.begin(), v.deepstack_blocks.end(), std::less_equal<>())
              ? Status::ok()
-             : in.wrong("deepstack_visual_indexes", *in.find("deepstack_visual_indexes"), "ascending numbers of blocks");
+             : in.wrong("deepstack_visual_indexes", *in.find("deepstack_visual_indexes"),
+                        "ascending numbers of blocks");
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ class Engine final : public Executor {
   // Adapters are loaded and unloaded between steps.
   AdapterSlots& adapters() { return adapters_; }
 
+  int64_t max_image_rows() const override { return tower_ ? tower_->max_rows() : 0; }
   // What the tower makes of an image; between steps.
   Result<std::shared_ptr<const models::ImageRows>> image_rows(const ImageInput& image) { return tower_->rows(image); }
   const Tower* tower() const { return tower_.get(); }  // null: the model reads no images
@@ -318,7 +319,7 @@ class Engine final : public Executor {
   FaultInjector faults_{{}};
   std::array<PipelineReport, kPhaseCount> passes_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Tower> tower_;  // null: the model reads no images
+  std::unique_ptr<Tower> tower_;     // null: the model reads no images
   std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
   std::array<Flight, 2> flights_;
   std::array<StepMarks, 4> marks_;                              // by ticket: those of a step outlive the two after it

@@ -60,6 +60,9 @@ class Executor {
   // Whether sequences have states besides their pages: what pages hold of a prefix is then not enough to go on from.
   virtual bool has_states() const { return false; }
 
+  // Most rows that one image may have; 0: the model reads no images.
+  virtual int64_t max_image_rows() const { return 0; }
+
   // Numbers of a row of StepOutput::Pooled, the only output of a model that does not generate; 0: it generates.
   virtual int64_t pooled_size() const { return 0; }
   // A prompt is computed in one step: its rows see those behind them, or are mixed at its end.

@@ -35,8 +35,7 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
                                  pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages, sampling, parts, adapters,
-               images] =
-      trace;
+               images] = trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
   for (int64_t n : {max_tokens, max_sequences, max_pages, pool_pages, parts, adapters}) key.add("size", n);
   key.add("sampling", sampling);

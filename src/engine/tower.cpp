@@ -71,7 +71,9 @@ Status Tower::bind(const ParamStore& params, Device& device, Stream& stream) {
   request.size_symbols = {models::kMergedRows};
   ASSIGN_OR_RETURN(model_, CompiledModel::compile(std::move(*graph_), selection_, std::move(plan_), request));
   // The capture serves every size, and is taken at one that is quickly run. Its inputs must be sound for that.
-  RETURN_IF_ERROR(stage({{}, vision_.merge, vision_.merge,
+  RETURN_IF_ERROR(stage({{},
+                         vision_.merge,
+                         vision_.merge,
                          std::vector<float>(static_cast<size_t>(vision_.block() * vision_.patch_width()))},
                         models::tower_layout(vision_, vision_.merge, vision_.merge)));
   if (wanted_ == GraphMode::Eager) return Status::ok();
@@ -140,9 +142,10 @@ Result<std::shared_ptr<const models::ImageRows>> Tower::rows(const ImageInput& i
   const int64_t m = vision_.merge, count = image.rows / m * (image.columns / m);
   if (image.rows < m || image.columns < m || image.rows % m != 0 || image.columns % m != 0 ||
       static_cast<int64_t>(image.patches.size()) != image.rows * image.columns * vision_.patch_width())
-    return invalid("an image of {} x {} patches with {} numbers; allowed: sides that are multiples of {}, {} numbers a "
-                   "patch",
-                   image.columns, image.rows, image.patches.size(), m, vision_.patch_width());
+    return invalid(
+        "an image of {} x {} patches with {} numbers; allowed: sides that are multiples of {}, {} numbers a "
+        "patch",
+        image.columns, image.rows, image.patches.size(), m, vision_.patch_width());
   if (count > max_rows_) return invalid("an image of {} tokens; allowed: {}", count, max_rows_);
   const models::TowerLayout layout = models::tower_layout(vision_, image.rows, image.columns);
   RETURN_IF_ERROR(stage(image, layout));

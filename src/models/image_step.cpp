@@ -59,9 +59,7 @@ void image_rows(const StepRows& step, const TensorView& view) {
 constexpr Producer kDeep[] = {image_rows<0>, image_rows<1>, image_rows<2>, image_rows<3>,
                               image_rows<4>, image_rows<5>, image_rows<6>, image_rows<7>};
 
-int64_t used_rows(const StepRows& step) {
-  return image_tokens(step) * step.hidden;
-}
+int64_t used_rows(const StepRows& step) { return image_tokens(step) * step.hidden; }
 
 bool has_images(const nn::StepInputs& in) { return in.added.contains(kIndex); }
 

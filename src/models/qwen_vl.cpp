@@ -25,8 +25,8 @@ void declare_vl(const ModelConfig& config, const TraceOptions& trace, StepSpec& 
 }
 
 Status read25(const FieldReader& in, ModelConfigFields& out) {
-  return checkpoint::read_vision(
-      in, {.depth = 32, .hidden = 3584, .intermediate = 3420, .patch = 14, .windows = true}, out);
+  return checkpoint::read_vision(in, {.depth = 32, .hidden = 3584, .intermediate = 3420, .patch = 14, .windows = true},
+                                 out);
 }
 
 constexpr checkpoint::VisionDefaults kTower3{

@@ -61,7 +61,7 @@ struct StepPart {
   const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
   const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
-  int64_t second_kind = INT64_MAX;  // tokens from here on are of the second kind
+  int64_t second_kind = INT64_MAX;           // tokens from here on are of the second kind
   std::span<const PlacedImage> images = {};  // of the sequence, in the order of its tokens
 
   int32_t token(int64_t at) const {

@@ -33,7 +33,8 @@ Tensor tower_attention(const VisionFields& v, Tensor x, const TowerStep& in, int
 }
 
 Tensor tower_mlp(const VisionFields& v, Tensor x, const nn::ParamScope& p) {
-  if (v.window > 0) return nn::gated_mlp(x, {.intermediate = v.intermediate, .bias = true, .activation = v.activation}, p);
+  if (v.window > 0)
+    return nn::gated_mlp(x, {.intermediate = v.intermediate, .bias = true, .activation = v.activation}, p);
   const Tensor h = nn::linear(x, p / "linear_fc1", v.intermediate, true, nn::Shard::None);
   return nn::linear(nn::activate(h, v.activation), p / "linear_fc2", v.hidden, true, nn::Shard::None);
 }

@@ -28,10 +28,10 @@ Result<Graph> trace_tower(const ModelConfig& config, DType dtype, int64_t max_ro
 
 // Where patches of a grid of rows x columns lie.
 struct TowerLayout {
-  std::vector<int32_t> order;           // patch i of the program is this one of images::Patches
-  std::vector<int32_t> places;          // [patches, 2]
-  std::vector<int32_t> windows;         // borders; empty: there are none
-  std::vector<int32_t> row_of;          // merged row i of the image is this one of the program's
+  std::vector<int32_t> order;    // patch i of the program is this one of images::Patches
+  std::vector<int32_t> places;   // [patches, 2]
+  std::vector<int32_t> windows;  // borders; empty: there are none
+  std::vector<int32_t> row_of;   // merged row i of the image is this one of the program's
   std::array<std::vector<int32_t>, 4> taps;
   std::array<std::vector<float>, 4> weights;
 };

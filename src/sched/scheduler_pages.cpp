@@ -22,7 +22,7 @@ constexpr int64_t kWorthWaiting = 32;
 
 // Its last token is computed in any case: somebody must give the next one.
 std::span<const int32_t> reusable(const LiveRequest& r) {
-  return std::span(r.sequence.tokens()).first(static_cast<size_t>(r.sequence.size() - 1));
+  return r.key().first(static_cast<size_t>(r.sequence.size() - 1));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
     if (other->prompt_cached || other->request.cache_salt != r.request.cache_salt) continue;
     const auto size = other->sequence.size();
     const int64_t shared = other->request.several ? size : size / kv::kPageTokens * kv::kPageTokens;
-    if (std::min(shared, kv::common_prefix(other->sequence.tokens(), tokens)) > known + kWorthWaiting) return true;
+    if (std::min(shared, kv::common_prefix(other->key(), tokens)) > known + kWorthWaiting) return true;
   }
   return false;
 }
@@ -282,7 +282,7 @@ bool Scheduler::provide_pages(bool may_preempt) {
 // Others may begin with the same prompt while this one is still answering.
 void Scheduler::share_prompt(LiveRequest& r) {
   r.prompt_cached = true;
-  const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.checked));
+  const auto cached = r.key().first(static_cast<size_t>(r.checked));
   auto in = cache_.insert(r.request.cache_salt, cached, r.sequence.pages(), r.shared_pages, false);
   r.shared_pages = in.pages;
   r.lease = std::move(in.lease);
@@ -307,7 +307,7 @@ void Scheduler::give_back_pages(LiveRequest& r) {
   if (options_.prefix_cache) {
     // What no checked logits followed from may hold anything.
     const auto good = static_cast<size_t>(std::min(r.checked, r.sequence.cached()));
-    cache_.insert(r.request.cache_salt, std::span(r.sequence.tokens()).first(good), pages, r.shared_pages, true);
+    cache_.insert(r.request.cache_salt, r.key().first(good), pages, r.shared_pages, true);
   } else {
     executor_.kv_pool().release(pages);
   }

@@ -1,58 +1,20 @@
-// Models with a vision tower against HF transformers in fp32 (tools/golden/make_vision.py): rows of the tower, deepstack
-// rows, positions and logits apart; prompts in one step and in chunks that cut images; every mode with the same bits.
+// Models with a vision tower against HF transformers in fp32 (tools/golden/make_vision.py): rows of the tower,
+// deepstack rows, positions and logits apart; prompts in one step and in chunks that cut images; every mode with the
+// same bits.
 #include <gtest/gtest.h>
 
 #include "models/vision.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
+#include "support/vision_golden.h"
 
 namespace reprise::vision_test {
 namespace {
 
 using engine::GraphPolicy;
 
-std::string folder_of(const std::string& model) {
-  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/vision/" + model;
-}
-
-class Golden {
- public:
-  explicit Golden(const std::string& model) : file_(checkpoint::SafetensorsFile::open(folder_of(model) + "/golden.safetensors")) {}
-
-  template <typename T>
-  std::vector<T> get(const std::string& name) const {
-    const auto* t = file_->find(name);
-    EXPECT_TRUE(t) << name;
-    if (!t) return {};
-    const auto bytes = file_->bytes(*t);
-    std::vector<T> out(bytes.size() / sizeof(T));
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return out;
-  }
-
-  std::vector<engine::SequenceImage> images() const {
-    const auto tokens = get<int32_t>("tokens");
-    const auto grids = get<int32_t>("grids");
-    std::vector<engine::SequenceImage> out;
-    size_t at = 0;
-    for (size_t i = 0; i < grids.size() / 2; ++i) {
-      while (tokens[at] != kImage) ++at;
-      engine::ImageInput input{.digest = "image " + std::to_string(i),
-                               .rows = grids[2 * i],
-                               .columns = grids[2 * i + 1],
-                               .patches = get<float>("patches." + std::to_string(i))};
-      out.push_back({static_cast<int64_t>(at), input.rows / 2, input.columns / 2,
-                     std::make_shared<const engine::ImageInput>(input)});
-      at += static_cast<size_t>(input.rows * input.columns / 4);
-    }
-    return out;
-  }
-
-  static constexpr int32_t kImage = 147;
-
- private:
-  Result<checkpoint::SafetensorsFile> file_;
-};
+using testing_support::vision_folder;
+using testing_support::VisionGolden;
 
 struct Modes {
   GraphPolicy policy = GraphPolicy::Auto;
@@ -64,7 +26,7 @@ struct Modes {
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m = {}) {
   ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
   engine::EngineOptions o;
-  o.model_path = folder_of(model);
+  o.model_path = vision_folder(model);
   o.dtype = m.dtype;
   o.chunked_prefill_size = m.chunk;
   o.max_running_requests = 4;
@@ -75,7 +37,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Mod
 }
 
 // The logits of all positions, computed in steps of `chunk` tokens; a step of one token is a decode step.
-Result<std::vector<float>> all_logits(engine::Engine& e, const Golden& golden, std::span<const int64_t> chunks) {
+Result<std::vector<float>> all_logits(engine::Engine& e, const VisionGolden& golden, std::span<const int64_t> chunks) {
   engine::Sequence s(golden.get<int32_t>("tokens"));
   s.set_images(golden.images());
   RETURN_IF_ERROR(e.reserve(s, s.size()));
@@ -101,7 +63,7 @@ float most_different(std::span<const float> a, std::span<const float> b) {
 class VisionTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(VisionTest, RowsOfTheTowerAreThoseOfTransformers) {
-  const Golden golden(GetParam());
+  const VisionGolden golden(GetParam());
   auto e = open(GetParam());
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const auto images = golden.images();
@@ -124,19 +86,20 @@ TEST_P(VisionTest, RowsOfTheTowerAreThoseOfTransformers) {
 }
 
 TEST_P(VisionTest, PositionsAreThoseOfTransformers) {
-  const Golden golden(GetParam());
+  const VisionGolden golden(GetParam());
   engine::Sequence s(golden.get<int32_t>("tokens"));
   s.set_images(golden.images());
   const auto want = golden.get<int32_t>("positions");
   ASSERT_EQ(static_cast<int64_t>(want.size()), 3 * s.size());
   for (int64_t t = 0; t < s.size(); ++t) {
     const auto got = models::position_of(s.images(), t);
-    for (int a = 0; a < 3; ++a) EXPECT_EQ(got[static_cast<size_t>(a)], want[static_cast<size_t>(3 * t + a)]) << t << ", " << a;
+    for (int a = 0; a < 3; ++a)
+      EXPECT_EQ(got[static_cast<size_t>(a)], want[static_cast<size_t>(3 * t + a)]) << t << ", " << a;
   }
 }
 
 TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
-  const Golden golden(GetParam());
+  const VisionGolden golden(GetParam());
   auto e = open(GetParam());
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const auto want = golden.get<float>("logits");
@@ -146,8 +109,7 @@ TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
   for (const float w : want) largest = std::max(largest, std::fabs(w));
   std::vector<float> last;
   // Whole; cut inside images; single tokens of images and behind them.
-  for (const std::vector<int64_t>& chunks :
-       {std::vector<int64_t>{size}, {7}, {3, 5}, {8, 1, 1, 4, 1}, {size - 6, 1}}) {
+  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{size}, {7}, {3, 5}, {8, 1, 1, 4, 1}, {size - 6, 1}}) {
     const auto got = all_logits(**e, golden, chunks);
     ASSERT_TRUE(got.is_ok()) << got.status().message();
     int64_t position = 0;
@@ -165,7 +127,7 @@ TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
 }
 
 TEST_P(VisionTest, AllModesGiveTheSameBits) {
-  const Golden golden(GetParam());
+  const VisionGolden golden(GetParam());
   for (const DType dtype : {DType::F32, DType::BF16}) {
     std::vector<float> first;
     for (const Modes& m : {Modes{.policy = GraphPolicy::Off}, Modes{.prefill = GraphMode::Whole},
@@ -218,7 +180,7 @@ TEST(Vision, OtherDevicesRefuseItByName) {
   auto platform = make_platform(device);
   ASSERT_TRUE(platform.is_ok());
   engine::EngineOptions o;
-  o.model_path = folder_of("qwen3_vl");
+  o.model_path = vision_folder("qwen3_vl");
   o.dtype = DType::BF16;
   const auto e = engine::Engine::create(o, std::move(*platform));
   ASSERT_FALSE(e.is_ok());
