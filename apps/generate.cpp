@@ -206,11 +206,10 @@ Command add_generate(CLI::App& program) {
   add_text(app, "--system,--system-prompt", flags->system, "system message in front of it");
   add_text(app, "--chat-template", flags->chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
-  app.add_option(
-         "--image", flags->images,
-         "PNG, JPEG or WebP, for a model that reads images: in front of the text with --apply-chat-template, else "
-         "where the prompt has the model's placeholder; may be given several times")
-      ->type_name("FILE");
+  add_texts(app, "--image", flags->images,
+            "PNG, JPEG or WebP for a model that reads images; may be given several times. With --apply-chat-template "
+            "in front of the text, else where the prompt has the model's placeholders",
+            "FILE");
   app.option_defaults()->group("Output");
   add_switch(app, "--json", flags->json, "one JSON object on standard output, nothing else");
   add_switch(app, "--summary", flags->summary, "speed, graphs and memory at the end (standard error)");
