@@ -14,7 +14,7 @@
 #include "command.h"
 #include "common/flags.h"
 #include "server/key_ring.h"
-#include "server/sha256.h"
+#include "base/sha256.h"
 
 namespace reprise::apps {
 namespace {
@@ -38,7 +38,7 @@ Result<std::string> random_key() {
 }
 
 OrderedJson line_of(const KeyFlags& f, const std::string& key) {
-  OrderedJson line = {{"name", f.name}, {"sha256", server::sha256_hex(key)}};
+  OrderedJson line = {{"name", f.name}, {"sha256", sha256_hex(key)}};
   const auto add = [&](const char* name, int64_t value) {
     if (value > 0) line[name] = value;
   };

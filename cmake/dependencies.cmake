@@ -16,6 +16,10 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Its header alone; `chat` loads the library when it needs it (apps/chat/libedit.h).
 pkg_check_modules(LIBEDIT REQUIRED libedit)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+# Images (src/images).
+pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 # Their headers alone: src/hub opens both at run time.
 find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED)

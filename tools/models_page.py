@@ -28,6 +28,8 @@ KEYS = {
     "C": "simt/models_test CudaGolden.LogitsAreThoseOfTheReference",
     "E": "encoders/pooled_test Pooled.RowsAreThoseOfTheReference",
     "P": "encoders/pooled_test Pooled.BitsAreTheSameAloneInBatchesThreadsModesAndPasses",
+    "V": "models/vision_test VisionTest.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
+    "U": "models/vision_test VisionTest.AllModesGiveTheSameBits",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
 }
 REASONS = {
@@ -38,6 +40,8 @@ REASONS = {
     5: "no test of its own: the names and metadata are those of a family that has one",
     6: "models that give vectors or scores are tested in floats alone",
     7: "the device has no kernels of attention without a cache or of pooled rows, and refuses the model by the op's name",
+    8: "quantised weights of models with a vision tower are refused",
+    9: "vision towers run on the CPU, and other devices refuse these models",
 }
 
 
@@ -99,6 +103,10 @@ def encoder_row(name):
     return [f"`{name}`", "E", "P", "no 6", "no 7", "no 7", "no 4"]
 
 
+def vision_row(name):
+    return [f"`{name}`", "V", "U", "no 8", "no 9", "no 9", "no 4"]
+
+
 def table(header, rows):
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return lines + ["| " + " | ".join(r) + " |" for r in rows]
@@ -114,25 +122,29 @@ def page(root):
     for config in sorted((root / "tests/data/encoders").glob("*/config.json")):
         architecture = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
         encoders.setdefault(architecture, []).append(config.parent.name)
+    towers = {}  # models that read images
+    for config in sorted((root / "tests/data/vision").glob("*/config.json")):
+        towers.setdefault(json.loads(config.read_text(encoding="utf-8"))["architectures"][0], []).append(config.parent.name)
     lines = ["# Which model is tested how", "",
              "`tools/models_page.py --write` writes this page from the registry and the lists of the tests, and `./dev check docs`",
              "fails when it is not what the script writes. A cell names tests by the [keys](#tests) at the end of the page, or",
              "gives the number of a [reason](#reasons) why there is none.", "",
              "Every family has small random checkpoints with the logits of Hugging Face transformers",
-             "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
+             "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`), or with images (`tests/data/vision/README.md`, in fp32). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
              "chunks of prompts, batches, threads, passes, and eager, piecewise and whole graphs on the CPU.", "",
              "## Families", ""]
     listed = families(root)
     lines += table(["architecture", "`model_type`", "in GGUF as"],
-                   [[f"`{a}`" + (f", `{w}`" if w else ""), f"`{t}`", f"`{g}`" if g else "not read"] for a, t, w, g in listed])
+                   [[f"`{a}`" + (f", `{w}`" if w and w != a else ""), f"`{t}`", f"`{g}`" if g else "not read"] for a, t, w, g in listed])
     lines += ["", "## Tests of each", ""]
     rows = []
     for architecture, _, wrapper, gguf in listed:
         of_family = models.get(architecture, []) + models.get(wrapper, [])
         pooled = encoders.get(architecture, [])
-        if not of_family + pooled:
+        seeing = towers.get(architecture, [])
+        if not of_family + pooled + seeing:
             sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
-        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name) for name in pooled]
+        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name) for name in pooled] + [vision_row(name) for name in seeing]
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]

@@ -155,6 +155,13 @@ size_t Checkpoint::set_aside(const std::function<bool(const CheckpointTensor&)>&
   return aside_.size() - before;
 }
 
+void Checkpoint::make_matrix(std::string_view name) {
+  const auto it = index_.find(name);
+  if (it == index_.end()) return;
+  CheckpointTensor& t = tensors_[it->second];
+  if (t.shape.size() > 2 && t.shape[0] > 0 && !t.scattered()) t.shape = {t.shape[0], t.elements() / t.shape[0]};
+}
+
 const CheckpointTensor* Checkpoint::find(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors_[it->second];

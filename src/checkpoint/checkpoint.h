@@ -86,6 +86,8 @@ class Checkpoint {
   // Returns how many.
   size_t set_aside(const std::function<bool(const CheckpointTensor&)>& which);
   const std::vector<CheckpointTensor>& aside() const { return aside_; }
+  // Likewise: the tensor, if there is one, as a matrix with a row for each entry of its first dimension.
+  void make_matrix(std::string_view name);
 
   // Rows [first, first + rows) as `target`, dense, into `out`, which holds rows * row_elements * size_of(target) bytes.
   // Floats (and block formats) convert to F32, BF16 or F16, rounding to nearest even; other types only to themselves.

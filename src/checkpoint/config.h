@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "checkpoint/family.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/vision.h"
 
 namespace reprise::checkpoint {
 
@@ -114,6 +115,8 @@ struct ModelConfigFields {
   ExpertFields experts;
 
   std::optional<LatentFields> latent;  // head_dim is then qk_rope_head_dim: what is rotated
+
+  std::optional<VisionFields> vision;  // a tower for images in front of the text model
 
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set

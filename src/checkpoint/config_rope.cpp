@@ -49,9 +49,9 @@ class RopeReader {
     RETURN_IF_ERROR(in_.string("rope_type", name));  // the newer spelling wins
     kind_ = name.value_or("default");
     constexpr std::pair<std::string_view, RopeKind> kKinds[] = {
-        {"default", RopeKind::None},  {"linear", RopeKind::Linear}, {"dynamic", RopeKind::Dynamic},
-        {"llama3", RopeKind::Llama3}, {"yarn", RopeKind::Yarn},     {"longrope", RopeKind::Long},
-        {"su", RopeKind::Long}};
+        {"default", RopeKind::None},    {"mrope", RopeKind::None},    {"linear", RopeKind::Linear},
+        {"dynamic", RopeKind::Dynamic}, {"llama3", RopeKind::Llama3}, {"yarn", RopeKind::Yarn},
+        {"longrope", RopeKind::Long},   {"su", RopeKind::Long}};
     if (kind_ == "yarn" && out_.family && out_.family->long_rotation_only) kind_ = "longrope";
     for (const auto& [known, kind] : kKinds) {
       if (known != kind_) continue;
@@ -193,6 +193,7 @@ class RopeReader {
     if (out_.family && !out_.family->wrapper.empty()) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});
     if (out_.rope.kind == RopeKind::Dynamic && in_.find("alpha"))
       return in_.wrong("alpha", *in_.find("alpha"), "null: a fixed NTK factor is not computed here");
+    if (out_.vision) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});  // read with the tower
     for (const auto& [key, value] : object_.items())
       if (!value.is_null() && std::find(read_.begin(), read_.end(), key) == read_.end())
         note(fmt::format("{}.{} has no effect with rope_type {}", place_, key, kind_));

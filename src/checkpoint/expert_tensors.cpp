@@ -25,6 +25,7 @@ void rename_text_model(std::string& name) {
        {std::pair<std::string_view, std::string_view>{"language_model.model.", "model."},
         {"language_model.lm_head.", "lm_head."},
         {"model.language_model.", "model."},
+        {"model.visual.", "visual."},
         // Encoders inside models with a head, and decoders that were stored without one.
         {"bert.", ""},
         {"roberta.", ""},

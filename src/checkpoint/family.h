@@ -56,6 +56,7 @@ struct Family {
   bool window_switch = false;  // the window counts with use_sliding_window only
   GgufFamily gguf = {};
   std::string_view wrapper = {};  // architecture whose text model this is: its text_config is read
+  bool vision = false;            // the wrapper has a vision tower that is computed (checkpoint/vision.h)
   std::string_view eps_key = "rms_norm_eps";
   // Where it says what the gate of an MLP goes through, and what transformers takes where it says nothing. Empty: SiLU
   // by hidden_act alone.

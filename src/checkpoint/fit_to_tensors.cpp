@@ -59,7 +59,7 @@ void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoi
 
 // A model of text and pictures: what is not of its text model.
 void set_other_models_aside(ModelConfigFields& config, Checkpoint& checkpoint) {
-  if (!config.wrapped) return;
+  if (!config.wrapped || config.vision) return;
   uint64_t bytes = 0;
   const size_t count = checkpoint.set_aside([&](const CheckpointTensor& t) {
     std::string_view name = t.name;

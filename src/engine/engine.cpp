@@ -124,6 +124,7 @@ Status Engine::open_checkpoint() {
   checkpoint_.emplace(std::move(opened));
   if (!folder) RETURN_IF_ERROR(read_config());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
+  if (config_.fields.vision) checkpoint_->make_matrix("visual.patch_embed.proj.weight");  // a convolution's
   const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
     return std::any_of(model_->unread.begin(), model_->unread.end(),
                        [&](std::string_view begin) { return t.name.starts_with(begin); });
@@ -197,6 +198,7 @@ Status Engine::load(const ProgramBuilder& builder) {
   load.layers = config_.fields.num_hidden_layers;
   load.nextn_layers = config_.fields.nextn_layers;
   load.derived = builder.derived();
+  if (tower_) load.derived.insert(load.derived.end(), tower_->derived().begin(), tower_->derived().end());
   load.known = quantisation_->seen;
   if (checkpoint_)
     RETURN_IF_ERROR(weights::load_params_cached(
@@ -392,6 +394,7 @@ Status Engine::open() {
   RETURN_IF_ERROR(choose_numbers());
   RETURN_IF_ERROR(check_ranks());
   RETURN_IF_ERROR(choose_adapters());
+  RETURN_IF_ERROR(check_tower());
 
   const auto start = std::chrono::steady_clock::now();
   models::TraceOptions trace;
@@ -406,6 +409,7 @@ Status Engine::open() {
   trace.max_pages = kv::pages_for(options_.context_length);
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   trace.sampling = config_.generates();
+  trace.images = config_.fields.vision.has_value();
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);
   Status prepared = prepare(builder, trace);
@@ -433,7 +437,10 @@ Status Engine::open() {
   pooled_size_ = builder.pooled_size();
   sampling_ = builder.returns(output_name(StepOutput::Sampled));
   for (size_t p = 0; p < kPhaseCount; ++p) passes_[p] = builder.report(p);
-  ASSIGN_OR_RETURN(params_, ParamStore::create(builder.params(), *platform_.device));
+  RETURN_IF_ERROR(prepare_tower());
+  std::vector<ParamPlan> params = builder.params();
+  if (tower_) params.insert(params.end(), tower_->params().begin(), tower_->params().end());
+  ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();
@@ -441,6 +448,34 @@ Status Engine::open() {
 
   RETURN_IF_ERROR(make_caches(builder));
   return compile(builder);
+}
+
+// One line where this device or world has no vision towers.
+Status Engine::check_tower() const {
+  if (!config_.fields.vision) return Status::ok();
+  const DeviceInfo& device = platform_.device->info();
+  const std::string& name = config_.fields.architecture;
+  if (device.kind != DeviceKind::Cpu || !device.live_sizes)
+    return error(Code::Unsupported, "{}: its vision tower runs on the CPU; `device` is {}", name,
+                 device_kind_name(device.kind));
+  if (options_.member)
+    return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
+                 options_.member->world().size, name);
+  if (options_.quantization != checkpoint::Quantization::None)
+    return error(Code::Unsupported,
+                 "{}: its vision tower is computed in the model's dtype; quantised weights of such "
+                 "models are not read",
+                 name);
+  return Status::ok();
+}
+
+// The vision tower of a model that has one.
+Status Engine::prepare_tower() {
+  if (!config_.fields.vision) return Status::ok();
+  constexpr int64_t kMostRows = 2048;
+  ASSIGN_OR_RETURN(tower_, Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length),
+                                          platform_, options_.graph));
+  return Status::ok();
 }
 
 Status Engine::make_caches(const ProgramBuilder& builder) {
@@ -503,6 +538,7 @@ Status Engine::compile(ProgramBuilder& builder) {
     if (front() || staging_.is_copied()) RETURN_IF_ERROR(stage.clear(pool_sizes()));
   }
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
+  if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
   for (size_t i = 0; i < kPhaseCount; ++i) {

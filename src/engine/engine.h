@@ -34,6 +34,7 @@
 #include "engine/phases.h"
 #include "engine/programs.h"
 #include "engine/replay_check.h"
+#include "engine/tower.h"
 #include "ops/platform.h"
 #include "ranks/member.h"
 
@@ -174,6 +175,11 @@ class Engine final : public Executor {
   // Adapters are loaded and unloaded between steps.
   AdapterSlots& adapters() { return adapters_; }
 
+  int64_t max_image_rows() const override { return tower_ ? tower_->max_rows() : 0; }
+  // What the tower makes of an image; between steps.
+  Result<std::shared_ptr<const models::ImageRows>> image_rows(const ImageInput& image) { return tower_->rows(image); }
+  const Tower* tower() const { return tower_.get(); }  // null: the model reads no images
+
   const checkpoint::PoolingFields& pooling() const { return config_.pooling; }
   int64_t pooled_size() const override { return pooled_size_; }
   bool whole_prompts() const override { return model_->encoder || config_.pooling.kind == checkpoint::PoolKind::Mean; }
@@ -222,6 +228,9 @@ class Engine final : public Executor {
   Status load(const ProgramBuilder& builder);
   Result<int64_t> choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const;
   Status make_caches(const ProgramBuilder& builder);
+  Status check_tower() const;
+  Status prepare_tower();
+  Status compute_images(std::span<const StepItem> items);
   Status compile(ProgramBuilder& builder);
   void learn_sizes_from(const std::string& file);
   Status check_ranks() const;
@@ -311,6 +320,7 @@ class Engine final : public Executor {
   FaultInjector faults_{{}};
   std::array<PipelineReport, kPhaseCount> passes_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Tower> tower_;     // null: the model reads no images
   std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
   std::array<Flight, 2> flights_;
   std::array<StepMarks, 4> marks_;                              // by ticket: those of a step outlive the two after it

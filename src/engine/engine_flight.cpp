@@ -103,6 +103,28 @@ int64_t Engine::max_verify_rows() const {
   return sizes.empty() ? max_step_rows() : std::min(max_step_rows(), sizes.back());
 }
 
+// Rows of the images that the step's tokens are of; those that it leaves behind are not held any longer.
+Status Engine::compute_images(std::span<const StepItem> items) {
+  for (const StepItem& item : items) {
+    Sequence& s = *item.sequence;
+    for (size_t i = 0; i < s.images().size(); ++i) {
+      const bool now = s.shows(i, s.cached(), item.count);
+      if (!now) {
+        if (s.images()[i].end() <= s.cached()) s.set_image_rows(i, nullptr);
+        continue;
+      }
+      if (!tower_) return error(Code::Unsupported, "{} reads no images", config_.fields.architecture);
+      if (s.images()[i].rows) continue;
+      ASSIGN_OR_RETURN(auto rows, tower_->rows(s.image_input(i)));
+      if (static_cast<int64_t>(rows->rows.size() / rows->row_bytes) != s.images()[i].count())
+        return invalid("an image of {} rows in the places of {} tokens", rows->rows.size() / rows->row_bytes,
+                       s.images()[i].count());
+      s.set_image_rows(i, std::move(rows));
+    }
+  }
+  return Status::ok();
+}
+
 Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output) {
   const auto begin = Clock::now();
   const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
@@ -111,6 +133,7 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
   if ((output == StepOutput::Pooled) != (pooled_size_ > 0))
     return error(Code::Unsupported, "{} {}", config_.fields.architecture,
                  pooled_size_ > 0 ? "gives vectors or scores here, and no tokens" : "generates, and gives no vectors");
+  RETURN_IF_ERROR(compute_images(items));
   Flight& f = flights_[tickets_ % flights_.size()];
   if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
   f.items.assign(items.begin(), items.end());

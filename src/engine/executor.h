@@ -62,6 +62,9 @@ class Executor {
   // Where states can be kept for other sequences to begin with; null: nowhere.
   virtual kv::StatePool* kept_states() { return nullptr; }
 
+  // Most rows that one image may have; 0: the model reads no images.
+  virtual int64_t max_image_rows() const { return 0; }
+
   // Numbers of a row of StepOutput::Pooled, the only output of a model that does not generate; 0: it generates.
   virtual int64_t pooled_size() const { return 0; }
   // A prompt is computed in one step: its rows see those behind them, or are mixed at its end.

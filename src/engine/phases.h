@@ -26,7 +26,9 @@ struct PhaseSpec {
   std::vector<int64_t> (*sizes_by_rule)(int64_t largest, SizeRule rule);
 
   bool takes(std::span<const StepItem> items) const {
-    return each == 0 || std::all_of(items.begin(), items.end(), [&](const StepItem& i) { return i.own() == each; });
+    return each == 0 || std::all_of(items.begin(), items.end(), [&](const StepItem& i) {
+             return i.own() == each && !i.sequence->shows(i.sequence->cached(), i.count);
+           });
   }
   // Tokens of its largest step.
   int64_t largest(int64_t max_sequences, int64_t max_tokens) const {

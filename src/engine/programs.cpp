@@ -112,6 +112,7 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, size_t phase) {
 Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
+  trace.images &= phase == kAnyPhase;  // a step of single tokens has none
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = config_.generates();
   pipeline.expand_latents &= phase == kAnyPhase;  // a single token never is
@@ -149,6 +150,7 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
 
 Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
   trace.max_tokens = trace.max_sequences;
+  trace.images = false;
   PipelineOptions pipeline = options_.pipeline;
   pipeline.expand_latents = false;
   pipeline.passes.print_after.clear();

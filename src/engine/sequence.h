@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/image.h"
 #include "kv/kv_pool.h"
 #include "kv/state_pool.h"
+#include "models/placed_image.h"
 
 namespace reprise::engine {
 
@@ -52,6 +54,25 @@ class Sequence {
   // cached came of it.
   int32_t adapter() const { return adapter_; }
   void set_adapter(int32_t slot) { adapter_ = slot; }
+  // Images in the places of some tokens, in their order; chosen before the first step.
+  void set_images(const std::vector<SequenceImage>& images) {
+    for (const SequenceImage& i : images) {
+      placed_.push_back({i.first, i.high, i.wide});
+      inputs_.push_back(i.input);
+    }
+  }
+  const std::vector<models::PlacedImage>& images() const { return placed_; }
+  const ImageInput& image_input(size_t i) const { return *inputs_[i]; }
+  void set_image_rows(size_t i, std::shared_ptr<const models::ImageRows> rows) { placed_[i].rows = std::move(rows); }
+  // Whether some of tokens [first, first + count) are rows of image i, or of any.
+  bool shows(size_t i, int64_t first, int64_t count) const {
+    return placed_[i].first < first + count && placed_[i].end() > first;
+  }
+  bool shows(int64_t first, int64_t count) const {
+    for (size_t i = 0; i < placed_.size(); ++i)
+      if (shows(i, first, count)) return true;
+    return false;
+  }
   // The next `count` tokens were computed.
   void advance(int64_t count) {
     cached_ += count;
@@ -72,6 +93,8 @@ class Sequence {
  private:
   std::vector<int32_t> tokens_;
   std::vector<kv::PageId> pages_;
+  std::vector<models::PlacedImage> placed_;
+  std::vector<std::shared_ptr<const ImageInput>> inputs_;
   kv::StateSlots states_;
   kv::SlotId begin_ = kv::kZeroSlot;  // that slot: none
   int64_t cached_ = 0;

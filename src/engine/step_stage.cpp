@@ -18,6 +18,7 @@ Status StepStage::attach(Staging& staging, const models::StepSpec& step, int64_t
     const Dim rows = spec.type.shape[0];
     if (!rows.is_constant()) bounds_.value[rows.symbol] = view->size[0] / rows.factor;
     if (spec.type.shape.rank() > 1 && spec.name == models::kPageTableInput) columns_ = view->size[1];
+    if (spec.used && is_float(spec.type.dtype)) hidden_ = view->size[1];  // rows of images
     draws_ |= spec.name == models::kDrawsInput;
     if (spec.name == models::kPartRowsInput) world_parts_ = view->size[0] - 1;
   }
@@ -78,6 +79,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                item.draw ? &*item.draw : nullptr,
                item.draw && item.edits.any() ? &item.edits : nullptr};
     p.second_kind = s.second_kind();
+    p.images = s.images();
     if (s.states()) {
       p.state_read = s.state_read();
       p.state_write = s.states().next();
@@ -103,7 +105,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   RETURN_IF_ERROR(fits(models::kSequences, "sequences"));
   if (const int64_t most = bounds_.value[models::kLogitRows]; size[models::kLogitRows] > most)
     return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
-  const models::StepRows rows{parts_, skips_negative_slots_, vocab_};
+  const models::StepRows rows{parts_, skips_negative_slots_, vocab_, hidden_};
   if (const int64_t words = rows.edit_words(); words > edit_words())
     return error(Code::Internal, "no room for {} words of edits", words);
   size[models::kEditedRows] = rows.edited();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/image_step.h"
 #include "models/pooling.h"
 #include "models/rope.h"
 
@@ -42,8 +43,8 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
     return name.empty() ? x : s.norm(x, p / name, f.rms_norm_eps);
   };
   Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
-  Tensor x = nn::scale(nn::embedding(table, in.tokens), s.embedding_scale);
-  const Tensor rope = nn::rope_table(in.positions, rope_spec(config));
+  Tensor x = with_images(nn::scale(nn::embedding(table, in.tokens), s.embedding_scale), in);
+  const Tensor rope = image_rope_table(config, in);
   const Tensor sliding = f.sliding_rope ? nn::rope_table(in.positions, rope_spec(config, true)) : rope;
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     const nn::ParamScope p = model / "layers" / l;
@@ -55,6 +56,7 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
     }
     x = nn::add(x, nn::scale(a, s.residual_scale));
     x = nn::add(x, nn::scale(norm(mlp(norm(x, p, s.before_mlp), l, p), p, s.after_mlp), s.residual_scale));
+    x = with_deep_rows(config, x, l, in);
   }
   if (!config.generates()) {
     const nn::ParamScope head = f.tie_word_embeddings ? model / "embed_tokens" : root / "lm_head";

@@ -36,6 +36,8 @@
   X(kQwen3Next)           \
   X(kQwen35)              \
   X(kQwen35Moe)           \
+  X(kQwen25Vl)            \
+  X(kQwen3Vl)             \
   X(kBert)                \
   X(kBertScores)          \
   X(kRoberta)             \

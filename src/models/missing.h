@@ -15,8 +15,6 @@ inline std::span<const checkpoint::MissingFamily> missing_families() {
       {"Llama4ForConditionalGeneration", "llama4", "LlamaForCausalLM",
        "attention in chunks, a temperature of queries, experts weighted at their input"},
       {"Ministral3ForCausalLM", "ministral3", "MistralForCausalLM", "a temperature of queries"},
-      {"Qwen3VLForConditionalGeneration", "qwen3_vl", "Qwen3ForCausalLM", "pictures, positions in three rows"},
-      {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "Qwen2ForCausalLM", "pictures, positions in three rows"},
       {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "GraniteMoeForCausalLM", "Mamba-2 layers, shared_mlp"},
       {"KimiLinearForCausalLM", "kimi_linear", "DeepseekV3ForCausalLM", "Kimi delta attention layers"},
       {"NemotronHForCausalLM", "nemotron_h", "LlamaForCausalLM", "Mamba-2 layers, squared ReLU"},

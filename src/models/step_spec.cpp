@@ -23,15 +23,16 @@ void fill_rest(std::span<int32_t> out, int64_t from, int32_t value) { std::fill(
 
 void tokens(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
-  const int64_t rows =
-      for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) { out[row] = std::max(0, p.token(t)); });
+  const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) {
+    out[row] = image_at(p.images, t) ? -1 : std::max(0, p.token(t));  // an image's row has no embedding
+  });
   fill_rest(out, rows, 0);
 }
 
 void positions(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   const int64_t rows =
-      for_each_row(step, [&](const StepPart&, int64_t t, int64_t row) { out[row] = static_cast<int32_t>(t); });
+      for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) { out[row] = position_of(p.images, t)[0]; });
   fill_rest(out, rows, 0);
 }
 

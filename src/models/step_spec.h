@@ -17,6 +17,7 @@
 #include "checkpoint/config.h"
 #include "kv/kv_pool.h"
 #include "kv/state_pool.h"
+#include "models/placed_image.h"
 #include "nn/layers.h"
 #include "ops/draw.h"
 #include "ops/row_edits.h"
@@ -34,6 +35,7 @@ struct TraceOptions {
   bool sampling = false;           // "sampled" and what belongs to it besides the logits
   int64_t sequence_parts = 1;      // parts of a world over which sequences are shared out
   int64_t adapter_slots = 0;       // LoRA adapters that rows may name; 0: rows name none
+  bool images = false;             // tokens may be rows of images (models/image_step.h)
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
   // penalties of each on average.
@@ -59,7 +61,8 @@ struct StepPart {
   const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
   const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
-  int64_t second_kind = INT64_MAX;  // tokens from here on are of the second kind
+  int64_t second_kind = INT64_MAX;           // tokens from here on are of the second kind
+  std::span<const PlacedImage> images = {};  // of the sequence, in the order of its tokens
 
   int32_t token(int64_t at) const {
     const auto i = static_cast<size_t>(at);
@@ -73,6 +76,7 @@ struct StepRows {
   std::span<const StepPart> parts;
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
   int64_t vocabulary = 0;
+  int64_t hidden = 0;  // numbers of a row of an image
 
   int64_t edited() const;      // rows whose logits are changed
   int64_t edit_words() const;  // i32 that their masks and lists take

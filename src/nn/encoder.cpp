@@ -18,4 +18,10 @@ Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind
 Tensor l2_normalize(Tensor x) { return call_one("l2_normalize", {x}); }
 Tensor as_f32(Tensor x) { return x.dtype() == DType::F32 ? x : call_one("widen", {x}); }
 
+Tensor rope_table_axes(Tensor positions, const RopeSpec& s, std::vector<double> axes) {
+  return call_one("rope_table_axes", {positions},
+                  {{"inv_freq", s.inv_freq}, {"axes", std::move(axes)}, {"scale", s.scale}});
+}
+Tensor join_rows(Tensor x, int64_t count) { return call_one("join_rows", {x}, {{"count", count}}); }
+
 }  // namespace reprise::nn

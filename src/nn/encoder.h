@@ -14,4 +14,8 @@ Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind
 Tensor l2_normalize(Tensor x);
 Tensor as_f32(Tensor x);  // x itself where it is
 
+// [T, A] positions and as many axes as frequencies: rope_table, where frequency i turns with positions[:, axes[i]].
+Tensor rope_table_axes(Tensor positions, const RopeSpec& spec, std::vector<double> axes);
+Tensor join_rows(Tensor x, int64_t count);  // [count T, N] -> [T, count N], same bytes
+
 }  // namespace reprise::nn

@@ -18,6 +18,32 @@ Result<Types> infer_segment_attention(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+// Frequency i turns with column axes[i] of the positions.
+Result<Types> infer_rope_table_axes(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_index(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const auto& freq = c.attrs->numbers("inv_freq");
+  const auto& axes = c.attrs->numbers("axes");
+  if (freq.empty() || axes.size() != freq.size())
+    return invalid("{}: {} frequencies and {} axes; allowed: as many of both, at least one", describe(c), freq.size(),
+                   axes.size());
+  for (const double a : axes)
+    if (!(a >= 0 && a < static_cast<double>(c.in[0].shape[1].factor)) || a != static_cast<double>(static_cast<int>(a)))
+      return invalid("{}: axis {}; allowed: integers below {}", describe(c), a, c.in[0].shape[1].factor);
+  return Types{{DType::F32, {c.in[0].shape[0], Dim(2 * static_cast<int64_t>(freq.size()))}}};
+}
+
+Result<Types> infer_join_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t count = c.attrs->integer("count");
+  const Dim rows = c.in[0].shape[0];
+  if (count < 1 || rows.factor % count != 0)
+    return invalid("{}: {} rows; allowed: a multiple of count {}", describe(c), rows.factor, count);
+  return Types{{c.in[0].dtype, {Dim(rows.factor / count, rows.symbol), Dim(c.in[0].shape[1].factor * count)}}};
+}
+
 Result<Types> infer_pool_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -51,6 +77,11 @@ void register_encoder_ops(OpRegistry& ops) {
       infer_segment_attention,
       "[T, H, D], [T, H, D], [T, H, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
       "cu_seqlens[r] .. cu_seqlens[r+1]; softmax in fp32, keys in order, rounded once");
+  ops.add("rope_table_axes(Index positions, *, floats inv_freq, floats axes, float scale = 1) -> Tensor",
+          infer_rope_table_axes,
+          "[T, A] -> [T, 2 F] f32: rope_table of F frequencies, of which number i turns with positions[:, axes[i]]");
+  ops.add("join_rows(Tensor x, *, int count) -> Tensor : view", infer_join_rows,
+          "[count T, N] -> [T, count N], same bytes: rows that follow one another become one");
   ops.add(
       "pool_rows(Tensor x, Index cu_seqlens, Index rows, *, str kind) -> Tensor", infer_pool_rows,
       "[T, N], [R+1], [L] -> [L, N] f32: of the sequence that holds rows[l], from its first row in the step to this "

@@ -93,6 +93,7 @@ Result<std::vector<GenerationResult>> Generator::run(std::span<const GenerationR
   for (size_t i = 0; i < requests.size(); ++i) {
     Request r;
     r.prompt = requests[i].prompt;
+    r.images = requests[i].images;
     r.sampling = requests[i].sampling;
     r.adapter = adapter_;
     r.sink = std::make_unique<CollectingSink>(all, i, r.sampling.logprobs >= 0);

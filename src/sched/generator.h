@@ -16,6 +16,7 @@ namespace reprise::sched {
 struct GenerationRequest {
   std::vector<int32_t> prompt;
   engine::SamplingParams sampling;
+  std::vector<engine::SequenceImage> images = {};  // of the prompt
 };
 
 struct TokenEvent {

@@ -20,6 +20,7 @@ struct LiveRequest {
         sampler(r.sampling, r.prompt, eos, r.constraint.get()),
         request(std::move(r)) {
     if (request.adapter) sequence.set_adapter(request.adapter->slot);
+    sequence.set_images(request.images);
     result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   }
   LiveRequest(const LiveRequest&) = delete;
@@ -30,6 +31,15 @@ struct LiveRequest {
   // Logits of the prompt are still wanted.
   bool wants_prompt() const {
     return request.prompt_logprobs && !prompt_told && sequence.cached() < static_cast<int64_t>(request.prompt.size());
+  }
+
+  // What the prefix cache knows its tokens by: themselves, but for rows of images, which have numbers of their own.
+  std::span<const int32_t> key() const {
+    if (request.images.empty()) return sequence.tokens();
+    const auto prompt = static_cast<ptrdiff_t>(request.prompt.size());
+    image_key.resize(request.prompt.size());
+    image_key.insert(image_key.end(), sequence.tokens().begin() + prompt, sequence.tokens().end());
+    return image_key;
   }
 
   // Whose turn it takes.
@@ -56,10 +66,11 @@ struct LiveRequest {
   };
   std::vector<KeptState> kept;
   std::vector<SampledToken> prompt_logprobs;
-  bool prompt_told = false;     // and given to the sink
-  bool drafts_begun = false;    // the drafter knows of it
-  std::vector<int32_t> drafts;  // of the step that runs
-  bool predicted = false;       // they are from the client's prediction
+  bool prompt_told = false;                // and given to the sink
+  bool drafts_begun = false;               // the drafter knows of it
+  std::vector<int32_t> drafts;             // of the step that runs
+  bool predicted = false;                  // they are from the client's prediction
+  mutable std::vector<int32_t> image_key;  // of a request with images: key() of the prompt, and what follows it
   RequestResult result;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/image.h"
 #include "engine/sampling.h"
 #include "engine/token_constraint.h"
 #include "sched/adapter_table.h"
@@ -75,7 +76,8 @@ class RequestSink {
 struct Request {
   std::string name = {};  // what its client calls it, for traces
   std::vector<int32_t> prompt;
-  int64_t second_kind = INT64_MAX;  // of a pair of texts, the first token of the second kind
+  int64_t second_kind = INT64_MAX;                 // of a pair of texts, the first token of the second kind
+  std::vector<engine::SequenceImage> images = {};  // in the places of placeholders of the prompt, in their order
   engine::SamplingParams sampling;  // max_new_tokens is cut where the context or the KV pool ends (finish: Length)
   int64_t priority = 0;             // larger goes first
   uint64_t call = 0;  // requests of one call share one turn when others wait; 0: the request is a call of its own

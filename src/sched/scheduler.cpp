@@ -57,6 +57,7 @@ int64_t retry_after_s(const SchedulerStats& s) {
 
 Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer)
     : executor_(executor),
+      image_keys_(executor.vocab_size()),
       options_(std::move(options)),
       observer_(observer),
       cache_(executor.kv_pool(), executor.kept_states()) {
@@ -100,6 +101,20 @@ Scheduler::~Scheduler() {
   forget_finished();
 }
 
+// Images lie in the prompt, one behind the other, and the executor takes them.
+Status Scheduler::check_images(const Request& request) const {
+  int64_t end = 0;
+  for (const engine::SequenceImage& i : request.images) {
+    const int64_t most = executor_.max_image_rows(), count = i.high * i.wide;
+    if (most == 0) return error(Code::Unsupported, "this model reads no images");
+    if (count < 1 || count > most) return invalid("an image of {} tokens; allowed: 1 to {}", count, most);
+    if (!i.input || i.first < end || i.first + count > static_cast<int64_t>(request.prompt.size()))
+      return error(Code::Internal, "an image at token {} of {}", i.first, request.prompt.size());
+    end = i.first + count;
+  }
+  return Status::ok();
+}
+
 Status Scheduler::check(const Request& request) const {
   const int64_t vocab = executor_.vocab_size(), context = executor_.context_length();
   const auto size = static_cast<int64_t>(request.prompt.size());
@@ -115,6 +130,7 @@ Status Scheduler::check(const Request& request) const {
   for (int32_t id : request.prompt)
     if (id < 0 || id >= vocab)
       return invalid("the prompt holds token {}, which is not in the vocabulary (0 to {})", id, vocab - 1);
+  RETURN_IF_ERROR(check_images(request));
   const int64_t pages = executor_.kv_pool().total_pages();
   if (kv::pages_for(size) > pages)
     return error(Code::Invalid,
@@ -163,6 +179,11 @@ Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(lost_);
   const int64_t tokens = tokens_of(*live);
   RETURN_IF_ERROR(place_for(tokens));
+  if (!live->request.images.empty()) live->image_key = live->request.prompt;
+  for (const engine::SequenceImage& i : live->request.images) {
+    ASSIGN_OR_RETURN(const int32_t key, image_keys_.key(i.input->digest));
+    std::fill_n(live->image_key.begin() + i.first, i.high * i.wide, key);
+  }
   const RequestId id = last_id_ == 0 ? options_.first_id : last_id_ + options_.id_step;
   last_id_ = id;
   live->id = live->result.id = id;

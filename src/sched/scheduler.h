@@ -33,6 +33,7 @@
 #include "engine/executor.h"
 #include "kv/radix_cache.h"
 #include "sched/batch.h"
+#include "sched/image_keys.h"
 #include "sched/live_request.h"
 #include "sched/observer.h"
 #include "sched/request.h"
@@ -112,6 +113,7 @@ class Scheduler {
 
   // Any thread. Whether add() would take it, but for the queue's length.
   Status check(const Request& request) const;
+  Status check_images(const Request& request) const;
   // Any thread. Whether add() would refuse it with Busy now.
   bool full(const Request& request) const;
   // Any thread. Refused: Invalid (the request cannot be served, and why), Busy (the queue is full, or draining).
@@ -231,6 +233,7 @@ class Scheduler {
   void publish();
 
   engine::Executor& executor_;
+  ImageKeys image_keys_;  // under mutex_
   SchedulerOptions options_;
   Observer* observer_;
   kv::RadixCache cache_;

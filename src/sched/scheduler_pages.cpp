@@ -23,7 +23,7 @@ constexpr int64_t kWorthWaiting = 32;
 
 // Its last token is computed in any case: somebody must give the next one.
 std::span<const int32_t> reusable(const LiveRequest& r) {
-  return std::span(r.sequence.tokens()).first(static_cast<size_t>(r.sequence.size() - 1));
+  return r.key().first(static_cast<size_t>(r.sequence.size() - 1));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
   for (const LivePtr& other : running_) {
     if (other->prompt_cached || other->request.cache_salt != r.request.cache_salt) continue;
     const auto size = other->sequence.size();
-    int64_t shared = kv::common_prefix(other->sequence.tokens(), tokens);
+    int64_t shared = kv::common_prefix(other->key(), tokens);
     if (keeps_states()) {
       const int64_t last = last_state_border(other->sequence);
       shared = shared >= last ? last : shared / kKeptStateTokens * kKeptStateTokens;
@@ -291,7 +291,7 @@ bool Scheduler::provide_pages(bool may_preempt) {
 void Scheduler::share_prompt(LiveRequest& r) {
   r.prompt_cached = true;
   if (keeps_states()) return cache_states(r, r.checked);
-  const auto cached = std::span(r.sequence.tokens()).first(static_cast<size_t>(r.checked));
+  const auto cached = r.key().first(static_cast<size_t>(r.checked));
   auto in = cache_.insert(r.request.cache_salt, cached, r.sequence.pages(), r.shared_pages, false);
   r.shared_pages = in.pages;
   r.lease = std::move(in.lease);
@@ -343,7 +343,7 @@ void Scheduler::cache_states(LiveRequest& r, int64_t checked) {
       executor_.kept_states()->forget(k.slot);
       continue;
     }
-    const auto tokens = std::span(r.sequence.tokens()).first(static_cast<size_t>(k.tokens));
+    const auto tokens = r.key().first(static_cast<size_t>(k.tokens));
     auto in = cache_.insert(r.request.cache_salt, tokens, r.sequence.pages(), r.shared_pages, false, k.slot);
     r.shared_pages = in.pages;
     r.lease = std::move(in.lease);
@@ -359,7 +359,7 @@ void Scheduler::give_back_pages(LiveRequest& r) {
   } else if (options_.prefix_cache) {
     // What no checked logits followed from may hold anything.
     const auto good = static_cast<size_t>(std::min(r.checked, r.sequence.cached()));
-    cache_.insert(r.request.cache_salt, std::span(r.sequence.tokens()).first(good), pages, r.shared_pages, true);
+    cache_.insert(r.request.cache_salt, r.key().first(good), pages, r.shared_pages, true);
   } else {
     executor_.kv_pool().release(pages);
   }

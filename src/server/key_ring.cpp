@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "server/fields.h"
-#include "server/sha256.h"
+#include "base/sha256.h"
 
 namespace reprise::server {
 namespace {

@@ -80,6 +80,8 @@ TEST(ConfigCases, UnlistedArchitecturesAreNamedFirst) {
 Status check(std::string_view architecture, const std::string& key, const Json& value, std::string* notices = nullptr) {
   Json config = {{"architectures", {architecture}}, {"num_experts_per_tok", 2}, {"num_labels", 1}, {"hidden_size", 256},
                  {"num_attention_heads", 4},        {"num_key_value_heads", 4}};
+  if ((*find_model(architecture))->family.vision)
+    config.update({{"vision_config", Json::object()}, {"head_dim", 128}});  // of the usual sections of positions
   config[key] = value;
   auto fields = checkpoint::parse_model_config(config, "config.json", {}, models::families(true));
   if (!fields.is_ok()) return fields.status();

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "server/dialect_fixture.h"
-#include "server/sha256.h"
+#include "base/sha256.h"
 
 namespace reprise::server::day_two_test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/sha256.h"
+#include "base/sha256.h"
 
 namespace reprise::server::key_ring_test {
 namespace {

@@ -53,6 +53,14 @@ void RopeTableArgs::fill(const OpCall& c) {
   ntk_base = c.attrs->number("ntk_base");
   ntk_factor = c.attrs->number("ntk_factor");
 }
+void RopeTableAxesArgs::fill(const OpCall& c) {
+  inv_freq = c.attrs->numbers("inv_freq").data();
+  axes = c.attrs->numbers("axes").data();
+  tokens = c.in[0].shape[0];
+  frequencies = static_cast<int64_t>(c.attrs->numbers("inv_freq").size());
+  columns = c.in[0].shape[1].factor;
+  scale = c.attrs->number("scale");
+}
 void RopeArgs::fill(const OpCall& c) {
   const Shape& s = c.in[0].shape;
   tokens = s[0];
@@ -105,6 +113,7 @@ void RowWriteArgs::fill(const OpCall& c) {
 std::span<const OpArgs> rotation_args() {
   static const OpArgs rows[] = {
       op_row("rope_table", &RopeTableArgs::table, &RopeTableArgs::table, accepts_rope_table),
+      op_row("rope_table_axes", &RopeTableAxesArgs::table, &RopeTableAxesArgs::table, constant_rows),
       op_row("rope", &RopeArgs::out, &RopeArgs::x, accepts_rotated<1>),
       op_row("split_qk_norm_rope", &SplitArgs::v, &SplitArgs::qkv, accepts_rotated<1>),
       op_row("split_qk_norm_rope_kv", &SplitKvArgs::q, &SplitKvArgs::qkv, &SplitKvArgs::kv, accepts_rotated<2>),

@@ -22,6 +22,17 @@ struct RopeTableArgs {
   void fill(const OpCall& call);
 };
 
+struct RopeTableAxesArgs {
+  In positions;
+  Out table;
+  const double *inv_freq, *axes;  // as in RopeTableArgs
+  Dim tokens;
+  int64_t frequencies, columns;
+  double scale;
+
+  void fill(const OpCall& call);
+};
+
 struct RopeArgs {
   In x, table;
   Out out;

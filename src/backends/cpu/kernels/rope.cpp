@@ -52,9 +52,26 @@ void make_table(const RopeTableArgs& a, const Launch& l) {
   }
 }
 
+// The same angle of one of several positions.
+void make_axes_table(const RopeTableAxesArgs& a, const Launch& l) {
+  const int32_t* positions = a.positions;
+  float* table = a.table;
+  const int64_t half = a.frequencies, columns = a.columns;
+  const float scale = static_cast<float>(a.scale);
+  const Range angles = l.share(l.size(a.tokens) * half);
+  for (int64_t u = angles.begin; u < angles.end; ++u) {
+    const int64_t t = u / half, i = u % half;
+    const int32_t position = positions[t * columns + static_cast<int64_t>(a.axes[i])];
+    const float angle = static_cast<float>(position) * static_cast<float>(a.inv_freq[i]);
+    table[t * 2 * half + i] = static_cast<float>(__builtin_cos(static_cast<double>(angle))) * scale;
+    table[t * 2 * half + half + i] = static_cast<float>(__builtin_sin(static_cast<double>(angle))) * scale;
+  }
+}
+
 }  // namespace
 
 REPRISE_KERNELS(rope, run)
 REPRISE_KERNEL(rope_table, make_table)
+REPRISE_KERNEL(rope_table_axes, make_axes_table)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -82,6 +82,7 @@ namespace reprise::cpu {
   X(latent_forms)                    \
   X(row_write)                       \
   X(rope_table)                      \
+  X(rope_table_axes)                 \
   X(argmax_merge)                    \
   X(sample)                          \
   X(mask_logits)                     \

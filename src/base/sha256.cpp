@@ -1,11 +1,11 @@
-#include "server/sha256.h"
+#include "base/sha256.h"
 
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
-namespace reprise::server {
+namespace reprise {
 namespace {
 
 constexpr std::array<uint32_t, 64> kRound = {
@@ -58,4 +58,4 @@ std::string sha256_hex(std::string_view bytes) {
   return out;
 }
 
-}  // namespace reprise::server
+}  // namespace reprise

@@ -1,0 +1,109 @@
+#include "checkpoint/vision.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "checkpoint/config.h"
+#include "checkpoint/field_reader.h"
+#include "checkpoint/limits.h"
+
+namespace reprise::checkpoint {
+namespace {
+
+Status read_integers(const FieldReader& in, std::string_view key, int64_t most, std::vector<int64_t>& out) {
+  const Json* list = in.find(key);
+  if (!list) return Status::ok();
+  const std::string allowed = fmt::format("a list of integers from 0 to {}", most);
+  if (!list->is_array() || list->size() > static_cast<size_t>(kMaxLayers)) return in.wrong(key, *list, allowed);
+  out.clear();
+  for (const Json& v : *list) {
+    if (!v.is_number_integer() || v.get<int64_t>() < 0 || v.get<int64_t>() > most) return in.wrong(key, *list, allowed);
+    out.push_back(v.get<int64_t>());
+  }
+  return Status::ok();
+}
+
+Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_hidden, VisionFields& v) {
+  RETURN_IF_ERROR(in.integer("depth", 1, kMaxLayers, d.depth, v.depth));
+  RETURN_IF_ERROR(in.integer("hidden_size", 1, kMaxHidden, d.hidden, v.hidden));
+  RETURN_IF_ERROR(in.integer("intermediate_size", 1, kMaxIntermediate, d.intermediate, v.intermediate));
+  RETURN_IF_ERROR(in.integer("num_heads", 1, kMaxHeads, d.heads, v.heads));
+  if (v.hidden % v.heads != 0 || v.hidden / v.heads % 4 != 0)
+    return in.wrong("num_heads", Json(v.heads), "a number of heads whose size is a multiple of 4");
+  RETURN_IF_ERROR(in.integer("patch_size", 1, 1 << 10, d.patch, v.patch));
+  RETURN_IF_ERROR(in.integer("spatial_merge_size", 1, 16, 2, v.merge));
+  RETURN_IF_ERROR(in.integer("temporal_patch_size", 1, 16, 2, v.temporal));
+  int64_t channels = 3;
+  RETURN_IF_ERROR(in.integer("in_channels", 3, 3, 3, channels));
+  RETURN_IF_ERROR(in.integer("out_hidden_size", text_hidden, text_hidden, text_hidden, v.out_hidden));
+  std::string act;
+  RETURN_IF_ERROR(
+      in.choice("hidden_act", {"silu", "gelu", "gelu_pytorch_tanh"}, d.windows ? "silu" : "gelu_pytorch_tanh", act));
+  v.activation = act == "gelu_pytorch_tanh" ? "gelu_tanh" : act;
+  if (d.windows) {
+    int64_t side = 0;
+    RETURN_IF_ERROR(in.integer("window_size", 1, 1 << 16, 112, side));
+    v.window = side / v.merge / v.patch * v.merge;
+    if (v.window < 1) return in.wrong("window_size", Json(side), fmt::format("at least {}", v.merge * v.patch));
+    v.full_blocks = {7, 15, 23, 31};
+    RETURN_IF_ERROR(read_integers(in, "fullatt_block_indexes", v.depth - 1, v.full_blocks));
+  }
+  if (!d.learned) return Status::ok();
+  int64_t positions = 0;
+  RETURN_IF_ERROR(in.integer("num_position_embeddings", 1, 1 << 24, 2304, positions));
+  v.side = static_cast<int64_t>(std::sqrt(static_cast<double>(positions)));
+  if (v.side * v.side != positions) return in.wrong("num_position_embeddings", Json(positions), "a square");
+  v.deepstack_blocks = {8, 16, 24};
+  RETURN_IF_ERROR(read_integers(in, "deepstack_visual_indexes", v.depth - 1, v.deepstack_blocks));
+  return std::is_sorted(v.deepstack_blocks.begin(), v.deepstack_blocks.end(), std::less_equal<>())
+             ? Status::ok()
+             : in.wrong("deepstack_visual_indexes", *in.find("deepstack_visual_indexes"),
+                        "ascending numbers of blocks");
+}
+
+}  // namespace
+
+bool VisionFields::full(int64_t index) const {
+  return window == 0 || std::find(full_blocks.begin(), full_blocks.end(), index) != full_blocks.end();
+}
+
+std::vector<double> VisionFields::axes(int64_t count) const {
+  std::vector<double> out(static_cast<size_t>(count), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    double& axis = out[static_cast<size_t>(i)];
+    if (interleaved) {
+      for (int64_t a : {1, 2})
+        if (i % 3 == a && i < 3 * sections[static_cast<size_t>(a)]) axis = static_cast<double>(a);
+    } else {
+      axis = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
+    }
+  }
+  return out;
+}
+
+Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelConfigFields& out) {
+  VisionFields v;
+  const Json* tower = in.find("vision_config");
+  if (!tower) return in.absent("vision_config", "an object");
+  if (!tower->is_object()) return in.wrong("vision_config", *tower, "an object");
+  RETURN_IF_ERROR(read_tower(FieldReader(*tower, out.source, "vision_config."), defaults, out.hidden_size, v));
+  if (static_cast<int64_t>(v.deepstack_blocks.size()) > out.num_hidden_layers)
+    return invalid("{}: vision_config.deepstack_visual_indexes has {} entries; allowed: num_hidden_layers {}",
+                   out.source, v.deepstack_blocks.size(), out.num_hidden_layers);
+  RETURN_IF_ERROR(in.integer("image_token_id", 0, out.vocab_size - 1, defaults.image_token, v.image_token));
+  const int64_t half = out.head_dim / 2;
+  v.interleaved = defaults.interleaved;
+  v.sections = defaults.interleaved ? std::vector<int64_t>{24, 20, 20} : std::vector<int64_t>{16, 24, 24};
+  for (const char* place : {"rope_scaling", "rope_parameters"})
+    if (const Json* rope = in.find(place); rope && rope->is_object()) {
+      const FieldReader inner(*rope, out.source, fmt::format("{}.", place));
+      RETURN_IF_ERROR(read_integers(inner, "mrope_section", half, v.sections));
+    }
+  if (v.sections.size() != 3 || v.sections[0] + v.sections[1] + v.sections[2] != half)
+    return invalid("{}: mrope_section [{}]; allowed: three numbers that add up to half a head, {}", out.source,
+                   fmt::join(v.sections, ", "), half);
+  out.vision = std::move(v);
+  return Status::ok();
+}
+
+}  // namespace reprise::checkpoint

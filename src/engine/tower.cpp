@@ -1,0 +1,163 @@
+#include "engine/tower.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/half.h"
+#include "base/log.h"
+
+namespace reprise::engine {
+namespace {
+
+constexpr size_t kKeptBytes = size_t{256} << 20;  // of rows of the last images
+
+void write_number(DType dtype, void* out, size_t i, float x) {
+  if (dtype == DType::F32) static_cast<float*>(out)[i] = x;
+  if (dtype == DType::BF16) static_cast<uint16_t*>(out)[i] = float_to_bf16(x);
+  if (dtype == DType::F16) static_cast<uint16_t*>(out)[i] = float_to_half(x);
+}
+
+LiveSizes tower_sizes(int64_t rows, int64_t windows) {
+  LiveSizes live;
+  live.value[models::kMergedRows] = rows;
+  live.value[models::kImageBorders] = 2;
+  live.value[models::kWindowBorders] = windows + 1;
+  return live;
+}
+
+template <typename T>
+Status write_all(const Staging& staging, const std::string& name, const std::vector<T>& from) {
+  ASSIGN_OR_RETURN(const TensorView view, staging.input(name));
+  std::memcpy(view.data, from.data(), from.size() * sizeof(T));
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config, DType dtype, int64_t max_rows,
+                                              const Platform& platform, const GraphOptions& options) {
+  std::unique_ptr<Tower> t(new Tower);
+  t->vision_ = *config.fields.vision;
+  t->dtype_ = dtype;
+  t->max_rows_ = max_rows;
+  t->platform_ = &platform;
+  t->wanted_ = options.policy == GraphPolicy::Off ? GraphMode::Eager : options.prefill;
+  t->required_ = options.policy == GraphPolicy::Required;
+  t->split_ops_ = options.split_ops;
+  ASSIGN_OR_RETURN(t->graph_, models::trace_tower(config, dtype, max_rows, *platform.ops));
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.greedy = pipeline.expand_latents = pipeline.observe_experts = false;
+  pipeline.lora = {};
+  pipeline.passes.print_after.clear();
+  pipeline.passes.dump_dir.clear();
+  pipeline.passes.keep_graphs = false;
+  ASSIGN_OR_RETURN(t->report_, run_pipeline(*t->graph_, pipeline, platform));
+  ASSIGN_OR_RETURN(t->selection_, select_kernels(*t->graph_, platform));
+  t->plan_ = plan_memory(*t->graph_, t->selection_.workspace);
+  return t;
+}
+
+Status Tower::bind(const ParamStore& params, Device& device, Stream& stream) {
+  stream_ = &stream;
+  staging_.declare(*graph_, {});
+  RETURN_IF_ERROR(staging_.allocate(device));
+  ASSIGN_OR_RETURN(arena_, device.pool().allocate(plan_.arena_bytes, "activations of the vision tower"));
+  CompileRequest request;
+  request.platform = platform_;
+  request.params = &params;
+  request.staging = &staging_;
+  request.arena = arena_.data();
+  request.split_ops = split_ops_;
+  request.size_symbols = {models::kMergedRows};
+  ASSIGN_OR_RETURN(model_, CompiledModel::compile(std::move(*graph_), selection_, std::move(plan_), request));
+  // The capture serves every size, and is taken at one that is quickly run. Its inputs must be sound for that.
+  RETURN_IF_ERROR(stage({{},
+                         vision_.merge,
+                         vision_.merge,
+                         std::vector<float>(static_cast<size_t>(vision_.block() * vision_.patch_width()))},
+                        models::tower_layout(vision_, vision_.merge, vision_.merge)));
+  if (wanted_ == GraphMode::Eager) return Status::ok();
+  model_->cut(wanted_);
+  const Status captured = model_->capture(max_rows_, tower_sizes(1, 1));
+  captured_ = captured.is_ok();
+  if (captured_) return Status::ok();
+  if (required_) return captured.at("`graph` required: capture of the vision tower failed");
+  log::warning("vision tower: {}; continuing eager", captured.message());
+  model_->cut(GraphMode::Eager);
+  return Status::ok();
+}
+
+Status Tower::stage(const ImageInput& image, const models::TowerLayout& layout) {
+  ASSIGN_OR_RETURN(const TensorView patches, staging_.input(std::string(models::kPatchesInput)));
+  const auto width = static_cast<size_t>(vision_.patch_width());
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    const float* from = image.patches.data() + static_cast<size_t>(layout.order[i]) * width;
+    for (size_t k = 0; k < width; ++k) write_number(dtype_, patches.data, i * width + k, from[k]);
+  }
+  RETURN_IF_ERROR(write_all(staging_, std::string(models::kPlacesInput), layout.places));
+  RETURN_IF_ERROR(write_all(staging_, std::string(models::kImageBordersInput),
+                            std::vector<int32_t>{0, static_cast<int32_t>(layout.order.size())}));
+  if (vision_.window > 0)
+    RETURN_IF_ERROR(write_all(staging_, std::string(models::kWindowBordersInput), layout.windows));
+  for (size_t k = 0; k < layout.taps.size() && vision_.side > 0; ++k) {
+    RETURN_IF_ERROR(write_all(staging_, fmt::format("tap.{}", k), layout.taps[k]));
+    RETURN_IF_ERROR(write_all(staging_, fmt::format("tap_weight.{}", k), layout.weights[k]));
+  }
+  return Status::ok();
+}
+
+Result<models::ImageRows> Tower::read(const models::TowerLayout& layout) const {
+  models::ImageRows out;
+  out.row_bytes = static_cast<size_t>(vision_.out_hidden) * size_of(dtype_);
+  const auto take = [&](std::string_view name, std::vector<uint8_t>& to) {
+    ASSIGN_OR_RETURN(const TensorView view, model_->output(name));
+    to.resize(layout.row_of.size() * out.row_bytes);
+    for (size_t i = 0; i < layout.row_of.size(); ++i)
+      std::memcpy(to.data() + i * out.row_bytes,
+                  static_cast<const uint8_t*>(view.data) + static_cast<size_t>(layout.row_of[i]) * out.row_bytes,
+                  out.row_bytes);
+    return Status::ok();
+  };
+  RETURN_IF_ERROR(take("rows", out.rows));
+  out.deep.resize(vision_.deepstack_blocks.size());
+  for (size_t k = 0; k < out.deep.size(); ++k) RETURN_IF_ERROR(take(fmt::format("deep.{}", k), out.deep[k]));
+  return out;
+}
+
+void Tower::keep(const std::string& digest, std::shared_ptr<const models::ImageRows> rows) {
+  kept_bytes_ += rows->bytes();
+  kept_.emplace_front(digest, std::move(rows));
+  while (kept_bytes_ > kKeptBytes && kept_.size() > 1) {
+    kept_bytes_ -= kept_.back().second->bytes();
+    kept_.pop_back();
+  }
+}
+
+Result<std::shared_ptr<const models::ImageRows>> Tower::rows(const ImageInput& image) {
+  const auto known = std::find_if(kept_.begin(), kept_.end(), [&](const auto& k) { return k.first == image.digest; });
+  if (known != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, known);
+    return kept_.front().second;
+  }
+  const int64_t m = vision_.merge, count = image.rows / m * (image.columns / m);
+  if (image.rows < m || image.columns < m || image.rows % m != 0 || image.columns % m != 0 ||
+      static_cast<int64_t>(image.patches.size()) != image.rows * image.columns * vision_.patch_width())
+    return invalid(
+        "an image of {} x {} patches with {} numbers; allowed: sides that are multiples of {}, {} numbers a "
+        "patch",
+        image.columns, image.rows, image.patches.size(), m, vision_.patch_width());
+  if (count > max_rows_) return invalid("an image of {} tokens; allowed: {}", count, max_rows_);
+  const models::TowerLayout layout = models::tower_layout(vision_, image.rows, image.columns);
+  RETURN_IF_ERROR(stage(image, layout));
+  const LiveSizes live =
+      tower_sizes(count, layout.windows.empty() ? 0 : static_cast<int64_t>(layout.windows.size()) - 1);
+  RETURN_IF_ERROR(captured_ ? model_->replay(max_rows_, live, *stream_) : model_->launch(live, *stream_));
+  RETURN_IF_ERROR(stream_->synchronize());
+  ASSIGN_OR_RETURN(models::ImageRows made, read(layout));
+  ++computed_;
+  auto rows = std::make_shared<const models::ImageRows>(std::move(made));
+  if (!image.digest.empty()) keep(image.digest, rows);
+  return rows;
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,55 @@
+// PlacedImage: an image among the tokens of a sequence: where its rows stand, and the rows once the vision tower has
+// computed them. Positions of images have three parts (M-RoPE): time, row and column. Plain values; rows are immutable
+// and shared.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace reprise::models {
+
+// What the tower gave, in the model's dtype: a row for each place of the merged grid, line by line.
+struct ImageRows {
+  size_t row_bytes = 0;
+  std::vector<uint8_t> rows;
+  std::vector<std::vector<uint8_t>> deep;  // added behind the first layers (deepstack)
+
+  size_t bytes() const { return rows.size() * (1 + deep.size()); }
+};
+
+struct PlacedImage {
+  int64_t first = 0;           // token that its first row replaces; the others follow
+  int64_t high = 0, wide = 0;  // of the merged grid
+  std::shared_ptr<const ImageRows> rows = nullptr;
+
+  int64_t count() const { return high * wide; }
+  int64_t end() const { return first + count(); }
+};
+
+// The image that token t is a row of; null: it is text. `images` are in the order of their tokens.
+inline const PlacedImage* image_at(std::span<const PlacedImage> images, int64_t t) {
+  for (const PlacedImage& i : images)
+    if (t >= i.first && t < i.end()) return &i;
+  return nullptr;
+}
+
+// Text counts on; an image's rows lie on a grid from the position that comes next, and text goes on behind its longer
+// side (transformers, Qwen3VLModel.get_rope_index).
+inline std::array<int32_t, 3> position_of(std::span<const PlacedImage> images, int64_t t) {
+  int64_t shift = 0;
+  for (const PlacedImage& i : images) {
+    if (t < i.first) break;
+    const auto start = static_cast<int32_t>(i.first + shift), at = static_cast<int32_t>(t - i.first);
+    if (t < i.end())
+      return {start, start + at / static_cast<int32_t>(i.wide), start + at % static_cast<int32_t>(i.wide)};
+    shift += std::max(i.high, i.wide) - i.count();
+  }
+  const auto p = static_cast<int32_t>(t + shift);
+  return {p, p, p};
+}
+
+}  // namespace reprise::models

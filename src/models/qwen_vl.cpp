@@ -1,0 +1,83 @@
+// Qwen2.5-VL and Qwen3-VL: the text models of Qwen2 and Qwen3 behind a vision tower (models/vision.h), whose rows stand
+// in the places of placeholders; positions have three parts.
+#include "checkpoint/field_reader.h"
+#include "models/decoder.h"
+#include "models/image_step.h"
+#include "models/qwen.h"
+
+namespace reprise::models {
+namespace {
+
+using checkpoint::FieldReader;
+using checkpoint::ModelConfigFields;
+
+ModelOutputs qwen25_vl(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return dense_decoder(config, {.qkv_bias = true}, in, root);
+}
+
+ModelOutputs qwen3_vl(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const bool bias = config.fields.attention_bias;
+  return dense_decoder(config, {.qkv_bias = bias, .output_bias = bias, .qk_norm = true}, in, root);
+}
+
+void declare_vl(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
+  declare_images(config, trace, step);
+}
+
+Status read25(const FieldReader& in, ModelConfigFields& out) {
+  return checkpoint::read_vision(in, {.depth = 32, .hidden = 3584, .intermediate = 3420, .patch = 14, .windows = true},
+                                 out);
+}
+
+constexpr checkpoint::VisionDefaults kTower3{
+    .depth = 27, .hidden = 1152, .intermediate = 4304, .patch = 16, .learned = true, .interleaved = true};
+
+Status read3_vl(const FieldReader& in, ModelConfigFields& out) { return checkpoint::read_vision(in, kTower3, out); }
+
+constexpr std::string_view kFieldsVl[] = {"vision_config", "image_token_id"};
+constexpr std::string_view kFields3Vl[] = {"vision_config", "image_token_id", "attention_bias"};
+}  // namespace
+
+const ModelSpec kQwen25Vl{.family = {.architecture = "Qwen2_5_VLForConditionalGeneration",
+                                     .model_type = "qwen2_5_vl_text",
+                                     .other_model_type = "qwen2_5_vl",
+                                     .sizes = {.vocab = 152064,
+                                               .hidden = 8192,
+                                               .intermediate = 29568,
+                                               .layers = 80,
+                                               .heads = 64,
+                                               .kv_heads = 8,
+                                               .positions = 32768,
+                                               .window = 4096,
+                                               .eps = 1e-5,
+                                               .theta = 1e6},
+                                     .fields = kFieldsVl,
+                                     .read = read25,
+                                     .slides = qwen_slides,
+                                     .window_switch = true,
+                                     .wrapper = "Qwen2_5_VLForConditionalGeneration",
+                                     .vision = true},
+                          .forward = qwen25_vl,
+                          .declare = declare_vl};
+
+const ModelSpec kQwen3Vl{.family = {.architecture = "Qwen3VLForConditionalGeneration",
+                                    .model_type = "qwen3_vl_text",
+                                    .other_model_type = "qwen3_vl",
+                                    .sizes = {.vocab = 151936,
+                                              .hidden = 4096,
+                                              .intermediate = 22016,
+                                              .layers = 32,
+                                              .heads = 32,
+                                              .kv_heads = 32,
+                                              .head_dim = 128,
+                                              .positions = 128000,
+                                              .theta = 5e6},
+                                    .fields = kFields3Vl,
+                                    .read = read3_vl,
+                                    .wrapper = "Qwen3VLForConditionalGeneration",
+                                    .vision = true},
+                         .forward = qwen3_vl,
+                         .qk_norm = true,
+                         .declare = declare_vl};
+
+}  // namespace reprise::models

@@ -1,0 +1,191 @@
+// Models with a vision tower against HF transformers in fp32 (tools/golden/make_vision.py): rows of the tower,
+// deepstack rows, positions and logits apart; prompts in one step and in chunks that cut images; every mode with the
+// same bits.
+#include <gtest/gtest.h>
+
+#include "models/vision.h"
+#include "support/tiny_models.h"
+#include "support/traffic.h"
+#include "support/vision_golden.h"
+
+namespace reprise::vision_test {
+namespace {
+
+using engine::GraphPolicy;
+
+using testing_support::vision_folder;
+using testing_support::VisionGolden;
+
+struct Modes {
+  GraphPolicy policy = GraphPolicy::Auto;
+  GraphMode prefill = GraphMode::Piecewise;
+  DType dtype = DType::F32;
+  int64_t chunk = 128;
+};
+
+Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m = {}) {
+  ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
+  engine::EngineOptions o;
+  o.model_path = vision_folder(model);
+  o.dtype = m.dtype;
+  o.chunked_prefill_size = m.chunk;
+  o.max_running_requests = 4;
+  o.max_total_tokens = 4 * 256;
+  o.graph.policy = m.policy;
+  o.graph.prefill = m.prefill;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// The logits of all positions, computed in steps of `chunk` tokens; a step of one token is a decode step.
+Result<std::vector<float>> all_logits(engine::Engine& e, const VisionGolden& golden, std::span<const int64_t> chunks) {
+  engine::Sequence s(golden.get<int32_t>("tokens"));
+  s.set_images(golden.images());
+  RETURN_IF_ERROR(e.reserve(s, s.size()));
+  std::vector<float> out;
+  for (size_t i = 0; s.uncached() > 0; ++i) {
+    engine::StepItem item;
+    item.sequence = &s;
+    item.count = std::min(s.uncached(), chunks[std::min(i, chunks.size() - 1)]);
+    item.logits = std::min<int64_t>(item.count, 1);
+    ASSIGN_OR_RETURN(const std::span<float> logits, e.step({&item, 1}));
+    out.insert(out.end(), logits.begin(), logits.end());
+  }
+  e.release(s);
+  return out;
+}
+
+float most_different(std::span<const float> a, std::span<const float> b) {
+  float most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(a[i] - b[i]));
+  return most;
+}
+
+class VisionTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(VisionTest, RowsOfTheTowerAreThoseOfTransformers) {
+  const VisionGolden golden(GetParam());
+  auto e = open(GetParam());
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto images = golden.images();
+  for (size_t i = 0; i < images.size(); ++i) {
+    auto rows = (*e)->image_rows(*images[i].input);
+    ASSERT_TRUE(rows.is_ok()) << rows.status().message();
+    const auto compare = [&](const std::string& name, const std::vector<uint8_t>& bytes) {
+      const auto want = golden.get<float>(name);
+      ASSERT_EQ(want.size() * sizeof(float), bytes.size()) << name;
+      std::vector<float> got(want.size());
+      std::memcpy(got.data(), bytes.data(), bytes.size());
+      float largest = 0;
+      for (const float w : want) largest = std::max(largest, std::fabs(w));
+      EXPECT_LE(most_different(got, want), 2e-5f * largest) << name;
+    };
+    compare("rows." + std::to_string(i), (*rows)->rows);
+    for (size_t k = 0; k < (*rows)->deep.size(); ++k)
+      compare("deep." + std::to_string(i) + "." + std::to_string(k), (*rows)->deep[k]);
+  }
+}
+
+TEST_P(VisionTest, PositionsAreThoseOfTransformers) {
+  const VisionGolden golden(GetParam());
+  engine::Sequence s(golden.get<int32_t>("tokens"));
+  s.set_images(golden.images());
+  const auto want = golden.get<int32_t>("positions");
+  ASSERT_EQ(static_cast<int64_t>(want.size()), 3 * s.size());
+  for (int64_t t = 0; t < s.size(); ++t) {
+    const auto got = models::position_of(s.images(), t);
+    for (int a = 0; a < 3; ++a)
+      EXPECT_EQ(got[static_cast<size_t>(a)], want[static_cast<size_t>(3 * t + a)]) << t << ", " << a;
+  }
+}
+
+TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
+  const VisionGolden golden(GetParam());
+  auto e = open(GetParam());
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto want = golden.get<float>("logits");
+  const auto vocab = static_cast<size_t>((*e)->vocab_size());
+  const auto size = static_cast<int64_t>(want.size() / vocab);
+  float largest = 0;
+  for (const float w : want) largest = std::max(largest, std::fabs(w));
+  std::vector<float> last;
+  // Whole; cut inside images; single tokens of images and behind them.
+  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{size}, {7}, {3, 5}, {8, 1, 1, 4, 1}, {size - 6, 1}}) {
+    const auto got = all_logits(**e, golden, chunks);
+    ASSERT_TRUE(got.is_ok()) << got.status().message();
+    int64_t position = 0;
+    for (size_t i = 0; i < got->size() / vocab; ++i) {
+      position = std::min(size, position + chunks[std::min(i, chunks.size() - 1)]);
+      const auto row = std::span(want).subspan(static_cast<size_t>(position - 1) * vocab, vocab);
+      EXPECT_LE(most_different(row, std::span(*got).subspan(i * vocab, vocab)), 1e-4f * largest)
+          << "position " << position << ", chunks of " << chunks.front();
+    }
+    const std::vector<float> end(got->end() - static_cast<ptrdiff_t>(vocab), got->end());
+    EXPECT_TRUE(last.empty() || testing_support::same_bits(end, last)) << "chunks of " << chunks.front();
+    last = end;
+  }
+  EXPECT_EQ((*e)->tower()->computed(), 2u);  // the store has what the first prompt computed
+}
+
+TEST_P(VisionTest, AllModesGiveTheSameBits) {
+  const VisionGolden golden(GetParam());
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    std::vector<float> first;
+    for (const Modes& m : {Modes{.policy = GraphPolicy::Off}, Modes{.prefill = GraphMode::Whole},
+                           Modes{.prefill = GraphMode::Piecewise}, Modes{.policy = GraphPolicy::Required}}) {
+      Modes mode = m;
+      mode.dtype = dtype;
+      auto e = open(GetParam(), mode);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_EQ((*e)->tower()->mode(), mode.policy == GraphPolicy::Off ? GraphMode::Eager : mode.prefill);
+      const auto got = all_logits(**e, golden, std::vector<int64_t>{9, 20, 20, 1});
+      ASSERT_TRUE(got.is_ok()) << got.status().message();
+      EXPECT_EQ((*e)->tower()->counters().replays > 0, mode.policy != GraphPolicy::Off);
+      if (first.empty()) first = *got;
+      EXPECT_TRUE(testing_support::same_bits(*got, first));
+    }
+  }
+}
+
+TEST_P(VisionTest, WithoutImagesItIsATextModel) {
+  auto e = open(GetParam());
+  ASSERT_TRUE(e.is_ok());
+  const std::vector<int32_t> tokens{5, 6, 7, 8, 9, 10, 11};
+  std::vector<float> last;
+  for (const int64_t chunk : {7, 1}) {
+    engine::Sequence s(tokens);
+    ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
+    std::vector<float> logits;
+    while (s.uncached() > 0) {
+      engine::StepItem item;
+      item.sequence = &s;
+      item.count = chunk;
+      item.logits = 1;
+      const auto step = (*e)->step({&item, 1});
+      ASSERT_TRUE(step.is_ok()) << step.status().message();
+      logits.assign(step->begin(), step->end());
+    }
+    (*e)->release(s);
+    EXPECT_TRUE(last.empty() || testing_support::same_bits(logits, last));
+    last = logits;
+  }
+  EXPECT_EQ((*e)->tower()->computed(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, VisionTest, testing::Values("qwen2_5_vl", "qwen3_vl"),
+                         [](const auto& i) { return i.param; });
+
+TEST(Vision, OtherDevicesRefuseItByName) {
+  DeviceOptions device{DeviceKind::Ascend, "auto", 2, false};
+  device.ascend_runtime = "sim";
+  auto platform = make_platform(device);
+  ASSERT_TRUE(platform.is_ok());
+  engine::EngineOptions o;
+  o.model_path = vision_folder("qwen3_vl");
+  o.dtype = DType::BF16;
+  const auto e = engine::Engine::create(o, std::move(*platform));
+  ASSERT_FALSE(e.is_ok());
+  EXPECT_NE(e.status().message().find("runs on the CPU"), std::string::npos) << e.status().message();
+}
+
+}  // namespace
+}  // namespace reprise::vision_test
