@@ -8,7 +8,9 @@
 
 #include "api/default_model.h"
 #include "api/device_choice.h"
+#include "base/log.h"
 #include "base/progress.h"
+#include "bench/drafted_batch.h"
 #include "bench/one_batch.h"
 #include "command.h"
 #include "common/device_probe.h"
@@ -38,6 +40,7 @@ struct BenchFlags {
   int64_t repeat = 3;
   double temperature = 0;
   bool json = false;
+  spec::SpecOptions speculation = {};  // what the model's settings say
 };
 
 // Parameters of a layer's attention: queries, keys, values and the output; with latents (absorbed, nn/latent.h)
@@ -100,7 +103,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   const double weight_bytes = step_weight_bytes(engine, batch);
   // The step that makes token i + 1 reads the keys and values of input + i tokens.
   const double kv_bytes = batch * (input + (steps + 1) / 2) * static_cast<double>(engine.kv_bytes_per_token());
-  const double gbps = r.decode_s > 0 ? (weight_bytes + kv_bytes) * steps / r.decode_s / 1e9 : 0;
+  const double gbps = r.decode_s > 0 ? (weight_bytes + kv_bytes) * r.decode_steps / r.decode_s / 1e9 : 0;
   const auto& c = engine.config();
   const double operations = 2 * batch * (input * layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
   const double gflops = r.prefill_s > 0 ? operations / r.prefill_s / 1e9 : 0;
@@ -120,6 +123,12 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;
   j["step_ms_p50"] = r.step_ms_p50;
   j["step_ms_p99"] = r.step_ms_p99;
+  if (f.speculation.algorithm != spec::Algorithm::None) {
+    j["speculative"] = spec::algorithm_name(f.speculation.algorithm);
+    j["tokens_per_step"] = r.tokens_per_step;
+    j["draft_tokens"] = r.draft_tokens;
+    j["accepted_tokens"] = r.accepted_tokens;
+  }
   j["host_us"] = r.host_us;
   j["gap_us"] = r.gap_us;
   if (f.model.member) {
@@ -177,6 +186,12 @@ void print_table(const OrderedJson& report) {
                r["step_ms_p99"].get<double>(), r["gap_us"].get<double>(), r["achieved_GBps"].get<double>(),
                percent(r["pct_bandwidth"]), r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
   }
+  for (const auto& r : report["rows"])
+    if (r.contains("tokens_per_step"))
+      fmt::print("{} at batch {}: {:.2f} tokens a step of a sequence; {} of {} drafts came true\n",
+                 r["speculative"].get<std::string>(), r["batch_size"].get<int64_t>(),
+                 r["tokens_per_step"].get<double>(), r["accepted_tokens"].get<int64_t>(),
+                 r["draft_tokens"].get<int64_t>());
   if (report.contains("time")) {
     fmt::print("{}:\n", report["time"].get<std::string>());
     for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
@@ -205,9 +220,13 @@ void print_table(const OrderedJson& report) {
 // What the runs need of the model, and no more.
 Status check_bench(BenchFlags& f) {
   const int64_t largest = *std::max_element(f.batch_sizes.begin(), f.batch_sizes.end());
-  f.model.max_running_requests = largest;
+  ASSIGN_OR_RETURN(f.speculation, f.model.speculation.options());
+  // A draft is a row, as a sequence is.
+  const bool drafts = f.speculation.algorithm != spec::Algorithm::None;
+  f.model.max_running_requests = drafts ? std::min<int64_t>(4096, largest * f.speculation.draft_tokens) : largest;
   if (f.model.max_total_tokens == 0)
-    f.model.max_total_tokens = largest * kv::pages_for(f.input_len + f.output_len) * kv::kPageTokens;
+    f.model.max_total_tokens =
+        largest * kv::pages_for(f.input_len + f.output_len + f.speculation.draft_tokens) * kv::kPageTokens;
   return f.model.check();
 }
 
@@ -231,17 +250,23 @@ Status run_bench(const BenchFlags& f) {
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
                    f.input_len + f.output_len, engine->context_length());
 
+  const bool drafts = f.speculation.algorithm != spec::Algorithm::None && engine->max_verify_rows() > 0;
+  if (!drafts && f.speculation.algorithm != spec::Algorithm::None)
+    log::notice("no drafts (--speculative-algorithm {} is off): {}", spec::algorithm_name(f.speculation.algorithm),
+                engine->verify_refusal());
   std::vector<OneBatchRow> rows;
   {
     Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    const OneBatch plan{f.input_len, f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed), f.temperature};
+    const OneBatch plan{f.input_len,   f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed),
+                        f.temperature, f.speculation};
+    const auto measure = drafts ? measure_drafted_batch : measure_one_batch;
     OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
     warm.repeat = 1;
     warm.output_len = std::min<int64_t>(f.output_len, 4);
     Progress none("", 1, false);
-    RETURN_IF_ERROR(measure_one_batch(*engine, warm, f.batch_sizes[0], none).status());
+    RETURN_IF_ERROR(measure(*engine, warm, f.batch_sizes[0], none).status());
     for (int64_t batch_size : f.batch_sizes) {
-      ASSIGN_OR_RETURN(OneBatchRow row, measure_one_batch(*engine, plan, batch_size, bar));
+      ASSIGN_OR_RETURN(OneBatchRow row, measure(*engine, plan, batch_size, bar));
       rows.push_back(row);
     }
   }

@@ -13,24 +13,13 @@ using engine::StepItem;
 
 double device_seconds_since(double begin_us, const Device& device) { return (now_us(device) - begin_us) * 1e-6; }
 
-double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  return v[std::min(v.size() - 1, static_cast<size_t>(q * static_cast<double>(v.size())))];
-}
-
 // The sequences of one repeat; their pages go back to the pool at the end.
 class Batch {
  public:
   Batch(Engine& engine, int64_t size, int64_t input_len, uint64_t seed, double temperature)
       : engine_(engine), prompt_len_(input_len), seed_(seed), temperature_(temperature) {
-    std::mt19937_64 random(seed);
-    const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
-    for (int64_t i = 0; i < size; ++i) {
-      std::vector<int32_t> prompt(static_cast<size_t>(input_len));
-      for (int32_t& id : prompt) id = static_cast<int32_t>(random() % vocab);
-      sequences_.push_back(std::make_unique<Sequence>(prompt));
-    }
+    for (auto& prompt : random_prompts(engine, size, input_len, seed))
+      sequences_.push_back(std::make_unique<Sequence>(std::move(prompt)));
   }
   ~Batch() {
     for (auto& s : sequences_) engine_.release(*s);
@@ -117,6 +106,22 @@ class Batch {
 
 }  // namespace
 
+std::vector<std::vector<int32_t>> random_prompts(const Engine& engine, int64_t count, int64_t input_len,
+                                                 uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto vocab = static_cast<uint64_t>(engine.config().vocab_size);
+  std::vector<std::vector<int32_t>> out(static_cast<size_t>(count));
+  for (auto& prompt : out)
+    for (int64_t i = 0; i < input_len; ++i) prompt.push_back(static_cast<int32_t>(random() % vocab));
+  return out;
+}
+
+double quantile(std::vector<double> v, double q) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  return v[std::min(v.size() - 1, static_cast<size_t>(q * static_cast<double>(v.size())))];
+}
+
 Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int64_t batch_size, Progress& bar) {
   if (plan.temperature > 0 && !engine.has_sampled_steps())
     return error(Code::Unsupported,
@@ -152,9 +157,15 @@ Result<OneBatchRow> measure_one_batch(Engine& engine, const OneBatch& plan, int6
     waits.push_back((waited_s() - waited_before) * 1e6 / static_cast<double>(plan.output_len - 1));
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
-  return OneBatchRow{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
-                     quantile(steps, 0.5), quantile(steps, 0.99),  quantile(host, 0.5),
-                     quantile(gaps, 0.5),  quantile(waits, 0.5)};
+  return OneBatchRow{.batch_size = batch_size,
+                     .prefill_s = quantile(prefill, 0.5),
+                     .decode_s = quantile(decode, 0.5),
+                     .step_ms_p50 = quantile(steps, 0.5),
+                     .step_ms_p99 = quantile(steps, 0.99),
+                     .host_us = quantile(host, 0.5),
+                     .gap_us = quantile(gaps, 0.5),
+                     .rank_wait_us = quantile(waits, 0.5),
+                     .decode_steps = static_cast<double>(plan.output_len - 1)};
 }
 
 }  // namespace reprise::apps

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/progress.h"
 #include "engine/engine.h"
+#include "spec/options.h"
 
 namespace reprise::apps {
 
@@ -15,7 +17,8 @@ struct OneBatch {
   int64_t output_len = 64;
   int64_t repeat = 3;
   uint64_t seed = 0;
-  double temperature = 0;  // of decode steps; above 0 their tokens are drawn by the device
+  double temperature = 0;              // of decode steps; above 0 their tokens are drawn by the device
+  spec::SpecOptions speculation = {};  // drafts (bench/drafted_batch.h)
 };
 
 struct OneBatchRow {
@@ -25,7 +28,17 @@ struct OneBatchRow {
   double host_us = 0;       // of a decode step, outside the device; always this machine's time
   double gap_us = 0;        // median of decode steps: the device had nothing to do before the step
   double rank_wait_us = 0;  // of a decode step: the front waited in collectives for other ranks; mean
+  // With drafts: decode steps (the median of the repeats), the tokens of a sequence in one of them, and the drafts of
+  // all repeats.
+  double decode_steps = 0, tokens_per_step = 1;
+  int64_t draft_tokens = 0, accepted_tokens = 0;
 };
+
+// Prompts of `input_len` tokens each, by the seed.
+std::vector<std::vector<int32_t>> random_prompts(const engine::Engine& engine, int64_t count, int64_t input_len,
+                                                 uint64_t seed);
+// Of an empty list 0.
+double quantile(std::vector<double> v, double q);
 
 // Advances `bar` by one per repeat.
 Result<OneBatchRow> measure_one_batch(engine::Engine& engine, const OneBatch& plan, int64_t batch_size, Progress& bar);

@@ -119,6 +119,11 @@ void print_summary(engine::Engine& engine, const TextGenerator& generator, const
   line("memory", fmt::format("weights {}, activations {}, KV cache up to {} ({} per page of {} tokens)",
                              megabytes(m.weight_bytes), megabytes(m.activation_bytes), megabytes(m.kv_bytes),
                              megabytes(m.kv_page_bytes), kv::kPageTokens));
+  if (engine.draft()) {
+    const auto d = engine.draft()->memory();
+    line("", fmt::format("draft model: weights {}, activations {}, KV cache up to {}", megabytes(d.weight_bytes),
+                         megabytes(d.activation_bytes), megabytes(d.kv_bytes)));
+  }
 }
 
 }  // namespace reprise::apps

@@ -5,6 +5,7 @@
 
 #include "api/default_model.h"
 #include "api/device_choice.h"
+#include "api/draft_model.h"
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/thread_pool.h"
@@ -150,6 +151,31 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
   for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::notice("{}", n.text);
   if (auto said = understand_environment(::getenv, info.kind); said.is_ok())
     for (const Notice& n : said->notices) log::notice("{}", n.text);
+}
+
+// The model that guesses, on the device of the other one, with a pool for no more than a page.
+Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device,
+                                                   const Platform& other) {
+  device.shared = other.device;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
+  ASSIGN_OR_RETURN(engine::EngineOptions options, engine_options(f));
+  auto opened = engine::Engine::create(options, std::move(platform));
+  return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
+}
+
+// It is of the same vocabulary, and its pool becomes as large as the model's.
+Status join_draft(const ModelSettings& f, engine::Engine& model, const ModelSettings& of_draft,
+                  std::unique_ptr<engine::Engine> draft) {
+  RETURN_IF_ERROR(check_draft_model(f, model, of_draft, *draft));
+  RETURN_IF_ERROR(model.set_draft(std::move(draft)));
+  const engine::Engine& d = *model.draft();
+  const engine::MemoryReport m = d.memory();
+  log::info("draft model {}: {}, weights {:.1f} MB, activations {:.1f} MB, KV cache {} tokens, {:.1f} MB",
+            of_draft.model_path, dtype_name(d.dtype()), static_cast<double>(m.weight_bytes) / 1e6,
+            static_cast<double>(m.activation_bytes) / 1e6, m.kv_pages * kv::kPageTokens,
+            static_cast<double>(m.kv_bytes) / 1e6);
+  return Status::ok();
 }
 
 // For `threads` 0: the processors that the rank may use. Where ranks have processors of their own, the mask names only
@@ -326,7 +352,12 @@ Status ModelSettings::check() const {
     if (fault.starts_with("hang") && !serving)
       return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
-  RETURN_IF_ERROR(speculation.options().status());
+  ASSIGN_OR_RETURN(const std::string draft, speculation.draft_model());
+  if (!draft.empty() && tp_size > 1)
+    return invalid(
+        "`speculative_draft_model_path` {} with `tp_size` {}: a draft model is on one rank alone yet; "
+        "allowed: 1",
+        draft, tp_size);
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }
@@ -357,8 +388,19 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));
+  ASSIGN_OR_RETURN(const std::string draft_path, chosen.speculation.draft_model());
+  const ModelSettings of_draft = draft_settings(chosen, draft_path);
+  std::unique_ptr<engine::Engine> draft;
+  // Elsewhere nothing verifies drafts, which check_engine() or the scheduler says.
+  const DeviceInfo& info = platform.device->info();
+  if (!draft_path.empty() && info.live_sizes && !info.asynchronous) {
+    ASSIGN_OR_RETURN(draft, open_draft(of_draft, device, platform));
+    const engine::MemoryReport m = draft->memory();
+    options.beside = {m.weight_bytes + m.activation_bytes, m.kv_page_bytes};
+  }
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
   RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal()));
+  if (draft) RETURN_IF_ERROR(join_draft(chosen, *engine, of_draft, std::move(draft)));
   if (chosen.replica == 0 && (!chosen.member || chosen.member->world().front()))
     say_what_is_in_effect(chosen, notices, *engine);
   return engine;

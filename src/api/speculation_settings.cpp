@@ -8,6 +8,8 @@
 namespace reprise::api {
 namespace {
 
+constexpr int64_t kModelDraftTokens = 4;  // each costs a step of the draft model
+
 constexpr std::string_view kConfig = "`speculative_config`";
 
 Status read_integer(const Json& v, std::string_view key, int64_t low, int64_t high, int64_t& out) {
@@ -26,19 +28,26 @@ Status read_real(const Json& v, std::string_view key, double& out) {
 
 Status read_method(const Json& v, spec::SpecOptions& o) {
   const std::string* name = v.get_ptr<const std::string*>();
-  if (name && (*name == "ngram" || *name == "suffix")) {
-    o.algorithm = *name == "ngram" ? spec::Algorithm::Ngram : spec::Algorithm::Suffix;
-    return Status::ok();
-  }
-  return invalid("{}: method {} is not there; allowed: ngram, suffix{}", kConfig, name ? *name : v.dump(),
-                 name && (*name == "draft_model" || *name == "mtp" || name->starts_with("eagle"))
-                     ? " (drafts of a second model are not there yet)"
-                     : "");
+  for (const auto& [method, algorithm] :
+       {std::pair("ngram", spec::Algorithm::Ngram), std::pair("suffix", spec::Algorithm::Suffix),
+        std::pair("draft_model", spec::Algorithm::Model)})
+    if (name && *name == method) {
+      o.algorithm = algorithm;
+      return Status::ok();
+    }
+  return invalid(
+      "{}: method {} is not there; allowed: ngram, suffix, draft_model{}", kConfig, name ? *name : v.dump(),
+      name && (*name == "mtp" || name->starts_with("eagle")) ? " (drafts from hidden states are not there yet)" : "");
 }
 
-Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o) {
+Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o, std::string& model) {
   using O = spec::SpecOptions;
   if (key == "method") return read_method(v, o);
+  if (key == "model") {
+    if (!v.is_string()) return invalid("{}: model must be a path or a name", kConfig);
+    model = v.get<std::string>();
+    return Status::ok();
+  }
   if (key == "num_speculative_tokens") {
     RETURN_IF_ERROR(read_integer(v, key, 1, O::kMostDraftTokens - 1, o.draft_tokens));
     ++o.draft_tokens;
@@ -51,7 +60,8 @@ Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o) {
   if (key == "suffix_decoding_max_spec_factor") return read_real(v, key, o.suffix_factor);
   if (key == "suffix_decoding_min_token_prob") return read_real(v, key, o.suffix_least_chance);
   return invalid(
-      "{}: key \"{}\" is not known; allowed: method, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max, "
+      "{}: key \"{}\" is not known; allowed: method, model, num_speculative_tokens, prompt_lookup_min, "
+      "prompt_lookup_max, "
       "suffix_decoding_max_tree_depth, suffix_decoding_max_cached_requests, suffix_decoding_max_spec_factor, "
       "suffix_decoding_min_token_prob",
       kConfig, key);
@@ -59,11 +69,14 @@ Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o) {
 
 }  // namespace
 
-Status read_speculative_config(std::string_view text, spec::SpecOptions& o) {
+Status read_speculative_config(std::string_view text, spec::SpecOptions& o, std::string& model) {
   ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
   if (!json.is_object() || !json.contains("method"))
     return invalid("{}: an object with a method was expected, like {{\"method\": \"ngram\"}}", kConfig);
-  for (const auto& [key, v] : json.items()) RETURN_IF_ERROR(read_key(key, v, o));
+  for (const auto& [key, v] : json.items()) RETURN_IF_ERROR(read_key(key, v, o, model));
+  if (o.algorithm == spec::Algorithm::Model && o.draft_tokens == spec::SpecOptions().draft_tokens &&
+      !json.contains("num_speculative_tokens"))
+    o.draft_tokens = kModelDraftTokens;
   // One bound alone moves the other one along.
   if (json.contains("prompt_lookup_min") && !json.contains("prompt_lookup_max"))
     o.longest_match = std::max(o.longest_match, o.shortest_match);
@@ -87,11 +100,36 @@ std::vector<settings::Binding> SpeculationSettings::bindings() {
           {"speculative_ngram_capacity", &capacity},
           {"speculative_accept_threshold_single", &threshold_single},
           {"speculative_accept_threshold_acc", &threshold_acc},
-          {"speculative_config", &config}};
+          {"speculative_config", &config},
+          {"speculative_draft_model_path", &draft_model_path},
+          {"speculative_draft_model_quantization", &draft_quantization},
+          {"speculative_draft_load_format", &draft_load_format}};
+}
+
+Result<std::string> SpeculationSettings::draft_model() const {
+  ASSIGN_OR_RETURN(spec::SpecOptions o, options());
+  std::string model = draft_model_path.value_or("");
+  if (config) RETURN_IF_ERROR(read_speculative_config(*config, o, model));
+  return o.algorithm == spec::Algorithm::Model ? model : std::string();
+}
+
+// The model that drafts is named exactly where one is to.
+Status SpeculationSettings::check_draft_model(spec::Algorithm algorithm, const std::string& model) const {
+  if (algorithm == spec::Algorithm::Model)
+    return model.empty() ? invalid(
+                               "`speculative_draft_model_path` is missing: `speculative_algorithm` STANDALONE needs "
+                               "a second model")
+                         : Status::ok();
+  if (model.empty()) return Status::ok();
+  return invalid(
+      "`speculative_draft_model_path` {} with `speculative_algorithm` {}, which needs no second model; "
+      "allowed with it: STANDALONE",
+      model, spec::algorithm_name(algorithm));
 }
 
 Result<spec::SpecOptions> SpeculationSettings::options() const {
   spec::SpecOptions o;
+  std::string model = draft_model_path.value_or("");
   ASSIGN_OR_RETURN(o.algorithm, spec::parse_algorithm(algorithm));
   for (const auto& [key, value] : {std::pair("single", threshold_single), std::pair("acc", threshold_acc)})
     if (value.value_or(1) != 1)
@@ -100,6 +138,8 @@ Result<spec::SpecOptions> SpeculationSettings::options() const {
     o.draft_tokens = *steps + 1;
   else if (draft_tokens)
     o.draft_tokens = *draft_tokens;
+  else if (o.algorithm == spec::Algorithm::Model)
+    o.draft_tokens = kModelDraftTokens;
   o.adaptive = adaptive == "on";
   o.max_rows = max_rows.value_or(0);
   o.shortest_match = shortest_match;
@@ -110,8 +150,9 @@ Result<spec::SpecOptions> SpeculationSettings::options() const {
     if (o.algorithm != spec::Algorithm::None)
       return invalid("`speculative_config` and `speculative_algorithm` {} say the same thing; give one of them",
                      algorithm);
-    RETURN_IF_ERROR(read_speculative_config(*config, o));
+    RETURN_IF_ERROR(read_speculative_config(*config, o, model));
   }
+  RETURN_IF_ERROR(check_draft_model(o.algorithm, model));
   RETURN_IF_ERROR(o.check());
   return o;
 }

@@ -40,6 +40,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
+  if (options.shared && options.kind != DeviceKind::Cpu)
+    return error(Code::Unsupported, "two models on one {}: cpu alone has that yet", device_kind_name(options.kind));
   if (options.member && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
     return error(Code::Unsupported, "several ranks on {}: cpu and ascend alone have collectives yet",
                  device_kind_name(options.kind));
@@ -48,6 +50,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
       cpu::register_cpu(*p.kernels, isa);
       if (options.member) cpu::register_collectives(*p.kernels, options.member);
+      p.device = options.shared;
+      if (p.device) return p;
       ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device(
                                      {options.threads, options.pin_threads, isa, options.live_sizes, options.member}));
       return p;

@@ -31,6 +31,8 @@ struct DeviceOptions {
   const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
   int index = 0;                                    // of the visible devices, that of rank 0; ascend
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; cpu, ascend
+  // That of another platform of the same kind, in place of a new one; cpu.
+  std::shared_ptr<Device> shared = nullptr;
 };
 
 // What `auto` means here: a GPU with a driver, or an NPU with its libraries, or the processor. Looked for once.

@@ -176,10 +176,11 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t rows = (options_.max_running_requests + options_.sequence_parts - 1) / options_.sequence_parts;
   const int64_t wanted = rows * kv::pages_for(options_.context_length);
-  if (shape.page_bytes() == 0) return wanted;  // nothing lies in pages
+  if (shape.page_bytes() + options_.beside.page_bytes == 0) return wanted;  // nothing lies in pages
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
-       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes), static_cast<double>(shape.page_bytes())},
+       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes),
+       static_cast<double>(shape.page_bytes() + options_.beside.page_bytes)},
       wanted);
 }
 
@@ -589,6 +590,12 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
   for (size_t p = 0; p < kPhaseCount; ++p)
     if (kPhases[p].name == phase) return &passes_[p];
   return nullptr;
+}
+
+Status Engine::set_draft(std::unique_ptr<Engine> draft) {
+  RETURN_IF_ERROR(draft->resize_kv(options_.max_total_tokens));
+  draft_ = std::move(draft);
+  return Status::ok();
 }
 
 MemoryReport Engine::memory() const {

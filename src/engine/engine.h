@@ -46,6 +46,12 @@ Result<LoadFormat> parse_load_format(std::string_view name);
 // Whether rows are counted by the expert that they went to (engine/expert_use.h).
 enum class CountExperts : uint8_t { Off, WhereFree, On };  // WhereFree: where the host sees the device's memory
 
+// Of an engine that shares the device, and has a page for each page of this one.
+struct Beside {
+  size_t bytes = 0;       // weights and activations
+  size_t page_bytes = 0;  // of its KV pool
+};
+
 struct EngineOptions {
   std::string model_path;         // GGUF file, or folder with config.json
   std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
@@ -58,6 +64,7 @@ struct EngineOptions {
   int64_t max_total_tokens = 0;        // KV capacity in tokens; 0: from memory
   double mem_fraction_static = 0;      // of the device's memory, for weights and KV together; 0: by rule
   double memory_share = 1;             // of the device's memory, which other engines use as well
+  Beside beside;                       // what a second model on the device takes of that share
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
   // What the model gives in place of tokens; nullopt: as its files say. None: it generates whatever they say.
@@ -190,6 +197,10 @@ class Engine final : public Executor {
   int64_t max_verify_rows() const override;
   std::string verify_refusal() const override;
   RowsCost rows_cost(int64_t rows) const override { return runners_[0]->cost(rows); }
+  Engine* draft() override { return draft_.get(); }
+  const Engine* draft() const { return draft_.get(); }
+  // Its pool becomes as large as this one's, in tokens (EngineOptions::beside).
+  Status set_draft(std::unique_ptr<Engine> draft);
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
 
@@ -301,6 +312,7 @@ class Engine final : public Executor {
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
+  std::unique_ptr<Engine> draft_;
   const models::ModelSpec* model_ = nullptr;
   models::ModelConfig config_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;

@@ -80,6 +80,9 @@ class Executor {
   virtual int64_t max_verify_rows() const { return 0; }
   virtual std::string verify_refusal() const { return "the executor has no such steps"; }
   virtual RowsCost rows_cost(int64_t rows) const { return {}; }
+  // A second, smaller model of the same vocabulary that was loaded to draft for this one; null: there is none. The
+  // thread that drives this executor drives it, in between.
+  virtual Executor* draft() { return nullptr; }
   // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
   // flight.
   virtual Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) = 0;

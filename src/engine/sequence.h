@@ -8,6 +8,7 @@
 // with the state of another sequence that began alike. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -82,6 +83,11 @@ class Sequence {
   // Drafts of the last step that came true: their tokens are appended, and their keys and values are in place. Keys of
   // the others lie behind cached() and are written again.
   void commit(int64_t accepted) { cached_ += accepted; }
+  // Tokens behind the first `size` are forgotten, and their keys and values are written again. Not with states.
+  void rewind(int64_t size) {
+    tokens_.resize(static_cast<size_t>(size));
+    cached_ = std::min(cached_, size);
+  }
   // Nothing is cached any more; the pages are the caller's to give back.
   void forget() {
     pages_.clear();

@@ -1,5 +1,6 @@
 // Platform: a device together with the ops that exist and the kernels it runs them with. Made by make_platform() in
-// backends/all.h and added to by load_extension(); an engine owns one. Registries are read-only after that.
+// backends/all.h and added to by load_extension(); an engine owns one. Registries are read-only after that. Two engines
+// that one thread drives in turn may share a device.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ struct Platform {
   std::vector<std::shared_ptr<const Extension>> extensions;
   std::unique_ptr<OpRegistry> ops;
   std::unique_ptr<KernelRegistry> kernels;
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;
 };
 
 }  // namespace reprise

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/elapsed.h"
 #include "base/log.h"
+#include "sched/model_drafter.h"
 
 namespace reprise::sched {
 namespace {
@@ -81,14 +82,26 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
   publish();
 }
 
+std::unique_ptr<spec::Drafter> Scheduler::make_drafter() {
+  if (options_.drafter) return options_.drafter();
+  const spec::SpecOptions& o = options_.speculation;
+  if (o.algorithm != spec::Algorithm::Model) return spec::make_drafter(o);
+  engine::Executor* model = executor_.draft();
+  if (!model) return nullptr;
+  return std::make_unique<ModelDrafter>(
+      *model, ModelDrafterOptions{std::max<int64_t>(1, o.draft_tokens - 1), options_.mixed_prefill_tokens,
+                                  options_.prefix_cache});
+}
+
 void Scheduler::start_speculation() {
-  auto drafter = options_.drafter ? options_.drafter() : spec::make_drafter(options_.speculation);
-  if (!drafter) return;
+  if (options_.speculation.algorithm == spec::Algorithm::None && !options_.drafter) return;
   if (executor_.max_verify_rows() == 0) {
     log::notice("no drafts (`speculative_algorithm` {} is off): {}", algorithm_name(options_.speculation.algorithm),
                 executor_.verify_refusal());
     return;
   }
+  auto drafter = make_drafter();
+  if (!drafter) return log::notice("no drafts (`speculative_algorithm` STANDALONE is off): no second model was loaded");
   speculation_ = std::make_unique<Speculation>(executor_, options_.speculation, std::move(drafter));
 }
 

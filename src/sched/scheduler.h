@@ -211,6 +211,7 @@ class Scheduler {
   bool submit(Batch batch, Clock::time_point begin);
   void complete_first();
   void complete_all();
+  std::unique_ptr<spec::Drafter> make_drafter();
   void start_speculation();
   void fail(const Batch& batch, const Status& why);
   void fail_all(const Status& why);

@@ -80,8 +80,8 @@ int64_t Speculation::take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_p
   return std::min(drafts, static_cast<int64_t>(pages.size()) * kv::kPageTokens - size);
 }
 
-// Fills the lists of the step; why nothing came of it.
-SpecOff Speculation::propose(const Batch& batch, int64_t most_rows) {
+// Who may have drafts in the step; why there is nobody.
+SpecOff Speculation::list_wishes(const Batch& batch, int64_t most_rows) {
   items_.clear();
   wishes_.clear();
   priorities_.clear();
@@ -95,11 +95,17 @@ SpecOff Speculation::propose(const Batch& batch, int64_t most_rows) {
       r.drafts_begun = true;
     }
     items_.push_back(i);
-    wishes_.push_back({r.id, r.sequence.tokens(), most});
+    wishes_.push_back({r.id, r.sequence.tokens(), most, r.sampler.device_draw()});
     priorities_.push_back(r.request.priority);
   }
   if (items_.empty()) return why;
   if (proposals_.size() < items_.size()) proposals_.resize(items_.size());
+  return SpecOff::None;
+}
+
+// Asks for their drafts; why there are none.
+SpecOff Speculation::propose(const Batch& batch) {
+  SpecOff why = SpecOff::NoMatch;
   const std::span<spec::Proposal> out(proposals_.data(), items_.size());
   const auto begin = Clock::now();
   drafter_->propose(wishes_, out);
@@ -125,14 +131,24 @@ void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t sp
   int64_t most_rows = std::min({limits.tokens, limits.rows, executor_.max_verify_rows()});
   if (options_.max_rows > 0) most_rows = std::min(most_rows, options_.max_rows);
   if (most_rows <= sequences) return off(SpecOff::Batch);
-  if (const SpecOff why = propose(batch, most_rows - sequences); why != SpecOff::None) return off(why);
+  if (const SpecOff why = list_wishes(batch, most_rows - sequences); why != SpecOff::None) return off(why);
   const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
-  const spec::DraftChoice& choice = rule_.choose(sequences, most_rows, proposals, priorities_, times_, drafting_us_);
+  // What costs time to make is chosen before it is made.
+  const bool foreseen = drafter_->foresee(wishes_, proposals);
+  if (!foreseen)
+    if (const SpecOff why = propose(batch); why != SpecOff::None) return off(why);
+  const spec::DraftingTime drafting{foreseen ? 0 : drafting_us_, drafter_->round_us()};
+  const spec::DraftChoice& choice = rule_.choose(sequences, most_rows, proposals, priorities_, times_, drafting);
   if (choice.drafts == 0) return off(choice.unusual ? SpecOff::Quarantined : SpecOff::Cost);
+  if (foreseen) {
+    for (size_t k = 0; k < items_.size(); ++k) wishes_[k].most = choice.take[k];
+    if (const SpecOff why = propose(batch); why != SpecOff::None) return off(why);
+  }
   int64_t added = 0;
   for (size_t k = 0; k < items_.size(); ++k) {
     LiveRequest& r = *batch.owners[items_[k]];
-    const int64_t take = choice.take[k] > 0 ? take_pages(r, choice.take[k], spare_pages) : 0;
+    const int64_t wanted = std::min(choice.take[k], static_cast<int64_t>(proposals[k].tokens.size()));
+    const int64_t take = wanted > 0 ? take_pages(r, wanted, spare_pages) : 0;
     if (take <= 0) continue;
     r.drafts.assign(proposals[k].tokens.begin(), proposals[k].tokens.begin() + take);
     r.predicted = proposals[k].from_prediction;

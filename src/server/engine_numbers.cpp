@@ -30,6 +30,12 @@ GraphNumbers numbers_of(const engine::Engine& e) {
   n.planned_bytes = memory.activation_bytes;
   n.weight_bytes = memory.weight_bytes;
   n.kv_bytes = memory.kv_bytes;
+  if (const engine::Engine* draft = e.draft()) {
+    const engine::MemoryReport more = draft->memory();
+    n.planned_bytes += more.activation_bytes;
+    n.weight_bytes += more.weight_bytes;
+    n.kv_bytes += more.kv_bytes;
+  }
   const engine::EngineCounters c = e.counters();
   n.verified = c.checked;
   n.verify_failures = c.differences;

@@ -11,9 +11,6 @@ constexpr const char* kBound =
     "binds them to";
 constexpr const char* kNoRay = "ranks are processes of this program, or of mpirun or srun (`dist_launcher`)";
 constexpr const char* kOneDevice = "one device is used; ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES chooses it";
-constexpr const char* kNoDraftModel =
-    "drafts of a second model are not there yet; `speculative_algorithm` NGRAM and SUFFIX need none";
-constexpr const char* kNoDraftModelToSet = "no second model makes drafts";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
 constexpr const char* kNoAdapters =
     "adapters as GGUF files are not read; `lora_modules` NAME=FOLDER takes those that PEFT saves";
@@ -124,7 +121,8 @@ std::vector<Setting> launcher_rows() {
           "it counts activations and graphs as well; `mem_fraction_static` X is the share for weights and KV cache")),
       refused(text("cache_type_k", "TEXT", kOneCacheType)),
       refused(text("cache_type_v", "TEXT", kOneCacheType)),
-      refused(text("model_draft", "TEXT", kNoDraftModel)),
+      refused(
+          text("model_draft", "TEXT", "`speculative_draft_model_path` MODEL with `speculative_algorithm` STANDALONE")),
       refused(text("split_mode", "TEXT", kOneDevice)),
       refused(text("tensor_split", "TEXT", kOneDevice)),
       refused(text("lora", "TEXT", kNoAdapters)),
@@ -138,13 +136,10 @@ std::vector<Setting> launcher_rows() {
       choice("disaggregation_mode", {"null"}, "prefill and decode run in one process"),
       refused(text("disaggregation_transfer_backend", "TEXT", kNoSplit)),
       refused(text("disaggregation_bootstrap_port", "TEXT", kNoSplit)),
-      refused(also("--speculative-draft-model", text("speculative_draft_model_path", "TEXT", kNoDraftModel))),
       integer("speculative_eagle_topk", {1, kMany}, "drafts are chains; effective: 1"),
-      text("speculative_draft_model_quantization", "TEXT", kNoDraftModelToSet),
-      text("speculative_draft_load_format", "TEXT", kNoDraftModelToSet),
-      text("speculative_draft_model_revision", "TEXT", kNoDraftModelToSet),
-      text("speculative_draft_attention_backend", "TEXT", kNoDraftModelToSet),
-      text("speculative_token_map", "TEXT", kNoDraftModelToSet),
+      text("speculative_draft_model_revision", "TEXT", "the name of the draft model says it: org/name@revision"),
+      text("speculative_draft_attention_backend", "TEXT", "each device has one attention, for both models"),
+      text("speculative_token_map", "TEXT", "drafts are of the whole vocabulary"),
       text("speculative_attention_mode", "TEXT", "drafts are further rows of a decode step; effective: decode"),
       flag("speculative_use_rejection_sampling", "a draft is accepted when it is the token that is drawn"),
       integer("speculative_ngram_min_bfs_breadth", {1, kMany}, "drafts are chains; effective: 1"),

@@ -20,6 +20,11 @@ namespace reprise::spec {
 // A step of so many rows: nullopt where it would not run like others; else its microseconds, 0: not known yet.
 using RowTimes = std::function<std::optional<double>(int64_t rows)>;
 
+// What proposing takes: in any case, and for each round, which makes the next draft of every sequence.
+struct DraftingTime {
+  double us = 0, round_us = 0;
+};
+
 struct DraftChoice {
   std::vector<int64_t> take;  // of each proposal so many tokens, the first ones
   int64_t drafts = 0;         // in all
@@ -31,9 +36,9 @@ class DraftRule {
   explicit DraftRule(bool adaptive) : adaptive_(adaptive) {}
 
   // `sequences` rows without drafts, at most `most_rows` with them. Of equal chances that of the proposal with the
-  // larger priority comes first, then that which comes first. `drafting_us` is what proposing takes.
+  // larger priority comes first, then that which comes first. Chances alone count, so the tokens may be still to come.
   const DraftChoice& choose(int64_t sequences, int64_t most_rows, std::span<const Proposal> proposals,
-                            std::span<const int64_t> priorities, const RowTimes& times, double drafting_us);
+                            std::span<const int64_t> priorities, const RowTimes& times, const DraftingTime& drafting);
 
  private:
   struct Draft {
@@ -41,14 +46,15 @@ class DraftRule {
     int64_t priority;
     uint32_t proposal, place;
   };
-  int64_t by_times(int64_t sequences, const RowTimes& times, double drafting_us);
+  int64_t by_times(int64_t sequences, const RowTimes& times, const DraftingTime& drafting);
   int64_t to_try(int64_t sequences, const RowTimes& times, double best_rate, int64_t largest_known);
 
   bool adaptive_;
   double to_spend_us_ = 0;  // on row counts that lost
   int64_t turn_ = 0;
-  std::vector<Draft> drafts_;   // kept to avoid allocating per step
-  std::vector<double> gained_;  // tokens of a step with the first i drafts
+  std::vector<Draft> drafts_;      // kept to avoid allocating per step
+  std::vector<double> gained_;     // tokens of a step with the first i drafts
+  std::vector<double> rounds_us_;  // of making them
   DraftChoice choice_;
 };
 

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "ops/draw.h"
 
 namespace reprise::spec {
 
@@ -21,7 +24,10 @@ struct Start {
 struct Wish {
   uint64_t id = 0;
   std::span<const int32_t> tokens = {};  // of the request so far: its prompt and its answer
-  int64_t most = 0;                      // drafts
+  int64_t most = 0;                      // drafts; 0: none this time
+  // How the token behind these is drawn, and that behind draft number i at position + i: a drafter with logits draws
+  // likewise, so that it agrees where both models do. None: the largest logit.
+  std::optional<Draw> draw = {};
 };
 
 struct Proposal {
@@ -44,6 +50,11 @@ class Drafter {
   virtual void begin(const Start& start) = 0;
   // A proposal for each wish, in their order; an empty one where there is nothing to guess from.
   virtual void propose(std::span<const Wish> wishes, std::span<Proposal> out) = 0;
+  // Of a drafter that computes for its drafts: what would become of them, as proposals with chances alone, so that
+  // those are not made that do not pay. False: a proposal costs next to nothing.
+  virtual bool foresee(std::span<const Wish> wishes, std::span<Proposal> out) { return false; }
+  // What a round takes: the next draft of each of these. 0: not known, or next to nothing.
+  virtual double round_us() const { return 0; }
   // The first `verified` tokens of its last proposal for the request were verified, and the first `accepted` of these
   // came true. Before the next proposal for it; not called where none was verified.
   virtual void judged(uint64_t id, int64_t verified, int64_t accepted) = 0;

@@ -13,6 +13,7 @@ std::string_view algorithm_name(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::Ngram: return "NGRAM";
     case Algorithm::Suffix: return "SUFFIX";
+    case Algorithm::Model: return "STANDALONE";
     case Algorithm::None: break;
   }
   return "none";
@@ -22,14 +23,14 @@ Result<Algorithm> parse_algorithm(std::string_view name) {
   std::string upper(name);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   if (upper == "NONE") return Algorithm::None;
-  for (const Algorithm a : {Algorithm::Ngram, Algorithm::Suffix})
+  for (const Algorithm a : {Algorithm::Ngram, Algorithm::Suffix, Algorithm::Model})
     if (upper == algorithm_name(a)) return a;
-  for (const std::string_view later : {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"})
+  constexpr std::string_view kAllowed = "NGRAM, SUFFIX, STANDALONE, none";
+  for (const std::string_view later : {"EAGLE", "EAGLE3", "NEXTN"})
     if (upper == later)
-      return invalid(
-          "`speculative_algorithm` {}: drafts of a second model are not there yet; allowed: NGRAM, SUFFIX, none",
-          later);
-  return invalid("`speculative_algorithm` \"{}\" is not known; allowed: NGRAM, SUFFIX, none", name);
+      return invalid("`speculative_algorithm` {}: drafts from hidden states are not there yet; allowed: {}", later,
+                     kAllowed);
+  return invalid("`speculative_algorithm` \"{}\" is not known; allowed: {}", name, kAllowed);
 }
 
 Status SpecOptions::check() const {
@@ -61,6 +62,7 @@ std::unique_ptr<Drafter> make_drafter(const SpecOptions& options) {
   switch (options.algorithm) {
     case Algorithm::Ngram: return std::make_unique<NgramDrafter>(options);
     case Algorithm::Suffix: return std::make_unique<SuffixDrafter>(options);
+    case Algorithm::Model:
     case Algorithm::None: break;
   }
   return nullptr;

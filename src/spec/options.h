@@ -14,8 +14,9 @@ enum class Algorithm : uint8_t {
   None,
   Ngram,   // earlier places of the request's own text, and what its client predicts
   Suffix,  // the same by frequency, with earlier answers of the same salt
+  Model,   // a second model
 };
-std::string_view algorithm_name(Algorithm algorithm);  // "none", "NGRAM", "SUFFIX"
+std::string_view algorithm_name(Algorithm algorithm);  // "none", "NGRAM", "SUFFIX", "STANDALONE"
 // SGLang's names, in any case. The error names those that are there.
 Result<Algorithm> parse_algorithm(std::string_view name);
 
@@ -35,7 +36,7 @@ struct SpecOptions {
   Status check() const;  // ranges; the error names the setting
 };
 
-// Null for None.
+// Null for None, and for Model, whose drafter needs a device (sched/model_drafter.h).
 std::unique_ptr<Drafter> make_drafter(const SpecOptions& options);
 
 }  // namespace reprise::spec

@@ -47,8 +47,9 @@ TEST(SpeculationSettings, FlagsOfSglang) {
   EXPECT_FALSE(o->adaptive);
   EXPECT_EQ(o->max_rows, 40);
   EXPECT_EQ(options({{"num_steps", "3"}})->draft_tokens, 4);
-  fails({{"algorithm", "EAGLE"}}, "drafts of a second model are not there yet; allowed: NGRAM, SUFFIX, none");
-  fails({{"algorithm", "lookahead"}}, "allowed: NGRAM, SUFFIX, none");
+  fails({{"algorithm", "EAGLE"}},
+        "drafts from hidden states are not there yet; allowed: NGRAM, SUFFIX, STANDALONE, none");
+  fails({{"algorithm", "lookahead"}}, "allowed: NGRAM, SUFFIX, STANDALONE, none");
   fails({{"accept_threshold_single", "0.9"}}, "`speculative_accept_threshold_single` 0.9 would change answers");
   fails({{"accept_threshold_acc", "0.5"}}, "`speculative_accept_threshold_acc` 0.5 would change answers");
   fails({{"ngram_min_match_window_size", "13"}}, "allowed: 13 (the smallest) to 64");
@@ -84,13 +85,37 @@ TEST(SpeculationSettings, JsonOfVllm) {
   fails({{"config", "{"}}, "`speculative_config`");
   fails({{"config", "[]"}}, "an object with a method was expected");
   fails({{"config", R"({"method": "eagle3"})"}},
-        "method eagle3 is not there; allowed: ngram, suffix (drafts of a second");
+        "method eagle3 is not there; allowed: ngram, suffix, draft_model (drafts from hidden states");
   fails({{"config", R"({"method": 3})"}}, "method 3 is not there; allowed: ngram, suffix");
-  fails({{"config", R"({"method": "ngram", "model": "x"})"}}, "key \"model\" is not known; allowed: method, ");
+  fails({{"config", R"({"method": "ngram", "mode": "x"})"}}, "key \"mode\" is not known; allowed: method, model, ");
+  fails({{"config", R"({"method": "draft_model", "model": 3})"}}, "model must be a path or a name");
   fails({{"config", R"({"method": "ngram", "num_speculative_tokens": 64})"}}, "a whole number from 1 to 63");
   fails({{"config", R"({"method": "ngram", "num_speculative_tokens": "3"})"}}, "a whole number from 1 to 63");
   fails({{"config", R"({"method": "suffix", "suffix_decoding_max_spec_factor": 0})"}}, "allowed: above 0, up to 64");
   fails({{"algorithm", "NGRAM"}, {"config", R"({"method": "ngram"})"}}, "give one of them");
+}
+
+// SGLang's STANDALONE takes --speculative-draft-model-path, vLLM's draft_model the key "model".
+TEST(SpeculationSettings, ADraftModelIsNamedExactlyWhereOneDrafts) {
+  SpeculationSettings s;
+  EXPECT_EQ(*s.draft_model(), "");
+  s.algorithm = "standalone", s.draft_model_path = "org/small";
+  EXPECT_EQ(*s.draft_model(), "org/small");
+  EXPECT_EQ(s.options()->algorithm, spec::Algorithm::Model);
+  EXPECT_EQ(s.options()->draft_tokens, 4);
+  s.draft_tokens = 6;
+  EXPECT_EQ(s.options()->draft_tokens, 6);
+  SpeculationSettings json;
+  json.config = R"({"method": "draft_model", "model": "org/small", "num_speculative_tokens": 5})";
+  EXPECT_EQ(*json.draft_model(), "org/small");
+  EXPECT_EQ(json.options()->draft_tokens, 6);
+  json.config = R"({"method": "draft_model", "model": "org/small"})";
+  EXPECT_EQ(json.options()->draft_tokens, 4);
+  fails({{"algorithm", "STANDALONE"}}, "`speculative_draft_model_path` is missing");
+  fails({{"algorithm", "NGRAM"}, {"draft_model_path", "x"}},
+        "`speculative_draft_model_path` x with `speculative_algorithm` NGRAM, which needs no second model");
+  fails({{"draft_model_path", "x"}}, "allowed with it: STANDALONE");
+  fails({{"config", R"({"method": "suffix", "model": "x"})"}}, "which needs no second model");
 }
 
 TEST(SpeculationSettings, ExactnessThatIsRequiredIsAnErrorWhereThereIsNone) {

@@ -117,7 +117,8 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--enable-eplb", "experts are not moved between ranks yet"},
       {"--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
        "--speculative-num-draft-tokens 2",
-       "drafts of a second model are not there yet"},
+       "drafts from hidden states are not there yet"},
+      {"--speculative-algorithm STANDALONE", "--speculative-draft-model-path is missing"},
       {"--disaggregation-mode prefill", "allowed: null"},
       {"--lora a.gguf", "adapters as GGUF files are not read; --lora-modules NAME=FOLDER takes those that PEFT saves"},
       {"--lora-paths a=b a=c", "--lora-modules: two adapters are called \"a\""},

@@ -44,17 +44,22 @@ struct NullToy {
 };
 
 Subject cpu_subject(int threads) {
-  auto make = [threads] { return cpu::make_cpu_device({threads, false, cpu::Isa::Baseline}); };
+  auto make = [threads]() -> Result<std::shared_ptr<Device>> {
+    ASSIGN_OR_RETURN(auto device, cpu::make_cpu_device({threads, false, cpu::Isa::Baseline}));
+    return std::shared_ptr<Device>(std::move(device));
+  };
   return {"cpu_" + std::to_string(threads), make, toys<CpuToy>(), {}, {}};
 }
 
 Subject null_subject(std::string name, null::NullDeviceOptions options) {
-  auto make = [options]() -> Result<std::unique_ptr<Device>> { return null::make_null_device(options); };
+  auto make = [options]() -> Result<std::shared_ptr<Device>> {
+    return std::shared_ptr<Device>(null::make_null_device(options));
+  };
   return {std::move(name), make, toys<NullToy>(), {}, {}};
 }
 
 Subject platform_subject(std::string name, DeviceOptions options, Toys toys) {
-  auto make = [options]() -> Result<std::unique_ptr<Device>> {
+  auto make = [options]() -> Result<std::shared_ptr<Device>> {
     ASSIGN_OR_RETURN(Platform platform, make_platform(options));
     return std::move(platform.device);
   };

@@ -21,7 +21,7 @@ namespace reprise::conformance {
 struct Subject {
   std::string name;
   // Unsupported: this machine or build does not have it, and its checks are skipped with that reason.
-  std::function<Result<std::unique_ptr<Device>>()> make;
+  std::function<Result<std::shared_ptr<Device>>()> make;
   Toys toys;
   // "Pool.IsZeroFilled" -> why not. `never`: the device cannot, for good. `not_yet`: it should; these run when
   // REPRISE_DEVICE_NOT_YET is 1.
@@ -60,7 +60,7 @@ class Conformance : public testing::TestWithParam<Subject> {
   // Records `thunks` as they are.
   std::unique_ptr<DeviceGraph> capture(const std::vector<Thunk>& thunks);
 
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;
   std::unique_ptr<Stream> stream;
 };
 

@@ -6,6 +6,7 @@
 
 #include "engine/local_world.h"
 #include "engine/shared_step.h"
+#include "sched/model_drafter.h"
 #include "sched/scheduler.h"
 #include "sched/together.h"
 #include "support/answers.h"
@@ -278,6 +279,32 @@ TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
   }
   if (GetParam().pages < 20) {
     EXPECT_GT(plain.stats.preemptions, 0u);
+  }
+}
+
+// Drafts of the same model, and of one with other weights.
+TEST_P(SpeculationBits, AnswersAreThoseWithoutADraftModel) {
+  const auto& setup = GetParam();
+  auto e = open(setup);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const Outcome plain = run(**e, {});
+  for (const std::string& name : std::vector<std::string>{setup.model, "llama_mha_untied"}) {
+    SCOPED_TRACE(name);
+    auto draft = open(
+        {.name = "draft", .model = name, .dtype = setup.dtype, .kv_dtype = setup.kv_dtype, .pages = setup.pages + 8});
+    ASSERT_TRUE(draft.is_ok()) << draft.status().message();
+    SchedulerOptions options;
+    options.speculation.adaptive = false;
+    options.speculation.draft_tokens = 5;
+    options.drafter = [&] { return std::make_unique<ModelDrafter>(**draft, ModelDrafterOptions{.most_drafts = 4}); };
+    const Outcome got = run(**e, options);
+    expect_same(got, plain);
+    if (name != setup.model) continue;
+    EXPECT_GT(got.stats.speculation.draft_tokens, 20u);
+    // Greedy and drawn, where nothing changes the logits before: what the model draws is what it drew before.
+    for (const size_t i : {0, 1, 2, 3, 11}) {
+      EXPECT_EQ(got.answers[i].result->drafts.accepted, got.answers[i].result->drafts.drafted) << i;
+    }
   }
 }
 

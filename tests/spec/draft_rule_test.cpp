@@ -36,7 +36,7 @@ TEST(DraftRule, MostTokensPerSecond) {
     const RowTimes times = [&](int64_t rows) { return 100 * (1 + slope * static_cast<double>(rows)); };
     DraftRule rule(true);
     for (const int64_t most_rows : {3, 4, 6, 20}) {
-      const DraftChoice& c = rule.choose(3, most_rows, proposals, {}, times, 0);
+      const DraftChoice& c = rule.choose(3, most_rows, proposals, {}, times, {});
       EXPECT_EQ(c.drafts, searched(3, most_rows, proposals, times)) << slope << " " << most_rows;
       EXPECT_EQ(c.take[0] + c.take[1] + c.take[2], c.drafts);
       // The likeliest ones, so prefixes.
@@ -47,14 +47,25 @@ TEST(DraftRule, MostTokensPerSecond) {
   }
 }
 
+// A round makes the next draft of every sequence, so drafts of one depth share its time.
+TEST(DraftRule, RoundsOfADraftModelCountOncePerDepth) {
+  const std::vector<Proposal> two{with_chances({0.9f, 0.81f}), with_chances({0.9f, 0.81f})};
+  const RowTimes flat = [](int64_t) { return 100.0; };
+  DraftRule rule(true);
+  EXPECT_EQ(rule.choose(2, 6, two, {}, flat, {0, 20}).drafts, 4);  // 5.42 / 140 is more than 3.8 / 120 and 2 / 100
+  EXPECT_EQ(rule.choose(2, 6, two, {}, flat, {0, 60}).drafts, 4);  // 5.42 / 220, 3.8 / 160
+  EXPECT_EQ(rule.choose(2, 6, two, {}, flat, {0, 80}).drafts, 2);  // 5.42 / 260 is less than 3.8 / 180
+  EXPECT_EQ(DraftRule(true).choose(2, 6, two, {}, flat, {0, 95}).drafts, 0);  // 3.8 / 195 is less than 2 / 100
+}
+
 TEST(DraftRule, PrioritiesOrderEqualChances) {
   const std::vector<Proposal> two{with_chances({0.5f}), with_chances({0.5f})};
   DraftRule rule(false);
   const RowTimes times = [](int64_t) { return 0.0; };
   const std::vector<int64_t> low_first{0, 1};
-  EXPECT_EQ(rule.choose(2, 3, two, low_first, times, 0).take, (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(rule.choose(2, 3, two, {}, times, 0).take, (std::vector<int64_t>{1, 0}));
-  EXPECT_EQ(rule.choose(2, 2, two, {}, times, 0).drafts, 0);
+  EXPECT_EQ(rule.choose(2, 3, two, low_first, times, {}).take, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(rule.choose(2, 3, two, {}, times, {}).take, (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(rule.choose(2, 2, two, {}, times, {}).drafts, 0);
 }
 
 TEST(DraftRule, UnknownStepsAreTriedByDoubling) {
@@ -69,7 +80,7 @@ TEST(DraftRule, UnknownStepsAreTriedByDoubling) {
   DraftRule rule(true);
   std::vector<int64_t> tried;
   for (int i = 0; i < 20; ++i) {
-    const int64_t rows = 1 + rule.choose(1, 17, one, {}, times, 0).drafts;
+    const int64_t rows = 1 + rule.choose(1, 17, one, {}, times, {}).drafts;
     ++seen[static_cast<size_t>(std::min<int64_t>(16, rows))];
     tried.push_back(rows);
   }
@@ -84,7 +95,7 @@ TEST(DraftRule, WhatLostIsTriedWithAHundredthOfTheTime) {
   double spent = 0;
   int64_t tries = 0;
   for (int i = 0; i < 10'000; ++i) {
-    const int64_t drafts = rule.choose(1, 8, one, {}, times, 0).drafts;
+    const int64_t drafts = rule.choose(1, 8, one, {}, times, {}).drafts;
     spent += 100.0 * static_cast<double>(drafts);
     tries += drafts > 0;
   }
@@ -97,7 +108,7 @@ TEST(DraftRule, StepsThatWouldNotRunLikeOthersAreNotTaken) {
   const RowTimes up_to_four = [](int64_t rows) { return rows <= 4 ? std::optional(10.0) : std::nullopt; };
   for (const bool adaptive : {true, false}) {
     DraftRule rule(adaptive);
-    const DraftChoice& c = rule.choose(1, 8, one, {}, up_to_four, 0);
+    const DraftChoice& c = rule.choose(1, 8, one, {}, up_to_four, {});
     EXPECT_EQ(c.drafts, 3);
     EXPECT_TRUE(c.unusual);
   }

@@ -1,0 +1,282 @@
+#include "sched/model_drafter.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/elapsed.h"
+#include "base/log.h"
+
+namespace reprise::sched {
+namespace {
+
+using engine::StepItem;
+using engine::StepOutput;
+
+constexpr int64_t kMostBehind = 8;
+constexpr double kModelWeight = 1.0 / 64, kTextWeight = 1.0 / 16;
+
+}  // namespace
+
+ModelDrafter::ModelDrafter(engine::Executor& model, const ModelDrafterOptions& options)
+    : model_(model),
+      options_(options),
+      most_rows_(std::min({model.max_verify_rows(), model.max_step_rows(), model.max_step_tokens()})),
+      most_behind_(std::min(kMostBehind, most_rows_)),
+      cache_(model.kv_pool()),
+      rates_(options.most_drafts, kModelWeight) {}
+
+ModelDrafter::~ModelDrafter() {
+  for (auto& entry : texts_) give_back(entry.second);
+}
+
+void ModelDrafter::begin(const spec::Start& start) {
+  texts_.insert_or_assign(start.id,
+                          Text{.salt = std::string(start.salt), .rates = spec::PlaceRates(rates_, kTextWeight)});
+}
+
+bool ModelDrafter::foresee(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) {
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    out[i].clear();
+    const auto found = texts_.find(wishes[i].id);
+    if (found == texts_.end() || found->second.strange) continue;
+    const auto size = static_cast<int64_t>(wishes[i].tokens.size());
+    found->second.rates.survival(std::min(wishes[i].most, model_.context_length() - size + 1), out[i].survival);
+  }
+  return true;
+}
+
+void ModelDrafter::propose(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) {
+  ++turn_;
+  chains_.clear();
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    out[i].clear();
+    const auto found = texts_.find(wishes[i].id);
+    if (found == texts_.end() || wishes[i].most <= 0) continue;
+    Text& text = found->second;
+    // A chain of k drafts has keys and values of the text and of k - 1 of them.
+    const auto size = static_cast<int64_t>(wishes[i].tokens.size());
+    const int64_t most = std::min(wishes[i].most, model_.context_length() - size + 1);
+    if (most <= 0 || !follow(text, wishes[i].tokens)) continue;
+    text.turn = turn_;
+    chains_.push_back({&text, &wishes[i], &out[i], most});
+  }
+  if (const Status ok = read(chains_); !ok.is_ok()) return fail(ok);
+  keep_ready(chains_);
+  while (!chains_.empty())
+    if (const Status ok = round(chains_); !ok.is_ok()) return fail(ok);
+}
+
+// The sequence becomes the request's text; what was guessed and is not part of it goes. False: it cannot.
+bool ModelDrafter::follow(Text& text, std::span<const int32_t> tokens) {
+  if (text.strange) return false;
+  engine::Sequence& s = text.sequence;
+  const auto agreed = static_cast<size_t>(text.agreed);
+  const int64_t known = text.agreed + kv::common_prefix(std::span(s.tokens()).subspan(agreed), tokens.subspan(agreed));
+  s.rewind(known);
+  for (const int32_t token : tokens.subspan(static_cast<size_t>(known))) {
+    text.strange |= token < 0 || token >= model_.vocab_size();
+    s.append(token);
+  }
+  text.agreed = s.size();
+  if (text.strange) {
+    give_back(text);
+    return false;
+  }
+  s.set_cached(std::min(s.cached(), s.size() - 1));  // the last row is needed
+  if (s.pages().empty()) look_up(text);
+  return true;
+}
+
+// What the cache knows of a text that has no pages.
+void ModelDrafter::look_up(Text& text) {
+  if (!options_.prefix_cache) return;
+  engine::Sequence& s = text.sequence;
+  kv::RadixCache::Match match = cache_.match(text.salt, std::span(s.tokens()).first(static_cast<size_t>(s.size() - 1)));
+  s.pages() = std::move(match.pages);
+  s.set_cached(match.tokens);
+  text.shared_pages = static_cast<int64_t>(s.pages().size());
+  text.lease = std::move(match.lease);
+  if (!match.partial_lease || !hold(text, match.tokens + match.partial_tokens)) return;
+  if (model_.copy_page(match.partial_page, s.pages().back()).is_ok()) s.set_cached(match.tokens + match.partial_tokens);
+}
+
+// Pages for so many tokens; first of the cache, then of texts that take no part. False: there are none.
+bool ModelDrafter::hold(Text& text, int64_t tokens) {
+  auto& pages = text.sequence.pages();
+  kv::KvPool& pool = model_.kv_pool();
+  const int64_t need = kv::pages_for(tokens) - static_cast<int64_t>(pages.size());
+  if (need <= 0) return true;
+  while (pool.free_pages() < need)
+    if (cache_.evict(need - pool.free_pages()) == 0 && !drop_idle()) return false;
+  auto fresh = pool.allocate(need);
+  if (!fresh.is_ok()) return false;
+  pages.insert(pages.end(), fresh->begin(), fresh->end());
+  return true;
+}
+
+// The text that was drafted for the longest ago and is not now gives up its pages.
+bool ModelDrafter::drop_idle() {
+  Text* idle = nullptr;
+  for (auto& entry : texts_) {
+    Text& t = entry.second;
+    if (!t.sequence.pages().empty() && t.turn < turn_ && (!idle || t.turn < idle->turn)) idle = &t;
+  }
+  if (!idle) return false;
+  give_back(*idle);
+  return true;
+}
+
+// What is the request's own goes to the cache, if it is to be kept, and the other pages to the pool.
+void ModelDrafter::give_back(Text& text, bool keep) {
+  engine::Sequence& s = text.sequence;
+  if (keep && options_.prefix_cache && !s.pages().empty()) {
+    const auto good = static_cast<size_t>(std::min(s.cached(), text.agreed));
+    cache_.insert(text.salt, std::span(s.tokens()).first(good), s.pages(), text.shared_pages, true);
+  } else {
+    model_.kv_pool().release(std::span(s.pages()).subspan(static_cast<size_t>(text.shared_pages)));
+  }
+  text.lease.reset();
+  s.forget();
+  s.rewind(0);
+  text.agreed = text.shared_pages = 0;
+  text.shared = false;
+}
+
+// One step for texts of which more than a round's tokens are to be computed, up to their last token each.
+Status ModelDrafter::read(std::span<Chain> chains) {
+  const bool others = std::any_of(chains.begin(), chains.end(),
+                                  [&](const Chain& c) { return c.text->sequence.uncached() <= most_behind_; });
+  int64_t room = model_.max_step_tokens();
+  if (others) room = std::min(room, options_.read_tokens);
+  items_.clear();
+  for (Chain& c : chains) {
+    engine::Sequence& s = c.text->sequence;
+    if (s.uncached() <= most_behind_) continue;
+    const int64_t count = std::min(room, s.uncached() - 1);
+    if (count <= 0 || static_cast<int64_t>(items_.size()) == model_.max_step_rows()) break;
+    if (!hold(*c.text, s.cached() + count)) continue;
+    items_.push_back({&s, count, 0});
+    room -= count;
+    tokens_read_ += static_cast<uint64_t>(count);
+  }
+  if (items_.empty()) return Status::ok();
+  ASSIGN_OR_RETURN(const engine::Ticket ticket, model_.submit(items_, StepOutput::NextTokens));
+  RETURN_IF_ERROR(model_.wait(ticket).status());
+  for (Chain& c : chains) {
+    Text& t = *c.text;
+    if (t.shared || t.sequence.uncached() != 1 || !options_.prefix_cache) continue;
+    const auto cached = std::span(t.sequence.tokens()).first(static_cast<size_t>(t.sequence.cached()));
+    auto in = cache_.insert(t.salt, cached, t.sequence.pages(), t.shared_pages, false);
+    t.shared_pages = in.pages;
+    t.lease = std::move(in.lease);
+    t.shared = true;
+  }
+  return Status::ok();
+}
+
+// The chains that the first round takes in: as many rows as the model's step has, with pages for what they will hold.
+void ModelDrafter::keep_ready(std::vector<Chain>& chains) {
+  int64_t room = most_rows_;
+  std::erase_if(chains, [&](Chain& c) {
+    const engine::Sequence& s = c.text->sequence;
+    if (s.uncached() > std::min(most_behind_, room) || !hold(*c.text, s.size() + c.most - 1)) return true;
+    room -= s.uncached();
+    return false;
+  });
+}
+
+// The next row of a chain. Its text's last tokens, where they are several, are rows of a decode step like drafts.
+StepItem ModelDrafter::item_of(Chain& c, bool sampled) const {
+  engine::Sequence& s = c.text->sequence;
+  const int64_t count = s.uncached();
+  c.behind.assign(s.tokens().end() - (count - 1), s.tokens().end());
+  s.rewind(s.size() - (count - 1));
+  StepItem item{&s, count, sampled ? count : 1, c.behind};
+  if (!sampled) return item;
+  item.draw = c.wish->draw.value_or(Draw{});
+  item.draw->position += static_cast<int64_t>(c.out->tokens.size()) - (count - 1);
+  item.draw->logprobs = -1;
+  return item;
+}
+
+// The next draft of each chain; those that are long enough leave.
+Status ModelDrafter::round(std::vector<Chain>& chains) {
+  const auto begin = Clock::now();
+  const bool sampled = model_.has_sampled_steps() && std::any_of(chains.begin(), chains.end(), [](const Chain& c) {
+                         return c.wish->draw && c.wish->draw->scale > 0;
+                       });
+  items_.clear();
+  for (Chain& c : chains) items_.push_back(item_of(c, sampled));
+  ASSIGN_OR_RETURN(const engine::Ticket ticket,
+                   model_.submit(items_, sampled ? StepOutput::Sampled : StepOutput::NextTokens));
+  ASSIGN_OR_RETURN(const engine::StepResult result, model_.wait(ticket));
+  int64_t row = 0;
+  for (size_t i = 0; i < chains.size(); ++i) {
+    Chain& c = chains[i];
+    engine::Sequence& s = c.text->sequence;
+    for (const int32_t token : c.behind) s.append(token);
+    s.commit(static_cast<int64_t>(c.behind.size()));
+    row += items_[i].logits;
+    const int32_t token = result.tokens[static_cast<size_t>(row - 1)];
+    if (token < 0) {
+      c.most = 0;  // a logit is no number
+      continue;
+    }
+    c.out->tokens.push_back(token);
+    if (static_cast<int64_t>(c.out->tokens.size()) < c.most) s.append(token);
+  }
+  std::erase_if(chains, [](Chain& c) {
+    const auto made = static_cast<int64_t>(c.out->tokens.size());
+    if (made < c.most) return false;
+    c.text->rates.survival(made, c.out->survival);
+    return true;
+  });
+  const double took = seconds_since(begin) * 1e6;
+  round_us_ += round_us_ > 0 ? (took - round_us_) / 16 : took;
+  return Status::ok();
+}
+
+// Nothing of these texts is known any more, nor proposed, and what the step left in the cache is not trusted.
+void ModelDrafter::fail(const Status& why) {
+  if (!std::exchange(failed_, true))
+    log::warning("a step of the draft model failed, and gave no drafts: {}", why.message());
+  for (Chain& c : chains_) {
+    c.out->clear();
+    give_back(*c.text, false);
+  }
+  cache_.clear();
+}
+
+void ModelDrafter::judged(uint64_t id, int64_t verified, int64_t accepted) {
+  const auto found = texts_.find(id);
+  if (found == texts_.end()) return;
+  found->second.rates.saw(verified, accepted);
+  rates_.saw(verified, accepted);
+}
+
+void ModelDrafter::end(uint64_t id, std::span<const int32_t> answer) {
+  const auto found = texts_.find(id);
+  if (found == texts_.end()) return;
+  give_back(found->second);
+  texts_.erase(found);
+}
+
+Status ModelDrafter::check_integrity() const {
+  RETURN_IF_ERROR(model_.kv_pool().check_integrity());
+  RETURN_IF_ERROR(cache_.check_integrity());
+  std::set<kv::PageId> own;
+  for (const auto& [id, t] : texts_) {
+    const auto& pages = t.sequence.pages();
+    for (size_t i = static_cast<size_t>(t.shared_pages); i < pages.size(); ++i)
+      if (!own.insert(pages[i]).second)
+        return error(Code::Internal, "page {} is held twice, also by request {}", pages[i], id);
+    if (t.agreed > t.sequence.size()) return error(Code::Internal, "request {}: {} tokens", id, t.sequence.size());
+  }
+  const kv::KvPool& pool = model_.kv_pool();
+  const auto used = static_cast<int64_t>(own.size()) + cache_.held_pages();
+  if (used + pool.free_pages() != pool.total_pages())
+    return error(Code::Internal, "{} pages are used and {} free, of {}", used, pool.free_pages(), pool.total_pages());
+  return Status::ok();
+}
+
+}  // namespace reprise::sched

@@ -1,0 +1,90 @@
+// ModelDrafter: a second, smaller model of the same vocabulary guesses how texts go on. As spec::Drafter.
+//
+// It has KV pages of its own on the model's executor. A request's text is read into them when its first drafts are
+// wanted, a bounded part in each step where others have drafts to make; what it has in common with earlier texts of its
+// salt is not read again. Then each round of a proposal is one step of the model, over all requests that want a further
+// draft. A draft is drawn with the request's seed and the place in its text, as the token itself will be, so two models
+// that agree draw alike. Of drafts that did not come true nothing stays but keys behind the text, which are written
+// again. A step of the model that fails costs its drafts, and no answer. One per scheduler, on the scheduler's thread;
+// the executor outlives it.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/executor.h"
+#include "kv/radix_cache.h"
+#include "spec/drafter.h"
+#include "spec/place_rates.h"
+
+namespace reprise::sched {
+
+struct ModelDrafterOptions {
+  int64_t most_drafts = 7;    // of a proposal
+  int64_t read_tokens = 256;  // of texts that are read beside others that have drafts to make
+  bool prefix_cache = true;
+};
+
+class ModelDrafter final : public spec::Drafter {
+ public:
+  ModelDrafter(engine::Executor& model, const ModelDrafterOptions& options);
+  ~ModelDrafter() override;
+
+  void begin(const spec::Start& start) override;
+  void propose(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) override;
+  bool foresee(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) override;
+  double round_us() const override { return round_us_; }
+  void judged(uint64_t id, int64_t verified, int64_t accepted) override;
+  void end(uint64_t id, std::span<const int32_t> answer) override;
+
+  // For tests: pages are owned once.
+  Status check_integrity() const;
+  uint64_t tokens_read() const { return tokens_read_; }  // of texts; further tokens are rounds
+
+ private:
+  struct Text {
+    std::string salt;
+    engine::Sequence sequence{std::vector<int32_t>()};  // the text, and what was guessed last
+    spec::PlaceRates rates;
+    int64_t agreed = 0;        // its first tokens that are the request's
+    int64_t shared_pages = 0;  // the first pages, which belong to the cache
+    kv::RadixCache::Lease lease = {};
+    bool shared = false;   // others may begin with it
+    bool strange = false;  // the model does not know one of its tokens
+    uint64_t turn = 0;     // of its last proposal
+  };
+  // A proposal that is being made.
+  struct Chain {
+    Text* text = nullptr;
+    const spec::Wish* wish = nullptr;
+    spec::Proposal* out = nullptr;
+    int64_t most = 0;
+    std::vector<int32_t> behind = {};  // of a round: the tokens behind the first of those it computes
+  };
+
+  bool follow(Text& text, std::span<const int32_t> tokens);
+  void look_up(Text& text);
+  bool hold(Text& text, int64_t tokens);
+  bool drop_idle();
+  void give_back(Text& text, bool keep = true);
+  Status read(std::span<Chain> chains);
+  void keep_ready(std::vector<Chain>& chains);
+  Status round(std::vector<Chain>& chains);
+  engine::StepItem item_of(Chain& chain, bool sampled) const;
+  void fail(const Status& why);
+
+  engine::Executor& model_;
+  ModelDrafterOptions options_;
+  int64_t most_rows_, most_behind_;  // of a round, and of one text in it: more of it are read before
+  kv::RadixCache cache_;             // before the texts, whose leases are its
+  std::unordered_map<uint64_t, Text> texts_;
+  spec::PlaceRates rates_;
+  std::vector<Chain> chains_;  // kept to avoid allocating per step; so the items
+  std::vector<engine::StepItem> items_;
+  double round_us_ = 0;  // a moving average
+  uint64_t turn_ = 0, tokens_read_ = 0;
+  bool failed_ = false;  // which was said once
+};
+
+}  // namespace reprise::sched

@@ -1,0 +1,68 @@
+// A second model that drafts: opened beside the first one, with a pool for as many tokens, and refused where its
+// vocabulary is another.
+#include "api/draft_model.h"
+
+#include <gtest/gtest.h>
+
+namespace reprise::api {
+namespace {
+
+std::string tiny(const std::string& name) { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/" + name; }
+
+ModelSettings with_draft(const std::string& name) {
+  ModelSettings s;
+  s.model_path = tiny("llama_gqa3_tied");
+  s.device = "cpu";
+  s.threads = 1;
+  s.max_total_tokens = 1024;
+  s.speculation.algorithm = "STANDALONE";
+  s.speculation.draft_model_path = tiny(name);
+  return s;
+}
+
+TEST(DraftModel, IsOpenedBesideTheModel) {
+  ModelSettings s = with_draft("llama_mha_untied");
+  ASSERT_TRUE(s.check().is_ok());
+  auto engine = open_engine(s);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  engine::Engine* draft = (*engine)->draft();
+  ASSERT_NE(draft, nullptr);
+  EXPECT_EQ(&draft->device(), &(*engine)->device());  // one team of threads
+  EXPECT_EQ(draft->memory().kv_pages, (*engine)->memory().kv_pages);
+  EXPECT_EQ((*engine)->memory().kv_pages, 8);
+  EXPECT_GT(draft->memory().weight_bytes, 0u);
+  s.speculation = {};
+  auto alone = open_engine(s);
+  ASSERT_TRUE(alone.is_ok());
+  EXPECT_EQ((*alone)->draft(), nullptr);
+}
+
+// What both models and both pools take is within the fraction: the second model's share is not given out twice.
+TEST(DraftModel, MemoryOfBothIsPlanned) {
+  ModelSettings s = with_draft("llama_mha_untied");
+  s.max_total_tokens = 0;
+  auto engine = open_engine(s);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  const engine::Beside& beside = (*engine)->options().beside;
+  const engine::MemoryReport draft = (*engine)->draft()->memory();
+  EXPECT_EQ(beside.bytes, draft.weight_bytes + draft.activation_bytes);
+  EXPECT_EQ(beside.page_bytes, draft.kv_page_bytes);
+  EXPECT_EQ(draft.kv_pages, (*engine)->memory().kv_pages);
+}
+
+TEST(DraftModel, OfAnotherVocabularyIsAnError) {
+  const auto engine = open_engine(with_draft("qwen3_tied"));
+  ASSERT_FALSE(engine.is_ok());
+  const std::string& message = engine.status().message();
+  EXPECT_NE(message.find("its vocabulary has 307 tokens and that of the model 263; allowed: a model of the same"),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("`speculative_draft_model_path`"), std::string::npos) << message;
+  ModelSettings ranks = with_draft("llama_mha_untied");
+  ranks.tp_size = 2;
+  EXPECT_NE(ranks.check().message().find("with `tp_size` 2: a draft model is on one rank alone yet"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise::api
