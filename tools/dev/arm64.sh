@@ -79,14 +79,15 @@ test_arm64() {
 
 arm64() {
   local what=${1:-}
-  [[ $# -le 2 && ($what == build || $what == test || $what == libraries) && ($# -eq 1 || $what != libraries) ]] ||
-    usage_error 'arm64 build [TARGET], arm64 test [FILTER] or arm64 libraries'
+  [[ $what == libraries || ($# -le 2 && ($what == build || $what == test)) ]] ||
+    usage_error 'arm64 build [TARGET], arm64 test [FILTER] or arm64 libraries [NAME...]'
   [[ $(uname -m) != aarch64 ]] || die 'this machine is aarch64: use ./dev build and ./dev test'
   need build arm64
   need_arm64_root
+  [[ $what != libraries || $# -gt 1 ]] || set -- libraries libraries
   case $what in
     build) build arm64 "${@:2}" ;;
     test) test_arm64 "${@:2}" ;;
-    libraries) build arm64-libraries libraries ;;
+    libraries) build arm64-libraries "${@:2}" ;;
   esac
 }
