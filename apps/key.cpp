@@ -11,10 +11,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "command.h"
 #include "common/flags.h"
 #include "server/key_ring.h"
-#include "base/sha256.h"
 
 namespace reprise::apps {
 namespace {

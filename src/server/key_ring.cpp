@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/json.h"
-#include "server/fields.h"
 #include "base/sha256.h"
+#include "server/fields.h"
 
 namespace reprise::server {
 namespace {

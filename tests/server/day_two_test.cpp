@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "server/dialect_fixture.h"
 #include "base/sha256.h"
+#include "server/dialect_fixture.h"
 
 namespace reprise::server::day_two_test {
 namespace {
