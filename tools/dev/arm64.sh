@@ -81,15 +81,15 @@ arm64() {
   local what=${1:-} name
   [[ $what == libraries || ($# -le 2 && ($what == build || $what == test)) ]] ||
     usage_error 'arm64 build [TARGET], arm64 test [FILTER] or arm64 libraries [NAME...]'
-  [[ $(uname -m) != aarch64 ]] || die 'this machine is aarch64: use ./dev build and ./dev test'
-  need build arm64
-  need_arm64_root
   if [[ $what == libraries ]]; then
     for name in "${@:2}"; do
-      [[ -d src/$name ]] || usage_error "no library \"$name\"; there are: $(cd src && printf '%s ' */)"
+      [[ -d src/$name ]] || usage_error "no library \"$name\"; there are: $(ls -d src/*/ | cut -d / -f 2 | xargs)"
     done
     [[ $# -gt 1 ]] || set -- libraries libraries
   fi
+  [[ $(uname -m) != aarch64 ]] || die 'this machine is aarch64: use ./dev build and ./dev test'
+  need build arm64
+  need_arm64_root
   case $what in
     build) build arm64 "${@:2}" ;;
     test) test_arm64 "${@:2}" ;;
