@@ -112,7 +112,7 @@ class Dev(Repository):
             (["test", "a", "b"], "one filter"),
             (["sanitize", "thread", "a", "b"], "sanitize thread takes one filter"),
             (["arm64"], "arm64 build [TARGET]"),
-            (["arm64", "libraries", "a"], "arm64 build [TARGET]"),
+            (["arm64", "libraries", "a"], "no library \"a\""),
             (["test", "clients", "nonsense"], 'no client "nonsense"; there are: '),
         ):
             with self.subTest(arguments=arguments):
