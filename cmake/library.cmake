@@ -23,7 +23,7 @@ target_include_directories(reprise_library INTERFACE $<BUILD_INTERFACE:${CMAKE_S
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 # The libraries of Debian that libreprise.a leaves to the program.
-set(REPRISE_ARCHIVE_NEEDS re2 pcre2-8 utf8proc xxhash stdc++ m dl pthread)
+set(REPRISE_ARCHIVE_NEEDS re2 pcre2-8 utf8proc xxhash png jpeg webp stdc++ m dl pthread)
 include(cmake/archive.cmake)
 
 include(CMakePackageConfigHelpers)

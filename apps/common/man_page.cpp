@@ -31,7 +31,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-std::vector<const CLI::Option*> listed(const CLI::App& app) {
+std::vector<const CLI::Option*> shown_options(const CLI::App& app) {
   return app.get_options([](const CLI::Option* o) { return o->get_group() != kUnlisted && !o->get_group().empty(); });
 }
 
@@ -52,12 +52,12 @@ std::string entry_of(const CLI::Option& o) {
 
 std::string options_of(const CLI::App& app) {
   std::vector<std::string> groups;
-  for (const CLI::Option* o : listed(app))
+  for (const CLI::Option* o : shown_options(app))
     if (std::find(groups.begin(), groups.end(), o->get_group()) == groups.end()) groups.push_back(o->get_group());
   std::string out;
   for (const std::string& group : groups) {
     out += fmt::format(".SH {}\n", for_roff(upper(group)));
-    for (const CLI::Option* o : listed(app))
+    for (const CLI::Option* o : shown_options(app))
       if (o->get_group() == group) out += entry_of(*o);
   }
   return out;
@@ -116,7 +116,7 @@ std::string manual_of(const CLI::App& app, std::string_view version) {
   out += fmt::format(".SH SYNOPSIS\n.B {}\n", for_roff(path));
   if (!commands_below(app).empty()) out += ".I COMMAND\n";
   out += "[\\fIOPTIONS\\fR]\n";
-  for (const CLI::Option* o : listed(app))
+  for (const CLI::Option* o : shown_options(app))
     if (is_positional(*o)) out += fmt::format(".I {}\n", for_roff(upper(o->get_name(true))));
   out += commands_of(app) + options_of(app) + kStatus;
   if (!app.get_footer().empty()) out += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", for_roff(app.get_footer()));
