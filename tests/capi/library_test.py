@@ -13,7 +13,8 @@ import subprocess
 import sys
 import unittest
 
-SYSTEM = re.compile(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s|pcre2-8|utf8proc|xxhash|re2|fmt)\.so\.\d+|ld-linux[\w.-]*\.so\.\d")
+SYSTEM = re.compile(r"lib(c|m|dl|pthread|stdc\+\+|gcc_s|pcre2-8|utf8proc|xxhash|re2|fmt|png16|jpeg|webp)\.so\.\d+"
+                    r"|ld-linux[\w.-]*\.so\.\d")
 options = None
 
 
