@@ -31,7 +31,9 @@ struct TextTest : testing::Test {
               {"num_experts_per_tok", 2}};
     const auto* family = models::families(true).find(architecture);
     if (family && family->sizes.rotated < 0.5) j["partial_rotary_factor"] = 0.5;  // an even part of these heads
-    if (family && family->vision) j.update({{"vision_config", Json::object()}, {"head_dim", 128}});
+    if (family && family->vision) {
+      j.update({{"vision_config", Json::object()}, {"head_dim", 128}, {"num_hidden_layers", 3}});
+    }
     auto fields = checkpoint::parse_model_config(j, "test", {}, models::families(true));
     EXPECT_TRUE(fields.is_ok()) << fields.status().message();
     return {*fields, {}, {}};
