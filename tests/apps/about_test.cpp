@@ -144,7 +144,7 @@ TEST(Spellings, OfLlamaCppAndVllmMeanTheSame) {
                                                         {"-ctk f16", "--kv-cache-dtype"},
                                                         {"--ssl-keyfile k.pem", "reverse proxy"},
                                                         {"--enforce-eager --graph required", "contradict"},
-                                                        {"--model-draft d.gguf", "second model"}}) {
+                                                        {"--model-draft d.gguf", "--speculative-draft-model-path"}}) {
     const Outcome o = run_binary("serve --check " + model + " " + flag);
     EXPECT_EQ(o.exit_code, 2) << flag;
     EXPECT_NE(o.err.find(instead), std::string::npos) << o.err;
