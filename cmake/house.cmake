@@ -8,6 +8,11 @@ if(REPRISE_SANITIZE)
   list(APPEND house_flags -fsanitize=${REPRISE_SANITIZE} -fno-sanitize=null,object-size,vptr -fno-omit-frame-pointer
        -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${REPRISE_SANITIZE})
+  # What is not optimised is large, and the usual linker takes seconds for each of sixty programs.
+  find_program(LLD ld.lld)
+  if(LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    add_link_options(-fuse-ld=lld)
+  endif()
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${house_flags}>")
 # GCC 12 sees overlapping copies inside its own std::string.
@@ -50,8 +55,21 @@ endfunction()
 set(REPRISE_KERNEL_OPTIMISATION -O3 CACHE STRING
     "Optimisation of kernels and hot loops in a release; less is for builds that are not run")
 function(house_hot)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${REPRISE_KERNEL_OPTIMISATION}>"
-                              SKIP_UNITY_BUILD_INCLUSION ON)
+  set(options $<$<CONFIG:Release>:${REPRISE_KERNEL_OPTIMISATION}>)
+  if(REPRISE_SANITIZE)
+    set(options -O1)
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${options}" SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# house_busy(TARGET...): what tests wait for. Under a sanitizer only these and the kernels are optimised: the checks are
+# most of the code there, and optimising them is half of its compile time.
+function(house_busy)
+  if(REPRISE_SANITIZE)
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    endforeach()
+  endif()
 endfunction()
 
 # house_cold(TARGET...): what runs at a start, or for a person who waits for an answer anyway. Compiled for size, it
@@ -110,9 +128,10 @@ endfunction()
 
 # house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
 # becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity. THREADED are
-# the only files that the thread sanitizer has something to say about, where that is a small part of the folder.
+# the only files that the thread sanitizer has something to say about, where that is a small part of the folder. COMPUTES:
+# the tests have loops of their own over many numbers.
 function(house_test folder)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;APART;THREADED" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "" "DEPS;LIBS;APART;THREADED" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
   if(REPRISE_SANITIZE STREQUAL "thread" AND ARG_THREADED)
     set(sources ${ARG_THREADED})
@@ -126,7 +145,10 @@ function(house_test folder)
   target_include_directories(${folder}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   # Half of a build from nothing is tests; what they test has the optimisation and the checks. A sanitizer's checks are
   # most of a test's code, and optimising them takes two thirds of its compile time.
-  set(quicker $<$<CONFIG:Release>:-O1>)
+  set(quicker $<$<CONFIG:Release>:-O0>)
+  if(ARG_COMPUTES)
+    set(quicker $<$<CONFIG:Release>:-O1>)
+  endif()
   if(REPRISE_SANITIZE)
     set(quicker -O0 -fno-sanitize=undefined)
   endif()
