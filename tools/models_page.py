@@ -58,7 +58,7 @@ def families(root):
             field = lambda key: (re.search(rf'\.{key} = "([^"]+)"', body) or [None, ""])[1]
             gguf = re.search(r'\.gguf = \{\.name = "([^"]+)"', body)
             found[name] = (field("architecture"), field("model_type"), field("wrapper"), gguf[1] if gguf else "")
-    order = re.findall(r"X\((k\w+)\)", text(root, "src/models/list.h"))
+    order = re.findall(r"X\(\w+, (k\w+)\)", text(root, "src/models/list.h"))
     return [found[name] for name in order]
 
 

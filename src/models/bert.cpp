@@ -7,7 +7,7 @@
 #include "nn/encoder.h"
 #include "nn/layers.h"
 
-namespace reprise::models {
+namespace reprise::models::bert {
 namespace {
 
 using checkpoint::ModelConfigFields;
@@ -188,4 +188,4 @@ const ModelSpec kRobertaScores{.family = {.architecture = "RobertaForSequenceCla
                                .unread = kUnreadScores,
                                .declare = declare};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::bert

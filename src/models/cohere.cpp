@@ -5,7 +5,7 @@
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::cohere {
 namespace {
 
 using checkpoint::FieldReader;
@@ -100,4 +100,4 @@ const ModelSpec kCohere2{.family = {.architecture = "Cohere2ForCausalLM",
                                     .eps_key = "layer_norm_eps"},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::cohere

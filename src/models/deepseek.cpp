@@ -10,7 +10,7 @@
 #include "models/rope.h"
 #include "nn/latent.h"
 
-namespace reprise::models {
+namespace reprise::models::deepseek {
 namespace {
 
 using checkpoint::FieldReader;
@@ -197,4 +197,4 @@ const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
                                                 .add = add_v3}},
                             .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::deepseek

@@ -6,7 +6,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::ernie {
 namespace {
 
 using checkpoint::FieldReader;
@@ -121,4 +121,4 @@ const ModelSpec kErnieMoe{.family = {.architecture = "Ernie4_5_MoeForCausalLM",
                                      .read = read_moe},
                           .forward = forward_experts};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::ernie

@@ -5,7 +5,7 @@
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::exaone4 {
 namespace {
 
 using checkpoint::ModelConfigFields;
@@ -65,4 +65,4 @@ const ModelSpec kExaone4{
     .forward = forward,
     .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::exaone4

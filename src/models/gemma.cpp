@@ -9,7 +9,7 @@
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::gemma {
 namespace {
 
 using checkpoint::FieldReader;
@@ -129,4 +129,4 @@ const ModelSpec kGemma3{.family = {.architecture = "Gemma3ForCausalLM",
                         .forward = forward,
                         .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::gemma

@@ -3,7 +3,7 @@
 #include "checkpoint/field_reader.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::glm4 {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -41,4 +41,4 @@ const ModelSpec kGlm4{.family = {.architecture = "Glm4ForCausalLM",
                                  .partial_rotation = true},
                       .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::glm4

@@ -5,7 +5,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::glm4_moe {
 namespace {
 
 using checkpoint::FieldReader;
@@ -78,4 +78,4 @@ const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
                                     .partial_rotation = true},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::glm4_moe

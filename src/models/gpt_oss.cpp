@@ -4,7 +4,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::gpt_oss {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -66,4 +66,4 @@ const ModelSpec kGptOss{.family = {.architecture = "GptOssForCausalLM",
                                    .slides = slides},
                         .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::gpt_oss

@@ -4,7 +4,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::granite {
 namespace {
 
 using checkpoint::FieldReader;
@@ -77,4 +77,4 @@ const ModelSpec kGraniteMoe{.family = {.architecture = "GraniteMoeForCausalLM",
                                        .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add}},
                             .forward = forward_experts};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::granite

@@ -1,7 +1,7 @@
 // Hunyuan, dense: query and key heads are normed behind the rotation, whose base may be multiplied once and for all.
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::hunyuan {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -34,4 +34,4 @@ const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
                          .forward = forward,
                          .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::hunyuan

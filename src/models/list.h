@@ -1,51 +1,55 @@
-// The list of models: one entry a family, which models/NAME.cpp defines. Errors list them in this order.
+// The list of models: X(NAME, SPEC) is a ModelSpec that models/NAME.cpp defines in its own namespace, models::NAME.
+// Errors list them in this order.
 #pragma once
 
 #include "models/model.h"
 
-#define REPRISE_MODELS(X) \
-  X(kLlama)               \
-  X(kMistral)             \
-  X(kQwen2)               \
-  X(kQwen3)               \
-  X(kMixtral)             \
-  X(kQwen2Moe)            \
-  X(kQwen3Moe)            \
-  X(kDeepseekV2)          \
-  X(kDeepseekV3)          \
-  X(kGemma2)              \
-  X(kGemma3)              \
-  X(kPhi3)                \
-  X(kGlm4)                \
-  X(kGlm4Moe)             \
-  X(kOlmo2)               \
-  X(kOlmo3)               \
-  X(kGranite)             \
-  X(kGraniteMoe)          \
-  X(kSmolLm3)             \
-  X(kCohere)              \
-  X(kCohere2)             \
-  X(kStarcoder2)          \
-  X(kExaone4)             \
-  X(kErnie)               \
-  X(kErnieMoe)            \
-  X(kSeedOss)             \
-  X(kHunyuan)             \
-  X(kMiniMaxM2)           \
-  X(kGptOss)              \
-  X(kQwen3Next)           \
-  X(kQwen35)              \
-  X(kQwen35Moe)           \
-  X(kQwen25Vl)            \
-  X(kQwen3Vl)             \
-  X(kBert)                \
-  X(kBertScores)          \
-  X(kRoberta)             \
-  X(kRobertaScores)
+#define REPRISE_MODELS(X)    \
+  X(llama, kLlama)           \
+  X(mistral, kMistral)       \
+  X(qwen2, kQwen2)           \
+  X(qwen3, kQwen3)           \
+  X(mixtral, kMixtral)       \
+  X(qwen_moe, kQwen2Moe)     \
+  X(qwen_moe, kQwen3Moe)     \
+  X(deepseek, kDeepseekV2)   \
+  X(deepseek, kDeepseekV3)   \
+  X(gemma, kGemma2)          \
+  X(gemma, kGemma3)          \
+  X(phi3, kPhi3)             \
+  X(glm4, kGlm4)             \
+  X(glm4_moe, kGlm4Moe)      \
+  X(olmo, kOlmo2)            \
+  X(olmo, kOlmo3)            \
+  X(granite, kGranite)       \
+  X(granite, kGraniteMoe)    \
+  X(smollm3, kSmolLm3)       \
+  X(cohere, kCohere)         \
+  X(cohere, kCohere2)        \
+  X(starcoder2, kStarcoder2) \
+  X(exaone4, kExaone4)       \
+  X(ernie, kErnie)           \
+  X(ernie, kErnieMoe)        \
+  X(seed_oss, kSeedOss)      \
+  X(hunyuan, kHunyuan)       \
+  X(minimax_m2, kMiniMaxM2)  \
+  X(gpt_oss, kGptOss)        \
+  X(qwen3_next, kQwen3Next)  \
+  X(qwen3_next, kQwen35)     \
+  X(qwen3_next, kQwen35Moe)  \
+  X(qwen_vl, kQwen25Vl)      \
+  X(qwen_vl, kQwen3Vl)       \
+  X(bert, kBert)             \
+  X(bert, kBertScores)       \
+  X(bert, kRoberta)          \
+  X(bert, kRobertaScores)
 
 namespace reprise::models {
 
-#define REPRISE_DECLARE(spec) extern const ModelSpec spec;
+#define REPRISE_DECLARE(family, spec) \
+  namespace family {                  \
+  extern const ModelSpec spec;        \
+  }
 REPRISE_MODELS(REPRISE_DECLARE)
 #undef REPRISE_DECLARE
 

@@ -1,7 +1,7 @@
 // Llama 2 and 3: optional biases on all projections of attention and MLP (attention_bias, mlp_bias).
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::llama {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -24,4 +24,4 @@ const ModelSpec kLlama{
          .gguf = {.name = "llama"}},
     .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::llama

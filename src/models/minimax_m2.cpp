@@ -5,7 +5,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::minimax_m2 {
 namespace {
 
 using checkpoint::FieldReader;
@@ -56,4 +56,4 @@ const ModelSpec kMiniMaxM2{.family = {.architecture = "MiniMaxM2ForCausalLM",
                            .forward = forward,
                            .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::minimax_m2

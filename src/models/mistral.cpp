@@ -2,7 +2,7 @@
 // models of larger ones.
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::mistral {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -33,4 +33,4 @@ const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
                                     .wrapper = "Mistral3ForConditionalGeneration"},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::mistral

@@ -4,7 +4,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::mixtral {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -47,4 +47,4 @@ const ModelSpec kMixtral{.family = {.architecture = "MixtralForCausalLM",
                                     .gguf = {.name = "llama", .experts = "num_local_experts", .holds = holds}},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::mixtral

@@ -3,7 +3,7 @@
 #include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::olmo {
 namespace {
 
 using checkpoint::ModelConfigFields;
@@ -66,4 +66,4 @@ const ModelSpec kOlmo3{
     .forward = forward,
     .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::olmo

@@ -2,7 +2,7 @@
 // factors.
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::phi3 {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -30,4 +30,4 @@ const ModelSpec kPhi3{.family = {.architecture = "Phi3ForCausalLM",
                                  .long_rotation_only = true},
                       .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::phi3

@@ -2,7 +2,7 @@
 #include "models/decoder.h"
 #include "models/qwen.h"
 
-namespace reprise::models {
+namespace reprise::models::qwen2 {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -27,4 +27,4 @@ const ModelSpec kQwen2{.family = {.architecture = "Qwen2ForCausalLM",
                                   .gguf = {.name = "qwen2", .windows = true, .qkv_bias = true}},
                        .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::qwen2

@@ -2,7 +2,7 @@
 #include "models/decoder.h"
 #include "models/qwen.h"
 
-namespace reprise::models {
+namespace reprise::models::qwen3 {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -35,4 +35,4 @@ const ModelSpec kQwen3{.family = {.architecture = "Qwen3ForCausalLM",
                        .qk_norm = true,
                        .least_size = 32};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::qwen3

@@ -8,7 +8,7 @@
 #include "models/experts.h"
 #include "nn/gated.h"
 
-namespace reprise::models {
+namespace reprise::models::qwen3_next {
 namespace {
 
 using checkpoint::FieldReader;
@@ -189,4 +189,4 @@ const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                            .unread = kUnread,
                            .declare = declare};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::qwen3_next

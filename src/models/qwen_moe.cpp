@@ -5,7 +5,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-namespace reprise::models {
+namespace reprise::models::qwen_moe {
 namespace {
 
 using checkpoint::FieldReader;
@@ -119,4 +119,4 @@ const ModelSpec kQwen3Moe{
     .forward = forward3,
     .qk_norm = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::qwen_moe

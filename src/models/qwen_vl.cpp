@@ -5,7 +5,7 @@
 #include "models/image_step.h"
 #include "models/qwen.h"
 
-namespace reprise::models {
+namespace reprise::models::qwen_vl {
 namespace {
 
 using checkpoint::FieldReader;
@@ -80,4 +80,4 @@ const ModelSpec kQwen3Vl{.family = {.architecture = "Qwen3VLForConditionalGenera
                          .qk_norm = true,
                          .declare = declare_vl};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::qwen_vl

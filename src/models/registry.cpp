@@ -4,7 +4,7 @@
 namespace reprise::models {
 
 const std::vector<const ModelSpec*>& all_models() {
-#define REPRISE_LIST(spec) &spec,
+#define REPRISE_LIST(family, spec) &family::spec,
   static const std::vector<const ModelSpec*> models{REPRISE_MODELS(REPRISE_LIST)};
 #undef REPRISE_LIST
   return models;

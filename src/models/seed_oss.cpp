@@ -3,7 +3,7 @@
 #include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::seed_oss {
 namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
@@ -46,4 +46,4 @@ const ModelSpec kSeedOss{.family = {.architecture = "SeedOssForCausalLM",
                                     .gguf = {.name = "seed_oss", .add = add}},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::seed_oss

@@ -5,7 +5,7 @@
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::smollm3 {
 namespace {
 
 using checkpoint::FieldReader;
@@ -64,4 +64,4 @@ const ModelSpec kSmolLm3{.family = {.architecture = "SmolLM3ForCausalLM",
                                     .gguf = {.name = "smollm3"}},
                          .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::smollm3

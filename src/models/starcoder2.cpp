@@ -3,7 +3,7 @@
 #include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
-namespace reprise::models {
+namespace reprise::models::starcoder2 {
 namespace {
 
 using checkpoint::ModelConfigFields;
@@ -61,4 +61,4 @@ const ModelSpec kStarcoder2{
                .activation = "gelu_pytorch_tanh"},
     .forward = forward};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::starcoder2

@@ -110,7 +110,7 @@ TEST_F(TextTest, ErrorsNameLineAndColumn) {
 }
 
 TEST_F(TextTest, EveryPrefixOfAGraphIsOneCleanError) {
-  auto g = models::trace_model(models::kQwen3, config("Qwen3ForCausalLM"), {}, ops);
+  auto g = models::trace_model(models::qwen3::kQwen3, config("Qwen3ForCausalLM"), {}, ops);
   ASSERT_TRUE(g.is_ok());
   const std::string text = print(*g);
   for (size_t n = 0; n + 2 < text.size(); n += 7) EXPECT_FALSE(parse_graph(text.substr(0, n), ops).is_ok());

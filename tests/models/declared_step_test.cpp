@@ -139,7 +139,7 @@ TEST(DeclaredInputs, ReachTheModelInEveryMode) {
 
 TEST(DeclaredInputs, AreNamedWhereTheDeclarationIsWrong) {
   const auto message_of = [](decltype(models::ModelSpec::declare) declare) {
-    const models::ModelSpec spec = testing_support::qwen3_with(models::kQwen3.forward, declare);
+    const models::ModelSpec spec = testing_support::qwen3_with(models::qwen3::kQwen3.forward, declare);
     const auto e = open(&spec, {});
     return e.is_ok() ? std::string() : e.status().message();
   };

@@ -116,7 +116,7 @@ void declare_states(const models::ModelConfig& config, const models::TraceOption
 
 inline models::ModelSpec qwen3_with(decltype(models::ModelSpec::forward) forward,
                                     decltype(models::ModelSpec::declare) declare) {
-  models::ModelSpec spec = models::kQwen3;
+  models::ModelSpec spec = models::qwen3::kQwen3;
   spec.forward = forward;
   spec.declare = declare;
   return spec;

@@ -282,7 +282,7 @@ class NewThings(unittest.TestCase):
             "src/nn/functional.cpp": "Tensor soft_cap(Tensor x)",
             "src/backends/cpu/register_vector.cpp": 'entries.add("soft_cap", k.soft_cap);',
             "src/ops/args/elements.cpp": 'op_row("soft_cap", &UnaryArgs::out',
-            "src/models/list.h": "  X(kPascal)\n",
+            "src/models/list.h": "  X(pascal, kPascal)\n",
             "src/device/device.cpp": "DeviceKind::AbacusTwo",
             "src/backends/all.cpp": "make_abacus_two_device(",
             "src/settings/model_rows.cpp": '"abacus_two", "null"}',

@@ -106,10 +106,12 @@ def new_model(change, name):
             (r"kQwen2\b", k),
             (r"Qwen2ForCausalLM", f"{camel(name)}ForCausalLM"),
             (r'"qwen2"', f'"{name}"'),
+            (r"models::qwen2\b", f"models::{name}"),
         ],
     )
     change.create(f"src/models/{name}.cpp", text)
-    change.edit("src/models/list.h", r"(#define REPRISE_MODELS\(X\)(?:[^\n]*\\\n)+  X\(k\w+\))\n", rf"\1 \\\n  X({k})\n")
+    last = r"(#define REPRISE_MODELS\(X\)(?:[^\n]*\\\n)+  X\(\w+, k\w+\))\n"
+    change.edit("src/models/list.h", last, rf"\1 \\\n  X({name}, {k})\n")
     return f"""next, with docs/add-a-model.md:
   1. write src/models/{name}.cpp (now it is Qwen2's): its names, sizes and fields in config.json, its forward function
   2. add a tiny checkpoint to tools/golden/make_tiny_models.py and its folder to tests/support/tiny_models.h
