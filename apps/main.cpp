@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/check.h"
 #include "base/log_form.h"
 #include "command.h"
 #include "common/command_settings.h"
@@ -12,6 +13,88 @@
 #include "common/spellings.h"
 #include "common/version.h"
 #include "settings/setting.h"
+
+namespace reprise::apps {
+namespace {
+
+// A command under its group, both as they are typed; the group is empty for a command of the program itself.
+struct Declaration {
+  std::string_view group, name;
+  Command (*add)(CLI::App&);
+};
+
+constexpr Declaration kCommands[] = {
+    {"", "generate", add_generate},
+    {"", "chat", add_chat},
+    {"", "embed", add_embed},
+    {"", "serve", add_serve},
+    {"bench", "compare", add_bench_compare},
+    {"bench", "one-batch", add_bench_one_batch},
+    {"bench", "ops", add_bench_ops},
+    {"bench", "serving", add_bench_serving},
+    {"bench", "startup", add_bench_startup},
+    {"graph", "explain", add_graph_explain},
+    {"graph", "dump", add_graph_dump},
+    {"graph", "diff", add_graph_diff},
+    {"graph", "profile", add_graph_profile},
+    {"graph", "verify", add_graph_verify},
+    {"eval", "choice", add_eval_choice},
+    {"eval", "gsm8k", add_eval_gsm8k},
+    {"eval", "perplexity", add_eval_perplexity},
+    {"key", "new", add_key_new},
+    {"", "quantize", add_quantize},
+    {"", "demo", add_demo},
+    {"", "tune", add_tune},
+    {"", "pull", add_pull},
+    {"", "models", add_models},
+    {"", "doctor", add_doctor},
+    {"", "version", add_version},
+    {"", "completion", add_completion},
+    {"", "help", add_help},
+};
+
+constexpr std::pair<std::string_view, const char*> kGroups[] = {
+    {"bench", "Measure speed"},
+    {"graph", "See what is captured and fused, and compare it with eager"},
+    {"eval", "Score a model on a task or a text"},
+    {"key", "Keys of `reprise serve`"},
+};
+
+CLI::App& group_of(CLI::App& program, std::string_view name) {
+  if (name.empty()) return program;
+  for (CLI::App* known : program.get_subcommands([&](const CLI::App* app) { return app->get_name() == name; }))
+    return *known;
+  for (const auto& [group, summary] : kGroups)
+    if (group == name) return *program.add_subcommand(std::string(name), summary)->require_subcommand(1);
+  CHECK(false, "no group of that name");
+}
+
+// The command that the line is about, or null where it needs all of them: pages, completions and what is misspelled.
+const Declaration* command_of(const std::vector<std::string>& words) {
+  const auto word = [&](size_t i) { return i < words.size() ? std::string_view(words[i]) : std::string_view(); };
+  for (const Declaration& d : kCommands) {
+    if (d.add == add_completion || d.add == add_help) continue;
+    if (d.group.empty() ? word(1) == d.name : word(1) == d.group && word(2) == d.name) return &d;
+  }
+  return nullptr;
+}
+
+// Only what the line may ask for: the parser compares each flag with all before it, so that the flags of all commands
+// take longer to declare than most commands to run.
+std::vector<Command> declare(CLI::App& program, const std::vector<std::string>& words) {
+  std::vector<Command> out;
+  if (words.size() == 2 && (words[1] == "--version" || words[1] == "-V")) return out;
+  const Declaration* one = command_of(words);
+  for (const Declaration& d : kCommands)
+    if (!one || one == &d) {
+      out.push_back(d.add(group_of(program, d.group)));
+      CHECK(out.back().app->get_name() == d.name);
+    }
+  return out;
+}
+
+}  // namespace
+}  // namespace reprise::apps
 
 int main(int argc, char** argv) {
   using namespace reprise;
@@ -28,42 +111,12 @@ int main(int argc, char** argv) {
   program.footer(
       "reprise help COMMAND lists the flags of a command.\n"
       "First steps: reprise pull smollm2; reprise chat smollm2");
-  std::vector<Command> commands{add_generate(program), add_chat(program), add_embed(program), add_serve(program)};
-  CLI::App* bench = program.add_subcommand("bench", "Measure speed");
-  bench->require_subcommand(1);
-  commands.push_back(add_bench_compare(*bench));
-  commands.push_back(add_bench_one_batch(*bench));
-  commands.push_back(add_bench_ops(*bench));
-  commands.push_back(add_bench_serving(*bench));
-  commands.push_back(add_bench_startup(*bench));
-  CLI::App* graph = program.add_subcommand("graph", "See what is captured and fused, and compare it with eager");
-  graph->require_subcommand(1);
-  commands.push_back(add_graph_explain(*graph));
-  commands.push_back(add_graph_dump(*graph));
-  commands.push_back(add_graph_diff(*graph));
-  commands.push_back(add_graph_profile(*graph));
-  commands.push_back(add_graph_verify(*graph));
-  CLI::App* eval = program.add_subcommand("eval", "Score a model on a task or a text");
-  eval->require_subcommand(1);
-  commands.push_back(add_eval_choice(*eval));
-  commands.push_back(add_eval_gsm8k(*eval));
-  commands.push_back(add_eval_perplexity(*eval));
-  CLI::App* key = program.add_subcommand("key", "Keys of `reprise serve`");
-  key->require_subcommand(1);
-  commands.push_back(add_key_new(*key));
-  commands.push_back(add_quantize(program));
-  commands.push_back(add_demo(program));
-  commands.push_back(add_tune(program));
-  commands.push_back(add_pull(program));
-  commands.push_back(add_models(program));
-  commands.push_back(add_doctor(program));
-  commands.push_back(add_version(program));
-  commands.push_back(add_completion(program));
-  commands.push_back(add_help(program));
+  const std::vector<std::string> words = plain_words(argc, argv);
+  std::vector<Command> commands = declare(program, words);
   for (const Command& c : commands)
     if (const auto settings = CommandSettings::find(*c.app)) settings->add_print_flag(*c.app);
   add_help_all(program);
-  if (const auto code = parse_arguments(program, plain_words(argc, argv))) return *code;
+  if (const auto code = parse_arguments(program, words)) return *code;
 
   for (const Command& c : commands) {
     if (!c.app->parsed()) continue;
