@@ -3,7 +3,7 @@
 // numbers.
 //
 // It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
-// late as the contract of device/stream.h allows. Whoever forgets a copy or a synchronize() is found without a card.
+// late as the contract of device/stream.h allows. Code that forgets a copy or a synchronize() fails without a card.
 #pragma once
 
 #include <cstdint>
