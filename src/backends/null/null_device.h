@@ -29,7 +29,7 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
-  // How a part is called; left empty, it is a NullKernel.
+  // How a part is called; empty: as the NullKernel that it is.
   std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call;
 };
 
