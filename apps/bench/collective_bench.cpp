@@ -105,7 +105,7 @@ Result<std::vector<CollectiveTime>> measure_collectives(Member& m, int64_t repea
   ASSIGN_OR_RETURN(CollectiveTime t, step(m, repeat));
   out.push_back(std::move(t));
   if (m.aborted()) return m.lost();
-  // Wherever it was seen, a wrong byte is everybody's error: nobody comes here then.
+  // A wrong byte that one rank saw is the error of all ranks: none comes here then.
   RETURN_IF_ERROR(m.agree("exchanged bytes", "as they were sent"));
   if (m.world().front()) RETURN_IF_ERROR(m.publish({.kind = ranks::StepMessage::Kind::Stop}));
   return out;

@@ -19,7 +19,7 @@ struct ComparedFigure {
   double before = 0, after = 0;
   bool more_is_better = false;
 
-  // How many times as good it became: above 1 is better, whatever the figure.
+  // How many times as good it became: above 1 is better, for every figure.
   double gain() const { return more_is_better ? after / before : before / after; }
 };
 

@@ -37,7 +37,7 @@ struct OneBatchRow {
 // Prompts of `input_len` tokens each, by the seed.
 std::vector<std::vector<int32_t>> random_prompts(const engine::Engine& engine, int64_t count, int64_t input_len,
                                                  uint64_t seed);
-// Of an empty list 0.
+// 0 for an empty list.
 double quantile(std::vector<double> v, double q);
 
 // Advances `bar` by one per repeat.

@@ -1,4 +1,4 @@
-// entropy: 64 bits of the kernel's random numbers, for names that nobody should guess. Not for sampling, which has
+// entropy: 64 bits of the kernel's random numbers, for names that must not be guessed. Not for sampling, which has
 // seeds. std::random_device would do, but where the C++ library is linked in it asks for glibc 2.36. Any thread.
 #pragma once
 

@@ -74,7 +74,7 @@ struct Answering {
   std::function<void(std::unique_ptr<EventBox>)> tell;
   std::function<void(uint64_t id)> ended;  // all answers have finished
   int64_t running = 0;                     // the engine's thread
-  std::atomic<bool> refused{false};        // not all answers found a place; nobody knows of it
+  std::atomic<bool> refused{false};        // not all answers found a place; the caller does not know of it
 };
 
 class AnswerSink final : public sched::RequestSink {

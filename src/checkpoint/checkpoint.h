@@ -45,7 +45,7 @@ struct CheckpointTensor {
   size_t file = 0;  // which of the checkpoint's files
   uint64_t offset = 0;
 
-  // Of a matrix inside a larger tensor, whose numbers do not follow one another: how many bytes of the file it is
+  // For a matrix inside a larger tensor, whose numbers do not follow one another: how many bytes of the file it is
   // spread over, and how many lie from a row's beginning to the next and, of plain types, from a number to the next of
   // its row. Span 0: they follow one another.
   uint64_t span = 0, row_step = 0, element_step = 0;

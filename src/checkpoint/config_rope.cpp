@@ -118,7 +118,7 @@ class RopeReader {
     return Status::ok();
   }
 
-  // Hunyuan: the base times a power of "alpha", whatever the length.
+  // Hunyuan: the base times a power of "alpha", for any length.
   Status read_alpha() {
     std::optional<double> alpha;
     if (out_.rope.kind != RopeKind::Dynamic || !out_.family || !out_.family->fixed_ntk) return Status::ok();

@@ -152,7 +152,7 @@ bool are_blocks(const CheckpointTensor& blocks, const CheckpointTensor& scales) 
 // The stacks of gpt-oss, in the layers that have biases of experts.
 class GptOssStacks {
  public:
-  // Of all tensors, under their names here; they stay where they are.
+  // Takes all tensors, under their names here; they stay where they are.
   explicit GptOssStacks(const std::vector<CheckpointTensor>& tensors) {
     for (const CheckpointTensor& t : tensors) {
       const std::string_view name = t.name;

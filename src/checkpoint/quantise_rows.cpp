@@ -120,7 +120,7 @@ uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t 
   const auto factors = static_cast<int>(block_format_info(format).factors);
   uint64_t bad = 0;
   if (format == BlockFormat::Mxfp4) {
-    // Of 2^127 only numbers up to 1.5 are finite, and 255 stands for NaN.
+    // Only numbers up to 1.5 times 2^127 are finite, and 255 stands for NaN.
     for (size_t at = 0; at + block <= bytes; at += block)
       for (size_t i = 1; i < block && blocks[at] >= 253; ++i)
         for (const int number : {blocks[at + i] & 7, blocks[at + i] >> 4 & 7})

@@ -22,7 +22,7 @@ struct VisionFields {
   std::vector<int64_t> full_blocks;       // those that attend over the whole image where others have windows
   int64_t side = 0;                       // of the square grid of learned positions; 0: there are none
   std::vector<int64_t> deepstack_blocks;  // whose rows are merged apart for the text model's first layers
-  // Of the text model: how many frequencies turn with time, row and column; in turns, or one group behind the other.
+  // In the text model: how many frequencies turn with time, row and column; in turns, or one group behind the other.
   std::vector<int64_t> sections;
   bool interleaved = false;
   int64_t image_token = 0;  // stands where a row of an image goes
@@ -30,7 +30,7 @@ struct VisionFields {
   int64_t block() const { return merge * merge; }  // patches of a merged row
   int64_t patch_width() const { return 3 * temporal * patch * patch; }
   bool full(int64_t index) const;
-  // Of each frequency of the text model's `count`: 0 time, 1 row, 2 column.
+  // For each frequency of the text model's `count`: 0 time, 1 row, 2 column.
   std::vector<double> axes(int64_t count) const;
 };
 
@@ -40,7 +40,7 @@ struct VisionDefaults {
   bool windows = false, learned = false, interleaved = false;
 };
 
-// Of the text model the sizes are read already.
+// The text model's sizes are read already.
 Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelConfigFields& out);
 
 }  // namespace reprise::checkpoint

@@ -1,7 +1,7 @@
 // PlanCache: compiled programs on disk, so that the second start need not compile.
 //
-// One file per program, named by its key (plan_key.h). A miss is always safe: whatever is wrong with a file - missing,
-// cut short, changed, another program's, for kernels that are not there - the caller compiles and the file is replaced,
+// One file per program, named by its key (plan_key.h). A miss is always safe: where a file is missing, cut short,
+// changed, another program's or for kernels that are not there, the caller compiles and the file is replaced,
 // with the reason counted and logged. Files are written whole under another name first, so readers and writers of any
 // number of processes do not disturb each other, and the folder may be deleted at any time. When the folder cannot be
 // written there is one notice and everything goes on. One thread at a time; several caches on one folder are fine.

@@ -2,8 +2,8 @@
 //
 // The function pointers are opaque to everyone but the backend that registered them. On the CPU a part has the type
 // CpuKernel (backends/cpu/cpu_kernel.h); other devices use their own. Sizes stay symbolic (Dim), so that one binding
-// serves every live size up to the bound: the kernel resolves them against the stream's LiveSizes. Plain data; whoever
-// built it owns it.
+// serves every live size up to the bound: the kernel resolves them against the stream's LiveSizes. Plain data, which
+// belongs to its builder.
 #pragma once
 
 #include <array>

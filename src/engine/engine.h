@@ -46,7 +46,7 @@ Result<LoadFormat> parse_load_format(std::string_view name);
 // Whether rows are counted by the expert that they went to (engine/expert_use.h).
 enum class CountExperts : uint8_t { Off, WhereFree, On };  // WhereFree: where the host sees the device's memory
 
-// Of an engine that shares the device, and has a page for each page of this one.
+// For an engine that shares the device, and has a page for each page of this one.
 struct Beside {
   size_t bytes = 0;       // weights and activations
   size_t page_bytes = 0;  // of its KV pool
@@ -67,7 +67,7 @@ struct EngineOptions {
   Beside beside;                       // what a second model on the device takes of that share
   uint64_t random_seed = 0;            // of dummy weights
   std::vector<std::string> overrides;  // "key=value" into config.json
-  // What the model gives in place of tokens; nullopt: as its files say. None: it generates whatever they say.
+  // What the model gives in place of tokens; nullopt: as its files say. None: it generates, against what they say.
   std::optional<checkpoint::PoolKind> pooling = std::nullopt;
   // Families besides those of models/list.h, of which the first fits that has the checkpoint's architecture.
   std::vector<const models::ModelSpec*> families;
@@ -161,7 +161,7 @@ class Engine final : public Executor {
   // What went to which expert; null where that is not counted.
   const ExpertUse* expert_use() const { return expert_use_.layers() > 0 ? &expert_use_ : nullptr; }
 
-  // Of a rank that is not the front: runs what the front publishes until it stops. Ok when the front has ended in
+  // On a rank that is not the front: runs what the front publishes until it stops. Ok when the front has ended in
   // order.
   Status follow();
 

@@ -45,7 +45,7 @@ Result<std::vector<std::string>> Engine::compare_here() {
   return options_.member->show(mine);
 }
 
-// Of the first rank that has one.
+// The difference of the first rank that has one.
 Result<std::optional<ReplayDifference>> Engine::compare_on_all(size_t phase, StepOutput output) {
   if (options_.member)
     RETURN_IF_ERROR(options_.member->publish({.kind = StepMessage::Kind::Compare,

@@ -18,7 +18,7 @@ std::string ExpertUse::layer_name(size_t layer) const {
 void ExpertUse::add(size_t layer, std::span<const int32_t> starts) {
   Counts& rows = layers_[layer].rows;
   const size_t experts = std::min(rows.size(), starts.empty() ? 0 : starts.size() - 1);
-  // Nobody else writes, so a plain sum will do.
+  // No other thread writes, so a plain sum will do.
   for (size_t e = 0; e < experts; ++e)
     if (const int32_t n = starts[e + 1] - starts[e]; n > 0)
       rows[e].store(rows[e].load(std::memory_order_relaxed) + static_cast<uint64_t>(n), std::memory_order_relaxed);

@@ -10,8 +10,8 @@
 namespace reprise::engine {
 
 struct ImageInput {
-  // SHA-256 of the pixels and of how they were made into patches: equal for equal rows of the tower, and nobody can
-  // make another image of the same one.
+  // SHA-256 of the pixels and of how they were made into patches: equal for equal rows of the tower, and no other
+  // image of the same digest can be made.
   std::string digest;
   int64_t rows = 0, columns = 0;  // of the grid of patches
   std::vector<float> patches;     // as images::Patches::data

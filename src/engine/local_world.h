@@ -1,6 +1,6 @@
 // LocalWorld: all ranks of a world in one process, for checks: every follower is a thread with an engine of its own,
-// and they meet in memory that each has mapped for itself, as processes do (ranks/followers.h). Whoever started it owns
-// it, and drives the front's engine from one thread.
+// and they meet in memory that each has mapped for itself, as processes do (ranks/followers.h). The code that started
+// it owns it, and drives the front's engine from one thread.
 #pragma once
 
 #include <chrono>

@@ -109,7 +109,7 @@ class ReplayCheck {
   Result<std::vector<Expected>> outputs_of(const CompiledModel& model, StepOutput output, Stream& stream);
   // What the rows that were asked for say about the fusions; empty when they keep to the bound.
   std::string judge_fusions();
-  // Of every page of the step's sequences, and of the states behind it, by cache. Read at places_.
+  // Digests of every page of the step's sequences, and of the states behind it, by cache. Read at places_.
   Result<std::vector<uint64_t>> digest(const StepCaches& caches, Stream& stream);
   Device& device() const { return shadows_.front()->device(); }
 

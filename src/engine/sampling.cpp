@@ -186,7 +186,7 @@ Status Sampler::observe_token(int32_t token) {
 
 Result<SampledToken> Sampler::sample(std::span<float> logits) {
   ASSIGN_OR_RETURN(int32_t best, largest(logits));
-  // Of the distribution as the model gave it.
+  // From the distribution as the model gave it.
   std::vector<float> unmodified;
   if (params_.logprobs >= 0) unmodified.assign(logits.begin(), logits.end());
 

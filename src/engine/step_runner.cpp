@@ -159,7 +159,7 @@ Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, S
   const Device& device = model().device();
   const double begin = now_us(device);
   Status done = launch(plan, n, live, stream, output);
-  // Whatever was launched before the failure ends before anything else begins.
+  // What was launched before the failure ends before anything else begins.
   if (Status synchronized = stream.synchronize(); done.is_ok()) done = std::move(synchronized);
   if (!done.is_ok()) return fall_back(plan, live, stream, output, done);
   finished(plan, n, now_us(device) - begin);

@@ -81,7 +81,7 @@ class StepRunner {
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // What a step of so many rows costs, and whether it would run like others.
   RowsCost cost(int64_t n) const;
-  // Of the last run.
+  // What the last run gave.
   Result<TensorView> output(std::string_view name) const;
   const CompiledModel* last_program() const { return last_; }  // that was launched; null before the first
 

@@ -19,8 +19,8 @@ namespace reprise::engine {
 
 // One sequence's part of a step: the next `count` tokens of it, of which the last ones may be drafts: guesses of what
 // comes behind Sequence::tokens(), computed like tokens and never part of them. Its KV pages must exist, also for the
-// drafts (Engine::reserve). The step advances the sequence by its own tokens; whoever judges the drafts commits those
-// that came true (Sequence::commit). A step of several parts (StepPlan::Split) keeps an item with drafts whole.
+// drafts (Engine::reserve). The step advances the sequence by its own tokens; the caller judges the drafts and commits
+// those that came true (Sequence::commit). A step of several parts (StepPlan::Split) keeps an item with drafts whole.
 struct StepItem {
   Sequence* sequence = nullptr;
   int64_t count = 0;                     // tokens [sequence->cached(), + count) are computed and cached

@@ -1,4 +1,4 @@
-// decode_image(): the pixels of a PNG, JPEG or WebP file, from bytes that nobody vouches for.
+// decode_image(): the pixels of a PNG, JPEG or WebP file, from bytes that are not trusted.
 //
 // What comes out is what transformers makes of the file (image_transforms.convert_to_rgb behind PIL.ImageOps
 // .exif_transpose): 8 bits a channel, turned as EXIF says, transparent pixels over white. Sizes are checked before

@@ -6,7 +6,7 @@
 // pages are whole. The cache owns the pages of its nodes; a Lease keeps those of one path from being evicted. What is
 // not leased is evicted leaf by leaf, the longest unused first.
 //
-// Of a model with states, pages are not enough to go on from: a node may hold the state behind its page, and a match
+// For a model with states, pages are not enough to go on from: a node may hold the state behind its page, and a match
 // ends at the deepest node that does. Partly filled pages are not kept then. The thread that owns the KvPool owns the
 // cache.
 #pragma once

@@ -53,11 +53,9 @@ ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, nn::Ste
   return decoder(config, mixer, mlp, in, root, {.norm = nn::rms_norm_centred});
 }
 
-ModelOutputs forward_next(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  return hybrid(config, nn::DeltaTensors::ByKeyHead, in, root);
-}
-ModelOutputs forward_35(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  return hybrid(config, nn::DeltaTensors::Apart, in, root);
+template <nn::DeltaTensors kTensors>
+ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  return hybrid(config, kTensors, in, root);
 }
 
 // Layers with a state have that in place of keys and values.
@@ -80,111 +78,97 @@ void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& ste
   }
 }
 
-#define REPRISE_STATE_FIELDS                                                                                         \
-  "attention_bias", "attn_output_gate", "full_attention_interval", "linear_num_key_heads", "linear_num_value_heads", \
-      "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"
-constexpr std::string_view kDenseFields[] = {REPRISE_STATE_FIELDS};
-constexpr std::string_view kFields35Moe[] = {REPRISE_STATE_FIELDS, "num_experts", "num_local_experts",
-                                             "shared_expert_intermediate_size"};
-constexpr std::string_view kFieldsNext[] = {REPRISE_STATE_FIELDS,
-                                            "num_experts",
-                                            "num_local_experts",
-                                            "norm_topk_prob",
-                                            "mlp_only_layers",
-                                            "decoder_sparse_step",
-                                            "shared_expert_intermediate_size"};
-#undef REPRISE_STATE_FIELDS
+constexpr std::string_view kFields[] = {"attention_bias",
+                                        "attn_output_gate",
+                                        "full_attention_interval",
+                                        "linear_num_key_heads",
+                                        "linear_num_value_heads",
+                                        "linear_key_head_dim",
+                                        "linear_value_head_dim",
+                                        "linear_conv_kernel_dim",
+                                        "num_experts",
+                                        "num_local_experts",
+                                        "shared_expert_intermediate_size",
+                                        "norm_topk_prob",
+                                        "mlp_only_layers",
+                                        "decoder_sparse_step"};
+constexpr auto kDenseFields = std::span(kFields).first(8), kFields35Moe = std::span(kFields).first(11);
+
+Status read_with_experts(const FieldReader& in, int64_t count, int64_t per_token, ModelConfigFields& out) {
+  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
+  return checkpoint::read_experts(in,
+                                  {.count_key = "num_experts",
+                                   .other_count_key = "num_local_experts",
+                                   .count = count,
+                                   .per_token = per_token,
+                                   .intermediate = 512,
+                                   .shared = 512},
+                                  out);
+}
 
 Status read_next(const FieldReader& in, ModelConfigFields& out) {
-  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
-  RETURN_IF_ERROR(checkpoint::read_experts(in,
-                                           {.count_key = "num_experts",
-                                            .other_count_key = "num_local_experts",
-                                            .count = 512,
-                                            .per_token = 10,
-                                            .intermediate = 512,
-                                            .shared = 512},
-                                           out));
+  RETURN_IF_ERROR(read_with_experts(in, 512, 10, out));
   return in.boolean("norm_topk_prob", true, out.experts.normalise);
 }
 
 Status read_35_moe(const FieldReader& in, ModelConfigFields& out) {
-  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
-  RETURN_IF_ERROR(checkpoint::read_experts(in,
-                                           {.count_key = "num_experts",
-                                            .other_count_key = "num_local_experts",
-                                            .count = 256,
-                                            .per_token = 8,
-                                            .intermediate = 512,
-                                            .shared = 512},
-                                           out));
+  RETURN_IF_ERROR(read_with_experts(in, 256, 8, out));
   out.experts.normalise = true;
   return Status::ok();
 }
 
 constexpr std::string_view kUnread[] = {"mtp.", "model.visual."};
 
+constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t hidden, int64_t intermediate, int64_t layers,
+                                         int64_t kv_heads) {
+  return {.vocab = vocab,
+          .hidden = hidden,
+          .intermediate = intermediate,
+          .layers = layers,
+          .heads = 16,
+          .kv_heads = kv_heads,
+          .head_dim = 256,
+          .positions = 32768,
+          .rotated = 0.25};
+}
+
 }  // namespace
 
 const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
                                       .model_type = "qwen3_next",
-                                      .sizes = {.vocab = 151936,
-                                                .hidden = 2048,
-                                                .intermediate = 5632,
-                                                .layers = 48,
-                                                .heads = 16,
-                                                .kv_heads = 2,
-                                                .head_dim = 256,
-                                                .positions = 32768,
-                                                .rotated = 0.25},
-                                      .fields = kFieldsNext,
+                                      .sizes = sizes(151936, 2048, 5632, 48, 2),
+                                      .fields = kFields,
                                       .read = read_next,
                                       .window_switch = true,
                                       .partial_rotation = true},
-                           .forward = forward_next,
+                           .forward = forward<nn::DeltaTensors::ByKeyHead>,
                            .qk_norm = true,
                            .unread = kUnread,
                            .declare = declare};
 
 const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                                    .model_type = "qwen3_5_text",
-                                   .sizes = {.vocab = 248320,
-                                             .hidden = 4096,
-                                             .intermediate = 12288,
-                                             .layers = 32,
-                                             .heads = 16,
-                                             .kv_heads = 4,
-                                             .head_dim = 256,
-                                             .positions = 32768,
-                                             .rotated = 0.25},
+                                   .sizes = sizes(248320, 4096, 12288, 32, 4),
                                    .fields = kDenseFields,
                                    .read = checkpoint::read_state_layers,
                                    .window_switch = true,
                                    .wrapper = "Qwen3_5ForConditionalGeneration",
                                    .partial_rotation = true},
-                        .forward = forward_35,
+                        .forward = forward<nn::DeltaTensors::Apart>,
                         .qk_norm = true,
                         .unread = kUnread,
                         .declare = declare};
 
-// No layer is dense, so that the size of a dense one is nobody's.
+// No layer is dense, so the size of a dense one is used by none.
 const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                                       .model_type = "qwen3_5_moe_text",
-                                      .sizes = {.vocab = 248320,
-                                                .hidden = 2048,
-                                                .intermediate = 512,
-                                                .layers = 40,
-                                                .heads = 16,
-                                                .kv_heads = 2,
-                                                .head_dim = 256,
-                                                .positions = 32768,
-                                                .rotated = 0.25},
+                                      .sizes = sizes(248320, 2048, 512, 40, 2),
                                       .fields = kFields35Moe,
                                       .read = read_35_moe,
                                       .window_switch = true,
                                       .wrapper = "Qwen3_5MoeForConditionalGeneration",
                                       .partial_rotation = true},
-                           .forward = forward_35,
+                           .forward = forward<nn::DeltaTensors::Apart>,
                            .qk_norm = true,
                            .unread = kUnread,
                            .declare = declare};

@@ -74,7 +74,7 @@ void cu_seqlens(const StepRows& step, const TensorView& view) {
   fill_rest(out, r, static_cast<int32_t>(row));
 }
 
-// Of each part the first row, and where the last one ends; a part without sequences has none.
+// The first row of each part, and where the last one ends; a part without sequences has none.
 void part_rows(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   fill_rest(out, 0, 0);

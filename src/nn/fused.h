@@ -16,8 +16,8 @@
 namespace reprise::nn {
 
 // Operand types and attributes on which a meaning can be traced. The values of the attributes must be unusual and
-// distinct: whatever equals one of them in the trace (an attribute, or a constant size in case of an int) is where a
-// pattern reads that attribute from.
+// distinct: where the trace has an equal attribute, or an equal constant size in case of an int, a pattern reads that
+// attribute.
 struct FusedExample {
   std::vector<Symbol> symbols;  // number i + 1 in `in`
   std::vector<TensorType> in;   // optional operands at the end may be left out

@@ -21,7 +21,7 @@ Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
     return {of("in_proj_qkv", s.columns()), of("in_proj_z", values), of("in_proj_b", s.value_heads),
             of("in_proj_a", s.value_heads)};
   }
-  // Of each key head: a query, a key, the values of its heads, their gates; and b of its heads, then a.
+  // Each key head has a query, a key, the values of its heads, their gates; and b of its heads, then a.
   const int64_t heads = s.value_heads / s.key_heads, own = heads * s.value, of = 2 * (s.key + own);
   const ParamScope qkvz = p / "in_proj_qkvz", ba = p / "in_proj_ba";
   const RowRanges qkv{"weight", {{0, s.key}, {s.key, s.key}, {2 * s.key, own}}, of};

@@ -42,7 +42,7 @@ Tensor rms_norm(Tensor x, const ParamScope& p, double eps);
 Tensor rms_norm_centred(Tensor x, const ParamScope& p, double eps);
 Tensor layer_norm(Tensor x, const ParamScope& p, double eps);         // without a bias
 Tensor layer_norm_biased(Tensor x, const ParamScope& p, double eps);  // with one
-// Of every head by weights of its own: [T, H, D] with parameter "<p>.weight" [H, D].
+// The same of every head, by weights of its own: [T, H, D] with parameter "<p>.weight" [H, D].
 Tensor layer_norm_of_heads(Tensor x, const ParamScope& p, double eps);
 
 enum class Rotation : uint8_t { None, Halves, Neighbours };

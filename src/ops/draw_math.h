@@ -45,7 +45,7 @@ constexpr float exp(float x) {
   return exp(x, [](float n) { return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23); });
 }
 
-// Of a logit, relative to the largest one's.
+// Weight of a logit, relative to the largest one's.
 constexpr float weight(float v, float top, float scale) { return exp((v - top) * scale); }
 
 // Integers in the order of the floats, but for the two zeros, which are one.
@@ -82,7 +82,7 @@ constexpr double uniform(uint64_t seed, int64_t position) {
   return static_cast<double>(split_mix(split_mix(seed) + static_cast<uint64_t>(position)) >> 11) * 0x1.0p-53;
 }
 
-// Whether every token may be drawn, whatever its rank.
+// Whether every token may be drawn, of any rank.
 constexpr bool draws_among_all(const Draw& d, int64_t n) { return (d.top_k <= 0 || d.top_k >= n) && d.top_p >= 1; }
 constexpr bool draws_by_count(const Draw& d, int64_t n) { return d.top_k > 0 && d.top_k < n; }
 

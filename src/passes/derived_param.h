@@ -52,12 +52,12 @@ struct ParamPart {
   Recipe recipe = Recipe::Converted;
   int64_t columns = 0;     // K of the linear this belongs to, where the recipe or dummy weights want to know it
   std::string other = {};  // second tensor of ScaleProducts, ZeroPointSums and Dequantised
-  // Of some rows: from `first` on of the tensor's `of` (0: the part has all of them).
+  // Some rows: from `first` on of the tensor's `of` (0: the part has all of them).
   int64_t first = 0, of = 0;
-  // Of a rank that has a share of the part: `rows` from `from` on of the `whole` (0: all of them) that are described
+  // On a rank that has a share of the part: `rows` from `from` on of the `whole` (0: all of them) that are described
   // above.
   int64_t from = 0, whole = 0;
-  // Of a rank that has a share of the columns: those from `column` on of the `all_columns` (0: all of them) of each row
+  // On a rank that has a share of the columns: those from `column` on of the `all_columns` (0: all of them) of each row
   // that is described above.
   int64_t column = 0, all_columns = 0;
 

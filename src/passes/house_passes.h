@@ -13,7 +13,7 @@
 namespace reprise {
 
 // Required when there are slots: every linear on a parameter is followed by lora_shrink and lora_expand on inputs
-// "lora.MODULE.a", ".b", ".ranks" and ".scales", which belong to whoever keeps the slots. `ids` is the step's input
+// "lora.MODULE.a", ".b", ".ranks" and ".scales", which belong to the owner of the slots. `ids` is the step's input
 // that names a slot for each row. Before all passes that make other ops of linears. Heads with wide results and linears
 // whose result chooses experts are left out.
 struct LoraSlots {

@@ -2,7 +2,7 @@
 //
 // The engine sees to the rest: inner values must have no readers outside, no input may depend on the match's own
 // outputs, nothing between the matched nodes may touch bytes that they write (or write bytes that they touch), and the
-// types must stay. Whatever is refused has a reason. A rewrite is a plain value; matching the same graph twice gives
+// types must stay. Every refusal has a reason. A rewrite is a plain value; matching the same graph twice gives
 // the same result.
 #pragma once
 

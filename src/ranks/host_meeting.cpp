@@ -45,7 +45,7 @@ struct Descriptor {
   int value;
 };
 
-// An abstract address: nobody has to remove it.
+// An abstract address, which needs no removal.
 struct Address {
   explicit Address(const std::string& job) {
     at.sun_family = AF_UNIX;

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kLastLook{300};
   ::_exit(1);
 }
 
-// Ends this process when its leader ends without a word. The thread outlives whatever hangs.
+// Ends this process when its leader ends without a word. The thread outlives a hanging one.
 void hold_to_leader(const std::shared_ptr<Member>& member, const Neighbour& leader) {
   std::thread([member, &leader] {
     if (leader.wait_for_goodbye()) return;

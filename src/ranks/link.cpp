@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kBeat{250};
 
 }  // namespace
 
-// Of a rank, in Kind::Lines.
+// What Kind::Lines says of one rank.
 struct Link::LineState {
   int32_t rank;
   uint32_t unused;

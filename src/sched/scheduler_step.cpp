@@ -315,7 +315,7 @@ void Scheduler::judge_rows(LiveRequest& r, const Submitted& step, size_t i, cons
     if (r.result.finish != FinishReason::None || k == drafts || id != item.drafts[k]) break;
   }
   if (drafts > 0) {
-    const bool ended = r.result.finish != FinishReason::None;  // nobody looked at the draft behind the last token
+    const bool ended = r.result.finish != FinishReason::None;  // the draft behind the last token was not looked at
     speculation_->judged(r, static_cast<int64_t>(ended ? k : drafts), static_cast<int64_t>(k));
   }
   std::lock_guard lock(mutex_);

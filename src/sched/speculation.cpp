@@ -80,7 +80,7 @@ int64_t Speculation::take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_p
   return std::min(drafts, static_cast<int64_t>(pages.size()) * kv::kPageTokens - size);
 }
 
-// Who may have drafts in the step; why there is nobody.
+// The rows that may have drafts in the step; why there are none.
 SpecOff Speculation::list_wishes(const Batch& batch, int64_t most_rows) {
   items_.clear();
   wishes_.clear();

@@ -50,7 +50,7 @@ class Speculation {
   spec::RowTimes times_;
   double drafting_us_ = 0;  // a moving average
   SpeculationStats stats_;
-  // Of one step, kept to avoid allocating: who asks, for which item, and what it gets.
+  // State of one step, kept to avoid allocating: who asks, for which item, and what it gets.
   std::vector<size_t> items_;
   std::vector<spec::Wish> wishes_;
   std::vector<spec::Proposal> proposals_;

@@ -15,7 +15,7 @@ class Together {
   // The schedulers outlive it; `bell` is that of their options.
   Together(std::vector<Scheduler*> schedulers, Bell& bell) : schedulers_(std::move(schedulers)), bell_(bell) {}
 
-  // A round. False when nobody had anything to do.
+  // A round. False when no scheduler had anything to do.
   bool step();
   // Rounds until one of the schedulers is stopped, sleeping while there is nothing to do.
   void run();

@@ -21,7 +21,7 @@ struct OpOnPath {
 };
 
 struct CriticalPath {
-  // Of the measured path; their sum is the step shown.
+  // Parts of the measured path; their sum is the step shown.
   double kernel_s = 0;
   double barrier_s = 0;        // from the last thread's end of its share to the begin of what waited for it
   double gap_s = 0;            // between two events of one thread
@@ -29,7 +29,7 @@ struct CriticalPath {
   std::vector<OpOnPath> ops;   // the longest first
   std::vector<size_t> events;  // kernels on it, as numbered in StepProfile::events, the first first
 
-  // Of the data.
+  // Computed from how the data flows.
   double chain_s = 0;           // the least time of a step whose independent launches run side by side, barriers aside
   double launches_s = 0;        // one launch after the other
   std::vector<uint32_t> chain;  // nodes, in order

@@ -66,7 +66,7 @@ int32_t largest(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Of a step that returns logits.
+// The ops of a step that returns logits.
 std::vector<OpInStep> ops_in(const CompiledModel& model, DeviceKind device, DType dtype) {
   std::vector<OpInStep> out;
   for (const Piece& piece : model.pieces()) {

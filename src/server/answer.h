@@ -49,7 +49,7 @@ struct Usage {
   OrderedJson json() const;
 };
 
-// Of all answers to a call.
+// Token counts of all answers to a call.
 Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers);
 
 // The log-probabilities of tokens, as OpenAI's chats have them: each {"token", "logprob", "bytes", "top_logprobs"}.
@@ -74,7 +74,7 @@ class AnswerWriter {
   virtual std::string part(const AnswerPart& part, const Answer& so_far) = 0;
   virtual std::string error(const ApiError& error) = 0;             // in place of the last part of an answer
   virtual std::string end(const std::vector<Answer>& answers) = 0;  // after the last part of all
-  // What is said after a while of silence, so that nobody between takes the connection for dead; "": nothing.
+  // What is sent after a while of silence, so that no proxy takes the connection for dead; "": nothing.
   virtual std::string ping() const { return {}; }
 };
 

@@ -106,7 +106,7 @@ class Api {
   // The trace of a request, where it gets one.
   std::shared_ptr<RequestSpan> span_of(const HttpRequest& request, const Route& route) const;
   enum class Who : uint8_t { Nobody, Expired, User, Admin };
-  // "" where the two headers for it do not agree: that is nobody's key.
+  // "" where the two headers for it do not agree: that is no client's key.
   static std::string_view key_of(const HttpRequest& request);
   Who who(const HttpRequest& request) const;  // by the key
   // The rules of the key, where it is of the ring; null where not.

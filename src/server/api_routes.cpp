@@ -111,7 +111,7 @@ void Api::ready(Call& call) {
   call.fail(not_serving());
 }
 
-// Alive: whoever restarts what is not would only lose a load or a drain.
+// Alive: a supervisor that restarted it would only lose a load or a drain.
 void Api::live(Call& call) {
   if (state_ == ServerState::Failed) return call.fail(not_serving());
   static constexpr const char* kNames[] = {"loading", "serving", "draining"};

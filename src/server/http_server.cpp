@@ -64,7 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
     const auto peer = address_of(stream_.socket().remote_endpoint(ignored));
-    // Behind a socket of this machine is a proxy, most likely: nobody is taken for a client of loopback.
+    // Behind a socket of this machine is a proxy, most likely: no client counts as one of loopback.
     if (!peer) return;
     client_ = peer->to_string(ignored);
     loopback_ = peer->is_loopback() || (peer->is_v6() && peer->to_v6().is_v4_mapped() &&
@@ -505,7 +505,7 @@ class AsioServer final : public HttpServer {
     if (!ec) return fail("a server listens there");
     if (ec == asio::error::connection_refused) ::unlink(path.c_str());
     if (acceptor_.open(Stream(endpoint.protocol()), ec)) return fail(ec.message());
-    // Nobody connects before it has its mode.
+    // No client connects before it has its mode.
     const mode_t before = ::umask(0777);
     acceptor_.bind(endpoint, ec);
     ::umask(before);

@@ -250,7 +250,7 @@ void read_thinking(Fields& f, GenerateCall& call, const ServedModel& model, cons
   if (f.error()) return;
   if (type != "enabled" && type != "adaptive" && type != "disabled" && type != "between_tools")
     return f.fail("thinking.type", "\"enabled\", \"adaptive\", \"between_tools\" or \"disabled\" is expected");
-  // Of an adaptive model it is the template's to say.
+  // For an adaptive model the template says it.
   if (type == "adaptive" || type == "between_tools") return;
   if (!set_thinking(type == "enabled", model, options) && type == "enabled" && !model.reasoning)
     warn(f, "thinking", "is not used by this model's chat template", call, limits);

@@ -19,7 +19,7 @@ struct PooledCall {
   std::vector<int64_t> second_kinds;        // of each (sched::Request::second_kind)
   int64_t dimensions = 0;                   // 0: all
   bool base64 = false;
-  // Of scores: pairs of texts, by index, whose vectors are compared; empty where each text is a pair.
+  // For scores: pairs of texts, by index, whose vectors are compared; empty where each text is a pair.
   std::vector<std::pair<size_t, size_t>> compared;
   std::vector<std::string> documents;  // that the answer repeats
   int64_t top_n = 0;                   // 0: all
@@ -33,7 +33,7 @@ using ParsedPooledCall = std::variant<PooledCall, ApiError>;
 // What a route of this form reads. A model that generates is refused.
 ParsedPooledCall parse_pooled(const Json& body, PooledForm form, const ServedModel& model, const CallLimits& limits);
 
-// Of rows in the order of `call.texts`: a cosine for each compared pair, or the row's own number.
+// Scores of rows in the order of `call.texts`: a cosine for each compared pair, or the row's own number.
 std::vector<float> scores_of(const PooledCall& call, const std::vector<std::vector<float>>& rows);
 
 // Why a model that gives vectors or scores is not asked to write; nullopt for others.

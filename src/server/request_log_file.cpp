@@ -13,7 +13,7 @@
 namespace reprise::server {
 namespace {
 
-// What the operator asks for stands in it; nobody else reads it.
+// It holds what the operator asked for, and only the operator reads it.
 Status make_private(int file, const std::string& path) {
   struct stat s {};
   if (::fstat(file, &s) != 0) return invalid("--request-log {}: {}", path, ::strerror(errno));

@@ -1,6 +1,6 @@
 // RequestSpan: the trace of one request: a span of kind SERVER with names and attributes of OpenTelemetry's conventions
 // for generative AI, and below it the times that each answer waited (queue), had its prompt read (prefill) and was
-// written (decode). Names, numbers and times; no text of a client or of an answer. Whoever answers the request tells it
+// written (decode). Names, numbers and times; no text of a client or of an answer. The handler of the request tells it
 // what there is to know, and its reply when it is over. The HTTP thread.
 #pragma once
 

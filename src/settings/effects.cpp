@@ -67,7 +67,7 @@ std::vector<std::string> values_in(const Target& target) {
 }
 
 Given default_of(const Setting& row, std::vector<std::string> initial) {
-  // Of a number that has no default in the table, zero says that a rule decides.
+  // Where a number has no default in the table, zero says that a rule decides.
   if (row.initial.empty() && row.rule != Origin::Default) initial.clear();
   return {row.rule, std::move(initial)};
 }

@@ -10,14 +10,14 @@ namespace reprise::spec {
 
 class Acceptance {
  public:
-  // Of matches of `shortest` to `longest` tokens. Until something was seen: 0.5 for 3 tokens, 0.9 for 8 and more.
+  // Rates of matches of `shortest` to `longest` tokens. Until something was seen: 0.5 for 3 tokens, 0.9 for 8 and more.
   Acceptance(int64_t shortest, int64_t longest) : shortest_(shortest) {
     for (int64_t g = shortest; g <= longest; ++g)
       rates_.push_back(std::clamp(0.5 + 0.08 * static_cast<double>(g - 3), 0.5, 0.9));
   }
 
   double rate(int64_t length) const { return rates_[index(length)]; }
-  // Of `verified` guesses behind a match of this length the first `accepted` came true, and the next one did not.
+  // The first `accepted` of `verified` guesses behind a match of this length came true, and the next one did not.
   void saw(int64_t length, int64_t verified, int64_t accepted) {
     double& rate = rates_[index(length)];
     for (int64_t i = 0; i < std::min(verified, accepted + 1); ++i) rate += kWeight * ((i < accepted ? 1 : 0) - rate);

@@ -1,7 +1,7 @@
 // Drafter: guesses the next tokens of requests, so that one step may verify several of them (speculative decoding).
 //
 // It sees what requests ask and answer, and never a token that was guessed and not drawn. What it proposes changes how
-// fast an answer comes and nothing of the answer: a wrong guess is thrown away by whoever verifies it (sched). One per
+// fast an answer comes and nothing of the answer: the scheduler, which verifies guesses, drops a wrong one. One per
 // scheduler, on the scheduler's thread.
 #pragma once
 
@@ -50,7 +50,7 @@ class Drafter {
   virtual void begin(const Start& start) = 0;
   // A proposal for each wish, in their order; an empty one where there is nothing to guess from.
   virtual void propose(std::span<const Wish> wishes, std::span<Proposal> out) = 0;
-  // Of a drafter that computes for its drafts: what would become of them, as proposals with chances alone, so that
+  // For a drafter that computes for its drafts: what would become of them, as proposals with chances alone, so that
   // those are not made that do not pay. False: a proposal costs next to nothing.
   virtual bool foresee(std::span<const Wish> wishes, std::span<Proposal> out) { return false; }
   // What a round takes: the next draft of each of these. 0: not known, or next to nothing.

@@ -21,7 +21,7 @@ class PlaceRates {
     double chance = 1;
     for (int64_t i = 0; i < places; ++i) out.push_back(static_cast<float>(chance *= rate(i)));
   }
-  // Of `verified` drafts the first `accepted` came true, and the next one did not.
+  // The first `accepted` of `verified` drafts came true, and the next one did not.
   void saw(int64_t verified, int64_t accepted) {
     for (int64_t i = 0; i < std::min({verified, accepted + 1, places()}); ++i) {
       double& rate = rates_[static_cast<size_t>(i)];

@@ -43,7 +43,7 @@ class SuffixDrafter final : public Drafter {
   Acceptance acceptance_;
   AnswerStore store_;
   std::unordered_map<uint64_t, Text> texts_;
-  // Of one proposal, kept to avoid allocating: what follows each place, those of the latest first.
+  // State of one proposal, kept to avoid allocating: what follows each place, those of the latest first.
   std::vector<std::span<const int32_t>> voters_;
   int64_t length_ = 0;  // of their matches
 };

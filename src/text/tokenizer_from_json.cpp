@@ -285,7 +285,7 @@ Status read_config(const JsonPlace& config, TokenizerBuilder* builder) {
   RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, &parts.eos));
   RETURN_IF_ERROR(read_named_token(config, "pad_token", parts, &parts.pad));
 
-  // Of other classes than those below it is a wish that their files need not fulfil.
+  // For other classes than those below it is a wish that their files need not fulfil.
   ASSIGN_OR_RETURN(const bool asks, config.boolean_or("add_eos_token", false));
   parts.asks_for_end = asks && parts.eos >= 0;
 

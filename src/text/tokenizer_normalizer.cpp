@@ -76,7 +76,7 @@ Status Normalizer::add_json(const JsonPlace& place) {
   return Status::ok();
 }
 
-// In this order, whatever the order in the file.
+// In this order, for any order in the file.
 Status Normalizer::add_bert(const JsonPlace& place) {
   RETURN_IF_ERROR(place.expect_object({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
   ASSIGN_OR_RETURN(const bool clean, place.boolean_or("clean_text", true));

@@ -38,7 +38,7 @@ ParamPlan with_all_columns(const ParamPlan& param, const ParamPart& part) {
   return all;
 }
 
-// Of rows of all columns, in `all`, those of the part.
+// The columns of the part, from rows of all columns in `all`.
 void take_columns(const ParamPlan& param, const ParamPart& part, int64_t rows, const std::vector<uint8_t>& all,
                   std::vector<uint8_t>& out) {
   const size_t element = size_of(param.type.dtype), width = static_cast<size_t>(width_of(param)) * element;
@@ -150,7 +150,7 @@ uint64_t hash_name(std::string_view name) {  // FNV-1a
   return h;
 }
 
-// Of parameters with a number a row.
+// For parameters with a number a row.
 Status number_rows(const Checkpoint& c, const CheckpointTensor& t, const ParamPart& part, RowBlock rows, DType dtype,
                    uint8_t* bytes) {
   if (part.recipe == Recipe::DeqScales) {

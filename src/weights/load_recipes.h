@@ -29,8 +29,8 @@ struct RowBlock {
 Status make_rows(const checkpoint::Checkpoint& checkpoint, const ParamPlan& param, const ParamPart& part, RowBlock rows,
                  std::vector<uint8_t>& out, uint64_t* non_finite);
 
-// Uniform numbers of variance 1/K (matrices), near 1 (norms) and near 0 (biases), and whatever gives quantised linears
-// the same; `key` names the stream of numbers.
+// Uniform numbers of variance 1/K (matrices), near 1 (norms) and near 0 (biases), and numbers that give quantised
+// linears the same; `key` names the stream of numbers.
 void random_rows(const ParamPlan& param, const ParamPart& part, RowBlock rows, uint64_t key, std::vector<uint8_t>& out);
 
 }  // namespace reprise::weights

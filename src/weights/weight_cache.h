@@ -3,7 +3,7 @@
 //
 // One file per model and layout, addressed by the content of the checkpoint's files (content_hash.h) and their paths,
 // every parameter's type and layout, the instruction set and the build. Every 16 MB carry a checksum.
-// Whatever does not fit is a miss: the checkpoint is read, and the file replaced. Plain functions.
+// A file that does not fit is a miss: the checkpoint is read, and the file replaced. Plain functions.
 #pragma once
 
 #include <string>

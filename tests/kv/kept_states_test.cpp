@@ -1,21 +1,12 @@
 // States that outlive their sequences: slots of the pool, and nodes of the prefix cache that hold one.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "backends/null/null_device.h"
 #include "kv/radix_cache.h"
+#include "kv/token_run.h"
 
 namespace reprise::kv::kept_states_test {
 namespace {
-
-using Tokens = std::vector<int32_t>;
-
-Tokens run(int64_t n, int32_t first = 0) {
-  Tokens t(static_cast<size_t>(n));
-  std::iota(t.begin(), t.end(), first);
-  return t;
-}
 
 struct KeptStatesTest : testing::Test {
   std::unique_ptr<Device> device = null::make_null_device();

@@ -3,22 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <random>
 
 #include "backends/null/null_device.h"
+#include "kv/token_run.h"
 
 namespace reprise::kv::radix_cache_test {
 namespace {
-
-using Tokens = std::vector<int32_t>;
-
-Tokens run(int64_t n, int32_t first = 0) {
-  Tokens t(static_cast<size_t>(n));
-  std::iota(t.begin(), t.end(), first);
-  return t;
-}
 
 Tokens operator+(Tokens a, const Tokens& b) {
   a.insert(a.end(), b.begin(), b.end());

@@ -3,18 +3,11 @@
 // back.
 #include <gtest/gtest.h>
 
-#include "sched/scheduler.h"
-#include "support/answers.h"
+#include "support/served.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::kept_states_test {
 namespace {
-
-struct Served {
-  Tokens tokens;
-  std::vector<float> logprobs;
-  int64_t cached = 0;
-};
 
 class KeptStates : public testing::TestWithParam<std::string> {
  protected:
@@ -39,34 +32,6 @@ class KeptStates : public testing::TestWithParam<std::string> {
     EXPECT_EQ(engine_->free_pages(), engine_->kv_pool().total_pages());
   }
 
-  static Asked asked(const Tokens& prompt, int64_t most) {
-    Asked a = ask(prompt, most);
-    a.request.sampling.ignore_eos = true;
-    a.request.sampling.logprobs = 3;
-    return a;
-  }
-  static Served served(const Asked& a) {
-    EXPECT_TRUE(a.answer->result->status.is_ok()) << a.answer->result->status.message();
-    Served s{a.answer->tokens, {}, a.answer->result->cached_tokens};
-    for (const SampledToken& t : a.answer->sampled) {
-      s.logprobs.push_back(t.logprob.value());
-      for (const auto& top : t.top) s.logprobs.push_back(top.logprob);
-    }
-    return s;
-  }
-  static void run(Scheduler& scheduler) {
-    while (!scheduler.idle()) {
-      scheduler.step();
-      const Status whole = scheduler.check_integrity();
-      ASSERT_TRUE(whole.is_ok()) << whole.message();
-    }
-  }
-  static Served serve(Scheduler& scheduler, const Tokens& prompt, int64_t most = 5) {
-    Asked a = asked(prompt, most);
-    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
-    run(scheduler);
-    return served(a);
-  }
   Served alone(const Tokens& prompt, int64_t most = 5) {
     Scheduler without(*engine_, {.prefix_cache = false});
     const Served s = serve(without, prompt, most);
@@ -141,13 +106,13 @@ TEST_P(KeptStates, AnswersOfOneRequestShareTheirPrompt) {
   Scheduler with(*engine_, {});
   std::vector<Asked> all;
   for (int i = 0; i < 4; ++i) {
-    Asked a = asked(prompt, 5);
+    Asked a = ask_with_logprobs(prompt, 5);
     a.request.several = true;
     a.request.call = 3;
     ASSERT_TRUE(with.add(std::move(a.request)).is_ok());
     all.push_back(std::move(a));
   }
-  run(with);
+  run_whole(with);
   int64_t cached = 0;
   for (const Asked& a : all) {
     const Served s = served(a);
@@ -169,7 +134,7 @@ TEST_P(KeptStates, WithoutRoomStatesGoAndBitsStay) {
   for (int round = 0; round < 2; ++round) {
     std::vector<Asked> all;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      Asked a = asked(prompts[i], 30);
+      Asked a = ask_with_logprobs(prompts[i], 30);
       a.request.priority = static_cast<int64_t>(i / 3);
       ASSERT_TRUE(with.add(std::move(a.request)).is_ok());
       all.push_back(std::move(a));
@@ -179,7 +144,7 @@ TEST_P(KeptStates, WithoutRoomStatesGoAndBitsStay) {
         ASSERT_TRUE(whole.is_ok()) << whole.message();
       }
     }
-    run(with);
+    run_whole(with);
     for (size_t i = 0; i < all.size(); ++i) expect_same(keys[i], served(all[i]), fmt::format("{} of {}", i, round));
   }
   EXPECT_GT(with.stats().cached_tokens, 0u);

@@ -3,9 +3,8 @@
 // the same request without a cache.
 #include <gtest/gtest.h>
 
-#include "sched/scheduler.h"
-#include "support/answers.h"
 #include "support/computing_platforms.h"
+#include "support/served.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::prefix_hit_test {
@@ -30,28 +29,6 @@ class PrefixHit : public testing::TestWithParam<ComputingPlatform> {
     auto e = engine::Engine::create(o, std::move(*platform));
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engine_ = std::move(*e);
-  }
-
-  struct Served {
-    Tokens tokens;
-    std::vector<float> logprobs;
-    int64_t cached = 0;
-  };
-
-  static Served serve(Scheduler& scheduler, const Tokens& prompt) {
-    Asked a = ask(prompt, 5);
-    a.request.sampling.ignore_eos = true;
-    a.request.sampling.logprobs = 3;
-    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
-    while (!scheduler.idle()) scheduler.step();
-    EXPECT_TRUE(scheduler.check_integrity().is_ok());
-    EXPECT_TRUE(a.answer->result->status.is_ok()) << a.answer->result->status.message();
-    Served s{a.answer->tokens, {}, a.answer->result->cached_tokens};
-    for (const SampledToken& t : a.answer->sampled) {
-      s.logprobs.push_back(t.logprob.value());
-      for (const auto& top : t.top) s.logprobs.push_back(top.logprob);
-    }
-    return s;
   }
 
   testing_support::Taken taken_;

@@ -12,45 +12,15 @@
 #include "support/answers.h"
 #include "support/drafters.h"
 #include "support/tiny_models.h"
+#include "support/toy_grammar.h"
 
 namespace reprise::sched::speculation_bits_test {
 namespace {
 
 using engine::SamplingParams;
+using testing_support::ByThree;
 using testing_support::from_script;
 using testing_support::TestDrafter;
-
-// After token t, those whose sum with t has this remainder by 3.
-class ByThree final : public engine::TokenConstraint {
- public:
-  explicit ByThree(int64_t tokens) : tokens_(tokens) {}
-  Result<std::span<const uint64_t>> allowed() override {
-    mask_.assign(static_cast<size_t>((tokens_ + 63) / 64), 0);
-    for (int64_t t = 0; t < tokens_; ++t)
-      if ((last_ + t) % 3 == 1) mask_[static_cast<size_t>(t / 64)] |= uint64_t{1} << (t % 64);
-    return std::span<const uint64_t>(mask_);
-  }
-  int64_t allowed_prefix(std::span<const int32_t> tokens) const override {
-    int64_t n = 0;
-    int32_t last = last_;
-    for (const int32_t t : tokens) {
-      if ((last + t) % 3 != 1) break;
-      last = t;
-      ++n;
-    }
-    return n;
-  }
-  Status accept(int32_t token) override {
-    if ((last_ + token) % 3 != 1) return invalid("token {} after {}", token, last_);
-    last_ = token;
-    return Status::ok();
-  }
-
- private:
-  int64_t tokens_;
-  int32_t last_ = 0;
-  std::vector<uint64_t> mask_;
-};
 
 struct Kind {
   SamplingParams sampling;

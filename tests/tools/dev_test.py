@@ -291,6 +291,8 @@ class NewThings(unittest.TestCase):
             self.assertIn(words, self.text(name), name)
         self.assertIn("  X(soft_cap) ", self.text("src/backends/cpu/kernels/table.h"))
         self.assertIn('"PascalForCausalLM"', self.text("src/models/pascal.cpp"))
+        self.assertNotIn("Qwen", self.text("src/models/pascal.cpp"))
+        self.assertIn("all{abacus_two_subject()", self.text("tests/device/conformance.cpp"))
         header = self.text("src/backends/abacus_two/abacus_two_device.h")
         self.assertNotRegex(header, r"[Nn]ull(?!ptr)")
 

@@ -104,7 +104,7 @@ def new_model(change, name):
         [
             (r"\A//[^\n]*\n(//[^\n]*\n)*", f"// {camel(name)}: what sets it apart from the other decoders.\n"),
             (r"kQwen2\b", k),
-            (r"Qwen2ForCausalLM", f"{camel(name)}ForCausalLM"),
+            (r"Qwen2(ForCausalLM|Model)", rf"{camel(name)}\1"),
             (r'"qwen2"', f'"{name}"'),
             (r"models::qwen2\b", f"models::{name}"),
         ],
@@ -116,6 +116,20 @@ def new_model(change, name):
   1. write src/models/{name}.cpp (now it is Qwen2's): its names, sizes and fields in config.json, its forward function
   2. add a tiny checkpoint to tools/golden/make_tiny_models.py and its folder to tests/support/tiny_models.h
   3. prove it: ./dev test models"""
+
+
+SUBJECT = """template <typename Op>
+struct {kind}Toy {{
+  static OpaqueKernel get() {{ return {name}::opaque(null_toy<Op>); }}
+}};
+
+Subject {name}_subject() {{
+  DeviceOptions options;
+  options.kind = DeviceKind::{kind};
+  return platform_subject("{name}", options, toys<{kind}Toy>());
+}}
+
+"""
 
 
 def new_backend(change, name):
@@ -148,10 +162,14 @@ def new_backend(change, name):
     mine = renamed(case.group(0), pairs + [(r"\bnull::", f"{name}::")])
     change.files[everyone] = change.read(everyone).replace(case.group(0), mine + case.group(0))
     change.edit("src/settings/model_rows.cpp", r'(\{"auto", "cpu", [^}]*), "null"\}', rf'\1, "{name}", "null"}}')
-    return f"""next, with docs/tour.md:
+    subjects = "tests/device/conformance.cpp"
+    change.edit(subjects, r'^#include "backends/all.h"\n', rf'\g<0>#include "backends/{name}/{name}_device.h"\n')
+    change.edit(subjects, r"^Subject cuda_subject\(", SUBJECT.format(kind=kind, name=name) + r"\g<0>")
+    change.edit(subjects, r"(static const std::vector<Subject> all\{\s*)", rf"\1{name}_subject(), ")
+    return f"""next, with docs/add-a-device.md:
   1. make it real: src/backends/{name}/ (now it accepts every launch and computes nothing)
   2. register its kernels there; ops without one are expanded into smaller ops, or refused by name
-  3. prove it: ./dev test device compile, then reprise graph verify --device {name}"""
+  3. prove it: ./dev test device, then reprise graph verify --device {name}"""
 
 
 KINDS = {"op": new_op, "model": new_model, "backend": new_backend}

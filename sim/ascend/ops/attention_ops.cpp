@@ -67,150 +67,54 @@ using namespace ascend_sim;  // NOLINT: the C symbols below stand outside of it
 
 extern "C" {
 
-aclnnStatus aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
-    Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,
-    Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,
-    Tensor quantScale1Optional, Tensor deqScale2Optional, Tensor quantScale2Optional, Tensor quantOffset2Optional,
-    Tensor antiquantScaleOptional, Tensor antiquantOffsetOptional, Tensor blockTableOptional,
-    Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,
-    Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,
-    Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,
-    int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,
-    int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode,
-    bool softmaxLseFlag, int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut, Tensor softmaxLse,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
-  const Fused f{query,
-                key,
-                value,
-                attenMaskOptional,
-                actualSeqLengthsOptional,
-                actualSeqLengthsKvOptional,
-                blockTableOptional,
-                nullptr,
-                nullptr,
-                inputLayout,
-                attentionOut,
-                softmaxLse};
-  Attention a;
-  a.heads = numHeads, a.kv_heads = numKeyValueHeads, a.scale = scaleValue, a.before = preTokens, a.after = nextTokens;
-  a.sparse = sparseMode, a.precise = innerPrecise, a.page = blockSize, a.wants_lse = softmaxLseFlag;
-  return fused(
-      "aclnnFusedInferAttentionScoreV2", f, a, false,
-      {pseShiftOptional, deqScale1Optional, quantScale1Optional, deqScale2Optional, quantScale2Optional,
-       quantOffset2Optional, antiquantScaleOptional, antiquantOffsetOptional, queryPaddingSizeOptional,
-       kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional, valueAntiquantScaleOptional,
-       valueAntiquantOffsetOptional, keySharedPrefixOptional, valueSharedPrefixOptional, actualSharedPrefixLenOptional},
-      workspaceSize, executor);
-}
-aclnnStatus aclnnFusedInferAttentionScoreV2GetMaxWorkspaceSize(
-    Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,
-    Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,
-    Tensor quantScale1Optional, Tensor deqScale2Optional, Tensor quantScale2Optional, Tensor quantOffset2Optional,
-    Tensor antiquantScaleOptional, Tensor antiquantOffsetOptional, Tensor blockTableOptional,
-    Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,
-    Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,
-    Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,
-    int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,
-    int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode,
-    bool softmaxLseFlag, int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut, Tensor softmaxLse,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
-  const Fused f{query,
-                key,
-                value,
-                attenMaskOptional,
-                actualSeqLengthsOptional,
-                actualSeqLengthsKvOptional,
-                blockTableOptional,
-                nullptr,
-                nullptr,
-                inputLayout,
-                attentionOut,
-                softmaxLse};
-  Attention a;
-  a.heads = numHeads, a.kv_heads = numKeyValueHeads, a.scale = scaleValue, a.before = preTokens, a.after = nextTokens;
-  a.sparse = sparseMode, a.precise = innerPrecise, a.page = blockSize, a.wants_lse = softmaxLseFlag;
-  return fused(
-      "aclnnFusedInferAttentionScoreV2", f, a, true,
-      {pseShiftOptional, deqScale1Optional, quantScale1Optional, deqScale2Optional, quantScale2Optional,
-       quantOffset2Optional, antiquantScaleOptional, antiquantOffsetOptional, queryPaddingSizeOptional,
-       kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional, valueAntiquantScaleOptional,
-       valueAntiquantOffsetOptional, keySharedPrefixOptional, valueSharedPrefixOptional, actualSharedPrefixLenOptional},
-      workspaceSize, executor);
-}
+// Both functions of a version are asked about the same arguments. V3 has the turned parts of queries and keys besides.
+#define FIA(version, kind, bound, ropes, query_rope, key_rope, ...)                                                  \
+  aclnnStatus version##kind(                                                                                         \
+      Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,                   \
+      Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,                      \
+      Tensor quantScale1Optional, Tensor deqScale2Optional, Tensor quantScale2Optional, Tensor quantOffset2Optional, \
+      Tensor antiquantScaleOptional, Tensor antiquantOffsetOptional, Tensor blockTableOptional,                      \
+      Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,               \
+      Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,    \
+      Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,          \
+      ropes int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,           \
+      int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode,  \
+      bool softmaxLseFlag, int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut,                \
+      Tensor softmaxLse, uint64_t* workspaceSize, aclOpExecutor** executor) {                                        \
+    const Fused f{query,                                                                                             \
+                  key,                                                                                               \
+                  value,                                                                                             \
+                  attenMaskOptional,                                                                                 \
+                  actualSeqLengthsOptional,                                                                          \
+                  actualSeqLengthsKvOptional,                                                                        \
+                  blockTableOptional,                                                                                \
+                  query_rope,                                                                                        \
+                  key_rope,                                                                                          \
+                  inputLayout,                                                                                       \
+                  attentionOut,                                                                                      \
+                  softmaxLse};                                                                                       \
+    Attention a;                                                                                                     \
+    a.heads = numHeads, a.kv_heads = numKeyValueHeads, a.scale = scaleValue, a.before = preTokens,                   \
+    a.after = nextTokens;                                                                                            \
+    a.sparse = sparseMode, a.precise = innerPrecise, a.page = blockSize, a.wants_lse = softmaxLseFlag;               \
+    return fused(#version, f, a, bound,                                                                              \
+                 {pseShiftOptional, deqScale1Optional, quantScale1Optional, deqScale2Optional, quantScale2Optional,  \
+                  quantOffset2Optional, antiquantScaleOptional, antiquantOffsetOptional, queryPaddingSizeOptional,   \
+                  kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional,                      \
+                  valueAntiquantScaleOptional, valueAntiquantOffsetOptional, keySharedPrefixOptional,                \
+                  valueSharedPrefixOptional, actualSharedPrefixLenOptional __VA_OPT__(, ) __VA_ARGS__},              \
+                 workspaceSize, executor);                                                                           \
+  }
+#define FIA_ROPES Tensor queryRopeOptional, Tensor keyRopeOptional, Tensor keyRopeAntiquantScaleOptional,
+
+FIA(aclnnFusedInferAttentionScoreV2, GetWorkspaceSize, false, , nullptr, nullptr)
+FIA(aclnnFusedInferAttentionScoreV2, GetMaxWorkspaceSize, true, , nullptr, nullptr)
 ACLNN_PHASE2(aclnnFusedInferAttentionScoreV2);
 
-aclnnStatus aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
-    Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,
-    Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,
-    Tensor quantScale1Optional, Tensor deqScale2Optional, Tensor quantScale2Optional, Tensor quantOffset2Optional,
-    Tensor antiquantScaleOptional, Tensor antiquantOffsetOptional, Tensor blockTableOptional,
-    Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,
-    Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,
-    Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,
-    Tensor queryRopeOptional, Tensor keyRopeOptional, Tensor keyRopeAntiquantScaleOptional, int64_t numHeads,
-    double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode, bool softmaxLseFlag,
-    int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut, Tensor softmaxLse,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
-  const Fused f{query,
-                key,
-                value,
-                attenMaskOptional,
-                actualSeqLengthsOptional,
-                actualSeqLengthsKvOptional,
-                blockTableOptional,
-                queryRopeOptional,
-                keyRopeOptional,
-                inputLayout,
-                attentionOut,
-                softmaxLse};
-  Attention a;
-  a.heads = numHeads, a.kv_heads = numKeyValueHeads, a.scale = scaleValue, a.before = preTokens, a.after = nextTokens;
-  a.sparse = sparseMode, a.precise = innerPrecise, a.page = blockSize, a.wants_lse = softmaxLseFlag;
-  return fused("aclnnFusedInferAttentionScoreV3", f, a, false,
-               {pseShiftOptional, deqScale1Optional, quantScale1Optional, deqScale2Optional, quantScale2Optional,
-                quantOffset2Optional, antiquantScaleOptional, antiquantOffsetOptional, queryPaddingSizeOptional,
-                kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional,
-                valueAntiquantScaleOptional, valueAntiquantOffsetOptional, keySharedPrefixOptional,
-                valueSharedPrefixOptional, actualSharedPrefixLenOptional, keyRopeAntiquantScaleOptional},
-               workspaceSize, executor);
-}
-aclnnStatus aclnnFusedInferAttentionScoreV3GetMaxWorkspaceSize(
-    Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,
-    Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,
-    Tensor quantScale1Optional, Tensor deqScale2Optional, Tensor quantScale2Optional, Tensor quantOffset2Optional,
-    Tensor antiquantScaleOptional, Tensor antiquantOffsetOptional, Tensor blockTableOptional,
-    Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,
-    Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,
-    Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,
-    Tensor queryRopeOptional, Tensor keyRopeOptional, Tensor keyRopeAntiquantScaleOptional, int64_t numHeads,
-    double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode, bool softmaxLseFlag,
-    int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut, Tensor softmaxLse,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
-  const Fused f{query,
-                key,
-                value,
-                attenMaskOptional,
-                actualSeqLengthsOptional,
-                actualSeqLengthsKvOptional,
-                blockTableOptional,
-                queryRopeOptional,
-                keyRopeOptional,
-                inputLayout,
-                attentionOut,
-                softmaxLse};
-  Attention a;
-  a.heads = numHeads, a.kv_heads = numKeyValueHeads, a.scale = scaleValue, a.before = preTokens, a.after = nextTokens;
-  a.sparse = sparseMode, a.precise = innerPrecise, a.page = blockSize, a.wants_lse = softmaxLseFlag;
-  return fused("aclnnFusedInferAttentionScoreV3", f, a, true,
-               {pseShiftOptional, deqScale1Optional, quantScale1Optional, deqScale2Optional, quantScale2Optional,
-                quantOffset2Optional, antiquantScaleOptional, antiquantOffsetOptional, queryPaddingSizeOptional,
-                kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional,
-                valueAntiquantScaleOptional, valueAntiquantOffsetOptional, keySharedPrefixOptional,
-                valueSharedPrefixOptional, actualSharedPrefixLenOptional, keyRopeAntiquantScaleOptional},
-               workspaceSize, executor);
-}
+FIA(aclnnFusedInferAttentionScoreV3, GetWorkspaceSize, false, FIA_ROPES, queryRopeOptional, keyRopeOptional,
+    keyRopeAntiquantScaleOptional)
+FIA(aclnnFusedInferAttentionScoreV3, GetMaxWorkspaceSize, true, FIA_ROPES, queryRopeOptional, keyRopeOptional,
+    keyRopeAntiquantScaleOptional)
 ACLNN_PHASE2(aclnnFusedInferAttentionScoreV3);
 
 aclnnStatus aclnnIncreFlashAttentionV4GetWorkspaceSize(

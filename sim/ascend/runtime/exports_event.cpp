@@ -180,7 +180,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
     if (found->family == Event::Family::External) return refuse(kNotSupported, "an external event cannot be queried");
     ASCEND_SIM_TRY(check_not_captured(*found, "query"));
     const bool complete = !found->mark || found->mark->done;
-    // Whoever learns that it was reached has come that far.
+    // A thread that learns that it was reached has come that far.
     if (complete && found->mark) {
       ascendSimHostAdvanceTo(found->mark->stamp);
       host_learns(world, found->mark->order);

@@ -5,7 +5,7 @@
 // computes what may depend on the pool size; what is computed may not (the bits rule: docs/tour.md).
 //
 // Its body takes the struct of its op's launch arguments (ops/args) and a Launch, what it knows of its launch besides
-// them; REPRISE_KERNEL (kernels/table.h) makes the CpuKernel of it. Nothing can fail, so there is no Status.
+// them; REPRISE_KERNEL (kernels/define.h) makes the CpuKernel of it. Nothing can fail, so there is no Status.
 #pragma once
 
 #include <algorithm>

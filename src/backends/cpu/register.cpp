@@ -1,7 +1,5 @@
 #include "backends/cpu/register.h"
 
-#include "backends/cpu/register_encoder.h"
-#include "backends/cpu/register_recurrent.h"
 #include "ops/core.h"
 
 namespace reprise::cpu {

@@ -17,6 +17,8 @@ void register_attention(KernelRegistry& kernels, Isa isa);  // kv_write, paged_a
 void register_latent(KernelRegistry& kernels, Isa isa);     // multi-head latent attention
 void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of experts
 void register_lora(KernelRegistry& kernels, Isa isa);       // adapters in slots
+void register_encoder(KernelRegistry& kernels, Isa isa);    // encoders and pooled outputs
+void register_recurrent(KernelRegistry& kernels, Isa isa);  // layers with a state for each sequence
 void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax, fused ops
 
 void register_cpu(KernelRegistry& kernels, Isa isa);

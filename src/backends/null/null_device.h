@@ -3,7 +3,7 @@
 // numbers.
 //
 // It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
-// late as the contract of device/stream.h allows. Whoever forgets a copy or a synchronize() is found without a card.
+// late as the contract of device/stream.h allows. Code that forgets a copy or a synchronize() fails without a card.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
-  // How a part is called; left empty, it is a NullKernel.
+  // How a part is called; empty: as the NullKernel that it is.
   std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call;
 };
 

@@ -1,6 +1,6 @@
 // skeleton_op: what it computes, and where it rounds.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -1,9 +1,9 @@
 // add_rms_norm and its quantising variants: the sum of two rows is rounded and kept, its norm is rounded before it is
 // quantised. Threads share rows.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/quantize_shape.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/norms.h"
 
 namespace reprise::cpu::REPRISE_ISA {

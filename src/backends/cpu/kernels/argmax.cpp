@@ -1,6 +1,6 @@
 #include "backends/cpu/kernels/argmax.h"
 
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

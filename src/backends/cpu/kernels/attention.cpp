@@ -1,7 +1,7 @@
 #include "ops/args/attention.h"
 #include "backends/cpu/kernels/attention_tile.h"
 #include "backends/cpu/kernels/attention_walk.h"
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // A convolution of each column over the rows of its sequence, and SiLU. The rows before a sequence's first one of the
 // step are in its state. One chain of multiply-adds for each number, the oldest row first.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
-#include "backends/cpu/kernels/recurrent_table.h"
 #include "ops/args/recurrent.h"
 
 namespace reprise::cpu::REPRISE_ISA {

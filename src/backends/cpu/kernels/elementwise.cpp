@@ -1,7 +1,7 @@
 #include "backends/cpu/kernels/elementwise.h"
 
 #include "backends/cpu/kernels/curves.h"
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

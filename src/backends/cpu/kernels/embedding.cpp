@@ -2,7 +2,7 @@
 // The launch's way is k per group of the panel layout, or 0 where the table is row-major.
 #include <cstring>
 
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

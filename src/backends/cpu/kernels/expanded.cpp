@@ -5,11 +5,11 @@
 // A thread has whole (head, sequence) pairs, the sequences of a head behind one another: the head's matrix is turned
 // round once for all of them.
 #include "backends/cpu/kernels/attention_tile.h"
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/expanded_shape.h"
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/attention.h"
 
 namespace reprise::cpu::REPRISE_ISA {

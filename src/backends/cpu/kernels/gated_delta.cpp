@@ -6,10 +6,10 @@
 // stay in the first-level cache while all rows of a tile go over them. Sums over the key: numbers i and i + 2, ... in
 // two chains by i % 2, then the two are added.
 #include "backends/cpu/kernels/curves.h"
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/delta_shape.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/float_mode.h"
-#include "backends/cpu/kernels/recurrent_table.h"
 #include "ops/args/recurrent.h"
 
 namespace reprise::cpu::REPRISE_ISA {

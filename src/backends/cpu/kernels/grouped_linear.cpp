@@ -1,11 +1,11 @@
 // grouped_linear: groups of rows, each times its own matrix of a stack in the panel64 layout; grouped_linear_rows reads
 // the rows from anywhere in x.
-// Workspace: linear_shape.h, as of a linear with as many rows. Each row's sums are those of linear, whatever else is in
-// its group.
+// Workspace: linear_shape.h, as of a linear with as many rows. Each row's sums are those of linear, for any other rows
+// in its group.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -4,9 +4,9 @@
 //
 // Workspace: w8a8_shape.h, as of a linear with as many rows. A row's result is that of linear_w8a8_static or
 // linear_w8a8_dynamic with its group's matrix.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/quantize.h"
-#include "backends/cpu/kernels/table.h"
 #include "backends/cpu/kernels/w8a8_tiles.h"
 #include "ops/args/products.h"
 #include "ops/args/quantise.h"

@@ -1,8 +1,8 @@
 // GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for uninitialised variables.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/kv_run.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/rotation.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -2,8 +2,8 @@
 //
 // A cache is [P, 128, width], row behind row as rows come: both products of attention want it so (latent_tile.h).
 #include "backends/cpu/kernels/attention_walk.h"
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/latent_tile.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/attention.h"
 #include "ops/args/rotation.h"
 

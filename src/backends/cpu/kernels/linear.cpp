@@ -1,7 +1,7 @@
 // linear: x weight^T + bias on weights in the panel64 layout. Workspace: linear_shape.h.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/linear_tiles.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {

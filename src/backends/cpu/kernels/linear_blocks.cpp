@@ -1,9 +1,9 @@
 // linear_blocks, grouped_linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks
 // (packed_tiles.h). Workspace: as linear and lm_head_argmax.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/packed_tiles.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {

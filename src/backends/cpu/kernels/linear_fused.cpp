@@ -1,7 +1,7 @@
 // linear_add and lm_head_argmax: matrix products whose sums go on at once, without a trip through memory.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/linear_tiles.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {

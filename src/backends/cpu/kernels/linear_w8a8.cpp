@@ -1,7 +1,7 @@
 // linear_w8a8_static and linear_w8a8_dynamic: products of int8 matrices in the panel64 layout, scaled and rounded; and
 // lm_head_argmax_w8a8, which looks for the largest of them at once. Workspace: w8a8_shape.h.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "backends/cpu/kernels/w8a8_tiles.h"
 #include "ops/args/products.h"
 

@@ -2,8 +2,8 @@
 // Threads share rows where there are enough, else columns; a number of a result has one chain of sums either way, which
 // no other row has part in.
 #include "ops/args/lora.h"
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elements.h"
-#include "backends/cpu/kernels/lora_table.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {

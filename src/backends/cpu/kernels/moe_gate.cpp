@@ -1,9 +1,9 @@
 // moe_gate: scores of the experts and the best k of them.
 // Workspace: two rows of scores per thread (moe_shape.h). A row is one thread's.
 #include "backends/cpu/kernels/argmax.h"
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/exp.h"
 #include "backends/cpu/kernels/moe_shape.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/experts.h"
 
 namespace reprise::cpu::REPRISE_ISA {

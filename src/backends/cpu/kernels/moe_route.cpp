@@ -1,8 +1,8 @@
 // moe_route: a stable counting sort of choices by expert; moe_combine, the way back; add_groups, biases of experts.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/moe_shape.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 #include "ops/args/experts.h"
 

@@ -1,6 +1,6 @@
 #include "backends/cpu/kernels/norm.h"
 
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/norms.h"
 
 namespace reprise::cpu::REPRISE_ISA {

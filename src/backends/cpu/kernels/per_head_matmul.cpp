@@ -1,9 +1,9 @@
 // per_head_matmul: every head of x times its own matrix, on a stack of weights in the panel64 layout;
 // per_head_matmul_rows: of some rows only. Workspace: linear_shape.h, as of a linear with the rows of one head. Threads
 // share (head, panel) pairs. A row's sums are the same for every set of rows computed with it.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {

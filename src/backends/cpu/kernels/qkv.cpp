@@ -2,9 +2,9 @@
 // the keys and values in tensors of their own or straight in the paged cache. A norm is rounded before the rotation, as
 // the meaning has it.
 
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/kv_run.h"
 #include "backends/cpu/kernels/norm_rope.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/rotation.h"
 
 namespace reprise::cpu::REPRISE_ISA {

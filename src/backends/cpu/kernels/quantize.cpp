@@ -1,8 +1,8 @@
 #include "backends/cpu/kernels/quantize.h"
 
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/quantize_shape.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/quantise.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -1,6 +1,6 @@
 #include "backends/cpu/kernels/rope.h"
 
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/rotation.h"
 
 namespace reprise::cpu::REPRISE_ISA {

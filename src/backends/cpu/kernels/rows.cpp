@@ -1,5 +1,5 @@
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/simd.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

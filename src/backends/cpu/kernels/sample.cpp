@@ -1,4 +1,4 @@
-#include "backends/cpu/kernels/table.h"
+#include "backends/cpu/kernels/define.h"
 #include "ops/args/elements.h"
 #include "ops/draw_rule.h"
 #include "ops/logit_edit.h"

@@ -1,9 +1,9 @@
 // Attention over the rows of a sequence, without a cache. A score is one chain of sums over the numbers of a head, a
 // result one chain over the keys, and a row's weights are summed lane by lane: all depend on the sequence alone.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/exp.h"
 #include "backends/cpu/kernels/segment_shape.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/encoder.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -1,6 +1,6 @@
 // silu_mul: silu of the first half of a row, rounded as the meaning has it, times the second half.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

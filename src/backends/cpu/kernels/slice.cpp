@@ -1,6 +1,6 @@
 // slice and copy: bytes from one place to another.
+#include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
-#include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
 
 namespace reprise::cpu::REPRISE_ISA {

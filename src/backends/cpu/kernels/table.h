@@ -1,8 +1,6 @@
 // KernelTable: the CPU kernels of one instruction set as plain function pointers.
 //
-// Files in this folder are compiled once per set and define the functions listed here in the namespace of that set.
-// They hold nothing but kernels: no containers, strings or other inline library code, because the linker keeps one copy
-// of an inline function for the whole program and it might keep the AVX-512 one. Entries, guards and binding live in
+// The files of this folder define the functions that are listed here (define.h). Entries, guards and binding live in
 // backends/cpu/register_*.cpp, compiled for the plain processor.
 #pragma once
 
@@ -66,7 +64,14 @@ namespace reprise::cpu {
   X(grouped_linear_rows)             \
   X(grouped_linear_blocks)           \
   X(grouped_linear_w8a8_static)      \
-  X(grouped_linear_w8a8_dynamic)
+  X(grouped_linear_w8a8_dynamic)     \
+  X(lora_shrink)                     \
+  X(lora_expand)                     \
+  X(segment_attention)               \
+  X(pool_rows)                       \
+  X(widen)                           \
+  X(causal_conv)                     \
+  X(gated_delta)
 // The others.
 #define REPRISE_CPU_OTHER_KERNELS(X) \
   X(linear_bf16_f32)                 \
@@ -91,7 +96,8 @@ namespace reprise::cpu {
   X(copy)                            \
   X(rows)                            \
   X(moe_gate)                        \
-  X(moe_route)
+  X(moe_route)                       \
+  X(l2_normalize)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \
@@ -122,18 +128,5 @@ struct KernelTable {
 };
 
 const KernelTable& kernel_table(Isa isa);
-
-// Defines a kernel by its body, void(const Args&, const Launch&) with the struct of the op; it may be a template's name
-// with its arguments.
-#define REPRISE_KERNEL(name, ...)                                                     \
-  void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) { \
-    enter(args, live, thread, threads, __VA_ARGS__);                                  \
-  }
-// Defines NAME_f32, NAME_bf16 and NAME_f16 by a template over the storage types of elements.h; what follows its name
-// are its other arguments.
-#define REPRISE_KERNELS(name, body, ...)                             \
-  REPRISE_KERNEL(name##_f32, body<F32 __VA_OPT__(, ) __VA_ARGS__>)   \
-  REPRISE_KERNEL(name##_bf16, body<Bf16 __VA_OPT__(, ) __VA_ARGS__>) \
-  REPRISE_KERNEL(name##_f16, body<F16 __VA_OPT__(, ) __VA_ARGS__>)
 
 }  // namespace reprise::cpu
