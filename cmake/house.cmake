@@ -162,7 +162,9 @@ function(house_test folder)
   if(NOT ARG_PARALLEL AND NOT REPRISE_SANITIZE STREQUAL "thread")
     set(processors PROCESSORS 1 PROCESSOR_AFFINITY ON)
   endif()
-  # On the simulator of Ascend, work on the same memory that nothing orders is an error in every test.
+  # On the simulator of Ascend, work on the same memory that nothing orders is an error in every test. Two properties,
+  # because a list is taken apart on its way.
   gtest_discover_tests(${folder}_tests TEST_PREFIX "${folder}." PROPERTIES LABELS ${folder} TIMEOUT 1500 ${processors}
-                       ENVIRONMENT "ASCEND_SIM_RACES=1;REPRISE_DEVICE=cpu" DISCOVERY_TIMEOUT 60)
+                       ENVIRONMENT ASCEND_SIM_RACES=1 ENVIRONMENT_MODIFICATION REPRISE_DEVICE=set:cpu
+                       DISCOVERY_TIMEOUT 60)
 endfunction()
