@@ -94,8 +94,11 @@ def main():
     parser.add_argument("models", nargs="+", metavar="NAME=MODEL_FOLDER")
     parser.add_argument("--library", default="build/release/lib/libreprise.so.0")
     parser.add_argument("--batch-sizes", default="1,4,8,16", type=lambda text: [int(n) for n in text.split(",")])
-    for name, default in (("adapters", 8), ("rank", 16), ("input-len", 32), ("output-len", 33), ("rounds", 3)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--adapters", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--input-len", type=int, default=32)
+    parser.add_argument("--output-len", type=int, default=33)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     os.environ["REPRISE_LIBRARY"] = str(pathlib.Path(options.library).resolve())

@@ -18,8 +18,8 @@ void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall&
 void hold_to_or_call(Fields& f, const char* field, AnswerForm form, ChatTools& tools, GenerateCall& call,
                      const ServedModel& model) {
   // Who writes a pattern or a list of texts says all that the answer may be.
-  const bool json = std::holds_alternative<AnswerForm::AnyObject>(form.what) ||
-                    std::holds_alternative<AnswerForm::Schema>(form.what);
+  const bool json =
+      std::holds_alternative<AnswerForm::AnyObject>(form.what) || std::holds_alternative<AnswerForm::Schema>(form.what);
   if (json && !tools.list.is_null()) {
     tools.or_form = true;
     if (!has_call_form(tools.format)) {

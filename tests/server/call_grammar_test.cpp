@@ -34,11 +34,10 @@ class CallGrammarTest : public DialectTest {
   }
 };
 
-constexpr const char* kParameters =
-    R"({"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]})";
-constexpr const char* kSchema =
-    R"({"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"],
-    "additionalProperties": false})";
+constexpr const char* kParameters = R"({"type": "object", "required": ["city"],
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}})";
+constexpr const char* kSchema = R"({"type": "object", "properties": {"answer": {"type": "string"}},
+    "required": ["answer"], "additionalProperties": false})";
 
 std::string filled(std::string body) {
   for (const auto& [name, value] : {std::pair{"PARAMETERS", kParameters}, std::pair{"SCHEMA", kSchema}})
