@@ -70,7 +70,12 @@ class HttpCalls::Connection : public std::enable_shared_from_this<Connection> {
     http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](error_code ec, size_t) {
       if (ec) return self->lost(ec);
       self->heard_ = true;
-      self->sink_->began(static_cast<int>(self->parser_->get().result_int()));
+      const auto& head = self->parser_->get();
+      self->sink_->began(static_cast<int>(head.result_int()));
+      if (const auto wait = head.find(http::field::retry_after); wait != head.end()) {
+        const auto value = wait->value();
+        self->sink_->retry_after({value.data(), value.size()});
+      }
       self->parser_->is_done() ? self->done() : self->read_body();
     });
   }
@@ -207,6 +212,7 @@ void HttpCalls::run() {
 Result<HttpAnswer> HttpCalls::fetch(HttpCall call, std::optional<std::chrono::milliseconds> limit) {
   struct Collect final : CallSink {
     void began(int status) override { answer.status = status; }
+    void retry_after(std::string_view value) override { answer.retry_after = value; }
     void piece(std::string_view bytes) override { answer.body += bytes; }
     void end(const Status& s) override {
       status = s;

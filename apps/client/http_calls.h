@@ -29,6 +29,8 @@ class CallSink {
   using Clock = std::chrono::steady_clock;
   virtual ~CallSink() = default;
   virtual void began(int status) = 0;
+  // The header of that name, where the answer has it; after began().
+  virtual void retry_after(std::string_view) {}
   virtual void piece(std::string_view bytes) = 0;
   // Not ok: the answer did not come, or not all of it; the message says why.
   virtual void end(const Status& status) = 0;
@@ -37,6 +39,7 @@ class CallSink {
 struct HttpAnswer {
   int status = 0;
   std::string body;
+  std::string retry_after = {};  // the header
 };
 
 // A server, and where on it the calls begin.

@@ -22,13 +22,15 @@ class SpanPost {
   server::SpanExporter::Answer operator()(const std::string& body, std::chrono::milliseconds limit) {
     if (!calls_) {
       auto opened = HttpCalls::open(url_, {});
-      if (!opened) return {0, opened.status().message(), ""};
+      if (!opened) return {0, opened.status().message(), "", {}};
       calls_ = std::move(*opened);
     }
     const auto answer = calls_->fetch({"POST", "", body}, limit);
-    if (answer) return {answer->status, "", answer->body};
+    if (answer)
+      return {answer->status, "", answer->body,
+              server::retry_after_of(answer->retry_after, std::chrono::system_clock::now())};
     calls_ = nullptr;
-    return {0, answer.status().message(), ""};
+    return {0, answer.status().message(), "", {}};
   }
 
  private:

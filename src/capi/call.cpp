@@ -173,6 +173,15 @@ Failure apply(Call& out, const reprise_sampling& s, const ServedModel& model, ui
   if (!form) return {};
   if (out.call.grammar) return wrong("sampling.form", "chat.tool_choice holds the answer to a form already");
   if (!model.grammars) return wrong("sampling.form", "this model has no tokenizer, so its answers have no form");
+  const bool json = s.form == REPRISE_JSON || s.form == REPRISE_JSON_SCHEMA;
+  if (const auto& split = out.call.split; json && split.list && !split.list->is_null()) {
+    if (!server::has_call_form(split.tools))
+      return wrong("sampling.form",
+                   "this model's calls of tools have no form; allowed with chat.tools: tool_choice none");
+    form->calls = server::CallForm{split.tools, *split.list};
+    out.call.split.calls_alone = true;
+    out.call.split.harmony = false;
+  }
   auto masks = model.grammars->masks(*form);
   if (!masks) return {masks.status().at("sampling.form_text"), "sampling.form_text"};
   out.call.grammar = std::move(*masks);

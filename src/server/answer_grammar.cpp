@@ -9,6 +9,9 @@ namespace {
 
 using text::grammar::Grammar;
 using text::grammar::GrammarMatcher;
+using text::grammar::NodeId;
+using text::grammar::RuleBuilder;
+using text::grammar::RuleId;
 using text::grammar::TokenMask;
 using text::grammar::TokenMasks;
 
@@ -54,12 +57,22 @@ class GrammarConstraint final : public engine::TokenConstraint {
   std::shared_ptr<const TokenMask> allowed_;  // null: not asked for since the last token
 };
 
-Result<Grammar::Shared> compile(const AnswerForm& form) {
+Status add_words(const AnswerForm& form, RuleBuilder* rules, NodeId from, NodeId to) {
   if (const auto* schema = std::get_if<AnswerForm::Schema>(&form.what))
-    return Grammar::from_json_schema(schema->schema);
-  if (const auto* regex = std::get_if<AnswerForm::Regex>(&form.what)) return Grammar::from_regex(regex->pattern);
-  if (const auto* choice = std::get_if<AnswerForm::Choice>(&form.what)) return Grammar::from_choices(choice->texts);
-  return Grammar::any_json_object();
+    return Grammar::add_json_schema(schema->schema, rules, from, to);
+  if (const auto* regex = std::get_if<AnswerForm::Regex>(&form.what))
+    return Grammar::add_regex(regex->pattern, rules, from, to);
+  if (const auto* choice = std::get_if<AnswerForm::Choice>(&form.what))
+    return Grammar::add_choices(choice->texts, rules, from, to);
+  return Grammar::add_json_schema({{"type", "object"}}, rules, from, to);
+}
+
+Result<Grammar::Shared> compile(const AnswerForm& form) {
+  RuleBuilder rules({});
+  const RuleId answer = rules.add_rule("answer");
+  RETURN_IF_ERROR(add_words(form, &rules, rules.start(answer), rules.end(answer)));
+  if (form.calls) RETURN_IF_ERROR(add_calls(*form.calls, &rules, rules.start(answer), rules.end(answer)));
+  return Grammar::build(&rules);
 }
 
 }  // namespace
@@ -69,6 +82,7 @@ std::string AnswerForm::key() const {
   if (const auto* schema = std::get_if<Schema>(&what)) out += schema->schema.dump();
   if (const auto* regex = std::get_if<Regex>(&what)) out += regex->pattern;
   if (const auto* choice = std::get_if<Choice>(&what)) out += OrderedJson(choice->texts).dump();
+  if (calls) out += calls->key();
   return out;
 }
 

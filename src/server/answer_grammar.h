@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "engine/token_constraint.h"
+#include "server/call_grammar.h"
 #include "text/grammar/token_masks.h"
 
 namespace reprise::server {
@@ -31,6 +32,7 @@ struct AnswerForm {
     std::vector<std::string> texts;
   };
   std::variant<AnyObject, Schema, Regex, Choice> what;
+  std::optional<CallForm> calls = {};  // the answer may be calls of tools instead
 
   // The same for the same form.
   std::string key() const;

@@ -201,6 +201,14 @@ bool AnswerSplitter::walk_content(SplitText& out) {
   const std::string_view text = held_;
   if (!knows_beginning(text)) return false;
   if (place_ == Place::Whole) return true;
+  if (options_.calls_alone && !called_) {
+    const size_t first = text.find_first_not_of(kBlank);
+    if (first == std::string_view::npos) return false;
+    const std::string_view head = text.substr(first);
+    if (head.size() < marks_.begin.size() && marks_.begin.starts_with(head)) return false;
+    if (!head.starts_with(marks_.begin)) marks_ = {};
+    options_.calls_alone = false;
+  }
   size_t at = std::string_view::npos, keep = 0;
   std::string_view mark;
   const auto look = [&](std::string_view m, bool on) {

@@ -21,6 +21,7 @@ struct SplitOptions {
   ToolFormat tools = ToolFormat::None;
   std::string tool = {};                         // of Arguments
   std::shared_ptr<const OrderedJson> list = {};  // the request's tools; null: none
+  bool calls_alone = false;                      // an answer that does not begin with a call has none
   bool harmony = false;  // the answer is in messages of that format, and so are its thoughts and calls
 };
 

@@ -15,6 +15,22 @@ void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall&
     f.fail(field, masks.status().message());
 }
 
+void hold_to_or_call(Fields& f, const char* field, AnswerForm form, ChatTools& tools, GenerateCall& call,
+                     const ServedModel& model) {
+  // Who writes a pattern or a list of texts says all that the answer may be.
+  const bool json =
+      std::holds_alternative<AnswerForm::AnyObject>(form.what) || std::holds_alternative<AnswerForm::Schema>(form.what);
+  if (json && !tools.list.is_null()) {
+    tools.or_form = true;
+    if (!has_call_form(tools.format)) {
+      tools.told = true;
+      tools.format = ToolFormat::Hermes;
+    }
+    form.calls = CallForm{tools.format, tools.list, tools.several};
+  }
+  hold_to(f, field, form, call, model);
+}
+
 std::string served_names(const ServedModel& model) {
   std::string out = fmt::format("\"{}\"", model.name);
   if (model.adapters)
@@ -191,7 +207,9 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   call.split.tools = tools.format;
   call.split.list = std::make_shared<const OrderedJson>(tools.list);
   // An answer that is held to a form of its own has no messages.
-  call.split.harmony = model.harmony && tools.format != ToolFormat::List && tools.format != ToolFormat::Arguments;
+  call.split.calls_alone = tools.or_form;
+  call.split.harmony =
+      model.harmony && !tools.or_form && tools.format != ToolFormat::List && tools.format != ToolFormat::Arguments;
   if (call.split.harmony || marks_are_special(tools.format)) call.skip_special_tokens = false;
   call.split.tool = tools.name;
   // The template has written the special tokens itself.
@@ -225,7 +243,7 @@ void read_stops(Fields& f, const char* field, GenerateCall& call, const CallLimi
 }
 
 void warn_of_tools(Fields& f, const ChatTools& tools, GenerateCall& call, const CallLimits& limits) {
-  if (tools.list.is_null() || tools.form) return;
+  if (tools.list.is_null() || tools.form || tools.or_form) return;
   if (!tools.several)
     warn(f, "parallel_tool_calls", "is not honoured with tool_choice \"auto\"; there is \"required\"", call, limits);
   for (size_t i = 0; i < tools.list.size(); ++i)

@@ -49,6 +49,10 @@ engine::SamplingParams default_sampling(const ServedModel& model);
 void read_stops(Fields& f, const char* field, GenerateCall& call, const CallLimits& limits);
 // The answers are of the form, or an error is in `f`.
 void hold_to(Fields& f, const char* field, const AnswerForm& form, GenerateCall& call, const ServedModel& model);
+// The same; or, where the form is JSON, calls of the tools that the request lets the model choose from. A model whose
+// own way to call has no form is told another one.
+void hold_to_or_call(Fields& f, const char* field, AnswerForm form, ChatTools& tools, GenerateCall& call,
+                     const ServedModel& model);
 
 // The source of the model's chat template has the name of a variable in it.
 bool template_names(const ServedModel& model, std::string_view variable);

@@ -44,12 +44,6 @@ bool absent_or(const OrderedJson& object, const char* name, bool (OrderedJson::*
   return !v || (v->*kind)();
 }
 
-OrderedJson parameters_of(const OrderedJson& function) {
-  const auto it = function.find("parameters");
-  if (it != function.end() && it->is_object() && !it->empty()) return *it;
-  return {{"type", "object"}, {"properties", OrderedJson::object()}, {"additionalProperties", false}};
-}
-
 // A message's content is a text, or a list of parts where the template takes them.
 void add_text(OrderedJson& message, const std::string& text, bool in_front = false) {
   OrderedJson& content = message["content"];

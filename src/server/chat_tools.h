@@ -20,6 +20,7 @@ struct ChatTools {
   std::optional<AnswerForm> form;        // what the answer is held to, where a call must come
   bool told = false;                     // the template shows no tools: tell_tools() does
   bool several = true;                   // one answer may call several
+  bool or_form = false;                  // the answer is calls, or of another form that the request asks for
 };
 
 std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model);

@@ -297,12 +297,12 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
   else if (top.value_or(0) > 0)
     f.fail("top_logprobs", "it needs \"logprobs\": true");
   check_chats(f, "messages", model);
-  const ChatTools tools = read_tools(f, body, model);
+  ChatTools tools = read_tools(f, body, model);
   if (tools.form) {
     if (read_answer_form(f, body)) f.fail("tool_choice", "the answer cannot also be held to response_format");
     hold_to(f, "tool_choice", *tools.form, call, model);
-  } else {
-    read_grammar(f, body, call, model);
+  } else if (auto form = read_answer_form(f, body)) {
+    hold_to_or_call(f, "response_format", std::move(*form), tools, call, model);
   }
   text::RenderOptions options;
   options.add_generation_prompt = f.flag("add_generation_prompt", true);

@@ -258,8 +258,8 @@ void read_thinking(Fields& f, GenerateCall& call, const ServedModel& model, cons
     warn(f, "thinking.budget_tokens", "is not honoured; there is max_tokens", call, limits);
 }
 
-void read_output(Fields& f, const OrderedJson& body, const ChatTools& tools, GenerateCall& call,
-                 const ServedModel& model, const CallLimits& limits, text::RenderOptions& options) {
+void read_output(Fields& f, const OrderedJson& body, ChatTools& tools, GenerateCall& call, const ServedModel& model,
+                 const CallLimits& limits, text::RenderOptions& options) {
   const Json* v = f.find("output_config");
   if (!v) return;
   Fields output(*v, "output_config.");
@@ -273,7 +273,7 @@ void read_output(Fields& f, const OrderedJson& body, const ChatTools& tools, Gen
   if (text_of_member(format, "type") != "json_schema" || !schema || !schema->is_object())
     return f.fail("output_config.format", "an object with \"type\": \"json_schema\" and a \"schema\" is expected");
   if (tools.form) return f.fail("tool_choice", "the answer cannot also be held to output_config.format");
-  hold_to(f, "output_config.format", AnswerForm{AnswerForm::Schema{*schema}}, call, model);
+  hold_to_or_call(f, "output_config.format", AnswerForm{AnswerForm::Schema{*schema}}, tools, call, model);
 }
 
 ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLimits& limits, bool counts) {
@@ -305,7 +305,7 @@ ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLi
   if (f.error() || !convert_tools(f, body, chat, call, limits) || !convert_choice(f, body, chat)) return *f.error();
   const Json plain_chat = chat;
   Fields t(plain_chat);
-  const ChatTools tools = read_tools(t, chat, model);
+  ChatTools tools = read_tools(t, chat, model);
   f.take(t.error());
   text::RenderOptions options;
   options.add_generation_prompt = true;

@@ -37,12 +37,15 @@ void read_options(Fields& f, const OrderedJson& body, GenerateCall& call, const 
 }
 
 // "json", a schema, or nothing.
-void read_format(Fields& f, const OrderedJson& body, GenerateCall& call, const ServedModel& model) {
+void read_format(Fields& f, const OrderedJson& body, ChatTools& tools, GenerateCall& call, const ServedModel& model) {
   const OrderedJson* format = given(body, "format");
   if (!format || *format == "") return;
-  if (*format == "json") return hold_to(f, "format", AnswerForm{AnswerForm::AnyObject{}}, call, model);
-  if (!format->is_object()) return f.fail("format", "\"json\" or a JSON schema is expected");
-  hold_to(f, "format", AnswerForm{AnswerForm::Schema{*format}}, call, model);
+  AnswerForm form{AnswerForm::AnyObject{}};
+  if (format->is_object())
+    form.what = AnswerForm::Schema{*format};
+  else if (*format != "json")
+    return f.fail("format", "\"json\" or a JSON schema is expected");
+  hold_to_or_call(f, "format", std::move(form), tools, call, model);
 }
 
 void read_think(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits,
@@ -75,7 +78,6 @@ GenerateCall begin(Fields& f, const OrderedJson& body, FieldForm form, const Ser
   call.stream = f.flag("stream", true);
   const auto top = f.maybe_integer("top_logprobs", 0, limits.most_logprobs);
   if (f.flag("logprobs", false)) call.sampling.logprobs = static_cast<int>(top.value_or(0));
-  read_format(f, body, call, model);
   return call;
 }
 
@@ -145,8 +147,9 @@ ParsedCall parse_ollama_chat(const OrderedJson& body, const ServedModel& model, 
   if (const OrderedJson* tools = given(body, "tools")) chat["tools"] = typed_tools(*tools);
   const Json plain_chat = chat;
   Fields t(plain_chat);
-  const ChatTools tools = read_tools(t, chat, model);
+  ChatTools tools = read_tools(t, chat, model);
   f.take(t.error());
+  read_format(f, body, tools, call, model);
   const OrderedJson* list = given(body, "messages");
   if (!f.error() && (!list || (list->is_array() && list->empty()))) {
     call.nothing = true;
@@ -163,6 +166,8 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
   const Json plain = body;
   Fields f(plain);
   GenerateCall call = begin(f, body, FieldForm::OllamaGenerate, model, limits);
+  ChatTools none;
+  read_format(f, body, none, call, model);
   const std::string prompt = f.text("prompt", ""), system = f.text("system", "");
   const bool raw = f.flag("raw", false);
   text::RenderOptions options;

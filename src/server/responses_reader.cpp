@@ -283,7 +283,7 @@ bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
 }
 
 // What the answer is held to.
-void read_text_format(Fields& f, const OrderedJson& body, const ChatTools& tools, GenerateCall& call,
+void read_text_format(Fields& f, const OrderedJson& body, ChatTools& tools, GenerateCall& call,
                       const ServedModel& model, const CallLimits& limits) {
   const OrderedJson* text = given(body, "text");
   if (!text) return;
@@ -297,9 +297,10 @@ void read_text_format(Fields& f, const OrderedJson& body, const ChatTools& tools
   const OrderedJson* schema = given(*format, "schema");
   if (tools.form && (type == "json_object" || type == "json_schema"))
     return f.fail("tool_choice", "the answer cannot also be held to text.format");
-  if (type == "json_object") return hold_to(f, "text.format", AnswerForm{AnswerForm::AnyObject{}}, call, model);
+  if (type == "json_object")
+    return hold_to_or_call(f, "text.format", AnswerForm{AnswerForm::AnyObject{}}, tools, call, model);
   if (type == "json_schema" && schema && schema->is_object())
-    return hold_to(f, "text.format", AnswerForm{AnswerForm::Schema{*schema}}, call, model);
+    return hold_to_or_call(f, "text.format", AnswerForm{AnswerForm::Schema{*schema}}, tools, call, model);
   f.fail("text.format",
          "an object with \"type\": \"text\", \"json_object\", or \"json_schema\" and a \"schema\", is expected");
 }
@@ -412,7 +413,7 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   if (!given_tools->empty()) chat["tools"] = std::move(functions);
   const Json plain_chat = chat;
   Fields t(plain_chat);
-  const ChatTools tools = read_tools(t, chat, model);
+  ChatTools tools = read_tools(t, chat, model);
   f.take(t.error());
   if (tools.form) hold_to(f, "tool_choice", *tools.form, call, model);
   read_text_format(f, body, tools, call, model, limits);

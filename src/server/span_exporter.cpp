@@ -1,7 +1,9 @@
 #include "server/span_exporter.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
 #include "base/log.h"
@@ -30,6 +32,19 @@ void tell_loss(const std::string& place, const std::string& why) {
 }
 
 }  // namespace
+
+std::optional<std::chrono::milliseconds> retry_after_of(const std::string& header,
+                                                        std::chrono::system_clock::time_point now) {
+  uint32_t seconds = 0;
+  const char *begin = header.data(), *end = begin + header.size();
+  if (const auto read = std::from_chars(begin, end, seconds); read.ec == std::errc() && read.ptr == end)
+    return std::chrono::seconds(seconds);
+  std::tm date{};
+  const char* rest = ::strptime(begin, "%a, %d %b %Y %H:%M:%S GMT", &date);
+  if (!rest || *rest) return std::nullopt;
+  const auto left = std::chrono::system_clock::from_time_t(::timegm(&date)) - now;
+  return std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(left));
+}
 
 bool SpanQueue::add(std::vector<TraceSpan> spans, Clock::time_point now) {
   if (waiting_.size() + spans.size() > options_.most) return false;
@@ -124,7 +139,8 @@ void SpanExporter::send(const std::vector<TraceSpan>& batch, const Post& post, c
     if (time <= std::chrono::milliseconds(0)) return lose(batch.size(), place, "the server ended before");
     const Answer answer = post(body, time);
     if (answer.status >= 200 && answer.status < 300) return took(answer, batch.size(), place);
-    if (left == 1 || !may_be_sent_again(answer.status) || !wait(pause))
+    const auto asked = std::min(answer.wait.value_or(pause), options_.longest_wait);
+    if (left == 1 || !may_be_sent_again(answer.status) || !wait(asked))
       return lose(batch.size(), place,
                   answer.status > 0 ? fmt::format("it answered with status {}", answer.status) : answer.problem);
     pause *= 2;

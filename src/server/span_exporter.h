@@ -50,6 +50,10 @@ class SpanQueue {
   std::deque<Waiting> waiting_;
 };
 
+// How long the header Retry-After asks to wait: seconds, or a date (RFC 9110, 10.2.3); nullopt where it is neither.
+std::optional<std::chrono::milliseconds> retry_after_of(const std::string& header,
+                                                        std::chrono::system_clock::time_point now);
+
 class SpanExporter {
  public:
   using Clock = SpanQueue::Clock;
@@ -57,14 +61,16 @@ class SpanExporter {
     int status = 0;       // of HTTP; 0: none came, and
     std::string problem;  // why
     std::string body;
+    std::optional<std::chrono::milliseconds> wait = {};  // it asks for, before the next sending
   };
   // Sends a body and waits for the answer, no longer than that. On the exporter's thread.
   using Post = std::function<Answer(const std::string& body, std::chrono::milliseconds limit)>;
   struct Options {
     SpanQueue::Options queue;
-    std::chrono::milliseconds limit{2000};       // of one sending
-    int tries = 4;                               // where the collector is away or busy
-    std::chrono::milliseconds first_wait{1000};  // between two; then twice as long
+    std::chrono::milliseconds limit{2000};           // of one sending
+    int tries = 4;                                   // where the collector is away or busy
+    std::chrono::milliseconds first_wait{1000};      // between two; then twice as long
+    std::chrono::milliseconds longest_wait{300000};  // however long a collector asks for
   };
   // `resource` has attributes of this server.
   SpanExporter(OrderedJson resource, Options options);

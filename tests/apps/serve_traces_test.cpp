@@ -78,6 +78,24 @@ TEST(OtlpPost, EndsByItsLimit) {
   EXPECT_FALSE(exporter.on());
 }
 
+// The header of the answer is what the exporter waits for, and not its own time.
+TEST(OtlpPost, HonoursRetryAfter) {
+  ScriptedServer collector([](const std::string&, const Json&, int before) {
+    if (before == 0) return Script{{"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\n\r\n{}"}};
+    return ScriptedServer::json(200, Json::object());
+  });
+  server::SpanExporter::Options options;
+  options.queue = {1, 1ms, 100};
+  options.first_wait = 3600s;
+  server::SpanExporter exporter(span_resource(), options);
+  ASSERT_TRUE(point_spans_to(exporter, collector.url()).is_ok());
+  server::TraceSpan s;
+  s.trace = std::string(32, 'a');
+  s.id = std::string(16, 'b');
+  exporter.add({s});
+  EXPECT_TRUE(soon([&] { return exporter.sent() == 1; }));
+}
+
 // Of the environment, as OpenTelemetry's SDKs take it (specification, "Resource SDK" and "Environment Variables").
 TEST(OtlpResource, IsWhatTheEnvironmentAdds) {
   const auto resource = [](const char* name, const char* more) {

@@ -89,6 +89,18 @@ class Responses(WithServer):
         with self.client.responses.stream(text_format=City, **self.ask()) as stream:
             self.assertEqual(stream.get_final_response().output_parsed, City(city="Paris"))
 
+    def test_parse_or_tools(self):
+        # An answer that is held to a class may be a call instead; nothing else.
+        for said in ("What is the capital of France?", "Call get_weather to find out how it is in Paris."):
+            answer = self.client.responses.parse(text_format=City, **self.ask(input=said, tools=[WEATHER],
+                                                                              max_output_tokens=100))
+            for item in answer.output:
+                if item.type == "function_call":
+                    self.assertEqual((item.name, set(json.loads(item.arguments))), ("get_weather", {"city"}))
+                else:
+                    self.assertIsInstance(item.content[0].parsed, City)
+            self.assertTrue(answer.output)
+
     def test_tools(self):
         question = [{"role": "user", "content": "What is the weather in Paris?"}]
         fields = self.ask(input=question, tools=[WEATHER], tool_choice={"type": "function", "name": "get_weather"},

@@ -181,6 +181,22 @@ class Packages(unittest.TestCase):
         self.assertEqual(ask(f"{url}/readyz")[0], 200)
         type(self).url = url
 
+    def test_2_with_promtool(self):
+        # Prometheus' own checker, which is in its package of Debian and needs nothing else of it.
+        self.root.run("sh", "-ec", "mkdir -p /tmp/prometheus; cd /tmp/prometheus; apt-get download -q prometheus; "
+                      "dpkg-deb -x prometheus_*.deb .")
+        promtool = "/tmp/prometheus/usr/bin/promtool"
+        self.assertIn("SUCCESS: ", self.root.run(promtool, "check", "rules", "/usr/share/reprise/grafana/alerts.yml"))
+        if not self.root.container:
+            self.skipTest("the service was not started")
+        (self.root.folder / "tmp/metrics").write_text(ask(f"{self.url}/metrics")[1])
+        # It reads all of them. What it remarks on are names: those of vLLM and SGLang have colons and units in short.
+        remarks = self.root.run("sh", "-c", f"{promtool} check metrics </tmp/metrics 2>&1; test $? -eq 3")
+        for line in remarks.splitlines():
+            self.assertRegex(line, r"^\w+:\w+ metric names should not contain ':'$|^sglang:\w+_gb metric names should not "
+                             r"contain abbreviated units$|^vllm:iteration_tokens_total non-counter metrics should not "
+                             r'have "_total" suffix$')
+
     def test_3_upgrade(self):
         # The same package as a later version; the settings were changed, and stay.
         work = options.work / "later"
@@ -220,6 +236,15 @@ class Packages(unittest.TestCase):
         self.root.run("sh", "-ec", "cd /tmp && gcc -o embed embed.c $(pkg-config --cflags --libs reprise)")
         said = self.root.run("/tmp/embed", "abc", "model-path=/srv/model", "load-format=dummy", "threads=1")
         self.assertTrue(said)
+
+        self.assertIn("libreprise.so.0", self.root.run("sh", "-c", "ldd /tmp/embed"))
+        # The archive, with what it leaves to the program: the packages that libreprise-dev suggests.
+        suggested = self.root.run("dpkg-query", "-W", "-f", "${Suggests}", "libreprise-dev").split(", ")
+        self.apt("install", *suggested)
+        self.root.run("sh", "-ec", "cd /tmp && gcc -o inside embed.c "
+                      "$(pkg-config --static --cflags --libs reprise | sed 's/-lreprise/-l:libreprise.a/')")
+        self.assertNotIn("libreprise", self.root.run("ldd", "/tmp/inside"))
+        self.assertTrue(self.root.run("/tmp/inside", "abc", "model-path=/srv/model", "load-format=dummy", "threads=1"))
 
     def test_6_purge(self):
         self.apt("purge", "reprise", "libreprise0", "libreprise-dev", "reprise-ascend-sim")

@@ -225,6 +225,29 @@ TEST(SpanExporter, TriesAgainWhereThatMayHelp) {
   EXPECT_EQ(out.sent(), 5u);
 }
 
+// OTLP/HTTP, "OTLP/HTTP Throttling": the header goes before the client's own times. The dates are RFC 9110's.
+TEST(SpanExporter, WaitsAsLongAsTheCollectorAsks) {
+  Collector collector;
+  SpanExporter::Options o = quick();
+  o.first_wait = seconds(3600);
+  o.longest_wait = milliseconds(60);
+  SpanExporter out({}, o);
+  out.point_to("there", collector.post());
+  collector.answer_next({{429, "", "", milliseconds(30)}, {503, "", "", milliseconds(0)}, {503, "", "", seconds(99)}});
+  const auto begin = std::chrono::steady_clock::now();
+  out.add(spans(4));
+  EXPECT_TRUE(soon([&] { return out.sent() == 4; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(90));
+  EXPECT_EQ(collector.calls(), 4u);
+
+  const auto now = std::chrono::system_clock::from_time_t(946684700);  // 1999-12-31 23:58:20
+  EXPECT_EQ(retry_after_of("120", now), seconds(120));
+  EXPECT_EQ(retry_after_of("Fri, 31 Dec 1999 23:59:59 GMT", now), seconds(99));
+  EXPECT_EQ(retry_after_of("Fri, 31 Dec 1999 23:00:00 GMT", now), seconds(0));
+  for (const char* wrong : {"", "-1", "1.5", "soon", "120 s", "Fri, 31 Dec 1999 23:59:59 GMT+1"})
+    EXPECT_FALSE(retry_after_of(wrong, now)) << wrong;
+}
+
 TEST(SpanExporter, DropsAndCountsWhenTheCollectorIsSlow) {
   Collector collector;
   collector.block(true);

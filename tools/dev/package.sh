@@ -53,7 +53,7 @@ package_wheel() {
 
 package_deb() {
   need deb
-  build_for_packages deb reprise reprise_library ascend_sim
+  build_for_packages deb reprise reprise_library reprise_static ascend_sim
   rm -f dist/*.deb
   stage 'make packages of Debian' make-deb env REPRISE_BUILD=build/packages REPRISE_DIST="$PWD/dist" debian/rules binary
   stage 'lintian' lintian lintian --fail-on error --allow-root dist/*.deb

@@ -1,6 +1,6 @@
 // Grammar: which texts an answer may be: those that match a regular expression, that are JSON, also of a schema, or one
-// of a list. Compiled once, within limits, into rules over bytes. Immutable and shared; any thread. Masks over a
-// vocabulary: token_masks.h.
+// of a list; or what is put together of such parts. Compiled once, within limits, into rules over bytes. Immutable and
+// shared; any thread. Masks over a vocabulary: token_masks.h.
 #pragma once
 
 #include <memory>
@@ -28,6 +28,13 @@ class Grammar {
   // The text is one of these.
   static Result<Shared> from_choices(std::span<const std::string> choices, const GrammarLimits& limits = {});
 
+  // The same as a part of a larger text, between two nodes of a rule.
+  static Status add_regex(std::string_view pattern, RuleBuilder* rules, NodeId from, NodeId to);
+  static Status add_json_schema(const OrderedJson& schema, RuleBuilder* rules, NodeId from, NodeId to);
+  static Status add_choices(std::span<const std::string> choices, RuleBuilder* rules, NodeId from, NodeId to);
+  // Of a text that is put together; the first rule is all of it.
+  static Result<Shared> build(RuleBuilder* rules);
+
   const RuleSet& rules() const { return rules_; }
   const GrammarLimits& limits() const { return limits_; }
   // Whether this text is allowed, whole. Fails when it takes more than the limits.
@@ -35,7 +42,6 @@ class Grammar {
 
  private:
   Grammar(RuleSet rules, const GrammarLimits& limits) : rules_(std::move(rules)), limits_(limits) {}
-  static Result<Shared> build(RuleBuilder* rules);
 
   RuleSet rules_;
   GrammarLimits limits_;

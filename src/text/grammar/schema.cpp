@@ -21,15 +21,15 @@ class Compiler {
   Compiler(const OrderedJson& schema, RuleBuilder* rules)
       : source_(schema, rules->limits()), rules_(*rules), text_(rules) {}
 
-  Status run() {
+  Result<RuleId> run() {
     RETURN_IF_ERROR(source_.check_size());
-    rule_of(source_.root());
+    const RuleId root = rule_of(source_.root());
     while (!todo_.empty() && !rules_.full()) {
       const auto [place, rule] = std::move(todo_.back());
       todo_.pop_back();
       RETURN_IF_ERROR(fill(place, rules_.start(rule), rules_.end(rule)));
     }
-    return Status::ok();
+    return root;
   }
 
  private:
@@ -339,6 +339,6 @@ class Compiler {
 
 }  // namespace
 
-Status add_schema_rules(const OrderedJson& schema, RuleBuilder* rules) { return Compiler(schema, rules).run(); }
+Result<RuleId> add_schema_rules(const OrderedJson& schema, RuleBuilder* rules) { return Compiler(schema, rules).run(); }
 
 }  // namespace reprise::text::grammar

@@ -19,7 +19,7 @@
 
 namespace reprise::text::grammar {
 
-// Adds the rules; the first one that is added is the whole text.
-Status add_schema_rules(const OrderedJson& schema, RuleBuilder* rules);
+// Adds the rules; the first one that is added is the whole text, and the one that is given.
+Result<RuleId> add_schema_rules(const OrderedJson& schema, RuleBuilder* rules);
 
 }  // namespace reprise::text::grammar
