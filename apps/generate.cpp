@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "api/image_prompt.h"
 #include "api/sampling_settings.h"
 #include "api/text_generator.h"
 #include "api/text_model.h"
@@ -18,6 +17,7 @@
 #include "common/standard_input.h"
 #include "common/terminal.h"
 #include "eval/text_file.h"
+#include "sched/image_prompt.h"
 #include "settings/values.h"
 
 namespace reprise::apps {

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   eval->require_subcommand(1);
   commands.push_back(add_eval_choice(*eval));
   commands.push_back(add_eval_gsm8k(*eval));
+  commands.push_back(add_eval_mmmu(*eval));
   commands.push_back(add_eval_perplexity(*eval));
   CLI::App* key = program.add_subcommand("key", "Keys of `reprise serve`");
   key->require_subcommand(1);
@@ -64,7 +65,6 @@ int main(int argc, char** argv) {
     if (const auto settings = CommandSettings::find(*c.app)) settings->add_print_flag(*c.app);
   add_help_all(program);
   if (const auto code = parse_arguments(program, plain_words(argc, argv))) return *code;
-
   for (const Command& c : commands) {
     if (!c.app->parsed()) continue;
     const Status usage = c.check();
