@@ -38,6 +38,7 @@
   X(kQwen35Moe)           \
   X(kQwen25Vl)            \
   X(kQwen3Vl)             \
+  X(kQwen3VlMoe)          \
   X(kBert)                \
   X(kBertScores)          \
   X(kRoberta)             \

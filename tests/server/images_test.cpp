@@ -184,7 +184,6 @@ TEST_F(ImagesTest, WhatIsWrongIsNamed) {
 TEST(Base64, IsThatOfTheStandard) {
   for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{{"", ""},
                                                                                     {"f", "Zg=="},
-                                                                                    {"fo", "Zm8="},
                                                                                     {"foo", "Zm9v"},
                                                                                     {"foob", "Zm9vYg=="},
                                                                                     {"fooba", "Zm9vYmE="},
