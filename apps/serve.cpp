@@ -5,6 +5,7 @@
 #include <memory>
 #include <sstream>
 
+#include "api/image_fetch.h"
 #include "api/text_model.h"
 #include "base/file.h"
 #include "command.h"
