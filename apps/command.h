@@ -42,6 +42,7 @@ Command add_graph_profile(CLI::App& graph);
 Command add_graph_verify(CLI::App& graph);
 Command add_eval_choice(CLI::App& eval);
 Command add_eval_gsm8k(CLI::App& eval);
+Command add_eval_mmmu(CLI::App& eval);
 Command add_eval_perplexity(CLI::App& eval);
 Command add_demo(CLI::App& program);
 Command add_key_new(CLI::App& key);

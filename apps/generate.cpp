@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "api/image_prompt.h"
 #include "api/sampling_settings.h"
 #include "api/text_generator.h"
 #include "api/text_model.h"
@@ -18,6 +17,7 @@
 #include "common/standard_input.h"
 #include "common/terminal.h"
 #include "eval/text_file.h"
+#include "sched/image_prompt.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -108,15 +108,16 @@ Status add_images(const GenerateFlags& f, const engine::Engine& engine, sched::G
   const auto& vision = engine.config().vision;
   if (!vision) return error(Code::Unsupported, "--image: {} reads no images", engine.config().architecture);
   ASSIGN_OR_RETURN(const images::PatchRules rules,
-                   patch_rules(engine.options().model_path, *vision, engine.max_image_rows()));
+                   sched::patch_rules(engine.options().model_path, *vision, engine.max_image_rows()));
   std::vector<engine::SequenceImage> images;
   for (const std::string& file : f.images) {
     ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
-    auto image = prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, rules);
+    auto image = sched::prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, rules);
     if (!image.is_ok()) return image.status().at(file);
     images.push_back(std::move(*image));
   }
-  ASSIGN_OR_RETURN(ImagePrompt placed, place_images(request.prompt, std::move(images), vision->image_token));
+  ASSIGN_OR_RETURN(sched::ImagePrompt placed,
+                   sched::place_images(request.prompt, std::move(images), vision->image_token));
   request.prompt = std::move(placed.tokens);
   request.images = std::move(placed.images);
   return Status::ok();

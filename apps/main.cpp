@@ -40,6 +40,7 @@ constexpr Declaration kCommands[] = {
     {"graph", "verify", add_graph_verify},
     {"eval", "choice", add_eval_choice},
     {"eval", "gsm8k", add_eval_gsm8k},
+    {"eval", "mmmu", add_eval_mmmu},
     {"eval", "perplexity", add_eval_perplexity},
     {"key", "new", add_key_new},
     {"", "quantize", add_quantize},

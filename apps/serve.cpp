@@ -5,6 +5,7 @@
 #include <memory>
 #include <sstream>
 
+#include "api/image_fetch.h"
 #include "api/text_model.h"
 #include "base/file.h"
 #include "command.h"
@@ -27,7 +28,7 @@ struct ServeFlags {
   int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
   std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
   bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
-  std::string expert_metrics, load_balance, allowed_hosts, cors_origins, socket_mode;
+  std::string expert_metrics, load_balance, allowed_hosts, image_hosts, cors_origins, socket_mode;
 
   ServeFlags() { settings::reset(bindings()); }
   std::vector<settings::Binding> bindings();
@@ -66,6 +67,10 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"request_token_budget", &budget},
           {"max_answers", &most_answers},
           {"max_request_bytes", &max_body},
+          {"max_images", &o.api.limits.most_images},
+          {"max_image_bytes", &o.api.limits.image.bytes},
+          {"max_image_pixels", &o.api.limits.image.pixels},
+          {"allowed_image_hosts", &image_hosts},
           {"max_connections", &max_connections},
           {"profile_dir", &o.profile_dir},
           {"shutdown_timeout", &o.shutdown_timeout_s},
@@ -186,6 +191,7 @@ Status ServeFlags::understand() {
   for (const std::string& origin : o.api.cors_origins)
     RETURN_IF_ERROR(server::check_origin(origin).at("--cors-origins"));
   o.api.admin_port = admin_port.has_value();
+  ASSIGN_OR_RETURN(o.api.limits.fetch_image, image_fetch(image_hosts, o.api.limits.image.bytes));
   o.api.limits.token_budget = budget;
   o.api.limits.most_answers = most_answers;
   o.scheduler.max_queued = max_queued;

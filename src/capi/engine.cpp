@@ -174,6 +174,7 @@ Failure Engine::add(std::shared_ptr<Answering> a) {
     sched::Request r;
     r.name = c.id;
     r.prompt = c.prompts.front();
+    r.images = c.images;
     r.sampling = c.sampling;
     r.sampling.seed += static_cast<uint64_t>(i);  // each answer draws its own
     r.priority = c.priority;

@@ -44,7 +44,7 @@ Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigF
   if (d.shared > 0)
     RETURN_IF_ERROR(
         in.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, d.shared, e.shared_intermediate));
-  RETURN_IF_ERROR(in.boolean("norm_topk_prob", false, e.normalise));
+  RETURN_IF_ERROR(in.boolean("norm_topk_prob", d.normalise, e.normalise));
   RETURN_IF_ERROR(in.integer("decoder_sparse_step", 1, kMaxLayers, 1, e.step));
   return read_dense_layers(in, e);
 }

@@ -12,6 +12,7 @@ struct ExpertDefaults {
   int64_t count = 0, per_token = 0;
   int64_t intermediate = 0;  // 0: intermediate_size, and no key of its own; weights are normalised
   int64_t shared = 0;        // 0: no shared expert
+  bool normalise = false;    // where files do not say norm_topk_prob
 };
 // Experts in every layer, or in those that decoder_sparse_step and mlp_only_layers leave.
 Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigFields& out);

@@ -107,6 +107,23 @@ CheckpointTensor columns_of(const CheckpointTensor& stack, const Share& s) {
   return t;
 }
 
+// Rows that are the columns [first, first + rows) of a stack's matrix `e`.
+CheckpointTensor turned_of(const CheckpointTensor& stack, std::string_view scope, int64_t e, std::string_view leaf,
+                           int64_t first, int64_t rows) {
+  CheckpointTensor t = stack;
+  const uint64_t element = block_layout(t.type).bytes, depth = static_cast<uint64_t>(t.shape[1]),
+                 width = static_cast<uint64_t>(t.shape[2]);
+  t.name = fmt::format("{}.{}.{}.weight", scope, e, leaf);
+  t.file_name = fmt::format("{}[{}, :, {}:{}]", stack.file_name, e, first, first + rows);
+  t.shape = {rows, stack.shape[1]};
+  t.bytes = static_cast<uint64_t>(rows) * depth * element;
+  t.offset += (static_cast<uint64_t>(e) * depth * width + static_cast<uint64_t>(first)) * element;
+  t.row_step = element;
+  t.element_step = width * element;
+  t.span = (depth * width - static_cast<uint64_t>(first)) * element;
+  return t;
+}
+
 // A vector out of the stack's [experts, numbers step].
 CheckpointTensor numbers_of(const CheckpointTensor& stack, const Share& s) {
   CheckpointTensor t = stack;
@@ -206,6 +223,27 @@ class GptOssStacks {
   std::map<std::string, const CheckpointTensor*, std::less<>> scales_, blocks_;
 };
 
+// The scopes whose two stacks are [experts, N, 2 I] and [experts, I, N], and not [experts, 2 I, N] and [experts, N, I].
+// Shapes tell, but for N = 2 I, which no published model has.
+std::set<std::string, std::less<>> turned_scopes(const std::vector<CheckpointTensor>& tensors) {
+  std::map<std::string, const CheckpointTensor*, std::less<>> both;
+  std::set<std::string, std::less<>> out;
+  const auto is_stack = [](const CheckpointTensor& t) { return t.shape.size() == 3 && is_plain_float(t); };
+  for (const CheckpointTensor& t : tensors)
+    if (const auto name = stack_name(t.name); name && name->second == "gate_up_proj" && is_stack(t))
+      both.emplace(name->first, &t);
+  for (const CheckpointTensor& t : tensors) {
+    const auto name = stack_name(t.name);
+    if (!name || name->second != "down_proj" || !is_stack(t)) continue;
+    const auto at = both.find(name->first);
+    if (at == both.end()) continue;
+    const auto &g = at->second->shape, &d = t.shape;
+    const bool usual = g[1] == 2 * d[2] && g[2] == d[1], turned = g[2] == 2 * d[1] && g[1] == d[2];
+    if (turned && !usual) out.emplace(name->first);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors) {
@@ -218,21 +256,24 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
     rename_experts(t.name);
   }
   const GptOssStacks gpt_oss(tensors);
+  const auto turned = turned_scopes(tensors);
   for (CheckpointTensor& t : tensors) {
     if (gpt_oss.take(t, out)) continue;
     const auto name = stack_name(t.name);
     const bool whole = name && t.shape.size() == 3 && t.shape[0] > 0 && t.shape[0] <= kMaxExperts && t.rows() > 0 &&
                        t.bytes % static_cast<uint64_t>(t.rows()) == 0;
-    const bool both = whole && name->second == "gate_up_proj";
-    if (!whole || (both && t.shape[1] % 2 != 0)) {
+    const bool both = whole && name->second == "gate_up_proj", turns = whole && turned.contains(name->first);
+    const int64_t rows_of_all = whole ? t.shape[turns ? 2 : 1] : 0;
+    if (!whole || (both && rows_of_all % 2 != 0)) {
       out.push_back(std::move(t));
       continue;
     }
     const std::string_view scope = name->first;
+    const int64_t rows = both ? rows_of_all / 2 : rows_of_all;
+    const auto part = turns ? turned_of : slice_of;
     for (int64_t e = 0; e < t.shape[0]; ++e) {
-      const int64_t rows = both ? t.shape[1] / 2 : t.shape[1];
-      out.push_back(slice_of(t, scope, e, both ? "gate_proj" : name->second, 0, rows));
-      if (both) out.push_back(slice_of(t, scope, e, "up_proj", rows, rows));
+      out.push_back(part(t, scope, e, both ? "gate_proj" : name->second, 0, rows));
+      if (both) out.push_back(part(t, scope, e, "up_proj", rows, rows));
     }
   }
   return out;

@@ -1,12 +1,16 @@
 #include "hub/http.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 
 #include "hub/library.h"
 #include "hub/model_name.h"
+#include "hub/public_address.h"
 
 namespace reprise::hub {
 namespace {
@@ -49,6 +53,8 @@ struct Api {
     RETURN_IF_ERROR(library.find("curl_url_set", a.url_set));
     RETURN_IF_ERROR(library.find("curl_url_get", a.url_get));
     RETURN_IF_ERROR(library.find("curl_free", a.free));
+    static std::mutex one;  // older versions start for one thread at a time
+    std::lock_guard lock(one);
     if (a.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return error(Code::Unsupported, "{} cannot be started", name);
     return a;
   }
@@ -184,6 +190,19 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return static_cast<Exchange*>(user)->take_body({data, size * count}) ? size * count : 0;
 }
 
+// The address that is about to be connected to, however the name was resolved.
+curl_socket_t on_open(void* user, curlsocktype, curl_sockaddr* a) {
+  if (is_public_address(a->addr)) return ::socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+  static_cast<Exchange*>(user)->fail(invalid("it leads to an address that is not public"));
+  return CURL_SOCKET_BAD;
+}
+
+bool is_address(std::string host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  in6_addr any;
+  return ::inet_pton(AF_INET, host.c_str(), &any) == 1 || ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
+
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return (*static_cast<Exchange*>(user)->stop)() ? 1 : 0;
 }
@@ -248,7 +267,20 @@ struct HttpSession::Curl {
     if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
   }
 
+  // For a URL that others chose.
+  Status guard(const Origin& origin, Exchange& x) {
+    const auto& only = *x.request->only;
+    if (std::find(only.begin(), only.end(), origin.scheme + "://" + origin.words()) == only.end())
+      return invalid("{}://{} is not among the hosts that are fetched from", origin.scheme, printable(origin.words()));
+    set(CURLOPT_PROXY, "");
+    if (is_address(origin.host)) return Status::ok();
+    set(CURLOPT_OPENSOCKETFUNCTION, on_open);
+    set(CURLOPT_OPENSOCKETDATA, &x);
+    return Status::ok();
+  }
+
   Result<std::string> exchange(const std::string& url, const Origin& origin, Exchange& x) {
+    if (x.request->only) RETURN_IF_ERROR(guard(origin, x));
     curl_slist* headers = nullptr;
     const auto add = [&](const std::string& line) { headers = api.slist_append(headers, line.c_str()); };
     if (!token.empty() && origin == endpoint) {
@@ -313,6 +345,7 @@ Result<HttpAnswer> HttpSession::run(const HttpRequest& request) {
     x.answer.hub_headers = hub_headers;
     const bool redirects = x.answer.status / 100 == 3 && x.answer.status != 304 && !next.empty();
     if (!redirects) return std::move(x.answer);
+    if (request.only) return invalid("{} redirects, which is not followed", origin.words());
     auto target = origin_of(curl_->api, next);
     if (!target) return target.status().at(origin.words() + " redirects, but");
     if (request.head && !(*target == curl_->endpoint)) return std::move(x.answer);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "hub/settings.h"
@@ -37,6 +38,10 @@ struct HttpAnswer {
 
 struct HttpRequest {
   std::string url;
+  // Where others chose the URL: the origins that it may be of ("https://cdn.example", "http://10.0.0.7:8000"). No
+  // redirect is followed and no proxy asked; names must lead to public addresses, on the very connection that is made.
+  // An address that the list has itself may be any.
+  const std::vector<std::string>* only = nullptr;
   bool head = false;            // no body is asked for, and redirects to other hosts are not followed
   uint64_t from = 0;            // "Range: bytes=from-" when not 0
   size_t most_bytes = 1 << 20;  // of a body that is kept

@@ -62,7 +62,8 @@ uint32_t number(std::span<const uint8_t> at, size_t bytes, bool big) {
 
 Status Decoded::set_size(int64_t w, int64_t h, int c, const DecodeLimits& limits) {
   if (w < 1 || h < 1) return invalid("an image of {} x {} pixels; allowed: at least 1 x 1", w, h);
-  if (w > limits.pixels / h) return invalid("an image of {} x {} pixels; allowed: {} pixels", w, h, limits.pixels);
+  if (w > limits.pixels / h)
+    return invalid("an image of {} x {} pixels; allowed: {} pixels{}", w, h, limits.pixels, limits.pixels_by);
   width = w;
   height = h;
   channels = c;
@@ -99,7 +100,7 @@ std::string_view image_format(std::span<const uint8_t> bytes) {
 
 Result<Pixels> decode_image(std::span<const uint8_t> bytes, const DecodeLimits& limits) {
   if (static_cast<int64_t>(bytes.size()) > limits.bytes)
-    return invalid("an image of {} bytes; allowed: {} bytes", bytes.size(), limits.bytes);
+    return invalid("an image of {} bytes; allowed: {} bytes{}", bytes.size(), limits.bytes, limits.bytes_by);
   const std::string_view format = image_format(bytes);
   if (format.empty()) return invalid("this is no image that can be read; allowed: PNG, JPEG, WebP");
   Decoded image;

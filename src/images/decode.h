@@ -21,8 +21,9 @@ struct Pixels {
 };
 
 struct DecodeLimits {
-  int64_t bytes = int64_t{32} << 20;  // of the file
-  int64_t pixels = 64'000'000;        // width times height
+  int64_t bytes = int64_t{32} << 20;               // of the file
+  int64_t pixels = 64'000'000;                     // width times height
+  std::string_view bytes_by = {}, pixels_by = {};  // behind the number in errors: " (what sets it)"
 };
 
 // The format by the first bytes: "png", "jpeg", "webp", or "" of anything else.

@@ -39,6 +39,7 @@
   X(qwen3_next, kQwen35Moe)  \
   X(qwen_vl, kQwen25Vl)      \
   X(qwen_vl, kQwen3Vl)       \
+  X(qwen_vl, kQwen3VlMoe)    \
   X(bert, kBert)             \
   X(bert, kBertScores)       \
   X(bert, kRoberta)          \

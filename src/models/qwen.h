@@ -1,7 +1,8 @@
-// What the Qwen families have in common: their rules of the attention window. Plain functions; any thread.
+// What the Qwen families have in common: their rules of the attention window, and a body. Plain functions; any thread.
 #pragma once
 
 #include "checkpoint/config.h"
+#include "models/model.h"
 
 namespace reprise::models {
 
@@ -11,5 +12,8 @@ inline bool qwen_slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(f.use_sliding_window && f.sliding_window.has_value() &&
                                              layer >= f.max_window_layers);
 }
+
+// Qwen3-MoE, which is the text model of Qwen3-VL-MoE too.
+ModelOutputs qwen3_moe(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 
 }  // namespace reprise::models

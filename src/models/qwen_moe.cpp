@@ -4,6 +4,7 @@
 #include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 #include "models/experts.h"
+#include "models/qwen.h"
 
 namespace reprise::models::qwen_moe {
 namespace {
@@ -28,11 +29,6 @@ ModelOutputs qwen_moe(const ModelConfig& config, const DecoderTraits& traits, nn
 
 ModelOutputs forward2(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return qwen_moe(config, {.qkv_bias = config.fields.qkv_bias}, in, root);
-}
-
-ModelOutputs forward3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  const bool bias = config.fields.attention_bias;
-  return qwen_moe(config, {.qkv_bias = bias, .output_bias = bias, .qk_norm = true}, in, root);
 }
 
 constexpr std::string_view kFields2[] = {"num_experts",     "num_local_experts",   "norm_topk_prob",
@@ -82,6 +78,11 @@ Status add3(GgufFields& in) {
 
 }  // namespace
 
+ModelOutputs qwen3_moe(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const bool bias = config.fields.attention_bias;
+  return qwen_moe(config, {.qkv_bias = bias, .output_bias = bias, .qk_norm = true}, in, root);
+}
+
 const ModelSpec kQwen2Moe{
     .family = {.architecture = "Qwen2MoeForCausalLM",
                .model_type = "qwen2_moe",
@@ -116,7 +117,7 @@ const ModelSpec kQwen3Moe{
                .slides = slides3,
                .window_switch = true,
                .gguf = {.name = "qwen3moe", .windows = true, .experts = "num_experts", .add = add3}},
-    .forward = forward3,
+    .forward = qwen3_moe,
     .qk_norm = true};
 
 }  // namespace reprise::models::qwen_moe

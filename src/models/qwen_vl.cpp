@@ -1,5 +1,6 @@
-// Qwen2.5-VL and Qwen3-VL: the text models of Qwen2 and Qwen3 behind a vision tower (models/vision.h), whose rows stand
-// in the places of placeholders; positions have three parts.
+// Qwen2.5-VL, Qwen3-VL and Qwen3-VL-MoE: the text models of Qwen2, Qwen3 and Qwen3-MoE behind a vision tower
+// (models/vision.h), whose rows stand in the places of placeholders; positions have three parts.
+#include "checkpoint/config_groups.h"
 #include "checkpoint/field_reader.h"
 #include "models/decoder.h"
 #include "models/image_step.h"
@@ -34,8 +35,23 @@ constexpr checkpoint::VisionDefaults kTower3{
 
 Status read3_vl(const FieldReader& in, ModelConfigFields& out) { return checkpoint::read_vision(in, kTower3, out); }
 
+Status read3_vl_moe(const FieldReader& in, ModelConfigFields& out) {
+  RETURN_IF_ERROR(checkpoint::read_experts(in,
+                                           {.count_key = "num_experts",
+                                            .other_count_key = "num_local_experts",
+                                            .count = 60,
+                                            .per_token = 4,
+                                            .intermediate = 1408,
+                                            .normalise = true},
+                                           out));
+  return checkpoint::read_vision(in, kTower3, out);
+}
+
 constexpr std::string_view kFieldsVl[] = {"vision_config", "image_token_id"};
 constexpr std::string_view kFields3Vl[] = {"vision_config", "image_token_id", "attention_bias"};
+constexpr std::string_view kFields3VlMoe[] = {"vision_config",     "image_token_id",     "attention_bias",
+                                              "num_experts",       "norm_topk_prob",     "mlp_only_layers",
+                                              "num_local_experts", "decoder_sparse_step"};
 }  // namespace
 
 const ModelSpec kQwen25Vl{.family = {.architecture = "Qwen2_5_VLForConditionalGeneration",
@@ -79,5 +95,24 @@ const ModelSpec kQwen3Vl{.family = {.architecture = "Qwen3VLForConditionalGenera
                          .forward = qwen3_vl,
                          .qk_norm = true,
                          .declare = declare_vl};
+
+const ModelSpec kQwen3VlMoe{.family = {.architecture = "Qwen3VLMoeForConditionalGeneration",
+                                       .model_type = "qwen3_vl_moe_text",
+                                       .other_model_type = "qwen3_vl_moe",
+                                       .sizes = {.vocab = 151936,
+                                                 .hidden = 2048,
+                                                 .intermediate = 5632,
+                                                 .layers = 24,
+                                                 .heads = 16,
+                                                 .kv_heads = 16,
+                                                 .positions = 128000,
+                                                 .theta = 5e5},
+                                       .fields = kFields3VlMoe,
+                                       .read = read3_vl_moe,
+                                       .wrapper = "Qwen3VLMoeForConditionalGeneration",
+                                       .vision = true},
+                            .forward = qwen3_moe,
+                            .qk_norm = true,
+                            .declare = declare_vl};
 
 }  // namespace reprise::models::qwen_vl

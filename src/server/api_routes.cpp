@@ -61,12 +61,12 @@ auto failing(ApiError error) {
 
 constexpr size_t kLarge = 128 * 1024;
 
-// What a body may ask for that takes long to read: much text, or a grammar to be compiled, under one of its names or
-// with a letter of the name written as an escape. A body that only looks so is read a little later.
+// What a body may ask for that takes long to read: much text, images, or a grammar to be compiled, under one of its
+// names or with a letter of the name written as an escape. A body that only looks so is read a little later.
 bool may_take_long(std::string_view body) {
   constexpr size_t kShort = 32 * 1024;
   constexpr std::string_view kNames[] = {"response_format",    "json_schema", "regex", "guided_",
-                                         "structured_outputs", "tool",        "\\u00"};
+                                         "structured_outputs", "tool",        "image", "\\u00"};
   return body.size() > kShort || std::any_of(std::begin(kNames), std::end(kNames),
                                              [&](std::string_view n) { return body.find(n) != body.npos; });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sched/image_prompt.h"
 #include "server/ids.h"
 
 namespace reprise::server {
@@ -143,7 +144,7 @@ std::optional<OrderedJson> read_turns(Fields& f, OrderedJson turns, const Served
   const OrderedJson body = {{"messages", std::move(turns)}};
   const Json plain = body;
   Fields fields(plain);
-  auto out = read_messages(fields, body, model);
+  auto out = read_messages(fields, body, model, nullptr);
   f.take(fields.error());
   return out;
 }
@@ -195,10 +196,66 @@ void check_chats(Fields& f, const char* field, const ServedModel& model) {
                                                       : model.chat_template_problem);
 }
 
+namespace {
+
+// What clients write as text and stands for an image: the template gets another word for it, and the prompt has it as
+// text, which is no place of an image.
+class PlainMarks {
+ public:
+  explicit PlainMarks(const ServedModel& model) : mark_(model.images ? model.images->mark : "") {}
+
+  void hide(OrderedJson& in) {
+    if (mark_.empty()) return;
+    if (in.is_structured())
+      for (OrderedJson& e : in) hide(e);
+    else if (in.is_string())
+      replace(in.get_ref<std::string&>(), mark_, word_);
+  }
+  void show(std::string& prompt) const { replace(prompt, word_, mark_); }
+
+  Result<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, std::string_view prompt) const {
+    std::vector<int32_t> out;
+    const auto add = [&](std::string_view text, bool special) -> Status {
+      if (text.empty()) return Status::ok();
+      ASSIGN_OR_RETURN(const auto ids, tokenizer.encode(text, {.add_special_tokens = false, .parse_special = special}));
+      out.insert(out.end(), ids.begin(), ids.end());
+      return Status::ok();
+    };
+    for (size_t at; !mark_.empty() && (at = prompt.find(word_)) != prompt.npos;) {
+      RETURN_IF_ERROR(add(prompt.substr(0, at), true));
+      RETURN_IF_ERROR(add(mark_, false));
+      prompt.remove_prefix(at + word_.size());
+    }
+    RETURN_IF_ERROR(add(prompt, true));
+    return out;
+  }
+
+ private:
+  static void replace(std::string& in, const std::string& from, const std::string& to) {
+    for (size_t at = 0; !from.empty() && (at = in.find(from, at)) != std::string::npos; at += to.size())
+      in.replace(at, from.size(), to);
+  }
+
+  const std::string mark_, word_ = fmt::format("mark{:016x}{:016x}", random_bits(), random_bits());
+};
+
+}  // namespace
+
+void place_images(Fields& f, const char* field, GenerateCall& call, const ServedModel& model) {
+  if (call.images.empty() || f.error()) return;
+  auto placed = sched::place_images(call.prompts.front(), std::move(call.images), model.images->token);
+  if (!placed) return f.fail(field, placed.status().message());
+  call.prompts.front() = std::move(placed->tokens);
+  call.images = std::move(placed->images);
+}
+
 void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& call, const ServedModel& model) {
   const ChatTools& tools = turn.tools;
   if (tools.told) turn.messages = tell_tools(std::move(turn.messages), tools);
-  const OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+  OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+  PlainMarks marks(model);
+  marks.hide(turn.messages);
+  marks.hide(shown);
   auto prompt = model.chat_template->render(turn.messages, shown, turn.options);
   if (!prompt && tools.told) prompt = model.chat_template->render(without_system(turn.messages), shown, turn.options);
   if (!prompt) return f.fail(field, prompt.status().message());
@@ -214,12 +271,14 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   call.split.tool = tools.name;
   // The template has written the special tokens itself.
   if (fits_context(f, field, *prompt, model)) {
-    auto ids = model.tokenizer->encode(*prompt, {.add_special_tokens = false});
+    auto ids = marks.encode(*model.tokenizer, *prompt);
     if (!ids)
       f.take(ApiError::from(ids.status()));
     else
       call.prompts.push_back(std::move(*ids));
   }
+  place_images(f, field, call, model);
+  marks.show(*prompt);
   call.prompt_texts.push_back(std::move(*prompt));
 }
 

@@ -68,12 +68,14 @@ void set_effort(Fields& f, const char* field, const std::string& effort, Generat
 
 // A conversation as templates take it.
 struct ChatTurn {
-  OrderedJson messages;  // as read_messages() gives them
+  OrderedJson messages;  // as read_messages() gives them; the images of their parts are those of the call
   ChatTools tools;
   text::RenderOptions options;
   bool separate_reasoning = true;
 };
 // Writes its prompt, and says how its answers are taken apart.
 void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& call, const ServedModel& model);
+// The call's images in the places that its prompt has for them.
+void place_images(Fields& f, const char* field, GenerateCall& call, const ServedModel& model);
 
 }  // namespace reprise::server

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/image_reader.h"
+
 namespace reprise::server {
 namespace {
 
@@ -65,6 +67,29 @@ std::string text_of(const OrderedJson& message) {
   return out;
 }
 
+bool shows_images(const OrderedJson& message) {
+  const OrderedJson* content = given(message, "content");
+  return content && content->is_array() &&
+         std::any_of(content->begin(), content->end(), [](const OrderedJson& part) { return part["type"] == "image"; });
+}
+
+void add_parts(OrderedJson& message, const OrderedJson& parts) {
+  OrderedJson& content = message["content"];
+  if (content.is_string()) content = OrderedJson::array({{{"type", "text"}, {"text", content}}});
+  content.insert(content.end(), parts.begin(), parts.end());
+}
+
+// A tool's result as the user's words.
+OrderedJson told_result(const OrderedJson& message) {
+  OrderedJson content = "<tool_response>\n" + text_of(message) + "\n</tool_response>";
+  if (shows_images(message)) {
+    content = message["content"];
+    content.insert(content.begin(), OrderedJson{{"type", "text"}, {"text", "<tool_response>\n"}});
+    content.push_back({{"type", "text"}, {"text", "\n</tool_response>"}});
+  }
+  return {{"role", "user"}, {"content", std::move(content)}};
+}
+
 std::string told_tools(const ChatTools& tools) {
   std::string out = "You can call these functions. Each is described by a line of JSON:\n";
   for (const OrderedJson& t : tools.list) out += dumped(t["function"]) + "\n";
@@ -96,10 +121,23 @@ OrderedJson list_of_calls(const OrderedJson& tools, bool several) {
   return out;
 }
 
+// A text, or an image where messages of the role may show some.
+bool read_part(Fields& f, const OrderedJson& part, const std::string& at, bool shows, ImageReader* images) {
+  const OrderedJson* type = part.is_object() ? given(part, "type") : nullptr;
+  const OrderedJson* text = type && *type == "text" ? given(part, "text") : nullptr;
+  if (text && text->is_string()) return true;
+  if (type && *type == "image_url" && images && shows) return images->add_openai(f, part, at);
+  if (type && *type == "image" && !images) return true;
+  f.fail(at, shows ? "a part of type \"text\" or \"image_url\" is expected"
+                   : "a part of type \"text\" is expected; images stand in the messages of the user and of tools");
+  return false;
+}
+
 }  // namespace
 
 // The messages as templates take them, each checked.
-std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model) {
+std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model,
+                                         ImageReader* images) {
   const auto it = body.find("messages");
   if (it == body.end() || !it->is_array() || it->empty()) {
     f.fail("messages", "a list of at least one message is expected");
@@ -125,18 +163,19 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
       return std::nullopt;
     }
     if (none || content->is_string()) continue;
-    bool good = content->is_array();
-    if (good)
-      for (const OrderedJson& part : *content)
-        good &= part.is_object() && part.value("type", OrderedJson()) == "text" && part.contains("text") &&
-                part["text"].is_string();
-    if (!good) {
-      f.fail(at + ".content", "a string, or a list of {\"type\": \"text\", \"text\": ...} parts, is expected");
+    if (!content->is_array()) {
+      f.fail(at + ".content", "a string or a list of parts is expected");
       return std::nullopt;
     }
+    const bool shows = m["role"] == "user" || m["role"] == "tool";
+    for (size_t k = 0; k < content->size(); ++k)
+      if (!read_part(f, (*content)[k], fmt::format("{}.content[{}]", at, k), shows, images)) return std::nullopt;
   }
   OrderedJson messages = *it;
   for (OrderedJson& m : messages) {
+    if (m.contains("content") && m["content"].is_array())
+      for (OrderedJson& part : m["content"])
+        if (part["type"] == "image_url") part = ImageReader::part();
     open_arguments(m);
     // A call of a tool comes without words; templates that add texts up know no null.
     if (!m.contains("content") || m["content"].is_null()) m["content"] = "";
@@ -161,15 +200,15 @@ OrderedJson tell_tools(OrderedJson messages, const ChatTools& tools) {
       add_text(m, text);
     }
     const bool result = m["role"] == "tool" || m["role"] == "function";
-    const std::string text = result ? "<tool_response>\n" + text_of(m) + "\n</tool_response>" : std::string();
+    if (result) m = told_result(m);
     // Templates want the user and the assistant to take turns.
-    if (of_tool && (result || m["role"] == "user")) {
-      add_text(out.back(), result ? text : text_of(m));
-      of_tool = result;
-      continue;
-    }
+    if (!of_tool || m["role"] != "user")
+      out.push_back(std::move(m));
+    else if (shows_images(m))
+      add_parts(out.back(), m["content"]);
+    else
+      add_text(out.back(), text_of(m));
     of_tool = result;
-    out.push_back(result ? OrderedJson{{"role", "user"}, {"content", text}} : std::move(m));
   }
   if (out.empty() || (out[0]["role"] != "system" && out[0]["role"] != "developer"))
     out.insert(out.begin(), OrderedJson{{"role", "system"}, {"content", ""}});

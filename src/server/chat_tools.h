@@ -23,7 +23,11 @@ struct ChatTools {
   bool or_form = false;                  // the answer is calls, or of another form that the request asks for
 };
 
-std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model);
+class ImageReader;
+
+// Images of the parts go to `images`. Null: the messages come from another reader, and their images were read.
+std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, const ServedModel& model,
+                                         ImageReader* images);
 ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& model);
 // The messages for a template that shows no tools: these stand in the system turn, with the way to call them (Hermes'
 // marks), earlier calls in the assistant's words and their results in the user's.

@@ -7,6 +7,7 @@
 #include "server/chat_tools.h"
 #include "server/fields.h"
 #include "server/ids.h"
+#include "server/image_reader.h"
 #include "spec/options.h"
 
 namespace reprise::server {
@@ -318,7 +319,8 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
     f.fail("chat_template", "templates are not taken from requests; --chat-template sets one");
   const bool separate = f.flag("separate_reasoning", true);
   warn_of_tools(f, tools, call, limits);
-  if (auto messages = f.error() ? std::nullopt : read_messages(f, body, model))
+  ImageReader images(call, model, limits);
+  if (auto messages = f.error() ? std::nullopt : read_messages(f, body, model, &images))
     write_prompt(f, "messages", {std::move(*messages), tools, std::move(options), separate}, call, model);
   check_call(f, call, model, limits, "messages");
   return result(f, std::move(call));

@@ -4,12 +4,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "engine/image.h"
 #include "engine/sampling.h"
+#include "images/decode.h"
 #include "server/answer_splitter.h"
 #include "server/api_error.h"
 #include "server/known_fields.h"
@@ -24,12 +27,13 @@ struct GenerateCall {
   std::string id;                       // "cmpl-...", or what the client gave
   std::vector<std::string> prompt_ids;  // of SGLang's form with several prompts: by prompt; otherwise empty
   std::vector<std::vector<int32_t>> prompts;
-  std::vector<std::string> prompt_texts;  // what echo shows; decoded where the client gave ids
-  bool several_prompts = false;           // the client gave a list
-  engine::SamplingParams sampling;        // logprobs: how many are wanted, or -1
-  AnswerGrammars::Masks grammar;          // what the answers may be; null: anything
-  SplitOptions split;                     // of a chat's answers
-  int64_t n = 1;                          // answers to each prompt
+  std::vector<std::string> prompt_texts;      // what echo shows; decoded where the client gave ids
+  std::vector<engine::SequenceImage> images;  // of the only prompt, in their places
+  bool several_prompts = false;               // the client gave a list
+  engine::SamplingParams sampling;            // logprobs: how many are wanted, or -1
+  AnswerGrammars::Masks grammar;              // what the answers may be; null: anything
+  SplitOptions split;                         // of a chat's answers
+  int64_t n = 1;                              // answers to each prompt
   int64_t priority = 0;
   std::optional<double> timeout_s;  // from the request's arrival on
   std::optional<std::chrono::steady_clock::time_point> deadline;
@@ -60,6 +64,10 @@ struct CallLimits {
   int64_t default_priority = 0;    // where a request names none
   size_t most_stops = 16, most_biases = 1024;
   int most_logprobs = 20;
+  int64_t most_images = 8;
+  images::DecodeLimits image{.bytes_by = " (--max-image-bytes)", .pixels_by = " (--max-image-pixels)"};
+  // The bytes at a URL that the server may fetch; null: it fetches none.
+  std::function<Result<std::string>(const std::string& url)> fetch_image;
   bool strict_fields = false;     // fields that are unknown or not honoured are errors
   bool keep_attribution = false;  // what Claude Code says of itself stays in the prompt
 };

@@ -151,6 +151,7 @@ std::optional<ApiError> Job::submit() {
     sched::Request r;
     r.name = call_.id;
     r.prompt = call_.prompts[i / n];
+    r.images = call_.images;
     r.sampling = call_.sampling;
     r.sampling.seed += i % n;  // each answer draws its own
     r.priority = call_.priority;

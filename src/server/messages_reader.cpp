@@ -4,6 +4,7 @@
 
 #include "server/call_reader.h"
 #include "server/ids.h"
+#include "server/image_reader.h"
 
 namespace reprise::server {
 namespace {
@@ -51,43 +52,81 @@ std::string not_read(std::string_view type, std::string_view allowed) {
   return fmt::format("blocks of type \"{}\" are not read; there are {}", type.substr(0, 40), allowed);
 }
 
-// A tool's result as one text. Images and documents in it cannot be seen.
-bool read_result(Fields& f, const OrderedJson& block, const std::string& name, OrderedJson& out) {
+// What a turn says: a text, whose blocks are lines, or a list of parts where images stand between.
+class Content {
+ public:
+  void add_text(const std::string& more) {
+    if (parts_.empty() || parts_.back()["type"] != "text") {
+      parts_.push_back({{"type", "text"}, {"text", more}});
+      return;
+    }
+    add_line(parts_.back()["text"].get_ref<std::string&>(), more);
+  }
+  void add_image() {
+    parts_.push_back(ImageReader::part());
+    shows_ = true;
+  }
+  bool empty() const { return parts_.empty(); }
+  OrderedJson take() {
+    OrderedJson parts = std::exchange(parts_, OrderedJson::array());
+    if (std::exchange(shows_, false)) return parts;
+    return parts.empty() ? OrderedJson("") : parts[0]["text"];
+  }
+
+ private:
+  OrderedJson parts_ = OrderedJson::array();
+  bool shows_ = false;
+};
+
+bool add_shown(Fields& f, const Type& type, const OrderedJson& block, const Name& at, ImageReader& images,
+               Content& out) {
+  if (type == "text") {
+    out.add_text(block["text"].get<std::string>());
+    return true;
+  }
+  if (!images.add_anthropic(f, block, at)) return false;
+  out.add_image();
+  return true;
+}
+
+// A tool's result as a text, or parts. Documents in it cannot be seen.
+bool read_result(Fields& f, const OrderedJson& block, const std::string& name, ImageReader& images, OrderedJson& out) {
   if (text_of_member(block, "tool_use_id").empty())
     return Blocks(f, "").wrong(name + ".tool_use_id", "a string is expected");
-  std::string text;
+  Content content;
   const OrderedJson* failed = given(block, "is_error");
   if (failed && !failed->is_boolean()) return Blocks(f, "").wrong(name + ".is_error", "true or false is expected");
   const bool good = !given(block, "content") ||
                     Blocks(f, name + ".content")
                         .each(given(block, "content"), [&](const Type& type, const OrderedJson& b, const Name& at) {
-                          if (type != "text") return Blocks(f, "").wrong(at, not_read(type, "text"));
-                          add_line(text, b["text"].get<std::string>());
-                          return true;
+                          if (type != "text" && type != "image")
+                            return Blocks(f, "").wrong(at, not_read(type, "text and image"));
+                          return add_shown(f, type, b, at, images, content);
                         });
-  if (failed && failed->get<bool>()) text = "Error: " + text;
-  out = {{"role", "tool"}, {"tool_call_id", block["tool_use_id"]}, {"content", std::move(text)}};
+  OrderedJson shown = content.take();
+  if (failed && failed->get<bool>()) {
+    if (shown.is_string())
+      shown = "Error: " + shown.get<std::string>();
+    else
+      shown.insert(shown.begin(), OrderedJson{{"type", "text"}, {"text", "Error: "}});
+  }
+  out = {{"role", "tool"}, {"tool_call_id", block["tool_use_id"]}, {"content", std::move(shown)}};
   return good;
 }
 
-bool read_user(Fields& f, const OrderedJson& message, const std::string& at, OrderedJson& out) {
-  std::string text;
-  bool said = false;
+bool read_user(Fields& f, const OrderedJson& message, const std::string& at, ImageReader& images, OrderedJson& out) {
+  Content content;
   const auto say = [&] {
-    if (said) out.push_back({{"role", "user"}, {"content", std::exchange(text, {})}});
-    said = false;
+    if (!content.empty()) out.push_back({{"role", "user"}, {"content", content.take()}});
   };
   const bool good = Blocks(f, at + ".content")
                         .each(given(message, "content"), [&](const Type& type, const OrderedJson& b, const Name& name) {
-                          if (type == "text") {
-                            add_line(text, b["text"].get<std::string>());
-                            return said = true;
-                          }
+                          if (type == "text" || type == "image") return add_shown(f, type, b, name, images, content);
                           if (type != "tool_result")
-                            return Blocks(f, "").wrong(name, not_read(type, "text and tool_result"));
+                            return Blocks(f, "").wrong(name, not_read(type, "text, image and tool_result"));
                           say();
                           OrderedJson result;
-                          if (!read_result(f, b, name, result)) return false;
+                          if (!read_result(f, b, name, images, result)) return false;
                           out.push_back(std::move(result));
                           return true;
                         });
@@ -148,7 +187,8 @@ bool add_system(Fields& f, const OrderedJson* content, std::string at, System& o
 }
 
 std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, GenerateCall& call,
-                                        const CallLimits& limits) {
+                                        const ServedModel& model, const CallLimits& limits) {
+  ImageReader images(call, model, limits);
   const auto none = [&](const std::string& name, std::string message) {
     f.fail(name, std::move(message));
     return std::nullopt;
@@ -165,7 +205,7 @@ std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, Gene
     const std::string at = fmt::format("messages[{}]", i), role = text_of_member(m, "role");
     bool good = false;
     if (role == "user")
-      good = read_user(f, m, at, out);
+      good = read_user(f, m, at, images, out);
     else if (role == "assistant")
       good = read_assistant(f, m, at, out);
     else if (role == "system")
@@ -314,7 +354,7 @@ ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLi
   read_output(f, body, tools, call, model, limits, options);
   warn_of_tools(f, tools, call, limits);
   if (f.error()) return *f.error();
-  auto messages = conversation(f, body, call, limits);
+  auto messages = conversation(f, body, call, model, limits);
   if (messages) messages = read_turns(f, std::move(*messages), model);
   if (messages) write_prompt(f, "messages", {std::move(*messages), tools, std::move(options)}, call, model);
   check_call(f, call, model, limits, "messages");

@@ -2,6 +2,7 @@
 
 #include "server/call_reader.h"
 #include "server/ids.h"
+#include "server/image_reader.h"
 
 namespace reprise::server {
 namespace {
@@ -59,9 +60,21 @@ void read_think(Fields& f, GenerateCall& call, const ServedModel& model, const C
     warn(f, "think", "is not used by this model's chat template", call, limits);
 }
 
-void no_images(Fields& f, const OrderedJson& object, const std::string& at) {
+// What a turn shows: its images stand in front of its text, as Ollama has them where a text does not say.
+OrderedJson shown(Fields& f, const OrderedJson& object, std::string text, ImageReader& reader) {
   const OrderedJson* images = given(object, "images");
-  if (images && !(images->is_array() && images->empty())) f.fail(at + "images", "this model does not see images");
+  if (!images || (images->is_array() && images->empty())) return text;
+  OrderedJson parts = OrderedJson::array();
+  if (!images->is_array()) f.fail("images", "a list of images in base64 is expected");
+  for (size_t i = 0; images->is_array() && i < images->size(); ++i) {
+    const OrderedJson& one = (*images)[i];
+    const std::string at = fmt::format("images[{}]", i);
+    if (!one.is_string()) f.fail(at, "a string is expected");
+    if (f.error() || !reader.add_base64(f, one.get_ref<const std::string&>(), at)) return text;
+    parts.push_back(ImageReader::part());
+  }
+  if (!text.empty()) parts.push_back({{"type", "text"}, {"text", std::move(text)}});
+  return parts;
 }
 
 // What both routes begin with.
@@ -88,7 +101,7 @@ ParsedCall result(Fields& f, GenerateCall call, const ServedModel& model, const 
 }
 
 // The messages as OpenAI's chats have them.
-std::optional<OrderedJson> convert_turns(Fields& f, const OrderedJson& list) {
+std::optional<OrderedJson> convert_turns(Fields& f, const OrderedJson& list, ImageReader& images) {
   OrderedJson out = OrderedJson::array();
   if (!list.is_array()) {
     f.fail("messages", "a list of messages is expected");
@@ -100,7 +113,7 @@ std::optional<OrderedJson> convert_turns(Fields& f, const OrderedJson& list) {
     Fields fields(plain, fmt::format("messages[{}].", i));
     OrderedJson turn = {{"role", fields.text("role", "")}, {"content", fields.text("content", "")}};
     if (turn["role"] == "") fields.fail("role", "a string is expected");
-    if (m.is_object()) no_images(fields, m, "");
+    if (m.is_object()) turn["content"] = shown(fields, m, turn["content"].get<std::string>(), images);
     if (const auto thought = fields.maybe_text("thinking"); thought && !thought->empty())
       turn["reasoning_content"] = *thought;
     if (const auto name = fields.maybe_text("tool_name")) turn["name"] = *name;
@@ -157,7 +170,8 @@ ParsedCall parse_ollama_chat(const OrderedJson& body, const ServedModel& model, 
   }
   check_chats(f, "messages", model);
   if (f.error()) return *f.error();
-  const auto turns = convert_turns(f, *list);
+  ImageReader images(call, model, limits);
+  const auto turns = convert_turns(f, *list, images);
   if (turns && !f.error()) write_turns(f, "messages", *turns, tools, std::move(options), call, model);
   return result(f, std::move(call), model, limits, "messages");
 }
@@ -173,7 +187,6 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
   text::RenderOptions options;
   options.add_generation_prompt = true;
   read_think(f, call, model, limits, options);
-  if (body.is_object()) no_images(f, body, "");
   if (!f.text("suffix", "").empty()) f.fail("suffix", "text after the answer is not supported");
   if (!f.text("template", "").empty())
     f.fail("template", "templates are not taken from requests; raw takes the prompt as it is");
@@ -185,10 +198,12 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
     call.nothing = true;
     return call;
   }
+  ImageReader images(call, model, limits);
+  const OrderedJson content = shown(f, body, prompt, images);
   if (!raw) {
     check_chats(f, "prompt", model);
     if (f.error()) return *f.error();
-    OrderedJson turns = OrderedJson::array({{{"role", "user"}, {"content", prompt}}});
+    OrderedJson turns = OrderedJson::array({{{"role", "user"}, {"content", content}}});
     if (!system.empty()) turns.insert(turns.begin(), OrderedJson{{"role", "system"}, {"content", system}});
     write_turns(f, "prompt", turns, {}, std::move(options), call, model);
     return result(f, std::move(call), model, limits, "prompt");
@@ -199,6 +214,7 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
     if (!ids) return ApiError::from(ids.status());
     call.prompts.push_back(std::move(*ids));
     call.prompt_texts.push_back(prompt);
+    place_images(f, "images", call, model);
   }
   return result(f, std::move(call), model, limits, "prompt");
 }

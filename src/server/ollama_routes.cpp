@@ -70,6 +70,7 @@ void Api::ollama_show(Call& call) {
   OrderedJson capabilities = OrderedJson::array({m.pooled_size > 0 ? "embedding" : "completion"});
   if (m.pooling.gives_vectors()) info[arch + ".embedding_length"] = m.pooled_size;
   if (m.chat_template && m.pooled_size == 0) capabilities.push_back("tools");
+  if (m.images) capabilities.push_back("vision");
   if (m.reasoning && m.pooled_size == 0) capabilities.push_back("thinking");
   call.json({{"modified_at", date_of(m.weights.modified)},
              {"template", m.chat_template ? m.chat_template->source() : ""},

@@ -4,6 +4,7 @@
 
 #include "server/call_reader.h"
 #include "server/ids.h"
+#include "server/image_reader.h"
 
 namespace reprise::server {
 namespace {
@@ -25,7 +26,8 @@ void warn_once(Fields& f, const std::string& field, const char* text, GenerateCa
 // message; messages of the system and the developer are joined to the first, which many templates ask for.
 class Conversation {
  public:
-  Conversation(Fields& f, GenerateCall& call, const CallLimits& limits) : f_(f), call_(call), limits_(limits) {}
+  Conversation(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits)
+      : f_(f), call_(call), limits_(limits), images_(call, model, limits) {}
 
   bool read(const OrderedJson& body) {
     if (const auto instructions = f_.maybe_text("instructions")) system_ = *instructions;
@@ -70,8 +72,40 @@ class Conversation {
                                  type.substr(0, 40)));
   }
 
-  // A text, or parts of it.
-  bool read_text(const OrderedJson* content, const std::string& at, std::string& out) {
+  // A text, or a list of parts where images stand between its lines.
+  bool read_shown(const OrderedJson* content, const std::string& at, OrderedJson& out) {
+    OrderedJson parts = OrderedJson::array(), texts = OrderedJson::array();
+    const auto end_texts = [&](size_t i) {
+      std::string text;
+      if (!texts.empty() && !read_text(&texts, at, text, i - texts.size())) return false;
+      if (!texts.empty()) parts.push_back({{"type", "text"}, {"text", std::move(text)}});
+      texts.clear();
+      return true;
+    };
+    bool shows = false;
+    for (size_t i = 0; content && content->is_array() && i < content->size(); ++i) {
+      const OrderedJson& part = (*content)[i];
+      if (!part.is_object() || text_of_member(part, "type") != "input_image") {
+        texts.push_back(part);
+        continue;
+      }
+      if (!end_texts(i) || !images_.add_response(f_, part, fmt::format("{}[{}]", at, i))) return false;
+      parts.push_back(ImageReader::part());
+      shows = true;
+    }
+    if (shows) {
+      if (!end_texts(content->size())) return false;
+      out = std::move(parts);
+      return true;
+    }
+    std::string text;
+    if (!read_text(content, at, text)) return false;
+    out = std::move(text);
+    return true;
+  }
+
+  // A text, or parts of it; the first of them is the one of this number.
+  bool read_text(const OrderedJson* content, const std::string& at, std::string& out, size_t first = 0) {
     if (content && content->is_string()) {
       out = content->get<std::string>();
       return true;
@@ -79,11 +113,13 @@ class Conversation {
     if (!content || !content->is_array()) return wrong(at, "a string or a list of parts is expected");
     for (size_t i = 0; i < content->size(); ++i) {
       const OrderedJson& part = (*content)[i];
-      const std::string name = fmt::format("{}[{}]", at, i),
+      const std::string name = fmt::format("{}[{}]", at, first + i),
                         type = part.is_object() ? text_of_member(part, "type") : "";
       const bool refusal = type == "refusal";
       if (!refusal && type != "input_text" && type != "output_text" && type != "text")
-        return wrong(name, "a part of type input_text or output_text is expected");
+        return wrong(name,
+                     "a part of type input_text or output_text is expected; input_image stands in the user's "
+                     "messages and in the outputs of tools");
       const OrderedJson* text = given(part, refusal ? "refusal" : "text");
       if (!text || !text->is_string()) return wrong(name + (refusal ? ".refusal" : ".text"), "a string is expected");
       add_line(out, text->get<std::string>());
@@ -96,11 +132,15 @@ class Conversation {
     std::string text;
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       return wrong(at + ".role", "\"user\", \"assistant\", \"system\" or \"developer\" is expected");
-    if (!read_text(given(item, "content"), at + ".content", text)) return false;
     if (role == "user") {
+      OrderedJson shown;
+      if (!read_shown(given(item, "content"), at + ".content", shown)) return false;
       end_turn();
-      messages_.push_back({{"role", "user"}, {"content", std::move(text)}});
-    } else if (role == "assistant") {
+      messages_.push_back({{"role", "user"}, {"content", std::move(shown)}});
+      return true;
+    }
+    if (!read_text(given(item, "content"), at + ".content", text)) return false;
+    if (role == "assistant") {
       // What comes after calls begins another turn.
       if (turn().contains("tool_calls")) end_turn();
       std::string said = turn()["content"].get<std::string>();
@@ -163,11 +203,11 @@ class Conversation {
   }
 
   bool read_output(const OrderedJson& item, const std::string& at) {
-    std::string text;
+    OrderedJson shown;
     if (text_of_member(item, "call_id").empty()) return wrong(at + ".call_id", "a string is expected");
-    if (!read_text(given(item, "output"), at + ".output", text)) return false;
+    if (!read_shown(given(item, "output"), at + ".output", shown)) return false;
     end_turn();
-    messages_.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", std::move(text)}});
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", item["call_id"]}, {"content", std::move(shown)}});
     return true;
   }
 
@@ -182,6 +222,7 @@ class Conversation {
   Fields& f_;
   GenerateCall& call_;
   const CallLimits& limits_;
+  ImageReader images_;
   OrderedJson messages_ = OrderedJson::array(), turn_;
   std::string system_;
 };
@@ -422,7 +463,7 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   read_template_variables(f, model, call, limits, options);
   read_reasoning(f, call, model, limits, options);
   warn_of_tools(f, tools, call, limits);
-  Conversation conversation(f, call, limits);
+  Conversation conversation(f, call, model, limits);
   if (f.error() || !conversation.read(body)) return *f.error();
   auto messages = read_turns(f, conversation.take(), model);
   if (messages) write_prompt(f, "input", {std::move(*messages), tools, std::move(options)}, call, model);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "sched/image_prompt.h"
+
 namespace reprise::server {
 
 size_t longest_token_of(const text::Tokenizer& tokenizer) {
@@ -14,6 +16,23 @@ size_t longest_token_of(const text::Tokenizer& tokenizer) {
   }
   return longest;
 }
+
+namespace {
+
+void set_images(ServedModel& m, const engine::Engine& e) {
+  const auto& vision = e.config().vision;
+  if (!vision || !m.tokenizer) return;
+  auto rules = sched::patch_rules(m.path, *vision, e.max_image_rows());
+  const auto mark = m.tokenizer->id_to_token(static_cast<int32_t>(vision->image_token));
+  if (!rules)
+    m.images_problem = rules.status().message();
+  else if (!mark)
+    m.images_problem = fmt::format("the tokenizer has no token {}, which stands for images", vision->image_token);
+  else
+    m.images = ServedImages{std::move(*rules), vision->image_token, std::string(*mark)};
+}
+
+}  // namespace
 
 ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
   ServedModel m;
@@ -41,6 +60,7 @@ ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
   for (int64_t id : e.config().eos_token_ids) m.eos_tokens.push_back(static_cast<int32_t>(id));
   m.context_length = e.context_length();
   m.vocab_size = e.vocab_size();
+  set_images(m, e);
   m.pooling = e.pooling();
   m.pooled_size = e.pooled_size();
   m.created = static_cast<int64_t>(std::time(nullptr));

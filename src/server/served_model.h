@@ -8,6 +8,7 @@
 
 #include "checkpoint/generation_config.h"
 #include "engine/engine.h"
+#include "images/patches.h"
 #include "sched/adapter_table.h"
 #include "server/answer_grammar.h"
 #include "server/answer_splitter.h"
@@ -41,6 +42,13 @@ struct ServedText {
   checkpoint::GenerationDefaults defaults;
 };
 
+// How a model with a vision tower takes images.
+struct ServedImages {
+  images::PatchRules rules;
+  int64_t token = 0;  // in a prompt, the place of an image
+  std::string mark;   // what a template writes for it
+};
+
 struct ServedModel {
   // Without grammars, which AnswerGrammars::of() makes.
   static ServedModel of(const ServedText& text, const engine::Engine& engine);
@@ -58,6 +66,8 @@ struct ServedModel {
   AnswerGrammars* grammars = nullptr;                 // outlives it; null without a tokenizer
   checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;
+  std::optional<ServedImages> images;  // none: it reads no images
+  std::string images_problem;          // why not, where it has a tower
   int64_t context_length = 0;
   int64_t vocab_size = 0;
   checkpoint::PoolingFields pooling;  // of a model that gives vectors or scores, rows of `pooled_size` numbers

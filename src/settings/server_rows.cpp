@@ -51,6 +51,13 @@ std::vector<Setting> server_rows() {
               "1048576"),
       integer("max_answers", {1, 65536}, "answers (prompts times n) of one request", "128"),
       integer("max_request_bytes", {1024, int64_t{1} << 32}, "largest body of a request", "16777216"),
+      integer("max_images", {0, 1024}, "images of one request; 0: none are read", "8"),
+      integer("max_image_bytes", {1, int64_t{1} << 32}, "largest file of an image, decoded from base64", "33554432"),
+      integer("max_image_pixels", {1, int64_t{1} << 30}, "most pixels of an image, width times height", "64000000"),
+      text(
+          "allowed_image_hosts", "NAME,...",
+          "hosts whose images are fetched over https where a request names their URLs (cdn.example, or http://NAME for "
+          "plain http); default: none, images come in data URLs"),
       integer("max_connections", {1, 1 << 20}, "open connections; more are closed at once", "4096"),
       text("profile_dir", "FOLDER", "folder where /stop_profile writes; without it profiles are off"),
       real("shutdown_timeout", {0, kEndless}, "seconds that requests may take to finish after SIGTERM", "30"),

@@ -1,6 +1,7 @@
 """Anthropic's own Python client, unchanged, against `reprise serve`."""
 
 import asyncio
+import base64
 import json
 import unittest
 
@@ -8,7 +9,7 @@ import anthropic
 from anthropic import Anthropic, AsyncAnthropic
 
 from said import chat_says, generated
-from support import MODEL, WithServer
+from support import MODEL, VISION, WithServer, asked_of_images
 
 QUESTION = "What is the capital of France?"
 WEATHER = {
@@ -151,6 +152,23 @@ class Errors(AnthropicTest):
         self.assertEqual((model.id, model.type), (MODEL, "model"))
         self.assertEqual(self.client.models.retrieve(MODEL).id, MODEL)
         self.assertGreater(model.created_at.year, 2020)
+
+
+class Images(WithServer):
+    model = VISION
+
+    def test_messages_say_what_the_reference_says(self):
+        parts, want = asked_of_images(0)
+        client = Anthropic(base_url=self.server.url, api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        content = [{"type": "text", "text": p} if isinstance(p, str) else
+                   {"type": "image", "source": {"type": "base64", "media_type": "image/" + p[1],
+                                                "data": base64.b64encode(p[0]).decode()}} for p in parts]
+        messages = [{"role": "user", "content": content}]
+        counted = client.messages.count_tokens(model="qwen3_vl", messages=messages)
+        self.assertEqual(counted.input_tokens, want["prompt_tokens"])
+        message = client.messages.create(model="qwen3_vl", max_tokens=10, messages=messages, extra_body={"temperature": 0})
+        self.assertEqual(message.content[0].text, want["text"])
 
 
 if __name__ == "__main__":

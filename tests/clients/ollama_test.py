@@ -7,7 +7,7 @@ import unittest
 import ollama
 
 from said import generated
-from support import MODEL, WithServer
+from support import MODEL, VISION, WithServer, asked_of_images
 
 QUESTION = "What is the capital of France?"
 GREEDY = {"temperature": 0, "num_predict": 24}
@@ -124,6 +124,20 @@ class Models(OllamaTest):
             self.assertEqual(caught.exception.status_code, code, caught.exception.error)
             self.assertTrue(caught.exception.error)
         self.assertEqual(self.client.chat(model=MODEL).done_reason, "load")
+
+
+class Images(WithServer):
+    model = VISION
+
+    def test_both_routes_say_what_the_reference_says(self):
+        parts, want = asked_of_images(2)
+        images, text = [p[0] for p in parts[:-1]], parts[-1]
+        client = ollama.Client(host=self.server.url)
+        options = {"temperature": 0, "num_predict": 10}
+        self.assertIn("vision", client.show("qwen3_vl").capabilities)
+        chat = client.chat("qwen3_vl", [{"role": "user", "content": text, "images": images}], options=options)
+        self.assertEqual((chat.message.content, chat.prompt_eval_count), (want["text"], want["prompt_tokens"]))
+        self.assertEqual(client.generate("qwen3_vl", text, images=images, options=options).response, want["text"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """OpenAI's own Python client, unchanged, against `reprise serve`."""
 
 import asyncio
+import base64
 import json
 import pathlib
 import re
@@ -15,7 +16,7 @@ import openai
 import pydantic
 from openai import AsyncOpenAI, OpenAI
 
-from support import MODEL, Server, WithServer, free_port, soon
+from support import MODEL, VISION, Server, WithServer, asked_of_images, free_port, soon
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 WEATHER = {
@@ -143,7 +144,7 @@ class Chat(OpenAITest):
         self.assertEqual(one.choices[0].message.content, self.chat([system, *QUESTION]).choices[0].message.content)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}])
-        self.assertEqual(caught.exception.param, "messages[0].content")
+        self.assertEqual(caught.exception.param, "messages[0].content[0].image_url.url")
 
     def test_log_probabilities(self):
         answer = self.chat(logprobs=True, top_logprobs=3).choices[0]
@@ -528,6 +529,27 @@ class AdaptersTest(unittest.TestCase):
             with self.assertRaises(openai.NotFoundError):
                 say("two")
             self.assertEqual(say("one"), alone["one"])
+
+
+class Images(WithServer):
+    model = VISION
+
+    def test_chats_and_responses_say_what_the_reference_says(self):
+        parts, want = asked_of_images(0)
+        client = OpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        urls = [p if isinstance(p, str) else f"data:image/{p[1]};base64,{base64.b64encode(p[0]).decode()}" for p in parts]
+        content = [{"type": "image_url", "image_url": {"url": u, "detail": "auto"}} if u.startswith("data:") else
+                   {"type": "text", "text": u} for u in urls]
+        answer = client.chat.completions.create(
+            model="qwen3_vl", messages=[{"role": "user", "content": content}], max_tokens=10, temperature=0)
+        self.assertEqual(answer.choices[0].message.content, want["text"])
+        self.assertEqual(answer.usage.prompt_tokens, want["prompt_tokens"])
+        content = [{"type": "input_image", "image_url": u, "detail": "auto"} if u.startswith("data:") else
+                   {"type": "input_text", "text": u} for u in urls]
+        response = client.responses.create(
+            model="qwen3_vl", input=[{"role": "user", "content": content}], max_output_tokens=10, temperature=0)
+        self.assertEqual(response.output_text, want["text"])
 
 
 if __name__ == "__main__":

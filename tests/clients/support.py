@@ -163,6 +163,20 @@ class WithServer(unittest.TestCase):
         return done.stdout
 
 
+VISION = ROOT / "tests/data/vision/qwen3_vl"
+
+
+def asked_of_images(number):
+    """A conversation of one turn with images: its parts, each a text or the bytes and kind of an image, and what
+    transformers answers (tools/golden/make_vision_answers.py)."""
+    want = json.loads((VISION / "answers.json").read_text())[number]
+    parts = []
+    for part in want["messages"][0]["content"]:
+        file = part.get("file")
+        parts.append(part["text"] if not file else ((ROOT / "tests/data/images" / file).read_bytes(), pathlib.Path(file).suffix[1:]))
+    return parts, want
+
+
 def tokenizer_folder(folder):
     """The tokenizer of the served model as a folder that transformers can read; written by `reprise quantize`."""
     out = pathlib.Path(folder) / "tokenizer"

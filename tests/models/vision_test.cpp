@@ -171,7 +171,7 @@ TEST_P(VisionTest, WithoutImagesItIsATextModel) {
   EXPECT_EQ((*e)->tower()->computed(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, VisionTest, testing::Values("qwen2_5_vl", "qwen3_vl"),
+INSTANTIATE_TEST_SUITE_P(Models, VisionTest, testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
                          [](const auto& i) { return i.param; });
 
 TEST(Vision, OtherDevicesRefuseItByName) {

@@ -13,7 +13,7 @@ OrderedJson messages_of(const char* list) {
   const OrderedJson body = {{"messages", OrderedJson::parse(list)}};
   const Json plain = body;
   Fields f(plain);
-  auto out = read_messages(f, body, ServedModel());
+  auto out = read_messages(f, body, ServedModel(), nullptr);
   EXPECT_FALSE(f.error()) << f.error()->message;
   return out ? *out : OrderedJson();
 }
@@ -55,11 +55,11 @@ TEST(ReadMessages, WhatIsWrongIsNamed) {
            {R"([{"role": "assistant", "tool_calls": null}])", "messages[0].content"},
            {R"([{"role": "assistant", "content": "a", "tool_calls": 5}])", "messages[0].tool_calls"},
            {R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}])", "messages[0].tool_calls"},
-           {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content"}}) {
+           {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0]"}}) {
     const OrderedJson body = {{"messages", OrderedJson::parse(list)}};
     const Json plain = body;
     Fields f(plain);
-    EXPECT_FALSE(read_messages(f, body, ServedModel())) << list;
+    EXPECT_FALSE(read_messages(f, body, ServedModel(), nullptr)) << list;
     ASSERT_TRUE(f.error()) << list;
     EXPECT_EQ(f.error()->param, param);
   }

@@ -143,7 +143,7 @@ TEST_F(MessagesTest, WhatIsWrongIsNamed) {
            {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "text"}]}]})",
             "messages[0].content[0].text"},
            {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
-            "messages[0].content[0]"},
+            "messages[0].content[0].source"},
            {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
             "messages[0].content[0].tool_use_id"},
            {R"({"max_tokens": 1, "messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]})",

@@ -84,8 +84,8 @@ TEST(OpenApi, DescribesTheFieldsThatParsersRead) {
         add_fields(operation["requestBody"]["content"]["application/json"]["schema"], described);
   std::string source;
   for (const char* name : {"generate_call.cpp", "call_reader.cpp", "api_routes.cpp", "adapter_routes.cpp",
-                           "chat_tools.cpp", "answer_form.cpp", "messages_reader.cpp", "ollama_reader.cpp",
-                           "ollama_routes.cpp", "pooled_call.cpp", "responses_reader.cpp"})
+                           "chat_tools.cpp", "answer_form.cpp", "image_reader.cpp", "messages_reader.cpp",
+                           "ollama_reader.cpp", "ollama_routes.cpp", "pooled_call.cpp", "responses_reader.cpp"})
     source += content_of(std::string("src/server/") + name);
   const std::string reader = R"re((?:\b[fp]|options)\.(?:find|has|flag|integer|maybe_integer|number|maybe_number|)re"
                              R"re(text|maybe_text|texts|ids)\("([a-z_]+)")re";

@@ -115,7 +115,7 @@ TEST_F(ResponsesTest, WhatIsWrongIsNamed) {
            {R"({"input": [{"role": "robot", "content": "a"}]})", "input[0].role"},
            {R"({"input": [{"role": "user"}]})", "input[0].content"},
            {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]})",
-            "input[0].content[0]"},
+            "input[0].content[0].image_url"},
            {R"({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]})", "input[0].arguments"},
            {R"({"input": [{"type": "function_call_output", "output": "a"}]})", "input[0].call_id"}})
     EXPECT_EQ(refused(kDialect, body).param, param) << body;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Tiny random models with a vision tower, and what HF transformers makes of prompts with two images in fp32.
 
-    make_vision.py
+    make_vision.py [NAME ...]
 
 Writes tests/data/vision/<name>; see the README there.
 """
 
 import shutil
+import sys
 
 from common import DATA, write_json
 
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 import transformers
 from safetensors.numpy import save_file
-from transformers import (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+from transformers import (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration,
+                          Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration)
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -50,7 +52,13 @@ def models():
         text_config=dict(TEXT, head_dim=20, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[4, 3, 3], mrope_interleaved=True)),
         vision_config=dict(depth=4, hidden_size=48, intermediate_size=50, num_heads=3, patch_size=4, out_hidden_size=60, num_position_embeddings=49,
                            deepstack_visual_indexes=[0, 2]), tie_word_embeddings=True, **TOKENS)
-    return [("qwen2_5_vl", Qwen2_5_VLForConditionalGeneration, old), ("qwen3_vl", Qwen3VLForConditionalGeneration, new)]
+    moe = Qwen3VLMoeConfig(
+        text_config=dict(TEXT, head_dim=20, num_hidden_layers=3, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=22, mlp_only_layers=[1],
+                         rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[4, 3, 3], mrope_interleaved=True)),
+        vision_config=dict(depth=2, hidden_size=32, intermediate_size=26, num_heads=2, patch_size=4, out_hidden_size=60, num_position_embeddings=25,
+                           deepstack_visual_indexes=[0]), tie_word_embeddings=False, **TOKENS)
+    return [("qwen2_5_vl", Qwen2_5_VLForConditionalGeneration, old), ("qwen3_vl", Qwen3VLForConditionalGeneration, new),
+            ("qwen3_vl_moe", Qwen3VLMoeForConditionalGeneration, moe)]
 
 
 def prompt(rng):
@@ -63,9 +71,12 @@ def prompt(rng):
 
 def main():
     for seed, (name, cls, config) in enumerate(models()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         config.architectures = [cls.__name__]
         config.dtype = "float32"
         config._attn_implementation = "eager"
+        config._experts_implementation = "eager"
         net = randomise(cls(config), 300 + seed)
         rng = np.random.default_rng(seed)
         width = 3 * 2 * 4 * 4
@@ -94,7 +105,11 @@ def main():
         write_json(folder / "config.json", config.to_dict())
         # Names as transformers writes them.
         state = {k: v.numpy() for k, v in net.state_dict().items() if not (k == "lm_head.weight" and config.tie_word_embeddings)}
-        save_file({k: np.ascontiguousarray(v) for k, v in sorted(state.items())}, folder / "model.safetensors")
+        # Published stacks of experts have rows and columns swapped, and transformers turns them where it reads them.
+        state = {k: v.transpose(0, 2, 1) if ".experts." in k else v for k, v in state.items()}
+        save_file({k: np.ascontiguousarray(v) for k, v in sorted(state.items())}, folder / "model.safetensors", metadata={"format": "pt"})
+        again = cls.from_pretrained(folder, dtype=torch.float32).state_dict()
+        assert all(torch.equal(v, again[k]) for k, v in net.state_dict().items()), name
         save_file({k: np.ascontiguousarray(v) for k, v in sorted(golden.items())}, folder / "golden.safetensors")
         print(name, sum(v.nbytes for v in state.values()) // 1024, "KB", sorted(state)[:3])
 

@@ -10,7 +10,7 @@
 #include "engine/image.h"
 #include "images/patches.h"
 
-namespace reprise::api {
+namespace reprise::sched {
 
 // How the model at `path` (a folder) has its images cut: preprocessor_config.json, held against the tower's fields;
 // no image has more than `max_rows` rows, larger ones are scaled down.
@@ -30,4 +30,4 @@ struct ImagePrompt {
 Result<ImagePrompt> place_images(const std::vector<int32_t>& tokens, std::vector<engine::SequenceImage> images,
                                  int64_t placeholder);
 
-}  // namespace reprise::api
+}  // namespace reprise::sched

@@ -1,11 +1,11 @@
 // From files of images to places in a prompt.
-#include "api/image_prompt.h"
+#include "sched/image_prompt.h"
 
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 
-namespace reprise::api {
+namespace reprise::sched {
 namespace {
 
 std::vector<uint8_t> picture(const std::string& name) {
@@ -65,4 +65,4 @@ TEST(ImagePrompt, RulesMustBeThoseOfTheTower) {
 }
 
 }  // namespace
-}  // namespace reprise::api
+}  // namespace reprise::sched

@@ -1,4 +1,4 @@
-#include "api/image_prompt.h"
+#include "sched/image_prompt.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 
-namespace reprise::api {
+namespace reprise::sched {
 
 Result<images::PatchRules> patch_rules(const std::string& path, const checkpoint::VisionFields& vision,
                                        int64_t max_rows) {
@@ -64,4 +64,4 @@ Result<ImagePrompt> place_images(const std::vector<int32_t>& tokens, std::vector
   return out;
 }
 
-}  // namespace reprise::api
+}  // namespace reprise::sched

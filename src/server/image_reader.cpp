@@ -1,0 +1,151 @@
+#include "server/image_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sched/image_prompt.h"
+#include "server/call_reader.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr std::string_view kData = "data:", kBase64 = ";base64";
+constexpr std::string_view kMediaTypes[] = {"image/png", "image/jpeg", "image/webp"};
+
+bool is_read(std::string_view media_type) {
+  return std::find(std::begin(kMediaTypes), std::end(kMediaTypes), media_type) != std::end(kMediaTypes);
+}
+
+// A data URL of kilobytes does not stand in an error.
+std::string cut(std::string_view text) { return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : ""); }
+
+std::array<int8_t, 256> digits_of_base64() {
+  std::array<int8_t, 256> out;
+  out.fill(-1);
+  int8_t next = 0;
+  for (const char c : std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
+    out[static_cast<uint8_t>(c)] = next++;
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::string> base64_bytes(std::string_view text) {
+  static const std::array<int8_t, 256> kDigits = digits_of_base64();
+  const size_t padded = text.size();
+  while (!text.empty() && text.back() == '=' && padded - text.size() < 2) text.remove_suffix(1);
+  if (text.size() % 4 == 1 || (padded != text.size() && padded % 4 != 0)) return std::nullopt;
+  std::string out;
+  out.reserve(text.size() / 4 * 3 + 2);
+  uint32_t held = 0;
+  int bits = 0;
+  for (const char c : text) {
+    const int8_t digit = kDigits[static_cast<uint8_t>(c)];
+    if (digit < 0) return std::nullopt;
+    held = held << 6 | static_cast<uint32_t>(digit);
+    if ((bits += 6) < 8) continue;
+    bits -= 8;
+    out += static_cast<char>(held >> bits & 255);
+  }
+  return out;
+}
+
+bool ImageReader::wrong(Fields& f, const std::string& at, std::string message) {
+  f.fail(at, std::move(message));
+  return false;
+}
+
+// Before anything is decoded or fetched.
+bool ImageReader::may_add(Fields& f, const std::string& at) {
+  if (!model_.images)
+    return wrong(f, at, model_.images_problem.empty() ? "this model reads no images" : model_.images_problem);
+  if (static_cast<int64_t>(call_.images.size()) >= limits_.most_images)
+    return wrong(f, at, fmt::format("at most {} images of a request are read (--max-images)", limits_.most_images));
+  return true;
+}
+
+bool ImageReader::add_file(Fields& f, std::string_view bytes, const std::string& at) {
+  auto image = sched::prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                                    model_.images->rules, limits_.image);
+  if (!image) return wrong(f, at, image.status().message());
+  rows_ += image->high * image->wide;
+  if (rows_ >= model_.context_length) {
+    f.take(ApiError{400,
+                    fmt::format("{}: the images so far take {} tokens; this model's context is {} tokens",
+                                f.name_of(at), rows_, model_.context_length),
+                    f.name_of(at), "context_length_exceeded"});
+    return false;
+  }
+  call_.images.push_back(std::move(*image));
+  return true;
+}
+
+bool ImageReader::add_base64(Fields& f, std::string_view text, const std::string& at) {
+  if (!may_add(f, at)) return false;
+  if (static_cast<int64_t>(text.size() / 4 * 3) > limits_.image.bytes + 2)
+    return wrong(f, at,
+                 fmt::format("an image of about {} bytes; allowed: {} bytes{}", text.size() / 4 * 3,
+                             limits_.image.bytes, limits_.image.bytes_by));
+  const auto bytes = base64_bytes(text);
+  return bytes ? add_file(f, *bytes, at) : wrong(f, at, "base64 is expected (A to Z, a to z, 0 to 9, + and /)");
+}
+
+bool ImageReader::add_url(Fields& f, const std::string& url, const std::string& at) {
+  if (!may_add(f, at)) return false;
+  if (!url.starts_with(kData)) {
+    if (!limits_.fetch_image)
+      return wrong(f, at,
+                   "a data URL (\"data:image/png;base64,...\") is expected; other URLs are not fetched, unless "
+                   "--allowed-image-hosts names their hosts");
+    const auto bytes = limits_.fetch_image(url);
+    return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
+  }
+  const size_t comma = url.find(',');
+  std::string_view type = std::string_view(url).substr(0, comma).substr(kData.size());
+  if (comma == std::string::npos || !type.ends_with(kBase64))
+    return wrong(f, at, fmt::format("\"{}\": a data URL with \";base64,\" is expected", cut(url)));
+  type = type.substr(0, type.find(';'));
+  if (!is_read(type))
+    return wrong(f, at, fmt::format("an image of type \"{}\"; allowed: {}", cut(type), fmt::join(kMediaTypes, ", ")));
+  return add_base64(f, std::string_view(url).substr(comma + 1), at);
+}
+
+void ImageReader::read_detail(Fields& f, const OrderedJson& of, const std::string& at) {
+  const OrderedJson* detail = given(of, "detail");
+  if (detail && *detail != "auto") warn(f, f.name_of(at + ".detail"), "is not honoured", call_, limits_);
+}
+
+bool ImageReader::add_openai(Fields& f, const OrderedJson& part, const std::string& at) {
+  const OrderedJson* image = given(part, "image_url");
+  const OrderedJson* url = image && image->is_object() ? given(*image, "url") : nullptr;
+  if (!url || !url->is_string()) return wrong(f, at + ".image_url", "an object with a \"url\" is expected");
+  read_detail(f, *image, at + ".image_url");
+  return add_url(f, url->get<std::string>(), at + ".image_url.url");
+}
+
+bool ImageReader::add_response(Fields& f, const OrderedJson& part, const std::string& at) {
+  if (given(part, "file_id")) return wrong(f, at + ".file_id", "files are not kept; image_url takes a data URL");
+  const OrderedJson* url = given(part, "image_url");
+  if (!url || !url->is_string()) return wrong(f, at + ".image_url", "a string is expected");
+  read_detail(f, part, at);
+  return add_url(f, url->get<std::string>(), at + ".image_url");
+}
+
+bool ImageReader::add_anthropic(Fields& f, const OrderedJson& block, const std::string& at) {
+  const OrderedJson* source = given(block, "source");
+  const std::string type = source ? text_of_member(*source, "type") : "";
+  if (type == "url") {
+    if (const std::string url = text_of_member(*source, "url"); !url.empty())
+      return add_url(f, url, at + ".source.url");
+    return wrong(f, at + ".source.url", "a string is expected");
+  }
+  if (type != "base64") return wrong(f, at + ".source", "an object with \"type\": \"base64\" or \"url\" is expected");
+  const std::string media_type = text_of_member(*source, "media_type");
+  if (!is_read(media_type))
+    return wrong(f, at + ".source.media_type", fmt::format("one of {} is expected", fmt::join(kMediaTypes, ", ")));
+  const OrderedJson* data = given(*source, "data");
+  if (!data || !data->is_string()) return wrong(f, at + ".source.data", "a string is expected");
+  return add_base64(f, data->get_ref<const std::string&>(), at + ".source.data");
+}
+
+}  // namespace reprise::server

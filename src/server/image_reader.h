@@ -1,0 +1,47 @@
+// ImageReader: the images of one request, each decoded and cut for the model's vision tower as it is read, within the
+// bounds of the server: how many, how many bytes and pixels, and no more rows than the context has.
+//
+// Bytes come in data URLs and in base64. Other URLs are fetched where the server allows their hosts, and are else
+// errors. It belongs to the code that reads the request; one thread, not the HTTP thread where there are others.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/fields.h"
+#include "server/generate_call.h"
+
+namespace reprise::server {
+
+// Bytes of base64 (RFC 4648, with its padding or without); nullopt where it is none.
+std::optional<std::string> base64_bytes(std::string_view text);
+
+class ImageReader {
+ public:
+  // Adds to the images of the call, which stand in the order of their parts in the conversation.
+  ImageReader(GenerateCall& call, const ServedModel& model, const CallLimits& limits)
+      : call_(call), model_(model), limits_(limits) {}
+
+  // A part or block that shows an image, in the words of its API; false after an error, which names `at`.
+  bool add_openai(Fields& f, const OrderedJson& part, const std::string& at);      // image_url
+  bool add_response(Fields& f, const OrderedJson& part, const std::string& at);    // input_image
+  bool add_anthropic(Fields& f, const OrderedJson& block, const std::string& at);  // image
+  bool add_base64(Fields& f, std::string_view text, const std::string& at);
+
+  // What a template gets in the place of an image.
+  static OrderedJson part() { return {{"type", "image"}}; }
+
+ private:
+  bool wrong(Fields& f, const std::string& at, std::string message);
+  bool may_add(Fields& f, const std::string& at);
+  bool add_url(Fields& f, const std::string& url, const std::string& at);
+  bool add_file(Fields& f, std::string_view bytes, const std::string& at);
+  void read_detail(Fields& f, const OrderedJson& of, const std::string& at);
+
+  GenerateCall& call_;
+  const ServedModel& model_;
+  const CallLimits& limits_;
+  int64_t rows_ = 0;
+};
+
+}  // namespace reprise::server

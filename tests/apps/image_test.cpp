@@ -1,0 +1,152 @@
+// `reprise generate --image` and images over HTTP, against what transformers answers to the same conversations
+// (tests/data/vision/qwen3_vl/answers.json, tools/golden/make_vision_answers.py).
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apps/serving.h"
+#include "eval/mmmu.h"
+#include "eval/text_file.h"
+#include "support/http_client.h"
+
+namespace reprise::apps::image_test {
+namespace {
+
+using testing_support::HttpAnswer;
+using testing_support::HttpClient;
+
+const std::string kData = std::string(REPRISE_SOURCE_DIR) + "/tests/data/";
+const std::string kFlags = fmt::format("--model-path {}vision/qwen3_vl --threads 2 --log-level warning", kData);
+const std::string kGenerate = "generate " + kFlags + " --temperature 0 --max-new-tokens 10 --json ";
+
+std::string image(const std::string& name) { return kData + "images/" + name; }
+
+std::string data_url(const std::string& name) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::string bytes = content_of(image(name));
+  std::string out = fmt::format("data:image/{};base64,", name.substr(name.find('.') + 1));
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : digits[three >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+Json answers() { return Json::parse(content_of(kData + "vision/qwen3_vl/answers.json")); }
+
+TEST(Image, ChatsOverHttpAreAnsweredAsByTheReference) {
+  const Model model(kFlags);
+  Server server(model, "");
+  ASSERT_GT(server.port(), 0) << server.said();
+  HttpClient client(server.port());
+  for (const Json& want : answers()) {
+    Json messages = want["messages"];
+    for (Json& m : messages)
+      for (Json& part : m["content"])
+        if (part.is_object() && part["type"] == "image")
+          part = {{"type", "image_url"}, {"image_url", {{"url", data_url(part["file"])}}}};
+    const Json body = {
+        {"messages", messages}, {"temperature", 0}, {"max_tokens", 10}, {"logprobs", true}, {"return_token_ids", true}};
+    for (const bool again : {false, true}) {  // the second time from the prefix cache
+      const HttpAnswer a = client.post("/v1/chat/completions", body.dump());
+      ASSERT_EQ(a.status, 200) << a.body;
+      const Json got = Json::parse(a.body);
+      EXPECT_EQ(got["usage"]["prompt_tokens"], want["prompt_tokens"]);
+      EXPECT_EQ(got["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>() > 20, again) << got["usage"];
+      EXPECT_EQ(got["choices"][0]["token_ids"], want["tokens"]) << a.body;
+      const Json& content = got["choices"][0]["logprobs"]["content"];
+      ASSERT_LE(content.size(), want["logprobs"].size());
+      for (size_t i = 0; i < content.size(); ++i)
+        EXPECT_NEAR(content[i]["logprob"].get<double>(), want["logprobs"][i].get<double>(), 1e-3) << i;
+    }
+  }
+  const Json shown = Json::parse(client.post("/api/show", R"({"model": "qwen3_vl"})").body);
+  EXPECT_NE(std::find(shown["capabilities"].begin(), shown["capabilities"].end(), "vision"),
+            shown["capabilities"].end());
+}
+
+// The raw form of a conversation of the reference, with places where its template writes them.
+TEST(Image, TheCommandTakesImagesInTheirPlaces) {
+  const Json want = answers()[0];
+  const std::string place = "<|vision_start|><|image_pad|><|vision_end|>";
+  Folder folder;
+  folder.write("prompt", fmt::format("<|im_start|>user\nfirst {} then {} which is larger?<|im_end|>\n<|im_start|>"
+                                     "assistant\n",
+                                     place, place));
+  const std::string two = fmt::format("--image {} --image {}", image("rgb.png"), image("rgb.jpeg"));
+  const OrderedJson raw = json_of(run_binary(kGenerate + two + " -p - <" + (folder / "prompt")));
+  EXPECT_EQ(raw["prompt_tokens"], want["prompt_tokens"]);
+  EXPECT_EQ(raw["output"]["token_ids"], want["tokens"]);
+}
+
+TEST(Image, WrongUseOfTheCommandIsToldInOneLine) {
+  for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
+           {fmt::format("-p 'one <|image_pad|>' --image {} --image {}", image("rgb.png"), image("rgb.jpeg")),
+            "2 images for a prompt with 1 places"},
+           {fmt::format("-p none --image {}", image("rgb.png")), "1 images for a prompt with 0 places"},
+           {fmt::format("-p '<|image_pad|>' --image {}", image("README.md")), "allowed: PNG, JPEG, WebP"},
+           {"-p '<|image_pad|>' --image /nowhere.png", "/nowhere.png"}}) {
+    const Outcome o = run_binary(kGenerate + arguments);
+    EXPECT_EQ(o.exit_code, 1) << arguments;
+    EXPECT_TRUE(holds(o.err, part)) << o.err;
+  }
+  EXPECT_TRUE(holds(run_binary("generate --model-path " + model_folder("llama_gqa3_tied") +
+                               " --prompt-ids 1,2 --image " + image("rgb.png"))
+                        .err,
+                    "reads no images"));
+}
+
+// Against the functions of SGLang (tests/data/mmmu, tools/golden/make_mmmu.py).
+TEST(Mmmu, IsAskedAndScoredAsSglangDoes) {
+  const Json want = Json::parse(content_of(kData + "mmmu/parsed.json"));
+  const auto lines = read_json_lines(kData + "mmmu/questions.jsonl");
+  ASSERT_TRUE(lines.is_ok());
+  for (const JsonLine& line : *lines) {
+    const auto q = mmmu_question(line.json, line.place);
+    ASSERT_TRUE(q.is_ok()) << q.status().message();
+    EXPECT_EQ((Json{q->before, q->behind}), want["prompts"][q->id]);
+  }
+  for (const Json& c : want["choices"])
+    EXPECT_EQ(mmmu_choice(c["text"].get<std::string>(), want["options"]), c["choice"]) << c["text"];
+  for (const Json& c : want["open"]) {
+    const auto text = c["text"].get<std::string>();
+    Json values = Json::array();
+    for (const MmmuValue& v : mmmu_values(text)) {
+      const auto* number = std::get_if<double>(&v);
+      values.push_back(!number                  ? Json(std::get<std::string>(v))
+                       : std::isfinite(*number) ? Json(*number)
+                                                : Json(fmt::format("{}", *number)));
+    }
+    EXPECT_EQ(values, c["values"]) << text;
+    for (size_t i = 0; i < c["right"].size(); ++i) {
+      const Json line = {{"id", "i"}, {"question", "q"}, {"image_1", "f"}, {"answer", want["golds"][i]}};
+      std::string got;
+      EXPECT_EQ(mmmu_right(*mmmu_question(line, "here"), text, &got), c["right"][i]) << text << want["golds"][i];
+    }
+  }
+  for (const char* wrong : {R"({"id": "a", "question": "q", "answer": "A"})",
+                            R"({"id": "a", "question": "q", "image_1": "f", "answer": "A", "options": "[1, 2]"})",
+                            R"({"id": "a", "question": "q", "image_1": "f", "answer": 5})"})
+    EXPECT_TRUE(mmmu_question(Json::parse(wrong), "f:1").status().message().starts_with("f:1: \"")) << wrong;
+}
+
+TEST(Mmmu, TheCommandAsksInTheOrderOfIds) {
+  const Folder folder;
+  const OrderedJson j = json_of(run_binary("eval mmmu --json --num-questions 3 --max-new-tokens 4 --data-path " +
+                                           kData + "mmmu --answers-file " + (folder / "a.jsonl ") + kFlags));
+  EXPECT_EQ(j["questions"], 3);
+  const auto answers = read_json_lines(folder / "a.jsonl");
+  ASSERT_TRUE(answers.is_ok());
+  ASSERT_EQ(answers->size(), 3u);
+  EXPECT_EQ((*answers)[0].json["id"], "validation_Art_1");
+  EXPECT_EQ((*answers)[2].json["id"], "validation_Math_1");
+  double right = 0;
+  for (const JsonLine& a : *answers) right += a.json["right"] == true;
+  EXPECT_EQ(j["accuracy"], right / 3);
+  EXPECT_EQ(j["subjects"]["Art"]["questions"], 2);
+  EXPECT_TRUE(holds(run_binary("eval mmmu --data-path /nowhere " + kFlags).err, "/nowhere/questions.jsonl"));
+}
+
+}  // namespace
+}  // namespace reprise::apps::image_test

@@ -1,0 +1,199 @@
+// Images in the bodies of each API: what they become, and what is told of wrong ones.
+#include "server/dialect_fixture.h"
+#include "server/image_reader.h"
+
+namespace reprise::server::images_test {
+namespace {
+
+constexpr int64_t kMark = 256;
+
+std::string file_of(const std::string& name) {
+  const auto text = read_file(fmt::format("{}/tests/data/images/{}", REPRISE_SOURCE_DIR, name));
+  EXPECT_TRUE(text.is_ok());
+  return text ? std::string(text->begin(), text->end()) : std::string();
+}
+
+std::string base64_of(const std::string& bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : digits[three >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+class ImagesTest : public DialectTest {
+ protected:
+  ImagesTest()
+      : shows_(text::ChatTemplate::compile(
+                   "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}"
+                   "{% for p in m.content %}{% if p.type == 'image' %}<|image|>{% else %}{{ p.text }}{% endif %}"
+                   "{% endfor %}{% endif %}{% endfor %}<assistant>",
+                   OrderedJson::object())
+                   .value()) {
+    model_.tokenizer =
+        text::Tokenizer::from_json(apps::byte_tokenizer({{{"id", kMark}, {"content", "<|image|>"}, {"special", true}}}))
+            .value();
+    model_.vocab_size = kMark + 1;
+    model_.chat_template = &shows_;
+    images::PatchRules rules;
+    rules.patch = 4;
+    rules.min_pixels = 64;
+    model_.images = ServedImages{rules, kMark, "<|image|>"};
+  }
+  // The prompt as text, and the digests of the images in the order of their places.
+  std::pair<std::string, std::vector<std::string>> asked(const Dialect& dialect, const std::string& body) {
+    const GenerateCall c = call(dialect, body.c_str());
+    std::pair<std::string, std::vector<std::string>> out;
+    if (c.prompts.empty()) return out;
+    int64_t places = 0;
+    for (const engine::SequenceImage& i : c.images) {
+      EXPECT_EQ(c.prompts[0][static_cast<size_t>(i.first)], kMark);
+      places += i.high * i.wide;
+      out.second.push_back(i.input->digest);
+    }
+    EXPECT_EQ(std::count(c.prompts[0].begin(), c.prompts[0].end(), kMark), places);
+    out.first = c.prompt_texts.front();
+    return out;
+  }
+
+  const std::string png_ = base64_of(file_of("rgb.png")), webp_ = base64_of(file_of("alpha.webp"));
+  const std::string png_url_ = "data:image/png;base64," + png_, webp_url_ = "data:image/webp;base64," + webp_;
+  text::ChatTemplate shows_;
+};
+
+TEST_F(ImagesTest, EveryApiSaysTheSameConversation) {
+  const auto openai = [&](const std::string& url) {
+    return R"({"type": "image_url", "image_url": {"url": ")" + url + R"("}})";
+  };
+  const auto anthropic = [&](const std::string& type, const std::string& data) {
+    return R"({"type": "image", "source": {"type": "base64", "media_type": "image/)" + type + R"(", "data": ")" + data +
+           R"("}})";
+  };
+  const auto want =
+      asked(chat_dialect(), R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},)" +
+                                openai(png_url_) + R"(, {"type": "text", "text": "b"}, )" + openai(webp_url_) + "]}]}");
+  EXPECT_EQ(want.first, "<user>a<|image|>b<|image|><assistant>");
+  ASSERT_EQ(want.second.size(), 2u);
+  EXPECT_NE(want.second[0], want.second[1]);
+  EXPECT_EQ(asked(messages_dialect(), R"({"max_tokens": 5, "messages": [{"role": "user", "content": [
+                {"type": "text", "text": "a"}, )" +
+                                          anthropic("png", png_) + R"(, {"type": "text", "text": "b"}, )" +
+                                          anthropic("webp", webp_) + "]}]}"),
+            want);
+  EXPECT_EQ(asked(responses_dialect(), R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"},
+                {"type": "input_image", "image_url": ")" +
+                                           png_url_ + R"("}, {"type": "input_text", "text": "b"},
+                {"type": "input_image", "image_url": ")" +
+                                           webp_url_ + R"(", "detail": "auto"}]}]})"),
+            want);
+  // Ollama's images stand in front of the text of their turn.
+  const auto ollama = asked(ollama_chat_dialect(), R"({"messages": [{"role": "user", "content": "ab", "images": [")" +
+                                                       png_ + R"(", ")" + webp_ + R"("]}]})");
+  EXPECT_EQ(ollama.first, "<user><|image|><|image|>ab<assistant>");
+  EXPECT_EQ(ollama.second, want.second);
+  const std::string both = R"(, "images": [")" + png_ + R"(", ")" + webp_ + R"("]})";
+  EXPECT_EQ(asked(ollama_generate_dialect(), R"({"prompt": "ab")" + both), ollama);
+  EXPECT_EQ(asked(ollama_generate_dialect(), R"({"raw": true, "prompt": "x<|image|>y<|image|>")" + both).second,
+            want.second);
+}
+
+TEST_F(ImagesTest, ToolsMayAnswerWithImages) {
+  const std::string block =
+      R"({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ")" + png_ + R"("}})";
+  EXPECT_EQ(asked(messages_dialect(), R"({"max_tokens": 5, "messages": [{"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t", "is_error": true, "content": [
+                {"type": "text", "text": "see"}, )" +
+                                          block + "]}]}]}")
+                .first,
+            "<tool>Error: see<|image|><assistant>");
+  EXPECT_EQ(asked(responses_dialect(), R"({"input": [{"type": "function_call_output", "call_id": "c", "output": [
+                {"type": "input_image", "image_url": ")" +
+                                           png_url_ + R"("}]}]})")
+                .first,
+            "<tool><|image|><assistant>");
+  // A template that shows no tools is told of them in words, and keeps the images.
+  const auto told = asked(messages_dialect(), R"({"max_tokens": 5, "tools": [{"name": "f", "input_schema": {}}],
+      "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [)" +
+                                                  block + R"(]}, {"type": "text", "text": "so?"}, )" + block + "]}]}");
+  EXPECT_NE(told.first.find("<user><tool_response>\n<|image|>\n</tool_response>so?<|image|>"), std::string::npos)
+      << told.first;
+}
+
+// What a client writes is no place of an image.
+TEST_F(ImagesTest, MarksInTextsAreText) {
+  const auto c = call(chat_dialect(), (R"({"messages": [{"role": "user", "content": [
+      {"type": "text", "text": "<|image|>"}, {"type": "image_url", "image_url": {"url": ")" +
+                                       png_url_ + R"("}}]}, {"role": "user", "content": "<|image|>"}]})")
+                                          .c_str());
+  ASSERT_EQ(c.images.size(), 1u);
+  const auto& ids = c.prompts.front();
+  const std::string front = "<user><|image|>";
+  EXPECT_EQ(c.images[0].first, static_cast<int64_t>(front.size()));
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), kMark), c.images[0].high * c.images[0].wide);
+  EXPECT_EQ(c.prompt_texts.front(), front + "<|image|><user><|image|><assistant>");
+}
+
+TEST_F(ImagesTest, WhatIsWrongIsNamed) {
+  const auto body = [](const std::string& url) {
+    return R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url",
+        "image_url": {"url": ")" +
+           url + R"("}}]}]})";
+  };
+  const std::string text = base64_of("no image at all");
+  for (const auto& [url, part] : std::vector<std::pair<std::string, std::string>>{
+           {"https://a.example/b.png", "--allowed-image-hosts"},
+           {"file:///etc/passwd", "a data URL"},
+           {"data:image/gif;base64,AAAA", "allowed: image/png, image/jpeg, image/webp"},
+           {"data:image/png,AAAA", ";base64,"},
+           {"data:image/png;base64,A", "base64 is expected"},
+           {"data:image/png;base64,A*AA", "base64 is expected"},
+           {"data:image/png;base64," + text, "PNG, JPEG, WebP"},
+           {png_url_.substr(0, png_url_.size() / 2 / 4 * 4 - 2), ""}}) {
+    const ApiError e = refused(chat_dialect(), body(url));
+    EXPECT_EQ(e.status, 400);
+    EXPECT_EQ(e.param, "messages[0].content[1].image_url.url") << url.substr(0, 60);
+    EXPECT_NE(e.message.find(part), std::string::npos) << e.message;
+  }
+  const auto limited = [&](const char* setting) {
+    const ApiError e = refused(chat_dialect(), body(png_url_));
+    EXPECT_NE(e.message.find(setting), std::string::npos) << e.message;
+  };
+  limits_.most_images = 0;
+  limited("--max-images");
+  limits_ = {};
+  limits_.image.bytes = 100;
+  limited("--max-image-bytes");
+  limits_ = {};
+  limits_.image.pixels = 100;
+  limited("--max-image-pixels");
+  limits_ = {};
+  model_.context_length = 20;  // of which the image takes all
+  EXPECT_EQ(refused(chat_dialect(), body(png_url_)).code, "context_length_exceeded");
+  model_.context_length = 4096;
+  const std::string url = R"({"type": "image_url", "image_url": {"url": ")" + png_url_ + R"("}})";
+  EXPECT_EQ(refused(chat_dialect(), R"({"messages": [{"role": "assistant", "content": [)" + url + "]}]}").param,
+            "messages[0].content[0]");
+  model_.images.reset();
+  EXPECT_NE(refused(chat_dialect(), body(png_url_)).message.find("reads no images"), std::string::npos);
+}
+
+// RFC 4648, section 10, and what no encoder writes.
+TEST(Base64, IsThatOfTheStandard) {
+  for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{{"", ""},
+                                                                                    {"f", "Zg=="},
+                                                                                    {"foo", "Zm9v"},
+                                                                                    {"foob", "Zm9vYg=="},
+                                                                                    {"fooba", "Zm9vYmE="},
+                                                                                    {"foobar", "Zm9vYmFy"}}) {
+    EXPECT_EQ(base64_bytes(text), bytes);
+    EXPECT_EQ(base64_bytes(text.substr(0, text.find('='))), bytes);
+  }
+  for (const char* wrong : {"Z", "Zg=", "Zg===", "Zm9v=", "Zm 9v", "Zm9v\n", "Zm-_"})
+    EXPECT_FALSE(base64_bytes(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace reprise::server::images_test
