@@ -14,6 +14,8 @@ inline bool qwen_slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
 }
 
 // Qwen3-MoE, which is the text model of Qwen3-VL-MoE too.
+namespace qwen_moe {
 ModelOutputs qwen3_moe(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
+}  // namespace qwen_moe
 
 }  // namespace reprise::models

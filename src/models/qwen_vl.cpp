@@ -111,7 +111,7 @@ const ModelSpec kQwen3VlMoe{.family = {.architecture = "Qwen3VLMoeForConditional
                                        .read = read3_vl_moe,
                                        .wrapper = "Qwen3VLMoeForConditionalGeneration",
                                        .vision = true},
-                            .forward = qwen3_moe,
+                            .forward = qwen_moe::qwen3_moe,
                             .qk_norm = true,
                             .declare = declare_vl};
 
