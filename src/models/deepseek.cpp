@@ -5,7 +5,7 @@
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
-#include "models/decoder.h"
+#include "models/draft_head.h"
 #include "models/experts.h"
 #include "models/rope.h"
 #include "nn/latent.h"
@@ -33,6 +33,8 @@ nn::LatentSpec latent_spec(const ModelConfig& config) {
   return s;
 }
 
+// The decoder, or the layer behind its last one.
+template <bool kPrediction>
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   if (!f.latent) {
@@ -51,6 +53,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
     if (f.experts.shared_intermediate == 0) return y;
     return nn::add(y, nn::gated_mlp(x, f.experts.shared_intermediate, f.mlp_bias, p / "mlp" / "shared_experts"));
   };
+  if (kPrediction) return prediction_head(config, attention, mlp, in, root);
   return decoder(config, attention, mlp, in, root);
 }
 
@@ -176,25 +179,30 @@ const ModelSpec kDeepseekV2{
                .fields = kFields,
                .read = read_v2,
                .gguf = {.name = "deepseek2", .latent = true, .experts = "n_routed_experts", .add = add_v2}},
-    .forward = forward};
+    .forward = forward<false>};
 
-const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
-                                       .model_type = "deepseek_v3",
-                                       .other_model_type = "kimi_k2",
-                                       .sizes = {.vocab = 129280,
-                                                 .hidden = 7168,
-                                                 .intermediate = 18432,
-                                                 .layers = 61,
-                                                 .heads = 128,
-                                                 .head_dim = 64,
-                                                 .positions = 4096},
-                                       .fields = kFieldsV3,
-                                       .read = read_v3,
-                                       .gguf = {.name = "deepseek2",
-                                                .latent = true,
-                                                .experts = "n_routed_experts",
-                                                .holds = holds_v3,
-                                                .add = add_v3}},
-                            .forward = forward};
+namespace {
+
+constexpr checkpoint::Family kFamilyV3{
+    .architecture = "DeepseekV3ForCausalLM",
+    .model_type = "deepseek_v3",
+    .other_model_type = "kimi_k2",
+    .sizes = {.vocab = 129280,
+              .hidden = 7168,
+              .intermediate = 18432,
+              .layers = 61,
+              .heads = 128,
+              .head_dim = 64,
+              .positions = 4096},
+    .fields = kFieldsV3,
+    .read = read_v3,
+    .gguf = {.name = "deepseek2", .latent = true, .experts = "n_routed_experts", .holds = holds_v3, .add = add_v3}};
+
+const ModelSpec kPredictionV3{
+    .family = kFamilyV3, .forward = forward<true>, .declare = declare_prediction, .source_width = width_of_hidden};
+
+}  // namespace
+
+const ModelSpec kDeepseekV3{.family = kFamilyV3, .forward = forward<false>, .prediction = &kPredictionV3};
 
 }  // namespace reprise::models

@@ -88,6 +88,7 @@ namespace reprise::cpu {
   X(mask_logits)                     \
   X(mask_logits_lists)               \
   X(slice)                           \
+  X(concat)                          \
   X(copy)                            \
   X(rows)                            \
   X(moe_gate)                        \
