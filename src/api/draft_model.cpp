@@ -11,10 +11,9 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
   ModelSettings s = of_model;
   s.model_path = path;
   s.tokenizer_path.clear();
-  s.hub.revision.clear();
-  const spec::SpecOptions speculation = of_model.speculation.options().value_or({});
-  const bool trained =
-      speculation.algorithm == spec::Algorithm::Eagle || speculation.algorithm == spec::Algorithm::Eagle3;
+  const auto options = of_model.speculation.options();  // errors of them were told before
+  const spec::Algorithm algorithm = options.is_ok() ? options->algorithm : spec::Algorithm::None;
+  const bool trained = algorithm == spec::Algorithm::Eagle || algorithm == spec::Algorithm::Eagle3;
   s.quantization = of_model.speculation.draft_quantization.value_or(trained ? "auto" : of_model.quantization);
   s.load_format = of_model.speculation.draft_load_format.value_or(of_model.load_format);
   s.speculation = {};
@@ -22,12 +21,13 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
   s.mla_prefill = "absorbed";
   s.context_length = 0;                  // its own
   s.max_total_tokens = kv::kPageTokens;  // until the model's pool is known
-  if (speculation.algorithm != spec::Algorithm::Prediction) {
+  if (algorithm != spec::Algorithm::Prediction) {
+    s.hub.revision.clear();
     s.overrides.clear();
     s.json_overrides.reset();
   }
   // Its weights are of two checkpoints, or of a part of one.
-  if (speculation.algorithm != spec::Algorithm::Model) s.cache_weights = false;
+  if (algorithm != spec::Algorithm::Model) s.cache_weights = false;
   s.count_experts = engine::CountExperts::Off;
   s.enable_lora = false;
   s.max_loras.reset();

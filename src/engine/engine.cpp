@@ -434,10 +434,11 @@ Status Engine::open() {
                  options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ = fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir,
-                                config_.fields.architecture, model_->source_width ? "-head" : "", config_.fields.num_hidden_layers,
-                                config_.fields.hidden_size, dtype_name(*options_.dtype), device_kind_name(info.kind),
-                                info.isa, info.threads, platform_.device->clock_us() ? "-modelled" : "");
+    learned_file_ =
+        fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
+                    model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
+                    dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
+                    platform_.device->clock_us() ? "-modelled" : "");
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();

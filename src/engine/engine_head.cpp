@@ -68,7 +68,7 @@ Status Engine::open_trained_head() {
         options_.model_path, fmt::join(wanted, " x "), options_.borrows_from,
         embedding ? fmt::format("{}", fmt::join(embedding->shape, " x ")) : "none");
   const CheckpointTensor* ids = checkpoint_->find("d2t");
-  if (ids) {  // offsets: the model's id of token i is i + d2t[i]
+  if (ids && model_->own_head) {  // offsets: the model's id of token i is i + d2t[i]
     const auto bytes = checkpoint_->raw(*ids);
     const auto count = static_cast<size_t>(config_.fields.number("draft_vocab_size"));
     if (ids->type_name != "I64" || bytes.size() != count * sizeof(int64_t))
@@ -84,6 +84,9 @@ Status Engine::open_trained_head() {
       target_ids_.push_back(static_cast<int32_t>(id));
     }
   }
+  if (model_->own_head && !ids && config_.fields.number("draft_vocab_size") != static_cast<double>(wanted[0]))
+    return invalid("{}: d2t is missing, which says what the head's {} tokens are in the model", checkpoint_->source(),
+                   config_.fields.number("draft_vocab_size"));
   if (checkpoint_->find("fc.bias")) {
     if (model_->own_head)
       return error(Code::Unsupported, "{}: fc.bias is there; allowed for {}: fc.weight alone", checkpoint_->source(),
@@ -111,7 +114,14 @@ Status Engine::choose_rows(models::TraceOptions& trace) {
   if (options_.kept_rows == KeptRows::Last) trace.kept_rows = {layers};
   if (options_.kept_rows != KeptRows::Layers) return Status::ok();
   trace.kept_rows = options_.kept_layers;
-  if (trace.kept_rows.empty()) trace.kept_rows = {2, layers / 2, layers - 3};
+  if (trace.kept_rows.empty()) {
+    if (layers < 7)
+      return invalid(
+          "`speculative_algorithm` EAGLE3: the model has {} layers, and the head reads in front of layers 2, "
+          "N/2 and N - 3; allowed: 7 or more, or eagle_config with other layers",
+          layers);
+    trace.kept_rows = {2, layers / 2, layers - 3};
+  }
   for (const int64_t l : trace.kept_rows)
     if (l < 0 || l > layers || (l == layers && !options_.kept_layers.empty()))
       return invalid("`speculative_draft_model_path`: rows of layer {} of {} are asked for; allowed: 0 to {}", l,

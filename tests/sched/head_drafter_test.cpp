@@ -63,7 +63,7 @@ TEST(HeadDrafter, LogitsAreThoseOfTheOriginalFormula) {
   }
 }
 
-struct Run {
+struct Outcome {
   std::vector<Answer> answers;
   SpeculationStats stats;
 };
@@ -71,7 +71,7 @@ struct Run {
 constexpr int64_t kDrafts = 3;
 
 // Greedy and seeded requests of several lengths, one of which is preempted, and one that goes away.
-Run run(engine::Engine& e, bool drafts) {
+Outcome run(engine::Engine& e, bool drafts) {
   SchedulerOptions o;
   o.preemption_threshold = 0;
   o.speculation.adaptive = false;
@@ -109,7 +109,7 @@ Run run(engine::Engine& e, bool drafts) {
       EXPECT_TRUE(whole.is_ok()) << whole.message();
     }
   }
-  Run out{{}, scheduler.stats().speculation};
+  Outcome out{{}, scheduler.stats().speculation};
   for (const auto& a : answers) {
     EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
     out.answers.push_back(*a);
@@ -117,7 +117,7 @@ Run run(engine::Engine& e, bool drafts) {
   return out;
 }
 
-void expect_same(const Run& got, const Run& want) {
+void expect_same(const Outcome& got, const Outcome& want) {
   for (size_t i = 0; i < want.answers.size(); ++i) {
     EXPECT_EQ(got.answers[i].tokens, want.answers[i].tokens) << "request " << i;
     ASSERT_EQ(got.answers[i].sampled.size(), want.answers[i].sampled.size());
@@ -142,7 +142,7 @@ TEST(HeadDrafter, AnswersAreThoseWithoutAHead) {
       s.model = p.model, s.head = p.head;
       auto e = open_with_head(s);
       ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const Run plain = run(**e, false), drafted = run(**e, true);
+      const Outcome plain = run(**e, false), drafted = run(**e, true);
       expect_same(drafted, plain);
       EXPECT_GT(drafted.stats.draft_tokens, 100u);
       EXPECT_LE(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);

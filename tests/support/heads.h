@@ -8,7 +8,7 @@
 namespace reprise::testing_support {
 
 struct HeadSetup {
-  std::string model, head;  // folders; the same one for a layer of the checkpoint
+  std::string model = {}, head = {};  // folders; the same one for a layer of the checkpoint
   DType dtype = DType::F32;
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> decode = {}, prefill = {};
@@ -63,7 +63,7 @@ struct Guess {
 inline Guess guess(engine::Engine& model, const std::vector<int32_t>& text, int64_t most) {
   engine::Engine& head = *static_cast<engine::Engine*>(model.draft());
   const auto n = static_cast<int64_t>(text.size());
-  engine::Sequence read(text), ahead({text.begin() + 1, text.end()});
+  engine::Sequence read(text), ahead(std::vector<int32_t>{text.begin() + 1, text.end()});
   Guess out;
   EXPECT_TRUE(model.reserve(read, n + most).is_ok());
   EXPECT_TRUE(head.reserve(ahead, n + most).is_ok());

@@ -1,4 +1,4 @@
-// Entries of the ops of encoders and of pooled outputs.
+// Entries of the ops of encoders, of pooled outputs and of heads that draft.
 #include "backends/cpu/register_encoder.h"
 
 #include "backends/cpu/kernels/encoder_table.h"
@@ -20,10 +20,12 @@ namespace reprise::cpu {
   REPRISE_DECLARE_TYPED(pool_rows)                                                                     \
   REPRISE_DECLARE_TYPED(widen)                                                                         \
   REPRISE_DECLARE(l2_normalize)                                                                        \
+  REPRISE_DECLARE(concat)                                                                              \
   const EncoderTable kEncoders{{segment_attention_f32, segment_attention_bf16, segment_attention_f16}, \
                                {pool_rows_f32, pool_rows_bf16, pool_rows_f16},                         \
                                {widen_f32, widen_bf16, widen_f16},                                     \
-                               l2_normalize};                                                          \
+                               l2_normalize,                                                           \
+                               concat};                                                                \
   }
 REPRISE_CPU_ISAS(REPRISE_SET)
 
@@ -49,6 +51,7 @@ void register_encoder(KernelRegistry& kernels, Isa isa) {
   entries.add("pool_rows", k.pool_rows);
   entries.add("widen", k.widen);
   entries.add("l2_normalize", k.l2_normalize);
+  entries.add("concat", k.concat);
 }
 
 }  // namespace reprise::cpu

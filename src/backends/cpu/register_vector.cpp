@@ -56,7 +56,6 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("sample", k.sample, {.scratch = scratch(sample_bytes)});
   entries.add("mask_logits", k.mask_logits, {.any_second = k.mask_logits_lists});
   entries.add("slice", k.slice);
-  entries.add("concat", k.concat);
   entries.add("copy", k.copy);
   entries.add("index_select", k.rows);
   entries.add("quantize_static", k.quantize_static);

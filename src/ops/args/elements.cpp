@@ -65,11 +65,6 @@ void SliceArgs::fill(const OpCall& c) {
   element = element_of(c.in[0]);
   type = c.in[0].dtype;
 }
-void ConcatArgs::fill(const OpCall& c) {
-  rows = c.in[0].shape[0];
-  a_width = c.in[0].shape[1].factor * element_of(c.in[0]);
-  b_width = c.in[1].shape[1].factor * element_of(c.in[0]);
-}
 void IndexSelectArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
   x_rows = rows;
@@ -96,7 +91,6 @@ std::span<const OpArgs> element_args() {
       op_row("scale_rows", &ScaleRowsArgs::out, &ScaleRowsArgs::x, constant_rows),
       op_row("copy", &CopyArgs::out, &CopyArgs::x, one_symbol),
       op_row("slice", &SliceArgs::out, &SliceArgs::x),
-      op_row("concat", &ConcatArgs::out, &ConcatArgs::a, constant_rows),
       op_row("index_select", &IndexSelectArgs::out, &IndexSelectArgs::x, constant_rows),
       op_row("embedding", &IndexSelectArgs::out, &IndexSelectArgs::x, constant_rows),
   };

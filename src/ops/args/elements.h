@@ -100,16 +100,6 @@ struct SliceArgs {
   void fill(const OpCall& call);
 };
 
-// widths in bytes
-struct ConcatArgs {
-  In a, b;
-  Out out;
-  Dim rows;
-  int64_t a_width, b_width;
-
-  void fill(const OpCall& call);
-};
-
 // rows and embedding: row index[r] of x
 struct IndexSelectArgs {
   In x, index;

@@ -1,4 +1,5 @@
-// EncoderTable: the kernels of encoders and of pooled outputs of one instruction set, beside those of table.h.
+// EncoderTable: the kernels of encoders, of pooled outputs and of heads that draft, of one instruction set, beside those
+// of table.h.
 #pragma once
 
 #include "backends/cpu/kernels/table.h"
@@ -7,7 +8,7 @@ namespace reprise::cpu {
 
 struct EncoderTable {
   PerType segment_attention, pool_rows, widen;
-  CpuKernel l2_normalize = nullptr;
+  CpuKernel l2_normalize = nullptr, concat = nullptr;
 };
 
 const EncoderTable& encoder_table(Isa isa);

@@ -1,4 +1,4 @@
-// slice, concat and copy: bytes from one place to another.
+// slice and copy: bytes from one place to another.
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/table.h"
 #include "ops/args/elements.h"
@@ -18,17 +18,6 @@ void take_columns(const SliceArgs& a, const Launch& l) {
   });
 }
 
-void join_columns(const ConcatArgs& c, const Launch& l) {
-  const char *a = c.a, *b = c.b;
-  char* out = c.out;
-  const Range mine = l.share(l.size(c.rows), 1);
-  for (int64_t row = mine.begin; row < mine.end; ++row) {
-    char* to = out + row * (c.a_width + c.b_width);
-    std::memcpy(to, a + row * c.a_width, static_cast<size_t>(c.a_width));
-    std::memcpy(to + c.a_width, b + row * c.b_width, static_cast<size_t>(c.b_width));
-  }
-}
-
 void copy_bytes(const CopyArgs& a, const Launch& l) {
   const char* x = a.x;
   char* out = a.out;
@@ -40,7 +29,6 @@ void copy_bytes(const CopyArgs& a, const Launch& l) {
 }  // namespace
 
 REPRISE_KERNEL(slice, take_columns)
-REPRISE_KERNEL(concat, join_columns)
 REPRISE_KERNEL(copy, copy_bytes)
 
 }  // namespace reprise::cpu::REPRISE_ISA

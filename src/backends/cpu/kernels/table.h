@@ -88,7 +88,6 @@ namespace reprise::cpu {
   X(mask_logits)                     \
   X(mask_logits_lists)               \
   X(slice)                           \
-  X(concat)                          \
   X(copy)                            \
   X(rows)                            \
   X(moe_gate)                        \
