@@ -96,7 +96,7 @@ Status Engine::open_trained_head() {
   }
   const bool has_head = checkpoint_->find(kHead) != nullptr && model_->own_head;
   checkpoint_->set_aside([&](const CheckpointTensor& t) {
-    return t.name == "d2t" || t.name == "t2d" || t.name == "embed_tokens.weight" || (t.name == kHead && !has_head);
+    return t.name == "d2t" || t.name == "t2d" || t.name == kEmbedding || (t.name == kHead && !has_head);
   });
   const bool tied = !model.find(kHead);
   RETURN_IF_ERROR(checkpoint_->borrow(std::move(model), [&](const CheckpointTensor& t) {

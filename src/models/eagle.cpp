@@ -34,7 +34,7 @@ ModelOutputs forward_eagle(const ModelConfig& config, nn::StepInputs& in, const 
   Tensor x = nn::linear(nn::concat(nn::embedding(table, in.tokens), rows), root / "fc", f.hidden_size,
                         f.number("fc_bias") != 0, nn::Shard::None);
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
-    const nn::ParamScope p = root / "layers" / l;
+    const nn::ParamScope p = root / "model" / "layers" / l;  // names that files write without "model." have it
     const Tensor h = l == 0 ? x : nn::rms_norm(x, p / "input_layernorm", f.rms_norm_eps);
     x = nn::add(x, nn::attention(h, attention_spec(f), rope, in, l, p / "self_attn"));
     const Tensor y = nn::rms_norm(x, p / "post_attention_layernorm", f.rms_norm_eps);
@@ -61,7 +61,7 @@ ModelOutputs forward_eagle3(const ModelConfig& config, nn::StepInputs& in, const
   const Tensor y = norm(x, p / "post_attention_layernorm");
   x = nn::add(x, nn::gated_mlp(y, f.intermediate_size, f.mlp_bias, p / "mlp"));
   leave_rows(in, x);
-  x = norm(nn::index_select(x, in.last_rows), root / "norm");
+  x = norm(nn::index_select(x, in.last_rows), root / "model" / "norm");
   const Tensor head =
       f.tie_word_embeddings
           ? table
