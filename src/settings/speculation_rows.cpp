@@ -9,13 +9,12 @@ std::vector<Setting> speculation_rows() {
                 "guess tokens and verify several in one step, which changes no bit of an answer: NGRAM (text that was "
                 "there before goes on as it did), SUFFIX (the same by frequency, with earlier answers of the same "
                 "cache_salt), STANDALONE (a second model guesses), NEXTN or MTP (the checkpoint's layer that predicts "
-                "further "
-                "tokens), EAGLE, EAGLE3 (a head that was trained for the model; EAGLE without one is NEXTN), none",
+                "further tokens), EAGLE, EAGLE3 (a head that was trained for the model; EAGLE without one is NEXTN), "
+                "none",
                 "none")),
       also("--speculative-draft-model", text("speculative_draft_model_path", "MODEL",
                                              "what guesses: for STANDALONE a smaller model with the same vocabulary, "
-                                             "for EAGLE and EAGLE3 the head; as "
-                                             "`model_path`")),
+                                             "for EAGLE and EAGLE3 the head; as `model_path`")),
       choice("speculative_draft_model_quantization",
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
              "of that model; default: as `quantization`"),
