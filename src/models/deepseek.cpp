@@ -183,26 +183,36 @@ const ModelSpec kDeepseekV2{
 
 namespace {
 
-constexpr checkpoint::Family kFamilyV3{
-    .architecture = "DeepseekV3ForCausalLM",
-    .model_type = "deepseek_v3",
-    .other_model_type = "kimi_k2",
-    .sizes = {.vocab = 129280,
-              .hidden = 7168,
-              .intermediate = 18432,
-              .layers = 61,
-              .heads = 128,
-              .head_dim = 64,
-              .positions = 4096},
-    .fields = kFieldsV3,
-    .read = read_v3,
-    .gguf = {.name = "deepseek2", .latent = true, .experts = "n_routed_experts", .holds = holds_v3, .add = add_v3}};
-
-const ModelSpec kPredictionV3{
-    .family = kFamilyV3, .forward = forward<true>, .declare = declare_prediction, .source_width = width_of_hidden};
-
+extern const ModelSpec kPredictionV3;  // below, behind the family that it is of
 }  // namespace
 
-const ModelSpec kDeepseekV3{.family = kFamilyV3, .forward = forward<false>, .prediction = &kPredictionV3};
+const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
+                                       .model_type = "deepseek_v3",
+                                       .other_model_type = "kimi_k2",
+                                       .sizes = {.vocab = 129280,
+                                                 .hidden = 7168,
+                                                 .intermediate = 18432,
+                                                 .layers = 61,
+                                                 .heads = 128,
+                                                 .head_dim = 64,
+                                                 .positions = 4096},
+                                       .fields = kFieldsV3,
+                                       .read = read_v3,
+                                       .gguf = {.name = "deepseek2",
+                                                .latent = true,
+                                                .experts = "n_routed_experts",
+                                                .holds = holds_v3,
+                                                .add = add_v3}},
+                            .forward = forward<false>,
+                            .prediction = &kPredictionV3};
+
+namespace {
+
+const ModelSpec kPredictionV3{.family = kDeepseekV3.family,
+                              .forward = forward<true>,
+                              .declare = declare_prediction,
+                              .source_width = width_of_hidden};
+
+}  // namespace
 
 }  // namespace reprise::models

@@ -7,7 +7,7 @@
 namespace reprise::models {
 namespace {
 
-constexpr std::string_view kRead = "source_read", kOwn = "source_own", kWrite = "source_write";
+constexpr std::string_view kRead = "source_read", kOfHead = "source_own", kWrite = "source_write";
 
 int32_t slot_of(const SourceRows& source, int64_t position) {
   const auto page = static_cast<size_t>(position / kPageTokens);
@@ -71,7 +71,7 @@ void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step) {
   });
   const TensorType slots{trace.index_dtype, {Dim(1, kTokens)}};
   step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = read_rows});
-  step.inputs.push_back({.name = std::string(kOwn), .type = slots, .producer = read_own});
+  step.inputs.push_back({.name = std::string(kOfHead), .type = slots, .producer = read_own});
   step.inputs.push_back({.name = std::string(kWrite), .type = slots, .producer = write_rows, .destination = true});
   step.caches.push_back({.name = std::string(kSourceRows),
                          .kind = CacheSpec::Kind::Source,
@@ -82,7 +82,7 @@ void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step) {
 Tensor source_rows(nn::StepInputs& in) { return rows_at(in, kRead); }
 
 Tensor own_rows(nn::StepInputs& in, int64_t width) {
-  const Tensor rows = rows_at(in, kOwn);
+  const Tensor rows = rows_at(in, kOfHead);
   return rows.dim(-1).factor == width ? rows : nn::slice(rows, 0, width);
 }
 

@@ -64,26 +64,33 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
-constexpr checkpoint::Family kFamily{.architecture = "Glm4MoeForCausalLM",
-                                     .model_type = "glm4_moe",
-                                     .sizes = {.vocab = 151552,
-                                               .hidden = 4096,
-                                               .intermediate = 10944,
-                                               .layers = 46,
-                                               .heads = 96,
-                                               .kv_heads = 8,
-                                               .positions = 131072,
-                                               .eps = 1e-5,
-                                               .rotated = 0.5},
-                                     .fields = kFields,
-                                     .read = read,
-                                     .partial_rotation = true};
-
-const ModelSpec kPrediction{
-    .family = kFamily, .forward = forward<true>, .declare = declare_prediction, .source_width = width_of_hidden};
-
+extern const ModelSpec kPrediction;  // below, behind the family that it is of
 }  // namespace
 
-const ModelSpec kGlm4Moe{.family = kFamily, .forward = forward<false>, .prediction = &kPrediction};
+const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
+                                    .model_type = "glm4_moe",
+                                    .sizes = {.vocab = 151552,
+                                              .hidden = 4096,
+                                              .intermediate = 10944,
+                                              .layers = 46,
+                                              .heads = 96,
+                                              .kv_heads = 8,
+                                              .positions = 131072,
+                                              .eps = 1e-5,
+                                              .rotated = 0.5},
+                                    .fields = kFields,
+                                    .read = read,
+                                    .partial_rotation = true},
+                         .forward = forward<false>,
+                         .prediction = &kPrediction};
+
+namespace {
+
+const ModelSpec kPrediction{.family = kGlm4Moe.family,
+                            .forward = forward<true>,
+                            .declare = declare_prediction,
+                            .source_width = width_of_hidden};
+
+}  // namespace
 
 }  // namespace reprise::models

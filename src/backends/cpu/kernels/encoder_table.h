@@ -1,5 +1,5 @@
-// EncoderTable: the kernels of encoders, of pooled outputs and of heads that draft, of one instruction set, beside those
-// of table.h.
+// EncoderTable: the kernels of encoders, pooled outputs and heads that draft of one instruction set, beside those of
+// table.h.
 #pragma once
 
 #include "backends/cpu/kernels/table.h"
