@@ -154,12 +154,13 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
 }
 
 // The model that guesses, on the device of the other one, with a pool for no more than a page.
-Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device,
-                                                   const Platform& other) {
+Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device, const Platform& other,
+                                                   spec::Algorithm algorithm, const std::string& source) {
   device.shared = other.device;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(engine::EngineOptions options, engine_options(f));
+  make_head(algorithm, source, options);
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
 }
@@ -358,6 +359,10 @@ Status ModelSettings::check() const {
         "`speculative_draft_model_path` {} with `tp_size` {}: a draft model is on one rank alone yet; "
         "allowed: 1",
         draft, tp_size);
+  ASSIGN_OR_RETURN(const spec::SpecOptions drafting, speculation.options());
+  if (drafting.algorithm == spec::Algorithm::Prediction && tp_size > 1)
+    return invalid("`speculative_algorithm` NEXTN with `tp_size` {}: what drafts is on one rank alone yet; allowed: 1",
+                   tp_size);
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }
@@ -388,13 +393,16 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   if (chosen.member && device.threads == 0) device.threads = threads_of_rank(*chosen.member);
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : chosen.extensions) RETURN_IF_ERROR(load_extension(file, platform));
-  ASSIGN_OR_RETURN(const std::string draft_path, chosen.speculation.draft_model());
+  ASSIGN_OR_RETURN(std::string draft_path, chosen.speculation.draft_model());
+  ASSIGN_OR_RETURN(const spec::SpecOptions drafting, chosen.speculation.options());
+  if (drafting.algorithm == spec::Algorithm::Prediction) draft_path = chosen.model_path;
   const ModelSettings of_draft = draft_settings(chosen, draft_path);
   std::unique_ptr<engine::Engine> draft;
   // Elsewhere nothing verifies drafts, which check_engine() or the scheduler says.
   const DeviceInfo& info = platform.device->info();
   if (!draft_path.empty() && info.live_sizes && !info.asynchronous) {
-    ASSIGN_OR_RETURN(draft, open_draft(of_draft, device, platform));
+    ASSIGN_OR_RETURN(draft, open_draft(of_draft, device, platform, drafting.algorithm, options.model_path));
+    RETURN_IF_ERROR(keep_rows(drafting.algorithm, draft.get(), options));
     const engine::MemoryReport m = draft->memory();
     options.beside = {m.weight_bytes + m.activation_bytes, m.kv_page_bytes};
   }

@@ -30,14 +30,17 @@ Status read_method(const Json& v, spec::SpecOptions& o) {
   const std::string* name = v.get_ptr<const std::string*>();
   for (const auto& [method, algorithm] :
        {std::pair("ngram", spec::Algorithm::Ngram), std::pair("suffix", spec::Algorithm::Suffix),
-        std::pair("draft_model", spec::Algorithm::Model)})
+        std::pair("draft_model", spec::Algorithm::Model), std::pair("mtp", spec::Algorithm::Prediction),
+        std::pair("deepseek_mtp", spec::Algorithm::Prediction), std::pair("glm4_moe_mtp", spec::Algorithm::Prediction),
+        std::pair("eagle", spec::Algorithm::Eagle), std::pair("eagle3", spec::Algorithm::Eagle3)})
     if (name && *name == method) {
       o.algorithm = algorithm;
       return Status::ok();
     }
   return invalid(
-      "{}: method {} is not there; allowed: ngram, suffix, draft_model{}", kConfig, name ? *name : v.dump(),
-      name && (*name == "mtp" || name->starts_with("eagle")) ? " (drafts from hidden states are not there yet)" : "");
+      "{}: method {} is not there; allowed: ngram, suffix, draft_model, mtp, deepseek_mtp, glm4_moe_mtp, "
+      "eagle, eagle3",
+      kConfig, name ? *name : v.dump());
 }
 
 Status read_key(std::string_view key, const Json& v, spec::SpecOptions& o, std::string& model) {
@@ -74,7 +77,7 @@ Status read_speculative_config(std::string_view text, spec::SpecOptions& o, std:
   if (!json.is_object() || !json.contains("method"))
     return invalid("{}: an object with a method was expected, like {{\"method\": \"ngram\"}}", kConfig);
   for (const auto& [key, v] : json.items()) RETURN_IF_ERROR(read_key(key, v, o, model));
-  if (o.algorithm == spec::Algorithm::Model && o.draft_tokens == spec::SpecOptions().draft_tokens &&
+  if (spec::drafts_by_model(o.algorithm) && o.draft_tokens == spec::SpecOptions().draft_tokens &&
       !json.contains("num_speculative_tokens"))
     o.draft_tokens = kModelDraftTokens;
   // One bound alone moves the other one along.
@@ -110,20 +113,20 @@ Result<std::string> SpeculationSettings::draft_model() const {
   ASSIGN_OR_RETURN(spec::SpecOptions o, options());
   std::string model = draft_model_path.value_or("");
   if (config) RETURN_IF_ERROR(read_speculative_config(*config, o, model));
-  return o.algorithm == spec::Algorithm::Model ? model : std::string();
+  return spec::needs_draft_path(o.algorithm) ? model : std::string();
 }
 
 // The model that drafts is named exactly where one is to.
 Status SpeculationSettings::check_draft_model(spec::Algorithm algorithm, const std::string& model) const {
-  if (algorithm == spec::Algorithm::Model)
-    return model.empty() ? invalid(
-                               "`speculative_draft_model_path` is missing: `speculative_algorithm` STANDALONE needs "
-                               "a second model")
+  if (spec::needs_draft_path(algorithm))
+    return model.empty() ? invalid("`speculative_draft_model_path` is missing: `speculative_algorithm` {} needs a {}",
+                                   spec::algorithm_name(algorithm),
+                                   algorithm == spec::Algorithm::Model ? "second model" : "head of that kind")
                          : Status::ok();
   if (model.empty()) return Status::ok();
   return invalid(
       "`speculative_draft_model_path` {} with `speculative_algorithm` {}, which needs no second model; "
-      "allowed with it: STANDALONE",
+      "allowed with it: STANDALONE, EAGLE, EAGLE3",
       model, spec::algorithm_name(algorithm));
 }
 
@@ -138,7 +141,7 @@ Result<spec::SpecOptions> SpeculationSettings::options() const {
     o.draft_tokens = *steps + 1;
   else if (draft_tokens)
     o.draft_tokens = *draft_tokens;
-  else if (o.algorithm == spec::Algorithm::Model)
+  else if (spec::drafts_by_model(o.algorithm))
     o.draft_tokens = kModelDraftTokens;
   o.adaptive = adaptive == "on";
   o.max_rows = max_rows.value_or(0);
@@ -152,6 +155,8 @@ Result<spec::SpecOptions> SpeculationSettings::options() const {
                      algorithm);
     RETURN_IF_ERROR(read_speculative_config(*config, o, model));
   }
+  // As in the original: without a head of its own, the layer of the checkpoint.
+  if (o.algorithm == spec::Algorithm::Eagle && model.empty()) o.algorithm = spec::Algorithm::Prediction;
   RETURN_IF_ERROR(check_draft_model(o.algorithm, model));
   RETURN_IF_ERROR(o.check());
   return o;

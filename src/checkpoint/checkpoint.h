@@ -86,6 +86,8 @@ class Checkpoint {
   // Returns how many.
   size_t set_aside(const std::function<bool(const CheckpointTensor&)>& which);
   const std::vector<CheckpointTensor>& aside() const { return aside_; }
+  // Likewise: tensors of another checkpoint of safetensors, which this one owns from now on.
+  Status borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which);
   // Likewise: the tensor, if there is one, as a matrix with a row for each entry of its first dimension.
   void make_matrix(std::string_view name);
 

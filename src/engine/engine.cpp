@@ -75,6 +75,7 @@ Status Engine::read_config() {
     ASSIGN_OR_RETURN(model_, models::find_model(config_.fields.architecture));
   }
   RETURN_IF_ERROR(models::check_fields(*model_, config_.fields));
+  if (options_.prediction) RETURN_IF_ERROR(find_prediction());
   return read_pooling();
 }
 
@@ -123,6 +124,8 @@ Status Engine::open_checkpoint() {
     return invalid("{}: a GGUF file, but `load_format` safetensors was given", options_.model_path);
   checkpoint_.emplace(std::move(opened));
   if (!folder) RETURN_IF_ERROR(read_config());
+  if (options_.prediction) RETURN_IF_ERROR(open_prediction());
+  if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
   if (config_.fields.vision) checkpoint_->make_matrix("visual.patch_embed.proj.weight");  // a convolution's
   const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
@@ -333,6 +336,8 @@ std::unordered_map<std::string, void*> Engine::caches() const {
   std::unordered_map<std::string, void*> external;
   for (size_t c = 0; c < pool_.shape().caches.size(); ++c) external[pool_.shape().caches[c].name] = pool_.cache(c);
   for (size_t c = 0; c < states_.caches().size(); ++c) external[states_.caches()[c].name] = states_.cache(c);
+  if (step_.has_source())
+    external[std::string(models::kSourceRows)] = source_ ? source_->kept_rows() : no_source_.data();
   external.merge(adapters_.addresses());
   return external;
 }
@@ -411,6 +416,7 @@ Status Engine::open() {
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
+  RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);
   Status prepared = prepare(builder, trace);
@@ -428,10 +434,11 @@ Status Engine::open() {
                  options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ = fmt::format("{}/{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir,
-                                config_.fields.architecture, config_.fields.num_hidden_layers,
-                                config_.fields.hidden_size, dtype_name(*options_.dtype), device_kind_name(info.kind),
-                                info.isa, info.threads, platform_.device->clock_us() ? "-modelled" : "");
+    learned_file_ =
+        fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
+                    model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
+                    dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
+                    platform_.device->clock_us() ? "-modelled" : "");
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();
@@ -484,6 +491,11 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   if (options_.max_loras > 0) {
     ASSIGN_OR_RETURN(adapters_,
                      AdapterSlots::create(memory, builder.adapters(), options_.max_loras, options_.max_lora_rank));
+  }
+  if (step_.has_source()) {
+    ASSIGN_OR_RETURN(no_source_, memory.allocate(static_cast<size_t>(model_->source_width(config_.fields)) *
+                                                     kv::kPageTokens * size_of(*options_.dtype),
+                                                 "rows of no model"));
   }
   const kv::KvShape shape = builder.caches();
   std::vector<kv::StateCache> states = builder.states();
@@ -593,6 +605,7 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
 }
 
 Status Engine::set_draft(std::unique_ptr<Engine> draft) {
+  if (draft->reads_source()) RETURN_IF_ERROR(draft->set_source(*this));
   RETURN_IF_ERROR(draft->resize_kv(options_.max_total_tokens));
   draft_ = std::move(draft);
   return Status::ok();

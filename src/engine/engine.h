@@ -46,6 +46,13 @@ Result<LoadFormat> parse_load_format(std::string_view name);
 // Whether rows are counted by the expert that they went to (engine/expert_use.h).
 enum class CountExperts : uint8_t { Off, WhereFree, On };  // WhereFree: where the host sees the device's memory
 
+// Hidden states that a model keeps in its pages for a head that drafts from them (models/draft_head.h).
+enum class KeptRows : uint8_t {
+  None,
+  Last,    // what its own head reads
+  Layers,  // the inputs of three layers, or of those that `kept_layers` names
+};
+
 // For an engine that shares the device, and has a page for each page of this one.
 struct Beside {
   size_t bytes = 0;       // weights and activations
@@ -75,6 +82,12 @@ struct EngineOptions {
   GraphOptions graph;
   CountExperts count_experts = CountExperts::Off;
   bool progress = false;  // bars on standard error
+  KeptRows kept_rows = KeptRows::None;
+  std::vector<int64_t> kept_layers = {};
+  // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
+  bool prediction = false;
+  // Of a head of EAGLE: the checkpoint whose embedding and head it reads; empty: it has its own.
+  std::string borrows_from = {};
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
   std::shared_ptr<ranks::Member> member = nullptr;
   bool reduce_over_ranks = false;  // RankShare::reduce: less is exchanged, and bits are those of so many ranks
@@ -199,7 +212,11 @@ class Engine final : public Executor {
   RowsCost rows_cost(int64_t rows) const override { return runners_[0]->cost(rows); }
   Engine* draft() override { return draft_.get(); }
   const Engine* draft() const { return draft_.get(); }
-  // Its pool becomes as large as this one's, in tokens (EngineOptions::beside).
+  // Whether it is a head, which drafts from the rows that another engine keeps; its steps name them (StepItem::source).
+  bool reads_source() const override { return step_.has_source(); }
+  // Of a head whose tokens are few of the model's: the model's id of each. Empty: ids are the model's.
+  std::span<const int32_t> target_ids() const override { return target_ids_; }
+  // Its pool becomes as large as this one's, in tokens (EngineOptions::beside); a head reads this one's rows.
   Status set_draft(std::unique_ptr<Engine> draft);
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
@@ -229,6 +246,12 @@ class Engine final : public Executor {
   Status read_config();
   Status read_pooling();
   Status open_checkpoint();
+  Status find_prediction();
+  Status open_prediction();
+  Status open_trained_head();
+  Status choose_rows(models::TraceOptions& trace);
+  Status set_source(const Engine& source);
+  void* kept_rows() const;
   Status choose_context();
   Status choose_numbers();
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
@@ -276,7 +299,9 @@ class Engine final : public Executor {
 
   // A step from its staging to its end, in engine_step.cpp.
   StepRunner& runner_of(std::span<const StepItem> items) { return *runners_[phase_of(items)]; }
-  PoolSizes pool_sizes() const { return {pool_.total_pages(), states_.slots()}; }
+  PoolSizes pool_sizes() const {
+    return {pool_.total_pages(), states_.slots(), source_ ? source_->pool_.total_pages() : 0};
+  }
   StepStage& stage() { return stages_[static_cast<size_t>(staging_.selected())]; }
   Status hold_states(std::span<const StepItem> items);
   StepCaches caches_of_step() const { return {pool_, states_}; }
@@ -313,6 +338,10 @@ class Engine final : public Executor {
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
   std::unique_ptr<Engine> draft_;
+  const Engine* source_ = nullptr;  // of a head: whose rows it reads; until it is set, `no_source_` stands for them
+  uint64_t bound_source_ = 0;       // generation of its pool that programs are bound to
+  Buffer no_source_;
+  std::vector<int32_t> target_ids_;
   const models::ModelSpec* model_ = nullptr;
   models::ModelConfig config_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/elapsed.h"
 #include "base/half.h"
@@ -250,7 +251,9 @@ Status Engine::run_with_flip(const Fault& fault, StepRunner& runner, const LiveS
 }
 
 Status Engine::rebind_if_moved() {
-  if (pool_.generation() == bound_generation_) return Status::ok();
+  const uint64_t of_source = source_ ? source_->pool_.generation() : 0;
+  const bool moved = std::exchange(bound_source_, of_source) != of_source;
+  if (pool_.generation() == bound_generation_ && !moved) return Status::ok();
   const auto external = caches();
   for (const auto& runner : runners_) RETURN_IF_ERROR(runner->rebind(external));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));

@@ -83,6 +83,10 @@ class Executor {
   // A second, smaller model of the same vocabulary that was loaded to draft for this one; null: there is none. The
   // thread that drives this executor drives it, in between.
   virtual Executor* draft() { return nullptr; }
+  // Whether it drafts from hidden states of the other one, which its steps name (StepItem::source); and if its tokens
+  // are few of that one's, the ids there.
+  virtual bool reads_source() const { return false; }
+  virtual std::span<const int32_t> target_ids() const { return {}; }
   // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
   // flight.
   virtual Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) = 0;

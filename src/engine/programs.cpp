@@ -274,6 +274,7 @@ LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& po
   live.value[models::kLogitRows] = p.each > 0 ? size : trace_.max_sequences;
   live.value[models::kPoolPages] = pools.pages + 1;
   live.value[models::kStateSlots] = pools.slots;
+  live.value[models::kSourcePages] = pools.source_pages + 1;
   return live;
 }
 

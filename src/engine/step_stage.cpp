@@ -80,6 +80,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
                item.draw && item.edits.any() ? &item.edits : nullptr};
     p.second_kind = s.second_kind();
     p.images = s.images();
+    p.source = item.source;
     if (s.states()) {
       p.state_read = s.state_read();
       p.state_write = s.states().next();
@@ -96,6 +97,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   size[models::kQueryBorders] = size[models::kSequences] + 1;
   size[models::kPoolPages] = pools.pages + 1;  // the scratch page
   size[models::kStateSlots] = pools.slots;
+  size[models::kSourcePages] = pools.source_pages + 1;
   const auto fits = [&](models::StepSymbol of, std::string_view what) {
     const int64_t bound = bounds_.value[of];
     return bound == 0 || size[of] <= bound ? Status::ok()

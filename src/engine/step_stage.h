@@ -31,7 +31,9 @@ struct StepItem {
   std::optional<Draw> draw = {};
   RowEdits edits = {};      // with a Draw: what changes the logits of all these rows first; views that submit() reads
   bool logits_too = false;  // the logits of drawn rows are wanted as well
-  int part = 0;             // of a world that shares out sequences: which has its pages; items are in this order
+  // Of a head that drafts: where the rows are that it drafts from; it lives until the step was submitted.
+  const models::SourceRows* source = nullptr;
+  int part = 0;  // of a world that shares out sequences: which has its pages; items are in this order
 
   int64_t own() const { return count - static_cast<int64_t>(drafts.size()); }  // tokens that are no drafts
   int64_t drawn_rows() const { return draw ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
@@ -54,8 +56,9 @@ constexpr std::string_view output_name(StepOutput output) { return kStepHeads[st
 
 // What the pools hold, for the sizes that are theirs.
 struct PoolSizes {
-  int64_t pages = 0;  // that may be handed out
-  int64_t slots = 0;  // all slots of states
+  int64_t pages = 0;         // that may be handed out
+  int64_t slots = 0;         // all slots of states
+  int64_t source_pages = 0;  // of the engine that a head drafts for
 };
 
 class StepStage {

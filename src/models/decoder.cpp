@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/draft_head.h"
 #include "models/image_step.h"
 #include "models/pooling.h"
 #include "models/rope.h"
@@ -46,7 +47,9 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
   Tensor x = with_images(nn::scale(nn::embedding(table, in.tokens), s.embedding_scale), in);
   const Tensor rope = image_rope_table(config, in);
   const Tensor sliding = f.sliding_rope ? nn::rope_table(in.positions, rope_spec(config, true)) : rope;
+  RowKeeper keeper(in);
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
+    keeper.see(x, l);
     const nn::ParamScope p = model / "layers" / l;
     const Tensor h = norm(x, p, s.before_attention);
     Tensor a = norm(attention(h, f.window_of_layer(l) > 0 ? sliding : rope, l, p), p, s.after_attention);
@@ -68,7 +71,14 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
                           in);
   }
   // Only the rows whose logits are wanted go through the norm and the head.
-  x = s.norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
+  if (keeper.keeps(f.num_hidden_layers)) {
+    x = s.norm(x, model / "norm", f.rms_norm_eps);
+    keeper.see(x, f.num_hidden_layers);
+    x = nn::index_select(x, in.last_rows);
+  } else {
+    x = s.norm(nn::index_select(x, in.last_rows), model / "norm", f.rms_norm_eps);
+  }
+  keeper.write();
   Tensor head =
       f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   Tensor logits = nn::scale(nn::linear_f32(x, head, nn::Shard::Column), s.logit_scale);

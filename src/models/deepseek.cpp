@@ -5,7 +5,7 @@
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
-#include "models/decoder.h"
+#include "models/draft_head.h"
 #include "models/experts.h"
 #include "models/rope.h"
 #include "nn/latent.h"
@@ -33,6 +33,8 @@ nn::LatentSpec latent_spec(const ModelConfig& config) {
   return s;
 }
 
+// The decoder, or the layer behind its last one.
+template <bool kPrediction>
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   if (!f.latent) {
@@ -51,6 +53,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
     if (f.experts.shared_intermediate == 0) return y;
     return nn::add(y, nn::gated_mlp(x, f.experts.shared_intermediate, f.mlp_bias, p / "mlp" / "shared_experts"));
   };
+  if (kPrediction) return prediction_head(config, attention, mlp, in, root);
   return decoder(config, attention, mlp, in, root);
 }
 
@@ -176,7 +179,12 @@ const ModelSpec kDeepseekV2{
                .fields = kFields,
                .read = read_v2,
                .gguf = {.name = "deepseek2", .latent = true, .experts = "n_routed_experts", .add = add_v2}},
-    .forward = forward};
+    .forward = forward<false>};
+
+namespace {
+
+extern const ModelSpec kPredictionV3;  // below, behind the family that it is of
+}  // namespace
 
 const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
                                        .model_type = "deepseek_v3",
@@ -195,6 +203,16 @@ const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
                                                 .experts = "n_routed_experts",
                                                 .holds = holds_v3,
                                                 .add = add_v3}},
-                            .forward = forward};
+                            .forward = forward<false>,
+                            .prediction = &kPredictionV3};
+
+namespace {
+
+const ModelSpec kPredictionV3{.family = kDeepseekV3.family,
+                              .forward = forward<true>,
+                              .declare = declare_prediction,
+                              .source_width = width_of_hidden};
+
+}  // namespace
 
 }  // namespace reprise::models::deepseek

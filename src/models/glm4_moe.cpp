@@ -2,7 +2,7 @@
 // shared ones.
 #include "checkpoint/field_reader.h"
 #include "checkpoint/limits.h"
-#include "models/decoder.h"
+#include "models/draft_head.h"
 #include "models/experts.h"
 
 namespace reprise::models::glm4_moe {
@@ -11,6 +11,8 @@ namespace {
 using checkpoint::FieldReader;
 using checkpoint::ModelConfigFields;
 
+// The decoder, or the layer behind its last one.
+template <bool kPrediction>
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   nn::ExpertSpec experts = expert_spec(f.experts);
@@ -22,7 +24,9 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
     return nn::add(y, nn::gated_mlp(x, f.experts.shared_intermediate, false, p / "mlp" / "shared_experts"));
   };
   const DecoderTraits traits{.qkv_bias = f.attention_bias, .qk_norm = f.number("use_qk_norm") != 0};
-  return decoder(config, grouped_attention(config, traits, in), mlp, in, root);
+  const LayerAttention attention = grouped_attention(config, traits, in);
+  if (kPrediction) return prediction_head(config, attention, mlp, in, root);
+  return decoder(config, attention, mlp, in, root);
 }
 
 constexpr std::string_view kFields[] = {
@@ -60,6 +64,7 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+extern const ModelSpec kPrediction;  // below, behind the family that it is of
 }  // namespace
 
 const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
@@ -76,6 +81,16 @@ const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
                                     .fields = kFields,
                                     .read = read,
                                     .partial_rotation = true},
-                         .forward = forward};
+                         .forward = forward<false>,
+                         .prediction = &kPrediction};
+
+namespace {
+
+const ModelSpec kPrediction{.family = kGlm4Moe.family,
+                            .forward = forward<true>,
+                            .declare = declare_prediction,
+                            .source_width = width_of_hidden};
+
+}  // namespace
 
 }  // namespace reprise::models::glm4_moe

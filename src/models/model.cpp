@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include "models/draft_head.h"
 #include "ops/core.h"
 
 namespace reprise::models {
@@ -7,6 +8,7 @@ namespace reprise::models {
 StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace) {
   StepSpec step = default_step(config.fields, trace);
   if (spec.declare) spec.declare(config, trace, step);
+  if (!spec.encoder) declare_kept_rows(config, trace, step);
   return step;
 }
 
@@ -29,13 +31,16 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& given, const
   tracer.symbol("Q", o.max_sequences + 1);
   tracer.symbol("L", o.max_sequences);
   const Dim pages = tracer.symbol("P", o.pool_pages);
-  if (o.sampling || step.has_states()) tracer.symbol("E", o.max_sequences);
+  const bool source = step.has_source();
+  if (o.sampling || step.has_states() || source) tracer.symbol("E", o.max_sequences);
   nn::StepInputs in;
   for (const InputSpec& i : step.inputs) (i.member ? in.*i.member : in.added[i.name]) = tracer.input(i.name, i.type);
-  const Dim slots = step.has_states() ? tracer.symbol("S", o.pool_pages) : Dim();
+  in.kept_rows = o.kept_rows;
+  const Dim slots = step.has_states() || source ? tracer.symbol("S", o.pool_pages) : Dim();
+  const Dim source_pages = source ? tracer.symbol("H", o.pool_pages) : Dim();
   for (const CacheSpec& c : step.caches) {
     // A pool is not planned by the graph.
-    Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : slots};
+    Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : c.kind == CacheSpec::Kind::Source ? source_pages : slots};
     for (Dim d : c.shape.dims()) shape.push_back(d);
     in.caches[c.name] = tracer.input(c.name, {c.dtype, shape});
   }

@@ -43,6 +43,12 @@ struct ModelSpec {
   int64_t least_size = 0;
   // Adds to what a decoder declares of a step, or takes from it (step_spec.h). Null: nothing.
   void (*declare)(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) = nullptr;
+  // The layer behind the last one that predicts a further token, as a model of its own (models/draft_head.h). Null: the
+  // family has none, or it is not here.
+  const ModelSpec* prediction = nullptr;
+  // Of a head that drafts: numbers of a row that it reads of its source. Null: it is a model.
+  int64_t (*source_width)(const checkpoint::ModelConfigFields& fields) = nullptr;
+  bool own_head = false;  // and its checkpoint's "lm_head.weight" is its own, not the source's
 };
 
 StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace);

@@ -228,6 +228,11 @@ bool StepSpec::has_states() const {
                      [](const CacheSpec& c) { return c.kind == CacheSpec::Kind::PerSequence; });
 }
 
+bool StepSpec::has_source() const {
+  return std::any_of(caches.begin(), caches.end(),
+                     [](const CacheSpec& c) { return c.kind == CacheSpec::Kind::Source; });
+}
+
 int StepSpec::slots_per_sequence(int steps_in_flight) const {
   for (const CacheSpec& c : caches)
     if (c.kind == CacheSpec::Kind::PerSequence) return c.idempotent ? 1 : 1 + steps_in_flight;
@@ -243,7 +248,7 @@ Status StepSpec::check() const {
   }
   for (const CacheSpec& c : caches) {
     if (!names.insert(c.name).second) return error(Code::Internal, "the model declares {} twice", c.name);
-    if (c.kind == CacheSpec::Kind::Paged) {
+    if (c.kind != CacheSpec::Kind::PerSequence) {
       if (!c.idempotent)
         return error(Code::Unsupported,
                      "cache {}: rows of pages are written by position, and a step may write them again", c.name);

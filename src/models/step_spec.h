@@ -36,6 +36,10 @@ struct TraceOptions {
   int64_t sequence_parts = 1;      // parts of a world over which sequences are shared out
   int64_t adapter_slots = 0;       // LoRA adapters that rows may name; 0: rows name none
   bool images = false;             // tokens may be rows of images (models/image_step.h)
+  // For a model that drafts from these (models/draft_head.h): layers whose input rows are kept; the number of layers
+  // stands for what the model's head reads.
+  std::vector<int64_t> kept_rows = {};
+  int64_t source_width = 0;  // of such a model: numbers of a row that its source keeps
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
   // penalties of each on average.
@@ -45,8 +49,25 @@ struct TraceOptions {
 
 // Names of the symbols, in the order of their ids.
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool; where tokens are drawn or states kept also
-// E rows whose logits are changed; S slots of the pool of states
-enum StepSymbol : SymbolId { kTokens = 1, kSequences, kQueryBorders, kLogitRows, kPoolPages, kEditedRows, kStateSlots };
+// E rows whose logits are changed; S slots of the pool of states; H pages of another
+// engine's pool, whose rows a head drafts from
+enum StepSymbol : SymbolId {
+  kTokens = 1,
+  kSequences,
+  kQueryBorders,
+  kLogitRows,
+  kPoolPages,
+  kEditedRows,
+  kStateSlots,
+  kSourcePages
+};
+
+// Of a sequence of a head that drafts: where the rows are that it drafts from (models/draft_head.h).
+struct SourceRows {
+  std::span<const kv::PageId> pages = {};  // of the text's sequence in the source
+  int64_t computed = 0;                    // its first rows, which the source has computed; behind them the head's own
+  bool leave = false;                      // the last row of the step is one to go on from
+};
 
 // One sequence's part of a step.
 struct StepPart {
@@ -63,6 +84,7 @@ struct StepPart {
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
   int64_t second_kind = INT64_MAX;           // tokens from here on are of the second kind
   std::span<const PlacedImage> images = {};  // of the sequence, in the order of its tokens
+  const SourceRows* source = nullptr;        // of a head that drafts; null: it reads and leaves no rows
 
   int32_t token(int64_t at) const {
     const auto i = static_cast<size_t>(at);
@@ -111,6 +133,7 @@ struct CacheSpec {
   enum class Kind : uint8_t {
     Paged,        // what attention remembers of tokens: rows of pages, which the prefix cache shares
     PerSequence,  // the state of a sequence behind its tokens so far: a slot of the pool of states
+    Source,       // rows in the pages of another engine (models/draft_head.h)
   };
   std::string name;
   Kind kind = Kind::Paged;
@@ -127,6 +150,7 @@ struct StepSpec {
   std::vector<CacheSpec> caches;
 
   bool has_states() const;
+  bool has_source() const;  // it is a head that drafts
   // Slots of states that a sequence needs when so many steps are in flight.
   int slots_per_sequence(int steps_in_flight) const;
   // Names that are used twice, caches that the engine cannot keep.
@@ -138,6 +162,8 @@ constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPage
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
                            kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
                            kStateWriteInput = "state_write", kAdapterIdsInput = "adapter_ids";
+// Caches of hidden states: those that a model keeps, and those of another model that a head reads.
+constexpr std::string_view kKeptRows = "kept_rows", kSourceRows = "source_rows";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".

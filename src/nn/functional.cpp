@@ -45,9 +45,11 @@ Tensor gelu_tanh(Tensor x) { return one("gelu_tanh", {x}); }
 Tensor scale(Tensor x, double by) { return by == 1 ? x : one("scale", {x}, {{"by", by}}); }
 Tensor softcap(Tensor x, double cap) { return one("softcap", {x}, {{"cap", cap}}); }
 Tensor heads(Tensor x, int64_t size) { return one("heads", {x}, {{"size", size}}); }
+Tensor cache_rows(Tensor cache) { return one("cache_rows", {cache}); }
 Tensor flatten(Tensor x) { return one("flatten", {x}); }
 Tensor index_select(Tensor x, Tensor index) { return one("index_select", {x, index}); }
 
+Tensor concat(Tensor a, Tensor b) { return one("concat", {a, b}); }
 Tensor slice(Tensor x, int64_t begin, int64_t size) { return one("slice", {x}, {{"begin", begin}, {"size", size}}); }
 Tensor copy(Tensor x) { return one("copy", {x}); }
 Tensor reciprocal(Tensor x) { return one("reciprocal", {x}); }

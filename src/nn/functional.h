@@ -39,6 +39,8 @@ Tensor index_select(Tensor x, Tensor index);
 
 // [T, N] -> [T, size] or [T, H, N] -> [T, H, size]: columns [begin, begin + size)
 Tensor slice(Tensor x, int64_t begin, int64_t size);
+// [T, N], [T, M] -> [T, N + M]
+Tensor concat(Tensor a, Tensor b);
 Tensor copy(Tensor x);
 Tensor reciprocal(Tensor x);
 // [L, V] -> [L] i32, the smallest index on ties
@@ -89,6 +91,8 @@ Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_le
 Tensor per_head_matmul(Tensor x, Tensor weight);
 // Writes rows [T, N] into a cache [P, 128, N] and returns the cache as it is afterwards.
 Tensor row_write(Tensor cache, Tensor rows, Tensor slots);
+// [P, 128, N] -> [P * 128, N], same bytes: rows by slot
+Tensor cache_rows(Tensor cache);
 // [T, H, C], [T, H, D] -> [T, H, C]: keys are latents with ropes behind them, values the latents.
 Tensor latent_attention(Tensor q, Tensor q_rope, Tensor c_kv, Tensor k_pe, Tensor page_table, Tensor context_lens,
                         Tensor cu_seqlens, double scale);

@@ -73,7 +73,7 @@ Tensor prepared(Tensor x, const AttentionSpec& s, Tensor table, const ParamScope
 }  // namespace
 
 Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in, int64_t layer, const ParamScope& p) {
-  const Dim hidden = x.dim(-1);
+  const Dim hidden = s.out > 0 ? Dim(s.out) : x.dim(-1);
   const int64_t query = s.heads * s.head_dim, key = s.kv_heads * s.head_dim;
   const auto project = [&](std::string_view name, int64_t first, int64_t features) {
     if (s.fused) return linear_rows(x, p / "qkv_proj", first, features, query + 2 * key, Shard::Column);

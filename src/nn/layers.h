@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nn/functional.h"
 #include "nn/param_scope.h"
@@ -29,6 +30,7 @@ struct StepInputs {
   Tensor state_write;  // [R] i32, the slot that its state after the step goes to; negative: nowhere
   std::map<std::string, Tensor, std::less<>> added;  // by name: what a family declares besides
   std::map<std::string, Tensor, std::less<>> caches;
+  std::vector<int64_t> kept_rows;  // layers whose input rows are kept (models/draft_head.h)
 
   Tensor more(std::string_view name) const;             // CHECKs that it is declared
   Tensor& cache(std::string_view name, int64_t layer);  // likewise
@@ -65,6 +67,7 @@ struct AttentionSpec {
   double softcap = 0;  // of the scores; 0: none
   bool fused = false;  // the three projections are rows of "qkv_proj"
   bool sinks = false;  // a score of each head without a value: parameter "sinks"
+  int64_t out = 0;     // columns of the result; 0: as many as x has
 };
 
 struct MlpSpec {

@@ -252,6 +252,16 @@ Result<Types> infer_index_select(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[1].shape[0], c.in[0].shape[1]}}};
 }
 
+Result<Types> infer_concat(const OpCall& c) {
+  for (size_t i : {0, 1}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_constant(c, i, 1));
+  }
+  RETURN_IF_ERROR(want_same_dtype(c, 1, 0));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows"));
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(c.in[0].shape[1].factor + c.in[1].shape[1].factor)}}};
+}
+
 Result<Types> infer_slice(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
   RETURN_IF_ERROR(want_constant(c, 0, c.in[0].shape.rank() - 1));
@@ -434,6 +444,8 @@ void add_elements(OpRegistry& ops) {
           "[T, N], [R] -> [R, N]: x[index[r]]");
   ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
           "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
+  ops.add("concat(Rows a, Rows b) -> Tensor", infer_concat,
+          "[T, N], [T, M] -> [T, N + M]: the columns of a, then those of b");
   ops.add("copy(Tensor x) -> Tensor : own_bytes", infer_copy, "the same values in bytes of their own; any type");
   ops.add("reciprocal(Tensor x) -> Tensor", infer_same, "1 / x in fp32, rounded once");
 }

@@ -45,6 +45,12 @@ Status want_row_cache(const OpCall& c, size_t i) {
   return want_constant(c, i, 2);
 }
 
+Result<Types> infer_cache_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_row_cache(c, 0));
+  const Shape& s = c.in[0].shape;
+  return Types{{c.in[0].dtype, {Dim(s[0].factor * kPageTokens, s[0].symbol), s[2]}}};
+}
+
 Result<Types> infer_row_write(const OpCall& c) {
   RETURN_IF_ERROR(want_row_cache(c, 0));
   RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
@@ -142,6 +148,8 @@ void register_latent_ops(OpRegistry& ops) {
           "others are zeros");
   ops.add("row_write(Cache(a!) cache, Tensor rows, Index slots) -> Tensor(a)", infer_row_write,
           "[P, 128, N], [T, N]: stores rows[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
+  ops.add("cache_rows(Cache cache) -> Tensor : view", infer_cache_rows,
+          "[P, 128, N] -> [P * 128, N], same bytes: the row of slot page * 128 + offset");
   ops.add(
       "latent_attention(Tensor q, Tensor q_rope, Cache c_kv, Cache k_pe, Index page_table, Index context_lens, "
       "Index cu_seqlens, *, float scale) -> Tensor : split_point per_head",

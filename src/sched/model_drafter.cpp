@@ -22,6 +22,7 @@ ModelDrafter::ModelDrafter(engine::Executor& model, const ModelDrafterOptions& o
       options_(options),
       most_rows_(std::min({model.max_verify_rows(), model.max_step_rows(), model.max_step_tokens()})),
       most_behind_(std::min(kMostBehind, most_rows_)),
+      head_(model.reads_source()),
       cache_(model.kv_pool()),
       rates_(options.most_drafts, kModelWeight) {}
 
@@ -56,14 +57,26 @@ void ModelDrafter::propose(std::span<const spec::Wish> wishes, std::span<spec::P
     // A chain of k drafts has keys and values of the text and of k - 1 of them.
     const auto size = static_cast<int64_t>(wishes[i].tokens.size());
     const int64_t most = std::min(wishes[i].most, model_.context_length() - size + 1);
-    if (most <= 0 || !follow(text, wishes[i].tokens)) continue;
+    if (most <= 0 || !begin_text(text, wishes[i])) continue;
     text.turn = turn_;
-    chains_.push_back({&text, &wishes[i], &out[i], most});
+    chains_.push_back({&text, &wishes[i], &out[i], most, {wishes[i].pages, text.sequence.size()}});
   }
   if (const Status ok = read(chains_); !ok.is_ok()) return fail(ok);
   keep_ready(chains_);
   while (!chains_.empty())
     if (const Status ok = round(chains_); !ok.is_ok()) return fail(ok);
+}
+
+// A head's row of a token is of the token before it as well, so the first one has none; whose keys are alike is a
+// matter of that token, too.
+bool ModelDrafter::begin_text(Text& text, const spec::Wish& wish) {
+  if (!head_) return follow(text, wish.tokens);
+  if (wish.tokens.size() < 2) return false;
+  if (text.agreed == 0 && text.sequence.size() == 0 && text.first != wish.tokens[0]) {
+    text.first = wish.tokens[0];
+    text.salt += fmt::format("\n{}", text.first);
+  }
+  return follow(text, wish.tokens.subspan(1));
 }
 
 // The sequence becomes the request's text; what was guessed and is not part of it goes. False: it cannot.
@@ -82,8 +95,10 @@ bool ModelDrafter::follow(Text& text, std::span<const int32_t> tokens) {
     give_back(text);
     return false;
   }
+  if (head_) s.set_cached(std::min(s.cached(), text.sound));
   s.set_cached(std::min(s.cached(), s.size() - 1));  // the last row is needed
   if (s.pages().empty()) look_up(text);
+  text.sound = s.cached();
   return true;
 }
 
@@ -130,7 +145,7 @@ bool ModelDrafter::drop_idle() {
 void ModelDrafter::give_back(Text& text, bool keep) {
   engine::Sequence& s = text.sequence;
   if (keep && options_.prefix_cache && !s.pages().empty()) {
-    const auto good = static_cast<size_t>(std::min(s.cached(), text.agreed));
+    const auto good = static_cast<size_t>(std::min(head_ ? text.sound : s.cached(), text.agreed));
     cache_.insert(text.salt, std::span(s.tokens()).first(good), s.pages(), text.shared_pages, true);
   } else {
     model_.kv_pool().release(std::span(s.pages()).subspan(static_cast<size_t>(text.shared_pages)));
@@ -138,7 +153,7 @@ void ModelDrafter::give_back(Text& text, bool keep) {
   text.lease.reset();
   s.forget();
   s.rewind(0);
-  text.agreed = text.shared_pages = 0;
+  text.agreed = text.shared_pages = text.sound = 0;
   text.shared = false;
 }
 
@@ -155,7 +170,7 @@ Status ModelDrafter::read(std::span<Chain> chains) {
     const int64_t count = std::min(room, s.uncached() - 1);
     if (count <= 0 || static_cast<int64_t>(items_.size()) == model_.max_step_rows()) break;
     if (!hold(*c.text, s.cached() + count)) continue;
-    items_.push_back({&s, count, 0});
+    items_.push_back({.sequence = &s, .count = count, .source = head_ ? &c.source : nullptr});
     room -= count;
     tokens_read_ += static_cast<uint64_t>(count);
   }
@@ -164,6 +179,7 @@ Status ModelDrafter::read(std::span<Chain> chains) {
   RETURN_IF_ERROR(model_.wait(ticket).status());
   for (Chain& c : chains) {
     Text& t = *c.text;
+    t.sound = t.sequence.cached();
     if (t.shared || t.sequence.uncached() != 1 || !options_.prefix_cache) continue;
     const auto cached = std::span(t.sequence.tokens()).first(static_cast<size_t>(t.sequence.cached()));
     auto in = cache_.insert(t.salt, cached, t.sequence.pages(), t.shared_pages, false);
@@ -192,6 +208,8 @@ StepItem ModelDrafter::item_of(Chain& c, bool sampled) const {
   c.behind.assign(s.tokens().end() - (count - 1), s.tokens().end());
   s.rewind(s.size() - (count - 1));
   StepItem item{&s, count, sampled ? count : 1, c.behind};
+  c.source.leave = static_cast<int64_t>(c.out->tokens.size()) + 1 < c.most;
+  if (head_) item.source = &c.source;
   if (!sampled) return item;
   item.draw = c.wish->draw.value_or(Draw{});
   item.draw->position += static_cast<int64_t>(c.out->tokens.size()) - (count - 1);
@@ -202,9 +220,11 @@ StepItem ModelDrafter::item_of(Chain& c, bool sampled) const {
 // The next draft of each chain; those that are long enough leave.
 Status ModelDrafter::round(std::vector<Chain>& chains) {
   const auto begin = Clock::now();
-  const bool sampled = model_.has_sampled_steps() && std::any_of(chains.begin(), chains.end(), [](const Chain& c) {
-                         return c.wish->draw && c.wish->draw->scale > 0;
-                       });
+  // Where its tokens are not the other model's, one number draws another one in each.
+  const std::span<const int32_t> ids = model_.target_ids();
+  const bool sampled =
+      model_.has_sampled_steps() && ids.empty() &&
+      std::any_of(chains.begin(), chains.end(), [](const Chain& c) { return c.wish->draw && c.wish->draw->scale > 0; });
   items_.clear();
   for (Chain& c : chains) items_.push_back(item_of(c, sampled));
   ASSIGN_OR_RETURN(const engine::Ticket ticket,
@@ -216,12 +236,14 @@ Status ModelDrafter::round(std::vector<Chain>& chains) {
     engine::Sequence& s = c.text->sequence;
     for (const int32_t token : c.behind) s.append(token);
     s.commit(static_cast<int64_t>(c.behind.size()));
+    if (c.out->tokens.empty()) c.text->sound = s.cached();
     row += items_[i].logits;
-    const int32_t token = result.tokens[static_cast<size_t>(row - 1)];
+    int32_t token = result.tokens[static_cast<size_t>(row - 1)];
     if (token < 0) {
       c.most = 0;  // a logit is no number
       continue;
     }
+    if (!ids.empty()) token = ids[static_cast<size_t>(token)];
     c.out->tokens.push_back(token);
     if (static_cast<int64_t>(c.out->tokens.size()) < c.most) s.append(token);
   }

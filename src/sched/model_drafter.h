@@ -5,7 +5,13 @@
 // salt is not read again. Then each round of a proposal is one step of the model, over all requests that want a further
 // draft. A draft is drawn with the request's seed and the place in its text, as the token itself will be, so two models
 // that agree draw alike. Of drafts that did not come true nothing stays but keys behind the text, which are written
-// again. A step of the model that fails costs its drafts, and no answer. One per scheduler, on the scheduler's thread;
+// again.
+//
+// The model may be a head that drafts from the hidden states of the model that answers (models/draft_head.h). Its text
+// is then the request's without the first token, and its rows are read from the request's pages in that model. What it
+// computed of its own rows is computed again from that model's as soon as they are there.
+//
+// A step of the model that fails costs its drafts, and no answer. One per scheduler, on the scheduler's thread;
 // the executor outlives it.
 #pragma once
 
@@ -37,6 +43,7 @@ class ModelDrafter final : public spec::Drafter {
   double round_us() const override { return round_us_; }
   void judged(uint64_t id, int64_t verified, int64_t accepted) override;
   void end(uint64_t id, std::span<const int32_t> answer) override;
+  void flush() override { cache_.clear(); }
 
   // For tests: pages are owned once.
   Status check_integrity() const;
@@ -48,8 +55,10 @@ class ModelDrafter final : public spec::Drafter {
     engine::Sequence sequence{std::vector<int32_t>()};  // the text, and what was guessed last
     spec::PlaceRates rates;
     int64_t agreed = 0;        // its first tokens that are the request's
+    int64_t sound = 0;         // of a head: its first rows that came of the other model's
     int64_t shared_pages = 0;  // the first pages, which belong to the cache
     kv::RadixCache::Lease lease = {};
+    int32_t first = -1;    // of a head: the token in front of the text
     bool shared = false;   // others may begin with it
     bool strange = false;  // the model does not know one of its tokens
     uint64_t turn = 0;     // of its last proposal
@@ -60,9 +69,11 @@ class ModelDrafter final : public spec::Drafter {
     const spec::Wish* wish = nullptr;
     spec::Proposal* out = nullptr;
     int64_t most = 0;
+    models::SourceRows source = {};    // of a head
     std::vector<int32_t> behind = {};  // of a round: the tokens behind the first of those it computes
   };
 
+  bool begin_text(Text& text, const spec::Wish& wish);
   bool follow(Text& text, std::span<const int32_t> tokens);
   void look_up(Text& text);
   bool hold(Text& text, int64_t tokens);
@@ -77,6 +88,7 @@ class ModelDrafter final : public spec::Drafter {
   engine::Executor& model_;
   ModelDrafterOptions options_;
   int64_t most_rows_, most_behind_;  // of a round, and of one text in it: more of it are read before
+  const bool head_;                  // it reads rows of the other model
   kv::RadixCache cache_;             // before the texts, whose leases are its
   std::unordered_map<uint64_t, Text> texts_;
   spec::PlaceRates rates_;

@@ -85,7 +85,7 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
 std::unique_ptr<spec::Drafter> Scheduler::make_drafter() {
   if (options_.drafter) return options_.drafter();
   const spec::SpecOptions& o = options_.speculation;
-  if (o.algorithm != spec::Algorithm::Model) return spec::make_drafter(o);
+  if (!spec::drafts_by_model(o.algorithm)) return spec::make_drafter(o);
   engine::Executor* model = executor_.draft();
   if (!model) return nullptr;
   return std::make_unique<ModelDrafter>(
@@ -101,7 +101,9 @@ void Scheduler::start_speculation() {
     return;
   }
   auto drafter = make_drafter();
-  if (!drafter) return log::notice("no drafts (`speculative_algorithm` STANDALONE is off): no second model was loaded");
+  if (!drafter)
+    return log::notice("no drafts (`speculative_algorithm` {} is off): no model that drafts was loaded",
+                       algorithm_name(options_.speculation.algorithm));
   speculation_ = std::make_unique<Speculation>(executor_, options_.speculation, std::move(drafter));
 }
 

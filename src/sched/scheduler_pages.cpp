@@ -372,6 +372,7 @@ void Scheduler::give_back_pages(LiveRequest& r) {
 int64_t Scheduler::flush_cache() {
   complete_all();
   copied_.clear();
+  if (speculation_) speculation_->flush();
   return cache_.clear();
 }
 

@@ -95,7 +95,7 @@ SpecOff Speculation::list_wishes(const Batch& batch, int64_t most_rows) {
       r.drafts_begun = true;
     }
     items_.push_back(i);
-    wishes_.push_back({r.id, r.sequence.tokens(), most, r.sampler.device_draw()});
+    wishes_.push_back({r.id, r.sequence.tokens(), most, r.sampler.device_draw(), r.sequence.pages()});
     priorities_.push_back(r.request.priority);
   }
   if (items_.empty()) return why;
@@ -141,7 +141,12 @@ void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t sp
   const spec::DraftChoice& choice = rule_.choose(sequences, most_rows, proposals, priorities_, times_, drafting);
   if (choice.drafts == 0) return off(choice.unusual ? SpecOff::Quarantined : SpecOff::Cost);
   if (foreseen) {
-    for (size_t k = 0; k < items_.size(); ++k) wishes_[k].most = choice.take[k];
+    // Pages first: a head leaves rows of its own in those of its drafts.
+    for (size_t k = 0; k < items_.size(); ++k) {
+      LiveRequest& r = *batch.owners[items_[k]];
+      wishes_[k].most = choice.take[k] > 0 ? std::max<int64_t>(0, take_pages(r, choice.take[k], spare_pages)) : 0;
+      wishes_[k].pages = r.sequence.pages();
+    }
     if (const SpecOff why = propose(batch); why != SpecOff::None) return off(why);
   }
   int64_t added = 0;

@@ -33,6 +33,7 @@ class Speculation {
   void came_true(LiveRequest& r, size_t place);
   void judged(const LiveRequest& r, int64_t judged, int64_t accepted) { drafter_->judged(r.id, judged, accepted); }
   void end(LiveRequest& r);
+  void flush() { drafter_->flush(); }
 
   const SpeculationStats& stats() const { return stats_; }
 

@@ -8,18 +8,21 @@ std::vector<Setting> speculation_rows() {
            text("speculative_algorithm", "NAME",
                 "guess tokens and verify several in one step, which changes no bit of an answer: NGRAM (text that was "
                 "there before goes on as it did), SUFFIX (the same by frequency, with earlier answers of the same "
-                "cache_salt), STANDALONE (a second model guesses), none",
+                "cache_salt), STANDALONE (a second model guesses), NEXTN or MTP (the checkpoint's layer that predicts "
+                "further tokens), EAGLE, EAGLE3 (a head that was trained for the model; EAGLE without one is NEXTN), "
+                "none",
                 "none")),
-      also("--speculative-draft-model",
-           text("speculative_draft_model_path", "MODEL",
-                "the model that guesses for STANDALONE, a smaller one with the same vocabulary; as `model_path`")),
+      also("--speculative-draft-model", text("speculative_draft_model_path", "MODEL",
+                                             "what guesses: for STANDALONE a smaller model with the same vocabulary, "
+                                             "for EAGLE and EAGLE3 the head; as `model_path`")),
       choice("speculative_draft_model_quantization",
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
              "of that model; default: as `quantization`"),
       choice("speculative_draft_load_format", {"auto", "safetensors", "gguf", "dummy"},
              "of that model; default: as `load_format`"),
       integer("speculative_num_draft_tokens", {1, 64},
-              "rows of one sequence in a step: its last token and its drafts (default 8; STANDALONE 4)"),
+              "rows of one sequence in a step: its last token and its drafts (default 8; where a model or a head "
+              "guesses 4)"),
       integer("speculative_num_steps", {1, 63}, "drafts of one sequence in a step: one less than its rows"),
       choice("speculative_adaptive", {"on", "off"},
              "on: measured step times say how many drafts a step has; off: as many as there are", "on"),
@@ -37,7 +40,8 @@ std::vector<Setting> speculation_rows() {
            "1: a draft is accepted when it is the token that is drawn; less would change answers, and is refused"),
       real("speculative_accept_threshold_acc", {0, 1}, "as `speculative_accept_threshold_single`"),
       text("speculative_config", "JSON",
-           "vLLM's words: method (ngram, suffix, draft_model), model, num_speculative_tokens, prompt_lookup_min, "
+           "vLLM's words: method (ngram, suffix, draft_model, mtp, eagle, eagle3), model, num_speculative_tokens, "
+           "prompt_lookup_min, "
            "prompt_lookup_max, "
            "suffix_decoding_max_tree_depth, suffix_decoding_max_cached_requests, suffix_decoding_max_spec_factor, "
            "suffix_decoding_min_token_prob"),

@@ -26,6 +26,11 @@ class AnswerStore {
 
   // One that is larger than all there is room for, or has no window, is not kept.
   void add(std::string_view salt, std::span<const int32_t> answer);
+  void clear() {
+    order_.clear();
+    shelves_.clear();
+    tokens_ = 0;
+  }
   int64_t answers() const { return static_cast<int64_t>(order_.size()); }
   int64_t tokens() const { return tokens_; }
 

@@ -28,6 +28,8 @@ struct Wish {
   // How the token behind these is drawn, and that behind draft number i at position + i: a drafter with logits draws
   // likewise, so that it agrees where both models do. None: the largest logit.
   std::optional<Draw> draw = {};
+  // Of the request in the engine that answers it; for a head that drafts from its hidden states.
+  std::span<const int32_t> pages = {};
 };
 
 struct Proposal {
@@ -60,6 +62,8 @@ class Drafter {
   virtual void judged(uint64_t id, int64_t verified, int64_t accepted) = 0;
   // The request is over with this answer. Unknown ids are ignored.
   virtual void end(uint64_t id, std::span<const int32_t> answer) = 0;
+  // What was kept of requests that are over goes.
+  virtual void flush() {}
 };
 
 }  // namespace reprise::spec

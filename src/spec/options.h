@@ -14,9 +14,16 @@ enum class Algorithm : uint8_t {
   None,
   Ngram,   // earlier places of the request's own text, and what its client predicts
   Suffix,  // the same by frequency, with earlier answers of the same salt
-  Model,   // a second model
+  // What computes for its drafts:
+  Model,       // a second model
+  Prediction,  // the layer of the checkpoint that predicts further tokens (MTP)
+  Eagle,       // a trained layer over the model's last hidden states
+  Eagle3,      // and over those of three layers
 };
-std::string_view algorithm_name(Algorithm algorithm);  // "none", "NGRAM", "SUFFIX", "STANDALONE"
+std::string_view algorithm_name(Algorithm algorithm);  // "none", "NGRAM", "SUFFIX", "STANDALONE", "NEXTN", "EAGLE", ...
+constexpr bool drafts_by_model(Algorithm algorithm) { return algorithm >= Algorithm::Model; }
+// It is a checkpoint of its own.
+constexpr bool needs_draft_path(Algorithm a) { return drafts_by_model(a) && a != Algorithm::Prediction; }
 // SGLang's names, in any case. The error names those that are there.
 Result<Algorithm> parse_algorithm(std::string_view name);
 
@@ -36,7 +43,7 @@ struct SpecOptions {
   Status check() const;  // ranges; the error names the setting
 };
 
-// Null for None, and for Model, whose drafter needs a device (sched/model_drafter.h).
+// Null for None, and for what computes, whose drafter needs a device (sched/model_drafter.h).
 std::unique_ptr<Drafter> make_drafter(const SpecOptions& options);
 
 }  // namespace reprise::spec

@@ -26,6 +26,7 @@ class SuffixDrafter final : public Drafter {
   void propose(std::span<const Wish> wishes, std::span<Proposal> out) override;
   void judged(uint64_t id, int64_t verified, int64_t accepted) override;
   void end(uint64_t id, std::span<const int32_t> answer) override;
+  void flush() override { store_.clear(); }
 
   const AnswerStore& store() const { return store_; }
 

@@ -47,9 +47,8 @@ TEST(SpeculationSettings, FlagsOfSglang) {
   EXPECT_FALSE(o->adaptive);
   EXPECT_EQ(o->max_rows, 40);
   EXPECT_EQ(options({{"num_steps", "3"}})->draft_tokens, 4);
-  fails({{"algorithm", "EAGLE"}},
-        "drafts from hidden states are not there yet; allowed: NGRAM, SUFFIX, STANDALONE, none");
-  fails({{"algorithm", "lookahead"}}, "allowed: NGRAM, SUFFIX, STANDALONE, none");
+  fails({{"algorithm", "MEDUSA"}}, "allowed: NGRAM, SUFFIX, STANDALONE, NEXTN, MTP, EAGLE, EAGLE3, none");
+  fails({{"algorithm", "lookahead"}}, "allowed: NGRAM, SUFFIX, STANDALONE, NEXTN, ");
   fails({{"accept_threshold_single", "0.9"}}, "`speculative_accept_threshold_single` 0.9 would change answers");
   fails({{"accept_threshold_acc", "0.5"}}, "`speculative_accept_threshold_acc` 0.5 would change answers");
   fails({{"ngram_min_match_window_size", "13"}}, "allowed: 13 (the smallest) to 64");
@@ -84,8 +83,8 @@ TEST(SpeculationSettings, JsonOfVllm) {
   EXPECT_EQ(n->shortest_match, 2);
   fails({{"config", "{"}}, "`speculative_config`");
   fails({{"config", "[]"}}, "an object with a method was expected");
-  fails({{"config", R"({"method": "eagle3"})"}},
-        "method eagle3 is not there; allowed: ngram, suffix, draft_model (drafts from hidden states");
+  fails({{"config", R"({"method": "medusa"})"}},
+        "method medusa is not there; allowed: ngram, suffix, draft_model, mtp");
   fails({{"config", R"({"method": 3})"}}, "method 3 is not there; allowed: ngram, suffix");
   fails({{"config", R"({"method": "ngram", "mode": "x"})"}}, "key \"mode\" is not known; allowed: method, model, ");
   fails({{"config", R"({"method": "draft_model", "model": 3})"}}, "model must be a path or a name");
@@ -111,6 +110,19 @@ TEST(SpeculationSettings, ADraftModelIsNamedExactlyWhereOneDrafts) {
   EXPECT_EQ(json.options()->draft_tokens, 6);
   json.config = R"({"method": "draft_model", "model": "org/small"})";
   EXPECT_EQ(json.options()->draft_tokens, 4);
+  // EAGLE without a head is the checkpoint's own layer, as in SGLang.
+  SpeculationSettings eagle;
+  eagle.algorithm = "EAGLE";
+  EXPECT_EQ(eagle.options()->algorithm, spec::Algorithm::Prediction);
+  EXPECT_EQ(eagle.options()->draft_tokens, 4);
+  eagle.draft_model_path = "org/head";
+  EXPECT_EQ(eagle.options()->algorithm, spec::Algorithm::Eagle);
+  json.config = R"({"method": "mtp", "num_speculative_tokens": 1})";
+  EXPECT_EQ(json.options()->algorithm, spec::Algorithm::Prediction);
+  EXPECT_EQ(*json.draft_model(), "");
+  fails({{"algorithm", "EAGLE3"}},
+        "`speculative_draft_model_path` is missing: `speculative_algorithm` EAGLE3 needs a head");
+  fails({{"algorithm", "NEXTN"}, {"draft_model_path", "x"}}, "which needs no second model");
   fails({{"algorithm", "STANDALONE"}}, "`speculative_draft_model_path` is missing");
   fails({{"algorithm", "NGRAM"}, {"draft_model_path", "x"}},
         "`speculative_draft_model_path` x with `speculative_algorithm` NGRAM, which needs no second model");

@@ -77,6 +77,9 @@ const Line kGood[] = {
     {"server arguments by phase",
      "--cuda-graph-bs-decode 1 2 4 --cuda-graph-backend-prefill tc_piecewise --cuda-graph-backend-decode full "
      "--cuda-graph-bs-prefill 64 128"},
+    {"docs/basic_usage/deepseek_v3, drafts of the checkpoint's layer",
+     "--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
+     "--speculative-num-draft-tokens 2"},
     {"server arguments by phase, off", "--disable-decode-cuda-graph --disable-prefill-cuda-graph"},
     {"server arguments, the harmless ones",
      "--data-parallel-size 1 --enable-mixed-chunk --skip-server-warmup --warmups v1 --sampling-backend pytorch "
@@ -115,9 +118,9 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--enable-expert-parallel --ep-size 2 --tp-size 4", "which means 4 (--tp-size); leave one of them out"},
       {"--ep-num-redundant-experts 2", "--ep-num-redundant-experts: 2 is out of range; allowed: 0"},
       {"--enable-eplb", "experts are not moved between ranks yet"},
-      {"--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
-       "--speculative-num-draft-tokens 2",
-       "drafts from hidden states are not there yet"},
+      {"--speculative-algorithm EAGLE3 --speculative-num-steps 3 --speculative-eagle-topk 1 "
+       "--speculative-num-draft-tokens 4",
+       "--speculative-draft-model-path is missing"},
       {"--speculative-algorithm STANDALONE", "--speculative-draft-model-path is missing"},
       {"--disaggregation-mode prefill", "allowed: null"},
       {"--lora a.gguf", "adapters as GGUF files are not read; --lora-modules NAME=FOLDER takes those that PEFT saves"},

@@ -69,6 +69,15 @@ TEST(Slice, TakesColumnsOfEveryHead) {
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(got.get(r * 6 + i), x.get(r * 11 + 4 + i));
 }
 
+TEST(Concat, PutsColumnsSideBySide) {
+  const OpRunner runner(Isa::Baseline);
+  const TestTensor a = random_tensor(DType::BF16, {5, 3}, 10), b = random_tensor(DType::BF16, {5, 4}, 11);
+  const TestTensor got = runner.run("concat", {a, b}, {}, {.threads = 2})[0];
+  ASSERT_EQ(got.size(), 5 * 7);
+  for (int64_t r = 0; r < 5; ++r)
+    for (int64_t i = 0; i < 7; ++i) EXPECT_EQ(got.get(r * 7 + i), i < 3 ? a.get(r * 3 + i) : b.get(r * 4 + i - 3));
+}
+
 TEST(RowWrite, StoresRowsAndSkipsNegativeSlots) {
   const OpRunner runner(Isa::Baseline);
   TestTensor cache = random_tensor(DType::BF16, {3, kPageTokens, 7}, 8);

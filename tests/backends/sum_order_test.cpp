@@ -15,6 +15,7 @@ namespace {
 // Ops that add nothing up, or no more than two numbers, or integers in the order of their indices.
 const std::set<std::string> kWithoutSums{"add",
                                          "argmax",
+                                         "concat",
                                          "copy",
                                          "embedding",
                                          "embedding_blocks",

@@ -9,6 +9,7 @@
 
 #include "base/sanitizer.h"
 #include "engine/local_world.h"
+#include "sched/model_drafter.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/computing_platforms.h"
@@ -185,6 +186,7 @@ class RandomSchedule {
     for (const One& one : asked_) ASSERT_NO_FATAL_FAILURE(check(one));
     scheduler_->flush_cache();
     ASSERT_EQ(subject.executor().kv_pool().free_pages(), limits_.pages);
+    if (draft_model_) ASSERT_EQ(draft_->kv_pool().free_pages(), draft_pages_);
   }
   std::mt19937& rng() { return rng_; }
 
@@ -218,7 +220,7 @@ class RandomSchedule {
   };
 
   void choose_drafts(SchedulerOptions& options) {
-    const int64_t kind = below(5);
+    const int64_t kind = below(6);
     if (kind == 0) return;
     spec::SpecOptions& spec = options.speculation;
     spec.draft_tokens = 1 + below(12);
@@ -229,12 +231,27 @@ class RandomSchedule {
       spec.suffix_answers = below(20);
       return;
     }
-    const auto foresight = kind == 4 ? subject_->foresight() : nullptr;
+    if (kind == 5 && subject_->foresight()) return choose_draft_model(options);
+    const auto foresight = kind >= 4 ? subject_->foresight() : nullptr;
     const testing_support::TestDrafter::Options how{static_cast<double>(below(4)) / 4, below(2) == 0,
                                                     static_cast<uint32_t>(rng_()), subject_->vocab};
     options.drafter = [=, vocab = subject_->vocab] {
       return std::make_unique<testing_support::TestDrafter>(
           how, foresight ? foresight : testing_support::at_random(how.seed, vocab));
+    };
+  }
+
+  // A model that answers alike, whose pool may be small and whose steps may fail.
+  void choose_draft_model(SchedulerOptions& options) {
+    draft_pages_ = 2 + below(8);
+    draft_ = std::make_unique<FakeExecutor>(
+        FakeExecutor::Limits{.rows = 2 + below(6), .tokens = 8 + below(100), .pages = draft_pages_});
+    if (below(4) == 0) draft_->fail_at = below(60);
+    const ModelDrafterOptions how{1 + below(6), 1 + below(50), below(4) != 0};
+    options.drafter = [this, how] {
+      auto made = std::make_unique<ModelDrafter>(*draft_, how);
+      draft_model_ = made.get();
+      return made;
     };
   }
 
@@ -245,6 +262,9 @@ class RandomSchedule {
     scheduler_->step();
     const Status ok = scheduler_->check_integrity();
     ASSERT_TRUE(ok.is_ok()) << ok.message();
+    if (!draft_model_) return;
+    const Status whole = draft_model_->check_integrity();
+    ASSERT_TRUE(whole.is_ok()) << whole.message();
   }
 
   void add() {
@@ -322,6 +342,9 @@ class RandomSchedule {
   std::mt19937 rng_;
   FakeExecutor::Limits limits_;
   Subject* subject_ = nullptr;
+  std::unique_ptr<FakeExecutor> draft_;  // null: the schedule has no draft model
+  int64_t draft_pages_ = 0;
+  const ModelDrafter* draft_model_ = nullptr;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<One> asked_;
 };

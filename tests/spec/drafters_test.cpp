@@ -173,12 +173,13 @@ TEST(SpecOptions, NamesAndRanges) {
   EXPECT_EQ(*parse_algorithm("SUFFIX"), Algorithm::Suffix);
   EXPECT_EQ(*parse_algorithm("standalone"), Algorithm::Model);
   EXPECT_EQ(*parse_algorithm("none"), Algorithm::None);
-  for (const auto* later : {"EAGLE", "eagle3", "NEXTN"}) {
-    const auto parsed = parse_algorithm(later);
-    ASSERT_FALSE(parsed.is_ok());
-    EXPECT_NE(parsed.status().message().find("allowed: NGRAM, SUFFIX, STANDALONE, none"), std::string::npos);
-  }
-  EXPECT_NE(parse_algorithm("medusa").status().message().find("\"medusa\" is not known"), std::string::npos);
+  EXPECT_EQ(*parse_algorithm("NEXTN"), Algorithm::Prediction);
+  EXPECT_EQ(*parse_algorithm("mtp"), Algorithm::Prediction);
+  EXPECT_EQ(*parse_algorithm("EAGLE"), Algorithm::Eagle);
+  EXPECT_EQ(*parse_algorithm("eagle3"), Algorithm::Eagle3);
+  EXPECT_NE(parse_algorithm("medusa").status().message().find("\"medusa\" is not known; allowed: NGRAM, SUFFIX, "
+                                                              "STANDALONE, NEXTN, MTP, EAGLE, EAGLE3, none"),
+            std::string::npos);
   EXPECT_TRUE(SpecOptions{}.check().is_ok());
   const auto bad = [](auto change, std::string_view part) {
     SpecOptions o;

@@ -1,4 +1,4 @@
-// Entries of the ops of encoders and of pooled outputs.
+// Entries of the ops of encoders, of pooled outputs and of heads that draft.
 #include "backends/cpu/kernels/segment_shape.h"
 #include "backends/cpu/register.h"
 #include "ops/args/encoder.h"
@@ -19,6 +19,7 @@ void register_encoder(KernelRegistry& kernels, Isa isa) {
   entries.add("pool_rows", k.pool_rows);
   entries.add("widen", k.widen);
   entries.add("l2_normalize", k.l2_normalize);
+  entries.add("concat", k.concat);
 }
 
 }  // namespace reprise::cpu

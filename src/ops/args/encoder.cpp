@@ -21,6 +21,12 @@ void PoolRowsArgs::fill(const OpCall& c) {
   const std::string& name = c.attrs->text("kind");
   kind = name == "last" ? 0 : name == "mean" ? 1 : 2;
 }
+void ConcatArgs::fill(const OpCall& c) {
+  const auto element = static_cast<int64_t>(size_of(c.in[0].dtype));
+  rows = c.in[0].shape[0];
+  a_width = c.in[0].shape[1].factor * element;
+  b_width = c.in[1].shape[1].factor * element;
+}
 void VectorsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor;
@@ -30,6 +36,7 @@ std::span<const OpArgs> encoder_args() {
   static const OpArgs rows[] = {
       op_row("segment_attention", &SegmentAttentionArgs::out, &SegmentAttentionArgs::q, constant_rows),
       op_row("pool_rows", &PoolRowsArgs::out, &PoolRowsArgs::x, constant_rows),
+      op_row("concat", &ConcatArgs::out, &ConcatArgs::a, constant_rows),
       op_row("widen", &VectorsArgs::out, &VectorsArgs::x, constant_rows),
       op_row("l2_normalize", &VectorsArgs::out, &VectorsArgs::x, constant_rows),
   };

@@ -1,4 +1,4 @@
-// Launch arguments of the ops of encoders and of pooled outputs. Filled in encoder.cpp.
+// Launch arguments of the ops of encoders, of pooled outputs and of heads that draft. Filled in encoder.cpp.
 #pragma once
 
 #include "device/thunk.h"
@@ -25,6 +25,16 @@ struct PoolRowsArgs {
   Out out;
   Dim tokens, borders, count;
   int64_t width, kind;
+
+  void fill(const OpCall& call);
+};
+
+// widths in bytes
+struct ConcatArgs {
+  In a, b;
+  Out out;
+  Dim rows;
+  int64_t a_width, b_width;
 
   void fill(const OpCall& call);
 };

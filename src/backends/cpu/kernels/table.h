@@ -97,7 +97,8 @@ namespace reprise::cpu {
   X(rows)                            \
   X(moe_gate)                        \
   X(moe_route)                       \
-  X(l2_normalize)
+  X(l2_normalize)                    \
+  X(concat)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \

@@ -1,0 +1,121 @@
+#include "models/draft_head.h"
+
+#include <algorithm>
+
+#include "models/rope.h"
+
+namespace reprise::models {
+namespace {
+
+constexpr std::string_view kRead = "source_read", kOfHead = "source_own", kWrite = "source_write";
+
+int32_t slot_of(const SourceRows& source, int64_t position) {
+  const auto page = static_cast<size_t>(position / kPageTokens);
+  if (position < 0 || page >= source.pages.size()) return -1;
+  return static_cast<int32_t>(source.pages[page] * kPageTokens + position % kPageTokens);
+}
+
+// Calls slot(source, t, is the part's last row) for every row of the step.
+template <typename F>
+void fill(const StepRows& step, const TensorView& view, const F& slot) {
+  const auto out = ints(view);
+  size_t row = 0;
+  for (const StepPart& p : step.parts)
+    for (int64_t t = p.cached; t < p.cached + p.count; ++t)
+      out[row++] = p.source ? slot(*p.source, t, t + 1 == p.cached + p.count) : -1;
+  std::fill(out.begin() + static_cast<ptrdiff_t>(row), out.end(), -1);
+}
+
+void read_rows(const StepRows& step, const TensorView& view) {
+  fill(step, view, [](const SourceRows& s, int64_t t, bool) { return t < s.computed ? slot_of(s, t) : -1; });
+}
+void read_own(const StepRows& step, const TensorView& view) {
+  fill(step, view, [](const SourceRows& s, int64_t t, bool) { return t < s.computed ? -1 : slot_of(s, t); });
+}
+void write_rows(const StepRows& step, const TensorView& view) {
+  fill(step, view, [](const SourceRows& s, int64_t t, bool last) { return last && s.leave ? slot_of(s, t + 1) : -1; });
+}
+
+Tensor rows_at(nn::StepInputs& in, std::string_view index) {
+  return nn::index_select(nn::cache_rows(in.caches.find(kSourceRows)->second), in.more(index));
+}
+
+}  // namespace
+
+void declare_kept_rows(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
+  if (trace.kept_rows.empty()) return;
+  const int64_t width = config.fields.hidden_size * static_cast<int64_t>(trace.kept_rows.size());
+  step.caches.push_back(
+      {.name = std::string(kKeptRows), .dtype = trace.dtype, .shape = {Dim(kPageTokens), Dim(width)}});
+}
+
+bool RowKeeper::keeps(int64_t layer) const {
+  return std::find(in_.kept_rows.begin(), in_.kept_rows.end(), layer) != in_.kept_rows.end();
+}
+
+void RowKeeper::see(Tensor rows, int64_t layer) {
+  if (keeps(layer)) rows_ = rows_.absent() ? rows : nn::concat(rows_, rows);
+}
+
+void RowKeeper::write() const {
+  if (rows_.absent()) return;
+  Tensor& cache = in_.caches.find(kKeptRows)->second;
+  cache = nn::row_write(cache, rows_, in_.slots);
+}
+
+void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step) {
+  std::erase_if(step.caches, [&](const CacheSpec& c) {
+    const size_t dot = c.name.rfind('.');
+    return c.kind == CacheSpec::Kind::PerSequence ||
+           (dot != std::string::npos && std::stoll(c.name.substr(dot + 1)) >= layers);
+  });
+  const TensorType slots{trace.index_dtype, {Dim(1, kTokens)}};
+  step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = read_rows});
+  step.inputs.push_back({.name = std::string(kOfHead), .type = slots, .producer = read_own});
+  step.inputs.push_back({.name = std::string(kWrite), .type = slots, .producer = write_rows, .destination = true});
+  step.caches.push_back({.name = std::string(kSourceRows),
+                         .kind = CacheSpec::Kind::Source,
+                         .dtype = trace.dtype,
+                         .shape = {Dim(kPageTokens), Dim(trace.source_width)}});
+}
+
+Tensor source_rows(nn::StepInputs& in) { return rows_at(in, kRead); }
+
+Tensor own_rows(nn::StepInputs& in, int64_t width) {
+  const Tensor rows = rows_at(in, kOfHead);
+  return rows.dim(-1).factor == width ? rows : nn::slice(rows, 0, width);
+}
+
+void leave_rows(nn::StepInputs& in, Tensor rows) {
+  Tensor& cache = in.caches.find(kSourceRows)->second;
+  const int64_t width = cache.dim(-1).factor;
+  Tensor wide = rows;
+  while (wide.dim(-1).factor < width) wide = nn::concat(wide, rows);
+  cache = nn::row_write(cache, wide, in.more(kWrite));
+}
+
+ModelOutputs prediction_head(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
+                             nn::StepInputs& in, const nn::ParamScope& root, const PredictionNames& names) {
+  const auto& f = config.fields;
+  const nn::ParamScope model = root / "model", p = model / "layers" / f.num_hidden_layers;
+  const auto norm = [&](Tensor x, std::string_view name) { return nn::rms_norm(x, p / name, f.rms_norm_eps); };
+  const Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
+  const Tensor embedding = nn::embedding(table, in.tokens),
+               rows = nn::add(source_rows(in), own_rows(in, f.hidden_size));
+  Tensor x = nn::linear(nn::concat(norm(embedding, names.of_embedding), norm(rows, names.of_rows)), p / names.join,
+                        f.hidden_size, false, nn::Shard::None);
+  const Tensor rope = nn::rope_table(in.positions, rope_spec(config));
+  const nn::ParamScope& layer = p;
+  x = nn::add(x, attention(norm(x, "input_layernorm"), rope, 0, layer));
+  x = nn::add(x, mlp(norm(x, "post_attention_layernorm"), f.num_hidden_layers, layer));
+  x = norm(x, names.last);
+  leave_rows(in, x);
+  x = nn::index_select(x, in.last_rows);
+  const Tensor head =
+      f.tie_word_embeddings ? table : (root / "lm_head").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
+  return {.hidden = x, .logits = nn::linear_f32(x, head, nn::Shard::Column)};
+}
+
+void declare_prediction(const ModelConfig&, const TraceOptions& trace, StepSpec& step) { declare_head(trace, 1, step); }
+
+}  // namespace reprise::models

@@ -1,0 +1,232 @@
+// Heads that draft from hidden states: their logits are those of the original formulas; answers with them have the bits
+// of answers without, in every graph mode; what they guess, step by step, is what they guess when all is read anew; and
+// what does not fit together is refused by name.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "sched/model_drafter.h"
+#include "sched/scheduler.h"
+#include "support/answers.h"
+#include "support/heads.h"
+
+namespace reprise::sched::head_drafter_test {
+namespace {
+
+using testing_support::guess;
+using testing_support::HeadSetup;
+using testing_support::open_with_head;
+
+struct Pair {
+  std::string model, head;
+};
+const std::vector<Pair>& pairs() {
+  static const std::vector<Pair> all{
+      {"deepseek_v3", "deepseek_v3"}, {"glm4_moe", "glm4_moe"}, {"llama", "llama_eagle"}, {"llama", "llama_eagle3"}};
+  return all;
+}
+
+template <typename T>
+std::vector<T> numbers(const checkpoint::SafetensorsFile& file, std::string_view name) {
+  for (const auto& t : file.tensors())
+    if (t.name == name) {
+      std::vector<T> out(t.bytes / sizeof(T));
+      std::memcpy(out.data(), file.bytes(t).data(), t.bytes);
+      return out;
+    }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+double off_by(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
+    worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
+  }
+  return worst / largest;
+}
+
+TEST(HeadDrafter, LogitsAreThoseOfTheOriginalFormula) {
+  for (const Pair& p : pairs()) {
+    SCOPED_TRACE(p.head);
+    auto file = checkpoint::SafetensorsFile::open(testing_support::head_path(p.head) + "/golden.safetensors");
+    ASSERT_TRUE(file.is_ok()) << file.status().message();
+    auto e = open_with_head({p.model, p.head});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const auto chain = numbers<int32_t>(*file, "chain");
+    const auto got = guess(**e, numbers<int32_t>(*file, "tokens"), static_cast<int64_t>(chain.size()));
+    EXPECT_LT(off_by(got.logits, numbers<float>(*file, "logits")), 1e-4);
+    EXPECT_LT(off_by(got.chain_logits, numbers<float>(*file, "chain_logits")), 1e-4);
+    EXPECT_EQ(got.tokens, chain);
+  }
+}
+
+struct Outcome {
+  std::vector<Answer> answers;
+  SpeculationStats stats;
+};
+
+constexpr int64_t kDrafts = 3;
+
+// Greedy and seeded requests of several lengths, one of which is preempted, and one that goes away.
+Outcome run(engine::Engine& e, bool drafts) {
+  SchedulerOptions o;
+  o.preemption_threshold = 0;
+  o.speculation.adaptive = false;
+  o.speculation.draft_tokens = kDrafts + 1;
+  ModelDrafter* drafter = nullptr;
+  if (drafts)
+    o.drafter = [&] {
+      auto made = std::make_unique<ModelDrafter>(*e.draft(), ModelDrafterOptions{.most_drafts = kDrafts});
+      drafter = made.get();
+      return made;
+    };
+  Scheduler scheduler(e, o);
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (int i = 0; i < 6; ++i) {
+    Asked a = ask(count_up(2 + i * 29 % 140, i % 4), 24);
+    a.request.sampling.ignore_eos = true;
+    a.request.sampling.logprobs = i % 3 == 2 ? 30 : 2;
+    if (i % 2) a.request.sampling.temperature = 0.7, a.request.sampling.seed = static_cast<uint64_t>(i);
+    answers.push_back(a.answer);
+    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+  }
+  const auto gone = scheduler.add(ask(count_up(40, 1), 100).request);
+  for (int i = 0; !scheduler.idle(); ++i) {
+    if (i == 5) scheduler.cancel(*gone);
+    if (i == 4) {
+      Asked important = ask(count_up(200, 5), 3);
+      important.request.priority = 5;
+      EXPECT_TRUE(scheduler.add(std::move(important.request)).is_ok());
+    }
+    if (i == 8) scheduler.flush_cache();
+    scheduler.step();
+    EXPECT_TRUE(scheduler.check_integrity().is_ok());
+    if (drafter) {
+      const Status whole = drafter->check_integrity();
+      EXPECT_TRUE(whole.is_ok()) << whole.message();
+    }
+  }
+  Outcome out{{}, scheduler.stats().speculation};
+  for (const auto& a : answers) {
+    EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
+    out.answers.push_back(*a);
+  }
+  return out;
+}
+
+void expect_same(const Outcome& got, const Outcome& want) {
+  for (size_t i = 0; i < want.answers.size(); ++i) {
+    EXPECT_EQ(got.answers[i].tokens, want.answers[i].tokens) << "request " << i;
+    ASSERT_EQ(got.answers[i].sampled.size(), want.answers[i].sampled.size());
+    for (size_t t = 0; t < want.answers[i].sampled.size(); ++t) {
+      const SampledToken &g = got.answers[i].sampled[t], &w = want.answers[i].sampled[t];
+      EXPECT_EQ(std::memcmp(&*g.logprob, &*w.logprob, sizeof(float)), 0) << "request " << i << ", token " << t;
+      EXPECT_EQ(g.top.size(), w.top.size());
+    }
+  }
+}
+
+TEST(HeadDrafter, AnswersAreThoseWithoutAHead) {
+  const auto mode = [](GraphMode m) { return std::optional(m); };
+  const std::vector<HeadSetup> modes{
+      {.dtype = DType::F32, .policy = engine::GraphPolicy::Off},
+      {.dtype = DType::BF16, .decode = mode(GraphMode::Whole), .prefill = mode(GraphMode::Whole)},
+      {.dtype = DType::BF16, .decode = mode(GraphMode::Piecewise), .pages = 9, .chunk = 48},
+  };
+  for (const Pair& p : pairs())
+    for (HeadSetup s : modes) {
+      SCOPED_TRACE(fmt::format("{} with {}, {} pages, {}", p.model, p.head, s.pages, dtype_name(s.dtype)));
+      s.model = p.model, s.head = p.head;
+      auto e = open_with_head(s);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const Outcome plain = run(**e, false), drafted = run(**e, true);
+      expect_same(drafted, plain);
+      EXPECT_GT(drafted.stats.draft_tokens, 100u);
+      EXPECT_LE(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);
+    }
+}
+
+// Lets an answer be this text alone.
+class Scripted final : public engine::TokenConstraint {
+ public:
+  Scripted(Tokens text, int64_t vocab) : text_(std::move(text)), vocab_(vocab) {}
+  Result<std::span<const uint64_t>> allowed() override {
+    mask_.assign(static_cast<size_t>((vocab_ + 63) / 64), 0);
+    if (at_ < text_.size()) mask_[static_cast<size_t>(text_[at_] / 64)] |= uint64_t{1} << (text_[at_] % 64);
+    return std::span<const uint64_t>(mask_);
+  }
+  int64_t allowed_prefix(std::span<const int32_t> tokens) const override {
+    return kv::common_prefix(tokens, std::span(text_).subspan(at_));
+  }
+  Status accept(int32_t token) override { return text_[at_++] == token ? Status::ok() : invalid("token {}", token); }
+
+ private:
+  Tokens text_;
+  int64_t vocab_;
+  size_t at_ = 0;
+  std::vector<uint64_t> mask_;
+};
+
+// A text that goes on as the head guesses for 0 to 3 tokens, and then otherwise; a loop in which model and head read it
+// anew for each guess counts steps, drafts and what came true at each place. So rows of the head's own are replaced by
+// the model's, and nothing that was guessed stays.
+TEST(HeadDrafter, AcceptanceIsThatOfAPlainSimulation) {
+  for (const Pair& p : pairs()) {
+    SCOPED_TRACE(p.head);
+    auto e = open_with_head({.model = p.model, .head = p.head, .rows = 160});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const auto vocab = static_cast<int32_t>((*e)->vocab_size());
+    const Tokens prompt = count_up(110);  // the answer crosses a border of pages
+    Tokens text = prompt;
+    text.push_back(7);
+    uint64_t steps = 0, drafted = 0;
+    std::vector<uint64_t> came_true(kDrafts);
+    for (size_t turn = 1; turn < 14; ++turn) {
+      Tokens guessed = guess(**e, text, kDrafts).tokens;
+      ASSERT_EQ(guessed.size(), static_cast<size_t>(kDrafts));
+      const size_t kept = turn * 3 % (kDrafts + 1);
+      if (kept > 0) ++steps;
+      drafted += kept;
+      for (size_t i = 0; i < kept; ++i) ++came_true[i];
+      text.insert(text.end(), guessed.begin(), guessed.begin() + static_cast<ptrdiff_t>(kept));
+      text.push_back(kept < guessed.size() ? (guessed[kept] + 1) % vocab : 5);
+    }
+    text.insert(text.end(), kDrafts, 5);  // the last guesses are of a text that ends, and never right
+    const Tokens answer(text.begin() + static_cast<ptrdiff_t>(prompt.size()), text.end());
+    SchedulerOptions o;
+    o.speculation.adaptive = false;
+    o.speculation.draft_tokens = kDrafts + 1;
+    o.drafter = [&] {
+      return std::make_unique<ModelDrafter>(*(*e)->draft(), ModelDrafterOptions{.most_drafts = kDrafts});
+    };
+    Scheduler scheduler(**e, o);
+    Asked a = ask(prompt, static_cast<int64_t>(answer.size()) - kDrafts);
+    a.request.sampling.ignore_eos = true;
+    a.request.constraint = std::make_unique<Scripted>(answer, vocab);
+    ASSERT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+    while (!scheduler.idle()) scheduler.step();
+    EXPECT_EQ(a.answer->tokens, Tokens(answer.begin(), answer.end() - kDrafts));
+    const SpeculationStats s = scheduler.stats().speculation;
+    EXPECT_EQ(s.drafts, steps);
+    EXPECT_EQ(s.draft_tokens, drafted);
+    for (size_t i = 0; i < came_true.size(); ++i) EXPECT_EQ(s.accepted_at[i], came_true[i]) << "place " << i;
+  }
+}
+
+TEST(HeadDrafter, WhatDoesNotFitIsRefusedByName) {
+  const auto message = [](const HeadSetup& s) {
+    const auto e = open_with_head(s);
+    EXPECT_FALSE(e.is_ok());
+    return e.is_ok() ? std::string() : e.status().message();
+  };
+  EXPECT_NE(message({"llama", "llama"}).find("LlamaForCausalLM has no layer here that predicts further tokens"),
+            std::string::npos);
+  EXPECT_NE(message({"glm4_moe", "llama_eagle"}).find("it is for an embedding of 131 x 40 and"), std::string::npos)
+      << message({"glm4_moe", "llama_eagle"});
+}
+
+}  // namespace
+}  // namespace reprise::sched::head_drafter_test
