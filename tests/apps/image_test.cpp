@@ -16,7 +16,8 @@ using testing_support::HttpAnswer;
 using testing_support::HttpClient;
 
 const std::string kData = std::string(REPRISE_SOURCE_DIR) + "/tests/data/";
-const std::string kFlags = fmt::format("--model-path {}vision/qwen3_vl --threads 2 --log-level warning", kData);
+const std::string kModel = fmt::format("--model-path {}vision/qwen3_vl --threads 2", kData);
+const std::string kFlags = kModel + " --log-level warning";
 const std::string kGenerate = "generate " + kFlags + " --temperature 0 --max-new-tokens 10 --json ";
 
 std::string image(const std::string& name) { return kData + "images/" + name; }
@@ -36,7 +37,7 @@ std::string data_url(const std::string& name) {
 Json answers() { return Json::parse(content_of(kData + "vision/qwen3_vl/answers.json")); }
 
 TEST(Image, ChatsOverHttpAreAnsweredAsByTheReference) {
-  const Model model(kFlags);
+  const Model model(kModel);
   Server server(model, "");
   ASSERT_GT(server.port(), 0) << server.said();
   HttpClient client(server.port());
@@ -58,7 +59,8 @@ TEST(Image, ChatsOverHttpAreAnsweredAsByTheReference) {
       const Json& content = got["choices"][0]["logprobs"]["content"];
       ASSERT_LE(content.size(), want["logprobs"].size());
       for (size_t i = 0; i < content.size(); ++i)
-        EXPECT_NEAR(content[i]["logprob"].get<double>(), want["logprobs"][i].get<double>(), 1e-3) << i;
+        // Logits of these weights are large, and held to 1e-4 of the largest (tests/models/vision_test.cpp).
+        EXPECT_NEAR(content[i]["logprob"].get<double>(), want["logprobs"][i].get<double>(), 5e-3) << i;
     }
   }
   const Json shown = Json::parse(client.post("/api/show", R"({"model": "qwen3_vl"})").body);
@@ -75,9 +77,15 @@ TEST(Image, TheCommandTakesImagesInTheirPlaces) {
                                      "assistant\n",
                                      place, place));
   const std::string two = fmt::format("--image {} --image {}", image("rgb.png"), image("rgb.jpeg"));
-  const OrderedJson raw = json_of(run_binary(kGenerate + two + " -p - <" + (folder / "prompt")));
+  // The shell takes the last line ends of what it reads.
+  const OrderedJson raw =
+      json_of(run_binary(kGenerate + two + " -p \"${p%.}\"", "p=$(cat " + (folder / "prompt") + "; echo .);"));
   EXPECT_EQ(raw["prompt_tokens"], want["prompt_tokens"]);
   EXPECT_EQ(raw["output"]["token_ids"], want["tokens"]);
+  const Json in_front = answers()[2];
+  const OrderedJson chat = json_of(run_binary(kGenerate + two + " --apply-chat-template -p 'which is larger?'"));
+  EXPECT_EQ(chat["prompt_tokens"], in_front["prompt_tokens"]);
+  EXPECT_EQ(chat["output"]["token_ids"], in_front["tokens"]);
 }
 
 TEST(Image, WrongUseOfTheCommandIsToldInOneLine) {

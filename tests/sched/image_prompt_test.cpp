@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-namespace reprise::sched {
+namespace reprise::sched::image_prompt_test {
 namespace {
 
 std::vector<uint8_t> picture(const std::string& name) {
@@ -65,4 +65,4 @@ TEST(ImagePrompt, RulesMustBeThoseOfTheTower) {
 }
 
 }  // namespace
-}  // namespace reprise::sched
+}  // namespace reprise::sched::image_prompt_test
