@@ -62,12 +62,29 @@ inline To by_register(const F& f, const From&... from) {
   }
   return out;
 }
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+// Vectors are two registers here. Comparisons, selections and shuffles of those GCC 12 takes lane by lane, but not
+// sums, conversions and bits. So each register is taken by itself. They are copied both at once: one would go through
+// memory.
+#define REPRISE_BY_HALVES
+template <typename F>
+__attribute__((always_inline)) inline F32x16 by_halves(F32x16 a, F32x16 b, const F& f) {
+  __m256 x[2], y[2];
+  std::memcpy(x, &a, 64);
+  std::memcpy(y, &b, 64);
+  x[0] = f(x[0], y[0]);
+  x[1] = f(x[1], y[1]);
+  std::memcpy(&a, x, 64);
+  return a;
+}
 #endif
 
 // Lane by lane: all ones where it is so, else zeros. A NaN is never greater, nor is anything greater than it.
 inline I32x16 greater(F32x16 a, F32x16 b) {
 #if defined(__aarch64__)
   return by_register<I32x16, float32x4_t>([](auto x, auto y) { return vcgtq_f32(x, y); }, a, b);
+#elif defined(REPRISE_BY_HALVES)
+  return reinterpret_cast<I32x16>(by_halves(a, b, [](__m256 x, __m256 y) { return _mm256_cmp_ps(x, y, _CMP_GT_OQ); }));
 #else
   return a > b;
 #endif
@@ -75,6 +92,8 @@ inline I32x16 greater(F32x16 a, F32x16 b) {
 inline I32x16 is_number(F32x16 v) {
 #if defined(__aarch64__)
   return by_register<I32x16, float32x4_t>([](auto x) { return vceqq_f32(x, x); }, v);
+#elif defined(REPRISE_BY_HALVES)
+  return reinterpret_cast<I32x16>(by_halves(v, v, [](__m256 x, __m256 y) { return _mm256_cmp_ps(x, y, _CMP_ORD_Q); }));
 #else
   return v == v;
 #endif
@@ -82,6 +101,9 @@ inline I32x16 is_number(F32x16 v) {
 inline I32x16 below(U32x16 a, U32x16 b) {
 #if defined(__aarch64__)
   return by_register<I32x16, uint32x4_t>([](auto x, auto y) { return vcltq_u32(x, y); }, a, b);
+#elif defined(REPRISE_BY_HALVES)
+  // The borrow of a - b, which its highest bit has, goes into all bits.
+  return reinterpret_cast<I32x16>((~a & b) | (~(a ^ b) & (a - b))) >> 31;
 #else
   return reinterpret_cast<I32x16>(a < b);
 #endif
@@ -89,14 +111,14 @@ inline I32x16 below(U32x16 a, U32x16 b) {
 
 // mask ? a : b, where mask is all ones or all zeros per lane.
 inline I32x16 select(I32x16 mask, I32x16 a, I32x16 b) {
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(REPRISE_BY_HALVES)
   return (mask & a) | (~mask & b);
 #else
   return mask ? a : b;
 #endif
 }
 inline F32x16 select(I32x16 mask, F32x16 a, F32x16 b) {
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(REPRISE_BY_HALVES)
   return reinterpret_cast<F32x16>(select(mask, reinterpret_cast<I32x16>(a), reinterpret_cast<I32x16>(b)));
 #else
   return mask ? a : b;
@@ -123,6 +145,8 @@ inline F32x16 to_float(I32x16 v) {
 inline F32x16 swap_pairs(F32x16 v) {
 #if defined(__aarch64__)
   return by_register<F32x16, float32x4_t>([](auto x) { return vrev64q_f32(x); }, v);
+#elif defined(REPRISE_BY_HALVES)
+  return by_halves(v, v, [](__m256 x, __m256) { return _mm256_permute_ps(x, 0xb1); });
 #else
   return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
 #endif
