@@ -57,8 +57,9 @@ void ModelDrafter::propose(std::span<const spec::Wish> wishes, std::span<spec::P
     // A chain of k drafts has keys and values of the text and of k - 1 of them.
     const auto size = static_cast<int64_t>(wishes[i].tokens.size());
     const int64_t most = std::min(wishes[i].most, model_.context_length() - size + 1);
-    if (most <= 0 || !begin_text(text, wishes[i])) continue;
-    text.turn = turn_;
+    if (most <= 0) continue;
+    text.turn = turn_;  // first: a search for pages must not take its own
+    if (!begin_text(text, wishes[i])) continue;
     chains_.push_back({&text, &wishes[i], &out[i], most, {wishes[i].pages, text.sequence.size()}});
   }
   if (const Status ok = read(chains_); !ok.is_ok()) return fail(ok);
