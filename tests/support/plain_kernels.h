@@ -170,7 +170,7 @@ inline void sample(const SampleArgs& a, const LiveSizes& live) {
   std::vector<draw::Candidate> scratch(static_cast<size_t>(n));
   for (int64_t r = 0; r < a.rows.value(live); ++r) {
     Draw d;
-    std::memcpy(&d, static_cast<const int32_t*>(a.draws) + r * kDrawWords, sizeof d);
+    std::memcpy(static_cast<void*>(&d), static_cast<const int32_t*>(a.draws) + r * kDrawWords, sizeof d);
     const float* row = static_cast<const float*>(a.logits) + r * n;
     const float* from = d.edited > 0 ? static_cast<const float*>(a.edited) + (d.edited - 1) * n : row;
     const int32_t token = tokens[r] = draw::token(from, n, d, scratch.data());
