@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -83,22 +84,26 @@ Status run_mmmu(const MmmuFlags& f) {
   ASSIGN_OR_RETURN(const images::PatchRules rules,
                    sched::patch_rules(engine->options().model_path, *vision, engine->max_image_rows()));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
-  std::vector<sched::GenerationRequest> requests;
-  for (const MmmuQuestion& q : questions) {
-    ASSIGN_OR_RETURN(auto r, request_of(f, q, text, rules, vision->image_token));
-    requests.push_back(std::move(r));
-  }
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
   ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
   TextGenerator generator(*engine, text.tokenizer(), {!f.model.disable_radix_cache, speculation, adapter.get()});
   std::vector<TextResult> results;
   const auto begin = std::chrono::steady_clock::now();
   {
-    Progress bar("mmmu", requests.size() * static_cast<uint64_t>(f.max_new_tokens));
-    ASSIGN_OR_RETURN(results, generator.run(requests, [&](size_t, std::string_view) {
-      bar.advance(1);
-      return true;
-    }));
+    constexpr size_t kTogether = 32;  // patches of a picture take megabytes
+    Progress bar("mmmu", questions.size() * static_cast<uint64_t>(f.max_new_tokens));
+    for (size_t first = 0; first < questions.size(); first += kTogether) {
+      std::vector<sched::GenerationRequest> requests;
+      for (size_t i = first; i < std::min(first + kTogether, questions.size()); ++i) {
+        ASSIGN_OR_RETURN(auto r, request_of(f, questions[i], text, rules, vision->image_token));
+        requests.push_back(std::move(r));
+      }
+      ASSIGN_OR_RETURN(auto some, generator.run(requests, [&](size_t, std::string_view) {
+        bar.advance(1);
+        return true;
+      }));
+      std::move(some.begin(), some.end(), std::back_inserter(results));
+    }
   }
   const double seconds = seconds_since(begin);
   Score all;

@@ -105,7 +105,7 @@ REPRISE_API reprise_code reprise_describe(reprise_engine* engine, const char* wh
 enum { REPRISE_SPECIAL = 1 }; /* encode: add the special tokens of a text; decode: keep those that there are */
 REPRISE_API reprise_code reprise_encode(reprise_engine* engine, reprise_text text, uint32_t flags, reprise_blob** ids,
                                         reprise_error** error);
-/* A conversation through the model's chat template; `messages` and `options` as in reprise_request. */
+/* A conversation through the model's chat template; `messages` (without images) and `options` as in reprise_request. */
 REPRISE_API reprise_code reprise_encode_chat(reprise_engine* engine, reprise_text messages, reprise_text options,
                                              reprise_blob** ids, reprise_error** error);
 REPRISE_API reprise_code reprise_decode(reprise_engine* engine, const int32_t* ids, size_t count, uint32_t flags,

@@ -166,6 +166,7 @@ Result<MmmuQuestion> mmmu_question(const Json& line, const std::string& place) {
     if (!a.is_string()) return invalid("{}: \"answer\": a text or a list of texts is expected", place);
     q.answers.push_back(a.get<std::string>());
   }
+  if (q.answers.empty()) return invalid("{}: \"answer\": a text or a list of at least one text is expected", place);
   std::string prompt = line["question"].get<std::string>() + "\n";
   for (size_t i = 0; i < q.options.size(); ++i) prompt += letter(i) + ". " + q.options[i] + "\n";
   prompt += q.options.empty() ? "\nAnswer: " : kChooses;

@@ -120,6 +120,8 @@ class LLM:
         self._lock = threading.Lock()
 
     def _ids(self, prompt) -> tuple:
+        if isinstance(prompt, dict) and prompt.get("multi_modal_data"):
+            raise NotImplementedError("multi_modal_data is not supported: pictures go over HTTP or the C interface")
         if isinstance(prompt, str):
             return prompt, self._core.encode(prompt)
         if isinstance(prompt, dict) and "prompt_token_ids" in prompt:

@@ -41,8 +41,8 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
 void make_head(spec::Algorithm algorithm, const std::string& source, engine::EngineOptions& options) {
   switch (algorithm) {
     case spec::Algorithm::Prediction: options.prediction = true; break;
-    case spec::Algorithm::Eagle: options.families.push_back(&models::eagle()); break;
-    case spec::Algorithm::Eagle3: options.families.push_back(&models::eagle3()); break;
+    case spec::Algorithm::Eagle: options.families.push_back(&models::eagle::kEagle); break;
+    case spec::Algorithm::Eagle3: options.families.push_back(&models::eagle::kEagle3); break;
     default: return;
   }
   if (algorithm != spec::Algorithm::Prediction) options.borrows_from = source;
@@ -50,6 +50,7 @@ void make_head(spec::Algorithm algorithm, const std::string& source, engine::Eng
 
 Status keep_rows(spec::Algorithm algorithm, const engine::Engine* draft, engine::EngineOptions& options) {
   if (!draft || !draft->reads_source()) return Status::ok();
+  options.prediction_beside = algorithm == spec::Algorithm::Prediction;
   options.kept_rows = algorithm == spec::Algorithm::Eagle3 ? engine::KeptRows::Layers : engine::KeptRows::Last;
   if (algorithm != spec::Algorithm::Eagle3) return Status::ok();
   const Json& config = draft->config().raw();

@@ -1,6 +1,10 @@
 #include "api/image_fetch.h"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <cstdlib>
+#include <utility>
 
 #include "hub/http.h"
 #include "hub/model_name.h"
@@ -14,6 +18,8 @@ Result<std::string> fetch(const std::string& url, const std::vector<std::string>
   const auto end = std::chrono::steady_clock::now() + kLongest;
   hub::HubSettings plain;  // without a token
   plain.endpoint = origins.front();
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"})
+    if (const char* file = std::getenv(name); file && plain.certificates.empty()) plain.certificates = file;
   plain.stall_seconds = static_cast<int>(kLongest.count());
   bool late = false;
   const auto stop = [&] { return late = std::chrono::steady_clock::now() > end; };
@@ -22,6 +28,7 @@ Result<std::string> fetch(const std::string& url, const std::vector<std::string>
   request.url = url;
   request.only = &origins;
   request.most_bytes = static_cast<size_t>(most_bytes);
+  request.most_bytes_by = " (--max-image-bytes)";
   auto answer = session.run(request);
   if (late) return invalid("{}: it took more than {} s", hub::printable(url.substr(0, 100)), kLongest.count());
   if (!answer) return answer.status();
@@ -39,6 +46,10 @@ Result<ImageFetch> image_fetch(const std::string& hosts, int64_t most_bytes) {
     at = comma + 1;
     if (one.empty()) continue;
     if (one.find("://") == std::string::npos) one = "https://" + one;
+    // As the origins of URLs are compared: small letters, no usual port.
+    std::transform(one.begin(), one.end(), one.begin(), [](unsigned char c) { return std::tolower(c); });
+    for (const auto& [scheme, port] : {std::pair("https://", ":443"), std::pair("http://", ":80")})
+      if (one.starts_with(scheme) && one.ends_with(port)) one.resize(one.rfind(':'));
     const std::string host = one.substr(one.find("://") + 3);
     if ((!one.starts_with("https://") && !one.starts_with("http://")) || host.empty() ||
         host.find_first_of("/*?#@ ") != std::string::npos)

@@ -282,6 +282,9 @@ Failure encode_chat(std::vector<int32_t>& out, const reprise_text& messages, con
   RETURN_IF_FAILURE(add_options(body, options));
   GenerateCall call;
   RETURN_IF_FAILURE(parsed(call, server::parse_chat(body, model, limits())));
+  if (!call.images.empty())
+    return {invalid("messages: ids alone do not show images; allowed: texts (a request with messages takes images)"),
+            "messages"};
   out = std::move(call.prompts.front());
   return {};
 }

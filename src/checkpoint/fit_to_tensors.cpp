@@ -34,27 +34,28 @@ bool is_of_prediction(std::string_view module) {
   return std::find(std::begin(kModules), std::end(kModules), module) != std::end(kModules);
 }
 
-void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoint) {
+void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoint, bool first_read) {
   if (config.nextn_layers == 0) return;
-  const int64_t layers = config.num_hidden_layers;
+  const int64_t layers = config.num_hidden_layers, first = layers + (first_read ? 1 : 0);
   std::set<std::string, std::less<>> modules;  // of the layers that are computed
   for (const CheckpointTensor& t : checkpoint.tensors())
     if (const LayerName n = layer_name(t.name); n.layer >= 0 && n.layer < layers) modules.emplace(first_part(n.rest));
   uint64_t bytes = 0;
-  const size_t count = checkpoint.set_aside([&](const CheckpointTensor& t) {
+  size_t count = 0;  // of those that nothing reads
+  checkpoint.set_aside([&](const CheckpointTensor& t) {
     const LayerName n = layer_name(t.name);
     const std::string_view module = first_part(n.rest);
     const bool known = n.layer >= layers && n.layer < layers + config.nextn_layers &&
                        (is_of_prediction(module) || modules.contains(module));
-    if (known) bytes += t.bytes;
+    if (known && n.layer >= first) ++count, bytes += t.bytes;
     return known;
   });
   if (count == 0) return;
   const int64_t last = layers + config.nextn_layers - 1;
   config.notices.push_back(fmt::format(
       "{} tensors ({:.1f} MB) of layer{} {} predict further tokens (num_nextn_predict_layers {}) and are not loaded",
-      count, static_cast<double>(bytes) / 1e6, last > layers ? "s" : "",
-      last > layers ? fmt::format("{} to {}", layers, last) : fmt::format("{}", layers), config.nextn_layers));
+      count, static_cast<double>(bytes) / 1e6, last > first ? "s" : "",
+      last > first ? fmt::format("{} to {}", first, last) : fmt::format("{}", first), config.nextn_layers));
 }
 
 // A model of text and pictures: what is not of its text model.
@@ -91,9 +92,9 @@ LayerName layer_name(std::string_view tensor) {
   return {layer, tensor.substr(dot + 1)};
 }
 
-void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint) {
+void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint, bool nextn_read) {
   set_other_models_aside(config, checkpoint);
-  set_prediction_layers_aside(config, checkpoint);
+  set_prediction_layers_aside(config, checkpoint, nextn_read);
   settle_head(config, checkpoint);
 }
 

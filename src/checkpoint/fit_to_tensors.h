@@ -14,7 +14,8 @@
 
 namespace reprise::checkpoint {
 
-void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint);
+// `nextn_read`: the first of those layers is read for drafts, by another engine.
+void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint, bool nextn_read = false);
 
 // The number N of "model.layers.N.rest", and the rest; -1 for other names.
 struct LayerName {

@@ -62,7 +62,9 @@ Status Engine::check_options() const {
 Status Engine::read_config() {
   std::vector<const checkpoint::Family*> list;
   for (const models::ModelSpec* m : options_.families) list.push_back(&m->family);
-  for (const models::ModelSpec* m : models::all_models()) list.push_back(&m->family);
+  // A head of EAGLE is no model, and may have the name of one.
+  if (options_.borrows_from.empty())
+    for (const models::ModelSpec* m : models::all_models()) list.push_back(&m->family);
   const checkpoint::Families known{list, false};
   if (checkpoint_ && checkpoint_->gguf()) {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known));
@@ -126,7 +128,7 @@ Status Engine::open_checkpoint() {
   if (!folder) RETURN_IF_ERROR(read_config());
   if (options_.prediction) RETURN_IF_ERROR(open_prediction());
   if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
-  checkpoint::fit_to_tensors(config_.fields, *checkpoint_);
+  checkpoint::fit_to_tensors(config_.fields, *checkpoint_, options_.prediction_beside);
   if (config_.fields.vision) checkpoint_->make_matrix("visual.patch_embed.proj.weight");  // a convolution's
   const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
     return std::any_of(model_->unread.begin(), model_->unread.end(),

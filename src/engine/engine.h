@@ -86,6 +86,7 @@ struct EngineOptions {
   std::vector<int64_t> kept_layers = {};
   // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
   bool prediction = false;
+  bool prediction_beside = false;  // another engine is that layer, and drafts for this one
   // Of a head of EAGLE: the checkpoint whose embedding and head it reads; empty: it has its own.
   std::string borrows_from = {};
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.

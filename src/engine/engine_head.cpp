@@ -19,7 +19,7 @@ Status Engine::find_prediction() {
   if (!model_->prediction)
     return error(Code::Unsupported,
                  "`speculative_algorithm` NEXTN: {} has no layer here that predicts further tokens; allowed: NGRAM, "
-                 "SUFFIX, STANDALONE, none",
+                 "SUFFIX, STANDALONE, none, and EAGLE, EAGLE3 with `speculative_draft_model_path`",
                  f.architecture);
   if (f.nextn_layers == 0)
     return invalid(
@@ -95,6 +95,9 @@ Status Engine::open_trained_head() {
     config_.fields.raw_json["fc_bias"] = true;  // what programs are cached by
   }
   const bool has_head = checkpoint_->find(kHead) != nullptr && model_->own_head;
+  if (!has_head && model_->own_head && config_.fields.number("draft_vocab_size") != static_cast<double>(wanted[0]))
+    return invalid("{}: {} is missing, and that of the model has other tokens than the head's draft_vocab_size {}",
+                   checkpoint_->source(), kHead, config_.fields.number("draft_vocab_size"));
   checkpoint_->set_aside([&](const CheckpointTensor& t) {
     return t.name == "d2t" || t.name == "t2d" || t.name == kEmbedding || (t.name == kHead && !has_head);
   });

@@ -252,12 +252,12 @@ Status Engine::run_with_flip(const Fault& fault, StepRunner& runner, const LiveS
 
 Status Engine::rebind_if_moved() {
   const uint64_t of_source = source_ ? source_->pool_.generation() : 0;
-  const bool moved = std::exchange(bound_source_, of_source) != of_source;
-  if (pool_.generation() == bound_generation_ && !moved) return Status::ok();
+  if (pool_.generation() == bound_generation_ && of_source == bound_source_) return Status::ok();
   const auto external = caches();
   for (const auto& runner : runners_) RETURN_IF_ERROR(runner->rebind(external));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));
   bound_generation_ = pool_.generation();
+  bound_source_ = of_source;
   ++counters_.rebinds;
   log::info("the KV cache has moved ({} tokens now); captured graphs read the new place",
             pool_.total_pages() * kv::kPageTokens);

@@ -174,7 +174,8 @@ struct Exchange {
     }
     // What an error says is cut; what was asked for must be whole.
     if (answer.body.size() + bytes.size() > request->most_bytes) {
-      if (answer.status == 200) return fail(invalid("the answer has more than {} bytes", request->most_bytes));
+      if (answer.status == 200)
+        return fail(invalid("the answer has more than {} bytes{}", request->most_bytes, request->most_bytes_by));
       bytes = bytes.substr(0, request->most_bytes - answer.body.size());
     }
     answer.body.append(bytes);

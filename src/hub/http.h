@@ -42,9 +42,10 @@ struct HttpRequest {
   // redirect is followed and no proxy asked; names must lead to public addresses, on the very connection that is made.
   // An address that the list has itself may be any.
   const std::vector<std::string>* only = nullptr;
-  bool head = false;            // no body is asked for, and redirects to other hosts are not followed
-  uint64_t from = 0;            // "Range: bytes=from-" when not 0
-  size_t most_bytes = 1 << 20;  // of a body that is kept
+  bool head = false;                    // no body is asked for, and redirects to other hosts are not followed
+  uint64_t from = 0;                    // "Range: bytes=from-" when not 0
+  size_t most_bytes = 1 << 20;          // of a body that is kept
+  std::string_view most_bytes_by = {};  // behind the number in errors: " (what sets it)"
   // With both, the body of a 200 or 206 goes here instead: first the head, then the bytes. An error of either ends the
   // request with it.
   std::function<Status(const HttpAnswer&)> begin;

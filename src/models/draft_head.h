@@ -44,8 +44,10 @@ ModelOutputs prediction_head(const ModelConfig& config, const LayerAttention& at
 void declare_prediction(const ModelConfig& config, const TraceOptions& trace, StepSpec& step);
 inline int64_t width_of_hidden(const checkpoint::ModelConfigFields& f) { return f.hidden_size; }
 
-// The families that EAGLE's checkpoints name (EngineOptions::families).
-const ModelSpec& eagle();
-const ModelSpec& eagle3();
+// The families that EAGLE's checkpoints name (EngineOptions::families). Not in list.h: some of those files have the
+// name of a model.
+namespace eagle {
+extern const ModelSpec kEagle, kEagle3;
+}  // namespace eagle
 
 }  // namespace reprise::models

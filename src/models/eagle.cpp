@@ -6,7 +6,7 @@
 #include "models/draft_head.h"
 #include "models/rope.h"
 
-namespace reprise::models {
+namespace reprise::models::eagle {
 namespace {
 
 using checkpoint::FieldReader;
@@ -106,29 +106,23 @@ constexpr std::string_view kFields3[] = {"attention_bias",     "mlp_bias",     "
 }  // namespace
 
 // Some files name what the layers are of.
-const ModelSpec& eagle() {
-  static const ModelSpec spec{.family = {.architecture = "LlamaForCausalLMEagle",
-                                         .other_architecture = "LlamaForCausalLM",
-                                         .model_type = "llama",
-                                         .fields = kFields,
-                                         .read = read_eagle},
-                              .forward = forward_eagle,
-                              .declare = declare_eagle,
-                              .source_width = width_of_hidden};
-  return spec;
-}
+const ModelSpec kEagle{.family = {.architecture = "LlamaForCausalLMEagle",
+                                  .other_architecture = "LlamaForCausalLM",
+                                  .model_type = "llama",
+                                  .fields = kFields,
+                                  .read = read_eagle},
+                       .forward = forward_eagle,
+                       .declare = declare_eagle,
+                       .source_width = width_of_hidden};
 
-const ModelSpec& eagle3() {
-  static const ModelSpec spec{.family = {.architecture = "LlamaForCausalLMEagle3",
-                                         .other_architecture = "LlamaForCausalLM",
-                                         .model_type = "llama",
-                                         .fields = kFields3,
-                                         .read = read_eagle3},
-                              .forward = forward_eagle3,
-                              .declare = declare_eagle,
-                              .source_width = width_of_three,
-                              .own_head = true};
-  return spec;
-}
+const ModelSpec kEagle3{.family = {.architecture = "LlamaForCausalLMEagle3",
+                                   .other_architecture = "LlamaForCausalLM",
+                                   .model_type = "llama",
+                                   .fields = kFields3,
+                                   .read = read_eagle3},
+                        .forward = forward_eagle3,
+                        .declare = declare_eagle,
+                        .source_width = width_of_three,
+                        .own_head = true};
 
-}  // namespace reprise::models
+}  // namespace reprise::models::eagle

@@ -142,11 +142,14 @@ void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t sp
   if (choice.drafts == 0) return off(choice.unusual ? SpecOff::Quarantined : SpecOff::Cost);
   if (foreseen) {
     // Pages first: a head leaves rows of its own in those of its drafts.
+    bool room = false;
     for (size_t k = 0; k < items_.size(); ++k) {
       LiveRequest& r = *batch.owners[items_[k]];
       wishes_[k].most = choice.take[k] > 0 ? std::max<int64_t>(0, take_pages(r, choice.take[k], spare_pages)) : 0;
       wishes_[k].pages = r.sequence.pages();
+      room |= wishes_[k].most > 0;
     }
+    if (!room) return off(SpecOff::Pages);
     if (const SpecOff why = propose(batch); why != SpecOff::None) return off(why);
   }
   int64_t added = 0;

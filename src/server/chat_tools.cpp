@@ -175,7 +175,8 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
   for (OrderedJson& m : messages) {
     if (m.contains("content") && m["content"].is_array())
       for (OrderedJson& part : m["content"])
-        if (part["type"] == "image_url") part = ImageReader::part();
+        // Nothing but what is read: templates take a text with a member `image_url`, even null, for an image.
+        part = part["type"] == "text" ? OrderedJson{{"type", "text"}, {"text", part["text"]}} : ImageReader::part();
     open_arguments(m);
     // A call of a tool comes without words; templates that add texts up know no null.
     if (!m.contains("content") || m["content"].is_null()) m["content"] = "";

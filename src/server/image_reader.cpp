@@ -97,7 +97,14 @@ bool ImageReader::add_url(Fields& f, const std::string& url, const std::string& 
       return wrong(f, at,
                    "a data URL (\"data:image/png;base64,...\") is expected; other URLs are not fetched, unless "
                    "--allowed-image-hosts names their hosts");
+    constexpr std::chrono::seconds kMostFetching{10};
+    if (fetching_ >= kMostFetching)
+      return wrong(
+          f, at,
+          fmt::format("fetching the images before took more than the {} s that a request has", kMostFetching.count()));
+    const auto begin = std::chrono::steady_clock::now();
     const auto bytes = limits_.fetch_image(url);
+    fetching_ += std::chrono::steady_clock::now() - begin;
     return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
   }
   const size_t comma = url.find(',');

@@ -5,6 +5,7 @@
 // errors. It belongs to the code that reads the request; one thread, not the HTTP thread where there are others.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,7 @@ class ImageReader {
   const ServedModel& model_;
   const CallLimits& limits_;
   int64_t rows_ = 0;
+  std::chrono::steady_clock::duration fetching_{0};  // so far, of the whole request
 };
 
 }  // namespace reprise::server

@@ -94,8 +94,6 @@ constexpr std::pair<const char*, unsigned> kHarmless[] = {
     {"guided_decoding_backend", kEither},
     {"session_id", kOpenAi | kNative},
     {"stream_interval", kEither},
-    {"media_io_kwargs", kChat},
-    {"mm_processor_kwargs", kOpenAi},
     {"return_mm_kwargs", kChat},
     // SGLang
     {"model", kNative},
@@ -145,6 +143,8 @@ constexpr Other kNotHonoured[] = {
     {"verbosity", kChat, R"(["medium"])"},
     {"moderation", kChat},
     // vLLM
+    {"media_io_kwargs", kChat},
+    {"mm_processor_kwargs", kOpenAi},
     {"use_beam_search", kEither},
     {"length_penalty", kEither, "[1]"},
     {"early_stopping", kEither},

@@ -42,8 +42,9 @@ std::optional<std::chrono::milliseconds> retry_after_of(const std::string& heade
   std::tm date{};
   const char* rest = ::strptime(begin, "%a, %d %b %Y %H:%M:%S GMT", &date);
   if (!rest || *rest) return std::nullopt;
-  const auto left = std::chrono::system_clock::from_time_t(::timegm(&date)) - now;
-  return std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(left));
+  // In seconds: the clock's own numbers end in the year 2262.
+  const int64_t left = ::timegm(&date) - std::chrono::system_clock::to_time_t(now);
+  return std::chrono::seconds(std::max<int64_t>(0, left));
 }
 
 bool SpanQueue::add(std::vector<TraceSpan> spans, Clock::time_point now) {

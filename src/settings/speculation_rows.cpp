@@ -17,7 +17,7 @@ std::vector<Setting> speculation_rows() {
                                              "for EAGLE and EAGLE3 the head; as `model_path`")),
       choice("speculative_draft_model_quantization",
              {"auto", "none", "w8a8_int8", "modelslim", "compressed-tensors", "gguf", "mxfp4"},
-             "of that model; default: as `quantization`"),
+             "of that model; default: as `quantization`; for EAGLE and EAGLE3 auto"),
       choice("speculative_draft_load_format", {"auto", "safetensors", "gguf", "dummy"},
              "of that model; default: as `load_format`"),
       integer("speculative_num_draft_tokens", {1, 64},

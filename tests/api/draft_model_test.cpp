@@ -37,6 +37,19 @@ TEST(DraftModel, IsOpenedBesideTheModel) {
   EXPECT_EQ((*alone)->draft(), nullptr);
 }
 
+TEST(DraftModel, MayBeALayerOfTheCheckpoint) {
+  ModelSettings s = with_draft("");
+  s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/deepseek_v3";
+  s.speculation.algorithm = "NEXTN";
+  s.speculation.draft_model_path = {};
+  auto engine = open_engine(s);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  ASSERT_NE((*engine)->draft(), nullptr);
+  EXPECT_TRUE((*engine)->draft()->reads_source());
+  EXPECT_EQ((*engine)->options().kept_rows, engine::KeptRows::Last);
+  EXPECT_TRUE((*engine)->options().prediction_beside);
+}
+
 // What both models and both pools take is within the fraction: the second model's share is not given out twice.
 TEST(DraftModel, MemoryOfBothIsPlanned) {
   ModelSettings s = with_draft("llama_mha_untied");

@@ -142,7 +142,11 @@ TEST(HeadDrafter, AnswersAreThoseWithoutAHead) {
       s.model = p.model, s.head = p.head;
       auto e = open_with_head(s);
       ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const Outcome plain = run(**e, false), drafted = run(**e, true);
+      HeadSetup without = s;
+      without.head.clear();
+      auto bare = open_with_head(without);
+      ASSERT_TRUE(bare.is_ok()) << bare.status().message();
+      const Outcome plain = run(**bare, false), drafted = run(**e, true);
       expect_same(drafted, plain);
       EXPECT_GT(drafted.stats.draft_tokens, 100u);
       EXPECT_LE(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);
@@ -226,6 +230,10 @@ TEST(HeadDrafter, WhatDoesNotFitIsRefusedByName) {
             std::string::npos);
   EXPECT_NE(message({"glm4_moe", "llama_eagle"}).find("it is for an embedding of 131 x 40 and"), std::string::npos)
       << message({"glm4_moe", "llama_eagle"});
+  EXPECT_NE(message({"llama", "glm4_moe"}).find("\"Glm4MoeForCausalLM\" is not known; known: LlamaForCausalLMEagle"),
+            std::string::npos);
+  // LlamaForCausalLM, as some heads have it, is read as a head.
+  EXPECT_NE(message({"llama", "../heads/llama"}).find("fc.weight"), std::string::npos);
 }
 
 }  // namespace

@@ -180,6 +180,19 @@ TEST_F(ImagesTest, WhatIsWrongIsNamed) {
   EXPECT_NE(refused(chat_dialect(), body(png_url_)).message.find("reads no images"), std::string::npos);
 }
 
+TEST_F(ImagesTest, UrlsAreFetchedWhereTheServerMay) {
+  limits_.fetch_image = [](const std::string& url) -> Result<std::string> {
+    if (url == "https://a.example/b") return file_of("rgb.png");
+    return invalid("it answered 404");
+  };
+  const auto body = [](const std::string& url) {
+    return R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": ")" + url +
+           R"("}}]}]})";
+  };
+  EXPECT_EQ(asked(chat_dialect(), body("https://a.example/b")), asked(chat_dialect(), body(png_url_)));
+  EXPECT_NE(refused(chat_dialect(), body("https://a.example/c")).message.find("answered 404"), std::string::npos);
+}
+
 // RFC 4648, section 10, and what no encoder writes.
 TEST(Base64, IsThatOfTheStandard) {
   for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{{"", ""},

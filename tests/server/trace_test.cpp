@@ -244,6 +244,7 @@ TEST(SpanExporter, WaitsAsLongAsTheCollectorAsks) {
   EXPECT_EQ(retry_after_of("120", now), seconds(120));
   EXPECT_EQ(retry_after_of("Fri, 31 Dec 1999 23:59:59 GMT", now), seconds(99));
   EXPECT_EQ(retry_after_of("Fri, 31 Dec 1999 23:00:00 GMT", now), seconds(0));
+  EXPECT_GT(retry_after_of("Fri, 31 Dec 9999 23:59:59 GMT", now), seconds(1'000'000'000));
   for (const char* wrong : {"", "-1", "1.5", "soon", "120 s", "Fri, 31 Dec 1999 23:59:59 GMT+1"})
     EXPECT_FALSE(retry_after_of(wrong, now)) << wrong;
 }

@@ -8,7 +8,8 @@
 namespace reprise::testing_support {
 
 struct HeadSetup {
-  std::string model = {}, head = {};  // folders; the same one for a layer of the checkpoint
+  // Folders; the same one for a layer of the checkpoint, and no head for a model that keeps nothing.
+  std::string model = {}, head = {};
   DType dtype = DType::F32;
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> decode = {}, prefill = {};
@@ -35,6 +36,10 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   if (s.policy) o.graph.policy = *s.policy;
   if (s.decode) o.graph.decode = *s.decode;
   if (s.prefill) o.graph.prefill = *s.prefill;
+  if (s.head.empty()) {
+    o.model_path = head_path(s.model);
+    return engine::Engine::create(o, std::move(platform));
+  }
   engine::EngineOptions of_head = o;
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);
@@ -43,7 +48,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
     of_head.prediction = true;
   } else {
     const bool three = s.head.ends_with("eagle3");
-    of_head.families = {three ? &models::eagle3() : &models::eagle()};
+    of_head.families = {three ? &models::eagle::kEagle3 : &models::eagle::kEagle};
     of_head.borrows_from = o.model_path;
     if (three) o.kept_rows = engine::KeptRows::Layers, o.kept_layers = {1, 2, 3};
   }
