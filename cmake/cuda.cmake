@@ -1,7 +1,7 @@
 # The CUDA backend is built where nvcc is found (PATH, CUDACXX, /usr/local/cuda), and left out with one line where not.
 # Its runtime is linked statically, so the binary starts on machines without a driver.
 option(REPRISE_CUDA "Build the CUDA backend where nvcc is found" ON)
-option(REPRISE_DEMO "For the first answer of ./dev demo: no kernels for other processors, and CUDA only where a GPU is" OFF)
+option(REPRISE_DEMO "For the first answer of ./dev demo: kernels of this processor, and CUDA only where a GPU is" OFF)
 set(REPRISE_HAS_CUDA OFF)
 set(REPRISE_NO_CUDA_REASON "REPRISE_CUDA is off")
 if(REPRISE_DEMO AND NOT EXISTS /dev/nvidiactl)

@@ -128,10 +128,10 @@ endfunction()
 
 # house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
 # becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity. THREADED are
-# the only files that the thread sanitizer has something to say about, where that is a small part of the folder. COMPUTES:
-# the tests have loops of their own over many numbers. PARALLEL: the tests are about threads that run at the same time.
-# Others get one processor each: two engines whose threads wait for one another on the same two processors take three
-# times as long as side by side.
+# the only files that the thread sanitizer has something to say about, where that is a small part of the folder.
+# COMPUTES: the tests have loops of their own over many numbers. PARALLEL: the tests are about threads that run at the
+# same time. Others get one processor each: two engines whose threads wait for one another on the same two processors
+# take three times as long as side by side.
 function(house_test folder)
   cmake_parse_arguments(ARG "COMPUTES;PARALLEL" "" "DEPS;LIBS;APART;THREADED" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)

@@ -28,7 +28,7 @@ Result<std::string> fetch(const std::string& url, const std::vector<std::string>
   request.url = url;
   request.only = &origins;
   request.most_bytes = static_cast<size_t>(most_bytes);
-  request.most_bytes_by = " (--max-image-bytes)";
+  request.most_bytes_by = " (`max_image_bytes`)";
   auto answer = session.run(request);
   if (late) return invalid("{}: it took more than {} s", hub::printable(url.substr(0, 100)), kLongest.count());
   if (!answer) return answer.status();
