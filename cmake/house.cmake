@@ -130,8 +130,7 @@ endfunction()
 # becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity. THREADED are
 # the only files that the thread sanitizer has something to say about, where that is a small part of the folder.
 # COMPUTES: the tests have loops of their own over many numbers. PARALLEL: the tests are about threads that run at the
-# same time. Others get one processor each: two engines whose threads wait for one another on the same two processors
-# take three times as long as side by side.
+# same time. Others get one processor each (tests/support/one_processor.cpp).
 function(house_test folder)
   cmake_parse_arguments(ARG "COMPUTES;PARALLEL" "" "DEPS;LIBS;APART;THREADED" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
@@ -160,7 +159,8 @@ function(house_test folder)
   target_compile_definitions(${folder}_tests PRIVATE REPRISE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set(processors)
   if(NOT ARG_PARALLEL AND NOT REPRISE_SANITIZE STREQUAL "thread")
-    set(processors PROCESSORS 1 PROCESSOR_AFFINITY ON)
+    set(processors RESOURCE_GROUPS processors:1)
+    target_sources(${folder}_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/one_processor.cpp)
   endif()
   # On the simulator of Ascend, work on the same memory that nothing orders is an error in every test. Two properties,
   # because a list is taken apart on its way.

@@ -187,16 +187,18 @@ TEST_F(Hosts, TwoHostsGiveTheSameTokens) {
             tokens_of(run_binary(generate(experts_model(), ""))));
 }
 
-// An idle server whose other host cannot be reached any more: one line, and nobody is left.
+// An idle server whose other host cannot be reached any more: one line, and no rank is left. The launcher may wait for
+// its own connection longer than the test does.
 TEST_F(Hosts, ACableThatIsPulledEndsTheServer) {
   const OneThread model;
-  const Outcome o = on_two_hosts(fmt::format(
-      "log=$(mktemp); mpirun2 --mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 "
-      "--mca oob_tcp_keepalive_probes 1 -n 2 {} serve {} --tp-size 2 --port 0 --dist-timeout 1 2>$log & "
-      "for i in {{1..600}}; do grep -q serving $log && break; sleep 0.1; done; pull_the_cable; wait $!; status=$?; "
-      "cat $log; rm $log; for i in {{1..100}}; do pgrep reprise >/dev/null || break; sleep 0.1; done; pgrep reprise; "
-      "exit $status",
-      REPRISE_BINARY, model.flags()));
+  const Outcome o = on_two_hosts(
+      fmt::format("log=$(mktemp); mpirun2 --mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 "
+                  "--mca oob_tcp_keepalive_probes 1 -n 2 {} serve {} --tp-size 2 --port 0 --dist-timeout 1 2>$log & "
+                  "for i in {{1..600}}; do grep -q serving $log && break; sleep 0.1; done; pull_the_cable; "
+                  "for i in {{1..300}}; do pgrep reprise >/dev/null || break; sleep 0.1; done; pgrep reprise; "
+                  "for i in {{1..50}}; do kill -0 $! 2>/dev/null || break; sleep 0.1; done; kill -9 $! 2>/dev/null; "
+                  "wait $!; status=$?; cat $log; rm $log; exit $status",
+                  REPRISE_BINARY, model.flags()));
   if (o.exit_code == kNoNamespaces) GTEST_SKIP() << o.out;
   EXPECT_NE(o.exit_code, 0);
   EXPECT_TRUE(holds(o.out, "host second (rank 1) has not been heard of for")) << o.out << o.err;

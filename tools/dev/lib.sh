@@ -171,10 +171,13 @@ build() {
 
 # run_ctest PRESET TITLE LOG CTEST-ARGS...: prints ctest's closing lines; on failure also what the failing tests said.
 run_ctest() {
-  local preset=$1 title=$2 log=$3 status=0
+  local preset=$1 title=$2 log=$3 status=0 processors=build/processors.json
   shift 3
+  # Those that tests may have for themselves (tests/support/one_processor.cpp).
+  printf '{"version": {"major": 1, "minor": 0}, "local": [{"processors": [%s]}]}\n' \
+    "$(seq -f '{"id": "%g"}' -s ', ' 0 $(($(nproc) - 1)))" >"$processors"
   run_logged "$title" "$log" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    -j "${REPRISE_JOBS:-2}" "$@" || status=$?
+    --resource-spec-file "$PWD/$processors" -j "${REPRISE_JOBS:-2}" "$@" || status=$?
   if [[ $status -eq 0 ]]; then
     say_ok "$title ($took s)"
     # What was skipped, and why, is in the log.
