@@ -1,13 +1,15 @@
-// Linked into the test programs: a test that ctest gives one processor to (cmake/house.cmake, RESOURCE_GROUPS) stays
-// on it, with the programs it starts. Two engines whose threads wait for one another on the same two processors take
-// three times as long as side by side. Without `ctest --resource-spec-file`, which ./dev gives, nothing happens.
+// main() of the test programs whose tests get one processor each (cmake/house.cmake, RESOURCE_GROUPS): a test stays on
+// the one that ctest gave it, with the programs that it starts. Two engines whose threads wait for one another on the
+// same two processors take three times as long as side by side. Without `ctest --resource-spec-file`, which ./dev
+// gives, a test has all processors.
+#include <gtest/gtest.h>
 #include <sched.h>
 
 #include <cstdlib>
 
 namespace {
 
-__attribute__((constructor)) void stay_on_one_processor() {
+void stay_on_one_processor() {
   const char* given = std::getenv("CTEST_RESOURCE_GROUP_0_PROCESSORS");  // "id:1,slots:1"
   cpu_set_t allowed, one;
   if (!given || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
@@ -19,3 +21,9 @@ __attribute__((constructor)) void stay_on_one_processor() {
 }
 
 }  // namespace
+
+int main(int argc, char** argv) {
+  stay_on_one_processor();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
