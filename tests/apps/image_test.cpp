@@ -72,7 +72,7 @@ TEST(Image, ChatsOverHttpAreAnsweredAsByTheReference) {
 
 // The raw form of a conversation of the reference, with places where its template writes them.
 TEST(Image, TheCommandTakesImagesInTheirPlaces) {
-  const Json want = answers()[0];
+  const OrderedJson want(answers()[0]);
   const std::string place = "<|vision_start|><|image_pad|><|vision_end|>";
   Folder folder;
   folder.write("prompt", fmt::format("<|im_start|>user\nfirst {} then {} which is larger?<|im_end|>\n<|im_start|>"
@@ -84,7 +84,7 @@ TEST(Image, TheCommandTakesImagesInTheirPlaces) {
       json_of(run_binary(kGenerate + two + " -p \"${p%.}\"", "p=$(cat " + (folder / "prompt") + "; echo .);"));
   EXPECT_EQ(raw["prompt_tokens"], want["prompt_tokens"]);
   EXPECT_EQ(raw["output"]["token_ids"], want["tokens"]);
-  const Json in_front = answers()[2];
+  const OrderedJson in_front(answers()[2]);
   const OrderedJson chat = json_of(run_binary(kGenerate + two + " --apply-chat-template -p 'which is larger?'"));
   EXPECT_EQ(chat["prompt_tokens"], in_front["prompt_tokens"]);
   EXPECT_EQ(chat["output"]["token_ids"], in_front["tokens"]);
