@@ -79,8 +79,8 @@ def answer(net, tokenizer, processor, messages):
     pictures = [convert_to_rgb(ImageOps.exif_transpose(Image.open(IMAGES / f))) for f in files]
     made = processor(images=pictures, return_tensors="pt")
     for grid in made["image_grid_thw"]:  # as Qwen3VLProcessor.__call__
-        prompt = prompt.replace(MARKS[IMAGE], "<|placeholder|>" * (int(grid.prod()) // 4), 1)
-    ids = tokenizer(prompt.replace("<|placeholder|>", MARKS[IMAGE]), return_tensors="pt")["input_ids"]
+        prompt = prompt.replace(MARKS[IMAGE], "<|one row|>" * (int(grid.prod()) // 4), 1)
+    ids = tokenizer(prompt.replace("<|one row|>", MARKS[IMAGE]), return_tensors="pt")["input_ids"]
     kinds = (ids == IMAGE).int()
     with torch.no_grad():
         out = net.generate(input_ids=ids, attention_mask=torch.ones_like(ids), mm_token_type_ids=kinds, pixel_values=made["pixel_values"], image_grid_thw=made["image_grid_thw"],
