@@ -95,6 +95,8 @@ int64_t retry_after_s(const SchedulerStats& stats);
 class Observer {
  public:
   virtual ~Observer() = default;
+  // The results of a step are here: requests hear of theirs next, and stepped() tells of the step when all have.
+  virtual void completing() {}
   virtual void stepped(const StepRecord& step) {}
   virtual void finished(const Request& request, const RequestResult& result) {}
   // Before any request hears of it; no step follows.
@@ -104,6 +106,9 @@ class Observer {
 class Observers final : public Observer {
  public:
   explicit Observers(std::vector<Observer*> list) : list_(std::move(list)) {}
+  void completing() override {
+    for (Observer* o : list_) o->completing();
+  }
   void stepped(const StepRecord& step) override {
     for (Observer* o : list_) o->stepped(step);
   }

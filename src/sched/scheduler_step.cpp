@@ -188,6 +188,7 @@ void Scheduler::complete_first() {
   Submitted s = std::move(flights_.front());
   flights_.pop_front();
   const auto result = executor_.wait(s.ticket);
+  if (observer_) observer_->completing();
   const uint64_t came_true = speculation_ ? speculation_->stats().accepted_tokens : 0;
   if (result) {
     if (keeps_states()) keep_states(s);

@@ -90,6 +90,7 @@ void SpanTrace::start(int64_t steps, std::function<void()> full) {
   zero_ = sched::Clock::now();
   steps_left_ = steps;
   full_ = std::move(full);
+  completing_ = 0;
   before_.reset();
   graphs_.assign(1, "");
   spans_.clear();
@@ -125,12 +126,20 @@ uint32_t SpanTrace::name_of_graphs(const GraphNumbers& before, const GraphNumber
   return static_cast<uint32_t>(graphs_.size() - 1);
 }
 
+void SpanTrace::completing() {
+  if (!recording()) return;
+  std::lock_guard lock(mutex_);
+  if (recording()) ++completing_;
+}
+
 void SpanTrace::stepped(const sched::StepRecord& step) {
   if (!recording()) return;
   GraphNumbers now = graph_();
   std::function<void()> full;
   {
     std::lock_guard lock(mutex_);
+    if (completing_ > 0) --completing_;
+    completed_.notify_all();
     if (!recording()) return;
     Span span{step.begin,     step.end,       0, step.decode_tokens, step.prefill_tokens, step.sequences,
               step.forming_s, step.overlap_s, 0};
@@ -167,7 +176,8 @@ std::string SpanTrace::take() {
   uint64_t dropped = 0;
   Time zero;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    completed_.wait(lock, [this] { return completing_ == 0; });
     recording_ = false;
     full_ = nullptr;
     spans.swap(spans_);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -32,9 +33,11 @@ class SpanTrace final : public sched::Observer {
   // scheduler's thread.
   void start(int64_t steps, std::function<void()> full);
   bool recording() const { return recording_.load(); }
-  // Ends recording; the file's text.
+  // Ends recording; the file's text. A step whose requests are hearing of its results belongs to it: a client that has
+  // its whole answer finds every token of it in the file.
   std::string take();
 
+  void completing() override;
   void stepped(const sched::StepRecord& step) override;
   void finished(const sched::Request& request, const sched::RequestResult& result) override;
 
@@ -60,6 +63,8 @@ class SpanTrace final : public sched::Observer {
   std::atomic<bool> recording_{false};
 
   std::mutex mutex_;
+  int completing_ = 0;  // schedulers between the two
+  std::condition_variable completed_;
   Time zero_{};
   int64_t steps_left_ = 0;
   std::function<void()> full_;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "server/api_fixture.h"
 
@@ -221,6 +222,23 @@ TEST(SpanTrace, NamesTheGraphsOfAStepAndKeepsTheNewest) {
     if (s.name == "step") graphs.push_back(s.args.value("graphs", ""));
   EXPECT_EQ(graphs, (std::vector<std::string>{"", "", "decode whole 8, prefill eager (too \"large\")"}));
   EXPECT_TRUE(all.contains({2, 7}) && all.contains({2, 2}) && !all.contains({2, 1}));
+}
+
+TEST(SpanTrace, EndsBehindAStepWhoseRequestsAreBeingTold) {
+  SpanTrace trace([] { return GraphNumbers(); });
+  trace.start(0, {});
+  trace.completing();
+  std::string text;
+  std::thread taker([&] { text = trace.take(); });
+  // Time enough for a take() that does not wait to end without the step.
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const sched::StepPart part{7, 3, true};
+  sched::StepRecord step;
+  step.begin = step.end = sched::Clock::now();
+  step.parts = {&part, 1};
+  trace.stepped(step);
+  taker.join();
+  EXPECT_TRUE(spans_of(Json::parse(text)).contains({2, 7}));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ class CudaModes : public CudaGolden {};
 TEST_P(CudaModes, GiveTheSameBits) {
   const Param& p = GetParam();
   const std::string folder = testing_support::tiny_model_path(p.model);
-  std::vector<int32_t> tokens(static_cast<size_t>(p.gpu ? 200 : 20));
+  std::vector<int32_t> tokens(static_cast<size_t>(p.gpu ? 150 : 20));
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(1 + i * 7 % 50);
   EngineSetup eager = setup_for(p.dtype, p.gpu);
   eager.policy = engine::GraphPolicy::Off;

@@ -24,10 +24,12 @@ const KernelTable& device_kernels() {
   return table;
 }
 
-Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
-  const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
+Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context,
+                    bool* foreign) {
+  const Launched launched = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
   RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
-  return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();
+  if (foreign) *foreign = launched.foreign;
+  return launched.failure ? error(Code::Device, "cuda: {}", launched.failure) : Status::ok();
 }
 
 }  // namespace reprise::cuda

@@ -3,13 +3,12 @@
 
 namespace reprise::cuda {
 
-const char* launch_all(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, int multiprocessors,
-                       Blas* blas) {
+Launched launch_all(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, int multiprocessors, Blas* blas) {
   DeviceLaunch launch(stream, blas);
   launch.multiprocessors = multiprocessors;
   for (OpaqueKernel part : thunk.part)
     if (part) reinterpret_cast<CudaKernel>(part)(thunk.args, live, launch);
-  return launch.failure();
+  return {launch.failure(), launch.foreign()};
 }
 
 }  // namespace reprise::cuda

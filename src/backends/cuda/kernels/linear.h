@@ -14,6 +14,7 @@
 #include "backends/cuda/kernels/product.h"
 #include "backends/cuda/kernels/product_sizes.h"
 #include "ops/args/products.h"
+#include <cstdlib>
 
 namespace reprise::cuda {
 
@@ -59,11 +60,24 @@ struct ProductTile {
   static constexpr int kRows = kColumns + kTokens;
   static constexpr size_t kSharedBytes = size_t{kStages} * kRows * kPitch;
   static constexpr int kOf = kTokens / 16;
+  // Sums of int8 are exact in any order: several chains side by side wait for one another less.
+  static constexpr int kChains = std::is_same_v<E, I8> ? (kTokens <= 16 ? 4 : 2) : 1;
 
   const uint8_t* x;
   const uint8_t* weight;
   int64_t tokens, depth, columns;  // of the whole product
   Rows rows{};
+  int first_bytes = 0;  // of each row of weights: asked for ahead
+
+  // Weights are there before any kernel: the first of a block's are asked for while what makes the tokens still runs.
+  template <class L>
+  DEV void ahead(L& lane, int64_t first_column) const {
+    constexpr int kLine = 128;
+    const int lines = first_bytes / kLine, rows_here = static_cast<int>(smaller<int64_t>(kColumns, columns - first_column));
+    const uint8_t* from = weight + first_column * row_bytes();
+    for (int i = lane.thread(); i < lines * rows_here; i += lane.threads())
+      lane.prefetch(from + i / lines * row_bytes() + i % lines * kLine);
+  }
 
   DEV int64_t row_bytes() const { return depth * static_cast<int64_t>(sizeof(typename E::Type)); }
 
@@ -146,17 +160,17 @@ struct ProductTile {
     for (int m = 0; m < kOf; ++m) lane.template load_matrices<false>(o.tokens[k][m], t + m * 16 * kPitch + k * 32);
   }
   template <class L>
-  DEV void multiply(L& lane, const Operands& o, Sum (&d)[kOf][4]) const {
+  DEV void multiply(L& lane, const Operands& o, Sum (&d)[kChains][kOf][4]) const {
     UNROLL
     for (int k = 0; k < kSteps; ++k) {
       const uint32_t pair[2] = {o.weights[k / 2][k % 2 * 2], o.weights[k / 2][k % 2 * 2 + 1]};
       UNROLL
-      for (int m = 0; m < kOf; ++m) lane.mma(E{}, d[m], o.tokens[k][m], pair);
+      for (int m = 0; m < kOf; ++m) lane.mma(E{}, d[k % kChains][m], o.tokens[k][m], pair);
     }
   }
 
   template <bool kAligned, class L>
-  DEV void sums_of(L& lane, int64_t first_column, int64_t first_token, Sum (&d)[kOf][4]) const {
+  DEV void sums_of(L& lane, int64_t first_column, int64_t first_token, Sum (&d)[kChains][kOf][4]) const {
     auto* ring = reinterpret_cast<uint8_t*>(lane.shared());
     constexpr int kStage = kRows * kPitch;
     const int warp = lane.thread() / 32, me = lane.thread() % 32;
@@ -200,13 +214,22 @@ struct ProductTile {
 
   template <class L>
   DEV void sums(L& lane, int64_t first_column, int64_t first_token, Sum (&d)[kOf][4]) const {
+    Sum chains[kChains][kOf][4];
+    UNROLL
+    for (int c = 0; c < kChains; ++c) UNROLL
+    for (int m = 0; m < kOf; ++m) UNROLL
+    for (int i = 0; i < 4; ++i) chains[c][m][i] = 0;
+    if (row_bytes() % 16 == 0)
+      sums_of<true>(lane, first_column, first_token, chains);
+    else
+      sums_of<false>(lane, first_column, first_token, chains);
     UNROLL
     for (int m = 0; m < kOf; ++m) UNROLL
-    for (int i = 0; i < 4; ++i) d[m][i] = 0;
-    if (row_bytes() % 16 == 0)
-      sums_of<true>(lane, first_column, first_token, d);
-    else
-      sums_of<false>(lane, first_column, first_token, d);
+    for (int i = 0; i < 4; ++i) {
+      d[m][i] = chains[0][m][i];
+      UNROLL
+      for (int c = 1; c < kChains; ++c) d[m][i] += chains[c][m][i];
+    }
   }
 };
 
@@ -231,6 +254,11 @@ struct Linear {
   Tile tile;
   Finish finish;
   typename Out::Type* out;
+
+  template <class L>
+  DEV void ahead(L& lane) const {
+    tile.ahead(lane, static_cast<int64_t>(lane.block()) * Tile::kColumns);
+  }
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -262,6 +290,11 @@ struct LinearLargest {
   Tile tile;
   Logit logit;
   Largest* best;
+
+  template <class L>
+  DEV void ahead(L& lane) const {
+    tile.ahead(lane, static_cast<int64_t>(lane.block()) * Tile::kColumns);
+  }
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -457,6 +490,15 @@ struct ProductSizes {
   int64_t tokens, depth, columns;
 };
 
+inline int x_number(const char* name, int standard) {
+  const char* v = std::getenv(name);
+  return v ? std::atoi(v) : standard;
+}
+inline int first_bytes_of(int64_t row_bytes) {
+  static const int asked = x_number("REPRISE_X_AHEAD", 2048);
+  return static_cast<int>(smaller<int64_t>(asked, row_bytes / 128 * 128));
+}
+
 template <class E, class Out, int kTokens, int kWarps, int kStages, int kStageBytes = 128, class Finish, class L>
 void launch_linear(const ProductSizes& z, const void* x, const void* weight, const Finish& finish, void* out,
                    L& launch) {
@@ -464,6 +506,7 @@ void launch_linear(const ProductSizes& z, const void* x, const void* weight, con
   K k{{static_cast<const uint8_t*>(x), static_cast<const uint8_t*>(weight), z.tokens, z.depth, z.columns},
       finish,
       static_cast<typename Out::Type*>(out)};
+  k.tile.first_bytes = first_bytes_of(k.tile.depth * static_cast<int64_t>(sizeof(typename E::Type)));
   launch.run(blocks_for(z.columns, K::Tile::kColumns), K::kThreads, K::Tile::kSharedBytes, k,
              blocks_for(z.tokens, kTokens));
 }
@@ -471,7 +514,14 @@ void launch_linear(const ProductSizes& z, const void* x, const void* weight, con
 template <class E, class Out, class Finish, class L>
 void tiled_product(const ProductSizes& z, const void* x, const void* weight, const Finish& finish, void* out,
                    L& launch) {
-  if (z.tokens <= 16)
+  static const int way = x_number("REPRISE_X_TILE", 0);
+  if (z.tokens <= 16 && way == 1)
+    launch_linear<E, Out, 16, 2, 8, 256>(z, x, weight, finish, out, launch);
+  else if (z.tokens <= 16 && way == 2)
+    launch_linear<E, Out, 16, 4, 10, 128>(z, x, weight, finish, out, launch);
+  else if (z.tokens <= 16 && way == 3)
+    launch_linear<E, Out, 16, 4, 9, 256>(z, x, weight, finish, out, launch);
+  else if (z.tokens <= 16)
     launch_linear<E, Out, 16, 4, 6, 256>(z, x, weight, finish, out, launch);
   else if (z.tokens <= 32)
     launch_linear<E, Out, 32, 4, 6>(z, x, weight, finish, out, launch);
@@ -555,6 +605,7 @@ void launch_largest(const ProductSizes& z, const void* x, const void* weight, co
   using K = LinearLargest<E, Logit, kTokens, kWarps, kStages, kStageBytes>;
   static_assert(K::Tile::kColumns >= kHeadColumns);
   K k{{static_cast<const uint8_t*>(x), static_cast<const uint8_t*>(weight), z.tokens, z.depth, z.columns}, logit, best};
+  k.tile.first_bytes = first_bytes_of(k.tile.depth * static_cast<int64_t>(sizeof(typename E::Type)));
   const int64_t parts = blocks_for(z.columns, K::Tile::kColumns);
   launch.run(parts, K::kThreads, K::Tile::kSharedBytes, k, blocks_for(z.tokens, kTokens));
   merge_largest(z.tokens, parts, best, out, launch);

@@ -33,6 +33,24 @@ DEV void store_chunk(typename E::Type* row, int64_t i, int64_t n, const float (&
     if (i + j < n) row[i + j] = E::store(v[j]);
 }
 
+// A thread's chunks of a row in ascending order, each with what the ones before left: body(column, here, numbers,
+// so_far). The first kKeptChunks of them have registers of their own, in which the numbers stay from pass to pass
+// (`here`); the others are fetched anew in every pass.
+constexpr int kKeptChunks = 3;
+template <class L, class Body>
+DEV float each_chunk(L& lane, int64_t n, float (&kept)[kKeptChunks][8], float so_far, const Body& body) {
+  const int64_t step = lane.threads() * 8;
+  int64_t i = lane.thread() * 8;
+  UNROLL
+  for (int k = 0; k < kKeptChunks; ++k, i += step)
+    if (i < n) so_far = body(i, true, kept[k], so_far);
+  for (; i < n; i += step) {
+    float v[8];
+    so_far = body(i, false, v, so_far);
+  }
+  return so_far;
+}
+
 DEV float square_chunk(const float (&v)[8], float sum) {
   UNROLL
   for (int j = 0; j < 8; ++j) sum = fma(v[j], v[j], sum);
@@ -72,31 +90,33 @@ struct RmsNorm {
   int64_t n;
   float eps;
 
+  // The row's numbers, rounded as they are added.
+  DEV void add(int64_t at, int64_t i, float (&v)[8]) const {
+    load_chunk<E>(x + at, i, n, v);
+    if (!residual) return;
+    float r[8];
+    load_chunk<E>(residual + at, i, n, r);
+    UNROLL
+    for (int j = 0; j < 8; ++j) v[j] = rounded<E>(v[j] + r[j]);
+    store_chunk<E>(sum + at, i, n, v);
+  }
+
   template <class L>
   DEV void operator()(L& lane) const {
     const int64_t at = lane.block() * n;
-    const T* row = x + at;
-    float squares = 0;
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8];
-      load_chunk<E>(row, i, n, v);
-      if (residual) {
-        float r[8];
-        load_chunk<E>(residual + at, i, n, r);
-        UNROLL
-        for (int j = 0; j < 8; ++j) v[j] = rounded<E>(v[j] + r[j]);
-        store_chunk<E>(sum + at, i, n, v);
-      }
-      squares = square_chunk(v, squares);
-    }
+    const T* from = residual ? sum + at : x + at;  // what this thread wrote itself
+    float kept[kKeptChunks][8];
+    const float squares = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool, float(&v)[8], float so_far) {
+      add(at, i, v);
+      return square_chunk(v, so_far);
+    });
     const float factor = rms_factor(block_sum(lane, squares, reinterpret_cast<float*>(lane.shared())), n, eps);
-    const T* from = residual ? sum + at : row;  // what this thread wrote itself
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8];
-      load_chunk<E>(from, i, n, v);
+    each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
+      if (!here) load_chunk<E>(from, i, n, v);
       normalise_chunk<E>(v, factor, weight, bias, i, n);
       store_chunk<E>(out + at, i, n, v);
-    }
+      return 0.0f;
+    });
   }
 };
 

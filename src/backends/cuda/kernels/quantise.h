@@ -33,40 +33,83 @@ struct QuantizeStatic {
   }
 };
 
-// The number of a row at a column, as the kernels below quantise it.
+// Up to eight numbers of a row from a column on, as the kernels below quantise them; what lies behind the row is zeros.
 template <class E>
 struct PlainRow {
   const typename E::Type* x;
   int64_t columns;
-  DEV float at(int64_t row, int64_t column) const { return E::load(x[row * columns + column]); }
+  DEV void chunk(int64_t row, int64_t column, float (&v)[8]) const {
+    load_chunk<E>(x + row * columns, column, columns, v);
+  }
 };
 template <class E>
 struct GatedRow {
   const typename E::Type* gate_up;
   int64_t columns;
+  DEV static float apply(float gate, float up) { return rounded<E>(rounded<E>(silu_of(gate)) * up); }
+  DEV void chunk(int64_t row, int64_t column, float (&v)[8]) const {
+    const typename E::Type* gate = gate_up + row * 2 * columns;
+    float up[8];
+    load_chunk<E>(gate, column, columns, v);
+    load_chunk<E>(gate + columns, column, columns, up);
+    UNROLL
+    for (int j = 0; j < 8; ++j) v[j] = apply(v[j], up[j]);
+  }
   DEV float at(int64_t row, int64_t column) const {
     const typename E::Type* gate = gate_up + row * 2 * columns + column;
-    return rounded<E>(rounded<E>(silu_of(E::load(gate[0]))) * E::load(gate[columns]));
+    return apply(E::load(gate[0]), E::load(gate[columns]));
   }
 };
+
+struct alignas(8) EightI8 {
+  int8_t v[8];
+};
+DEV void store_i8(int8_t* row, int64_t i, int64_t n, const EightI8& q) {
+  if (n % 8 == 0) {
+    *reinterpret_cast<EightI8*>(row + i) = q;
+    return;
+  }
+  UNROLL
+  for (int j = 0; j < 8; ++j)
+    if (i + j < n) row[i + j] = q.v[j];
+}
+DEV float largest_of(const float (&v)[8], float top) {
+  UNROLL
+  for (int j = 0; j < 8; ++j) top = larger_magnitude(top, v[j]);
+  return top;
+}
 
 // A block a row: its largest magnitude, then its numbers over their scale.
 template <class Row>
 struct QuantizeRows {
-  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  static constexpr int kThreads = 512, kBlocks = 1;
   Row row;
   int8_t* out;
   float* scale;
 
+  // Whole warps, a chunk of eight or more for each thread.
+  static int threads(int64_t columns) {
+    return static_cast<int>(smaller<int64_t>(kThreads, blocks_for(columns, 8 * 32) * 32));
+  }
+
   template <class L>
   DEV void operator()(L& lane) const {
-    float top = 0;
-    for (int64_t c = lane.thread(); c < row.columns; c += lane.threads())
-      top = larger_magnitude(top, row.at(lane.block(), c));
+    const int64_t at = lane.block(), n = row.columns;
+    float kept[kKeptChunks][8];
+    const float top = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool, float(&v)[8], float so_far) {
+      row.chunk(at, i, v);
+      return largest_of(v, so_far);
+    });
     const float by = dynamic_scale(block_max(lane, top, reinterpret_cast<float*>(lane.shared())));
-    for (int64_t c = lane.thread(); c < row.columns; c += lane.threads())
-      out[lane.block() * row.columns + c] = to_i8(divide(row.at(lane.block(), c), by));
-    if (lane.thread() == 0) scale[lane.block()] = by;
+    each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
+      if (!here) row.chunk(at, i, v);
+      EightI8 q;
+      UNROLL
+      for (int j = 0; j < 8; ++j) q.v[j] = to_i8(divide(v[j], by));
+      store_i8(out + at * n, i, n, q);
+      return 0.0f;
+    });
+    if (lane.thread() == 0) scale[at] = by;
   }
 };
 
@@ -106,43 +149,38 @@ struct AddRmsNormQuant {
   DEV void operator()(L& lane) const {
     auto* scratch = reinterpret_cast<float*>(lane.shared());
     const int64_t at = lane.block() * n;
-    float squares = 0;
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8], r[8];
-      load_chunk<E>(x + at, i, n, v);
-      load_chunk<E>(residual + at, i, n, r);
-      UNROLL
-      for (int j = 0; j < 8; ++j) v[j] = rounded<E>(v[j] + r[j]);
-      store_chunk<E>(sum + at, i, n, v);
-      squares = square_chunk(v, squares);
-    }
+    const RmsNorm<E> norm{x, residual, weight, bias, nullptr, sum, n, eps};
+    float kept[kKeptChunks][8];
+    const float squares = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool, float(&v)[8], float so_far) {
+      norm.add(at, i, v);
+      return square_chunk(v, so_far);
+    });
     const float factor = rms_factor(block_sum(lane, squares, scratch), n, eps);
-    auto normed = [&](int64_t i, float(&v)[8]) {
-      load_chunk<E>(sum + at, i, n, v);
+    auto normed = [&](int64_t i, bool here, float(&v)[8]) {
+      if (!here) load_chunk<E>(sum + at, i, n, v);
       normalise_chunk<E>(v, factor, weight, bias, i, n);
       UNROLL
-      for (int j = 0; j < 8; ++j) v[j] = rounded<E>(v[j]);
+      for (int j = 0; j < 8; ++j) v[j] = i + j < n ? rounded<E>(v[j]) : 0.0f;
     };
+    const float top = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float so_far) {
+      if (!here && !row_scale) return so_far;
+      normed(i, here, v);
+      return largest_of(v, so_far);
+    });
     float scale = 0;
     if (row_scale) {
-      float top = 0;
-      for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-        float v[8];
-        normed(i, v);
-        UNROLL
-        for (int j = 0; j < 8; ++j)
-          if (i + j < n) top = larger_magnitude(top, v[j]);
-      }
       scale = dynamic_scale(block_max(lane, top, scratch));
       if (lane.thread() == 0) row_scale[lane.block()] = scale;
     }
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8];
-      normed(i, v);
+    each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
+      if (!here) normed(i, false, v);
+      EightI8 q;
       UNROLL
       for (int j = 0; j < 8; ++j)
-        if (i + j < n) out[at + i + j] = row_scale ? to_i8(divide(v[j], scale)) : by.apply(v[j], i + j);
-    }
+        q.v[j] = i + j >= n ? int8_t{0} : row_scale ? to_i8(divide(v[j], scale)) : by.apply(v[j], i + j);
+      store_i8(out + at, i, n, q);
+      return 0.0f;
+    });
   }
 };
 
@@ -160,14 +198,14 @@ void run_quantize_static(const QuantizeStaticArgs& a, L& launch) {
 
 template <class E, class L>
 void run_quantize_dynamic(const QuantizeDynamicArgs& a, L& launch) {
-  launch.run(launch.size(a.rows), kElementThreads, kReduceBytes,
-             QuantizeRows<PlainRow<E>>{{a.x, a.width}, a.values, a.scale});
+  using K = QuantizeRows<PlainRow<E>>;
+  launch.run(launch.size(a.rows), K::threads(a.width), kReduceBytes, K{{a.x, a.width}, a.values, a.scale});
 }
 
 template <class E, class L>
 void run_silu_mul_quant(const SiluMulQuantArgs& a, L& launch) {
-  launch.run(launch.size(a.rows), kElementThreads, kReduceBytes,
-             QuantizeRows<GatedRow<E>>{{a.gate_up, a.width}, a.values, a.scale});
+  using K = QuantizeRows<GatedRow<E>>;
+  launch.run(launch.size(a.rows), K::threads(a.width), kReduceBytes, K{{a.gate_up, a.width}, a.values, a.scale});
 }
 
 template <class E, class L>
