@@ -16,12 +16,13 @@ struct PerType {
 
 struct KernelTable {
   // elementwise.h
-  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows;
-  CudaKernel slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
+  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, scale, softcap, swiglu_clamped,
+      widen;
+  CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
   // norm.h
-  PerType rms_norm, add_rms_norm;
+  PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
   // rotation.h
   PerType rope, split_qk_norm_rope, split_qk_norm_rope_kv, split_qk_norm_rope_kv_i8, kv_write, kv_write_i8;
   CudaKernel rope_table = nullptr, row_write = nullptr;
