@@ -64,11 +64,8 @@ inline const std::vector<std::string>& tiny_models() {
 
 // Of models that need an op for which a device has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_cuda() {
-  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
-                                                      {"gpt_oss", "paged_attention"},
-                                                      {"qwen3_next", "causal_conv"},
-                                                      {"qwen3_5", "causal_conv"},
-                                                      {"qwen3_5_moe_text_of_images", "causal_conv"}};
+  static const std::map<std::string, std::string> ops{
+      {"qwen3_next", "causal_conv"}, {"qwen3_5", "causal_conv"}, {"qwen3_5_moe_text_of_images", "causal_conv"}};
   return ops;
 }
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
