@@ -72,7 +72,10 @@ def names_in(source, pattern):
 def lists(root):
     support = text(root, "tests/support/tiny_models.h")
     small = names_in(support, r"small_families\(\) \{(.*?)return names")
-    lacking = dict(re.findall(r'\{"(\w+)", "(\w+)"\}', re.search(r"needed_ops\(\) \{(.*?)return", support, re.S)[1]))
+    lacking = {
+        device: dict(re.findall(r'\{"(\w+)", "(\w+)"\}', re.search(rf"lacking_on_{device}\(\) \{{(.*?)return", support, re.S)[1]))
+        for device in ("cuda", "ascend")
+    }
     return {
         "small": small,
         "tiny": names_in(support, r"tiny_models\(\) \{(.*?)return names") + small,
@@ -89,13 +92,14 @@ def row(name, gguf, known, of_family):
     def cell(keys, reason):
         return keys or f"no {reason}"
 
-    small, lacks = name in known["small"], name in known["lacking"]
+    small = name in known["small"]
+    on_cuda, on_ascend = (name not in known["lacking"][device] for device in ("cuda", "ascend"))
     graph = "S, A" if small else ", ".join(k for k, group in (("B", "bits"), ("M", "modes")) if name in known[group])
     int8 = "W" if small else "Q" if name in known["int8"] else ""
-    ascend = "" if lacks or name in known["ascend"] else "G"
+    ascend = "G" if on_ascend and name not in known["ascend"] else ""
     in_gguf = "X" if name in known["gguf"] else ""
     elsewhere = any(other in known["gguf"] for other in of_family)
-    return [f"`{name}`", "G", cell(graph, 1), cell(int8, 1), cell("" if lacks else "C", 2),
+    return [f"`{name}`", "G", cell(graph, 1), cell(int8, 1), cell("C" if on_cuda else "", 2),
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
@@ -148,12 +152,13 @@ def page(root):
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]
-    if known["lacking"]:
+    for device, title in (("cuda", "CUDA"), ("ascend", "Ascend")):
         ops = {}
-        for name, op in known["lacking"].items():
+        for name, op in known["lacking"][device].items():
             ops.setdefault(op, []).append(f"`{name}`")
-        lines += ["", "Ops without kernels on CUDA and Ascend: " +
-                  "; ".join(f"`{op}` ({', '.join(names)})" for op, names in ops.items()) + "."]
+        if ops:
+            lines += ["", f"Ops without kernels on {title}: " +
+                      "; ".join(f"`{op}` ({', '.join(names)})" for op, names in ops.items()) + "."]
     lines += ["", "## Tests", ""] + [f"- **{key}**: `{test}`" for key, test in KEYS.items() if re.search(rf"\b{key}\b", used)]
     return "\n".join(wrap(lines)) + "\n"
 

@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/attention.h"
 #include "backends/cuda/kernels/elementwise.h"
 #include "backends/cuda/kernels/experts.h"
+#include "backends/cuda/kernels/grouped_blocks.h"
 #include "backends/cuda/kernels/latent.h"
 #include "backends/cuda/kernels/linear.h"
 #include "backends/cuda/kernels/linear_w8a8.h"
@@ -32,6 +33,7 @@ const cuda::KernelTable& kernels() {
     cuda::fill_experts_of<Launch>(t);
     cuda::fill_latent_of<Launch>(t);
     cuda::fill_packed_of<Launch>(t);
+    cuda::fill_grouped_blocks_of<Launch>(t);
     return t;
   }();
   return table;

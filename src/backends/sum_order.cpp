@@ -64,8 +64,11 @@ const Order kCuda[] = {
       "per_head_matmul_rows"},
      kChain,
      "one chain of tensor-core blocks of 16 over K in ascending order, in one fp32 accumulator, from 0"},
+    {{"grouped_linear_blocks"},
+     kChain,
+     "bf16: as grouped_linear on unpacked weights; f16: one chain of multiply-adds in fp32, over K in ascending order"},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
-      "split_qk_norm_rope", "split_qk_norm_rope_kv"},
+      "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
      "a thread adds chunks of 8 numbers in ascending order; then the lanes of a warp by xor 16, 8, 4, 2, 1; then the "
      "warps in ascending order"},
     {{"paged_attention", "latent_attention"},

@@ -15,11 +15,13 @@ struct Model {
   DType dtype = DType::BF16;
   bool int8 = false;
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
+  double softcap = 0;
+  bool sinks = false;
   DType cache() const { return int8 ? DType::I8 : dtype; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
   std::string name() const {
-    return fmt::format("{}{} H {} G {} D {} window {}", dtype_name(dtype), int8 ? " in i8" : "", heads, kv_heads, size,
-                       window);
+    return fmt::format("{}{} H {} G {} D {} window {} cap {}{}", dtype_name(dtype), int8 ? " in i8" : "", heads,
+                       kv_heads, size, window, softcap, sinks ? " sinks" : "");
   }
 };
 
@@ -48,8 +50,12 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   TestTensor kv = zero_tensor(m.cache(), {at.pages, 2, m.kv_heads, kPageTokens, kv_row(m.cache(), m.size)});
   std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});  // NaN where nothing is written
   kv = runner.run("kv_write", {kv, concat(k), concat(v), at.slots})[0];
-  return runner.run("paged_attention", {concat(q), kv, at.table, at.lengths, at.starts},
-                    {{"scale", m.scale()}, {"window", m.window}})[0];
+  std::vector<TestTensor> in{concat(q), kv, at.table, at.lengths, at.starts};
+  if (m.sinks) {
+    in.push_back(random_tensor(DType::F32, {m.heads}, 9, -2, 4));
+    in.back().set(0, 120);  // takes nearly all of the weight
+  }
+  return runner.run("paged_attention", in, {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.softcap}})[0];
 }
 
 class CudaAttention : public testing::TestWithParam<Model> {};
@@ -84,7 +90,11 @@ INSTANTIATE_TEST_SUITE_P(All, CudaAttention,
                          testing::Values(Model{}, Model{DType::F16, false, 3, 1, 22},
                                          Model{DType::BF16, false, 8, 1, 128}, Model{DType::BF16, false, 2, 2, 64, 100},
                                          Model{DType::F16, false, 2, 1, 200}, Model{DType::F32, false, 4, 2, 48, 33},
-                                         Model{DType::BF16, true, 4, 2, 64}, Model{DType::F32, true, 2, 1, 32}),
+                                         Model{DType::BF16, true, 4, 2, 64}, Model{DType::F32, true, 2, 1, 32},
+                                         Model{DType::BF16, false, 4, 2, 64, 40, 1.5},
+                                         Model{DType::F16, false, 4, 1, 64, 0, 0, true},
+                                         Model{DType::BF16, true, 2, 1, 32, 0, 2, true},
+                                         Model{DType::F32, false, 4, 2, 32, 50, 1.5, true}),
                          [](const auto& i) {
                            std::string name = i.param.name();
                            for (char& c : name)

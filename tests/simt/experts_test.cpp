@@ -138,6 +138,14 @@ TEST(CudaExperts, RowsOfAGroupHaveTheBitsOfLinear) {
     }
 }
 
+TEST(CudaExperts, BiasesOfGroupsHaveTheCpusBits) {
+  for (DType t : kDTypes)
+    for (const int64_t width : {5, 64})
+      for (const auto& border : kBorders)
+        expect_equal("add_groups", {random_tensor(t, {kRows, width}, 1), tensor_of(DType::I32, {kGroups + 1}, border),
+                                    random_tensor(t, {kGroups, width}, 2)});
+}
+
 // Many rows a group take the larger tile.
 TEST(CudaExperts, TheTileMakesNoDifference) {
   const OpRunner& cuda = on_cuda();

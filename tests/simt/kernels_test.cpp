@@ -18,7 +18,11 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
     for (int64_t width : {1, 7, 40, 264}) {
       const TestTensor a = random_tensor(t, {5, width}, 1, -8, 8), b = random_tensor(t, {5, width}, 2, -8, 8);
       for (const char* op : {"add", "mul"}) expect_equal(op, {a, b});
-      for (const char* op : {"silu", "reciprocal"}) expect_equal(op, {a});
+      for (const char* op : {"silu", "reciprocal", "gelu", "gelu_tanh", "widen"}) expect_equal(op, {a});
+      expect_equal("scale", {a}, {{"by", 0.37}});
+      expect_equal("softcap", {a}, {{"cap", 3.5}});
+      expect_equal("swiglu_clamped", {a, b}, {{"alpha", 1.702}, {"limit", 5.0}});
+      expect_equal("concat", {a, random_tensor(t, {5, 16}, 4)});
       expect_equal("silu_mul", {random_tensor(t, {5, 2 * width}, 3, -20, 20)});
       expect_equal("copy", {a});
       expect_equal("index_select", {a, indices({4, 0, -1, 2, 5, 4})});
@@ -32,7 +36,9 @@ TEST(CudaKernels, SpecialNumbers) {
   for (DType t : kDTypes) {
     const TestTensor x =
         tensor_of(t, {2, 8}, {0, -0.0, inf, -inf, 1, -300, 100, 1e-6, 2, 3, -1, 65504, -65504, -90, 90, 5});
-    expect_equal("silu", {x});
+    for (const char* op : {"silu", "gelu", "gelu_tanh"}) expect_equal(op, {x});
+    expect_equal("softcap", {x}, {{"cap", 30.0}});
+    expect_equal("swiglu_clamped", {x, x}, {{"alpha", 1.702}, {"limit", 7.0}});
     expect_equal("add", {x, x});
     expect_equal("argmax", {x});
     expect_equal("argmax", {tensor_of(t, {3, 4}, {nan, -inf, nan, nan, nan, nan, nan, nan, 1, nan, 2, 2})});
@@ -67,7 +73,12 @@ TEST(CudaKernels, NormsAreNearTheCpus) {
       expect_near("rms_norm", {x, w}, rel, abs, {{"eps", 1e-5}});
       expect_near("rms_norm", {x, w, b}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
       expect_near("add_rms_norm", {x, r, w}, rel, abs, {{"eps", 1e-5}});
+      expect_near("rms_norm_centred", {x, w}, rel, abs, {{"eps", 1e-5}});
+      expect_near("layer_norm", {x, w}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
+      expect_near("layer_norm", {x, w, b}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
     }
+    expect_near("layer_norm", {random_tensor(t, {3, 2, 22}, 1), random_tensor(t, {2, 22}, 2)}, rel,
+                4 * unit_roundoff(t), {{"eps", 1e-6}});
     expect_near("rms_norm", {random_tensor(t, {3, 2, 64}, 1), random_tensor(t, {64}, 2)}, rel, abs, {{"eps", 1e-6}});
   }
 }

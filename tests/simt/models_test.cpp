@@ -62,7 +62,8 @@ TEST_P(CudaGolden, LogitsAreThoseOfTheReference) {
   setup.context = goldens.rbegin()->first;
   if (!p.gpu) setup.policy = engine::GraphPolicy::Off;
   auto engine = testing_support::open_engine(folder, setup);
-  if (const auto op = testing_support::needed_ops().find(p.model); op != testing_support::needed_ops().end()) {
+  if (const auto op = testing_support::lacking_on_cuda().find(p.model);
+      op != testing_support::lacking_on_cuda().end()) {
     ASSERT_FALSE(engine.is_ok());
     EXPECT_EQ(engine.status().code(), Code::Unsupported);
     EXPECT_NE(engine.status().message().find(op->second), std::string::npos) << engine.status().message();
@@ -103,6 +104,31 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden, testing::ValuesIn(golden_params()), [
   return fmt::format("{}_{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.gpu ? "gpu" : "executor");
 });
 
+// Weights that the pass makes int8: all kernels are there, and the logits are near the CPU's.
+TEST(CudaInt8, SmallFamiliesAreNearTheCpu) {
+  for (const std::string& model : testing_support::small_families()) {
+    if (testing_support::lacking_on_cuda().contains(model)) continue;
+    EngineSetup setup = setup_for(DType::F32, false), host;
+    for (EngineSetup* s : {&setup, &host}) {
+      s->policy = engine::GraphPolicy::Off;
+      s->quantization = checkpoint::Quantization::W8A8Int8;
+      s->context = 16;
+    }
+    const std::string folder = testing_support::tiny_model_path(model);
+    auto got = testing_support::open_engine(folder, setup), want = testing_support::open_engine(folder, host);
+    ASSERT_TRUE(got.is_ok() && want.is_ok()) << model << ": " << (got.is_ok() ? want : got).status().message();
+    const std::vector<int32_t> tokens{1, 7, 12, 3};
+    const auto a = testing_support::all_logits(**got, tokens, 4), b = testing_support::all_logits(**want, tokens, 4);
+    ASSERT_EQ(a.size(), b.size());
+    float largest = 0, worst = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      largest = std::max(largest, std::fabs(b[i]));
+      worst = std::max(worst, std::fabs(a[i] - b[i]));
+    }
+    EXPECT_LE(worst, 2e-2f * largest) << model;
+  }
+}
+
 // Every row's logits, in every way of running a step.
 class CudaModes : public CudaGolden {};
 
@@ -140,7 +166,7 @@ std::vector<Param> mode_params() {
   std::vector<Param> out;
   for (auto& model : testing_support::tiny_models())
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
-      if (no_gpu().empty() && !testing_support::needed_ops().contains(model)) out.push_back({model, dtype, true});
+      if (no_gpu().empty() && !testing_support::lacking_on_cuda().contains(model)) out.push_back({model, dtype, true});
   out.push_back({"qwen3_tied", DType::BF16, false});
   out.push_back({"llama_gqa3_tied", DType::F16, false});
   return out;

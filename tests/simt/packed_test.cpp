@@ -70,5 +70,30 @@ TEST(CudaPacked, TheHeadFindsTheCpusToken) {
       }
 }
 
+// Experts in MXFP4: of bf16 the bits of the same product on unpacked weights, else the CPU's.
+TEST(CudaPacked, ExpertsHaveTheBitsOfUnpackedOnes) {
+  const Attrs format{{"format", std::string("mxfp4")}};
+  for (const auto& [rows, n, k] : {std::array<int64_t, 3>{9, 37, 288}, {150, 70, 64}, {6, 33, 544}}) {
+    constexpr int64_t kExperts = 2;
+    TestTensor weight = random_blocks(BlockFormat::Mxfp4, kExperts * n, k, 1);
+    TestTensor ids = zero_tensor(DType::I32, {kExperts * n});
+    for (int64_t i = 0; i < ids.size(); ++i) ids.set(i, static_cast<double>(i));
+    TestTensor floats = on_cpu().run("embedding_blocks", {weight, ids},
+                                     {{"format", std::string("mxfp4")}, {"width", k}, {"out", std::string("bf16")}})[0];
+    floats.type.shape = constant_shape({kExperts, n, k});
+    weight.type.shape = constant_shape({kExperts, n, k / 32 * 17});
+    for (const double border : {0.0, 1.0, static_cast<double>(rows - 2)}) {
+      const TestTensor starts = tensor_of(DType::I32, {kExperts + 1}, {0, border, static_cast<double>(rows - 1)});
+      const TestTensor x = random_tensor(DType::BF16, {rows, k}, 2);
+      for (const Order order : {Order::Ascending, Order::Shuffled})
+        expect_same_bits(on_cuda(order).run("grouped_linear_blocks", {x, starts, weight}, format)[0],
+                         on_cuda().run("grouped_linear", {x, starts, floats})[0], fmt::format("{} rows", rows));
+      if (rows < 100)
+        for (const DType t : {DType::F32, DType::F16})
+          expect_equal("grouped_linear_blocks", {random_tensor(t, {rows, k}, 2), starts, weight}, format);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::simt::packed_test

@@ -19,6 +19,7 @@ const KernelTable& device_kernels() {
     fill_experts(t);
     fill_latent(t);
     fill_packed(t);
+    fill_grouped_blocks(t);
     return t;
   }();
   return table;

@@ -16,12 +16,13 @@ struct PerType {
 
 struct KernelTable {
   // elementwise.h
-  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows;
-  CudaKernel slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
+  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, scale, softcap, swiglu_clamped,
+      widen;
+  CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
   // norm.h
-  PerType rms_norm, add_rms_norm;
+  PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
   // rotation.h
   PerType rope, split_qk_norm_rope, split_qk_norm_rope_kv, split_qk_norm_rope_kv_i8, kv_write, kv_write_i8;
   CudaKernel rope_table = nullptr, row_write = nullptr;
@@ -37,12 +38,14 @@ struct KernelTable {
   CudaKernel lm_head_argmax_w8a8 = nullptr;
   // experts.h
   CudaKernel moe_gate = nullptr, moe_route = nullptr;
-  PerType moe_combine, grouped_linear, grouped_linear_rows, quantize_groups;
+  PerType moe_combine, grouped_linear, grouped_linear_rows, quantize_groups, add_groups;
   PerType grouped_w8a8_static, grouped_w8a8_dynamic;  // the type is that of the result
   // latent.h
   PerType per_head_matmul, per_head_matmul_rows, latent_attention;
   // packed.h; `wide`: fp32 results; of the embedding, the type is that of the result
   PerType linear_blocks, linear_blocks_wide, lm_head_argmax_blocks, embedding_blocks;
+  // grouped_blocks.h
+  PerType grouped_linear_blocks;
 };
 
 // For a template of functions over (element, launch): the three of them, as the table wants them.
@@ -76,5 +79,6 @@ void fill_linear_w8a8(KernelTable& table);
 void fill_experts(KernelTable& table);
 void fill_latent(KernelTable& table);
 void fill_packed(KernelTable& table);
+void fill_grouped_blocks(KernelTable& table);
 
 }  // namespace reprise::cuda

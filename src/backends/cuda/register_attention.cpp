@@ -11,11 +11,7 @@
 namespace reprise::cuda {
 namespace {
 
-Status accepts_heads(const OpCall& c) {
-  RETURN_IF_ERROR(want_no_softcap(c));
-  RETURN_IF_ERROR(want_no_sinks(c));
-  return want_head(c, c.in[0].shape[2]);
-}
+Status accepts_heads(const OpCall& c) { return want_head(c, c.in[0].shape[2]); }
 
 // The states of 16 rows each, which f32 does not keep.
 size_t attention_bytes(const PagedAttentionArgs& a, const LiveSizes&, int) { return attention_workspace_bytes(a.size); }

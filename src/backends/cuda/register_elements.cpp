@@ -52,6 +52,13 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("silu", table.silu);
   entries.add("sigmoid", table.sigmoid);
   entries.add("reciprocal", table.reciprocal);
+  entries.add("gelu", table.gelu);
+  entries.add("gelu_tanh", table.gelu_tanh);
+  entries.add("scale", table.scale);
+  entries.add("softcap", table.softcap);
+  entries.add("swiglu_clamped", table.swiglu_clamped);
+  entries.add("widen", table.widen);
+  entries.add("concat", table.concat);
   entries.add("silu_mul", table.silu_mul);
   entries.add("scale_rows", table.scale_rows);
   entries.add("slice", table.slice);
@@ -61,6 +68,8 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("sample", table.sample, {.accepts = accepts_sample, .scratch = scratch(sample_bytes)});
   entries.add("mask_logits", table.mask_logits);
   entries.add("rms_norm", table.rms_norm);
+  entries.add("rms_norm_centred", table.rms_norm_centred);
+  entries.add("layer_norm", table.layer_norm);
   entries.add("add_rms_norm", table.add_rms_norm);
   entries.add("quantize_static", table.quantize_static);
   entries.add("quantize_dynamic", table.quantize_dynamic);

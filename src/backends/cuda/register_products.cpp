@@ -30,6 +30,13 @@ size_t dynamic_bytes(const LinearW8a8DynamicArgs& a, const LiveSizes& bound, int
   return sums_bytes(a.shape.rows.value(bound), a.shape.columns);
 }
 
+// Other blocks are unpacked while they are loaded, as those of plain products are.
+Status accepts_powers(const OpCall& c) {
+  if (const std::string& format = c.attrs->text("format"); format != "mxfp4")
+    return error(Code::Unsupported, "takes blocks of mxfp4, not {}", format);
+  return Status::ok();
+}
+
 }  // namespace
 
 void register_products(KernelRegistry& kernels, const KernelTable& table) {
@@ -52,6 +59,8 @@ void register_products(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("moe_combine", table.moe_combine);
   entries.add("grouped_linear", table.grouped_linear);
   entries.add("grouped_linear_rows", table.grouped_linear_rows);
+  entries.add("add_groups", table.add_groups);
+  entries.add("grouped_linear_blocks", table.grouped_linear_blocks, {.accepts = accepts_powers});
   entries.add("grouped_linear_w8a8_static", table.grouped_w8a8_static);
   entries.add("grouped_linear_w8a8_dynamic", table.grouped_w8a8_dynamic);
 }

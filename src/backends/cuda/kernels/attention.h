@@ -7,7 +7,8 @@
 //   order), then xor 1, 2;
 //   within a group, from zero, the output is scaled by 2^(c * (old largest - new largest)) and goes on as one chain
 //   over the tile's keys, weights rounded to the dtype; groups are folded in ascending order: o = fma(o, a, o_g * b),
-//   likewise the sums; at last o / l, rounded once.
+//   likewise the sums; at last o / l, rounded once, a sink being the last weight of l.
+// Under a cap a score becomes cap * tanh(score * scale / cap) before it is masked, and c is log2(e).
 // A tile or group of which a row sees nothing leaves its bits alone, so it does not matter which are visited.
 //
 // Two kernels of four warps follow it. "Few": a sequence with up to kFewRows rows a key/value head; a block takes 16
@@ -113,8 +114,8 @@ struct CacheTile {
   }
 };
 
-// kDepth: the head's size in blocks of 16, at most 256.
-template <class E, int kDepth, bool kFew, bool kInt8>
+// kDepth: the head's size in blocks of 16, at most 256. kCapped: a kernel of its own, because capping takes registers.
+template <class E, int kDepth, bool kFew, bool kInt8, bool kCapped>
 struct Attention {
   static constexpr int kWarps = 4, kThreads = kWarps * 32, kBlocks = 1;
   static constexpr int kTileRows = kFew ? 16 : kWarps * 16;
@@ -271,6 +272,7 @@ struct Attention {
         const int place = n * 8 + me % 4 * 2 + i;
         float v = s[n][half * 2 + i];
         if constexpr (kInt8) v = v * b.key_scales[place];
+        if constexpr (kCapped) v = capped(v, z);
         if (!all) v = place <= last && place >= first ? v : -__builtin_huge_valf();
         s[n][half * 2 + i] = v;
         top = v > top ? v : top;
@@ -440,7 +442,7 @@ struct Attention {
   }
 
   template <class L>
-  DEV void finish(L& lane, const State& state, const Piece& p, int first_row, int rows) const {
+  DEV void finish(L& lane, State& state, const Piece& p, int first_row, int rows) const {
     const int me = lane.thread() % 32, ratio = static_cast<int>(z.ratio());
     UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -448,6 +450,12 @@ struct Attention {
       if (at >= rows) continue;
       uint16_t* to =
           out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
+      if (z.sinks) {
+        const float by = join_sink(state.top[half], state.sum[half], p.head * ratio + at % ratio, z);
+        UNROLL
+        for (int n = 0; n < State::kTiles; ++n) UNROLL
+        for (int i = 0; i < 2; ++i) state.o[n][half * 2 + i] = state.o[n][half * 2 + i] * by;
+      }
       UNROLL
       for (int n = 0; n < State::kTiles; ++n) UNROLL
       for (int i = 0; i < 2; ++i) {
@@ -576,10 +584,11 @@ struct AttentionMerge {
         }
         uint16_t* to =
             out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
+        const float by = z.sinks ? join_sink(top, sum, p.head * ratio + at % ratio, z) : 1.0f;
         UNROLL
         for (int j = 0; j < kEach; ++j) {
           const int c = me + j * 32, d = p.pass * kOut + c;
-          if (c < kOut && d < z.size) to[d] = E::store(divide(o[j], sum));
+          if (c < kOut && d < z.size) to[d] = E::store(divide(o[j] * by, sum));
         }
       }
     }
@@ -588,25 +597,32 @@ struct AttentionMerge {
 
 template <class L>
 AttentionSizes attention_sizes(const PagedAttentionArgs& a, const L& launch) {
-  return {a.heads,
-          a.kv_heads,
-          a.size,
-          launch.size(a.sequences),
-          launch.size(a.columns),
-          a.window,
-          launch.size(a.tokens),
-          static_cast<float>(a.scale)};
+  AttentionSizes z{a.heads,
+                   a.kv_heads,
+                   a.size,
+                   launch.size(a.sequences),
+                   launch.size(a.columns),
+                   a.window,
+                   launch.size(a.tokens),
+                   static_cast<float>(a.scale)};
+  z.sinks = a.sinks;
+  if (a.softcap > 0) {
+    z.cap = static_cast<float>(a.softcap);
+    z.bend = 2 * kLog2E * z.scale / z.cap;
+    z.exponent = kLog2E;
+  }
+  return z;
 }
 
-template <class E, int kDepth, bool kInt8, class L>
+template <class E, int kDepth, bool kInt8, bool kCapped, class L>
 void launch_attention(const PagedAttentionArgs& a, L& launch) {
   const AttentionSizes z = attention_sizes(a, launch);
   const Lengths lengths{a.page_table, a.context_lens, a.cu_seqlens};
   const uint16_t* q = a.q;
   uint16_t* out = a.out;
   auto* states = static_cast<float*>(launch.workspace);
-  using Few = Attention<E, kDepth, true, kInt8>;
-  using Many = Attention<E, kDepth, false, kInt8>;
+  using Few = Attention<E, kDepth, true, kInt8, kCapped>;
+  using Many = Attention<E, kDepth, false, kInt8, kCapped>;
   using Merge = AttentionMerge<E, kDepth>;
   // As many blocks as a multiprocessor has room for.
   constexpr int64_t kMost = (size_t{224} << 10) / (Few::kTileBytes + (4 << 10));
@@ -620,6 +636,16 @@ void launch_attention(const PagedAttentionArgs& a, L& launch) {
              Many{q, a.kv, lengths, out, states, z});
 }
 
+template <class E, bool kInt8, bool kCapped, class L>
+void attend_by_size(const PagedAttentionArgs& a, L& launch) {
+  if (a.size <= 64)
+    launch_attention<E, 64, kInt8, kCapped>(a, launch);
+  else if (a.size <= 128)
+    launch_attention<E, 128, kInt8, kCapped>(a, launch);
+  else
+    launch_attention<E, 256, kInt8, kCapped>(a, launch);
+}
+
 template <class E, bool kInt8, class L>
 void attend_to(const PagedAttentionArgs& a, L& launch) {
   if (launch.size(a.tokens) == 0) return;
@@ -628,12 +654,10 @@ void attend_to(const PagedAttentionArgs& a, L& launch) {
     launch.run(blocks_for(z.tokens * z.heads, 4), AttentionF32<kInt8>::kThreads, 0,
                AttentionF32<kInt8>{a.q, a.kv, {a.page_table, a.context_lens, a.cu_seqlens}, a.out, z});
   } else {
-    if (a.size <= 64)
-      launch_attention<E, 64, kInt8>(a, launch);
-    else if (a.size <= 128)
-      launch_attention<E, 128, kInt8>(a, launch);
+    if (a.softcap > 0)
+      attend_by_size<E, kInt8, true>(a, launch);
     else
-      launch_attention<E, 256, kInt8>(a, launch);
+      attend_by_size<E, kInt8, false>(a, launch);
   }
 }
 template <class E, class L>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cuda/kernels/attention_pieces.h"
+#include "backends/cuda/kernels/curves.h"
 #include "backends/cuda/kernels/kv_layout.h"
 #include "backends/cuda/kernels/rotation_limits.h"
 
@@ -66,6 +67,7 @@ struct AttentionF32 {
         for (int64_t d = 0; d < z.size; ++d) s = fma(row[d], number(keys, (place + me) * z.size + d), s);
         if constexpr (kInt8) s = s * scale_of(keys, place + me);
         s = s * z.scale;
+        if (z.cap > 0) s = tanh_of(divide(s, z.cap)) * z.cap;
       }
       const float tile_top = warp_max(lane, s), now = tile_top > top ? tile_top : top;
       const float base = base_of(now), shrink = exp_bounded(top - base), w = exp_bounded(s - base);
@@ -82,9 +84,15 @@ struct AttentionF32 {
           if (me + j * 32 < z.size) o[j] = fma(weight, number(values, (place + i) * z.size + me + j * 32), o[j]);
       }
     }
+    float by = 1;
+    if (z.sinks) {
+      const float sink = z.sinks[h], most = sink > top ? sink : top;
+      by = exp_bounded(top - most);
+      sum = fma(sum, by, exp_bounded(sink - most));
+    }
     UNROLL
     for (int j = 0; j < kEach; ++j)
-      if (me + j * 32 < z.size) out[u * z.size + me + j * 32] = divide(o[j], sum);
+      if (me + j * 32 < z.size) out[u * z.size + me + j * 32] = divide(o[j] * by, sum);
   }
 };
 

@@ -10,13 +10,18 @@ namespace reprise::cuda {
 constexpr int kTileKeys = 64, kGroupKeys = 128;
 constexpr int kFewRows = 64;
 
+constexpr float kLog2E = 1.4426950408889634f;
+
 // What an attention launch reads. Sizes are the capture's, lengths the step's.
 struct AttentionSizes {
   int64_t heads, kv_heads, size, sequences, columns, window, tokens;
   float scale;
+  float exponent = scale * kLog2E;  // scores are exponents to the base 2; under a cap they come scaled
+  float cap = 0;                    // of scores; 0: none
+  float bend = 0;                   // 2 log2(e) scale / cap
+  const float* sinks = nullptr;     // of each query head a score more, which has no value
 
-  // Scores are exponents to the base 2.
-  HOST_DEV float factor() const { return scale * 1.4426950408889634f; }
+  HOST_DEV float factor() const { return exponent; }
   HOST_DEV int64_t ratio() const { return heads / kv_heads; }
 };
 
@@ -107,5 +112,20 @@ struct Pieces {
 
 // What the exponents of a row are taken against: nothing seen yet must not make NaN.
 DEV float base_of(float top) { return top == -__builtin_huge_valf() ? 0.0f : top; }
+
+// A score under the cap: cap * tanh(score * scale / cap), within 2e-7 of the cap.
+DEV float capped(float score, const AttentionSizes& z) {
+  const float twice = score * z.bend;
+  return z.cap - divide(2.0f * z.cap, exp2_of(twice > 127.0f ? 127.0f : twice) + 1.0f);
+}
+
+// The sink of a query head joins a row's sum of weights as the last of them; what the row's outputs are multiplied
+// with.
+DEV float join_sink(float top, float& sum, int64_t head, const AttentionSizes& z) {
+  const float mine = base_of(top) * z.factor(), sink = z.sinks[head] * kLog2E, most = sink > mine ? sink : mine;
+  const float by = exp2_of(mine - most);
+  sum = fma(sum, by, exp2_of(sink - most));
+  return by;
+}
 
 }  // namespace reprise::cuda

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "backends/cuda/kernel_table.h"
+#include "backends/cuda/kernels/curves.h"
 #include "backends/cuda/kernels/lane.h"
 #include "ops/args/elements.h"
+#include "ops/args/encoder.h"
 
 namespace reprise::cuda {
 
@@ -27,6 +29,32 @@ struct ReciprocalOf {
   static DEV float apply(float a) { return divide(1.0f, a); }
 };
 
+struct GeluOf {
+  static DEV float apply(float a) { return gelu_of(a); }
+};
+struct GeluTanhOf {
+  static DEV float apply(float a) { return gelu_tanh_of(a); }
+};
+
+// With numbers of the op's own.
+struct ScaleOf {
+  float by;
+  DEV float apply(float a) const { return a * by; }
+};
+struct SoftcapOf {
+  float cap;
+  DEV float apply(float a) const { return tanh_of(divide(a, cap)) * cap; }
+};
+struct SwigluClampedOf {
+  float alpha, limit;
+  DEV float apply(float gate, float up) const {
+    const float g = gate > limit ? limit : gate;
+    float u = up > limit ? limit : up;
+    u = u < -limit ? -limit : u;
+    return (u + 1.0f) * divide(g, exp_of(-(g * alpha)) + 1.0f);
+  }
+};
+
 // Eight numbers a thread; the last ones singly.
 template <class E, class Op>
 struct Binary {
@@ -35,6 +63,7 @@ struct Binary {
   const typename E::Type* b;
   typename E::Type* out;
   int64_t n;
+  Op op{};
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -44,10 +73,10 @@ struct Binary {
       load_eight<E>(a + i, x);
       load_eight<E>(b + i, y);
       UNROLL
-      for (int j = 0; j < 8; ++j) x[j] = Op::apply(x[j], y[j]);
+      for (int j = 0; j < 8; ++j) x[j] = op.apply(x[j], y[j]);
       store_eight<E>(out + i, x);
     } else {
-      for (int64_t j = i; j < n; ++j) out[j] = E::store(Op::apply(E::load(a[j]), E::load(b[j])));
+      for (int64_t j = i; j < n; ++j) out[j] = E::store(op.apply(E::load(a[j]), E::load(b[j])));
     }
   }
 };
@@ -58,6 +87,7 @@ struct Unary {
   const typename E::Type* a;
   typename E::Type* out;
   int64_t n;
+  Op op{};
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -66,10 +96,10 @@ struct Unary {
       float x[8];
       load_eight<E>(a + i, x);
       UNROLL
-      for (int j = 0; j < 8; ++j) x[j] = Op::apply(x[j]);
+      for (int j = 0; j < 8; ++j) x[j] = op.apply(x[j]);
       store_eight<E>(out + i, x);
     } else {
-      for (int64_t j = i; j < n; ++j) out[j] = E::store(Op::apply(E::load(a[j])));
+      for (int64_t j = i; j < n; ++j) out[j] = E::store(op.apply(E::load(a[j])));
     }
   }
 };
@@ -151,6 +181,47 @@ struct CopyRows {
   }
 };
 
+// The columns of a, then those of b; widths in bytes. One block a row.
+struct JoinColumns {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const char* a;
+  const char* b;
+  char* out;
+  int64_t a_width, b_width;
+
+  template <class Word, class L>
+  DEV void move(L& lane) const {
+    const int64_t row = lane.block(), split = a_width / static_cast<int64_t>(sizeof(Word));
+    const int64_t words = split + b_width / static_cast<int64_t>(sizeof(Word));
+    const auto* first = reinterpret_cast<const Word*>(a + row * a_width);
+    const auto* second = reinterpret_cast<const Word*>(b + row * b_width);
+    auto* to = reinterpret_cast<Word*>(out + row * (a_width + b_width));
+    for (int64_t i = lane.thread(); i < words; i += lane.threads()) to[i] = i < split ? first[i] : second[i - split];
+  }
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    if ((a_width | b_width) % 16 == 0)
+      move<Sixteen>(lane);
+    else
+      move<uint16_t>(lane);
+  }
+};
+
+template <class E>
+struct Widen {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* x;
+  float* out;
+  int64_t n;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t i = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (i < n) out[i] = E::load(x[i]);
+  }
+};
+
 struct CopyBytes {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   const char* x;
@@ -199,6 +270,36 @@ void run_reciprocal(const UnaryArgs& a, L& launch) {
 }
 
 template <class E, class L>
+void run_gelu(const UnaryArgs& a, L& launch) {
+  run_unary<E, GeluOf>(a, launch);
+}
+template <class E, class L>
+void run_gelu_tanh(const UnaryArgs& a, L& launch) {
+  run_unary<E, GeluTanhOf>(a, launch);
+}
+template <class E, class Op, class L>
+void run_with_number(const NumberArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(blocks_for(n, kElementThreads * 8), kElementThreads, 0,
+             Unary<E, Op>{a.x, a.out, n, {static_cast<float>(a.number)}});
+}
+template <class E, class L>
+void run_scale(const NumberArgs& a, L& launch) {
+  run_with_number<E, ScaleOf>(a, launch);
+}
+template <class E, class L>
+void run_softcap(const NumberArgs& a, L& launch) {
+  run_with_number<E, SoftcapOf>(a, launch);
+}
+template <class E, class L>
+void run_swiglu_clamped(const SwigluClampedArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(
+      blocks_for(n, kElementThreads * 8), kElementThreads, 0,
+      Binary<E, SwigluClampedOf>{a.gate, a.up, a.out, n, {static_cast<float>(a.alpha), static_cast<float>(a.limit)}});
+}
+
+template <class E, class L>
 void run_silu_mul(const SiluMulArgs& a, L& launch) {
   const int64_t rows = launch.size(a.rows), columns = a.width;
   launch.run(blocks_for(rows * columns, kElementThreads * (columns % 8 == 0 ? 8 : 1)), kElementThreads, 0,
@@ -232,6 +333,17 @@ void run_rows(const IndexSelectArgs& a, L& launch) {
 }
 
 template <class L>
+void run_concat(const ConcatArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), kElementThreads, 0, JoinColumns{a.a, a.b, a.out, a.a_width, a.b_width});
+}
+
+template <class E, class L>
+void run_widen(const VectorsArgs& a, L& launch) {
+  const int64_t n = launch.size(a.rows) * a.width;
+  launch.run(blocks_for(n, kElementThreads), kElementThreads, 0, Widen<E>{a.x, a.out, n});
+}
+
+template <class L>
 void fill_elementwise_of(KernelTable& table) {
   table.add = REPRISE_CUDA_PER_TYPE(run_add, L);
   table.mul = REPRISE_CUDA_PER_TYPE(run_mul, L);
@@ -240,6 +352,13 @@ void fill_elementwise_of(KernelTable& table) {
   table.reciprocal = REPRISE_CUDA_PER_TYPE(run_reciprocal, L);
   table.silu_mul = REPRISE_CUDA_PER_TYPE(run_silu_mul, L);
   table.scale_rows = REPRISE_CUDA_PER_TYPE(run_scale_rows, L);
+  table.gelu = REPRISE_CUDA_PER_TYPE(run_gelu, L);
+  table.gelu_tanh = REPRISE_CUDA_PER_TYPE(run_gelu_tanh, L);
+  table.scale = REPRISE_CUDA_PER_TYPE(run_scale, L);
+  table.softcap = REPRISE_CUDA_PER_TYPE(run_softcap, L);
+  table.swiglu_clamped = REPRISE_CUDA_PER_TYPE(run_swiglu_clamped, L);
+  table.widen = REPRISE_CUDA_PER_TYPE(run_widen, L);
+  table.concat = erased<L, run_concat<L>>;
   table.slice = erased<L, run_slice<L>>;
   table.copy = erased<L, run_copy<L>>;
   table.rows = erased<L, run_rows<L>>;

@@ -263,6 +263,18 @@ struct Groups {
   // Tiles that any borders may need, those of rows of no group among them.
   HOST_DEV int64_t most_tiles(int64_t tile_rows) const { return smaller(rows, rows / tile_rows + count + 2); }
 
+  // The group of a row, `count` for none; whole warps take part. With borders made ascending, it is the first that ends
+  // behind the row; none begins before the first border.
+  template <class L>
+  DEV int32_t of_row(L& lane, int64_t row) const {
+    int32_t group = static_cast<int32_t>(count);
+    for (int g = lane.thread() % 32; g < count; g += 32)
+      if (starts[g + 1] > row) group = smaller(group, g);
+    UNROLL
+    for (int mask = 16; mask > 0; mask >>= 1) group = smaller(group, lane.shuffle_xor(group, mask));
+    return row < starts[0] ? static_cast<int32_t>(count) : group;
+  }
+
   // Whole blocks take part; the tiles of no group come first and last, and those behind all rows are empty.
   template <class L>
   DEV TileOfGroup tile(L& lane, int tile_rows, int index) const {
@@ -396,17 +408,38 @@ struct QuantizeGroups {
   template <class L>
   DEV void operator()(L& lane) const {
     const int64_t row = lane.block();
-    // With borders made ascending, the row's group is the first that ends behind it; none begins before the first
-    // border.
-    int32_t group = static_cast<int32_t>(groups.count);
-    for (int g = lane.thread() % 32; g < groups.count; g += 32)
-      if (groups.starts[g + 1] > row) group = smaller(group, g);
-    UNROLL
-    for (int mask = 16; mask > 0; mask >>= 1) group = smaller(group, lane.shuffle_xor(group, mask));
-    const bool nothing = group >= groups.count || row < groups.starts[0];
+    const int32_t group = groups.of_row(lane, row);
+    const bool nothing = group >= groups.count;
     const StaticScale by{scale + group, offset + group, 0, 0};
     for (int64_t c = lane.thread(); c < columns; c += kThreads)
       out[row * columns + c] = nothing ? int8_t{0} : by.apply(E::load(x[row * columns + c]), 0);
+  }
+};
+
+// A block a row.
+template <class E>
+struct AddGroups {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* x;
+  Groups groups;
+  const typename E::Type* bias;
+  typename E::Type* out;
+  int64_t columns;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t row = lane.block();
+    const int32_t group = groups.of_row(lane, row);
+    for (int64_t c = lane.thread() * 8; c < columns; c += kThreads * 8) {
+      float v[8] = {}, b[8];
+      if (group < groups.count) {
+        load_chunk<E>(x + row * columns, c, columns, v);
+        load_chunk<E>(bias + group * columns, c, columns, b);
+        UNROLL
+        for (int i = 0; i < 8; ++i) v[i] = v[i] + b[i];
+      }
+      store_chunk<E>(out + row * columns, c, columns, v);
+    }
   }
 };
 
@@ -516,6 +549,12 @@ void run_quantize_groups(const QuantizeGroupsArgs& a, L& launch) {
              QuantizeGroups<E>{a.x, {a.starts, a.groups, rows}, a.scale, a.offset, a.values, a.width});
 }
 
+template <class E, class L>
+void run_add_groups(const AddGroupsArgs& a, L& launch) {
+  const int64_t rows = launch.size(a.rows);
+  launch.run(rows, kElementThreads, 0, AddGroups<E>{a.x, {a.starts, a.groups, rows}, a.bias, a.out, a.width});
+}
+
 template <class L>
 void fill_experts_of(KernelTable& table) {
   table.moe_gate = erased<L, run_moe_gate<L>>;
@@ -523,6 +562,7 @@ void fill_experts_of(KernelTable& table) {
   table.moe_combine = REPRISE_CUDA_PER_TYPE(run_moe_combine, L);
   table.grouped_linear = REPRISE_CUDA_PER_TYPE(run_grouped_linear, L);
   table.grouped_linear_rows = REPRISE_CUDA_PER_TYPE(run_grouped_linear_rows, L);
+  table.add_groups = REPRISE_CUDA_PER_TYPE(run_add_groups, L);
   table.quantize_groups = REPRISE_CUDA_PER_TYPE(run_quantize_groups, L);
   table.grouped_w8a8_static = REPRISE_CUDA_PER_TYPE(run_grouped_w8a8_static, L);
   table.grouped_w8a8_dynamic = REPRISE_CUDA_PER_TYPE(run_grouped_w8a8_dynamic, L);

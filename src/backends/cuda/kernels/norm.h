@@ -1,9 +1,9 @@
-// RMS norm of rows, alone and behind a residual addition.
+// RMS norm of rows, alone and behind a residual addition; layer norm.
 //
 // The sum of squares of a row has one order, regardless of the number of rows and whichever kernel asks: a thread of
 // the row's team takes chunks of eight numbers, `threads` chunks apart, in ascending order; then the warp's lanes by
 // xor 16, 8, 4, 2, 1; then the warps in ascending order. The team's size follows from the row's length alone
-// (norm_threads). A head of up to 256 numbers has a team of one warp.
+// (norm_threads). A head of up to 256 numbers has a team of one warp. A layer norm's two sums have the same order.
 #pragma once
 
 #include "backends/cuda/kernels/elementwise.h"
@@ -75,9 +75,18 @@ DEV void normalise_chunk(float (&v)[8], float factor, const typename E::Type* we
   }
 }
 
+// Likewise with weights that are told as what they differ from one by.
+template <class E>
+DEV void normalise_centred(float (&v)[8], float factor, const typename E::Type* weight, int64_t i, int64_t n) {
+  float w[8];
+  load_chunk<E>(weight, i, n, w);
+  UNROLL
+  for (int j = 0; j < 8; ++j) v[j] = v[j] * factor * (w[j] + 1.0f);
+}
+
 // One block a row. `residual` and `sum` are null in a plain norm; else the row is x + residual, rounded, which goes to
 // `sum`.
-template <class E>
+template <class E, bool kCentred = false>
 struct RmsNorm {
   static constexpr int kThreads = 256, kBlocks = 1;
   using T = typename E::Type;
@@ -113,10 +122,62 @@ struct RmsNorm {
     const float factor = rms_factor(block_sum(lane, squares, reinterpret_cast<float*>(lane.shared())), n, eps);
     each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
       if (!here) load_chunk<E>(from, i, n, v);
-      normalise_chunk<E>(v, factor, weight, bias, i, n);
+      if constexpr (kCentred)
+        normalise_centred<E>(v, factor, weight, i, n);
+      else
+        normalise_chunk<E>(v, factor, weight, bias, i, n);
       store_chunk<E>(out + at, i, n, v);
       return 0.0f;
     });
+  }
+};
+
+// One block a row; row r has the weights of row r % vectors.
+template <class E>
+struct LayerNorm {
+  static constexpr int kThreads = 256, kBlocks = 1;
+  using T = typename E::Type;
+  const T* x;
+  const T* weight;
+  const T* bias;
+  T* out;
+  int64_t n, vectors;
+  float eps;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const T* row = x + lane.block() * n;
+    const int64_t vector = lane.block() % vectors * n;
+    auto* scratch = reinterpret_cast<float*>(lane.shared());
+    const float count = static_cast<float>(n);
+    float sum = 0, squares = 0;
+    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
+      float v[8];
+      load_chunk<E>(row, i, n, v);
+      UNROLL
+      for (int j = 0; j < 8; ++j) sum = sum + v[j];
+    }
+    const float mean = divide(block_sum(lane, sum, scratch), count);
+    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
+      float v[8];
+      load_chunk<E>(row, i, n, v);
+      UNROLL
+      for (int j = 0; j < 8; ++j) v[j] = i + j < n ? v[j] - mean : 0.0f;
+      squares = square_chunk(v, squares);
+    }
+    const float factor = rms_factor(block_sum(lane, squares, scratch), n, eps);
+    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
+      float v[8], w[8], b[8];
+      load_chunk<E>(row, i, n, v);
+      load_chunk<E>(weight + vector, i, n, w);
+      if (bias) load_chunk<E>(bias + vector, i, n, b);
+      UNROLL
+      for (int j = 0; j < 8; ++j) {
+        v[j] = (v[j] - mean) * factor * w[j];
+        if (bias) v[j] = v[j] + b[j];
+      }
+      store_chunk<E>(out + lane.block() * n, i, n, v);
+    }
   }
 };
 
@@ -129,6 +190,18 @@ void run_rms_norm(const RmsNormArgs& a, L& launch) {
 }
 
 template <class E, class L>
+void run_rms_norm_centred(const CentredRmsNormArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             RmsNorm<E, true>{a.x, nullptr, a.weight, nullptr, a.out, nullptr, a.width, static_cast<float>(a.eps)});
+}
+
+template <class E, class L>
+void run_layer_norm(const LayerNormArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+             LayerNorm<E>{a.x, a.weight, a.bias, a.out, a.width, a.vectors, static_cast<float>(a.eps)});
+}
+
+template <class E, class L>
 void run_add_rms_norm(const AddRmsNormArgs& a, L& launch) {
   launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
              RmsNorm<E>{a.x, a.r, a.weight, a.bias, a.out, a.sum, a.width, static_cast<float>(a.eps)});
@@ -137,6 +210,8 @@ void run_add_rms_norm(const AddRmsNormArgs& a, L& launch) {
 template <class L>
 void fill_norm_of(KernelTable& table) {
   table.rms_norm = REPRISE_CUDA_PER_TYPE(run_rms_norm, L);
+  table.rms_norm_centred = REPRISE_CUDA_PER_TYPE(run_rms_norm_centred, L);
+  table.layer_norm = REPRISE_CUDA_PER_TYPE(run_layer_norm, L);
   table.add_rms_norm = REPRISE_CUDA_PER_TYPE(run_add_rms_norm, L);
 }
 
