@@ -42,6 +42,8 @@ struct DeviceInfo {
   // False: a patchable launch takes room on the device, so only those that need it at every replay are recorded so, and
   // graphs are recorded anew when addresses move.
   bool free_patches = true;
+  // Launches may be recorded that never ran: nothing is loaded, chosen or allocated at a first run.
+  bool records_cold = false;
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables, as its kernels take them
   // Kernels leave out rows whose cache slot is negative. False: every slot they are given must exist, and those of 128
   // rows in a row must differ; padding rows then write into the scratch page.

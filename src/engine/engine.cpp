@@ -520,7 +520,7 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
 
 // Where a device's time is a model's there is nothing to warm, and each run costs what the arithmetic takes here.
 int Engine::usual_warmups() const {
-  if (platform_.device->info().live_sizes) return 0;
+  if (platform_.device->info().live_sizes || platform_.device->info().records_cold) return 0;
   if (!platform_.device->clock_us()) return 2;
   log::notice("the device is simulated: no warm-ups before captures (`graph_warmups` 2 runs those of a device)");
   return 0;

@@ -97,29 +97,42 @@ const Blas::Choice* Blas::chosen(const Product& p) const {
 void Blas::choose(const Product& p, std::shared_ptr<Way> way) { choices_[key(p)] = {std::move(way)}; }
 
 // Row-major y = x weight^T is the column-major product of weight transposed, [columns, depth], and x, [depth, tokens].
-std::vector<std::shared_ptr<Blas::Way>> Blas::ways(const Product& p) {
+std::shared_ptr<Blas::Way> Blas::make_way(const Product& p) const {
   const Library& lt = *library_;
   const bool whole = p.in == Number::I8;
   const cublasOperation_t transposed = CUBLAS_OP_T, plain = CUBLAS_OP_N;
   const auto depth = static_cast<uint64_t>(p.depth), columns = static_cast<uint64_t>(p.columns);
-  auto make = [&]() -> std::shared_ptr<Way> {
-    auto way = std::make_shared<Way>(lt);
-    const bool made =
-        lt.cublasLtMatmulDescCreate(&way->desc, whole ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
-                                    whole ? CUDA_R_32I : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-        lt.cublasLtMatmulDescSetAttribute(way->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) ==
-            CUBLAS_STATUS_SUCCESS &&
-        lt.cublasLtMatmulDescSetAttribute(way->desc, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof plain) ==
-            CUBLAS_STATUS_SUCCESS &&
-        lt.cublasLtMatrixLayoutCreate(&way->weight, type_of(p.in), depth, columns, p.depth) == CUBLAS_STATUS_SUCCESS &&
-        lt.cublasLtMatrixLayoutCreate(&way->x, type_of(p.in), depth, static_cast<uint64_t>(p.tokens), p.depth) ==
-            CUBLAS_STATUS_SUCCESS &&
-        lt.cublasLtMatrixLayoutCreate(&way->y, type_of(p.out), columns, static_cast<uint64_t>(p.tokens), p.columns) ==
-            CUBLAS_STATUS_SUCCESS;
-    return made ? way : nullptr;
-  };
+  auto way = std::make_shared<Way>(lt);
+  const bool made =
+      lt.cublasLtMatmulDescCreate(&way->desc, whole ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                                  whole ? CUDA_R_32I : CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+      lt.cublasLtMatmulDescSetAttribute(way->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed) ==
+          CUBLAS_STATUS_SUCCESS &&
+      lt.cublasLtMatmulDescSetAttribute(way->desc, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof plain) ==
+          CUBLAS_STATUS_SUCCESS &&
+      lt.cublasLtMatrixLayoutCreate(&way->weight, type_of(p.in), depth, columns, p.depth) == CUBLAS_STATUS_SUCCESS &&
+      lt.cublasLtMatrixLayoutCreate(&way->x, type_of(p.in), depth, static_cast<uint64_t>(p.tokens), p.depth) ==
+          CUBLAS_STATUS_SUCCESS &&
+      lt.cublasLtMatrixLayoutCreate(&way->y, type_of(p.out), columns, static_cast<uint64_t>(p.tokens), p.columns) ==
+          CUBLAS_STATUS_SUCCESS;
+  return made ? way : nullptr;
+}
+
+std::shared_ptr<Blas::Way> Blas::same_way(const Way& way, const Product& p) {
+  auto other = make_way(p);
+  if (other) other->algo = way.algo;
+  return other;
+}
+
+Blas::Proof& Blas::proof(const Product& p, const Way& way) {
+  return proofs_[{p.in, p.out, p.depth, p.columns,
+                  std::string(reinterpret_cast<const char*>(&way.algo), sizeof way.algo)}];
+}
+
+std::vector<std::shared_ptr<Blas::Way>> Blas::ways(const Product& p) {
+  const Library& lt = *library_;
   std::vector<std::shared_ptr<Way>> out;
-  const auto asked = make();
+  const auto asked = make_way(p);
   cublasLtMatmulPreference_t preference = nullptr;
   if (!asked || lt.cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return out;
   const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -141,7 +154,7 @@ std::vector<std::shared_ptr<Blas::Way>> Blas::ways(const Product& p) {
     const bool told = lt.cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
                                                               sizeof splits, &written) == CUBLAS_STATUS_SUCCESS;
     if (found[i].state != CUBLAS_STATUS_SUCCESS || !told || splits > 1 || found[i].workspaceSize > 0) continue;
-    if (auto way = make()) {
+    if (auto way = make_way(p)) {
       way->algo = found[i].algo;
       out.push_back(std::move(way));
     }

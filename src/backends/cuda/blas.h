@@ -36,6 +36,13 @@ class Blas {
   const Choice* chosen(const Product& p) const;
   void choose(const Product& p, std::shared_ptr<Way> way);
 
+  // Whether an algorithm gives our own kernel's bits with weights of a shape; kept for all numbers of tokens.
+  enum class Proof : uint8_t { None, Ours, Other };
+  Proof& proof(const Product& p, const Way& way);
+
+  // The way's algorithm for another number of tokens; null where the library has none.
+  std::shared_ptr<Way> same_way(const Way& way, const Product& p);
+
   // Ways that split no sum and need no workspace, the library's favourite first.
   std::vector<std::shared_ptr<Way>> ways(const Product& p);
   // False: the library refused.
@@ -43,10 +50,12 @@ class Blas {
 
  private:
   struct Library;
+  std::shared_ptr<Way> make_way(const Product& p) const;
   explicit Blas(std::unique_ptr<Library> library);
 
   std::unique_ptr<Library> library_;
   std::map<Key, Choice> choices_;
+  std::map<std::tuple<Number, Number, int64_t, int64_t, std::string>, Proof> proofs_;  // with the algorithm's bytes
 };
 
 }  // namespace reprise::cuda

@@ -221,6 +221,7 @@ Result<std::unique_ptr<Device>> make_cuda_device() {
   info.memory_bytes = p.totalGlobalMem;
   info.host_visible = false;
   info.asynchronous = true;
+  info.records_cold = true;  // kernels are loaded and products chosen while a launch is recorded
   // The instructions for it came with sm_90.
   const bool early = architecture >= 90 && !std::getenv("REPRISE_X_LATE");
   std::unique_ptr<Blas> blas = Blas::open(info.notes);

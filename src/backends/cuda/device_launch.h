@@ -23,6 +23,10 @@ __global__ void __launch_bounds__(K::kThreads, K::kBlocks) run_kernel(const __gr
   kernel(lane);
 }
 
+// Loads a kernel, also while launches are recorded, and leaves the split of a multiprocessor's memory between cache and
+// shared memory the same for all kernels: a change of it waits until the multiprocessor has nothing to do.
+bool prepare_kernel(const void* kernel);
+
 class Blas;
 // Enqueues the product if the library has a way that gives the bits of our own kernel; false: it has none.
 bool library_product(Blas* blas, const Product& product, cudaStream_t stream);
@@ -43,6 +47,8 @@ class DeviceLaunch final : public Launch {
   template <class K>
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
+    static const bool known = prepare_kernel(reinterpret_cast<const void*>(run_kernel<K>));
+    if (!known) return fail("a kernel could not be loaded");
     // What a block may have without being asked for.
     constexpr size_t kUsualShared = 48 << 10;
     if (shared > kUsualShared) {

@@ -501,7 +501,10 @@ struct Attention {
       all.clear();
       if constexpr (kFew) {
         attend_few(lane, p, sees, first, smaller(last_group * kGroupKeys, last), [&](int, const State& state) {
-          pieces.split ? all = state : fold(all, state, z.factor());
+          if (pieces.split)
+            all = state;
+          else
+            fold(all, state, z.factor());
         });
         if (pieces.split)
           keep(lane, all, item, rows - first_row);

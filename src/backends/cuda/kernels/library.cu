@@ -2,6 +2,7 @@
 #include "backends/cuda/kernels/library.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "backends/cuda/blas.h"
@@ -50,85 +51,127 @@ struct Noise {
   }
 };
 
-// Memory and events of one choice.
+// Work that is no part of what the thread records at the moment, if it records.
+class Aside {
+ public:
+  Aside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Aside(const Aside&) = delete;
+  ~Aside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// Up to so many tokens the library's ways are timed beside our own kernel; with more, its favourite is taken.
+constexpr int64_t kTimedTokens = 128;
+// A way is proved with so many tokens at most: whether it splits or reorders a sum shows with any number.
+constexpr int64_t kProvedTokens = 256;
+constexpr int kNoiseSets = 3;
+
+// Memory, events and a stream of one choice, for products of up to kProvedTokens.
 struct Trial {
-  void* y = nullptr;
+  void* mine = nullptr;
+  void* theirs = nullptr;
   uint16_t* x = nullptr;
   unsigned long long* differing = nullptr;
   cudaEvent_t begin = nullptr, end = nullptr;
+  cudaStream_t stream = nullptr;
   bool ready = false;
+  Product product;
+  size_t bytes;
 
-  Trial(size_t y_bytes, size_t x_bytes) {
-    ready = cudaMalloc(&y, y_bytes) == cudaSuccess && cudaMalloc(&x, x_bytes) == cudaSuccess &&
+  explicit Trial(const Product& p)
+      : product(p), bytes(0) {
+    product.tokens = smaller(p.tokens, kProvedTokens);
+    bytes = static_cast<size_t>(product.tokens * p.columns) * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
+    ready = cudaMalloc(&mine, bytes) == cudaSuccess && cudaMalloc(&theirs, bytes) == cudaSuccess &&
+            cudaMalloc(&x, static_cast<size_t>(product.tokens * p.depth) * 2) == cudaSuccess &&
             cudaMalloc(&differing, sizeof *differing) == cudaSuccess && cudaEventCreate(&begin) == cudaSuccess &&
-            cudaEventCreate(&end) == cudaSuccess;
+            cudaEventCreate(&end) == cudaSuccess &&
+            cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
+    product.x = x;
+    product.y = theirs;
   }
+  Trial(const Trial&) = delete;
   ~Trial() {
-    (void)cudaFree(y);
-    (void)cudaFree(x);
-    (void)cudaFree(differing);
+    if (stream) (void)cudaStreamDestroy(stream);
+    for (void* p : {mine, theirs, static_cast<void*>(x), static_cast<void*>(differing)}) (void)cudaFree(p);
     if (begin) (void)cudaEventDestroy(begin);
     if (end) (void)cudaEventDestroy(end);
   }
 };
 
-void make_noise(const Product& p, int set, uint16_t* x, DeviceLaunch& launch) {
-  // Any bytes are int8.
-  const int64_t n = p.tokens * p.depth / (p.in == Number::I8 ? 2 : 1), blocks = blocks_for(n, 256);
-  if (p.in == Number::BF16 || p.in == Number::I8)
-    set == 0 ? launch.run(blocks, 256, 0, Noise<BF16, 0>{x, n}) : launch.run(blocks, 256, 0, Noise<BF16, 12>{x, n});
-  else
-    set == 0 ? launch.run(blocks, 256, 0, Noise<F16, 0>{x, n}) : launch.run(blocks, 256, 0, Noise<F16, 6>{x, n});
+template <class E>
+void make_noise(int set, uint16_t* x, int64_t n, DeviceLaunch& launch) {
+  const int64_t blocks = blocks_for(n, 256);
+  if (set == 0) launch.run(blocks, 256, 0, Noise<E, 0>{x, n});
+  if (set == 1) launch.run(blocks, 256, 0, Noise<E, 3>{x, n});
+  if (set == 2) launch.run(blocks, 256, 0, Noise<E, std::is_same_v<E, BF16> ? 12 : 6>{x, n});
 }
 
-// Whether the way gives our own kernel's bits: of the operands at hand (set -1) or of noise in the place of x.
-bool gives_our_bits(Blas& blas, const Blas::Way& way, Product p, int set, const Trial& trial, size_t bytes,
-                    cudaStream_t stream) {
-  DeviceLaunch launch(stream, nullptr);
-  if (set >= 0) {
-    make_noise(p, set, trial.x, launch);
-    p.x = trial.x;
-  }
-  own_product(p, trial.y, stream);
+// Whether the way gives our own kernel's bits of the weights at hand and a set of noise.
+bool gives_our_bits(Blas& blas, const Blas::Way& way, int set, const Trial& trial) {
+  const Product& p = trial.product;
+  DeviceLaunch launch(trial.stream, nullptr);
+  // Any bytes are int8.
+  const int64_t n = p.tokens * p.depth / (p.in == Number::I8 ? 2 : 1);
+  p.in == Number::F16 ? make_noise<F16>(set, trial.x, n, launch) : make_noise<BF16>(set, trial.x, n, launch);
+  own_product(p, trial.mine, trial.stream);
   unsigned long long differing = 1;
-  if (cudaMemsetAsync(p.y, 0xff, bytes, stream) != cudaSuccess || !blas.run(way, p, stream) ||
-      cudaMemsetAsync(trial.differing, 0, sizeof differing, stream) != cudaSuccess)
+  if (cudaMemsetAsync(trial.theirs, 0xff, trial.bytes, trial.stream) != cudaSuccess ||
+      !blas.run(way, p, trial.stream) ||
+      cudaMemsetAsync(trial.differing, 0, sizeof differing, trial.stream) != cudaSuccess)
     return false;
   launch.run(256, Differing::kThreads, 0,
-             Differing{static_cast<const uint8_t*>(p.y), static_cast<const uint8_t*>(trial.y), trial.differing,
-                       static_cast<int64_t>(bytes)});
-  return cudaMemcpyAsync(&differing, trial.differing, sizeof differing, cudaMemcpyDeviceToHost, stream) ==
+             Differing{static_cast<const uint8_t*>(trial.theirs), static_cast<const uint8_t*>(trial.mine),
+                       trial.differing, static_cast<int64_t>(trial.bytes)});
+  return cudaMemcpyAsync(&differing, trial.differing, sizeof differing, cudaMemcpyDeviceToHost, trial.stream) ==
              cudaSuccess &&
-         cudaStreamSynchronize(stream) == cudaSuccess && differing == 0;
+         cudaStreamSynchronize(trial.stream) == cudaSuccess && differing == 0;
 }
 
 // Milliseconds of two runs behind each other, or a negative number.
 template <class Run>
-float time_of(const Trial& trial, cudaStream_t stream, const Run& run) {
-  (void)cudaEventRecord(trial.begin, stream);
+float time_of(const Trial& trial, const Run& run) {
+  (void)cudaEventRecord(trial.begin, trial.stream);
   const bool ran = run() && run();
-  (void)cudaEventRecord(trial.end, stream);
+  (void)cudaEventRecord(trial.end, trial.stream);
   float ms = 0;
-  const bool timed = ran && cudaStreamSynchronize(stream) == cudaSuccess &&
+  const bool timed = ran && cudaStreamSynchronize(trial.stream) == cudaSuccess &&
                      cudaEventElapsedTime(&ms, trial.begin, trial.end) == cudaSuccess;
   return timed ? ms : -1;
 }
 
-// Keeps the fastest way that gives our own kernel's bits on three sets of numbers; none where our own is as fast.
-void choose_way(Blas& blas, const Product& p, cudaStream_t stream) {
-  const size_t bytes =
-      static_cast<size_t>(p.tokens * p.columns) * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
-  Trial trial(bytes, static_cast<size_t>(p.tokens * p.depth) * 2);
+// Keeps a way that gives our own kernel's bits on three sets of numbers: the library's favourite, or with few tokens
+// the fastest; none where our own is as fast. What is known of an algorithm and a shape of weights holds for any number
+// of tokens, so the library's favourites are proved once.
+void choose_way(Blas& blas, const Product& p) {
+  const Aside aside;
+  std::optional<Trial> trial;  // not made where all is known
+  auto at_hand = [&]() -> const Trial& { return trial ? *trial : trial.emplace(p); };
+  const bool timed = p.tokens <= kTimedTokens;
   std::shared_ptr<Blas::Way> best;
-  float best_ms = trial.ready ? time_of(trial, stream, [&] { return own_product(p, trial.y, stream), true; }) : -1;
-  if (trial.ready && best_ms >= 0)
-    for (const auto& way : blas.ways(p)) {
-      bool equal = true;
-      for (int set = -1; set < 2 && equal; ++set) equal = gives_our_bits(blas, *way, p, set, trial, bytes, stream);
-      if (!equal) continue;
-      const float ms = time_of(trial, stream, [&] { return blas.run(*way, p, stream); });
-      if (ms >= 0 && ms < best_ms) best = way, best_ms = ms;
+  float best_ms = 0;
+  if (timed && at_hand().ready)
+    best_ms = time_of(*trial, [&] { return own_product(trial->product, trial->mine, trial->stream), true; });
+  for (const auto& way : blas.ways(p)) {
+    Blas::Proof& proof = blas.proof(p, *way);
+    if (proof == Blas::Proof::None) {
+      if (!at_hand().ready) break;
+      const auto small = blas.same_way(*way, trial->product);
+      bool equal = small != nullptr;
+      for (int set = 0; set < kNoiseSets && equal; ++set) equal = gives_our_bits(blas, *small, set, *trial);
+      proof = equal ? Blas::Proof::Ours : Blas::Proof::Other;
     }
+    if (proof != Blas::Proof::Ours) continue;
+    if (!timed) {
+      best = way;
+      break;
+    }
+    if (best_ms < 0 || !at_hand().ready) break;
+    const float ms = time_of(*trial, [&] { return blas.run(*way, trial->product, trial->stream); });
+    if (ms >= 0 && ms < best_ms) best = way, best_ms = ms;
+  }
   (void)cudaGetLastError();
   blas.choose(p, std::move(best));
 }
@@ -145,11 +188,7 @@ bool library_product(Blas* blas, const Product& p, cudaStream_t stream) {
   if (!worth_asking(p)) return false;
   const Blas::Choice* choice = blas->chosen(p);
   if (!choice) {
-    // Nothing can be tried while launches are recorded; our own kernel gives the same bits.
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess || capturing != cudaStreamCaptureStatusNone)
-      return false;
-    choose_way(*blas, p, stream);
+    choose_way(*blas, p);
     choice = blas->chosen(p);
   }
   return choice->way && blas->run(*choice->way, p, stream);
