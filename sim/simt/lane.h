@@ -50,7 +50,6 @@ class Lane {
   }
 
   void copy_async(void* to, const void* from, int bytes);
-  void prefetch(const void* from) { (void)*static_cast<const volatile char*>(from); }  // it has to exist
   void commit_copies() { groups_.push_back(copies_.size()); }
   template <int kLeft>
   void wait_copies() {
@@ -118,10 +117,7 @@ class Launch final : public cuda::Launch {
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
     if (threads > K::kThreads) return fail("a block is larger than the kernel's own bound");
-    run_grid({blocks, blocks_y, threads, shared}, order_, [&](Lane& lane) {
-      if constexpr (requires { kernel.ahead(lane); }) kernel.ahead(lane);
-      kernel(lane);
-    });
+    run_grid({blocks, blocks_y, threads, shared}, order_, [&](Lane& lane) { kernel(lane); });
   }
   bool product(const cuda::Product&) { return false; }
 

@@ -1,6 +1,5 @@
 #include "backends/cuda/cuda_device.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "backends/cuda/blas.h"
@@ -49,10 +48,10 @@ class CudaEvent final : public Event {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, int multiprocessors, bool early, std::unique_ptr<Blas> blas, cudaStream_t zeroing)
+  CudaDevice(DeviceInfo info, int multiprocessors, std::unique_ptr<Blas> blas, cudaStream_t zeroing)
       : info_(std::move(info)),
         blas_(std::move(blas)),
-        context_{multiprocessors, blas_.get(), early},
+        context_{multiprocessors, blas_.get()},
         zeroing_(zeroing),
         pool_(false, info_.memory_bytes, zeroing),
         host_pool_(true, SIZE_MAX / 4, zeroing) {}
@@ -222,13 +221,11 @@ Result<std::unique_ptr<Device>> make_cuda_device() {
   info.host_visible = false;
   info.asynchronous = true;
   info.records_cold = true;  // kernels are loaded and products chosen while a launch is recorded
-  // The instructions for it came with sm_90.
-  const bool early = architecture >= 90 && !std::getenv("REPRISE_X_LATE");
   std::unique_ptr<Blas> blas = Blas::open(info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
   return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(std::move(info), p.multiProcessorCount, early, std::move(blas), zeroing));
+      std::make_unique<CudaDevice>(std::move(info), p.multiProcessorCount, std::move(blas), zeroing));
 }
 
 }  // namespace reprise::cuda

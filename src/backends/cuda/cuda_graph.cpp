@@ -1,8 +1,6 @@
 #include "backends/cuda/cuda_graph.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -12,7 +10,6 @@ namespace reprise::cuda {
 namespace {
 
 using Nodes = std::vector<cudaGraphNode_t>;
-using Edges = std::vector<cudaGraphEdgeData>;
 
 // A cudaGraph_t and its end.
 class OwnedGraph {
@@ -64,8 +61,7 @@ Result<Nodes> kernel_chain(cudaGraph_t graph) {
     if (!kernel || behind > 1) return Nodes{};
     if (behind == 0) break;
     cudaGraphNode_t next = nullptr;
-    cudaGraphEdgeData edge{};
-    RETURN_IF_ERROR(check(cudaGraphNodeGetDependentNodes(chain.back(), &next, &edge, &behind), "ask for dependents"));
+    RETURN_IF_ERROR(check(cudaGraphNodeGetDependentNodes(chain.back(), &next, nullptr, &behind), "ask for dependents"));
     chain.push_back(next);
   }
   return chain.size() == nodes.size() ? chain : Nodes{};
@@ -190,7 +186,6 @@ class CudaGraph final : public DeviceGraph {
       stats_.copies_to_host += copy.kind == cudaMemcpyDeviceToHost ? 1 : 0;
     }
     stats_.launches = launches_.size();
-    if (std::getenv("REPRISE_X_EDGES")) std::fprintf(stderr, "X %zu launches, %zu early edges\n", launches_.size(), early_edges_);
     stats_.bytes = launches_.capacity() * sizeof(Patchable);  // the runtime does not tell what it holds itself
     RETURN_IF_ERROR(check(cudaGraphInstantiate(&exec_, graph_.get(), 0), "instantiate the graph"));
     // Else the first replay pays for it.
@@ -204,7 +199,6 @@ class CudaGraph final : public DeviceGraph {
   std::vector<Patchable> launches_;
   std::unique_ptr<CudaStream> scratch_;  // only records
   GraphStats stats_;
-  size_t early_edges_ = 0;  // of kernels that begin before the one in front of them has ended
 };
 
 class CudaRecorder final : public Recorder {
@@ -244,10 +238,9 @@ class CudaRecorder final : public Recorder {
       RETURN_IF_ERROR(
           check(cudaGraphNodeGetDependencies(chain.back(), nullptr, nullptr, &edges), "ask for dependencies"));
       Nodes on(edges);
-      Edges data(edges);
       if (edges)
         RETURN_IF_ERROR(
-            check(cudaGraphNodeGetDependencies(chain.back(), on.data(), data.data(), &edges), "ask for dependencies"));
+            check(cudaGraphNodeGetDependencies(chain.back(), on.data(), nullptr, &edges), "ask for dependencies"));
       if (!kernel) return Nodes{};
       if (edges == before_.size() && std::all_of(on.begin(), on.end(), known)) break;
       if (edges != 1) return Nodes{};
@@ -255,27 +248,6 @@ class CudaRecorder final : public Recorder {
     }
     std::reverse(chain.begin(), chain.end());
     return chain;
-  }
-
-  // Lets the kernels of a launch begin before those in front of them have ended: a kernel behind one kernel, each.
-  Status start_early(cudaGraphNode_t last) {
-    ASSIGN_OR_RETURN(Nodes chain, chain_to(last));
-    if (chain.empty()) return Status::ok();
-    if (before_.size() == 1) {
-      ASSIGN_OR_RETURN(const bool kernel, is_kernel(before_[0]));
-      if (kernel) chain.insert(chain.begin(), before_[0]);
-    }
-    const cudaGraphEdgeData plain{};
-    cudaGraphEdgeData early{};
-    early.from_port = cudaGraphKernelNodePortProgrammatic;
-    early.type = cudaGraphDependencyTypeProgrammatic;
-    cudaGraph_t graph = graph_.graph_.get();
-    for (size_t i = 1; i < chain.size(); ++i) {
-      RETURN_IF_ERROR(check(cudaGraphRemoveDependencies(graph, &chain[i - 1], &chain[i], &plain, 1), "take an edge"));
-      RETURN_IF_ERROR(check(cudaGraphAddDependencies(graph, &chain[i - 1], &chain[i], &early, 1), "make an edge"));
-      ++graph_.early_edges_;
-    }
-    return Status::ok();
   }
 
   // The nodes that end the launch; none when it launched nothing.
@@ -286,18 +258,16 @@ class CudaRecorder final : public Recorder {
       open_.clear();
       ++graph_.stats_.barriers;
     }
-    bool foreign = false;
     RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before_.data(), nullptr,
                                                         before_.size(), cudaStreamCaptureModeThreadLocal),
                           "begin to capture"));
-    Status status = launch_parts(thunk, graph_.live_, stream_, context_, &foreign);
+    Status status = launch_parts(thunk, graph_.live_, stream_, context_);
     Nodes last;
     if (status.is_ok()) {
       cudaStreamCaptureStatus state{};
       const cudaGraphNode_t* nodes = nullptr;
-      const cudaGraphEdgeData* edges = nullptr;
       size_t count = 0;
-      status = check(cudaStreamGetCaptureInfo(stream_, &state, nullptr, nullptr, &nodes, &edges, &count),
+      status = check(cudaStreamGetCaptureInfo(stream_, &state, nullptr, nullptr, &nodes, nullptr, &count),
                      "ask for the captured nodes");
       if (status.is_ok()) last.assign(nodes, nodes + count);
     }
@@ -307,7 +277,6 @@ class CudaRecorder final : public Recorder {
     RETURN_IF_ERROR(ended);
     auto known = [&](cudaGraphNode_t n) { return std::find(before_.begin(), before_.end(), n) != before_.end(); };
     std::erase_if(last, known);
-    if (context_.early && !foreign && last.size() == 1) RETURN_IF_ERROR(start_early(last[0]));
     open_.insert(open_.end(), last.begin(), last.end());
     return last;
   }

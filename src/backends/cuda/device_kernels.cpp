@@ -19,18 +19,15 @@ const KernelTable& device_kernels() {
     fill_experts(t);
     fill_latent(t);
     fill_packed(t);
-    fill_grouped_blocks(t);
     return t;
   }();
   return table;
 }
 
-Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context,
-                    bool* foreign) {
-  const Launched launched = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
+Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
+  const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
   RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
-  if (foreign) *foreign = launched.foreign;
-  return launched.failure ? error(Code::Device, "cuda: {}", launched.failure) : Status::ok();
+  return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();
 }
 
 }  // namespace reprise::cuda

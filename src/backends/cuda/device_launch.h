@@ -9,23 +9,14 @@
 
 namespace reprise::cuda {
 
-// Behind a programmatic edge of a graph (cuda_graph.h) a kernel begins while the one before it still runs. It lets the
-// next one begin likewise, does what needs no result of another (`ahead`), and waits until the one before has ended and
-// what it wrote is there. Elsewhere the two instructions do nothing.
 template <class K>
 __global__ void __launch_bounds__(K::kThreads, K::kBlocks) run_kernel(const __grid_constant__ K kernel) {
   DeviceLane lane;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  if constexpr (requires { kernel.ahead(lane); }) kernel.ahead(lane);
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
   kernel(lane);
 }
 
-// Loads a kernel, also while launches are recorded, and leaves the split of a multiprocessor's memory between cache and
-// shared memory the same for all kernels: a change of it waits until the multiprocessor has nothing to do.
-bool prepare_kernel(const void* kernel);
+// Loads a kernel, which the runtime does not do while launches are recorded.
+bool load_kernel(const void* kernel);
 
 class Blas;
 // Enqueues the product if the library has a way that gives the bits of our own kernel; false: it has none.
@@ -36,19 +27,13 @@ class DeviceLaunch final : public Launch {
   DeviceLaunch(cudaStream_t stream, Blas* blas) : stream_(stream), blas_(blas) {}
 
   cudaStream_t stream() const { return stream_; }
-  bool product(const Product& p) {
-    const bool taken = blas_ && library_product(blas_, p, stream_);
-    foreign_ = foreign_ || taken;
-    return taken;
-  }
-  // Whether kernels were enqueued that are not run_kernel()'s.
-  bool foreign() const { return foreign_; }
+  bool product(const Product& p) { return blas_ && library_product(blas_, p, stream_); }
 
   template <class K>
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
-    static const bool known = prepare_kernel(reinterpret_cast<const void*>(run_kernel<K>));
-    if (!known) return fail("a kernel could not be loaded");
+    static const bool loaded = load_kernel(reinterpret_cast<const void*>(run_kernel<K>));
+    if (!loaded) return fail("a kernel could not be loaded");
     // What a block may have without being asked for.
     constexpr size_t kUsualShared = 48 << 10;
     if (shared > kUsualShared) {
@@ -63,7 +48,6 @@ class DeviceLaunch final : public Launch {
  private:
   cudaStream_t stream_;
   Blas* blas_;
-  bool foreign_ = false;
 };
 
 }  // namespace reprise::cuda

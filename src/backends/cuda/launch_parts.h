@@ -9,12 +9,7 @@ namespace reprise::cuda {
 
 class Blas;
 
-struct Launched {
-  const char* failure = nullptr;  // the words of the part that refused
-  bool foreign = false;           // kernels of a library are among the launched
-};
-
-// Runs the thunk's parts. Errors of the runtime are left on its record.
-Launched launch_all(const Thunk& thunk, const LiveSizes& live, CUstream_st* stream, int multiprocessors, Blas* blas);
+// Runs the thunk's parts; the words of the one that refused, or null. Errors of the runtime are left on its record.
+const char* launch_all(const Thunk& thunk, const LiveSizes& live, CUstream_st* stream, int multiprocessors, Blas* blas);
 
 }  // namespace reprise::cuda

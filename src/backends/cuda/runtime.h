@@ -44,13 +44,10 @@ class Blas;
 struct LaunchContext {
   int multiprocessors = 1;
   Blas* blas = nullptr;  // null where the library is absent
-  bool early = false;    // kernels of captured graphs may begin before those in front of them have ended
 };
 
-// Runs a thunk's parts on the stream; what the launches themselves report comes back. `foreign`: whether kernels of a
-// library are among them.
-Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context,
-                    bool* foreign = nullptr);
+// Runs a thunk's parts on the stream; what the launches themselves report comes back.
+Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context);
 
 // Streams do not wait for the default stream, nor it for them.
 class CudaStream final : public Stream {

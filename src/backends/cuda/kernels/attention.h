@@ -11,11 +11,10 @@
 // Under a cap a score becomes cap * tanh(score * scale / cap) before it is masked, and c is log2(e).
 // A tile or group of which a row sees nothing leaves its bits alone, so it does not matter which are visited.
 //
-// Two kernels of four warps follow it. "Few": a sequence with up to kFewRows rows a key/value head; a block takes 16
-// rows and one group, whose state goes to the workspace for the merge, or all groups where that has too few slots. Each
-// warp has the scores of 16 keys of a tile, then all weights and a quarter of the output's columns. "Many": 64 rows and
-// all groups; a warp has 16 rows. Grids are the device's size and work is found from the lengths, so a captured launch
-// serves every step.
+// Two kernels follow it. "Few": a sequence with up to kFewRows rows a key/value head, one warp for 16 rows and one
+// group, whose state goes to the workspace for the merge; where that has too few slots, one warp takes all groups.
+// "Many": four warps for 64 rows, all groups. Grids are the device's size and work is found from the lengths, so a
+// captured launch serves every step.
 //
 // With f32, a warp takes one row: tiles of 32 keys, a key a lane, chains of fma; the state goes on from tile to tile.
 #pragma once
@@ -32,9 +31,8 @@ namespace reprise::cuda {
 // State of 16 rows in one warp: lane has rows lane / 4 and lane / 4 + 8, and of every eight columns two.
 template <int kColumns>
 struct RowState {
-  static constexpr int kTiles = kColumns / 8;
   float top[2], sum[2];
-  float o[kTiles][4];
+  float o[kColumns / 8][4];
 
   DEV void clear() {
     top[0] = top[1] = -__builtin_huge_valf();
@@ -115,17 +113,17 @@ struct CacheTile {
 };
 
 // kDepth: the head's size in blocks of 16, at most 256. kCapped: a kernel of its own, because capping takes registers.
-template <class E, int kDepth, bool kFew, bool kInt8, bool kCapped>
+template <class E, int kDepth, int kWarps, bool kInt8, bool kCapped>
 struct Attention {
-  static constexpr int kWarps = 4, kThreads = kWarps * 32, kBlocks = 1;
-  static constexpr int kTileRows = kFew ? 16 : kWarps * 16;
+  static constexpr int kThreads = kWarps * 32, kBlocks = 1;
+  static constexpr bool kFew = kWarps == 1;
+  static constexpr int kTileRows = kWarps * 16;
   static constexpr int kOut = kDepth < kValueColumns ? kDepth : kValueColumns;
-  static constexpr int kMine = kFew ? kOut / kWarps : kOut;  // columns of the output that a warp has
   static constexpr int kPasses = (kDepth + kValueColumns - 1) / kValueColumns;
   static constexpr int kQueryPitch = kDepth + 8;
   using Keys = CacheTile<E, kDepth, kInt8>;
   using Values = CacheTile<E, kOut, kInt8>;
-  using State = RowState<kMine>;
+  using State = RowState<kOut>;
   static constexpr int kStateFloats = 16 * (kOut + 2);
 
   const uint16_t* q;
@@ -135,13 +133,12 @@ struct Attention {
   float* states;  // kSlots of kStateFloats
   AttentionSizes z;
 
-  // "Few" waits for memory most of the time: it keeps two tiles of keys and values on their way.
-  static constexpr int kStages = kFew ? 2 : 1;
-  static constexpr int kStageElements = Keys::kElements + Values::kElements;
-  static constexpr int kScorePitch = kTileKeys + 8;
-  static constexpr size_t kScoreBytes = kFew ? 16 * kScorePitch * sizeof(float) : 0;
-  static constexpr size_t kTileBytes = (size_t{kTileRows} * kQueryPitch + size_t{kStages} * kStageElements) * 2 +
-                                       size_t{kStages} * 2 * kTileKeys * sizeof(float) + kScoreBytes;
+  // One warp alone keeps keys and then values in one place: more such blocks fit a multiprocessor, and while one waits
+  // others compute.
+  static constexpr bool kOnePlace = kFew;
+  static constexpr int kPlaces =
+      kOnePlace ? greater(Keys::kElements, Values::kElements) : Keys::kElements + Values::kElements;
+  static constexpr size_t kTileBytes = (size_t{kTileRows} * kQueryPitch + kPlaces) * 2 + 2 * kTileKeys * sizeof(float);
   static size_t shared_bytes(int64_t sequences) {
     return kTileBytes + static_cast<size_t>(sequences + 1) * sizeof(int32_t);
   }
@@ -149,34 +146,20 @@ struct Attention {
   template <class L>
   struct Block {
     uint16_t* queries;
-    uint16_t* keys;  // of a stage, as the next three
+    uint16_t* keys;
     uint16_t* values;
     float* key_scales;
     float* value_scales;
-    float* scores;
     int32_t* begins;
-    explicit DEV Block(L& lane, int stage = 0) {
+    explicit DEV Block(L& lane) {
       queries = reinterpret_cast<uint16_t*>(lane.shared());
-      uint16_t* tiles = queries + kTileRows * kQueryPitch;
-      keys = tiles + stage * kStageElements;
-      values = keys + Keys::kElements;
-      auto* scales = reinterpret_cast<float*>(tiles + kStages * kStageElements);
-      key_scales = scales + stage * 2 * kTileKeys;
+      keys = queries + kTileRows * kQueryPitch;
+      values = kOnePlace ? keys : keys + Keys::kElements;
+      key_scales = reinterpret_cast<float*>(keys + kPlaces);
       value_scales = key_scales + kTileKeys;
-      scores = scales + kStages * 2 * kTileKeys;
-      begins = reinterpret_cast<int32_t*>(scores + kScoreBytes / sizeof(float));
+      begins = reinterpret_cast<int32_t*>(value_scales + kTileKeys);
     }
   };
-
-  // Where a warp's rows begin among the block's, and its columns of the output among a pass's.
-  template <class L>
-  DEV static int my_row(L& lane) {
-    return kFew ? 0 : lane.thread() / 32 * 16;
-  }
-  template <class L>
-  DEV static int my_column(L& lane) {
-    return kFew ? lane.thread() / 32 * kMine : 0;
-  }
 
   template <class L>
   DEV void load_queries(L& lane, const Block<L>& b, const Piece& p, int first_row, int rows) const {
@@ -224,35 +207,6 @@ struct Attention {
     }
   }
 
-  // Of "few": each warp's scores are of 16 keys, and every warp gets all of them.
-  template <class L>
-  DEV void shared_scores(L& lane, const Block<L>& b, float (&s)[kTileKeys / 8][4]) const {
-    const int warp = lane.thread() / 32, me = lane.thread() % 32;
-    float mine[2][4];
-    UNROLL
-    for (int n = 0; n < 2; ++n) UNROLL
-    for (int i = 0; i < 4; ++i) mine[n][i] = 0;
-    const uint16_t* rows = b.queries + (me / 8 % 2 * 8 + me % 8) * kQueryPitch + me / 16 * 8;
-    const uint16_t* keys = b.keys + (warp * 16 + me / 16 * 8 + me % 8) * Keys::kPitch + me / 8 % 2 * 8;
-    UNROLL
-    for (int k = 0; k < kDepth; k += 16) {
-      uint32_t a[4], r[4];
-      lane.template load_matrices<false>(a, rows + k);
-      lane.template load_matrices<false>(r, keys + k);
-      const uint32_t first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
-      lane.mma(E{}, mine[0], a, first);
-      lane.mma(E{}, mine[1], a, second);
-    }
-    float* at = b.scores + me / 4 * kScorePitch + me % 4 * 2;
-    UNROLL
-    for (int n = 0; n < 2; ++n) UNROLL
-    for (int i = 0; i < 4; ++i) at[i / 2 * 8 * kScorePitch + warp * 16 + n * 8 + i % 2] = mine[n][i];
-    lane.sync();
-    UNROLL
-    for (int n = 0; n < kTileKeys / 8; ++n) UNROLL
-    for (int i = 0; i < 4; ++i) s[n][i] = at[i / 2 * 8 * kScorePitch + n * 8 + i % 2];
-  }
-
   // Scores become weights; the state's largest, sums and outputs move to the new largest. `sees` are the last key of
   // the lane's two rows, `first_key` the tile's.
   template <class L>
@@ -297,7 +251,7 @@ struct Attention {
       state.sum[half] = fma(state.sum[half], shrink, sum);
       state.top[half] = top;
       UNROLL
-      for (int n = 0; n < State::kTiles; ++n) UNROLL
+      for (int n = 0; n < kOut / 8; ++n) UNROLL
       for (int i = 0; i < 2; ++i) state.o[n][half * 2 + i] = state.o[n][half * 2 + i] * shrink;
     }
   }
@@ -305,8 +259,7 @@ struct Attention {
   template <class L>
   DEV void add_values(L& lane, const Block<L>& b, const float (&s)[kTileKeys / 8][4], State& state) const {
     const int me = lane.thread() % 32;
-    const uint16_t* values =
-        b.values + (me / 8 % 2 * 8 + me % 8) * Values::kPitch + me / 16 * 8 + my_column(lane);
+    const uint16_t* values = b.values + (me / 8 % 2 * 8 + me % 8) * Values::kPitch + me / 16 * 8;
     UNROLL
     for (int k = 0; k < kTileKeys; k += 16) {
       uint32_t a[4];
@@ -320,7 +273,7 @@ struct Attention {
         a[i] = pack_two<E>(first, second);
       }
       UNROLL
-      for (int n = 0; n < State::kTiles; n += 2) {
+      for (int n = 0; n < kOut / 8; n += 2) {
         uint32_t r[4];
         lane.template load_matrices<true>(r, values + k * Values::kPitch + n * 8);
         const uint32_t first[2] = {r[0], r[1]}, second[2] = {r[2], r[3]};
@@ -330,83 +283,51 @@ struct Attention {
     }
   }
 
+  // Keys [first, last) of a sequence in tiles; whole blocks take part.
   template <class L>
-  DEV void load_keys(L& lane, const Block<L>& b, const Piece& p, int key, int last) const {
+  DEV void attend(L& lane, const Block<L>& b, const Piece& p, State& state, const int (&sees)[2], int first,
+                  int last) const {
     const int32_t* pages = lengths.page_table + p.sequence * z.columns;
-    Keys::load(lane, b.keys, b.key_scales, cache, z, pages[key / kPageRows], false, p.head, key % kPageRows,
-               smaller(kTileKeys, last - key), 0);
-  }
-  template <class L>
-  DEV void load_values(L& lane, const Block<L>& b, const Piece& p, int key, int last) const {
-    const int32_t* pages = lengths.page_table + p.sequence * z.columns;
-    Values::load(lane, b.values, b.value_scales, cache, z, pages[key / kPageRows], true, p.head, key % kPageRows,
-                 smaller(kTileKeys, last - key), p.pass * kOut);
-  }
-
-  // Keys [first, last) of a sequence in tiles of which the states of groups come; `done(group, state)` takes each.
-  // Whole blocks take part.
-  template <class L, class Done>
-  DEV void attend_few(L& lane, const Piece& p, const int (&sees)[2], int first, int last, const Done& done) const {
-    const Block<L> even(lane, 0), odd(lane, 1);
-    auto load = [&](const Block<L>& b, int key) {
-      if (key < last) {
-        load_keys(lane, b, p, key, last);
-        load_values(lane, b, p, key, last);
-      } else {
-        lane.commit_copies();
-        lane.commit_copies();
-      }
+    auto keys_from = [&](int key) {
+      Keys::load(lane, b.keys, b.key_scales, cache, z, pages[key / kPageRows], false, p.head, key % kPageRows,
+                 smaller(kTileKeys, last - key), 0);
     };
-    State state;
-    state.clear();
-    auto tile = [&](const Block<L>& b, int key) {
-      lane.template wait_copies<3>();
-      lane.sync();
-      float s[kTileKeys / 8][4];
-      shared_scores(lane, b, s);
-      weigh(lane, b, s, state, sees, key);
-      lane.template wait_copies<2>();
-      lane.sync();
-      add_values(lane, b, s, state);
-      lane.sync();  // the tile is read no more
-      load(b, key + 2 * kTileKeys);
-      const int next = key + kTileKeys;
-      if (next % kGroupKeys != 0 && next < last) return;
-      done(key / kGroupKeys, state);
-      state.clear();
+    auto values_from = [&](int key) {
+      Values::load(lane, b.values, b.value_scales, cache, z, pages[key / kPageRows], true, p.head, key % kPageRows,
+                   smaller(kTileKeys, last - key), p.pass * kOut);
     };
-    load(even, first);
-    load(odd, first + kTileKeys);
-    for (int key = first; key < last; key += 2 * kTileKeys) {
-      tile(even, key);
-      if (key + kTileKeys < last) tile(odd, key + kTileKeys);
-    }
-    lane.template wait_copies<0>();
-    lane.sync();
-  }
-
-  // Keys [first, last) of one group in tiles; whole blocks take part.
-  template <class L>
-  DEV void attend_many(L& lane, const Block<L>& b, const Piece& p, State& state, const int (&sees)[2], int first,
-                       int last) const {
-    load_keys(lane, b, p, first, last);
-    load_values(lane, b, p, first, last);
+    keys_from(first);
+    if (!kOnePlace) values_from(first);
     for (int key = first; key < last; key += kTileKeys) {
-      lane.template wait_copies<1>();
+      if constexpr (kOnePlace)
+        lane.template wait_copies<0>();
+      else
+        lane.template wait_copies<1>();
       lane.sync();
       float s[kTileKeys / 8][4];
       scores(lane, b, s);
-      weigh(lane, b, s, state, sees, key);
-      lane.sync();  // the keys are read no more
-      if (key + kTileKeys < last)
-        load_keys(lane, b, p, key + kTileKeys, last);
-      else
-        lane.commit_copies();
-      lane.template wait_copies<1>();
+      if constexpr (kOnePlace) {
+        lane.sync();  // the keys are read no more
+        values_from(key);
+        weigh(lane, b, s, state, sees, key);
+        lane.template wait_copies<0>();
+      } else {
+        weigh(lane, b, s, state, sees, key);
+        lane.sync();  // the keys are read no more
+        if (key + kTileKeys < last)
+          keys_from(key + kTileKeys);
+        else
+          lane.commit_copies();
+        lane.template wait_copies<1>();
+      }
       lane.sync();
       add_values(lane, b, s, state);
       lane.sync();
-      if (key + kTileKeys < last) load_values(lane, b, p, key + kTileKeys, last);
+      if (key + kTileKeys >= last) break;
+      if constexpr (kOnePlace)
+        keys_from(key + kTileKeys);
+      else
+        values_from(key + kTileKeys);
     }
     lane.template wait_copies<0>();
     lane.sync();
@@ -419,7 +340,7 @@ struct Attention {
       all.top[half] = f.top;
       all.sum[half] = f.of(all.sum[half], group.sum[half]);
       UNROLL
-      for (int n = 0; n < State::kTiles; ++n) UNROLL
+      for (int n = 0; n < kOut / 8; ++n) UNROLL
       for (int i = 0; i < 2; ++i) all.o[n][half * 2 + i] = f.of(all.o[n][half * 2 + i], group.o[n][half * 2 + i]);
     }
   }
@@ -433,11 +354,10 @@ struct Attention {
     for (int half = 0; half < 2; ++half) {
       const int row = me / 4 + half * 8;
       if (row >= rows) continue;
-      if (lane.thread() < 32 && me % 4 == 0) to[row] = state.top[half], to[16 + row] = state.sum[half];
+      if (me % 4 == 0) to[row] = state.top[half], to[16 + row] = state.sum[half];
       UNROLL
-      for (int n = 0; n < State::kTiles; ++n) UNROLL
-      for (int i = 0; i < 2; ++i)
-        to[32 + row * kOut + my_column(lane) + n * 8 + me % 4 * 2 + i] = state.o[n][half * 2 + i];
+      for (int n = 0; n < kOut / 8; ++n) UNROLL
+      for (int i = 0; i < 2; ++i) to[32 + row * kOut + n * 8 + me % 4 * 2 + i] = state.o[n][half * 2 + i];
     }
   }
 
@@ -446,20 +366,20 @@ struct Attention {
     const int me = lane.thread() % 32, ratio = static_cast<int>(z.ratio());
     UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int at = first_row + my_row(lane) + me / 4 + half * 8;
+      const int at = first_row + lane.thread() / 32 * 16 + me / 4 + half * 8;
       if (at >= rows) continue;
       uint16_t* to =
           out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
       if (z.sinks) {
         const float by = join_sink(state.top[half], state.sum[half], p.head * ratio + at % ratio, z);
         UNROLL
-        for (int n = 0; n < State::kTiles; ++n) UNROLL
+        for (int n = 0; n < kOut / 8; ++n) UNROLL
         for (int i = 0; i < 2; ++i) state.o[n][half * 2 + i] = state.o[n][half * 2 + i] * by;
       }
       UNROLL
-      for (int n = 0; n < State::kTiles; ++n) UNROLL
+      for (int n = 0; n < kOut / 8; ++n) UNROLL
       for (int i = 0; i < 2; ++i) {
-        const int d = p.pass * kOut + my_column(lane) + n * 8 + me % 4 * 2 + i;
+        const int d = p.pass * kOut + n * 8 + me % 4 * 2 + i;
         if (d < z.size) to[d] = E::store(divide(state.o[n][half * 2 + i], state.sum[half]));
       }
     }
@@ -486,7 +406,7 @@ struct Attention {
       const int me = lane.thread() % 32, window = static_cast<int>(z.window);
       int sees[2];
       for (int half = 0; half < 2; ++half) {
-        const int at = smaller(rows - 1, first_row + my_row(lane) + me / 4 + half * 8);
+        const int at = smaller(rows - 1, first_row + lane.thread() / 32 * 16 + me / 4 + half * 8);
         sees[half] = before + at / ratio;
       }
       // Keys that any row of the block sees.
@@ -494,32 +414,23 @@ struct Attention {
       const int oldest = window == 0 ? 0 : greater(0, before + first_row / ratio - window + 1);
       load_queries(lane, b, p, first_row, rows);
       lane.sync();
-      const int first_group = pieces.split ? p.group : oldest / kGroupKeys;
-      const int last_group = pieces.split ? p.group + 1 : (last + kGroupKeys - 1) / kGroupKeys;
-      const int first = greater(first_group * kGroupKeys, oldest / kTileKeys * kTileKeys);
       State all;
       all.clear();
-      if constexpr (kFew) {
-        attend_few(lane, p, sees, first, smaller(last_group * kGroupKeys, last), [&](int, const State& state) {
-          if (pieces.split)
-            all = state;
-          else
-            fold(all, state, z.factor());
-        });
-        if (pieces.split)
-          keep(lane, all, item, rows - first_row);
-        else
-          finish(lane, all, p, first_row, rows);
-      } else {
-        for (int g = first_group; g < last_group; ++g) {
-          State state;
-          state.clear();
-          const int from = greater(g * kGroupKeys, first), end = smaller((g + 1) * kGroupKeys, last);
-          if (from < end) attend_many(lane, b, p, state, sees, from, end);
-          fold(all, state, z.factor());
+      const int first_group = pieces.split ? p.group : oldest / kGroupKeys;
+      const int last_group = pieces.split ? p.group + 1 : (last + kGroupKeys - 1) / kGroupKeys;
+      for (int g = first_group; g < last_group; ++g) {
+        State state;
+        state.clear();
+        const int first = greater(g * kGroupKeys, oldest / kTileKeys * kTileKeys);
+        const int end = smaller((g + 1) * kGroupKeys, last);
+        if (first < end) attend(lane, b, p, state, sees, first, end);
+        if (pieces.split) {
+          keep(lane, state, item, rows - first_row);
+          break;
         }
-        finish(lane, all, p, first_row, rows);
+        fold(all, state, z.factor());
       }
+      if (!pieces.split) finish(lane, all, p, first_row, rows);
       lane.sync();
     }
   }
@@ -539,51 +450,34 @@ struct AttentionMerge {
   const float* states;
   AttentionSizes z;
 
-  static constexpr int kAtOnce = 8;  // groups on their way from memory together
-
-  static size_t shared_bytes(int64_t sequences) { return 2 * static_cast<size_t>(sequences + 1) * sizeof(int32_t); }
+  static size_t shared_bytes(int64_t sequences) { return static_cast<size_t>(sequences + 1) * sizeof(int32_t); }
 
   template <class L>
   DEV void operator()(L& lane) const {
-    auto* begins = reinterpret_cast<int32_t*>(lane.shared());
-    Pieces<16, true> pieces{lengths, z, kPasses, true, begins};             // a group of a tile
-    Pieces<16, true> tiles{lengths, z, kPasses, false, begins + z.sequences + 1};  // all groups of it
+    Pieces<16, true> pieces{lengths, z, kPasses, true, reinterpret_cast<int32_t*>(lane.shared())};
     pieces.count(lane);
-    tiles.count(lane);
     lane.sync();
     if (pieces.total() > kSlots) return;
     const int warps = kThreads / 32, me = lane.thread() % 32, ratio = static_cast<int>(z.ratio());
-    for (int item = lane.block(); item < tiles.total(); item += lane.blocks()) {
-      const Piece p = tiles.at(item);
+    // One unit is 16 rows of the first group of a tile; four warps take its rows in turn.
+    for (int item = lane.block(); item < pieces.total(); item += lane.blocks()) {
+      const Piece p = pieces.at(item);
+      if (p.group != 0) continue;
       const int rows = pieces.tokens_of(p.sequence) * ratio, groups = pieces.groups_of(p.sequence);
-      const float* of_tile = states + static_cast<int64_t>(pieces.item_of(p)) * kStateFloats;
       for (int i = lane.thread() / 32; i < 16; i += warps) {
         const int at = p.tile * 16 + i;
         if (at >= rows) break;
         float top = -__builtin_huge_valf(), sum = 0, o[kEach];
         UNROLL
         for (int j = 0; j < kEach; ++j) o[j] = 0;
-        for (int first = 0; first < groups; first += kAtOnce) {
-          float tops[kAtOnce], sums[kAtOnce], os[kAtOnce][kEach];
+        for (int g = 0; g < groups; ++g) {
+          const float* from = states + static_cast<int64_t>(item + g * kPasses) * kStateFloats;
+          const Fold f(top, from[i], z.factor());
+          top = f.top;
+          sum = f.of(sum, from[16 + i]);
           UNROLL
-          for (int g = 0; g < kAtOnce; ++g) {
-            const float* from = of_tile + static_cast<int64_t>((first + g) * kPasses) * kStateFloats;
-            const bool exists = first + g < groups;
-            tops[g] = exists ? from[i] : 0.0f;
-            sums[g] = exists ? from[16 + i] : 0.0f;
-            UNROLL
-            for (int j = 0; j < kEach; ++j)
-              os[g][j] = exists && me + j * 32 < kOut ? from[32 + i * kOut + me + j * 32] : 0.0f;
-          }
-          UNROLL
-          for (int g = 0; g < kAtOnce; ++g) {
-            if (first + g >= groups) break;
-            const Fold f(top, tops[g], z.factor());
-            top = f.top;
-            sum = f.of(sum, sums[g]);
-            UNROLL
-            for (int j = 0; j < kEach; ++j) o[j] = f.of(o[j], os[g][j]);
-          }
+          for (int j = 0; j < kEach; ++j)
+            if (me + j * 32 < kOut) o[j] = f.of(o[j], from[32 + i * kOut + me + j * 32]);
         }
         uint16_t* to =
             out + ((lengths.cu_seqlens[p.sequence] + at / ratio) * z.heads + p.head * ratio + at % ratio) * z.size;
@@ -624,12 +518,10 @@ void launch_attention(const PagedAttentionArgs& a, L& launch) {
   const uint16_t* q = a.q;
   uint16_t* out = a.out;
   auto* states = static_cast<float*>(launch.workspace);
-  using Few = Attention<E, kDepth, true, kInt8, kCapped>;
-  using Many = Attention<E, kDepth, false, kInt8, kCapped>;
+  using Few = Attention<E, kDepth, 1, kInt8, kCapped>;
+  using Many = Attention<E, kDepth, 4, kInt8, kCapped>;
   using Merge = AttentionMerge<E, kDepth>;
-  // As many blocks as a multiprocessor has room for.
-  constexpr int64_t kMost = (size_t{224} << 10) / (Few::kTileBytes + (4 << 10));
-  launch.run(launch.multiprocessors * smaller<int64_t>(kMost, 8), Few::kThreads, Few::shared_bytes(z.sequences),
+  launch.run(launch.multiprocessors * 9, Few::kThreads, Few::shared_bytes(z.sequences),
              Few{q, a.kv, lengths, out, states, z});
   launch.run(launch.multiprocessors * 4, Merge::kThreads, Merge::shared_bytes(z.sequences),
              Merge{lengths, out, states, z});

@@ -103,11 +103,6 @@ struct Pieces {
     p.tile = tiles_of(low) - 1 - rest;
     return p;
   }
-  // The other way round.
-  DEV int item_of(const Piece& p) const {
-    const int rest = tiles_of(p.sequence) - 1 - p.tile, groups = split ? groups_of(p.sequence) : 1;
-    return begins[p.sequence] + ((rest * static_cast<int>(z.kv_heads) + p.head) * groups + p.group) * passes + p.pass;
-  }
 };
 
 // What the exponents of a row are taken against: nothing seen yet must not make NaN.

@@ -6,7 +6,7 @@
 
 namespace reprise::cuda {
 
-constexpr int64_t kSlots = 8192;    // states of 16 rows in the workspace
+constexpr int64_t kSlots = 4096;    // states of 16 rows in the workspace
 constexpr int kValueColumns = 128;  // of the output that a warp keeps; wider heads take several passes
 
 // Head sizes that attention is compiled for; a head takes the next.

@@ -10,7 +10,6 @@
 //   sync() warp_sync()
 //   shuffle_xor(v, mask) shuffle(v, lane)        all 32 lanes take part
 //   copy_async(to, from, bytes)                  16 bytes into shared memory, the part behind `bytes` zeros
-//   prefetch(from)                               asks for the 128 bytes around an address, which will be read soon
 //   commit_copies() wait_copies<N>()             until all but the last N groups have arrived; sync() comes after it
 //   load_matrices<transposed>(r, row)            ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8
 //   mma(E, d, a, b)                              m16n8k16 of bf16 or f16, m16n8k32 of int8
@@ -288,7 +287,6 @@ class DeviceLane {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(address(to)), "l"(from), "r"(bytes)
                  : "memory");
   }
-  DEV void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];\n" ::"l"(from)); }
   DEV void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
   template <int kLeft>
   DEV void wait_copies() {

@@ -80,8 +80,7 @@ struct Trial {
   Product product;
   size_t bytes;
 
-  explicit Trial(const Product& p)
-      : product(p), bytes(0) {
+  explicit Trial(const Product& p) : product(p), bytes(0) {
     product.tokens = smaller(p.tokens, kProvedTokens);
     bytes = static_cast<size_t>(product.tokens * p.columns) * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
     ready = cudaMalloc(&mine, bytes) == cudaSuccess && cudaMalloc(&theirs, bytes) == cudaSuccess &&
@@ -106,7 +105,7 @@ void make_noise(int set, uint16_t* x, int64_t n, DeviceLaunch& launch) {
   const int64_t blocks = blocks_for(n, 256);
   if (set == 0) launch.run(blocks, 256, 0, Noise<E, 0>{x, n});
   if (set == 1) launch.run(blocks, 256, 0, Noise<E, 3>{x, n});
-  if (set == 2) launch.run(blocks, 256, 0, Noise<E, std::is_same_v<E, BF16> ? 12 : 6>{x, n});
+  if (set == 2) launch.run(blocks, 256, 0, Noise < E, std::is_same_v<E, BF16> ? 12 : 6 > {x, n});
 }
 
 // Whether the way gives our own kernel's bits of the weights at hand and a set of noise.

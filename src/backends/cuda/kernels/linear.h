@@ -14,7 +14,6 @@
 #include "backends/cuda/kernels/product.h"
 #include "backends/cuda/kernels/product_sizes.h"
 #include "ops/args/products.h"
-#include <cstdlib>
 
 namespace reprise::cuda {
 
@@ -67,17 +66,6 @@ struct ProductTile {
   const uint8_t* weight;
   int64_t tokens, depth, columns;  // of the whole product
   Rows rows{};
-  int first_bytes = 0;  // of each row of weights: asked for ahead
-
-  // Weights are there before any kernel: the first of a block's are asked for while what makes the tokens still runs.
-  template <class L>
-  DEV void ahead(L& lane, int64_t first_column) const {
-    constexpr int kLine = 128;
-    const int lines = first_bytes / kLine, rows_here = static_cast<int>(smaller<int64_t>(kColumns, columns - first_column));
-    const uint8_t* from = weight + first_column * row_bytes();
-    for (int i = lane.thread(); i < lines * rows_here; i += lane.threads())
-      lane.prefetch(from + i / lines * row_bytes() + i % lines * kLine);
-  }
 
   DEV int64_t row_bytes() const { return depth * static_cast<int64_t>(sizeof(typename E::Type)); }
 
@@ -256,11 +244,6 @@ struct Linear {
   typename Out::Type* out;
 
   template <class L>
-  DEV void ahead(L& lane) const {
-    tile.ahead(lane, static_cast<int64_t>(lane.block()) * Tile::kColumns);
-  }
-
-  template <class L>
   DEV void operator()(L& lane) const {
     const int64_t first_column = static_cast<int64_t>(lane.block()) * Tile::kColumns;
     const int64_t first_token = static_cast<int64_t>(lane.block_y()) * kTokens;
@@ -290,11 +273,6 @@ struct LinearLargest {
   Tile tile;
   Logit logit;
   Largest* best;
-
-  template <class L>
-  DEV void ahead(L& lane) const {
-    tile.ahead(lane, static_cast<int64_t>(lane.block()) * Tile::kColumns);
-  }
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -490,15 +468,6 @@ struct ProductSizes {
   int64_t tokens, depth, columns;
 };
 
-inline int x_number(const char* name, int standard) {
-  const char* v = std::getenv(name);
-  return v ? std::atoi(v) : standard;
-}
-inline int first_bytes_of(int64_t row_bytes) {
-  static const int asked = x_number("REPRISE_X_AHEAD", 2048);
-  return static_cast<int>(smaller<int64_t>(asked, row_bytes / 128 * 128));
-}
-
 template <class E, class Out, int kTokens, int kWarps, int kStages, int kStageBytes = 128, class Finish, class L>
 void launch_linear(const ProductSizes& z, const void* x, const void* weight, const Finish& finish, void* out,
                    L& launch) {
@@ -506,7 +475,6 @@ void launch_linear(const ProductSizes& z, const void* x, const void* weight, con
   K k{{static_cast<const uint8_t*>(x), static_cast<const uint8_t*>(weight), z.tokens, z.depth, z.columns},
       finish,
       static_cast<typename Out::Type*>(out)};
-  k.tile.first_bytes = first_bytes_of(k.tile.depth * static_cast<int64_t>(sizeof(typename E::Type)));
   launch.run(blocks_for(z.columns, K::Tile::kColumns), K::kThreads, K::Tile::kSharedBytes, k,
              blocks_for(z.tokens, kTokens));
 }
@@ -514,14 +482,7 @@ void launch_linear(const ProductSizes& z, const void* x, const void* weight, con
 template <class E, class Out, class Finish, class L>
 void tiled_product(const ProductSizes& z, const void* x, const void* weight, const Finish& finish, void* out,
                    L& launch) {
-  static const int way = x_number("REPRISE_X_TILE", 0);
-  if (z.tokens <= 16 && way == 1)
-    launch_linear<E, Out, 16, 2, 8, 256>(z, x, weight, finish, out, launch);
-  else if (z.tokens <= 16 && way == 2)
-    launch_linear<E, Out, 16, 4, 10, 128>(z, x, weight, finish, out, launch);
-  else if (z.tokens <= 16 && way == 3)
-    launch_linear<E, Out, 16, 4, 9, 256>(z, x, weight, finish, out, launch);
-  else if (z.tokens <= 16)
+  if (z.tokens <= 16)
     launch_linear<E, Out, 16, 4, 6, 256>(z, x, weight, finish, out, launch);
   else if (z.tokens <= 32)
     launch_linear<E, Out, 32, 4, 6>(z, x, weight, finish, out, launch);
@@ -605,7 +566,6 @@ void launch_largest(const ProductSizes& z, const void* x, const void* weight, co
   using K = LinearLargest<E, Logit, kTokens, kWarps, kStages, kStageBytes>;
   static_assert(K::Tile::kColumns >= kHeadColumns);
   K k{{static_cast<const uint8_t*>(x), static_cast<const uint8_t*>(weight), z.tokens, z.depth, z.columns}, logit, best};
-  k.tile.first_bytes = first_bytes_of(k.tile.depth * static_cast<int64_t>(sizeof(typename E::Type)));
   const int64_t parts = blocks_for(z.columns, K::Tile::kColumns);
   launch.run(parts, K::kThreads, K::Tile::kSharedBytes, k, blocks_for(z.tokens, kTokens));
   merge_largest(z.tokens, parts, best, out, launch);
