@@ -15,6 +15,8 @@ for program in reprise device_tests simt_tests; do
   ldd "build/release/bin/$program" | awk '$3 ~ /^\// {print $3}' |
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' | xargs -r cp -Lut "$folder/lib"
 done
+# Tests look for their data where they were compiled: tools/gpu_round.sh puts a link there.
+sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' build/release/CMakeCache.txt >"$folder/source_root"
 if [[ -n $shapes ]]; then cp -r "$shapes"/. "$folder/shapes/"; fi
-tar -C "$folder" -czf "$folder.tar.gz" .
-du -sh "$folder.tar.gz"
+tar -C "$folder" -cJf "$folder.tar.xz" .
+du -sh "$folder.tar.xz"

@@ -4,38 +4,83 @@
 #   tools/gpu_round.sh BINARIES OUT [STEP...]
 #
 # BINARIES holds reprise, device_tests, simt_tests, their libraries in lib/ and model shapes in shapes/NAME/config.json
-# (tools/gpu_pack.sh makes it on a machine without a GPU). Reports go to OUT. Every step has a time limit and prints one
-# line; a step that fails does not stop the others, and the script's status says whether one did.
-# Steps: machine probes conformance goldens verify sanitizer bench.
+# (tools/gpu_pack.sh makes it on a machine without a GPU). Reports go to OUT: a log of each step, and round.json, of
+# which tools/gpu_report.py makes tables and a comparison with an earlier round. Every step has a time limit and prints
+# one line; a step that fails does not stop the others, and the script's status says whether one did.
+# Steps: machine probes conformance goldens verify sanitizer bench bench-int8 bench-experts profile.
 set -uo pipefail
 bin=$(realpath "$1") out=$(realpath "$2")
 shift 2
-steps=${*:-machine probes conformance goldens verify sanitizer bench}
+steps=${*:-machine probes conformance goldens verify sanitizer bench bench-int8 bench-experts profile}
 export LD_LIBRARY_PATH=$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} REPRISE_REQUIRE_DEVICE=cuda
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 failed=0
+records=()
+
+if [[ -f $bin/source_root && ! -e $(<"$bin/source_root") ]]; then
+  mkdir -p "$(dirname "$(<"$bin/source_root")")"
+  ln -s "$root" "$(<"$bin/source_root")"
+fi
 
 # step NAME SECONDS COMMAND...: output to OUT/NAME.log.
 step() {
   local name=$1 limit=$2 begin=$SECONDS status=0
   shift 2
   timeout "$limit" "$@" >"$out/$name.log" 2>&1 || status=$?
+  records+=("{\"step\":\"$name\",\"status\":$status,\"seconds\":$((SECONDS - begin))}")
   if ((status == 0)); then
     echo "ok    $name ($((SECONDS - begin)) s)"
   else
     failed=1
     echo "FAIL  $name: status $status ($((SECONDS - begin)) s)"
-    grep -E "FAILED|Failure|error|Error|differ" -A6 "$out/$name.log" | head -${LINES_OF_A_FAILURE:-25}
+    grep -E "FAILED|Failure|error|Error|differ" -A6 "$out/$name.log" | head -"${LINES_OF_A_FAILURE:-25}"
   fi
+}
+
+# Tests of a program in so many processes side by side: they wait for the host most of the time.
+sharded() {
+  local program=$1 filter=$2 shards=$3 pids=() status=0 i
+  for ((i = 0; i < shards; ++i)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$program" "--gtest_filter=$filter" &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || status=1; done
+  return $status
 }
 
 # Decode and prefill of one shape with random weights.
 bench() {
   local name=$1 shape=$2
   shift 2
-  step "bench-$name" 150 "$bin/reprise" bench one-batch --device cuda --load-format dummy \
+  step "bench-$name" 150 "$bin/reprise" bench one-batch --json --device cuda --load-format dummy \
     --model-path "$bin/shapes/$shape" "$@"
-  grep -vE "^$|capturing|notice" "$out/bench-$name.log" | tail -14
+  grep -m1 '^{"limits"' "$out/bench-$name.log" >"$out/bench-$name.json" || rm -f "$out/bench-$name.json"
+}
+
+# Where a step's time goes, launch by launch.
+profile() {
+  local name=$1 shape=$2
+  shift 2
+  step "profile-$name" 60 "$bin/reprise" graph profile --json --device cuda --load-format dummy --dtype bfloat16 \
+    --graph-prefill off --model-path "$bin/shapes/$shape" --context 1024 "$@"
+  grep -m1 '^{' "$out/profile-$name.log" >"$out/profile-$name.json" || rm -f "$out/profile-$name.json"
+}
+
+# One object: steps, benches and profiles by name.
+write_round() {
+  local file first=1
+  {
+    printf '{"machine":"%s","steps":[%s],"results":{' \
+      "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1)" \
+      "$(IFS=,; echo "${records[*]}")"
+    for file in "$out"/bench-*.json "$out"/profile-*.json; do
+      [[ -s $file ]] || continue
+      ((first)) || printf ','
+      first=0
+      printf '\n"%s":%s' "$(basename "$file" .json)" "$(<"$file")"
+    done
+    printf '}}\n'
+  } >"$out/round.json"
 }
 
 for s in $steps; do
@@ -49,7 +94,10 @@ for s in $steps; do
       [[ -x $bin/cuda_probes ]] && step probes 120 "$bin/cuda_probes"
       ;;
     conformance) step conformance 120 "$bin/device_tests" '--gtest_filter=*cuda*' ;;
-    goldens) step goldens 240 "$bin/simt_tests" '--gtest_filter=*_gpu' ;;
+    goldens)
+      export -f sharded
+      step goldens 120 bash -c 'sharded "$@"' sharded "$bin/simt_tests" '*_gpu:CudaSampledSteps.*:CudaGpu.*' 12
+      ;;
     verify)
       for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite; do
         step "verify-$model" 60 "$bin/reprise" graph verify --device cuda --dtype bfloat16 \
@@ -78,7 +126,14 @@ for s in $steps; do
       bench 8b-w8a8 qwen3-8b --dtype bfloat16 --quantization w8a8_int8 --batch-size 1,16,64 --input-len 1024 \
         --output-len 64
       ;;
+    profile)
+      profile 8b-1 qwen3-8b --override num_hidden_layers=4 --graph-decode-sizes 1 --batch 1
+      profile 8b-64 qwen3-8b --override num_hidden_layers=4 --graph-decode-sizes 64 --batch 64
+      profile 8b-w8a8-1 qwen3-8b --override num_hidden_layers=4 --graph-decode-sizes 1 --batch 1 \
+        --quantization w8a8_int8
+      ;;
     *) echo "step \"$s\" is not known" >&2; exit 2 ;;
   esac
+  write_round
 done
 exit "$failed"

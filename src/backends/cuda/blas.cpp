@@ -68,7 +68,7 @@ std::unique_ptr<Blas> Blas::open(std::vector<std::string>& notes) {
   for (const char* name : kNames)
     if ((library->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
   if (!library->handle) {
-    notes.push_back("libcublasLt.so.13 was not found: products of many tokens run on the house's own kernel, slower");
+    notes.push_back("libcublasLt.so.13 was not found: products of many tokens run on Reprise's own kernel, slower");
     return nullptr;
   }
 #define REPRISE_LT_FIND(name)                                                                        \
@@ -84,7 +84,7 @@ std::unique_ptr<Blas> Blas::open(std::vector<std::string>& notes) {
     return nullptr;
   }
   notes.push_back(
-      fmt::format("cuBLASLt {}: products of more than 64 tokens, where it gives the bits of the house's own kernel",
+      fmt::format("cuBLASLt {}: products of more than 16 tokens, where it gives the bits of Reprise's own kernel",
                   library->cublasLtGetVersion()));
   return std::unique_ptr<Blas>(new Blas(std::move(library)));
 }
