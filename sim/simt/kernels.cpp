@@ -12,6 +12,7 @@
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/packed.h"
 #include "backends/cuda/kernels/quantise.h"
+#include "backends/cuda/kernels/recurrent.h"
 #include "backends/cuda/kernels/rotation.h"
 #include "backends/cuda/kernels/sample.h"
 #include "backends/null/null_device.h"
@@ -34,6 +35,7 @@ const cuda::KernelTable& kernels() {
     cuda::fill_latent_of<Launch>(t);
     cuda::fill_packed_of<Launch>(t);
     cuda::fill_grouped_blocks_of<Launch>(t);
+    cuda::fill_recurrent_of<Launch>(t);
     return t;
   }();
   return table;

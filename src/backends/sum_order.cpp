@@ -23,6 +23,10 @@ const Order kBoth[] = {
     {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
       "grouped_linear_w8a8_dynamic"},
      "sums of int8 products are exact in int32, so their order is free"},
+    {{"causal_conv"}, "one chain over the rows, the oldest first, from 0"},
+    {{"gated_delta"},
+     "lengths of keys and queries: 16 partial sums and a tree; sums over the key: two chains by the "
+     "number's parity, ascending, then the two; rows one after the other in every step"},
     {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
     {{"sample"},
      "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in double "
@@ -51,10 +55,6 @@ const Order kCpu[] = {
     {{"moe_gate"}, "the softmax over experts: 16 partial sums by the expert's number, then a tree"},
     {{"sum_parts"}, "the parts of the ranks, from rank 0 on"},
     {{"pool_rows"}, "rows one after the other, ascending"},
-    {{"causal_conv"}, "one chain over the rows, the oldest first, from 0"},
-    {{"gated_delta"},
-     "lengths of keys and queries: 16 partial sums and a tree, as in rms_norm; sums over the key: two chains by the "
-     "number's parity, ascending, then the two; rows one after the other in every step"},
     {{"lora_shrink"}, kRowSum},
     {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},
 };

@@ -62,12 +62,7 @@ inline const std::vector<std::string>& tiny_models() {
   return names;
 }
 
-// Of models that need an op for which a device has no kernel, that op: the device refuses it by name.
-inline const std::map<std::string, std::string>& lacking_on_cuda() {
-  static const std::map<std::string, std::string> ops{
-      {"qwen3_next", "causal_conv"}, {"qwen3_5", "causal_conv"}, {"qwen3_5_moe_text_of_images", "causal_conv"}};
-  return ops;
-}
+// Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
   static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
                                                       {"gemma3", "scale"},

@@ -20,6 +20,7 @@ const KernelTable& device_kernels() {
     fill_latent(t);
     fill_packed(t);
     fill_grouped_blocks(t);
+    fill_recurrent(t);
     return t;
   }();
   return table;
