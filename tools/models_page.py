@@ -28,6 +28,7 @@ KEYS = {
     "C": "simt/models_test CudaGolden.LogitsAreThoseOfTheReference",
     "E": "encoders/pooled_test Pooled.RowsAreThoseOfTheReference",
     "P": "encoders/pooled_test Pooled.BitsAreTheSameAloneInBatchesThreadsModesAndPasses",
+    "D": "simt/encoder_test CudaEncoder.RowsAreThoseOfTheReference",
     "V": "models/vision_test VisionTest.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
     "U": "models/vision_test VisionTest.AllModesGiveTheSameBits",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
@@ -81,6 +82,7 @@ def lists(root):
         "bits": names_in(text(root, "tests/models/same_bits_test.cpp"), r"params\(\) \{(.*?)return out"),
         "modes": names_in(text(root, "tests/models/graph_modes_test.cpp"), r"GraphModesTest,\s*testing::Values\((.*?)\)\);"),
         "int8": names_in(text(root, "tests/models/quantised_test.cpp"), r"Tiny, QuantisedBits,\s*testing::Values\((.*?)\)\);"),
+        "pooled_on_cuda": names_in(text(root, "tests/simt/encoder_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
         "gguf": names_in(text(root, "tests/models/gguf_experts_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
     }
 
@@ -99,8 +101,8 @@ def row(name, gguf, known, of_family):
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
-def encoder_row(name):
-    return [f"`{name}`", "E", "P", "no 6", "no 7", "no 7", "no 4"]
+def encoder_row(name, known):
+    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1", "no 7", "no 4"]
 
 
 def vision_row(name):
@@ -144,7 +146,7 @@ def page(root):
         seeing = towers.get(architecture, [])
         if not of_family + pooled + seeing:
             sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
-        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name) for name in pooled] + [vision_row(name) for name in seeing]
+        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name, known) for name in pooled] + [vision_row(name) for name in seeing]
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]

@@ -21,6 +21,8 @@ const KernelTable& device_kernels() {
     fill_packed(t);
     fill_grouped_blocks(t);
     fill_recurrent(t);
+    fill_encoder(t);
+    fill_lora(t);
     return t;
   }();
   return table;

@@ -10,6 +10,7 @@ void register_cuda(KernelRegistry& kernels, const KernelTable& table) {
   register_products(kernels, table);
   register_attention(kernels, table);
   register_recurrent(kernels, table);
+  register_encoder(kernels, table);
 }
 
 Status want_head(const OpCall& c, Dim size) {
