@@ -28,13 +28,14 @@ KEYS = {
     "C": "simt/models_test CudaGolden.LogitsAreThoseOfTheReference",
     "E": "encoders/pooled_test Pooled.RowsAreThoseOfTheReference",
     "P": "encoders/pooled_test Pooled.BitsAreTheSameAloneInBatchesThreadsModesAndPasses",
+    "D": "simt/encoder_test CudaEncoder.RowsAreThoseOfTheReference",
     "V": "models/vision_test VisionTest.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
     "U": "models/vision_test VisionTest.AllModesGiveTheSameBits",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
 }
 REASONS = {
     1: "other checkpoints of the family are tested so; what is special here changes nothing in it",
-    2: "the device has no kernel of an op that the family needs, and refuses it by the op's name (tested by G and C)",
+    2: "the device has no kernel of an op that the family needs, and refuses it by the op's name (tested by G)",
     3: "refused at start with the vendor's reason (tested by G)",
     4: "GGUF files of the family are not read",
     5: "no test of its own: the names and metadata are those of a family that has one",
@@ -72,10 +73,7 @@ def names_in(source, pattern):
 def lists(root):
     support = text(root, "tests/support/tiny_models.h")
     small = names_in(support, r"small_families\(\) \{(.*?)return names")
-    lacking = {
-        device: dict(re.findall(r'\{"(\w+)", "(\w+)"\}', re.search(rf"lacking_on_{device}\(\) \{{(.*?)return", support, re.S)[1]))
-        for device in ("cuda", "ascend")
-    }
+    lacking = dict(re.findall(r'\{"(\w+)", "(\w+)"\}', re.search(r"lacking_on_ascend\(\) \{(.*?)return", support, re.S)[1]))
     return {
         "small": small,
         "tiny": names_in(support, r"tiny_models\(\) \{(.*?)return names") + small,
@@ -84,6 +82,7 @@ def lists(root):
         "bits": names_in(text(root, "tests/models/same_bits_test.cpp"), r"params\(\) \{(.*?)return out"),
         "modes": names_in(text(root, "tests/models/graph_modes_test.cpp"), r"GraphModesTest,\s*testing::Values\((.*?)\)\);"),
         "int8": names_in(text(root, "tests/models/quantised_test.cpp"), r"Tiny, QuantisedBits,\s*testing::Values\((.*?)\)\);"),
+        "pooled_on_cuda": names_in(text(root, "tests/simt/encoder_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
         "gguf": names_in(text(root, "tests/models/gguf_experts_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
     }
 
@@ -93,18 +92,17 @@ def row(name, gguf, known, of_family):
         return keys or f"no {reason}"
 
     small = name in known["small"]
-    on_cuda, on_ascend = (name not in known["lacking"][device] for device in ("cuda", "ascend"))
     graph = "S, A" if small else ", ".join(k for k, group in (("B", "bits"), ("M", "modes")) if name in known[group])
     int8 = "W" if small else "Q" if name in known["int8"] else ""
-    ascend = "G" if on_ascend and name not in known["ascend"] else ""
+    ascend = "" if name in known["lacking"] or name in known["ascend"] else "G"
     in_gguf = "X" if name in known["gguf"] else ""
     elsewhere = any(other in known["gguf"] for other in of_family)
-    return [f"`{name}`", "G", cell(graph, 1), cell(int8, 1), cell("C" if on_cuda else "", 2),
+    return [f"`{name}`", "G", cell(graph, 1), cell(int8, 1), "C",
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
-def encoder_row(name):
-    return [f"`{name}`", "E", "P", "no 6", "no 7", "no 7", "no 4"]
+def encoder_row(name, known):
+    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1", "no 7", "no 4"]
 
 
 def vision_row(name):
@@ -148,17 +146,16 @@ def page(root):
         seeing = towers.get(architecture, [])
         if not of_family + pooled + seeing:
             sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
-        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name) for name in pooled] + [vision_row(name) for name in seeing]
+        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name, known) for name in pooled] + [vision_row(name) for name in seeing]
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]
-    for device, title in (("cuda", "CUDA"), ("ascend", "Ascend")):
+    if known["lacking"]:
         ops = {}
-        for name, op in known["lacking"][device].items():
+        for name, op in known["lacking"].items():
             ops.setdefault(op, []).append(f"`{name}`")
-        if ops:
-            lines += ["", f"Ops without kernels on {title}: " +
-                      "; ".join(f"`{op}` ({', '.join(names)})" for op, names in ops.items()) + "."]
+        lines += ["", "Ops without kernels on Ascend: " +
+                  "; ".join(f"`{op}` ({', '.join(names)})" for op, names in ops.items()) + "."]
     lines += ["", "## Tests", ""] + [f"- **{key}**: `{test}`" for key, test in KEYS.items() if re.search(rf"\b{key}\b", used)]
     return "\n".join(wrap(lines)) + "\n"
 

@@ -4,14 +4,17 @@
 
 #include "backends/cuda/kernels/attention.h"
 #include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/kernels/encoder.h"
 #include "backends/cuda/kernels/experts.h"
 #include "backends/cuda/kernels/grouped_blocks.h"
 #include "backends/cuda/kernels/latent.h"
 #include "backends/cuda/kernels/linear.h"
 #include "backends/cuda/kernels/linear_w8a8.h"
+#include "backends/cuda/kernels/lora.h"
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/packed.h"
 #include "backends/cuda/kernels/quantise.h"
+#include "backends/cuda/kernels/recurrent.h"
 #include "backends/cuda/kernels/rotation.h"
 #include "backends/cuda/kernels/sample.h"
 #include "backends/null/null_device.h"
@@ -34,6 +37,9 @@ const cuda::KernelTable& kernels() {
     cuda::fill_latent_of<Launch>(t);
     cuda::fill_packed_of<Launch>(t);
     cuda::fill_grouped_blocks_of<Launch>(t);
+    cuda::fill_recurrent_of<Launch>(t);
+    cuda::fill_encoder_of<Launch>(t);
+    cuda::fill_lora_of<Launch>(t);
     return t;
   }();
   return table;

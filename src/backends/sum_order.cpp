@@ -23,6 +23,17 @@ const Order kBoth[] = {
     {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
       "grouped_linear_w8a8_dynamic"},
      "sums of int8 products are exact in int32, so their order is free"},
+    {{"segment_attention"},
+     "scores: one chain over the head; weights: 16 partial sums by the key's number, then a tree; outputs: one chain "
+     "over all keys, ascending"},
+    {{"pool_rows"}, "rows one after the other, ascending"},
+    {{"lora_shrink"}, kRowSum},
+    {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},
+    {{"l2_normalize"}, kRowSum},
+    {{"causal_conv"}, "one chain over the rows, the oldest first, from 0"},
+    {{"gated_delta"},
+     "lengths of keys and queries: 16 partial sums and a tree; sums over the key: two chains by the "
+     "number's parity, ascending, then the two; rows one after the other in every step"},
     {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
     {{"sample"},
      "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in double "
@@ -39,24 +50,14 @@ const Order kCpu[] = {
      "the odd one first"},
     {{"grouped_linear_blocks"}, kChain},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
-      "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm", "l2_normalize"},
+      "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
      kRowSum},
     {{"paged_attention", "latent_attention", "expanded_latent_attention"},
      "scores: one chain over the head; within a page of 128 keys the weights go to 16 partial sums by the key's "
      "number, then a tree, and each output is one chain over the keys, ascending; pages are merged from the first to "
      "the last, rescaled to the larger maximum; a sink comes last"},
-    {{"segment_attention"},
-     "scores: one chain over the head; weights: 16 partial sums by the key's number, then a tree; outputs: one chain "
-     "over all keys, ascending"},
     {{"moe_gate"}, "the softmax over experts: 16 partial sums by the expert's number, then a tree"},
     {{"sum_parts"}, "the parts of the ranks, from rank 0 on"},
-    {{"pool_rows"}, "rows one after the other, ascending"},
-    {{"causal_conv"}, "one chain over the rows, the oldest first, from 0"},
-    {{"gated_delta"},
-     "lengths of keys and queries: 16 partial sums and a tree, as in rms_norm; sums over the key: two chains by the "
-     "number's parity, ascending, then the two; rows one after the other in every step"},
-    {{"lora_shrink"}, kRowSum},
-    {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},
 };
 
 const Order kCuda[] = {

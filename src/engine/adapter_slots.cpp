@@ -1,7 +1,6 @@
 #include "engine/adapter_slots.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 
@@ -35,7 +34,7 @@ std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t
 
 }  // namespace
 
-Result<AdapterSlots> AdapterSlots::create(MemoryPool& memory,
+Result<AdapterSlots> AdapterSlots::create(MemoryPool& memory, Stream& stream,
                                           std::span<const std::pair<std::string, TensorType>> inputs, int64_t slots,
                                           int64_t rank) {
   AdapterSlots out;
@@ -67,6 +66,7 @@ Result<AdapterSlots> AdapterSlots::create(MemoryPool& memory,
   ASSIGN_OR_RETURN(out.buffer_, memory.allocate(end, "LoRA adapters"));
   out.used_.assign(static_cast<size_t>(slots), false);
   out.rank_ = rank;
+  out.stream_ = &stream;
   return out;
 }
 
@@ -132,11 +132,15 @@ Result<int32_t> AdapterSlots::load(const PreparedAdapter& adapter) {
   const auto slot = static_cast<size_t>(free - used_.begin());
   for (const PreparedAdapter::Layer& l : adapter.layers) {
     const Target& t = targets_[l.target];
-    std::memcpy(at<uint8_t>(t.a_at) + slot * bytes_of(t.a) / used_.size(), l.a.data(), l.a.size());
-    std::memcpy(at<uint8_t>(t.b_at) + slot * bytes_of(t.b) / used_.size(), l.b.data(), l.b.size());
-    at<float>(t.scales_at)[slot] = l.scale;
-    at<int32_t>(t.ranks_at)[slot] = l.rank;
+    const auto put = [&](void* to, const void* from, size_t bytes) {
+      return stream_->copy(to, from, bytes, Copy::HostToDevice);
+    };
+    RETURN_IF_ERROR(put(at<uint8_t>(t.a_at) + slot * bytes_of(t.a) / used_.size(), l.a.data(), l.a.size()));
+    RETURN_IF_ERROR(put(at<uint8_t>(t.b_at) + slot * bytes_of(t.b) / used_.size(), l.b.data(), l.b.size()));
+    RETURN_IF_ERROR(put(at<float>(t.scales_at) + slot, &l.scale, sizeof(l.scale)));
+    RETURN_IF_ERROR(put(at<int32_t>(t.ranks_at) + slot, &l.rank, sizeof(l.rank)));
   }
+  RETURN_IF_ERROR(stream_->synchronize());
   *free = true;
   return static_cast<int32_t>(slot) + 1;
 }
@@ -144,7 +148,10 @@ Result<int32_t> AdapterSlots::load(const PreparedAdapter& adapter) {
 Status AdapterSlots::unload(int32_t slot) {
   const auto i = static_cast<size_t>(slot) - 1;
   if (slot < 1 || i >= used_.size() || !used_[i]) return error(Code::Internal, "no adapter is in slot {}", slot);
-  for (const Target& t : targets_) at<int32_t>(t.ranks_at)[i] = 0;
+  constexpr int32_t kNone = 0;
+  for (const Target& t : targets_)
+    RETURN_IF_ERROR(stream_->copy(at<int32_t>(t.ranks_at) + i, &kNone, sizeof(kNone), Copy::HostToDevice));
+  RETURN_IF_ERROR(stream_->synchronize());
   used_[i] = false;
   return Status::ok();
 }

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "checkpoint/lora.h"
 #include "device/memory.h"
+#include "device/stream.h"
 
 namespace reprise::engine {
 
@@ -36,9 +37,11 @@ struct PreparedAdapter {
 class AdapterSlots {
  public:
   AdapterSlots() = default;
-  // `inputs` are those of the graph that the pass add_lora made.
-  static Result<AdapterSlots> create(MemoryPool& memory, std::span<const std::pair<std::string, TensorType>> inputs,
-                                     int64_t slots, int64_t rank);
+  // `inputs` are those of the graph that the pass add_lora made; `stream` is the one that steps run on, and lives
+  // longer.
+  static Result<AdapterSlots> create(MemoryPool& memory, Stream& stream,
+                                     std::span<const std::pair<std::string, TensorType>> inputs, int64_t slots,
+                                     int64_t rank);
 
   int64_t slots() const { return static_cast<int64_t>(used_.size()); }  // 0: the engine takes no adapters
   int64_t rank() const { return rank_; }
@@ -71,6 +74,7 @@ class AdapterSlots {
   std::vector<Target> targets_;  // by module
   std::vector<bool> used_;       // slot i + 1
   int64_t rank_ = 0;
+  Stream* stream_ = nullptr;
   Buffer buffer_;
 };
 

@@ -456,6 +456,7 @@ Status Engine::open() {
   expert_bytes_ = builder.expert_bytes();
   RETURN_IF_ERROR(load(builder));
 
+  ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   RETURN_IF_ERROR(make_caches(builder));
   return compile(builder);
 }
@@ -491,8 +492,8 @@ Status Engine::prepare_tower() {
 Status Engine::make_caches(const ProgramBuilder& builder) {
   MemoryPool& memory = platform_.device->pool();
   if (options_.max_loras > 0) {
-    ASSIGN_OR_RETURN(adapters_,
-                     AdapterSlots::create(memory, builder.adapters(), options_.max_loras, options_.max_lora_rank));
+    ASSIGN_OR_RETURN(adapters_, AdapterSlots::create(memory, *stream_, builder.adapters(), options_.max_loras,
+                                                     options_.max_lora_rank));
   }
   if (step_.has_source()) {
     ASSIGN_OR_RETURN(no_source_, memory.allocate(static_cast<size_t>(model_->source_width(config_.fields)) *
@@ -531,7 +532,6 @@ Status Engine::compile(ProgramBuilder& builder) {
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
   faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
-  ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   ProgramBuilder::Bindings bindings;
   bindings.params = &params_;
   bindings.external = caches();

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
 #include "sched/embedder.h"
+#include "support/pooled_goldens.h"
 #include "support/smollm2.h"
 #include "support/test_mode.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 using sched::Embedder;
 using sched::EmbeddingRequest;
+using testing_support::cosine;
+using Golden = testing_support::PooledGolden;
 using Rows = std::vector<std::vector<float>>;
 
 struct How {
@@ -53,52 +56,10 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const How&
   return engine::Engine::create(o, std::move(platform));
 }
 
-struct Golden {
-  EmbeddingRequest request;
-  std::vector<float> row;
-};
-
-std::vector<Golden> read_goldens(const std::string& model) {
-  auto file = checkpoint::SafetensorsFile::open(path_of(model) + "/golden.safetensors");
-  EXPECT_TRUE(file.is_ok()) << file.status().message();
-  std::map<std::string, Golden> all;
-  for (auto& t : file->tensors()) {
-    const auto dot = t.name.find('.');
-    Golden& g = all[t.name.substr(dot + 1)];
-    const auto bytes = file->bytes(t);
-    const auto copy = [&](auto& v) {
-      v.resize(bytes.size() / 4);
-      std::memcpy(v.data(), bytes.data(), bytes.size());
-    };
-    if (t.name.starts_with("tokens")) {
-      copy(g.request.tokens);
-    } else if (t.name.starts_with("pooled")) {
-      copy(g.row);
-    } else {
-      std::vector<int32_t> second;
-      copy(second);
-      g.request.second_kind = second.at(0);
-    }
-  }
-  std::vector<Golden> out;
-  for (auto& entry : all) out.push_back(std::move(entry.second));
-  return out;
-}
-
 std::vector<EmbeddingRequest> requests_of(const std::vector<Golden>& goldens) {
   std::vector<EmbeddingRequest> out;
   for (const Golden& g : goldens) out.push_back(g.request);
   return out;
-}
-
-double cosine(const std::vector<float>& a, const std::vector<float>& b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ab += static_cast<double>(a[i]) * b[i];
-    aa += static_cast<double>(a[i]) * a[i];
-    bb += static_cast<double>(b[i]) * b[i];
-  }
-  return ab / std::sqrt(aa * bb);
 }
 
 bool same_bits(const Rows& a, const Rows& b) {
@@ -112,7 +73,7 @@ bool same_bits(const Rows& a, const Rows& b) {
 class Pooled : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    goldens = read_goldens(GetParam());
+    goldens = testing_support::read_pooled_goldens(path_of(GetParam()));
     ASSERT_GE(goldens.size(), 3u);
   }
   Rows rows_with(const How& s) {

@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/null/null_device.h"
 #include "engine/adapter_slots.h"
 
 namespace reprise::testing_support {
@@ -29,7 +30,7 @@ class AdapterMemory {
         inputs.emplace_back(name + ".a", TensorType{DType::F32, {Dim(slots), Dim(rank), Dim(in)}});
         inputs.emplace_back(name + ".b", TensorType{DType::F32, {Dim(slots), Dim(rank), Dim(out)}});
       }
-    auto made = engine::AdapterSlots::create(heap_, inputs, slots, rank);
+    auto made = engine::AdapterSlots::create(device_->pool(), *stream_, inputs, slots, rank);
     EXPECT_TRUE(made.is_ok()) << made.status().message();
     if (made) slots_ = std::move(*made);
   }
@@ -40,14 +41,8 @@ class AdapterMemory {
   }
 
  private:
-  class Heap final : public MemoryPool {
-   public:
-    Result<Buffer> allocate(size_t bytes, std::string_view) override {
-      return Buffer(std::calloc(1, bytes), bytes, [](void* p, size_t) { std::free(p); });
-    }
-    PoolStats stats() const override { return {}; }
-  };
-  Heap heap_;
+  std::unique_ptr<Device> device_ = null::make_null_device({});
+  std::unique_ptr<Stream> stream_ = device_->make_stream().value();
   engine::AdapterSlots slots_;
 };
 

@@ -62,12 +62,7 @@ inline const std::vector<std::string>& tiny_models() {
   return names;
 }
 
-// Of models that need an op for which a device has no kernel, that op: the device refuses it by name.
-inline const std::map<std::string, std::string>& lacking_on_cuda() {
-  static const std::map<std::string, std::string> ops{
-      {"qwen3_next", "causal_conv"}, {"qwen3_5", "causal_conv"}, {"qwen3_5_moe_text_of_images", "causal_conv"}};
-  return ops;
-}
+// Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
   static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
                                                       {"gemma3", "scale"},
@@ -110,6 +105,7 @@ struct EngineSetup {
   int64_t ep_size = 1;
   int64_t sequence_parts = 1;
   bool count_experts = false;
+  int64_t loras = 0;
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -127,6 +123,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.reduce_over_ranks = s.reduce;
   o.ep_size = s.ep_size;
   o.sequence_parts = s.sequence_parts;
+  o.max_loras = s.loras;
   if (s.count_experts) o.count_experts = engine::CountExperts::On;
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));

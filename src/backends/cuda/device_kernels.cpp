@@ -19,6 +19,10 @@ const KernelTable& device_kernels() {
     fill_experts(t);
     fill_latent(t);
     fill_packed(t);
+    fill_grouped_blocks(t);
+    fill_recurrent(t);
+    fill_encoder(t);
+    fill_lora(t);
     return t;
   }();
   return table;

@@ -46,6 +46,13 @@ struct KernelTable {
   PerType linear_blocks, linear_blocks_wide, lm_head_argmax_blocks, embedding_blocks;
   // grouped_blocks.h
   PerType grouped_linear_blocks;
+  // recurrent.h
+  PerType causal_conv, gated_delta;
+  // encoder.h
+  PerType segment_attention, pool_rows;
+  CudaKernel l2_normalize = nullptr;
+  // lora.h
+  PerType lora_shrink, lora_expand;
 };
 
 // For a template of functions over (element, launch): the three of them, as the table wants them.
@@ -80,5 +87,8 @@ void fill_experts(KernelTable& table);
 void fill_latent(KernelTable& table);
 void fill_packed(KernelTable& table);
 void fill_grouped_blocks(KernelTable& table);
+void fill_recurrent(KernelTable& table);
+void fill_encoder(KernelTable& table);
+void fill_lora(KernelTable& table);
 
 }  // namespace reprise::cuda

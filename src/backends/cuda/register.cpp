@@ -9,6 +9,8 @@ void register_cuda(KernelRegistry& kernels, const KernelTable& table) {
   register_rotation(kernels, table);
   register_products(kernels, table);
   register_attention(kernels, table);
+  register_recurrent(kernels, table);
+  register_encoder(kernels, table);
 }
 
 Status want_head(const OpCall& c, Dim size) {

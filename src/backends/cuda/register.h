@@ -11,6 +11,8 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table);   // 
 void register_rotation(KernelRegistry& kernels, const KernelTable& table);   // rotation, cache writes
 void register_products(KernelRegistry& kernels, const KernelTable& table);   // products, experts, argmax
 void register_attention(KernelRegistry& kernels, const KernelTable& table);  // paged and latent attention
+void register_recurrent(KernelRegistry& kernels, const KernelTable& table);  // layers with states
+void register_encoder(KernelRegistry& kernels, const KernelTable& table);    // encoders, pooled rows, LoRA adapters
 
 void register_cuda(KernelRegistry& kernels, const KernelTable& table);
 

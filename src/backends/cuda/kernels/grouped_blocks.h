@@ -180,7 +180,7 @@ void run_grouped_linear_blocks(const GroupedLinearBlocksArgs& a, L& launch) {
     if (z.tokens <= kManyRows * a.groups)
       launch_grouped_blocks<16, 4, 4>(a, z, launch);
     else
-      launch_grouped_blocks<64, 8, 3>(a, z, launch);
+      launch_grouped_blocks<64, 8, 2>(a, z, launch);
   } else {
     using K = GroupedChains<E>;
     const Groups groups{a.starts, a.groups, z.tokens};

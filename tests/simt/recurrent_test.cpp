@@ -1,0 +1,96 @@
+// CUDA's layers with states on the SIMT executor: the CPU's bits, states and rows alike; and the same whether a prompt
+// comes at once, in chunks, or in company.
+#include <gtest/gtest.h>
+
+#include "backends/paged_step.h"
+#include "simt/both_devices.h"
+
+namespace reprise::simt::recurrent_test {
+namespace {
+
+using namespace cpu;
+
+TestTensor integers(const std::vector<double>& values) {
+  return tensor_of(DType::I32, {static_cast<int64_t>(values.size())}, values);
+}
+
+// Five sequences of 5, 0, 1, 0 and 19 rows and three rows of none: from one slot to another, within one, without rows
+// from one slot to another, to nowhere.
+struct Step {
+  TestTensor read = integers({0, 3, 2, 4, 1}), write = integers({5, 6, 2, 4, -1}),
+             borders = integers({0, 5, 5, 6, 6, 25});
+  static constexpr int64_t kTokens = 28, kSlots = 7;
+};
+
+// The other slots hold NaN, which must stay where it is.
+TestTensor states(std::vector<int64_t> shape, uint32_t seed) {
+  shape.insert(shape.begin(), Step::kSlots);
+  TestTensor s = random_tensor(DType::F32, shape, seed);
+  const int64_t each = s.size() / Step::kSlots;
+  for (int64_t i = 5 * each; i < s.size(); ++i) s.set(i, std::nan(""));
+  return s;
+}
+
+TEST(CudaRecurrent, ConvolutionsHaveTheCpusBits) {
+  const Step step;
+  for (DType t : kDTypes)
+    for (const auto& [columns, taps] : {std::pair<int64_t, int64_t>{12, 4}, {270, 2}, {5, 16}})
+      expect_equal("causal_conv",
+                   {states({taps - 1, columns}, 1), random_tensor(t, {Step::kTokens, columns}, 2, -2, 2),
+                    random_tensor(t, {columns, 1, taps}, 3), step.read, step.write, step.borders},
+                   {}, fmt::format("{} {} columns, {} taps", dtype_name(t), columns, taps));
+}
+
+struct Delta {
+  int64_t heads, key_heads, key, value;
+  int64_t width() const { return 2 * key_heads * key + heads * value; }
+};
+
+std::vector<TestTensor> delta_rows(const Delta& m, DType t, int64_t tokens) {
+  return {random_tensor(t, {tokens, m.width()}, 2, -2, 2), random_tensor(t, {tokens, m.heads}, 3, -3, 3),
+          random_tensor(t, {tokens, m.heads}, 4, -4, 3), random_tensor(DType::F32, {m.heads}, 5, -4, 1),
+          random_tensor(DType::F32, {m.heads}, 6, -1, 1)};
+}
+
+TEST(CudaRecurrent, TheDeltaRuleHasTheCpusBits) {
+  const Step step;
+  for (DType t : kDTypes)
+    for (const Delta& m : {Delta{6, 2, 12, 20}, Delta{1, 1, 33, 65}}) {
+      std::vector<TestTensor> in = delta_rows(m, t, Step::kTokens);
+      in.insert(in.begin(), states({m.heads, m.key, m.value}, 1));
+      in.insert(in.end(), {step.read, step.write, step.borders});
+      expect_equal("gated_delta", in, {{"key_heads", m.key_heads}}, std::string(dtype_name(t)));
+    }
+}
+
+// 40 rows at once, and as 16, 1 and 23 beside another sequence.
+TEST(CudaRecurrent, ChunksAndCompanyChangeNothing) {
+  const Delta m{2, 1, 12, 20};
+  const Attrs attrs{{"key_heads", m.key_heads}};
+  const std::vector<TestTensor> all = delta_rows(m, DType::BF16, 40);
+  const TestTensor begin = states({m.heads, m.key, m.value}, 1);
+  const auto run = [&](const TestTensor& state, const std::vector<std::pair<int64_t, int64_t>>& parts,
+                       const std::vector<double>& read, const std::vector<double>& write) {
+    std::vector<TestTensor> in{state};
+    for (size_t i = 0; i < 3; ++i) {
+      std::vector<TestTensor> rows;
+      for (const auto& [from, to] : parts) rows.push_back(rows_of(all[i], from, to - from));
+      in.push_back(concat(rows));
+    }
+    std::vector<double> borders{0};
+    for (const auto& [from, to] : parts) borders.push_back(borders.back() + static_cast<double>(to - from));
+    in.insert(in.end(), {all[3], all[4], integers(read), integers(write), integers(borders)});
+    return on_cuda().run("gated_delta", in, attrs);
+  };
+  const auto whole = run(begin, {{0, 40}}, {1}, {5});
+  auto part = run(begin, {{0, 16}}, {1}, {5});
+  expect_same_bits(part[1], rows_of(whole[1], 0, 16));
+  part = run(part[0], {{3, 9}, {16, 17}}, {2, 5}, {2, 6});
+  expect_same_bits(rows_of(part[1], 6, 1), rows_of(whole[1], 16, 1));
+  part = run(part[0], {{17, 40}, {0, 2}}, {6, 0}, {5, 0});
+  expect_same_bits(rows_of(part[1], 0, 23), rows_of(whole[1], 17, 23));
+  expect_same_bits(rows_of(part[0], 5, 1), rows_of(whole[0], 5, 1));
+}
+
+}  // namespace
+}  // namespace reprise::simt::recurrent_test
