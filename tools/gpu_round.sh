@@ -51,7 +51,8 @@ for s in $steps; do
     conformance) step conformance 120 "$bin/device_tests" '--gtest_filter=*cuda*' ;;
     goldens) step goldens 240 "$bin/simt_tests" '--gtest_filter=*_gpu' ;;
     verify)
-      for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite; do
+      for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite gemma2 \
+        gpt_oss qwen3_next; do
         step "verify-$model" 60 "$bin/reprise" graph verify --device cuda --dtype bfloat16 \
           --model-path "$root/tests/data/models/$model"
       done
