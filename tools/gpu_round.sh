@@ -99,7 +99,8 @@ for s in $steps; do
       step goldens 120 bash -c 'sharded "$@"' sharded "$bin/simt_tests" '*_gpu:CudaSampledSteps.*:CudaGpu.*' 12
       ;;
     verify)
-      for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite; do
+      for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite gemma2 \
+        gpt_oss qwen3_next; do
         step "verify-$model" 60 "$bin/reprise" graph verify --device cuda --dtype bfloat16 \
           --model-path "$root/tests/data/models/$model"
       done

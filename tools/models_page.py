@@ -28,7 +28,7 @@ KEYS = {
     "C": "simt/models_test CudaGolden.LogitsAreThoseOfTheReference",
     "E": "encoders/pooled_test Pooled.RowsAreThoseOfTheReference",
     "P": "encoders/pooled_test Pooled.BitsAreTheSameAloneInBatchesThreadsModesAndPasses",
-    "D": "simt/encoder_test CudaEncoder.RowsAreThoseOfTheReference",
+    "D": "simt/encoder_test CudaSmall.EncodersGiveTheRowsOfTheReference",
     "V": "models/vision_test VisionTest.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
     "U": "models/vision_test VisionTest.AllModesGiveTheSameBits",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",

@@ -1,8 +1,9 @@
 // CUDA's encoders, pooled rows and LoRA adapters on the SIMT executor: ops with the CPU's bits, vectors and scores of
-// tiny encoders against transformers, and logits of adapters against PEFT.
+// tiny encoders against transformers, and logits of adapters against PEFT, also on a GPU where there is one.
 #include <gtest/gtest.h>
 
 #include "simt/both_devices.h"
+#include "simt/gpu.h"
 #include "support/goldens.h"
 #include "support/pooled_goldens.h"
 #include "support/tiny_models.h"
@@ -54,10 +55,13 @@ TEST(CudaLora, ProductsHaveTheCpusBits) {
   }
 }
 
-EngineSetup on_executor(engine::GraphPolicy policy) {
+// true: on a GPU.
+class CudaSmall : public testing::TestWithParam<bool> {};
+
+EngineSetup setup_for(bool gpu, engine::GraphPolicy policy) {
   EngineSetup s;
   s.device = DeviceKind::Cuda;
-  s.cuda = &stand_in();
+  if (!gpu) s.cuda = &stand_in();
   s.dtype = DType::F32;
   s.policy = policy;
   s.rows = 4;
@@ -68,7 +72,7 @@ constexpr const char* kModels[] = {"bert_mean",      "bert_cls_old", "bert_score
                                    "roberta_scores", "qwen3_last",   "qwen3_mean",  "qwen3_yes_no"};
 
 // The shortest text of each, by itself and, from a captured graph, together with another.
-TEST(CudaEncoder, RowsAreThoseOfTheReference) {
+TEST_P(CudaSmall, EncodersGiveTheRowsOfTheReference) {
   for (const char* model : kModels) {
     const std::string folder = std::string(REPRISE_SOURCE_DIR) + "/tests/data/encoders/" + model;
     auto goldens = testing_support::read_pooled_goldens(folder);
@@ -78,7 +82,7 @@ TEST(CudaEncoder, RowsAreThoseOfTheReference) {
     std::vector<sched::EmbeddingRequest> requests{goldens[0].request, goldens[1].request};
     std::vector<std::vector<float>> alone;
     for (const engine::GraphPolicy policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Required}) {
-      EngineSetup s = on_executor(policy);
+      EngineSetup s = setup_for(GetParam(), policy);
       s.context = 140;
       s.chunk = 140;
       auto e = testing_support::open_engine(folder, s);
@@ -94,9 +98,9 @@ TEST(CudaEncoder, RowsAreThoseOfTheReference) {
   }
 }
 
-TEST(CudaLora, LogitsAreThoseOfPeft) {
+TEST_P(CudaSmall, AdaptersGiveTheLogitsOfPeft) {
   const std::string adapter = std::string(REPRISE_SOURCE_DIR) + "/tests/data/lora/llama_gqa3_tied.style";
-  EngineSetup s = on_executor(engine::GraphPolicy::Off);
+  EngineSetup s = setup_for(GetParam(), engine::GraphPolicy::Off);
   s.loras = 2;
   auto opened = testing_support::open_engine(testing_support::tiny_model_path("llama_gqa3_tied"), s);
   ASSERT_TRUE(opened.is_ok()) << opened.status().message();
@@ -123,6 +127,11 @@ TEST(CudaLora, LogitsAreThoseOfPeft) {
   ASSERT_TRUE(e.adapters().unload(*slot).is_ok());
   EXPECT_TRUE(testing_support::same_bits(before, testing_support::all_logits(e, g.tokens, 1000, *slot)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaSmall,
+                         testing::ValuesIn(no_gpu().empty() ? std::vector<bool>{false, true}
+                                                            : std::vector<bool>{false}),
+                         [](const auto& info) { return info.param ? "gpu" : "executor"; });
 
 }  // namespace
 }  // namespace reprise::simt::encoder_test

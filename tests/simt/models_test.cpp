@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "ops/draw_rule.h"
+#include "simt/gpu.h"
 #include "simt/kernels.h"
 #include "support/goldens.h"
 #include "support/tiny_models.h"
@@ -21,17 +22,6 @@ EngineSetup setup_for(DType dtype, bool gpu) {
   if (!gpu) s.cuda = &stand_in();
   s.dtype = dtype;
   return s;
-}
-
-// Why there is no GPU here; empty where there is one.
-const std::string& no_gpu() {
-  static const std::string why = [] {
-    DeviceOptions o;
-    o.kind = DeviceKind::Cuda;
-    const auto platform = make_platform(o);
-    return platform.is_ok() ? std::string() : platform.status().message();
-  }();
-  return why;
 }
 
 // The cases on a GPU exist where one is; elsewhere this test says why they do not.
