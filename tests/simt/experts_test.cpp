@@ -141,7 +141,7 @@ TEST(CudaExperts, RowsOfAGroupHaveTheBitsOfLinear) {
 TEST(CudaExperts, BiasesOfGroupsHaveTheCpusBits) {
   for (DType t : kDTypes)
     for (const int64_t width : {5, 64})
-      for (const auto& border : kBorders)
+      for (const auto& border : {kBorders[0], kBorders[4]})
         expect_equal("add_groups", {random_tensor(t, {kRows, width}, 1), tensor_of(DType::I32, {kGroups + 1}, border),
                                     random_tensor(t, {kGroups, width}, 2)});
 }
