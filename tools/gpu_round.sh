@@ -17,6 +17,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 failed=0
 records=()
 
+rm -f "$out"/bench-*.json "$out"/profile-*.json  # of an earlier round
 if [[ -f $bin/source_root && ! -e $(<"$bin/source_root") ]]; then
   mkdir -p "$(dirname "$(<"$bin/source_root")")"
   ln -s "$root" "$(<"$bin/source_root")"
@@ -96,7 +97,7 @@ for s in $steps; do
     conformance) step conformance 120 "$bin/device_tests" '--gtest_filter=*cuda*' ;;
     goldens)
       export -f sharded
-      step goldens 120 bash -c 'sharded "$@"' sharded "$bin/simt_tests" '*_gpu:CudaSampledSteps.*:CudaGpu.*' 12
+      step goldens 120 bash -c 'sharded "$@"' sharded "$bin/simt_tests" '*_gpu:*/gpu:CudaSampledSteps.*:CudaGpu.*' 12
       ;;
     verify)
       for model in qwen3_tied llama_gqa3_tied mistral_window24 mixtral_top2 qwen2_moe_shared deepseek_v2_lite gemma2 \
@@ -107,9 +108,10 @@ for s in $steps; do
       ;;
     sanitizer)
       command -v compute-sanitizer >/dev/null || { echo "skip  sanitizer: there is no compute-sanitizer"; continue; }
+      small='*CudaGolden*/qwen3_tied_bf16_gpu:*CudaGolden*/gpt_oss_bf16_gpu:*CudaGolden*/qwen3_next_bf16_gpu'
       for tool in memcheck racecheck; do
         step "$tool" 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/simt_tests" \
-          '--gtest_filter=*CudaGolden*qwen3_tied_bf16_gpu'
+          "--gtest_filter=$small"
       done
       ;;
     bench)

@@ -130,6 +130,16 @@ Result<int32_t> AdapterSlots::load(const PreparedAdapter& adapter) {
     return error(Code::Busy, "{}: all {} slots of adapters are taken; `max_loras` sets how many there are",
                  adapter.source, used_.size());
   const auto slot = static_cast<size_t>(free - used_.begin());
+  const Status copied = copy_layers(adapter, slot);
+  if (!copied.is_ok()) {
+    (void)clear_ranks(slot);  // a part of an adapter must not meet the next one in this slot
+    return copied;
+  }
+  *free = true;
+  return static_cast<int32_t>(slot) + 1;
+}
+
+Status AdapterSlots::copy_layers(const PreparedAdapter& adapter, size_t slot) {
   for (const PreparedAdapter::Layer& l : adapter.layers) {
     const Target& t = targets_[l.target];
     const auto put = [&](void* to, const void* from, size_t bytes) {
@@ -140,18 +150,21 @@ Result<int32_t> AdapterSlots::load(const PreparedAdapter& adapter) {
     RETURN_IF_ERROR(put(at<float>(t.scales_at) + slot, &l.scale, sizeof(l.scale)));
     RETURN_IF_ERROR(put(at<int32_t>(t.ranks_at) + slot, &l.rank, sizeof(l.rank)));
   }
-  RETURN_IF_ERROR(stream_->synchronize());
-  *free = true;
-  return static_cast<int32_t>(slot) + 1;
+  return stream_->synchronize();
+}
+
+// A rank of zero is no adapter.
+Status AdapterSlots::clear_ranks(size_t slot) {
+  constexpr int32_t kNone = 0;
+  for (const Target& t : targets_)
+    RETURN_IF_ERROR(stream_->copy(at<int32_t>(t.ranks_at) + slot, &kNone, sizeof(kNone), Copy::HostToDevice));
+  return stream_->synchronize();
 }
 
 Status AdapterSlots::unload(int32_t slot) {
   const auto i = static_cast<size_t>(slot) - 1;
   if (slot < 1 || i >= used_.size() || !used_[i]) return error(Code::Internal, "no adapter is in slot {}", slot);
-  constexpr int32_t kNone = 0;
-  for (const Target& t : targets_)
-    RETURN_IF_ERROR(stream_->copy(at<int32_t>(t.ranks_at) + i, &kNone, sizeof(kNone), Copy::HostToDevice));
-  RETURN_IF_ERROR(stream_->synchronize());
+  RETURN_IF_ERROR(clear_ranks(i));
   used_[i] = false;
   return Status::ok();
 }

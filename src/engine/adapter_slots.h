@@ -69,6 +69,8 @@ class AdapterSlots {
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(buffer_.as<uint8_t>() + offset);
   }
+  Status copy_layers(const PreparedAdapter& adapter, size_t slot);
+  Status clear_ranks(size_t slot);
   Result<size_t> find(const checkpoint::LoraAdapter& adapter, const checkpoint::LoraModule& module) const;
 
   std::vector<Target> targets_;  // by module

@@ -40,7 +40,7 @@ struct GraphOptions {
   PipelineOptions pipeline;            // which passes run
   std::string plan_cache;              // folder of compiled programs; empty: none are kept
   int64_t fused_decode_max = 0;        // decode sizes above it run the unfused plan; 0: none does
-  int warmups = -1;                    // runs before each capture; -1: none where captures read live sizes, else 2
+  int warmups = -1;                    // runs before each capture; -1: as the device needs (Engine::usual_warmups)
 };
 
 }  // namespace reprise::engine

@@ -177,7 +177,7 @@ std::string SpanTrace::take() {
   Time zero;
   {
     std::unique_lock lock(mutex_);
-    completed_.wait(lock, [this] { return completing_ == 0; });
+    completed_.wait(lock, [this] { return completing_ == 0 || !recording(); });
     recording_ = false;
     full_ = nullptr;
     spans.swap(spans_);

@@ -28,7 +28,7 @@ std::vector<Setting> graph_rows() {
               "0"),
       texts("inject_fault", "KIND@STEP[:NODE][/RANK]",
             "for tests of the checks: padding-leak, stale-input, wrong-length, bit-flip, alloc, kernel-error, hang"),
-      text("graph_warmups", "N", "runs before each capture; auto: 0 on the CPU and in the simulator, else 2", "auto"),
+      text("graph_warmups", "N", "runs before each capture; auto: 2 on Ascend NPUs, else 0", "auto"),
   };
 }
 

@@ -1,8 +1,8 @@
 // Blas: matrix products of NVIDIA's cuBLASLt that give the bits of our own kernel.
 //
 // The library is opened at run time where it is installed; nothing is linked. Each product's sizes get one algorithm,
-// found once and kept: among those that the library proposes, that split no sum and need no workspace, the fastest
-// whose results on three sets of numbers equal our own kernel's bit for bit (kernels/library.cu). A device owns it;
+// found once and kept: among those that the library proposes, that split no sum and need no workspace, one whose
+// results on three sets of numbers equal our own kernel's bit for bit (kernels/library.cu). A device owns it;
 // used by the thread that launches.
 #pragma once
 

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "backends/cuda/cuda_kernel.h"
 #include "backends/cuda/kernels/lane.h"
 #include "backends/cuda/kernels/product.h"
@@ -32,8 +34,9 @@ class DeviceLaunch final : public Launch {
   template <class K>
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
-    static const bool loaded = load_kernel(reinterpret_cast<const void*>(run_kernel<K>));
-    if (!loaded) return fail("a kernel could not be loaded");
+    static std::atomic<bool> loaded{false};  // a failure may be one of the moment
+    if (!loaded && !(loaded = load_kernel(reinterpret_cast<const void*>(run_kernel<K>))))
+      return fail("a kernel could not be loaded");
     // What a block may have without being asked for.
     constexpr size_t kUsualShared = 48 << 10;
     if (shared > kUsualShared) {

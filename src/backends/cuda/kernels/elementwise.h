@@ -203,8 +203,10 @@ struct JoinColumns {
   DEV void operator()(L& lane) const {
     if ((a_width | b_width) % 16 == 0)
       move<Sixteen>(lane);
-    else
+    else if ((a_width | b_width) % 2 == 0)
       move<uint16_t>(lane);
+    else
+      move<uint8_t>(lane);
   }
 };
 

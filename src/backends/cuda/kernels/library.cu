@@ -64,11 +64,14 @@ class Aside {
 
 // Up to so many tokens the library's ways are timed beside our own kernel; with more, its favourite is taken.
 constexpr int64_t kTimedTokens = 128;
-// A way is proved with so many tokens at most: whether it splits or reorders a sum shows with any number.
+// A way is proved with so many tokens, or fewer where many columns would take more memory than this.
 constexpr int64_t kProvedTokens = 256;
+constexpr int64_t kProvedBytes = int64_t{64} << 20;
 constexpr int kNoiseSets = 3;
 
-// Memory, events and a stream of one choice, for products of up to kProvedTokens.
+enum class Equal { Yes, No, Unknown };  // unknown: the GPU or the library could not do it at the moment
+
+// Memory, events and a stream of one choice.
 struct Trial {
   void* mine = nullptr;
   void* theirs = nullptr;
@@ -81,8 +84,9 @@ struct Trial {
   size_t bytes;
 
   explicit Trial(const Product& p) : product(p), bytes(0) {
-    product.tokens = smaller(p.tokens, kProvedTokens);
-    bytes = static_cast<size_t>(product.tokens * p.columns) * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
+    const int64_t row = p.columns * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
+    product.tokens = greater(smaller(kProvedTokens, kProvedBytes / row / 16 * 16), smaller(p.tokens, kTimedTokens));
+    bytes = static_cast<size_t>(product.tokens * row);
     ready = cudaMalloc(&mine, bytes) == cudaSuccess && cudaMalloc(&theirs, bytes) == cudaSuccess &&
             cudaMalloc(&x, static_cast<size_t>(product.tokens * p.depth) * 2) == cudaSuccess &&
             cudaMalloc(&differing, sizeof *differing) == cudaSuccess && cudaEventCreate(&begin) == cudaSuccess &&
@@ -108,30 +112,38 @@ void make_noise(int set, uint16_t* x, int64_t n, DeviceLaunch& launch) {
   if (set == 2) launch.run(blocks, 256, 0, Noise < E, std::is_same_v<E, BF16> ? 12 : 6 > {x, n});
 }
 
-// Whether the way gives our own kernel's bits of the weights at hand and a set of noise.
-bool gives_our_bits(Blas& blas, const Blas::Way& way, int set, const Trial& trial) {
+void make_noise(int set, const Trial& trial, DeviceLaunch& launch) {
   const Product& p = trial.product;
-  DeviceLaunch launch(trial.stream, nullptr);
   // Any bytes are int8.
   const int64_t n = p.tokens * p.depth / (p.in == Number::I8 ? 2 : 1);
   p.in == Number::F16 ? make_noise<F16>(set, trial.x, n, launch) : make_noise<BF16>(set, trial.x, n, launch);
+}
+
+// Whether the way gives our own kernel's bits of the weights at hand and a set of noise.
+Equal gives_our_bits(Blas& blas, const Blas::Way& way, int set, const Trial& trial) {
+  const Product& p = trial.product;
+  DeviceLaunch launch(trial.stream, nullptr);
+  make_noise(set, trial, launch);
   own_product(p, trial.mine, trial.stream);
   unsigned long long differing = 1;
   if (cudaMemsetAsync(trial.theirs, 0xff, trial.bytes, trial.stream) != cudaSuccess ||
       !blas.run(way, p, trial.stream) ||
       cudaMemsetAsync(trial.differing, 0, sizeof differing, trial.stream) != cudaSuccess)
-    return false;
+    return Equal::Unknown;
   launch.run(256, Differing::kThreads, 0,
              Differing{static_cast<const uint8_t*>(trial.theirs), static_cast<const uint8_t*>(trial.mine),
                        trial.differing, static_cast<int64_t>(trial.bytes)});
-  return cudaMemcpyAsync(&differing, trial.differing, sizeof differing, cudaMemcpyDeviceToHost, trial.stream) ==
-             cudaSuccess &&
-         cudaStreamSynchronize(trial.stream) == cudaSuccess && differing == 0;
+  if (cudaMemcpyAsync(&differing, trial.differing, sizeof differing, cudaMemcpyDeviceToHost, trial.stream) !=
+          cudaSuccess ||
+      cudaStreamSynchronize(trial.stream) != cudaSuccess)
+    return Equal::Unknown;
+  return differing == 0 ? Equal::Yes : Equal::No;
 }
 
-// Milliseconds of two runs behind each other, or a negative number.
+// Milliseconds of two runs behind each other and a first one, which may load kernels; or a negative number.
 template <class Run>
 float time_of(const Trial& trial, const Run& run) {
+  if (!run()) return -1;
   (void)cudaEventRecord(trial.begin, trial.stream);
   const bool ran = run() && run();
   (void)cudaEventRecord(trial.end, trial.stream);
@@ -143,36 +155,44 @@ float time_of(const Trial& trial, const Run& run) {
 
 // Keeps a way that gives our own kernel's bits on three sets of numbers: the library's favourite, or with few tokens
 // the fastest; none where our own is as fast. What is known of an algorithm and a shape of weights holds for any number
-// of tokens, so the library's favourites are proved once.
-void choose_way(Blas& blas, const Product& p) {
-  const Aside aside;
+// of tokens, so the library's favourites are proved once. False: it could not be found out now.
+bool choose_way(Blas& blas, const Product& p) {
   std::optional<Trial> trial;  // not made where all is known
   auto at_hand = [&]() -> const Trial& { return trial ? *trial : trial.emplace(p); };
   const bool timed = p.tokens <= kTimedTokens;
+  Product now = p;  // as it is timed
   std::shared_ptr<Blas::Way> best;
   float best_ms = 0;
-  if (timed && at_hand().ready)
-    best_ms = time_of(*trial, [&] { return own_product(trial->product, trial->mine, trial->stream), true; });
+  if (timed) {
+    if (!at_hand().ready) return false;
+    DeviceLaunch launch(trial->stream, nullptr);
+    make_noise(0, *trial, launch);  // times of zeros are not those of numbers
+    now.x = trial->x;
+    now.y = trial->theirs;
+    best_ms = time_of(*trial, [&] { return own_product(now, trial->mine, trial->stream), true; });
+    if (best_ms < 0) return false;
+  }
   for (const auto& way : blas.ways(p)) {
     Blas::Proof& proof = blas.proof(p, *way);
     if (proof == Blas::Proof::None) {
-      if (!at_hand().ready) break;
-      const auto small = blas.same_way(*way, trial->product);
-      bool equal = small != nullptr;
-      for (int set = 0; set < kNoiseSets && equal; ++set) equal = gives_our_bits(blas, *small, set, *trial);
-      proof = equal ? Blas::Proof::Ours : Blas::Proof::Other;
+      if (!at_hand().ready) return false;
+      const auto proved = blas.same_way(*way, trial->product);
+      Equal equal = proved ? Equal::Yes : Equal::Unknown;
+      for (int set = 0; set < kNoiseSets && equal == Equal::Yes; ++set)
+        equal = gives_our_bits(blas, *proved, set, *trial);
+      if (equal == Equal::Unknown) continue;
+      proof = equal == Equal::Yes ? Blas::Proof::Ours : Blas::Proof::Other;
     }
     if (proof != Blas::Proof::Ours) continue;
     if (!timed) {
       best = way;
       break;
     }
-    if (best_ms < 0 || !at_hand().ready) break;
-    const float ms = time_of(*trial, [&] { return blas.run(*way, trial->product, trial->stream); });
+    const float ms = time_of(*trial, [&] { return blas.run(*way, now, trial->stream); });
     if (ms >= 0 && ms < best_ms) best = way, best_ms = ms;
   }
-  (void)cudaGetLastError();
   blas.choose(p, std::move(best));
+  return true;
 }
 
 // Sums so short, or so few, that another order would seldom show could pass for ours; and what is no multiple of
@@ -185,11 +205,13 @@ bool worth_asking(const Product& p) {
 
 bool library_product(Blas* blas, const Product& p, cudaStream_t stream) {
   if (!worth_asking(p)) return false;
-  const Blas::Choice* choice = blas->chosen(p);
-  if (!choice) {
-    choose_way(*blas, p);
-    choice = blas->chosen(p);
+  const Aside aside;  // also of the product itself: the library may have to load a kernel for it
+  if (!blas->chosen(p)) {
+    const bool done = choose_way(*blas, p);
+    (void)cudaGetLastError();
+    if (!done) return false;  // our own kernel gives the same bits, and the next such product asks again
   }
+  const Blas::Choice* choice = blas->chosen(p);
   return choice->way && blas->run(*choice->way, p, stream);
 }
 
