@@ -165,7 +165,11 @@ bool has_call_form(ToolFormat format) { return format == ToolFormat::Hermes || f
 
 OrderedJson parameters_of(const OrderedJson& function) {
   const auto it = function.find("parameters");
-  if (it != function.end() && it->is_object() && !it->empty()) return *it;
+  if (it != function.end() && it->is_object() && !it->empty()) {
+    OrderedJson schema = *it;
+    schema["type"] = "object";  // clients may leave it out, or allow a null beside
+    return schema;
+  }
   return {{"type", "object"}, {"properties", OrderedJson::object()}, {"additionalProperties", false}};
 }
 

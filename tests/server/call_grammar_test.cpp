@@ -152,5 +152,30 @@ TEST_F(CallGrammarTest, SchemasOfToolsMayBeBeyondGrammars) {
   EXPECT_EQ(refused(chat_dialect(), body.dump()).param, "response_format");
 }
 
+// Clients leave out the type of a tool's arguments, or allow others besides.
+TEST_F(CallGrammarTest, ArgumentsAreAnObjectWhateverTypeTheirSchemaNames) {
+  OrderedJson chooses = OrderedJson::parse(kChat), must = chooses;
+  must.erase("response_format");
+  for (const char* parameters :
+       {R"({"description": "where"})", R"({"properties": {"city": {"type": "string"}}, "minLength": 1})",
+        R"({"type": ["object", "null"], "properties": {"city": {"type": "string"}}})",
+        R"({"anyOf": [{"type": "string"}, {"properties": {"city": {"type": "string"}}}]})"}) {
+    chooses["tools"][0]["function"]["parameters"] = OrderedJson::parse(parameters);
+    must["tools"] = chooses["tools"];
+    must["tool_choice"] = "required";
+    const GenerateCall may = call(chat_dialect(), chooses.dump().c_str());
+    const GenerateCall some = call(chat_dialect(), must.dump().c_str());
+    must["tool_choice"] = {{"type", "function"}, {"function", {{"name", "weather"}}}};
+    const GenerateCall named = call(chat_dialect(), must.dump().c_str());
+    for (const std::string arguments : {R"({"city": "Paris"})", R"("Paris")", "null", "[1]", "3"}) {
+      const bool object = arguments.front() == '{';
+      const std::string written = R"({"name": "weather", "arguments": )" + arguments + "}";
+      EXPECT_EQ(allows(may, "<tool_call>\n" + written + "\n</tool_call>"), object) << parameters << arguments;
+      EXPECT_EQ(allows(some, "[" + written + "]"), object) << parameters << arguments;
+      EXPECT_EQ(allows(named, arguments), object) << parameters << arguments;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::server::call_grammar_test
