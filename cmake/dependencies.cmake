@@ -20,6 +20,10 @@ pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
+if(REPRISE_STATIC)
+  find_package(ZLIB REQUIRED)
+  target_link_libraries(PkgConfig::PNG INTERFACE ZLIB::ZLIB)  # an archive does not name what it needs
+endif()
 # Their headers alone: src/hub opens both at run time.
 find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED)

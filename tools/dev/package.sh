@@ -15,14 +15,15 @@ build_for_packages() {
   stage "build $1" "build-$1" cmake --build build/packages ${REPRISE_JOBS:+-j "$REPRISE_JOBS"} --target "${@:2}"
 }
 
-# The programs of a tarball need nothing but glibc, and start without this machine's settings.
+# The programs of a tarball need nothing but glibc and its own libraries, and start without this machine's settings.
 check_package() {
   local folder needed status=0
   folder=$(mktemp -d)
   tar -xzf "$1" -C "$folder"
   needed=$(find "$folder" -type f \( -path '*/bin/*' -o -name '*.so' \) -exec objdump -p {} + |
     awk '$1 == "NEEDED" { print $2 }' | sort -u |
-    grep -vxE 'lib(c|m)\.so\.6|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)' || true)
+    grep -vxE 'lib(c|m)\.so\.6|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)' |
+    grep -vxFf <(find "$folder" -name '*.so' -printf '%f\n') || true)
   if [[ -n $needed ]]; then
     printf 'needed beyond glibc: %s\n' "$needed"
     status=1
