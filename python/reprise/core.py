@@ -8,6 +8,7 @@ import json
 import math
 import os
 import struct
+import sys
 import threading
 import weakref
 from typing import Any, Callable, NamedTuple, Optional
@@ -66,32 +67,31 @@ _COUNTS = slice(_AT["prompt_tokens"], _AT["completion_tokens"] + 1)
 _TIMES = slice(_AT["queued_s"], _AT["total_s"] + 1)
 
 
-_ONE_ID = struct.Struct("@i")
-# As ctypes.string_at, without a function of Python around it.
-_bytes_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
-    ("PyBytes_FromStringAndSize", ctypes.pythonapi))
-_unpack, _size = _EVENT.unpack, _EVENT.size
+# All of the process's memory, from address 0 on: events are read where they lie, without a call of ctypes for each
+# part of them.
+_memory = memoryview((ctypes.c_char * sys.maxsize).from_address(0)).cast("B")
+_unpack, _one_id = _EVENT.unpack_from, struct.Struct("@i").unpack_from
 
 
 def _copy(address: int) -> Event:
-    e = _unpack(_bytes_at(address, _size))
+    e = _unpack(_memory, address)
     count = e[_IDS_COUNT]
     ids, logprobs, top = [], [], []
     if count:
-        data = _bytes_at(e[_IDS], 4 * count)
-        ids = [*_ONE_ID.unpack(data)] if count == 1 else list(memoryview(data).cast("i"))
+        at = e[_IDS]
+        ids = [*_one_id(_memory, at)] if count == 1 else _memory[at:at + 4 * count].cast("i").tolist()
         if e[_LOGPROBS]:
-            logprobs = list(memoryview(_bytes_at(e[_LOGPROBS], 4 * count)).cast("f"))
+            logprobs = _memory[e[_LOGPROBS]:e[_LOGPROBS] + 4 * count].cast("f").tolist()
         width = e[_TOP_COUNT]
         if width and e[_TOP]:
-            flat = struct.unpack("if" * (count * width), _bytes_at(e[_TOP], 8 * count * width))
+            flat = struct.unpack_from("if" * (count * width), _memory, e[_TOP])
             pairs = list(zip(flat[::2], flat[1::2]))
             top = [[p for p in pairs[i * width:(i + 1) * width] if p[0] >= 0] for i in range(count)]
     text, stop = "", ""
     if e[_TEXT + 1]:
-        text = _bytes_at(e[_TEXT], e[_TEXT + 1]).decode("utf-8", "replace")
+        text = str(_memory[e[_TEXT]:e[_TEXT] + e[_TEXT + 1]], "utf-8", "replace")
     if e[_STOP + 1]:
-        stop = _bytes_at(e[_STOP], e[_STOP + 1]).decode("utf-8", "replace")
+        stop = str(_memory[e[_STOP]:e[_STOP] + e[_STOP + 1]], "utf-8", "replace")
     # What Event() does, without a call of Python's.
     return tuple.__new__(Event, (e[_REQUEST], e[_KIND], e[_ANSWER], e[_FINISH], text, stop, ids, logprobs, top,
                                  library.error_of(e[_ERROR]) if e[_ERROR] else None, *e[_COUNTS], *e[_TIMES]))
