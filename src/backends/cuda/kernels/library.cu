@@ -106,10 +106,11 @@ struct Trial {
 
 template <class E>
 void make_noise(int set, uint16_t* x, int64_t n, DeviceLaunch& launch) {
+  constexpr int kWide = std::is_same_v<E, BF16> ? 12 : 6;  // exponents; f16 has fewer
   const int64_t blocks = blocks_for(n, 256);
   if (set == 0) launch.run(blocks, 256, 0, Noise<E, 0>{x, n});
   if (set == 1) launch.run(blocks, 256, 0, Noise<E, 3>{x, n});
-  if (set == 2) launch.run(blocks, 256, 0, Noise < E, std::is_same_v<E, BF16> ? 12 : 6 > {x, n});
+  if (set == 2) launch.run(blocks, 256, 0, Noise<E, kWide>{x, n});
 }
 
 void make_noise(int set, const Trial& trial, DeviceLaunch& launch) {

@@ -150,34 +150,37 @@ struct LayerNorm {
     const int64_t vector = lane.block() % vectors * n;
     auto* scratch = reinterpret_cast<float*>(lane.shared());
     const float count = static_cast<float>(n);
-    float sum = 0, squares = 0;
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8];
+    float kept[kKeptChunks][8];
+    const float sum = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool, float(&v)[8], float so_far) {
       load_chunk<E>(row, i, n, v);
       UNROLL
-      for (int j = 0; j < 8; ++j) sum = sum + v[j];
-    }
+      for (int j = 0; j < 8; ++j) so_far = so_far + v[j];
+      return so_far;
+    });
     const float mean = divide(block_sum(lane, sum, scratch), count);
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8];
-      load_chunk<E>(row, i, n, v);
+    auto centre = [&](int64_t i, bool here, float(&v)[8]) {
+      if (!here) load_chunk<E>(row, i, n, v);
       UNROLL
       for (int j = 0; j < 8; ++j) v[j] = i + j < n ? v[j] - mean : 0.0f;
-      squares = square_chunk(v, squares);
-    }
+    };
+    const float squares = each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float so_far) {
+      centre(i, here, v);
+      return square_chunk(v, so_far);
+    });
     const float factor = rms_factor(block_sum(lane, squares, scratch), n, eps);
-    for (int64_t i = lane.thread() * 8; i < n; i += lane.threads() * 8) {
-      float v[8], w[8], b[8];
-      load_chunk<E>(row, i, n, v);
+    each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
+      if (!here) centre(i, here, v);
+      float w[8], b[8];
       load_chunk<E>(weight + vector, i, n, w);
       if (bias) load_chunk<E>(bias + vector, i, n, b);
       UNROLL
       for (int j = 0; j < 8; ++j) {
-        v[j] = (v[j] - mean) * factor * w[j];
+        v[j] = v[j] * factor * w[j];
         if (bias) v[j] = v[j] + b[j];
       }
       store_chunk<E>(out + lane.block() * n, i, n, v);
-    }
+      return 0.0f;
+    });
   }
 };
 

@@ -46,7 +46,7 @@ template <class E>
 struct GatedRow {
   const typename E::Type* gate_up;
   int64_t columns;
-  DEV static float apply(float gate, float up) { return rounded<E>(rounded<E>(silu_of(gate)) * up); }
+  DEV static float apply(float gate, float up) { return rounded<E>(SiluMul<E>::apply(gate, up)); }
   DEV void chunk(int64_t row, int64_t column, float (&v)[8]) const {
     const typename E::Type* gate = gate_up + row * 2 * columns;
     float up[8];
