@@ -9,6 +9,7 @@ namespace {
 struct Order {
   std::initializer_list<std::string_view> ops;
   std::string_view text, text_of_16_bits = {};  // of bf16 and f16 where it differs
+  bool f16_as_f32 = false;                      // the second text is bf16's alone
 };
 
 constexpr std::string_view kChain =
@@ -19,7 +20,6 @@ constexpr std::string_view kRowSum =
 
 // The same on the CPU and on CUDA, to the bit.
 const Order kBoth[] = {
-    {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
     {{"linear_w8a8_static", "linear_w8a8_dynamic", "lm_head_argmax_w8a8", "grouped_linear_w8a8_static",
       "grouped_linear_w8a8_dynamic"},
      "sums of int8 products are exact in int32, so their order is free"},
@@ -48,7 +48,12 @@ const Order kCpu[] = {
      kChain,
      "one chain of multiply-adds in fp32 for each number, over K in ascending order, from 0; bf16 goes in pairs of K, "
      "the odd one first"},
-    {{"grouped_linear_blocks"}, kChain},
+    {{"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"},
+     kChain,
+     "one chain over the blocks of 32 K, ascending, from 0: the factor times a sum of the block's numbers, then the "
+     "minimum times the sum of the block's inputs (16 partial sums, then a tree); in a block one chain from 0 over the "
+     "pairs K, K + 4 of each eight, the second one first",
+     true},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
       "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
      kRowSum},
@@ -61,6 +66,7 @@ const Order kCpu[] = {
 };
 
 const Order kCuda[] = {
+    {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
     {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
       "per_head_matmul_rows"},
      kChain,
@@ -82,7 +88,10 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
   for (const std::span<const Order> orders : {own, std::span<const Order>(kBoth)})
     for (const Order& o : orders)
       for (const std::string_view name : o.ops)
-        if (name == op) return dtype == DType::F32 || o.text_of_16_bits.empty() ? o.text : o.text_of_16_bits;
+        if (name == op) {
+          const bool first = dtype == DType::F32 || o.text_of_16_bits.empty() || (dtype == DType::F16 && o.f16_as_f32);
+          return first ? o.text : o.text_of_16_bits;
+        }
   return {};
 }
 

@@ -8,19 +8,19 @@
 namespace reprise::cpu {
 namespace {
 
-// Up to this many rows the weights are unpacked in registers; above, once for all rows, through scratch memory
-// (as measured in turn). Registers that hold factors are missing for sums, so that more rows do not pay.
-int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 3 : 4; }
+// Of fp32 and f16: up to this many rows the weights are unpacked in registers by every tile; above, once for all rows,
+// through scratch memory (as measured in turn).
+int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 9 : 4; }
 
 size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+  return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
 size_t grouped_bytes(const GroupedLinearBlocksArgs& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+  return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
 size_t head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound);
-  return static_cast<size_t>(threads) * linear_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
+  return static_cast<size_t>(threads) * packed_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
 }
 
 void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockFormatInfo& info) {

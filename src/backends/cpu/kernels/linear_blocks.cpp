@@ -1,8 +1,8 @@
 // linear_blocks, grouped_linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks
-// (packed_tiles.h). Workspace: as linear and lm_head_argmax.
+// (packed_products.h). Workspace: packed_thread_bytes() a thread; of the head, then the best of every thread.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
-#include "backends/cpu/kernels/packed_tiles.h"
+#include "backends/cpu/kernels/packed_products.h"
 #include "backends/cpu/kernels/sums.h"
 #include "ops/args/products.h"
 
@@ -27,21 +27,21 @@ void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
   const T* x = a.x;
   const uint8_t* weight = a.weight;
   T* out = a.out;
-  auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all, k)));
+  auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   Scratch scratch;
+  [[maybe_unused]] const typename PackedWay<In>::Mode mode;
   const int64_t used =
       for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);
-          int64_t ldx = 0;
-          const float* xt = wide_rows<In>(x + m * k, rows, k, wide_x, ldx);
+          const auto xt = PackedWay<In>::rows(x + m * k, rows, k, own);
           for (int64_t p = mine.begin; p < mine.end; ++p) {
             const int64_t column = p * kPanelColumns;
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            packed_product<P>(xt, ldx, rows, weight + (g * panels + p) * panel_bytes, 0, k, (columns + 15) / 16 * 16,
-                              static_cast<int>(l.way), scratch);
+            PackedWay<In>::template product<P>(xt, rows, weight + (g * panels + p) * panel_bytes, 0, k,
+                                               (columns + 15) / 16 * 16, static_cast<int>(l.way), scratch);
             round_sums<In, In>(scratch.c, rows, columns, nullptr, out + m * n + column, n);
           }
         }
@@ -54,10 +54,14 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   with_format(a.format, [&](auto p) { grouped_products<In, decltype(p)>(a, l); });
 }
 
+Best* packed_found(const LmHeadBlocksArgs& a, const Launch& l) {
+  return found_by_threads(l, packed_thread_bytes(l.size(a.shape.rows), a.shape.depth));
+}
+
 template <class In>
 void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
-  Best* found = found_by_threads(a.shape, l) + l.thread * best_stride(all_rows);
+  Best* found = packed_found(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   packed_products_of<In>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
@@ -65,7 +69,7 @@ void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
 }
 
 void merge(const LmHeadBlocksArgs& a, const Launch& l) {
-  merge_best(found_by_threads(a.shape, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
+  merge_best(packed_found(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
 // A block of one row of a table. As checkpoint/dequantize.cpp has it, each operation rounded on its own.

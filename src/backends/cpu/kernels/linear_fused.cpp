@@ -57,10 +57,14 @@ void linear_add(const LinearAddArgs& a, const Launch& l) {
 }
 
 // Workspace: that of linear, then argmax_shape.h.
+Best* own_best(const LmHeadArgs& a, const Launch& l) {
+  return found_by_threads(l, linear_thread_bytes(l.size(a.shape.rows), a.shape.depth));
+}
+
 template <class E>
 void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
-  Best* found = found_by_threads(a.shape, l) + l.thread * best_stride(all_rows);
+  Best* found = own_best(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
@@ -68,7 +72,7 @@ void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
 }
 
 void merge(const LmHeadArgs& a, const Launch& l) {
-  merge_best(found_by_threads(a.shape, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
+  merge_best(own_best(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
 }  // namespace

@@ -55,9 +55,9 @@ void round_sums(const float* c, int64_t rows, int columns, const typename In::Ty
   }
 }
 
-[[maybe_unused]] Best* found_by_threads(const ProductShape& shape, const Launch& l) {
-  return reinterpret_cast<Best*>(static_cast<char*>(l.workspace) +
-                                 static_cast<size_t>(l.threads) * linear_thread_bytes(l.size(shape.rows), shape.depth));
+// Behind the `thread_bytes` that each thread has for itself.
+[[maybe_unused]] Best* found_by_threads(const Launch& l, size_t thread_bytes) {
+  return reinterpret_cast<Best*>(static_cast<char*>(l.workspace) + static_cast<size_t>(l.threads) * thread_bytes);
 }
 
 }  // namespace

@@ -59,14 +59,17 @@ inline Reg reg_splat(float x) { return _mm_set1_ps(x); }
 inline Reg reg_mul(Reg a, Reg b) { return _mm_mul_ps(a, b); }
 inline Reg reg_fma(Reg a, Reg b, Reg c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 inline Reg reg_f16(const uint16_t* p) {
-  // Exponent and mantissa move into place; the product with 2^112 corrects the bias and normalises subnormals exactly.
+  // Exponent and mantissa move into place and the bias is corrected; subnormals are integers times 2^-24. No operand is
+  // a subnormal float, so the numbers are right where those are flushed.
   const __m128i h = _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128());
   const __m128i sign = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x8000)), 16);
-  const __m128i rest = _mm_slli_epi32(_mm_and_si128(h, _mm_set1_epi32(0x7fff)), 13);
-  const __m128i special = _mm_cmpgt_epi32(rest, _mm_set1_epi32(0x0f7fffff));  // infinity or NaN
-  const __m128i scaled =
-      _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(rest), _mm_castsi128_ps(_mm_set1_epi32(0x77800000))));
-  const __m128i value = _mm_or_si128(scaled, _mm_and_si128(special, _mm_set1_epi32(0x7f800000)));
+  const __m128i size = _mm_and_si128(h, _mm_set1_epi32(0x7fff));
+  const __m128i special = _mm_cmpgt_epi32(size, _mm_set1_epi32(0x7bff));  // infinity or NaN
+  const __m128i small = _mm_cmplt_epi32(size, _mm_set1_epi32(0x0400));
+  const __m128i normal = _mm_add_epi32(_mm_slli_epi32(size, 13), _mm_set1_epi32(112 << 23));
+  const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(size), _mm_set1_ps(0x1p-24f)));
+  const __m128i finite = _mm_or_si128(_mm_and_si128(small, units), _mm_andnot_si128(small, normal));
+  const __m128i value = _mm_or_si128(finite, _mm_and_si128(special, _mm_set1_epi32(0x7f800000)));
   return _mm_castsi128_ps(_mm_or_si128(sign, value));
 }
 inline Reg reg_i8(const void* p) {
