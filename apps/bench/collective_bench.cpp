@@ -35,26 +35,72 @@ double median_us(int64_t repeat, const std::function<void()>& call) {
   return all[static_cast<size_t>(repeat / 2)];
 }
 
-// Columns of all ranks side by side in one row.
+// Columns of all ranks side by side in one row, written, met and read. Two places take turns, so that one meeting is
+// enough: who comes to the next one has read the place before.
 Result<CollectiveTime> gather(Member& m, int64_t bytes, int64_t repeat) {
-  const int64_t share = bytes / m.world().size, first = share * m.world().rank;
-  uint8_t* out = m.region().arena();
-  const std::vector<uint8_t> mine(static_cast<size_t>(share), 1);
-  const ranks::Part part{.of = static_cast<uint64_t>(bytes),
+  const int64_t share = bytes / m.world().size, of = share * m.world().size, first = share * m.world().rank;
+  const ranks::Part line{.of = static_cast<uint64_t>(of),
                          .row_end = 1,
                          .first = static_cast<uint64_t>(first),
                          .width = static_cast<uint64_t>(share)};
-  for (int64_t i = 0; i < share; ++i) out[first + i] = byte_of(bytes, m.world().rank, i);
-  m.meet(0, part);
+  std::vector<uint8_t> mine(static_cast<size_t>(share)), all(static_cast<size_t>(of));
+  for (int64_t i = 0; i < share; ++i) mine[static_cast<size_t>(i)] = byte_of(bytes, m.world().rank, i);
+  int64_t turn = 0;
+  const auto exchange = [&] {
+    ranks::Part part = line;
+    part.at = static_cast<uint64_t>(bytes * (turn++ % 2));
+    uint8_t* place = m.region().arena() + part.at;
+    std::memcpy(place + first, mine.data(), mine.size());
+    m.meet(0, part);
+    std::memcpy(all.data(), place, all.size());
+  };
+  exchange();
   for (int rank = 0; rank < m.world().size && !m.aborted(); ++rank)
     for (int64_t i = 0; i < share; ++i)
-      if (out[rank * share + i] != byte_of(bytes, rank, i)) return wrong("all_gather", rank * share + i, rank);
+      if (all[static_cast<size_t>(rank * share + i)] != byte_of(bytes, rank, i))
+        return wrong("all_gather", rank * share + i, rank);
+  const double us = median_us(repeat, exchange);
   m.meet(0);  // read by all
-  const double us = median_us(repeat, [&] {
-    std::memcpy(out + first, mine.data(), mine.size());
+  return CollectiveTime{"all_gather", of, us};
+}
+
+// Sums of fp32 over ranks, as `sum_parts` makes them behind a gather of parts: each rank adds all parts in the order of
+// ranks.
+Result<CollectiveTime> reduce(Member& m, int64_t bytes, int64_t repeat) {
+  const int64_t n = bytes / static_cast<int64_t>(sizeof(float)), of = bytes * m.world().size;
+  const ranks::Part line{.of = static_cast<uint64_t>(of),
+                         .row_end = 1,
+                         .first = static_cast<uint64_t>(bytes * m.world().rank),
+                         .width = static_cast<uint64_t>(bytes)};
+  std::vector<float> mine(static_cast<size_t>(n)), sums(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) mine[static_cast<size_t>(i)] = static_cast<float>((i + m.world().rank) % 97);
+  int64_t turn = 0;
+  const auto add = [&] {
+    ranks::Part part = line;
+    part.at = static_cast<uint64_t>(of * (turn++ % 2));
+    uint8_t* place = m.region().arena() + part.at;
+    std::memcpy(place + part.first, mine.data(), static_cast<size_t>(bytes));
     m.meet(0, part);
-  });
-  return CollectiveTime{"all_gather", share * m.world().size, us};
+    const auto* parts = reinterpret_cast<const float*>(place);
+    constexpr int64_t kStep = 16;
+    for (int64_t i = 0; i < n; i += kStep) {
+      float sum[kStep];
+      std::copy_n(parts + i, kStep, sum);
+      for (int r = 1; r < m.world().size; ++r)
+        for (int64_t j = 0; j < kStep; ++j) sum[j] += parts[r * n + i + j];
+      std::copy_n(sum, kStep, sums.data() + i);
+    }
+  };
+  add();
+  for (int64_t i = 0; i < n && !m.aborted(); ++i) {
+    float want = 0;
+    for (int r = 0; r < m.world().size; ++r) want += static_cast<float>((i + r) % 97);
+    if (sums[static_cast<size_t>(i)] != want)
+      return error(Code::Device, "all_reduce: sum {} is {}, and not {}", i, sums[static_cast<size_t>(i)], want);
+  }
+  const double us = median_us(repeat, add);
+  m.meet(0);  // read by all
+  return CollectiveTime{"all_reduce", bytes, us};
 }
 
 // Rows that are one rank's each.
@@ -101,6 +147,8 @@ Result<std::vector<CollectiveTime>> measure_collectives(Member& m, int64_t repea
     ASSIGN_OR_RETURN(CollectiveTime t, gather(m, bytes, repeat));
     out.push_back(std::move(t));
   }
+  ASSIGN_OR_RETURN(CollectiveTime sums, reduce(m, kSizes[1], repeat));
+  out.push_back(std::move(sums));
   RETURN_IF_ERROR(check_owned(m));
   ASSIGN_OR_RETURN(CollectiveTime t, step(m, repeat));
   out.push_back(std::move(t));

@@ -49,7 +49,7 @@ Result<Platform> make_platform(const DeviceOptions& options) {
     case DeviceKind::Cpu: {
       ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
       cpu::register_cpu(*p.kernels, isa);
-      if (options.member) cpu::register_collectives(*p.kernels, options.member);
+      if (options.member) cpu::register_collectives(*p.kernels, options.member, isa);
       p.device = options.shared;
       if (p.device) return p;
       ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device(

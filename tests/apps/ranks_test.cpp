@@ -104,8 +104,8 @@ TEST(Ranks, DoctorTestsWhatRanksExchange) {
     names.push_back(fmt::format("{} {}", t["name"].get<std::string>(), t["bytes"].get<int64_t>()));
     EXPECT_GT(t["us"].get<double>(), 0);
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"all_gather 4096", "all_gather 65536", "all_gather 1048576", "step 16384"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"all_gather 4096", "all_gather 65536", "all_gather 1048576",
+                                             "all_reduce 65536", "step 16384"}));
 }
 
 TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {

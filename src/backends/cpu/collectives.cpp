@@ -117,51 +117,6 @@ void merge(const MergeArgmaxArgs& a, const Launch& l) {
   }
 }
 
-// Parts are added in the order of ranks, whatever the number of rows and threads; 16 columns at a time, so that a
-// compiler keeps their sums in registers.
-template <class Bias, class Finish>
-void sum_rows(const SumPartsArgs& a, Range rows, Range columns, const Bias& bias, const Finish& finish) {
-  const float* x = a.x;
-  constexpr int64_t kStep = 16;
-  for (int64_t r = rows.begin; r < rows.end; ++r)
-    for (int64_t c = columns.begin; c < columns.end; c += kStep) {
-      const int64_t n = std::min(kStep, columns.end - c);
-      const float* from = x + r * a.parts * a.width + c;
-      float sums[kStep] = {};
-      std::copy_n(from, n, sums);
-      for (int64_t p = 1; p < a.parts; ++p)
-        for (int64_t i = 0; i < n; ++i) sums[i] += from[p * a.width + i];
-      for (int64_t i = 0; i < n; ++i) finish(r * a.width + c + i, bias(c + i, sums[i]));
-    }
-}
-
-float number_at(DType type, const void* numbers, int64_t i) {
-  switch (type) {
-    case DType::BF16: return bf16_to_float(static_cast<const uint16_t*>(numbers)[i]);
-    case DType::F16: return half_to_float(static_cast<const uint16_t*>(numbers)[i]);
-    default: return static_cast<const float*>(numbers)[i];
-  }
-}
-
-void sum_parts(const SumPartsArgs& a, const Launch& l) {
-  const int64_t all = l.size(a.rows);
-  constexpr int64_t kLine = 16;
-  const bool by_rows = all >= 4 * l.threads;
-  const Range rows = by_rows ? l.share(all) : Range{0, all};
-  const Range columns = by_rows ? Range{0, a.width} : l.share(a.width, kLine);
-  const auto add = [&](int64_t column, float sum) {
-    return a.bias.data ? sum + number_at(a.bias_type, a.bias.data, column) : sum;
-  };
-  const auto round = [&](auto* out, const auto& rounded) {
-    sum_rows(a, rows, columns, add, [=](int64_t i, float v) { out[i] = rounded(v); });
-  };
-  switch (a.out_type) {
-    case DType::BF16: return round(static_cast<uint16_t*>(a.out.data), float_to_bf16);
-    case DType::F16: return round(static_cast<uint16_t*>(a.out.data), float_to_half);
-    default: return round(static_cast<float*>(a.out.data), [](float v) { return v; });
-  }
-}
-
 template <class A, void (*body)(const A&, const Launch&)>
 void run(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
   enter<A>(args, live, thread, threads, body);
@@ -222,7 +177,7 @@ void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, 
 
 }  // namespace
 
-void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member) {
+void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member, Isa isa) {
   add<AllGatherArgs>(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
   add<GatherOwnedArgs>(kernels, member, "gather_owned", write_and_mark_own_rows);
   add<GatherGroupsArgs>(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
@@ -235,7 +190,7 @@ void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member
   add_local("own_groups", run<OwnGroupsArgs, take_own_groups>);
   add_local("own_slots", run<OwnIndicesArgs, take_own_slots>);
   add_local("own_borders", run<OwnIndicesArgs, take_own_borders>);
-  add_local("sum_parts", run<SumPartsArgs, sum_parts>);
+  add_local("sum_parts", kernel_table(isa).sum_parts);
   add_local("argmax_pairs", run<ArgmaxPairsArgs, pair_up>);
   add_local("merge_argmax", run<MergeArgmaxArgs, merge>);
 }

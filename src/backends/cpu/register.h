@@ -24,7 +24,7 @@ void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elem
 void register_cpu(KernelRegistry& kernels, Isa isa);
 
 // What ranks exchange goes through the member of this process; without one there is nothing to exchange.
-void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member);
+void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member, Isa isa);
 
 // Checks the cache that is operand i: heads and head size are constants, the size is even and at most 256.
 Status want_cache(const OpCall& c, size_t i);

@@ -98,6 +98,7 @@ namespace reprise::cpu {
   X(moe_gate)                        \
   X(moe_route)                       \
   X(l2_normalize)                    \
+  X(sum_parts)                       \
   X(concat)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
