@@ -8,9 +8,12 @@
 namespace reprise::cpu {
 namespace {
 
-// Of fp32 and f16: up to this many rows the weights are unpacked in registers by every tile; above, once for all rows,
-// through scratch memory (as measured in turn).
-int64_t direct_rows(Isa isa) { return isa == Isa::Avx512 ? 9 : 4; }
+// Of bf16: whether its dot instruction is the faster way. Else up to this many rows the weights are unpacked in
+// registers by every tile, and above once for all rows, through scratch memory (as measured in turn).
+int64_t way_of(Isa isa, DType x) {
+  if (x == DType::BF16) return bf16_dot_is_fast();
+  return isa == Isa::Avx512 ? 9 : 4;
+}
 
 size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {
   return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
@@ -31,7 +34,7 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
                   return Status::ok();
                 },
                 .layouts = {packed_layout(info.format)},
-                .way = [isa](const OpCall&) { return direct_rows(isa); },
+                .way = [isa](const OpCall& call) { return way_of(isa, call.in[0].dtype); },
                 .variant = info.name};
   Extras head = linear, embedding = linear, grouped = linear;
   grouped.scratch = scratch(grouped_bytes);

@@ -19,7 +19,7 @@ void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   });
 }
 
-template <class In, class P>
+template <class In, class Way, class P>
 void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
   using T = typename In::Type;
   const int64_t all = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns,
@@ -30,18 +30,18 @@ void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   Scratch scratch;
-  [[maybe_unused]] const typename PackedWay<In>::Mode mode;
+  [[maybe_unused]] const typename Way::Mode mode;
   const int64_t used =
       for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);
-          const auto xt = PackedWay<In>::rows(x + m * k, rows, k, own);
+          const auto xt = Way::rows(x + m * k, rows, k, own);
           for (int64_t p = mine.begin; p < mine.end; ++p) {
             const int64_t column = p * kPanelColumns;
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            PackedWay<In>::template product<P>(xt, rows, weight + (g * panels + p) * panel_bytes, 0, k,
-                                               (columns + 15) / 16 * 16, static_cast<int>(l.way), scratch);
+            Way::template product<P>(xt, rows, weight + (g * panels + p) * panel_bytes, 0, k, (columns + 15) / 16 * 16,
+                                     l.way, scratch);
             round_sums<In, In>(scratch.c, rows, columns, nullptr, out + m * n + column, n);
           }
         }
@@ -51,7 +51,7 @@ void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
 
 template <class In>
 void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
-  with_format(a.format, [&](auto p) { grouped_products<In, decltype(p)>(a, l); });
+  with_way<In>(a.format, l, [&](auto way, auto p) { grouped_products<In, decltype(way), decltype(p)>(a, l); });
 }
 
 Best* packed_found(const LmHeadBlocksArgs& a, const Launch& l) {

@@ -8,13 +8,12 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// How the sums of rows of In are made: what the tiles read of them, and the product with a panel.
+// How sums are made: what the tiles read of rows, how subnormals are taken meanwhile, and the product with a panel.
 template <class In>
-struct PackedWay {
-  using Rows = WideRows;
+struct ChainWay {
   struct Mode {};
   // As fp32: as they lie, or widened into scratch.
-  static Rows rows(const typename In::Type* x, int64_t rows, int64_t k, float* scratch) {
+  static WideRows rows(const typename In::Type* x, int64_t rows, int64_t k, float* scratch) {
     if constexpr (sizeof(typename In::Type) == 4) return {x, k};
     const int64_t stride = packed_x_stride(k);
     for (int64_t i = 0; i < rows; ++i)  // K is a multiple of 32
@@ -22,28 +21,42 @@ struct PackedWay {
     return {scratch, stride};
   }
   template <class P>
-  static void product(const Rows& x, int64_t rows, const uint8_t* panel, int first, int64_t k, int columns, int direct,
-                      Scratch& scratch) {
-    packed_product<P>(x, rows, panel, first, k, columns, direct, scratch);
+  static void product(const WideRows& x, int64_t rows, const uint8_t* panel, int first, int64_t k, int columns,
+                      int64_t direct, Scratch& scratch) {
+    packed_product<P>(x, rows, panel, first, k, columns, static_cast<int>(direct), scratch);
   }
 };
-template <>
-struct PackedWay<Bf16> {
-  using Rows = PairRows;
+template <class W>
+struct SumsWay {
   using Mode = FlushSubnormals;
-  static Rows rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
-    return pair_rows(x, rows, k, scratch);
+  static PairRows<W> rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
+    return pair_rows<W>(x, rows, k, scratch);
   }
   template <class P>
-  static void product(const Rows& x, int64_t rows, const uint8_t* panel, int first, int64_t k, int columns, int,
-                      Scratch& scratch) {
-    sums_product<P>(x, rows, panel, first, k, columns, scratch);
+  static void product(const PairRows<W>& x, int64_t rows, const uint8_t* panel, int first, int64_t k, int columns,
+                      int64_t, Scratch& scratch) {
+    sums_product<W, P>(x, rows, panel, first, k, columns, scratch);
   }
 };
 
-// As products() of linear_tiles.h. The launch's way is the number of rows up to which weights are unpacked in
-// registers.
-template <class In, class P, class Finish>
+// Calls body(Way{}, P{}) for rows of In and the format. The launch's way: of bf16, whether vdpbf16ps is the faster one;
+// else the number of rows up to which weights are unpacked in registers.
+template <class In, class Body>
+void with_way(BlockFormat format, const Launch& l, const Body& body) {
+  with_format(format, [&](auto p) {
+    if constexpr (WeightOf<In>::kParts == 2) {
+#if defined(__AVX512BF16__)
+      if (l.way != 0) return body(SumsWay<PairWords>{}, p);
+#endif
+      body(SumsWay<PairFloats>{}, p);
+    } else {
+      body(ChainWay<In>{}, p);
+    }
+  });
+}
+
+// As products() of linear_tiles.h.
+template <class In, class Way, class P, class Finish>
 void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
   const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
@@ -54,16 +67,16 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
-  [[maybe_unused]] const typename PackedWay<In>::Mode mode;
+  [[maybe_unused]] const typename Way::Mode mode;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = std::min(mine.rows.end - m, block);
-    const auto xt = PackedWay<In>::rows(x + m * k, rows, k, own);
+    const auto xt = Way::rows(x + m * k, rows, k, own);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      PackedWay<In>::template product<P>(xt, rows, weight + p * panel_bytes, first, k, (last - first + 15) / 16 * 16,
-                                         static_cast<int>(l.way), scratch);
+      Way::template product<P>(xt, rows, weight + p * panel_bytes, first, k, (last - first + 15) / 16 * 16, l.way,
+                               scratch);
       finish(scratch.c, m, rows, base + first, last - first);
     }
   }
@@ -71,7 +84,7 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
 
 template <class In, class Finish>
 void packed_products_of(const auto& a, const Launch& l, const Finish& finish) {
-  with_format(a.format, [&](auto p) { packed_products<In, decltype(p)>(a, l, finish); });
+  with_way<In>(a.format, l, [&](auto way, auto p) { packed_products<In, decltype(way), decltype(p)>(a, l, finish); });
 }
 
 }  // namespace
