@@ -105,6 +105,15 @@ class Reader {
       if (!accept(",")) break;
     }
     RETURN_IF_ERROR(expect(")"));
+    if (accept("@")) {
+      ASSIGN_OR_RETURN(n.stream, word());
+    }
+    if (accept("after")) {
+      do {
+        ASSIGN_OR_RETURN(uint32_t id, value());
+        n.waits.push_back(id);
+      } while (accept(","));
+    }
     if (accept("from")) {
       ASSIGN_OR_RETURN(n.made_by, string());
     }

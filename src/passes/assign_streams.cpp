@@ -1,0 +1,175 @@
+// Which launches run beside which: two branches between a fork and the launch that joins them. A join's operands have
+// cones, the launches that lead to them since the last split op; what lies in the cones of some operands alone is a
+// branch. Branches are worth a stream where one routes rows to experts and the other multiplies by weights (a shared
+// expert), or where a cache that an op reads is written by other launches than those that make its queries by a product
+// of their own (attention over latents). All side branches share one stream.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/streams.h"
+#include "passes/house_passes.h"
+
+namespace reprise {
+namespace {
+
+using Launches = std::unordered_set<Node*>;
+
+bool multiplies(const Node& n) { return n.op->has(OperandRole::Weight); }
+bool routes(const Node& n) { return n.op->has(op_trait::kRoutes); }
+
+Launches without(const Launches& a, const Launches& b) {
+  Launches out;
+  for (Node* n : a)
+    if (!b.contains(n)) out.insert(n);
+  return out;
+}
+
+template <typename Test>
+bool any(const Launches& launches, Test test) {
+  return std::any_of(launches.begin(), launches.end(), [&](Node* n) { return test(*n); });
+}
+
+class StreamAssigner {
+ public:
+  StreamAssigner(Graph& g, PassContext& c) : g_(g), c_(c) {
+    for (Node* n = g.first(); n; n = n->next) number_[n] = static_cast<int64_t>(number_.size());
+  }
+
+  Status run() {
+    std::vector<Node*> nodes;
+    for (Node* n = g_.first(); n; n = n->next) nodes.push_back(n);
+    for (Node* n : nodes) {
+      if (n->is_launched()) visit(n);
+      if (n->op->has(op_trait::kSplitPoint)) begin_ = number_.at(n) + 1;
+    }
+    set_waits(g_);
+    return Status::ok();
+  }
+
+ private:
+  // What leads to these operands, back to the last split op.
+  Launches cone(const Node* join, const std::vector<size_t>& operands) const {
+    Launches found;
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> open;
+    for (const size_t i : operands) open.push_back(join->in[i]->def);
+    while (!open.empty()) {
+      Node* n = open.back();
+      open.pop_back();
+      if (n->is_source() || number_.at(n) < begin_ || !seen.insert(n).second) continue;
+      if (n->is_launched()) found.insert(n);
+      for (const Value* v : n->in) open.push_back(v->def);
+    }
+    return found;
+  }
+
+  void visit(Node* join) {
+    std::vector<size_t> routed, rest, cached, queried;
+    for (size_t i = 0; i < join->in.size(); ++i) {
+      if (join->in[i]->def->is_param()) continue;
+      (any(cone(join, {i}), routes) ? routed : rest).push_back(i);
+      (join->op->operands[i].role == OperandRole::Cache ? cached : queried).push_back(i);
+    }
+    if (!routed.empty() && !rest.empty()) return beside_experts(join, cone(join, routed), cone(join, rest));
+    if (!cached.empty() && !queried.empty()) return beside_queries(join, cone(join, queried), cone(join, cached));
+  }
+
+  void beside_experts(Node* join, const Launches& experts, const Launches& others) {
+    const Launches main = without(experts, others), side = without(others, experts);
+    if (side.empty() || !any(main, routes)) return;
+    c_.count_tried();
+    if (!any(side, multiplies)) return c_.refuse(*join, "what could run beside the experts multiplies by no weights");
+    fork(join, main, side);
+  }
+
+  void beside_queries(Node* join, const Launches& queries, const Launches& caches) {
+    const Launches main = without(queries, caches), side = without(caches, queries);
+    if (main.empty() && side.empty()) return;
+    c_.count_tried();
+    if (side.empty()) return c_.refuse(*join, "the launch that makes the queries writes the cache as well");
+    if (!any(main, multiplies))
+      return c_.refuse(*join, "one product makes queries, keys and values; behind it are a few short launches alone");
+    fork(join, main, side);
+  }
+
+  // Collectives stay on the main stream, and with them what follows them in the branch.
+  Launches without_collectives(const Launches& branch) const {
+    Launches out;
+    for (Node* n : in_order(branch)) {
+      const bool behind = std::any_of(n->in.begin(), n->in.end(), [&](const Value* v) {
+        Node* def = v->def;
+        while (def->is_view()) def = def->in[0]->def;
+        return branch.contains(def) && !out.contains(def);
+      });
+      if (!behind && !n->op->has(op_trait::kCollective)) out.insert(n);
+    }
+    return out;
+  }
+
+  void fork(Node* join, const Launches& main, const Launches& branch) {
+    const Launches side = without_collectives(branch);
+    if (!any(side, [](const Node&) { return true; }))
+      return c_.refuse(*join, "every launch of the branch follows a collective, and those stay on the main stream");
+    if (any(side, [](const Node& n) { return n.stream != kMainStream; }))
+      return c_.refuse(*join, "a part of the branch runs beside something else already");
+    if (!c_.may_apply(*join)) return;
+    std::vector<Node*> ordered = in_order(side);
+    c_.applied(*join, fmt::format("{} beside {}", names(ordered), names(in_order(main))));
+    for (Node* n : ordered) n->stream = kSideStream;
+    for (auto n = ordered.rbegin(); n != ordered.rend(); ++n) put_late(*n);
+  }
+
+  // The side stream runs in the order of the list: a launch that waits for a late one of the main stream would hold up
+  // what needs not wait. Only what depends on no write in place may move.
+  void put_late(Node* n) {
+    const auto lasting = [](const Value* v) {
+      const Node* root = storage_root(v)->def;
+      const bool written =
+          std::any_of(v->uses.begin(), v->uses.end(), [](const Use& u) { return u.declared().mutated; });
+      return root->is_param() || (!root->is_input() && root->op->pure() && !written);
+    };
+    if (!n->op->pure() || !std::all_of(n->in.begin(), n->in.end(), lasting)) return;
+    Node* first = nullptr;
+    for (auto& v : n->out)
+      for (const Use& u : v->uses)
+        if (u.declared().mutated)
+          return;
+        else if (!first || number_.at(u.user) < number_.at(first))
+          first = u.user;
+    if (first && n->next != first) {
+      g_.move_before(n, first);
+      // It stands where its first user stood, and behind all that stood before that.
+      renumber();
+    }
+  }
+
+  void renumber() {
+    int64_t number = 0;
+    for (Node* n = g_.first(); n; n = n->next) number_[n] = number++;
+  }
+
+  std::vector<Node*> in_order(const Launches& launches) const {
+    std::vector<Node*> out(launches.begin(), launches.end());
+    std::sort(out.begin(), out.end(), [&](Node* a, Node* b) { return number_.at(a) < number_.at(b); });
+    return out;
+  }
+  static std::string names(const std::vector<Node*>& launches) {
+    std::vector<std::string_view> out;
+    for (const Node* n : launches) out.push_back(n->op->name);
+    return fmt::format("{}", fmt::join(out, " "));
+  }
+
+  Graph& g_;
+  PassContext& c_;
+  std::unordered_map<const Node*, int64_t> number_;
+  int64_t begin_ = 0;  // behind the last split op
+};
+
+}  // namespace
+
+Pass assign_streams() {
+  return {"assign_streams", false, [](Graph& g, PassContext& c) { return StreamAssigner(g, c).run(); }};
+}
+
+}  // namespace reprise
