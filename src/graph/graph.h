@@ -16,6 +16,7 @@
 
 #include "base/shape.h"
 #include "base/status.h"
+#include "device/thunk.h"
 #include "ops/schema.h"
 
 namespace reprise {
@@ -24,7 +25,6 @@ struct Node;
 
 // Streams of a recorded graph. All of a plan's nodes are on the main one unless it was made for several.
 constexpr uint8_t kMainStream = 0, kSideStream = 1;
-constexpr int kMaxGraphStreams = 2;
 std::string_view stream_name(uint8_t stream);  // "main", "side"
 
 struct Use {
