@@ -43,6 +43,7 @@ std::vector<settings::Binding> GraphSettings::bindings() {
           {"graph_prefill", &prefill},
           {"graph_decode_sizes", &decode_sizes},
           {"graph_prefill_sizes", &prefill_sizes},
+          {"graph_streams", &streams},
           {"disable_cuda_graph_padding", &no_padding},
           {"split_ops", &split_ops},
           {"passes", &passes},
@@ -122,6 +123,7 @@ Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) co
   }
   PassOptions& p = o.pipeline.passes;
   o.pipeline.observe_linears = observe_linears;
+  o.pipeline.streams = static_cast<int>(streams);
   if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);
   if (print_after) p.print_after = split_names(*print_after);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/device.h"
@@ -31,6 +32,7 @@ struct DeviceOptions {
   const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
   int index = 0;                                    // of the visible devices, that of rank 0; ascend
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; cpu, ascend
+  std::optional<uint64_t> mix_streams = std::nullopt;  // as CpuDeviceOptions::mix_streams; cpu
   // That of another platform of the same kind, in place of a new one; cpu.
   std::shared_ptr<Device> shared = nullptr;
 };

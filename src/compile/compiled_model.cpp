@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "compile/recording.h"
+#include "graph/streams.h"
+
 namespace reprise {
 namespace {
 
@@ -90,6 +93,7 @@ Result<std::vector<Thunk>> CompiledModel::bind(const KernelSelection& selection,
     OpCall call{n->op, in, out, &n->attrs, {}};
     Thunk t;
     t.node = number;
+    t.stream = n->stream;
     t.part = entry.part;
     for (size_t i = 0; i < n->in.size(); ++i) {
       t.args.ptr[i] = address_.at(storage_root(n->in[i]));
@@ -132,13 +136,16 @@ void CompiledModel::find_heads() {
 }
 
 // A launch depends on those before it when it touches bytes that one of them writes, or writes bytes that one of them
-// touches. Only launches since the last dependency matter: everything before that has been waited for.
+// touches. Only launches since the last dependency matter: everything before that has been waited for. Streams are
+// marked each by itself, and a wait for another counts as a dependency: so the marks also hold where all launches are
+// in one queue, as one of them always stands between two that conflict.
 void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
   const LiveSizes bounds = graph_.bounds();
-  std::vector<Access> open;
+  std::array<std::vector<Access>, kMaxGraphStreams> open_of;
   HeadMask heads = kAllHeads;
   for (Thunk& t : thunks) {
     const Node* n = nodes_[t.node];
+    std::vector<Access>& open = open_of[n->stream];
     // What ran before the first launch of a head is not the same in every run.
     const bool first = std::exchange(heads, heads_of_[t.node]) != heads_of_[t.node];
     std::vector<Access> mine;
@@ -157,7 +164,7 @@ void CompiledModel::mark_dependencies(std::vector<Thunk>& thunks) const {
       const auto* begin = static_cast<const uint8_t*>(t.args.workspace);
       mine.push_back({begin, begin + plan_.storages[w->second].bytes, true});
     }
-    t.depends = first || std::any_of(mine.begin(), mine.end(), [&](const Access& a) {
+    t.depends = first || !n->waits.empty() || std::any_of(mine.begin(), mine.end(), [&](const Access& a) {
                   return std::any_of(open.begin(), open.end(), [&](const Access& b) { return conflict(a, b); });
                 });
     if (t.depends) open.clear();
@@ -221,6 +228,33 @@ void CompiledModel::drop_capture(int64_t size) {
   std::erase_if(captures_, [&](const Capture& c) { return c.size == size; });
 }
 
+Status CompiledModel::record(const Piece& piece, const LiveSizes& live, Patches& patches, std::vector<Patch>& moving,
+                             Recorder& recorder) const {
+  for (const RecordingStep& step : recording_of(piece.thunks, nodes_, !streams_)) {
+    if (step.kind == RecordingStep::Kind::Record) {
+      RETURN_IF_ERROR(recorder.record(step.stream, step.number));
+      continue;
+    }
+    if (step.kind == RecordingStep::Kind::Wait) {
+      RETURN_IF_ERROR(recorder.wait(step.stream, step.number));
+      continue;
+    }
+    const Thunk& bound = piece.thunks[step.number];
+    Thunk t = bound;
+    t.stream = step.stream;
+    const bool on_host = reads_on_host(t);
+    const bool moves = external(t) && device_->info().free_patches;
+    if (!device_->info().patches || (!moves && !on_host)) {
+      RETURN_IF_ERROR(located(recorder.launch(t), t, live));
+      continue;
+    }
+    const Result<PatchId> id = recorder.launch_patchable(t);
+    if (!id.is_ok()) return located(id.status(), t, live);
+    (on_host ? patches.all : moving).push_back({*id, &bound.args});
+  }
+  return Status::ok();
+}
+
 Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
   RETURN_IF_ERROR(check(live));
   drop_capture(size);
@@ -233,21 +267,8 @@ Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
     if (!p.captured) continue;
     Patches patches;
     std::vector<Patch> moving;
-    auto record = [&](Recorder& recorder) -> Status {
-      for (const Thunk& t : p.thunks) {
-        const bool on_host = reads_on_host(t);
-        const bool moves = external(t) && device_->info().free_patches;
-        if (!device_->info().patches || (!moves && !on_host)) {
-          RETURN_IF_ERROR(located(recorder.launch(t), t, live));
-          continue;
-        }
-        const Result<PatchId> id = recorder.launch_patchable(t);
-        if (!id.is_ok()) return located(id.status(), t, live);
-        (on_host ? patches.all : moving).push_back({*id, &t.args});
-      }
-      return Status::ok();
-    };
-    ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, record));
+    const auto body = [&](Recorder& recorder) { return record(p, live, patches, moving, recorder); };
+    ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, body));
     patches.always = patches.all.size();
     patches.all.insert(patches.all.end(), moving.begin(), moving.end());
     c.graphs.push_back(std::move(graph));
@@ -270,6 +291,7 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
   model->staging_ = request.staging;
   model->arena_epoch_ = request.arena_epoch ? request.arena_epoch : &model->own_epoch_;
   model->heads_ = request.heads;
+  model->streams_ = has_side_streams(model->graph_);
   model->place(request);
   model->find_heads();
   ASSIGN_OR_RETURN(auto thunks, model->bind(selection, request));
@@ -302,6 +324,7 @@ GraphStats CompiledModel::graph_stats() const {
       const GraphStats one = g->stats();
       sum.launches += one.launches;
       sum.barriers += one.barriers;
+      sum.waits += one.waits;
       sum.bytes += one.bytes;
       sum.replays += one.replays;
       sum.copies_to_host += one.copies_to_host;

@@ -5,7 +5,9 @@
 // those ops themselves; eager captures nothing (the answer key). Kernels that read operands on the host are patched at
 // every replay, or launched themselves in every mode where the device has no patches. capture() then records the pieces
 // once per size; on a device whose graphs read live sizes one capture serves all of them. Launched or replayed, the
-// thunks are the same, so they give the same bits. A program may have several heads (logits, the next tokens): what
+// thunks are the same, so they give the same bits. The streams of a plan are recorded; what is launched runs on one, in
+// the order of the graph, so that it can be the answer key, and because a launch costs the host more than a second
+// stream would save. A program may have several heads (logits, the next tokens): what
 // only they need is captured apart from the body and runs when asked for, so that the body is captured once; where
 // sizes are frozen at capture, heads are launched, at the live rows instead of padded ones. Inputs are fixed buffers
 // that the caller fills before a run; outputs are views into the arena, good until the next run on it. Nothing is
@@ -96,6 +98,14 @@ class CompiledModel {
 
   // Groups the launches anew and forgets every capture.
   void cut(GraphMode mode);
+  // Whether captures have several streams.
+  bool has_streams() const { return streams_; }
+  // From now on captures have one stream, in the order of the graph; why is kept for reports.
+  void use_one_stream(std::string why) {
+    streams_ = false;
+    one_stream_reason_ = std::move(why);
+  }
+  const std::string& one_stream_reason() const { return one_stream_reason_; }
   // Records every captured piece for `size`. An error of the device leaves that size uncaptured.
   Status capture(int64_t size, const LiveSizes& live);
   bool has_capture(int64_t size) const { return find(size) != nullptr; }
@@ -148,6 +158,8 @@ class CompiledModel {
   bool external(const Thunk& thunk) const;
   bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
+  Status record(const Piece& piece, const LiveSizes& live, Patches& patches, std::vector<Patch>& moving,
+                Recorder& recorder) const;
   Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
   // An error of a launch names op, node, kernel and sizes.
@@ -169,6 +181,8 @@ class CompiledModel {
   std::vector<const KernelEntry*> kernels_;  // likewise; they belong to the platform
   std::vector<HeadMask> heads_of_;           // likewise
   std::vector<std::string> heads_;
+  bool streams_ = false;
+  std::string one_stream_reason_;
   const Staging* staging_ = nullptr;
   RunCounters counters_;
   LiveSizes live_;

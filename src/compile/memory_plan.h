@@ -6,6 +6,9 @@
 // one plan serves every live size. Inputs, params and what continues them are not in the arena. A plan is plain data
 // about one graph.
 //
+// Where a graph has several streams "before" is a partial order: two storages, or workspaces, share bytes only if every
+// launch that touches one is known to be done when the launch that makes the other begins (graph/streams.h).
+//
 // What ranks exchange is written by all of them. A rank that writes the result of collective d knows of the others only
 // that they have come to the collectives which d depends on: before the last of these, they have read all they wanted.
 // So a result whose bytes d takes over was last read before that one. Which collectives run in between does not count:
@@ -38,11 +41,13 @@ struct MemoryPlan {
   size_t exchange_bytes = 0;
 };
 
-// `workspace` gives scratch bytes per node (missing: none).
-MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace);
+// `workspace` gives scratch bytes per node (missing: none). `one_stream`: as if all launches were on the main stream,
+// to tell what the others cost; such a plan is not for a graph that has them.
+MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace,
+                       bool one_stream = false);
 
-// Proves that no two storages alive at the same time overlap and that all lie inside the arena; independent of how the
-// plan was made.
+// Proves that no two storages alive at the same time overlap and that all lie inside the arena; and, where a graph has
+// several streams, that its waits keep every dependency in order. Independent of how the plan and the waits were made.
 Status check_plan(const Graph& graph, const MemoryPlan& plan);
 
 }  // namespace reprise

@@ -87,7 +87,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 Status KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -106,6 +106,7 @@ Status KeyBuilder::add(const PipelineOptions& options) {
        {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows})
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
+  add("streams", options.streams);
   if (options.pass_file.empty()) return Status::ok();
   ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
   add("pass file", text);

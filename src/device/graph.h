@@ -7,6 +7,10 @@
 // they are frozen at those of the stream that captured, and every size needs a graph of its own. Values that the host
 // reads at a launch (LaunchArgs::host) are read at capture, and again by every replay that patches the launch, be it
 // with the same arguments: they are in place when replay() is called and stay until the replay is known to be done.
+// A recording may have several streams: launches name theirs (Thunk::stream), and 0 is the one that captures. They are
+// in order within a stream and otherwise only where a wait follows a record. A further stream takes part from its first
+// wait on and is joined again, directly or not, by stream 0 before the body ends; anything else is an error of the
+// capture. One after the other as recorded is one of the orders that a device may choose.
 // A graph must not outlive its device or the memory it was bound to; it replays on any stream of its device, one thread
 // at a time.
 #pragma once
@@ -32,6 +36,7 @@ struct Patch {
 
 struct GraphStats {
   size_t launches = 0;
+  size_t waits = 0;     // of one stream for another
   size_t barriers = 0;  // places where threads or queues wait for each other
   size_t bytes = 0;     // host memory of the graph object
   uint64_t replays = 0;
@@ -44,6 +49,10 @@ class Recorder {
   virtual Status launch(const Thunk& thunk) = 0;
   // Unsupported where the device has no patches, or not for this kernel.
   virtual Result<PatchId> launch_patchable(const Thunk& thunk) = 0;
+  // Marks the point behind everything recorded on the stream so far. The body numbers its marks as it likes.
+  virtual Status record(uint8_t stream, uint32_t mark) = 0;
+  // What is recorded on the stream from now on follows the mark, which was recorded before.
+  virtual Status wait(uint8_t stream, uint32_t mark) = 0;
 };
 
 class DeviceGraph {

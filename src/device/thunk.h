@@ -82,11 +82,16 @@ using OpaqueKernel = void (*)();
 
 static_assert(std::is_standard_layout_v<LaunchArgs> && std::is_trivially_copyable_v<LaunchArgs>);
 
+// Streams of a recorded graph (device/graph.h); 0 is the main one.
+constexpr int kMaxGraphStreams = 2;
+
 struct Thunk {
   // Parts run in order; all threads of a device finish one before the next begins. Unused parts are null.
   std::array<OpaqueKernel, 2> part{};
   LaunchArgs args;
   uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
+  // Of a recorded graph (device/graph.h); a launch by itself is on the stream that it is given to.
+  uint8_t stream = 0;
   // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose threads or queues run
   // ahead of each other must finish those first; where this is false they need not.
   bool depends = true;

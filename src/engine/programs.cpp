@@ -44,6 +44,20 @@ std::vector<int64_t> drop_sizes(std::string_view phase, StepRunnerParts& parts, 
   return {parts.sizes.rbegin(), parts.sizes.rend()};
 }
 
+// Whether there were any to drop.
+bool drop_streams(std::string_view phase, StepRunnerParts& parts, const Status& why) {
+  bool dropped = false;
+  for (const auto* m : {&parts.model, &parts.plain}) {
+    if (!*m || !(*m)->has_streams()) continue;
+    (*m)->use_one_stream(why.message());
+    dropped = true;
+    for (const int64_t size : parts.sizes) (*m)->drop_capture(size);
+  }
+  if (dropped)
+    log::warning("{}: captured on one stream: {} (`graph_streams` 1 avoids the attempt)", phase, why.message());
+  return dropped;
+}
+
 // The inputs that lie in a pool with `entries` entries, and the bytes of an entry.
 std::vector<std::pair<std::string, size_t>> pool_inputs(const Graph& graph, SymbolId entries) {
   std::vector<std::pair<std::string, size_t>> out;
@@ -116,6 +130,8 @@ Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = config_.generates();
   pipeline.expand_latents &= phase == kAnyPhase;  // a single token never is
+  // A prompt's launches fill the device by themselves.
+  if (kPhases[phase].each == 0) pipeline.streams = 1;
   // What the passes show is shown once per phase.
   if (!report) {
     pipeline.passes.print_after.clear();
@@ -336,6 +352,12 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
       continue;
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
+    // Streams go before sizes do.
+    if (captured.code() == Code::Busy && drop_streams(name, parts, captured)) {
+      done = 0;
+      i = static_cast<size_t>(-1);  // begin again
+      continue;
+    }
     if (captured.code() == Code::Busy && done > 0 && !thinned && options_.padding) {
       wanted = drop_sizes(name, parts, done, captured);
       thinned = true;

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   t->split_ops_ = options.split_ops;
   ASSIGN_OR_RETURN(t->graph_, models::trace_tower(config, dtype, max_rows, *platform.ops));
   PipelineOptions pipeline = options.pipeline;
+  pipeline.streams = 1;
   pipeline.greedy = pipeline.expand_latents = pipeline.observe_experts = false;
   pipeline.lora = {};
   pipeline.passes.print_after.clear();

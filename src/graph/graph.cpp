@@ -9,6 +9,8 @@
 
 namespace reprise {
 
+std::string_view stream_name(uint8_t stream) { return stream == kMainStream ? "main" : "side"; }
+
 std::vector<TensorType> Node::in_types() const {
   std::vector<TensorType> types;
   types.reserve(in.size());
@@ -196,6 +198,21 @@ Status bad(const Node& n, const Status& why) {
   return error(Code::Internal, "graph: node %{} = {}: {}", n.out.empty() ? 0 : n.out[0]->id, n.op->name, why.message());
 }
 
+Status verify_stream(const Node& n, const std::unordered_set<const Value*>& defined,
+                     const std::unordered_set<const Node*>& before) {
+  if (n.stream == kMainStream && n.waits.empty()) return Status::ok();
+  if (n.stream >= kMaxGraphStreams) return invalid("there is no stream {}", n.stream);
+  if (!n.is_launched()) return invalid("is no launch, so it is on no stream and waits for nothing");
+  for (const Node* w : n.waits) {
+    // A node that is gone is not looked at.
+    if (!before.contains(w)) return invalid("waits for a node that does not stand before it");
+    if (!defined.contains(w->result()) || !w->is_launched())
+      return invalid("waits for %{}, no launch", w->result()->id);
+    if (w->stream == n.stream) return invalid("waits for %{} of its own stream", w->result()->id);
+  }
+  return Status::ok();
+}
+
 Status verify_node(const Graph& g, const Node& n, const std::unordered_set<const Value*>& defined) {
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value* v = n.in[i];
@@ -243,6 +260,7 @@ bool is_cache(const Value& v) {
 
 Status verify(const Graph& g) {
   std::unordered_set<const Value*> defined;
+  std::unordered_set<const Node*> before;
   std::unordered_set<std::string> sources;
   std::unordered_map<const Value*, const Value*> newest;  // storage -> the only name it may be read under
   size_t uses = 0, listed = 0;
@@ -250,6 +268,8 @@ Status verify(const Graph& g) {
   for (const Node* n = g.first(); n; prev = n, n = n->next) {
     if (n->prev != prev) return bad(*n, invalid("the node list is broken"));
     if (Status s = verify_node(g, *n, defined); !s.is_ok()) return bad(*n, s);
+    if (Status s = verify_stream(*n, defined, before); !s.is_ok()) return bad(*n, s);
+    before.insert(n);
     if (n->is_source() && !sources.insert(n->op->name + ":" + n->attrs.text("name")).second)
       return bad(*n, invalid("a second {} is named \"{}\"", n->op->name, n->attrs.text("name")));
     for (const Value* v : n->in) {

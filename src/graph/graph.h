@@ -16,11 +16,16 @@
 
 #include "base/shape.h"
 #include "base/status.h"
+#include "device/thunk.h"
 #include "ops/schema.h"
 
 namespace reprise {
 
 struct Node;
+
+// Streams of a recorded graph. All of a plan's nodes are on the main one unless it was made for several.
+constexpr uint8_t kMainStream = 0, kSideStream = 1;
+std::string_view stream_name(uint8_t stream);  // "main", "side"
 
 struct Use {
   Node* user = nullptr;
@@ -45,6 +50,10 @@ struct Node {
   std::vector<std::unique_ptr<Value>> out;
   Attrs attrs;
   std::string made_by;
+  // On which stream of a recorded graph its launch is, and the launches of other streams that it starts behind; those
+  // before it on its own stream come first anyway. Set by assign_streams, after everything that changes nodes.
+  uint8_t stream = kMainStream;
+  std::vector<const Node*> waits;
   Node* prev = nullptr;
   Node* next = nullptr;
 
@@ -53,6 +62,7 @@ struct Node {
   bool is_param() const { return op->has(op_trait::kParam); }
   bool is_source() const { return op->has(op_trait::kSource); }
   bool is_view() const { return op->has(op_trait::kView); }
+  bool is_launched() const { return !is_source() && !is_view(); }
   std::vector<TensorType> in_types() const;
   std::vector<TensorType> out_types() const;
 };
@@ -138,7 +148,9 @@ bool is_cache(const Value& v);
 
 // Checks every rule of the IR; the error names the node. Rules: values are defined before use; use lists are exact;
 // every type is what the shape function gives; sources have unique names; a value that was written in place is not read
-// under its old name afterwards; symbols exist; outputs exist and their names are unique.
+// under its old name afterwards; symbols exist; outputs exist and their names are unique; only launches are on a side
+// stream or wait, and they wait for launches of other streams that stand before them. Whether the waits are enough is
+// check_plan's (compile/memory_plan.h).
 Status verify(const Graph& graph);
 
 }  // namespace reprise

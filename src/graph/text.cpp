@@ -105,13 +105,33 @@ class Parser {
       if (!accept(",")) break;
     }
     RETURN_IF_ERROR(expect(")"));
+    uint8_t stream = kMainStream;
+    std::vector<const Node*> waits;
+    RETURN_IF_ERROR(place(stream, waits));
     std::string made_by = "text";
     if (accept("from")) {
       ASSIGN_OR_RETURN(made_by, string());
     }
     auto made = g.add_with_ids(*op, std::move(in), std::move(attrs), std::move(types), ids, std::move(made_by));
     if (!made.is_ok()) return fail(made.status().message());
+    (*made)->stream = stream;
+    (*made)->waits = std::move(waits);
     for (size_t i = 0; i < ids.size(); ++i) values_[ids[i]] = (*made)->result(i);
+    return Status::ok();
+  }
+
+  // The stream and what is waited for, where a line names them.
+  Status place(uint8_t& stream, std::vector<const Node*>& waits) {
+    if (accept("@")) {
+      ASSIGN_OR_RETURN(auto name, word());
+      if (name != stream_name(kSideStream)) return fail(fmt::format("stream \"{}\" is not known; allowed: side", name));
+      stream = kSideStream;
+    }
+    if (!accept("after")) return Status::ok();
+    do {
+      ASSIGN_OR_RETURN(const Value* v, use());
+      waits.push_back(v->def);
+    } while (accept(","));
     return Status::ok();
   }
 
@@ -331,7 +351,11 @@ std::string print(const Graph& g, const Node& n) {
     out += fmt::format("{}{}={}", comma ? ", " : "", name, print_attr(value));
     comma = true;
   }
-  return out + ")";
+  out += ")";
+  if (n.stream != kMainStream) out += fmt::format(" @{}", stream_name(n.stream));
+  for (size_t i = 0; i < n.waits.size(); ++i)
+    out += fmt::format("{} %{}", i ? "," : " after", n.waits[i]->result()->id);
+  return out;
 }
 
 std::string print(const Graph& g) {

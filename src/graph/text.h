@@ -8,6 +8,9 @@
 //     %2: bf16[T, 48] = embedding(%1, %0, shard="none") from "trace"
 //     return hidden=%2
 //   }
+//
+// A launch on another stream than the main one, and what it waits for on others, stand behind its operands; a launch is
+// named by its first result: "%9: bf16[T, 48] = linear(%7, %8) @side after %6 from "trace"".
 #pragma once
 
 #include <string>

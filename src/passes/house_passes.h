@@ -87,4 +87,8 @@ Pass convert_once();
 // Required: dead nodes would ask for kernels and memory.
 Pass dead_code();
 
+// Independent branches go on the side stream, and every launch gets the waits that it needs (graph/streams.h). Last of
+// all: a pass behind it would have to keep the waits.
+Pass assign_streams();
+
 }  // namespace reprise

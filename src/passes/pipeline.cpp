@@ -58,6 +58,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(convert_once()));
   if (options.greedy) RETURN_IF_ERROR(m.add(share_head()));
   RETURN_IF_ERROR(m.add(dead_code()));
+  if (options.streams > 1) RETURN_IF_ERROR(m.add(assign_streams()));
   return m;
 }
 

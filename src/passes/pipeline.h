@@ -25,6 +25,7 @@ struct PipelineOptions {
   RankShare ranks{};                                            // of how many this one is; one: nothing is cut
   PartInputs part_inputs{};                                     // where ranks share out sequences
   LoraSlots lora{};                                             // none: the graph is the model's alone
+  int streams = 1;                                              // of a recorded graph, at most kMaxGraphStreams
 };
 
 struct PipelineReport {

@@ -29,7 +29,9 @@ struct DocNode {
   std::vector<uint32_t> in;
   std::vector<std::pair<std::string, std::string>> attrs;  // values as the IR prints them
   std::string made_by;
-  int layer = kNoLayer;  // of the model, guessed from the names of parameters and caches
+  std::string stream;           // "side"; empty: the main one
+  std::vector<uint32_t> waits;  // launches of other streams that it starts behind, by their first results
+  int layer = kNoLayer;         // of the model, guessed from the names of parameters and caches
 
   bool is_source() const { return op == "input" || op == "param"; }
   // The name attribute without its quotes; empty when there is none.

@@ -11,6 +11,10 @@ std::vector<Setting> graph_rows() {
       text("graph_decode_sizes", "N,N,...",
            "batch sizes to capture: auto (default), a list, or learned (from earlier runs' traffic)"),
       text("graph_prefill_sizes", "N,N,...", "token counts to capture: auto (default), a list, or learned"),
+      integer("graph_streams", {1, 2},
+              "streams of a captured decode step; 2: independent branches (a shared expert, the keys and values of "
+              "latent attention) may run beside the rest",
+              "1"),
       flag("disable_cuda_graph_padding", "replay only at exact sizes"),
       text("split_ops", "OP,OP,...", "ops at which piecewise graphs are cut, besides attention"),
       text("passes", "PASS,PASS,...", "all (default), none (optional passes left out), or a list of passes"),

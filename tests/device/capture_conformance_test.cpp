@@ -123,6 +123,91 @@ TEST_P(Capture, LaunchesWithoutDependenciesMayRunTogether) {
   EXPECT_EQ(read(x), expected);
 }
 
+// a = x + 1; beside each other d = a + 5, and b = 2 a, c = 3 b; then 10 d in place of a.
+struct Forked {
+  Buffer x, a, b, c, d;
+};
+
+class Streams : public Capture {
+ protected:
+  // `joins`: the main stream waits for the side stream before it overwrites what that one reads.
+  Result<std::unique_ptr<DeviceGraph>> fork(const Forked& f, bool joins) {
+    const auto on = [](uint8_t which, Thunk t) {
+      t.stream = which;
+      return t;
+    };
+    return device->capture(*stream, [&](Recorder& r) -> Status {
+      RETURN_IF_ERROR(r.launch(add(f.x, f.a, Dim(kN), 1)));
+      RETURN_IF_ERROR(r.record(0, 1));
+      RETURN_IF_ERROR(r.launch(add(f.a, f.d, Dim(kN), 5)));
+      RETURN_IF_ERROR(r.wait(1, 1));
+      RETURN_IF_ERROR(r.launch(on(1, scale(f.a, f.b, Dim(kN), 2))));
+      RETURN_IF_ERROR(r.launch(on(1, scale(f.b, f.c, Dim(kN), 3))));
+      RETURN_IF_ERROR(r.record(1, 2));
+      if (joins) RETURN_IF_ERROR(r.wait(0, 2));
+      RETURN_IF_ERROR(r.launch(scale(f.d, f.a, Dim(kN), 10)));
+      return joins ? Status::ok() : r.wait(0, 2);
+    });
+  }
+  Forked memory_of_fork() {
+    Forked f{floats(kN), floats(kN), floats(kN), floats(kN), floats(kN)};
+    write(f.x, ramp(kN));
+    return f;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Device, Streams, testing::ValuesIn(subjects()), [](auto& i) { return i.param.name; });
+
+TEST_P(Streams, ForkAndJoin) {
+  const Forked f = memory_of_fork();
+  auto graph = fork(f, true);
+  ASSERT_TRUE(graph) << graph.status().message();
+  EXPECT_EQ((*graph)->stats().launches, 5u);
+  EXPECT_EQ((*graph)->stats().waits, 2u);
+  for (int i = 0; i < 5; ++i) {
+    for (const Buffer* b : {&f.a, &f.b, &f.c, &f.d}) write(*b, std::vector<float>(kN, -1));
+    EXPECT_OK((*graph)->replay(*stream));
+    EXPECT_OK(stream->synchronize());
+    EXPECT_EQ(read(f.c), ramp(kN, [](float v) { return 6 * v + 6; }));
+    EXPECT_EQ(read(f.a), ramp(kN, [](float v) { return 10 * v + 60; }));
+  }
+}
+
+// A device that runs streams beside each other, or as if, shows that one does not wait.
+TEST_P(Streams, AMissingWaitShows) {
+  const std::string subject = GetParam().name;
+  if (subject != "null_strict" && subject != "ascend_sim")
+    GTEST_SKIP() << "one after the other is an order that is allowed, too";
+  const Forked f = memory_of_fork();
+  auto graph = fork(f, false);
+  ASSERT_TRUE(graph) << graph.status().message();
+  bool right = true;
+  for (int i = 0; i < 5 && right; ++i) {
+    EXPECT_OK((*graph)->replay(*stream));
+    const Status done = stream->synchronize();
+    right = done.is_ok() && read(f.c) == ramp(kN, [](float v) { return 6 * v + 6; });
+  }
+  EXPECT_FALSE(right);
+}
+
+TEST_P(Streams, AStreamThatIsNotJoinedIsAnError) {
+  const Buffer x = floats(kN);
+  const auto forked = [&](Recorder& r) -> Status {
+    Thunk side = add(x, x, Dim(kN), 1);
+    side.stream = 1;
+    RETURN_IF_ERROR(r.record(0, 1));
+    RETURN_IF_ERROR(r.wait(1, 1));
+    return r.launch(side);
+  };
+  auto graph = device->capture(*stream, forked);
+  ASSERT_FALSE(graph);
+  EXPECT_NE(graph.status().message().find("stream 1 is not joined"), std::string::npos) << graph.status().message();
+  auto next = capture({add(x, x, Dim(kN), 2)});
+  ASSERT_TRUE(next);
+  EXPECT_OK(next->replay(*stream));
+  EXPECT_OK(stream->synchronize());
+  EXPECT_EQ(read(x), std::vector<float>(kN, 2));
+}
+
 TEST_P(Capture, SizesAreLiveOrFrozen) {
   const Buffer x = floats(64);
   LiveSizes live;

@@ -74,6 +74,8 @@ class TakingRecorder final : public Recorder {
   TakingRecorder(Recorder& inner, TakingGraph& graph) : inner_(inner), graph_(graph) {}
   Status launch(const Thunk& thunk) override { return inner_.launch(graph_.take(thunk)); }
   Result<PatchId> launch_patchable(const Thunk& thunk) override { return inner_.launch_patchable(graph_.take(thunk)); }
+  Status record(uint8_t stream, uint32_t mark) override { return inner_.record(stream, mark); }
+  Status wait(uint8_t stream, uint32_t mark) override { return inner_.wait(stream, mark); }
 
  private:
   Recorder& inner_;

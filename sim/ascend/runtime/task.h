@@ -12,6 +12,7 @@
 #include "ascend/kernel.h"
 #include "ascend/runtime/acl_rt.h"
 #include "ascend/runtime/order.h"
+#include "ascend/runtime/sharing.h"
 
 namespace ascend_sim {
 
@@ -126,6 +127,7 @@ struct Lane {
   double clock = 0;
   bool in_graph = false;
   bool busy_before = false;  // something ran already, so that the next kernel starts after a gap
+  std::vector<SharedStep>* steps = nullptr;  // of a graph with several streams: what it did, to be timed together
   Order order;
 };
 

@@ -1,12 +1,15 @@
 #include "backends/ascend/ascend_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "device/recorded_order.h"
 
 namespace reprise::ascend {
 namespace {
@@ -20,35 +23,64 @@ constexpr size_t kWordBytes = 64;  // one word of memory to wait for, in a line 
 class Notes final : public Recorder {
  public:
   struct Note {
-    Thunk thunk;
-    bool patchable;
+    enum class Kind : uint8_t { Launch, Patchable, Record, Wait } kind;
+    Thunk thunk;         // of a launch
+    uint8_t stream = 0;  // where
+    uint32_t mark = 0;   // recorded or waited for
   };
   Status launch(const Thunk& thunk) override {
-    notes_.push_back({thunk, false});
+    RETURN_IF_ERROR(order_.launch(thunk.stream));
+    notes_.push_back({Note::Kind::Launch, thunk, thunk.stream});
+    ++launches_;
     return Status::ok();
   }
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
-    notes_.push_back({thunk, true});
+    RETURN_IF_ERROR(order_.launch(thunk.stream));
+    notes_.push_back({Note::Kind::Patchable, thunk, thunk.stream});
+    ++launches_;
     return groups_++;
   }
+  Status record(uint8_t stream, uint32_t mark) override {
+    RETURN_IF_ERROR(order_.record(stream, mark));
+    notes_.push_back({Note::Kind::Record, {}, stream, mark});
+    return Status::ok();
+  }
+  Status wait(uint8_t stream, uint32_t mark) override {
+    RETURN_IF_ERROR(order_.wait(stream, mark));
+    notes_.push_back({Note::Kind::Wait, {}, stream, mark});
+    return Status::ok();
+  }
+  Status finish() const { return order_.finish(); }
   const std::vector<Note>& notes() const { return notes_; }
   size_t groups() const { return groups_; }
+  size_t launches() const { return launches_; }
+  size_t waits() const { return order_.waits(); }
+  bool several_streams() const { return order_.several_streams(); }
 
-  // Tasks on a stream that captures all this.
-  Result<int64_t> tasks(const Context& context, const LiveSizes& live) const {
-    int64_t tasks = 1;
+  // Tasks on each stream that captures all this; none on a stream that takes no part.
+  using Tasks = std::array<int64_t, kMaxGraphStreams>;
+  Result<Tasks> tasks(const Context& context, const LiveSizes& live) const {
+    Tasks tasks{1};
     for (const Note& n : notes_) {
+      int64_t& here = tasks[n.stream];
+      if (n.kind == Note::Kind::Record || n.kind == Note::Kind::Wait) {
+        ++here;
+        continue;
+      }
+      const bool group = n.kind == Note::Kind::Patchable;
       Launch probe(context.library(), context.operators(), Launch::Probe::Call);
-      if (n.patchable) probe.set_group(Launch::Group::Record);
+      if (group) probe.set_group(Launch::Group::Record);
       RETURN_IF_ERROR(run_thunk(n.thunk, live, probe));
-      tasks += 2 * probe.launched() + (n.patchable ? kTasksOfGroup : 0);  // an operator may be two kernels
+      here += 2 * probe.launched() + (group ? kTasksOfGroup : 0);  // an operator may be two kernels
     }
     return tasks;
   }
 
  private:
   std::vector<Note> notes_;
+  RecordedOrder order_;
   PatchId groups_ = 0;
+  size_t launches_ = 0;
 };
 
 struct Group {
@@ -73,10 +105,16 @@ class AscendGraph final : public DeviceGraph {
   // Takes what the graph will hold.
   Status reserve(const AscendStream& stream, const Notes& counted) {
     live_ = stream.live_sizes();
-    ASSIGN_OR_RETURN(const int64_t tasks, counted.tasks(*context_, live_));
-    const int queues = resources_->streams_of_each() * GraphResources::queues_of(tasks);
+    ASSIGN_OR_RETURN(const Notes::Tasks tasks, counted.tasks(*context_, live_));
+    // Collectives, which add streams of their own, are on the first.
+    int queues = resources_->streams_of_each() * GraphResources::queues_of(tasks[0]);
+    int64_t all = tasks[0];
+    for (size_t s = 1; s < tasks.size(); ++s) {
+      queues += tasks[s] > 0 ? GraphResources::queues_of(tasks[s]) : 0;
+      all += tasks[s];
+    }
     RETURN_IF_ERROR(resources_->reserve(queues));
-    queues_ = {tasks, queues};
+    queues_ = {all, queues};
     ASSIGN_OR_RETURN(done_, AscendEvent::make(context_));
     if (counted.groups() == 0) return Status::ok();
     ASSIGN_OR_RETURN(worker_, resources_->worker());
@@ -120,12 +158,18 @@ class AscendGraph final : public DeviceGraph {
   const GraphQueues& queues() const { return queues_; }
 
   Status capture(AscendStream& stream, const Notes& notes) {
+    // A side stream of this capture alone: captures that share one have read each other's data (SGLang #30965). It is
+    // pulled into the capture by its first wait, and free again at the end.
+    std::unique_ptr<AscendStream> side;
+    if (notes.several_streams()) {
+      ASSIGN_OR_RETURN(side, AscendStream::make(context_));
+    }
     // Only this thread's copies are forbidden meanwhile: another may load weights.
     RETURN_IF_ERROR(acl_.check(acl_.aclmdlRICaptureBegin(stream.native(), ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL),
                                "begin to capture"));
     Status recorded = Status::ok();
     for (const Notes::Note& n : notes.notes()) {
-      recorded = n.patchable ? record_group(n.thunk, stream.native()) : record(n.thunk, stream.native());
+      recorded = put(n, n.stream == 0 ? stream.native() : side->native());
       if (!recorded.is_ok()) break;
     }
     int32_t state = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
@@ -137,12 +181,26 @@ class AscendGraph final : public DeviceGraph {
     RETURN_IF_ERROR(ended);
     if (state != ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE)
       return error(Code::Device, "ascend: the capture was broken on the way");
-    stats_.launches = notes.notes().size();
+    stats_.launches = notes.launches();
+    stats_.waits = notes.waits();
     stats_.bytes = groups_.capacity() * sizeof(Group);  // the runtime does not tell what it holds itself
     return Status::ok();
   }
 
  private:
+  Status put(const Notes::Note& n, aclrtStream stream) {
+    switch (n.kind) {
+      case Notes::Note::Kind::Launch: return record(n.thunk, stream);
+      case Notes::Note::Kind::Patchable: return record_group(n.thunk, stream);
+      case Notes::Note::Kind::Record: {
+        ASSIGN_OR_RETURN(marks_[n.mark], AscendEvent::make(context_));
+        return acl_.check(acl_.aclrtRecordEvent(marks_[n.mark]->native(), stream), "record an event");
+      }
+      case Notes::Note::Kind::Wait:
+        return acl_.check(acl_.aclrtStreamWaitEvent(stream, marks_.at(n.mark)->native()), "wait for an event");
+    }
+    return Status::ok();
+  }
   Status record(const Thunk& thunk, aclrtStream stream, Launch::Group group = Launch::Group::None) {
     Launch launch(acl_, context_->operators(), stream, thunk.args.workspace, thunk.args.workspace_bytes);
     launch.set_group(group);
@@ -230,7 +288,8 @@ class AscendGraph final : public DeviceGraph {
   bool beside_ = false;
   GraphQueues queues_;
   UpdateWorker* worker_ = nullptr;
-  std::unique_ptr<AscendEvent> done_;     // the last replay has ended
+  std::map<uint32_t, std::unique_ptr<AscendEvent>> marks_;  // between streams, part of the graph
+  std::unique_ptr<AscendEvent> done_;                       // the last replay has ended
   std::unique_ptr<AscendEvent> cleared_;  // the words are cleared; or, without words, the updates are done
   GraphStats stats_;
 };
@@ -284,6 +343,7 @@ Result<std::unique_ptr<DeviceGraph>> capture_graph(const std::shared_ptr<GraphRe
   RETURN_IF_ERROR(resources->context()->attach());
   Notes notes;
   RETURN_IF_ERROR(body(notes));
+  RETURN_IF_ERROR(notes.finish());
   auto graph = std::make_unique<AscendGraph>(resources);
   RETURN_IF_ERROR(graph->reserve(stream, notes));
   RETURN_IF_ERROR(graph->capture(stream, notes));

@@ -7,6 +7,9 @@
 // starts behind the clearing, which is behind the replay before, so no signal can be lost or come early. Words of
 // launches that are not patched stay set, and a replay without patches needs no update at all. Where the runtime has no
 // waits for memory (CANN 8.1), the updates come before the replay, ordered by an event.
+//
+// Streams of a recording are streams of the capture, which ordinary events pull in and join. Task groups open and close
+// around one launch, so none is open while another stream is launched on.
 #pragma once
 
 #include <functional>

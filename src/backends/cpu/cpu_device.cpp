@@ -11,6 +11,7 @@
 #include "backends/cpu/thread_pool.h"
 #include "backends/shared_pool.h"
 #include "device/pool_ledger.h"
+#include "device/recorded_order.h"
 #include "device/trace.h"
 
 namespace reprise::cpu {
@@ -165,13 +166,15 @@ struct CpuStep {
 };
 
 // A replay is one job of the pool: every thread walks the whole list and meets the others only where a step depends on
-// one before.
+// one before. Several streams run one after the other, as recorded: all threads work on each launch as it is.
 class CpuGraph final : public DeviceGraph {
  public:
   // `frozen`: the sizes of every replay; without, those of the stream at that time.
   CpuGraph(ThreadPool& pool, std::optional<LiveSizes> frozen) : threads_(pool), frozen_(frozen) {}
 
-  uint32_t add(const Thunk& t) {
+  RecordedOrder& order() { return order_; }
+  Result<uint32_t> add(const Thunk& t) {
+    RETURN_IF_ERROR(order_.launch(t.stream));
     CpuStep s;
     for (size_t i = 0; i < t.part.size(); ++i) s.part[i] = reinterpret_cast<CpuKernel>(t.part[i]);
     s.args = t.args;
@@ -184,6 +187,20 @@ class CpuGraph final : public DeviceGraph {
     patchable_.resize(steps_.size(), false);
     patchable_[step] = true;
   }
+  // Everything is recorded. `mix`: several streams run in another order than that, for tests.
+  Status finish(std::optional<uint64_t> mix) {
+    RETURN_IF_ERROR(order_.finish());
+    if (!mix || !order_.several_streams()) return Status::ok();
+    std::vector<CpuStep> mixed;
+    place_.resize(steps_.size());
+    for (const uint32_t i : order_.order(*mix)) {
+      place_[i] = static_cast<uint32_t>(mixed.size());
+      mixed.push_back(steps_[i]);
+      mixed.back().depends = mixed.size() > 1;
+    }
+    steps_ = std::move(mixed);
+    return Status::ok();
+  }
 
   Status replay(Stream& stream, std::span<const Patch> patches) override {
     for (const Patch& p : patches) {
@@ -191,7 +208,7 @@ class CpuGraph final : public DeviceGraph {
         return invalid("launch {} of this graph is not patchable", p.id);
       if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
-    for (const Patch& p : patches) steps_[p.id].args = *p.args;
+    for (const Patch& p : patches) steps_[place_.empty() ? p.id : place_[p.id]].args = *p.args;
     auto& cpu_stream = static_cast<CpuStream&>(stream);
     cpu_stream.count_replay();
     live_ = frozen_ ? *frozen_ : cpu_stream.live_sizes();
@@ -206,6 +223,7 @@ class CpuGraph final : public DeviceGraph {
     for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.part[1] ? 1 : 0);
     g.bytes = steps_.capacity() * sizeof(CpuStep);
     g.replays = replays_;
+    g.waits = order_.waits();
     return g;
   }
 
@@ -231,6 +249,8 @@ class CpuGraph final : public DeviceGraph {
   ThreadPool& threads_;
   std::vector<CpuStep> steps_;
   std::vector<bool> patchable_;
+  std::vector<uint32_t> place_;  // of the launches in steps_; empty: as recorded
+  RecordedOrder order_;
   std::optional<LiveSizes> frozen_;
   LiveSizes live_;
   uint64_t replays_ = 0;
@@ -239,15 +259,14 @@ class CpuGraph final : public DeviceGraph {
 class CpuRecorder final : public Recorder {
  public:
   explicit CpuRecorder(CpuGraph& graph) : graph_(graph) {}
-  Status launch(const Thunk& thunk) override {
-    graph_.add(thunk);
-    return Status::ok();
-  }
+  Status launch(const Thunk& thunk) override { return graph_.add(thunk).status(); }
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
-    const uint32_t id = graph_.add(thunk);
+    ASSIGN_OR_RETURN(const uint32_t id, graph_.add(thunk));
     graph_.mark_patchable(id);
     return id;
   }
+  Status record(uint8_t stream, uint32_t mark) override { return graph_.order().record(stream, mark); }
+  Status wait(uint8_t stream, uint32_t mark) override { return graph_.order().wait(stream, mark); }
 
  private:
   CpuGraph& graph_;
@@ -255,8 +274,11 @@ class CpuRecorder final : public Recorder {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(DeviceInfo info, bool pin, std::shared_ptr<ranks::Member> member)
-      : info_(std::move(info)), member_(std::move(member)), threads_(info_.threads, pin) {
+  CpuDevice(DeviceInfo info, const CpuDeviceOptions& options)
+      : info_(std::move(info)),
+        member_(options.member),
+        mix_(options.mix_streams),
+        threads_(info_.threads, options.pin) {
     if (member_) shared_.emplace(member_->region());
   }
 
@@ -276,12 +298,14 @@ class CpuDevice final : public Device {
     auto graph = std::make_unique<CpuGraph>(threads_, frozen);
     CpuRecorder recorder(*graph);
     RETURN_IF_ERROR(body(recorder));
+    RETURN_IF_ERROR(graph->finish(mix_));
     return std::unique_ptr<DeviceGraph>(std::move(graph));
   }
 
  private:
   DeviceInfo info_;
   std::shared_ptr<ranks::Member> member_;
+  std::optional<uint64_t> mix_;
   CpuPool pool_;
   std::optional<SharedPool> shared_;
   ThreadPool threads_;
@@ -304,7 +328,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
     return invalid("threads {} is out of range with several ranks; allowed: 1 to {}", threads,
                    ranks::Member::kMaxThreads);
   info.memory_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options.pin, options.member));
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(info), options));
 }
 
 }  // namespace reprise::cpu

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "backends/cpu/isa.h"
 #include "device/device.h"
@@ -17,6 +18,9 @@ struct CpuDeviceOptions {
   // false: sizes freeze at capture, as they do on accelerators, so that padding rows are really computed; for checks.
   bool live_sizes = true;
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
+  // Graphs with several streams run them in the order of this seed (RecordedOrder::order) instead of as recorded; for
+  // checks.
+  std::optional<uint64_t> mix_streams = std::nullopt;
 };
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options);

@@ -1,10 +1,13 @@
 #include "backends/cuda/cuda_graph.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "backends/cuda/runtime.h"
+#include "device/recorded_order.h"
 
 namespace reprise::cuda {
 namespace {
@@ -207,17 +210,17 @@ class CudaRecorder final : public Recorder {
       : graph_(graph), stream_(stream.native()), context_(stream.context()) {}
 
   Status launch(const Thunk& thunk) override {
-    ASSIGN_OR_RETURN(const Nodes last, record(thunk));
+    ASSIGN_OR_RETURN(const Nodes last, capture(thunk));
     graph_.launches_.push_back({thunk, {}, true});
     return Status::ok();
   }
 
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
-    ASSIGN_OR_RETURN(const Nodes last, record(thunk));
+    ASSIGN_OR_RETURN(const Nodes last, capture(thunk));
     const size_t id = graph_.launches_.size();
     Nodes chain;
     if (last.size() == 1) {
-      ASSIGN_OR_RETURN(chain, chain_to(last[0]));
+      ASSIGN_OR_RETURN(chain, chain_to(last[0], branches_[thunk.stream].before));
     }
     if (chain.empty())
       return error(Code::Unsupported, "launch {} is not a chain of kernels, so it cannot be patched", id);
@@ -225,12 +228,39 @@ class CudaRecorder final : public Recorder {
     return static_cast<PatchId>(id);
   }
 
-  Status finish() { return graph_.finish(); }
+  // What an event that is recorded and waited for does in a stream capture: the nodes that the marked stream ends in
+  // become dependencies of what follows.
+  Status record(uint8_t stream, uint32_t mark) override {
+    RETURN_IF_ERROR(order_.record(stream, mark));
+    marks_[mark] = branches_[stream].end();
+    return Status::ok();
+  }
+  Status wait(uint8_t stream, uint32_t mark) override {
+    RETURN_IF_ERROR(order_.wait(stream, mark));
+    Branch& b = branches_[stream];
+    b.before = b.end();
+    b.open.clear();
+    for (cudaGraphNode_t n : marks_.at(mark))
+      if (std::find(b.before.begin(), b.before.end(), n) == b.before.end()) b.before.push_back(n);
+    return Status::ok();
+  }
+
+  Status finish() {
+    RETURN_IF_ERROR(order_.finish());
+    graph_.stats_.waits = order_.waits();
+    return graph_.finish();
+  }
 
  private:
+  // A stream of the recording: what its next launch follows, and what was recorded since.
+  struct Branch {
+    Nodes before, open;
+    const Nodes& end() const { return open.empty() ? before : open; }
+  };
+
   // The kernels of the launch that ends in `last`, in order; none where it has other nodes or is no chain.
-  Result<Nodes> chain_to(cudaGraphNode_t last) {
-    auto known = [&](cudaGraphNode_t n) { return std::find(before_.begin(), before_.end(), n) != before_.end(); };
+  static Result<Nodes> chain_to(cudaGraphNode_t last, const Nodes& before) {
+    auto known = [&](cudaGraphNode_t n) { return std::find(before.begin(), before.end(), n) != before.end(); };
     Nodes chain{last};
     while (true) {
       ASSIGN_OR_RETURN(const bool kernel, is_kernel(chain.back()));
@@ -242,7 +272,7 @@ class CudaRecorder final : public Recorder {
         RETURN_IF_ERROR(
             check(cudaGraphNodeGetDependencies(chain.back(), on.data(), nullptr, &edges), "ask for dependencies"));
       if (!kernel) return Nodes{};
-      if (edges == before_.size() && std::all_of(on.begin(), on.end(), known)) break;
+      if (edges == before.size() && std::all_of(on.begin(), on.end(), known)) break;
       if (edges != 1) return Nodes{};
       chain.push_back(on[0]);
     }
@@ -251,15 +281,17 @@ class CudaRecorder final : public Recorder {
   }
 
   // The nodes that end the launch; none when it launched nothing.
-  Result<Nodes> record(const Thunk& thunk) {
+  Result<Nodes> capture(const Thunk& thunk) {
+    RETURN_IF_ERROR(order_.launch(thunk.stream));
+    auto& [before, open] = branches_[thunk.stream];
     // What depends waits for all launches since the last that did; the others only for what that one waited for.
-    if (thunk.depends && !open_.empty()) {
-      before_ = std::move(open_);
-      open_.clear();
+    if (thunk.depends && !open.empty()) {
+      before = std::move(open);
+      open.clear();
       ++graph_.stats_.barriers;
     }
-    RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before_.data(), nullptr,
-                                                        before_.size(), cudaStreamCaptureModeThreadLocal),
+    RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before.data(), nullptr,
+                                                        before.size(), cudaStreamCaptureModeThreadLocal),
                           "begin to capture"));
     Status status = launch_parts(thunk, graph_.live_, stream_, context_);
     Nodes last;
@@ -275,16 +307,20 @@ class CudaRecorder final : public Recorder {
     const Status ended = check(cudaStreamEndCapture(stream_, &same), "end to capture");
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(ended);
-    auto known = [&](cudaGraphNode_t n) { return std::find(before_.begin(), before_.end(), n) != before_.end(); };
+    auto known = [&nodes = before](cudaGraphNode_t n) {
+      return std::find(nodes.begin(), nodes.end(), n) != nodes.end();
+    };
     std::erase_if(last, known);
-    open_.insert(open_.end(), last.begin(), last.end());
+    open.insert(open.end(), last.begin(), last.end());
     return last;
   }
 
   CudaGraph& graph_;
   cudaStream_t stream_;
   const LaunchContext& context_;
-  Nodes before_, open_;
+  std::array<Branch, kMaxGraphStreams> branches_;
+  std::map<uint32_t, Nodes> marks_;
+  RecordedOrder order_;
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace reprise::cuda {
 
 class CudaStream;
 
-// Each launch is captured by itself and put behind those it depends on, so independent ones may run side by side. A
+// Each launch is captured by itself and put behind those it depends on, so independent ones may run side by side, as
+// may the streams of a recording: a wait makes the last nodes of the marked stream dependencies. A
 // body that fails leaves the stream as it was: it is never left capturing.
 //
 // Patches set the parameters of kernel nodes. The new ones are found by running the launch's own host function again

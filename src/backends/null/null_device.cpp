@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/pool_ledger.h"
+#include "device/recorded_order.h"
 
 namespace reprise::null {
 namespace {
@@ -162,17 +163,23 @@ class NullStream final : public Stream {
   Status failed_;  // the first failure since the last synchronize()
 };
 
-// The recorded thunks, at the sizes of the capture.
+// The recorded thunks, at the sizes of the capture. Where work may wait, replays of several streams mix them, each time
+// in another way.
 class NullGraph final : public DeviceGraph, public Recorder {
  public:
-  explicit NullGraph(const LiveSizes& live) : live_(live) {}
+  NullGraph(const LiveSizes& live, bool mixes) : live_(live), mixes_(mixes) {}
 
+  Status record(uint8_t stream, uint32_t mark) override { return order_.record(stream, mark); }
+  Status wait(uint8_t stream, uint32_t mark) override { return order_.wait(stream, mark); }
+  Status finish() const { return order_.finish(); }
   Status launch(const Thunk& thunk) override {
+    RETURN_IF_ERROR(order_.launch(thunk.stream));
     thunks_.push_back(thunk);
     patchable_.push_back(false);
     return Status::ok();
   }
   Result<PatchId> launch_patchable(const Thunk& thunk) override {
+    RETURN_IF_ERROR(order_.launch(thunk.stream));
     thunks_.push_back(thunk);
     patchable_.push_back(true);
     return static_cast<PatchId>(thunks_.size() - 1);
@@ -184,8 +191,8 @@ class NullGraph final : public DeviceGraph, public Recorder {
       if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
     for (const Patch& p : patches) thunks_[p.id].args = *p.args;
+    static_cast<NullStream&>(stream).replay(in_some_order(), live_);
     ++replays_;
-    static_cast<NullStream&>(stream).replay(thunks_, live_);
     return Status::ok();
   }
   GraphStats stats() const override {
@@ -193,13 +200,23 @@ class NullGraph final : public DeviceGraph, public Recorder {
     g.launches = thunks_.size();
     g.bytes = thunks_.capacity() * sizeof(Thunk);
     g.replays = replays_;
+    g.waits = order_.waits();
     return g;
   }
 
  private:
+  std::vector<Thunk> in_some_order() const {
+    if (!mixes_ || !order_.several_streams()) return thunks_;
+    std::vector<Thunk> mixed;
+    for (const uint32_t i : order_.order(replays_)) mixed.push_back(thunks_[i]);
+    return mixed;
+  }
+
   LiveSizes live_;
   std::vector<Thunk> thunks_;
   std::vector<bool> patchable_;
+  bool mixes_;
+  RecordedOrder order_;
   uint64_t replays_ = 0;
 };
 
@@ -221,8 +238,9 @@ class NullDevice final : public Device {
   }
   Result<std::unique_ptr<Event>> make_event() override { return std::unique_ptr<Event>(std::make_unique<NullEvent>()); }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
-    auto graph = std::make_unique<NullGraph>(static_cast<NullStream&>(stream).live_sizes());
+    auto graph = std::make_unique<NullGraph>(static_cast<NullStream&>(stream).live_sizes(), options_.deferred);
     RETURN_IF_ERROR(body(*graph));
+    RETURN_IF_ERROR(graph->finish());
     return std::unique_ptr<DeviceGraph>(std::move(graph));
   }
 

@@ -3,7 +3,8 @@
 // numbers.
 //
 // It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
-// late as the contract of device/stream.h allows. Code that forgets a copy or a synchronize() fails without a card.
+// late as the contract of device/stream.h allows. Code that forgets a copy or a synchronize() fails without a card. Its
+// replays of graphs with several streams then run them in another order each time: one that lacks a wait shows.
 #pragma once
 
 #include <cstdint>

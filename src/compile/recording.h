@@ -1,0 +1,27 @@
+// recording_of(): what is recorded of a piece, in order: its launches, and the records and waits that join its streams.
+//
+// A piece begins and ends on the main stream, so a wait for a launch of another piece is none: that is done. A side
+// stream whose first launch waits for nothing in the piece starts at its beginning, and one that nobody has waited for
+// is joined at its end. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/thunk.h"
+#include "graph/graph.h"
+
+namespace reprise {
+
+struct RecordingStep {
+  enum class Kind : uint8_t { Launch, Record, Wait } kind = Kind::Launch;
+  uint8_t stream = kMainStream;
+  uint32_t number = 0;  // of the launch in the piece, or of the mark
+};
+
+// `nodes` by Thunk::node. `one_stream`: as if the plan had no others.
+std::vector<RecordingStep> recording_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes,
+                                        bool one_stream);
+
+}  // namespace reprise

@@ -1,0 +1,142 @@
+// Several streams in one graph (F65): the same bits in every mode and in every order that the plan allows.
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+#include "support/tiny_models.h"
+#include "support/traffic.h"
+
+namespace reprise::models_streams_test {
+namespace {
+
+struct Case {
+  std::string model;
+  DeviceKind device = DeviceKind::Cpu;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+
+Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
+                                             std::optional<uint64_t> mix = {},
+                                             const std::function<void(Platform&)>& change = {}) {
+  DeviceOptions device{c.device, "auto", 2, false};
+  device.ascend_runtime = "sim";
+  device.mix_streams = mix;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  if (change) change(platform);
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path(c.model);
+  if (c.device == DeviceKind::Ascend) o.dtype = DType::BF16;
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 4;
+  o.max_total_tokens = 4 * 128;
+  o.graph.decode = decode;
+  o.graph.decode_sizes = {1, 4};
+  o.graph.prefill_sizes = {64};
+  o.graph.pipeline.streams = streams;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+std::vector<float> traffic(engine::Engine& e) {
+  std::vector<float> out;
+  for (const int64_t batch : {1, 3}) {
+    const auto some = testing_support::Traffic(e, testing_support::lengths(batch, 1, 1, 9), 3).run(3);
+    out.insert(out.end(), some.begin(), some.end());
+  }
+  return out;
+}
+
+class StreamsOfModels : public testing::TestWithParam<Case> {};
+
+TEST_P(StreamsOfModels, EveryModeAndOrderGivesTheSameBits) {
+  auto one = open(GetParam(), 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok()) << one.status().message();
+  EXPECT_EQ((*one)->runner("decode")->model().graph_stats().waits, 0u);
+  const std::vector<float> expected = traffic(**one);
+  const bool mixes = GetParam().device == DeviceKind::Cpu;
+  for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise, GraphMode::Eager})
+    for (const std::optional<uint64_t> mix : {std::optional<uint64_t>(), {0}, {1}, {5}}) {
+      if (mix && (!mixes || mode == GraphMode::Eager)) continue;
+      auto two = open(GetParam(), 2, mode, mix);
+      ASSERT_TRUE(two.is_ok()) << two.status().message();
+      const CompiledModel& decode = (*two)->runner("decode")->model();
+      EXPECT_TRUE(decode.has_streams());
+      EXPECT_EQ(decode.graph_stats().waits > 0, mode != GraphMode::Eager);
+      EXPECT_FALSE((*two)->runner("prefill")->model().has_streams());
+      EXPECT_TRUE(testing_support::same_bits(expected, traffic(**two)))
+          << graph_mode_name(mode) << ", order " << (mix ? static_cast<int>(*mix) : -1);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
+                         testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"},
+                                         Case{"glm4_moe", DeviceKind::Ascend}));
+
+// A device with no queue for a second stream.
+class OneQueueDevice final : public Device {
+ public:
+  explicit OneQueueDevice(std::shared_ptr<Device> inner) : inner_(std::move(inner)) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  MemoryPool& pool() override { return inner_->pool(); }
+  MemoryPool& shared_pool() override { return inner_->shared_pool(); }
+  MemoryPool& host_pool() override { return inner_->host_pool(); }
+  Result<std::unique_ptr<Stream>> make_stream() override { return inner_->make_stream(); }
+  Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return inner_->capture(stream, [&](Recorder& recorder) {
+      Refusing refusing(recorder);
+      return body(refusing);
+    });
+  }
+
+ private:
+  class Refusing final : public Recorder {
+   public:
+    explicit Refusing(Recorder& inner) : inner_(inner) {}
+    Status launch(const Thunk& thunk) override { return inner_.launch(thunk); }
+    Result<PatchId> launch_patchable(const Thunk& thunk) override { return inner_.launch_patchable(thunk); }
+    Status record(uint8_t, uint32_t) override { return error(Code::Busy, "no queue is left"); }
+    Status wait(uint8_t, uint32_t) override { return error(Code::Busy, "no queue is left"); }
+
+   private:
+    Recorder& inner_;
+  };
+
+  std::shared_ptr<Device> inner_;
+};
+
+TEST(StreamsOfModel, StreamsGoBeforeSizesDo) {
+  const auto wrapped = [](Platform& p) { p.device = std::make_shared<OneQueueDevice>(std::move(p.device)); };
+  auto two = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, wrapped);
+  ASSERT_TRUE(two.is_ok()) << two.status().message();
+  const engine::StepRunner& decode = *(*two)->runner("decode");
+  EXPECT_EQ(decode.sizes(), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(decode.mode(), GraphMode::Whole);
+  EXPECT_EQ(decode.model().graph_stats().waits, 0u);
+  EXPECT_NE(decode.model().one_stream_reason().find("no queue is left"), std::string::npos);
+  auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok());
+  EXPECT_TRUE(testing_support::same_bits(traffic(**one), traffic(**two)));
+}
+
+// The printed plan of latent attention: keys and values beside the queries, the shared expert beside the others.
+TEST(StreamsOfModel, LatentAttentionAndExperts) {
+  auto e = open({"deepseek_v2_lite"}, 2, GraphMode::Whole);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  std::string lines;
+  for (const Node* n = (*e)->runner("decode")->model().graph().first(); n; n = n->next) {
+    if (n->stream == kMainStream && n->waits.empty()) continue;
+    const std::string line = print((*e)->runner("decode")->model().graph(), *n);
+    EXPECT_EQ(line.ends_with("@side"), n->stream == kSideStream && n->waits.empty());
+    lines += n->op->name + (n->stream == kSideStream ? " @side" : "");
+    for (const Node* w : n->waits) lines += " after " + w->op->name;
+    lines += "\n";
+  }
+  const std::string latents =
+      "linear @side after {}\nslice @side\nrope @side\nslice @side\nrms_norm @side\nrow_write @side\n"
+      "row_write @side\nlatent_attention after row_write\n";
+  EXPECT_EQ(lines,
+            fmt::format(fmt::runtime(latents), "rms_norm") + fmt::format(fmt::runtime(latents), "add_rms_norm") +
+                "index_select @side after add_rms_norm\nlinear @side\nsilu_mul @side\nlinear_add after silu_mul\n");
+}
+
+}  // namespace
+}  // namespace reprise::models_streams_test
