@@ -418,6 +418,10 @@ Status Engine::open() {
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
+  const DeviceInfo& device = platform_.device->info();
+  const bool verifies = device.live_sizes && !device.asynchronous;
+  trace.most_drafts = options_.most_drafts =
+      verifies ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts) : 0;
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);

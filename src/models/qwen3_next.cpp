@@ -7,6 +7,7 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 #include "nn/gated.h"
+#include "ops/recurrent.h"
 
 namespace reprise::models::qwen3_next {
 namespace {
@@ -70,11 +71,12 @@ void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& ste
                            .shape = shape,
                            .idempotent = false});
   };
+  const int64_t drafts = trace.most_drafts, rows = drafts > 0 ? delta_state_rows(s.key, s.value, drafts) : s.key;
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     if (!has_state(f, l)) continue;
     std::erase_if(step.caches, [&](const CacheSpec& c) { return c.name == nn::cache_name("kv", l); });
-    add("conv", l, {Dim(s.taps - 1), Dim(s.columns())});
-    add("delta", l, {Dim(s.value_heads), Dim(s.key), Dim(s.value)});
+    add("conv", l, {Dim(s.taps - 1 + drafts), Dim(s.columns())});
+    add("delta", l, {Dim(s.value_heads), Dim(rows), Dim(s.value)});
   }
 }
 
