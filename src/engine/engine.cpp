@@ -130,6 +130,10 @@ Status Engine::open_checkpoint() {
   if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_, options_.prediction_beside);
   if (config_.fields.vision) checkpoint_->make_matrix("visual.patch_embed.proj.weight");  // a convolution's
+  if (options_.prediction_beside && model_->prediction &&
+      !model_->prediction->own_tensors.empty())  // the other engine reads them
+    checkpoint_->set_aside(
+        [&](const checkpoint::CheckpointTensor& t) { return t.name.starts_with(model_->prediction->own_tensors); });
   const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
     return std::any_of(model_->unread.begin(), model_->unread.end(),
                        [&](std::string_view begin) { return t.name.starts_with(begin); });

@@ -40,6 +40,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
     o.model_path = head_path(s.model);
     return engine::Engine::create(o, std::move(platform));
   }
+  o.most_drafts = 7;  // of a model with states
   engine::EngineOptions of_head = o;
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);
