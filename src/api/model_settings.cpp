@@ -396,6 +396,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   ASSIGN_OR_RETURN(std::string draft_path, chosen.speculation.draft_model());
   ASSIGN_OR_RETURN(const spec::SpecOptions drafting, chosen.speculation.options());
   if (drafting.algorithm == spec::Algorithm::Prediction) draft_path = chosen.model_path;
+  if (drafting.algorithm != spec::Algorithm::None) options.most_drafts = drafting.draft_tokens - 1;
   const ModelSettings of_draft = draft_settings(chosen, draft_path);
   std::unique_ptr<engine::Engine> draft;
   // Elsewhere nothing verifies drafts, which check_engine() or the scheduler says.

@@ -32,6 +32,7 @@ Status read_method(const Json& v, spec::SpecOptions& o) {
        {std::pair("ngram", spec::Algorithm::Ngram), std::pair("suffix", spec::Algorithm::Suffix),
         std::pair("draft_model", spec::Algorithm::Model), std::pair("mtp", spec::Algorithm::Prediction),
         std::pair("deepseek_mtp", spec::Algorithm::Prediction), std::pair("glm4_moe_mtp", spec::Algorithm::Prediction),
+        std::pair("qwen3_next_mtp", spec::Algorithm::Prediction), std::pair("qwen3_5_mtp", spec::Algorithm::Prediction),
         std::pair("eagle", spec::Algorithm::Eagle), std::pair("eagle3", spec::Algorithm::Eagle3)})
     if (name && *name == method) {
       o.algorithm = algorithm;
@@ -39,7 +40,7 @@ Status read_method(const Json& v, spec::SpecOptions& o) {
     }
   return invalid(
       "{}: method {} is not there; allowed: ngram, suffix, draft_model, mtp, deepseek_mtp, glm4_moe_mtp, "
-      "eagle, eagle3",
+      "qwen3_next_mtp, qwen3_5_mtp, eagle, eagle3",
       kConfig, name ? *name : v.dump());
 }
 

@@ -9,7 +9,7 @@ constexpr std::string_view kConfigKeys[] = {
     "rope_scaling", "rope_parameters", "partial_rotary_factor", "tie_word_embeddings", "hidden_act", "attention_bias",
     "mlp_bias", "qkv_bias", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "bos_token_id",
     "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "quantization_config", "compression_config",
-    "original_max_position_embeddings", "num_nextn_predict_layers", "num_mtp_layers",
+    "original_max_position_embeddings", "num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers",
     // pooled outputs
     "is_matryoshka", "matryoshka_dimensions", "classifier_from_token",
     // mixtures of experts

@@ -130,6 +130,10 @@ Status Engine::open_checkpoint() {
   if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_, options_.prediction_beside);
   if (config_.fields.vision) checkpoint_->make_matrix("visual.patch_embed.proj.weight");  // a convolution's
+  if (options_.prediction_beside && model_->prediction &&
+      !model_->prediction->own_tensors.empty())  // the other engine reads them
+    checkpoint_->set_aside(
+        [&](const checkpoint::CheckpointTensor& t) { return t.name.starts_with(model_->prediction->own_tensors); });
   const size_t unread = checkpoint_->set_aside([&](const checkpoint::CheckpointTensor& t) {
     return std::any_of(model_->unread.begin(), model_->unread.end(),
                        [&](std::string_view begin) { return t.name.starts_with(begin); });
@@ -418,6 +422,10 @@ Status Engine::open() {
   trace.pool_pages = int64_t{1} << 30;  // the pool is not planned by the graph
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
+  const DeviceInfo& device = platform_.device->info();
+  const bool verifies = device.live_sizes && !device.asynchronous;
+  trace.most_drafts = options_.most_drafts =
+      verifies ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts) : 0;
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);

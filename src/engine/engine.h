@@ -84,6 +84,9 @@ struct EngineOptions {
   bool progress = false;  // bars on standard error
   KeptRows kept_rows = KeptRows::None;
   std::vector<int64_t> kept_layers = {};
+  // Drafts that one sequence may have in a step. A model with states has that much more in each of them, and none
+  // without; the others may have any number.
+  int64_t most_drafts = 0;
   // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
   bool prediction = false;
   bool prediction_beside = false;  // another engine is that layer, and drafts for this one
@@ -210,6 +213,7 @@ class Engine final : public Executor {
   bool overlaps() const override;
   int64_t max_verify_rows() const override;
   std::string verify_refusal() const override;
+  int64_t max_drafts() const override;
   RowsCost rows_cost(int64_t rows) const override { return runners_[0]->cost(rows); }
   Engine* draft() override { return draft_.get(); }
   const Engine* draft() const { return draft_.get(); }

@@ -93,8 +93,14 @@ std::string Engine::verify_refusal() const {
   const DeviceInfo& device = platform_.device->info();
   if (!device.live_sizes) return "the device's graphs freeze the sizes of a step, and none is captured for drafts yet";
   if (device.asynchronous) return "a step of this device is submitted before the tokens of the last one are known";
-  if (has_states()) return "the model keeps states, which do not take back a token";
+  if (has_states() && max_drafts() == 0)
+    return "the model keeps states, and was loaded without room for drafts in them";
   return "";
+}
+
+int64_t Engine::max_drafts() const {
+  if (!has_states()) return INT64_MAX;
+  return stages_[0].ints(models::kStateDraftsInput).empty() ? 0 : options_.most_drafts;
 }
 
 int64_t Engine::max_verify_rows() const {
@@ -128,8 +134,13 @@ Status Engine::compute_images(std::span<const StepItem> items) {
 Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output) {
   const auto begin = Clock::now();
   const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
-  if (std::any_of(items.begin(), items.end(), drafts) && max_verify_rows() == 0)
-    return error(Code::Internal, "a step with drafts: {}", verify_refusal());
+  if (std::any_of(items.begin(), items.end(), drafts)) {
+    if (max_verify_rows() == 0) return error(Code::Internal, "a step with drafts: {}", verify_refusal());
+    for (const StepItem& item : items)
+      if (static_cast<int64_t>(item.drafts.size()) > max_drafts())
+        return error(Code::Internal, "{} drafts of one sequence, at most {} fit its state", item.drafts.size(),
+                     max_drafts());
+  }
   if ((output == StepOutput::Pooled) != (pooled_size_ > 0))
     return error(Code::Unsupported, "{} {}", config_.fields.architecture,
                  pooled_size_ > 0 ? "gives vectors or scores here, and no tokens" : "generates, and gives no vectors");

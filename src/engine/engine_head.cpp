@@ -21,12 +21,17 @@ Status Engine::find_prediction() {
                  "`speculative_algorithm` NEXTN: {} has no layer here that predicts further tokens; allowed: NGRAM, "
                  "SUFFIX, STANDALONE, none, and EAGLE, EAGLE3 with `speculative_draft_model_path`",
                  f.architecture);
-  if (f.nextn_layers == 0)
-    return invalid(
-        "`speculative_algorithm` NEXTN: {}: num_nextn_predict_layers is 0: it has no layer that predicts "
-        "further tokens",
-        f.source);
   model_ = model_->prediction;
+  const bool counted = !model_->count_field.empty();
+  int64_t layers = counted ? 1 : f.nextn_layers;
+  if (const auto n = f.raw().find(model_->count_field); counted && n != f.raw().end() && n->is_number_integer())
+    layers = n->get<int64_t>();
+  if (layers < 1)
+    return invalid("`speculative_algorithm` NEXTN: {}: {} is {}: it has no layer that predicts further tokens",
+                   f.source, counted ? model_->count_field : "num_nextn_predict_layers", layers);
+  if (counted && layers > 1)
+    return error(Code::Unsupported, "`speculative_algorithm` NEXTN: {}: {} is {}; allowed: 1, for drafts", f.source,
+                 model_->count_field, layers);
   f.nextn_layers = 0;  // nothing is behind it
   return Status::ok();
 }
@@ -38,8 +43,9 @@ Status Engine::open_prediction() {
                  "`speculative_algorithm` NEXTN: {}: layers that predict further tokens are read "
                  "from safetensors; allowed for GGUF: NGRAM, SUFFIX, STANDALONE, none",
                  options_.model_path);
-  const int64_t layer = config_.fields.num_hidden_layers;
-  const std::string own = fmt::format("model.layers.{}.", layer);
+  const std::string own = model_->own_tensors.empty()
+                              ? fmt::format("model.layers.{}.", config_.fields.num_hidden_layers)
+                              : std::string(model_->own_tensors);
   checkpoint_->set_aside([&](const CheckpointTensor& t) {
     if (t.name == kEmbedding || t.name == kHead) return false;
     return !t.name.starts_with(own) || t.name.starts_with(own + "embed_tokens.") ||
@@ -47,8 +53,8 @@ Status Engine::open_prediction() {
   });
   for (const CheckpointTensor& t : checkpoint_->tensors())
     if (t.name.starts_with(own)) return Status::ok();
-  return invalid("`speculative_algorithm` NEXTN: {}: no tensor of layer {}, which would predict further tokens",
-                 checkpoint_->source(), layer);
+  return invalid("`speculative_algorithm` NEXTN: {}: no tensor of {}*, which would predict further tokens",
+                 checkpoint_->source(), own);
 }
 
 // The head's own tensors, and the embedding and the head of the model.

@@ -79,6 +79,7 @@ class Executor {
   // program of single tokens. 0: there are no such steps, and verify_refusal() says why.
   virtual int64_t max_verify_rows() const { return 0; }
   virtual std::string verify_refusal() const { return "the executor has no such steps"; }
+  virtual int64_t max_drafts() const { return INT64_MAX; }  // of one sequence in such a step
   virtual RowsCost rows_cost(int64_t rows) const { return {}; }
   // A second, smaller model of the same vocabulary that was loaded to draft for this one; null: there is none. The
   // thread that drives this executor drives it, in between.

@@ -266,6 +266,7 @@ Status ReplayCheck::recover(const CheckRun& step, std::span<const StepItem> item
   for (const StepItem& item : items) {
     Sequence& s = *item.sequence;
     const int64_t cached = s.cached();
+    s.restart();  // what was kept behind some of its tokens is not gone on from
     for (int64_t done = 0; done < cached;) {
       const int64_t count = std::min(chunk, cached - done);
       s.set_cached(done);

@@ -47,6 +47,8 @@ class Sequence {
   const kv::StateSlots& states() const { return states_; }
   // The next step reads the state in this slot, which is that behind cached() tokens and stays until then.
   void begin_with(kv::SlotId state) { begin_ = state; }
+  // Drafts of the last step that are among the tokens, and not yet in the state that the next one reads.
+  int64_t came_true() const { return came_true_; }
   kv::SlotId state_read() const {
     if (cached_ == 0) return kv::kZeroSlot;
     return begin_ != kv::kZeroSlot ? begin_ : states_.now();
@@ -78,11 +80,19 @@ class Sequence {
   void advance(int64_t count) {
     cached_ += count;
     if (states_) states_.turn();
-    begin_ = kv::kZeroSlot;
+    restart();
   }
-  // Drafts of the last step that came true: their tokens are appended, and their keys and values are in place. Keys of
-  // the others lie behind cached() and are written again.
-  void commit(int64_t accepted) { cached_ += accepted; }
+  // Drafts of the last step that came true: their tokens are appended, and their keys and values are in place, in a
+  // model with states also what they change of those. Keys of the others lie behind cached() and are written again.
+  void commit(int64_t accepted) {
+    cached_ += accepted;
+    if (states_) came_true_ += accepted;
+  }
+  // states().now() is the state behind cached() tokens.
+  void restart() {
+    begin_ = kv::kZeroSlot;
+    came_true_ = 0;
+  }
   // Tokens behind the first `size` are forgotten, and their keys and values are written again. Not with states.
   void rewind(int64_t size) {
     tokens_.resize(static_cast<size_t>(size));
@@ -92,7 +102,7 @@ class Sequence {
   void forget() {
     pages_.clear();
     states_.reset();
-    begin_ = kv::kZeroSlot;
+    restart();
     cached_ = 0;
   }
 
@@ -103,7 +113,7 @@ class Sequence {
   std::vector<std::shared_ptr<const ImageInput>> inputs_;
   kv::StateSlots states_;
   kv::SlotId begin_ = kv::kZeroSlot;  // that slot: none
-  int64_t cached_ = 0;
+  int64_t cached_ = 0, came_true_ = 0;
   int32_t adapter_ = 0;
   int64_t second_kind_;
 };

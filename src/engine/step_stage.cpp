@@ -20,6 +20,7 @@ Status StepStage::attach(Staging& staging, const models::StepSpec& step, int64_t
     if (spec.type.shape.rank() > 1 && spec.name == models::kPageTableInput) columns_ = view->size[1];
     if (spec.used && is_float(spec.type.dtype)) hidden_ = view->size[1];  // rows of images
     draws_ |= spec.name == models::kDrawsInput;
+    keeps_drafts_ |= spec.name == models::kStateDraftsInput;
     if (spec.name == models::kPartRowsInput) world_parts_ = view->size[0] - 1;
   }
   vocab_ = vocab;
@@ -42,9 +43,10 @@ Status StepStage::check(size_t index, const StepPart& p) const {
                    size - p.cached);
   if (drafts > 0 && end - drafts != size)
     return error(Code::Internal, "sequence {}: drafts behind token {} of {}", index, end - drafts, size);
-  if (drafts > 0 && (p.state_write != kv::kScratchSlot || p.tokens.back() == Sequence::kPending))
+  const bool with_state = p.state_write != kv::kScratchSlot && !keeps_drafts_;
+  if (drafts > 0 && (with_state || p.tokens.back() == Sequence::kPending))
     return error(Code::Internal, "sequence {}: drafts {}", index,
-                 p.state_write != kv::kScratchSlot ? "of a model with states" : "behind a token to come");
+                 with_state ? "behind a state without room for them" : "behind a token to come");
   for (int64_t t = p.cached; t < end; ++t) {
     const int32_t token = p.token(t);
     const bool to_come = token == Sequence::kPending && t + 1 == size;
@@ -84,6 +86,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     if (s.states()) {
       p.state_read = s.state_read();
       p.state_write = s.states().next();
+      p.came_true = s.came_true();
     }
     RETURN_IF_ERROR(check(parts_.size(), p));
     if (p.part < (parts_.empty() ? 0 : parts_.back().part) || p.part >= std::max<int64_t>(1, world_parts_))

@@ -97,7 +97,7 @@ class StepStage {
   int64_t columns_ = 0;                  // of the page table; 0: there is none
   int64_t world_parts_ = 0;              // that share out sequences; 0: they do not
   int64_t vocab_ = 0, hidden_ = 0;
-  bool draws_ = false, skips_negative_slots_ = true;
+  bool draws_ = false, keeps_drafts_ = false, skips_negative_slots_ = true;
 };
 
 }  // namespace reprise::engine

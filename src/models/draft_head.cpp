@@ -97,18 +97,20 @@ void leave_rows(nn::StepInputs& in, Tensor rows) {
 ModelOutputs prediction_head(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
                              nn::StepInputs& in, const nn::ParamScope& root, const PredictionNames& names) {
   const auto& f = config.fields;
-  const nn::ParamScope model = root / "model", p = model / "layers" / f.num_hidden_layers;
-  const auto norm = [&](Tensor x, std::string_view name) { return nn::rms_norm(x, p / name, f.rms_norm_eps); };
+  const bool behind = names.scope.empty();
+  const int64_t number = behind ? f.num_hidden_layers : 0;
+  const nn::ParamScope model = root / "model", p = behind ? model / "layers" / number : root / names.scope;
+  const nn::ParamScope layer = behind ? p : p / "layers" / number;
+  const auto norm = [&](Tensor x, const nn::ParamScope& scope) { return names.norm(x, scope, f.rms_norm_eps); };
   const Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
   const Tensor embedding = nn::embedding(table, in.tokens),
                rows = nn::add(source_rows(in), own_rows(in, f.hidden_size));
-  Tensor x = nn::linear(nn::concat(norm(embedding, names.of_embedding), norm(rows, names.of_rows)), p / names.join,
-                        f.hidden_size, false, nn::Shard::None);
+  Tensor x = nn::linear(nn::concat(norm(embedding, p / names.of_embedding), norm(rows, p / names.of_rows)),
+                        p / names.join, f.hidden_size, false, nn::Shard::None);
   const Tensor rope = nn::rope_table(in.positions, rope_spec(config));
-  const nn::ParamScope& layer = p;
-  x = nn::add(x, attention(norm(x, "input_layernorm"), rope, 0, layer));
-  x = nn::add(x, mlp(norm(x, "post_attention_layernorm"), f.num_hidden_layers, layer));
-  x = norm(x, names.last);
+  x = nn::add(x, attention(norm(x, layer / "input_layernorm"), rope, 0, layer));
+  x = nn::add(x, mlp(norm(x, layer / "post_attention_layernorm"), number, layer));
+  x = norm(x, p / names.last);
   leave_rows(in, x);
   x = nn::index_select(x, in.last_rows);
   const Tensor head =

@@ -38,6 +38,9 @@ void leave_rows(nn::StepInputs& in, Tensor rows);
 // embedding and logits' head, which the layer repeats.
 struct PredictionNames {
   std::string_view of_embedding = "enorm", of_rows = "hnorm", join = "eh_proj", last = "shared_head.norm";
+  // Where these are, with the layer as "layers.0" of it; empty: in the layer behind the checkpoint's last one.
+  std::string_view scope = {};
+  nn::Norm norm = nn::rms_norm;
 };
 ModelOutputs prediction_head(const ModelConfig& config, const LayerAttention& attention, const LayerMlp& mlp,
                              nn::StepInputs& in, const nn::ParamScope& root, const PredictionNames& names = {});

@@ -1,12 +1,13 @@
 // Qwen3-Next and Qwen3.5: most layers keep a state for each sequence (the gated delta rule), every fourth attends
 // through a gate. Norms are centred. Qwen3.5 is the text model of one with pictures, whose positions in three rows are
-// one row for text. Layers that predict further tokens (mtp) are not loaded.
+// one row for text. A layer that predicts further tokens ("mtp") attends, and is read for drafts alone.
 #include <algorithm>
 
 #include "checkpoint/config_groups.h"
-#include "models/decoder.h"
+#include "models/draft_head.h"
 #include "models/experts.h"
 #include "nn/gated.h"
+#include "ops/recurrent.h"
 
 namespace reprise::models::qwen3_next {
 namespace {
@@ -29,7 +30,15 @@ nn::DeltaSpec delta_spec(const ModelConfigFields& f, nn::DeltaTensors tensors) {
           .norm_eps = f.rms_norm_eps};
 }
 
-ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, nn::StepInputs& in,
+constexpr PredictionNames kMtp{.of_embedding = "pre_fc_norm_embedding",
+                               .of_rows = "pre_fc_norm_hidden",
+                               .join = "fc",
+                               .last = "norm",
+                               .scope = "mtp",
+                               .norm = nn::rms_norm_centred};
+
+// The decoder, or the layer that predicts.
+ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, bool prediction, nn::StepInputs& in,
                     const nn::ParamScope& root) {
   const auto& f = config.fields;
   const nn::AttentionSpec attention{.heads = f.num_attention_heads,
@@ -40,7 +49,7 @@ ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, nn::Ste
                                     .qk_norm_eps = f.rms_norm_eps};
   const nn::DeltaSpec delta = delta_spec(f, tensors);
   const auto mixer = [&](Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& p) {
-    if (has_state(f, layer)) return nn::delta_layer(x, delta, in, layer, p / "linear_attn");
+    if (!prediction && has_state(f, layer)) return nn::delta_layer(x, delta, in, layer, p / "linear_attn");
     return nn::gated_attention(x, attention, rope, in, layer, p / "self_attn");
   };
   const checkpoint::ExpertFields& e = f.experts;
@@ -50,12 +59,13 @@ ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, nn::Ste
     return nn::add(nn::moe(x, experts, in, p / "mlp"),
                    nn::gated_shared_expert(x, e.shared_intermediate, p / "mlp", "shared_expert"));
   };
+  if (prediction) return prediction_head(config, mixer, mlp, in, root, kMtp);
   return decoder(config, mixer, mlp, in, root, {.norm = nn::rms_norm_centred});
 }
 
-template <nn::DeltaTensors kTensors>
+template <nn::DeltaTensors kTensors, bool kPrediction = false>
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  return hybrid(config, kTensors, in, root);
+  return hybrid(config, kTensors, kPrediction, in, root);
 }
 
 // Layers with a state have that in place of keys and values.
@@ -70,11 +80,12 @@ void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& ste
                            .shape = shape,
                            .idempotent = false});
   };
+  const int64_t drafts = trace.most_drafts, rows = drafts > 0 ? delta_state_rows(s.key, s.value, drafts) : s.key;
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     if (!has_state(f, l)) continue;
     std::erase_if(step.caches, [&](const CacheSpec& c) { return c.name == nn::cache_name("kv", l); });
-    add("conv", l, {Dim(s.taps - 1), Dim(s.columns())});
-    add("delta", l, {Dim(s.value_heads), Dim(s.key), Dim(s.value)});
+    add("conv", l, {Dim(s.taps - 1 + drafts), Dim(s.columns())});
+    add("delta", l, {Dim(s.value_heads), Dim(rows), Dim(s.value)});
   }
 }
 
@@ -132,6 +143,8 @@ constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t hidden, int64_t 
           .rotated = 0.25};
 }
 
+extern const ModelSpec kPredictionNext, kPrediction35, kPrediction35Moe;  // below, behind the families they are of
+
 }  // namespace
 
 const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
@@ -144,7 +157,8 @@ const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
                            .forward = forward<nn::DeltaTensors::ByKeyHead>,
                            .qk_norm = true,
                            .unread = kUnread,
-                           .declare = declare};
+                           .declare = declare,
+                           .prediction = &kPredictionNext};
 
 const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                                    .model_type = "qwen3_5_text",
@@ -157,7 +171,8 @@ const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                         .forward = forward<nn::DeltaTensors::Apart>,
                         .qk_norm = true,
                         .unread = kUnread,
-                        .declare = declare};
+                        .declare = declare,
+                        .prediction = &kPrediction35};
 
 // No layer is dense, so the size of a dense one is used by none.
 const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
@@ -171,6 +186,23 @@ const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                            .forward = forward<nn::DeltaTensors::Apart>,
                            .qk_norm = true,
                            .unread = kUnread,
-                           .declare = declare};
+                           .declare = declare,
+                           .prediction = &kPrediction35Moe};
+
+namespace {
+
+ModelSpec prediction_of(const ModelSpec& model, std::string_view count_field) {
+  return {.family = model.family,
+          .forward = forward<nn::DeltaTensors::Apart, true>,  // it has no layer with a state
+          .declare = declare_prediction,
+          .own_tensors = "mtp.",
+          .count_field = count_field,
+          .source_width = width_of_hidden};
+}
+const ModelSpec kPredictionNext = prediction_of(kQwen3Next, "num_nextn_predict_layers"),
+                kPrediction35 = prediction_of(kQwen35, "mtp_num_hidden_layers"),
+                kPrediction35Moe = prediction_of(kQwen35Moe, "mtp_num_hidden_layers");
+
+}  // namespace
 
 }  // namespace reprise::models::qwen3_next

@@ -179,6 +179,16 @@ void state_write(const StepRows& step, const TensorView& view) {
   fill_rest(out, r, step.no_state_slot());
 }
 
+void state_drafts(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int64_t r = 0;
+  for (const StepPart& p : step.parts) {
+    out[r++] = static_cast<int32_t>(p.came_true);
+    out[r++] = static_cast<int32_t>(p.drafts.size());
+  }
+  fill_rest(out, r, 0);
+}
+
 bool change_token(const TensorView& in, int64_t r, const LiveSizes&) {
   int32_t& t = ints(in)[r];
   t = t > 0 ? t - 1 : 1;
@@ -358,16 +368,22 @@ StepSpec encoder_step(const TraceOptions& o) {
 std::vector<InputSpec> state_inputs(const TraceOptions& o) {
   using In = nn::StepInputs;
   const TensorType slot_of_each{o.index_dtype, {Dim(1, kSequences)}};
-  return {{.name = "state_read",
-           .type = slot_of_each,
-           .producer = state_read,
-           .member = &In::state_read,
-           .change = forget_state},
-          {.name = "state_write",
-           .type = slot_of_each,
-           .producer = state_write,
-           .member = &In::state_write,
-           .destination = true}};
+  std::vector<InputSpec> out{{.name = "state_read",
+                              .type = slot_of_each,
+                              .producer = state_read,
+                              .member = &In::state_read,
+                              .change = forget_state},
+                             {.name = std::string(kStateWriteInput),
+                              .type = slot_of_each,
+                              .producer = state_write,
+                              .member = &In::state_write,
+                              .destination = true}};
+  if (o.most_drafts > 0)
+    out.push_back({.name = std::string(kStateDraftsInput),
+                   .type = {o.index_dtype, {Dim(1, kSequences), Dim(2)}},
+                   .producer = state_drafts,
+                   .member = &In::drafts});
+  return out;
 }
 
 }  // namespace reprise::models

@@ -40,6 +40,9 @@ struct TraceOptions {
   // stands for what the model's head reads.
   std::vector<int64_t> kept_rows = {};
   int64_t source_width = 0;  // of such a model: numbers of a row that its source keeps
+  // Where sequences keep states: drafts that one may have in a step. States are larger by what these would change.
+  int64_t most_drafts = 0;
+  static constexpr int64_t kMostDrafts = 15;
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
   // penalties of each on average.
@@ -82,6 +85,7 @@ struct StepPart {
   const Draw* draw = nullptr;         // how the tokens behind the last own one and behind each draft are drawn
   const RowEdits* edits = nullptr;    // what changes the logits of these rows first; null: nothing does
   kv::SlotId state_read = kv::kZeroSlot, state_write = kv::kScratchSlot;
+  int64_t came_true = 0;                     // drafts behind the state that is read, of the step that left it
   int64_t second_kind = INT64_MAX;           // tokens from here on are of the second kind
   std::span<const PlacedImage> images = {};  // of the sequence, in the order of its tokens
   const SourceRows* source = nullptr;        // of a head that drafts; null: it reads and leaves no rows
@@ -161,14 +165,17 @@ struct StepSpec {
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
                            kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
-                           kStateWriteInput = "state_write", kAdapterIdsInput = "adapter_ids";
+                           kStateWriteInput = "state_write", kStateDraftsInput = "state_drafts",
+                           kAdapterIdsInput = "adapter_ids";
 // Caches of hidden states: those that a model keeps, and those of another model that a head reads.
 constexpr std::string_view kKeptRows = "kept_rows", kSourceRows = "source_rows";
 
 // Token ids, positions, slots, tables and the rows with logits; keys and values of every layer in "kv.<layer>", or
 // latents in "c_kv.<layer>" and "k_pe.<layer>".
 StepSpec default_step(const checkpoint::ModelConfigFields& fields, const TraceOptions& trace);
-// What a family with caches of Kind::PerSequence adds: [R] the slots that states are read from and written to.
+// What a family with caches of Kind::PerSequence adds: [R] the slots that states are read from and written to; and
+// where TraceOptions::most_drafts asks for it, [R, 2] the drafts that came true behind the one, and those behind the
+// other. A state is that of a sequence behind its own tokens; a slot has besides what each draft would change of it.
 std::vector<InputSpec> state_inputs(const TraceOptions& trace);
 
 // What a family of encoders declares: token ids, positions, borders and the rows of results; [T] kinds of tokens

@@ -33,8 +33,11 @@ Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
 }
 
 // The result of an op that continues a cache.
-Tensor continued(std::string_view op, Tensor& cache, std::vector<Tensor> others, Attrs attrs = {}) {
+Tensor continued(std::string_view op, Tensor& cache, std::vector<Tensor> others, const StepInputs& in,
+                 Attrs attrs = {}) {
   others.insert(others.begin(), cache);
+  for (const Tensor& t : {in.state_read, in.state_write, in.cu_seqlens}) others.push_back(t);
+  if (!in.drafts.absent()) others.push_back(in.drafts);
   std::vector<Tensor> out = cache.tracer()->call(op, std::move(others), std::move(attrs));
   out.resize(2, out[0]);  // after an error
   cache = out[0];
@@ -47,13 +50,13 @@ Tensor delta_layer(Tensor x, const DeltaSpec& s, StepInputs& in, int64_t layer, 
   const Dim hidden = x.dim(-1);
   const Projected y = project(x, s, p);
   const Tensor weight = (p / "conv1d").param("weight", {Dim(s.columns()), Dim(1), Dim(s.taps)});
-  const Tensor qkv =
-      continued("causal_conv", in.cache("conv", layer), {y.qkv, weight, in.state_read, in.state_write, in.cu_seqlens});
+  const Tensor qkv = continued("causal_conv", in.cache("conv", layer), {y.qkv, weight}, in);
   const Tensor a_log = p.param("A_log", {Dim(s.value_heads)}, DType::F32),
                dt_bias = p.param("dt_bias", {Dim(s.value_heads)}, DType::F32);
-  const Tensor o = continued("gated_delta", in.cache("delta", layer),
-                             {qkv, y.b, y.a, a_log, dt_bias, in.state_read, in.state_write, in.cu_seqlens},
-                             {{"key_heads", s.key_heads}});
+  Tensor& state = in.cache("delta", layer);
+  Attrs attrs{{"key_heads", s.key_heads}};
+  if (!in.drafts.absent()) attrs.set("most_drafts", in.cache("conv", layer).dim(1).factor - (s.taps - 1));
+  const Tensor o = continued("gated_delta", state, {qkv, y.b, y.a, a_log, dt_bias}, in, std::move(attrs));
   const Tensor normed = flatten(rms_norm(o, p / "norm", s.norm_eps));
   return linear(mul(silu(y.z), normed), p / "out_proj", hidden.factor, false, Shard::None);
 }

@@ -28,6 +28,7 @@ struct StepInputs {
   Tensor edit_words;   // [W] i32, what `edits` point at
   Tensor state_read;   // [R] i32, the slot that holds each sequence's state before the step
   Tensor state_write;  // [R] i32, the slot that its state after the step goes to; negative: nowhere
+  Tensor drafts;       // [R, 2] i32, drafts of the step before that came true, and of this step; absent: none ever
   std::map<std::string, Tensor, std::less<>> added;  // by name: what a family declares besides
   std::map<std::string, Tensor, std::less<>> caches;
   std::vector<int64_t> kept_rows;  // layers whose input rows are kept (models/draft_head.h)

@@ -23,6 +23,15 @@ Status want_state(const OpCall& c, int rank) {
   return Status::ok();
 }
 
+// The last operand: how many drafts of the step before each sequence has taken, and how many of its rows are drafts.
+Status want_drafts(const OpCall& c, size_t i) {
+  if (c.in.size() <= i) return Status::ok();
+  RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+  RETURN_IF_ERROR(want_index(c, i));
+  RETURN_IF_ERROR(want_dim(c, i, 0, c.in[i - 3].shape[0], "number of sequences"));
+  return want_dim(c, i, 1, Dim(2), "drafts of the step before and of this one");
+}
+
 Result<Types> infer_causal_conv(const OpCall& c) {
   RETURN_IF_ERROR(want_state(c, 3));
   RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
@@ -33,16 +42,22 @@ Result<Types> infer_causal_conv(const OpCall& c) {
   RETURN_IF_ERROR(want_dim(c, 1, 1, state[2], "state's number of columns"));
   RETURN_IF_ERROR(want_dim(c, 2, 0, state[2], "state's number of columns"));
   RETURN_IF_ERROR(want_dim(c, 2, 1, Dim(1), "one weight of a column in each row"));
-  RETURN_IF_ERROR(want_dim(c, 2, 2, Dim(state[1].factor + 1), "rows of the state and the one that is computed"));
   RETURN_IF_ERROR(want_sequences(c, 3));
+  RETURN_IF_ERROR(want_drafts(c, 6));
+  const int64_t drafts = c.in.size() > 6 ? state[1].factor - c.in[2].shape[2].factor + 1 : 0;
+  if (c.in.size() > 6 && drafts < 1)
+    return invalid("{}: a state of {} rows has none for drafts", describe(c), state[1].factor);
+  RETURN_IF_ERROR(
+      want_dim(c, 2, 2, Dim(state[1].factor - drafts + 1), "rows of the state and the one that is computed"));
   return Types{c.in[0], {c.in[1].dtype, x}};
 }
 
 Result<Types> infer_gated_delta(const OpCall& c) {
   RETURN_IF_ERROR(want_state(c, 4));
   const Shape& state = c.in[0].shape;
-  const int64_t heads = state[1].factor, key = state[2].factor, value = state[3].factor,
-                key_heads = c.attrs->integer("key_heads");
+  const int64_t heads = state[1].factor, value = state[3].factor, key_heads = c.attrs->integer("key_heads"),
+                drafts = c.attrs->integer("most_drafts");
+  int64_t key = state[2].factor;
   if (key_heads <= 0 || heads % key_heads != 0)
     return invalid("{}: {} heads of values are not a multiple of {} heads of keys", describe(c), heads, key_heads);
   for (size_t i : {1, 2, 3}) {
@@ -50,6 +65,13 @@ Result<Types> infer_gated_delta(const OpCall& c) {
     RETURN_IF_ERROR(want_float(c, i));
     RETURN_IF_ERROR(want_same_dtype(c, i, 1));
     RETURN_IF_ERROR(want_dim(c, i, 0, c.in[1].shape[0], "number of tokens"));
+  }
+  RETURN_IF_ERROR(want_drafts(c, 9));
+  if ((drafts > 0) != (c.in.size() > 9))
+    return invalid("{}: {} drafts, and {} operands", describe(c), drafts, c.in.size());
+  if (drafts > 0) {
+    key = (c.in[1].shape[1].factor - heads * value) / (2 * key_heads);
+    RETURN_IF_ERROR(want_dim(c, 0, 2, Dim(delta_state_rows(key, value, drafts)), "rows for keys and drafts"));
   }
   RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(2 * key_heads * key + heads * value), "sizes of queries, keys and values"));
   for (size_t i : {2, 3}) RETURN_IF_ERROR(want_dim(c, i, 1, Dim(heads), "number of heads of values"));
@@ -66,24 +88,27 @@ Result<Types> infer_gated_delta(const OpCall& c) {
 
 void register_recurrent_ops(OpRegistry& ops) {
   ops.add(
-      "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Index state_read, Index state_write, Index cu_seqlens) -> "
-      "(Tensor(a), Tensor)",
+      "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Index state_read, Index state_write, Index cu_seqlens, "
+      "Index? drafts) -> (Tensor(a), Tensor)",
       infer_causal_conv,
       "[S, K-1, C] f32, [T, C], [C, 1, K], [R], [R], [R+1] -> the states, [T, C]: silu(sum over j of weight[c, j] "
       "x[t - K + 1 + j, c]) in fp32, the oldest row first, rounded once; rows before a sequence's first one are those "
       "of "
       "slot state_read[r], and the last K-1 rows go to slot state_write[r], where that is not negative; rows of no "
-      "sequence are zeros");
+      "sequence are zeros. With drafts the state is [S, K-1+D, C]: the last K-1 rows in front of the sequence's last "
+      "drafts[r, 1] rows, then those; the rows before are those up to the first drafts[r, 0] of the rows there");
   ops.add(
       "gated_delta(Cache(a!) state, Tensor qkv, Tensor b, Tensor a, Tensor a_log, Tensor dt_bias, Index state_read, "
-      "Index "
-      "state_write, Index cu_seqlens, *, int key_heads) -> (Tensor(a), Tensor) : split_point",
+      "Index state_write, Index cu_seqlens, Index? drafts, *, int key_heads, int most_drafts = 0) "
+      "-> (Tensor(a), Tensor) : split_point",
       infer_gated_delta,
       "[S, H, K, V] f32, [T, 2 G K + H V], [T, H], [T, H], [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, V]: "
       "row by row S = exp(g) S + k u^T and o = S^T q, with u = sigmoid(b) (v - exp(g) S^T k), g = -exp(a_log) "
       "log(1 + exp(a + dt_bias)), q and k the query and key of head h / (H / G) over sqrt(sum of squares + 1e-6), and "
       "q over sqrt(K); in fp32, o rounded once. S begins as slot state_read[r] and goes to slot state_write[r]; where "
-      "that is negative, and in rows of no sequence, o is zeros");
+      "that is negative, and in rows of no sequence, o is zeros. With D drafts the state is [S, H, K + R, V]: S in "
+      "front of the sequence's last drafts[r, 1] rows, then what those rows will change in it; S begins with the first "
+      "drafts[r, 0] of the changes there");
 }
 
 }  // namespace reprise

@@ -89,4 +89,12 @@ inline int64_t next_state_border(const engine::Sequence& s) {
   return std::min(last, (s.cached() / kKeptStateTokens + 1) * kKeptStateTokens);
 }
 
+// Drafts that may come behind its next token where states are kept: a step ends no further than one token in front of
+// the next border of a page, whose state a step of that token leaves. None where its prompt is shared by this step at a
+// border, with a state that may be another sequence's.
+inline int64_t drafts_to_border(const LiveRequest& r) {
+  const int64_t end = (r.sequence.cached() + 1) % kv::kPageTokens;
+  return end == 0 && !r.prompt_cached ? 0 : kv::kPageTokens - 1 - end;
+}
+
 }  // namespace reprise::sched

@@ -54,6 +54,7 @@ enum class SpecOff : uint8_t {
   Quarantined,   // a step of more rows would not run captured
   Request,       // the request has one token to go, or wants no drafts
   Logprobs,      // its log-probabilities follow from a mask or penalties that change with each token
+  Border,        // the next token's state is kept for others
   kCount
 };
 std::string_view spec_off_name(SpecOff why);  // "batch", "no match", ...

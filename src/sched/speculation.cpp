@@ -8,8 +8,9 @@
 namespace reprise::sched {
 
 std::string_view spec_off_name(SpecOff why) {
-  constexpr std::string_view kNames[] = {"",        "batch",          "no match",    "cost",    "pages",
-                                         "grammar", "prompt in step", "quarantined", "request", "logprobs"};
+  constexpr std::string_view kNames[] = {"",        "batch",    "no match",       "cost",
+                                         "pages",   "grammar",  "prompt in step", "quarantined",
+                                         "request", "logprobs", "border"};
   static_assert(std::size(kNames) == static_cast<size_t>(SpecOff::kCount));
   return kNames[static_cast<size_t>(why)];
 }
@@ -37,7 +38,7 @@ Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& op
 // How many drafts may come behind the request's last token; where it is none, why.
 int64_t Speculation::most_drafts(LiveRequest& r, SpecOff& why) const {
   const engine::SamplingParams& sampling = r.request.sampling;
-  int64_t most = options_.draft_tokens - 1;
+  int64_t most = std::min(options_.draft_tokens - 1, executor_.max_drafts());
   if (r.request.draft_tokens) most = std::min(most, *r.request.draft_tokens - 1);
   most = std::min(most, r.most_new_tokens - r.result.completion_tokens - 1);
   // The host sees logits of several rows in turn, and its log-probabilities have other bits than a device's.
@@ -81,14 +82,18 @@ int64_t Speculation::take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_p
 }
 
 // The rows that may have drafts in the step; why there are none.
-SpecOff Speculation::list_wishes(const Batch& batch, int64_t most_rows) {
+SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows) {
   items_.clear();
   wishes_.clear();
   priorities_.clear();
   SpecOff why = SpecOff::NoMatch;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     LiveRequest& r = *batch.owners[i];
-    const int64_t most = std::min(most_drafts(r, why), most_rows);
+    int64_t most = std::min(most_drafts(r, why), most_rows);
+    if (limits.to_borders && most > drafts_to_border(r)) {
+      most = drafts_to_border(r);
+      if (most == 0) why = SpecOff::Border;
+    }
     if (most <= 0) continue;
     if (!r.drafts_begun) {
       drafter_->begin({r.id, r.request.prediction, r.request.cache_salt});
@@ -131,7 +136,7 @@ void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t sp
   int64_t most_rows = std::min({limits.tokens, limits.rows, executor_.max_verify_rows()});
   if (options_.max_rows > 0) most_rows = std::min(most_rows, options_.max_rows);
   if (most_rows <= sequences) return off(SpecOff::Batch);
-  if (const SpecOff why = list_wishes(batch, most_rows - sequences); why != SpecOff::None) return off(why);
+  if (const SpecOff why = list_wishes(batch, limits, most_rows - sequences); why != SpecOff::None) return off(why);
   const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
   // What costs time to make is chosen before it is made.
   const bool foreseen = drafter_->foresee(wishes_, proposals);

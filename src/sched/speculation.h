@@ -41,7 +41,7 @@ class Speculation {
   int64_t most_drafts(LiveRequest& r, SpecOff& why) const;
   bool keep_allowed(LiveRequest& r, spec::Proposal& proposal, SpecOff& why) const;
   int64_t take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_pages) const;
-  SpecOff list_wishes(const Batch& batch, int64_t most_rows);
+  SpecOff list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows);
   SpecOff propose(const Batch& batch);
 
   engine::Executor& executor_;

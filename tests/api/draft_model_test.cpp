@@ -38,16 +38,27 @@ TEST(DraftModel, IsOpenedBesideTheModel) {
 }
 
 TEST(DraftModel, MayBeALayerOfTheCheckpoint) {
-  ModelSettings s = with_draft("");
-  s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/deepseek_v3";
-  s.speculation.algorithm = "NEXTN";
-  s.speculation.draft_model_path = {};
-  auto engine = open_engine(s);
-  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
-  ASSERT_NE((*engine)->draft(), nullptr);
-  EXPECT_TRUE((*engine)->draft()->reads_source());
-  EXPECT_EQ((*engine)->options().kept_rows, engine::KeptRows::Last);
-  EXPECT_TRUE((*engine)->options().prediction_beside);
+  for (const std::string& name : std::vector<std::string>{"deepseek_v3", "qwen3_next"}) {
+    SCOPED_TRACE(name);
+    ModelSettings s = with_draft("");
+    s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/" + name;
+    s.speculation.algorithm = "NEXTN";
+    s.speculation.draft_model_path = {};
+    auto engine = open_engine(s);
+    ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+    ASSERT_NE((*engine)->draft(), nullptr);
+    EXPECT_TRUE((*engine)->draft()->reads_source());
+    EXPECT_EQ((*engine)->options().kept_rows, engine::KeptRows::Last);
+    EXPECT_TRUE((*engine)->options().prediction_beside);
+    EXPECT_EQ((*engine)->verify_refusal(), "");
+    if (!(*engine)->has_states()) continue;
+    EXPECT_EQ((*engine)->max_drafts(), 3) << "as many as the settings say fit a state";
+    s.speculation.algorithm = "none";
+    auto alone = open_engine(s);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    EXPECT_EQ((*alone)->max_drafts(), 0);
+    EXPECT_LT((*alone)->memory().state_bytes, (*engine)->memory().state_bytes);
+  }
 }
 
 // What both models and both pools take is within the fraction: the second model's share is not given out twice.

@@ -5,6 +5,7 @@
 
 #include "backends/paged_step.h"
 #include "backends/reference.h"
+#include "ops/recurrent.h"
 
 namespace reprise::cpu::recurrent_test {
 namespace {
@@ -301,6 +302,119 @@ TEST_P(Recurrent, AConvolutionTakesTheRowsBefore) {
       }
 }
 
+// A sequence's course through steps with drafts: of each step the first token that is its own, and drafts behind it, of
+// which so many come true. Wrong ones are rows of another sequence.
+struct Guesses {
+  int64_t own, drafts, come_true;
+};
+const std::vector<Guesses>& course() {
+  static const std::vector<Guesses> all{{6, 2, 2}, {1, 0, 0}, {1, 3, 0},  {1, 3, 1}, {1, 3, 3},  {1, 2, 1},
+                                        {1, 0, 0}, {1, 1, 1}, {31, 3, 2}, {1, 3, 3}, {33, 3, 0}, {40, 0, 0}};
+  return all;
+}
+
+// Runs `step` over the course with a bystander in front, and holds its rows to those of a sequence without drafts.
+// step(states, parts, rows of each part, drafts of each) returns the states and the rows; `rows` are of the true text
+// and of the wrong one.
+template <typename Step>
+void expect_rows_of_plain_steps(const TestTensor& whole, TestTensor states, const Step& step, const std::string& what) {
+  int64_t at = 0, came_true = 0;
+  int32_t slot = 1;
+  for (const Guesses& g : course()) {
+    const int32_t next = slot == 2 ? 3 : 2;
+    const auto got = step(states, at, g, came_true, slot, next);
+    expect_same_bits(rows_of(got[1], 2, g.own + g.come_true), rows_of(whole, at, g.own + g.come_true), what);
+    states = got[0];
+    at += g.own + g.come_true;
+    came_true = g.come_true;
+    slot = next;
+  }
+  EXPECT_EQ(at, whole.type.shape[0].factor);
+}
+
+int64_t length_of_course() {
+  int64_t n = 0;
+  for (const Guesses& g : course()) n += g.own + g.come_true;
+  return n;
+}
+
+// Two rows of a bystander without drafts, then rows of the course: true ones, and wrong ones behind.
+TestTensor rows_of_step(const TestTensor& all, const TestTensor& wrong, int64_t at, const Guesses& g) {
+  std::vector<TestTensor> some{rows_of(wrong, 0, 2), rows_of(all, at, g.own + g.come_true)};
+  if (g.drafts > g.come_true) some.push_back(rows_of(wrong, 3, g.drafts - g.come_true));
+  return concat(some);
+}
+
+// Operands behind the rows: the bystander goes from zeros to slot 4.
+std::vector<TestTensor> places(const Guesses& g, int64_t came_true, int32_t read, int32_t write) {
+  const auto rows = static_cast<double>(g.own + g.drafts);
+  TestTensor drafts = indices({0, 0, static_cast<double>(came_true), static_cast<double>(g.drafts)});
+  drafts.type.shape = {Dim(2), Dim(2)};
+  return {indices({1, static_cast<double>(read)}), indices({4, static_cast<double>(write)}), indices({0, 2, 2 + rows}),
+          drafts};
+}
+
+constexpr int64_t kMostDrafts = 3;
+
+TEST_P(Recurrent, RowsBehindDraftsHaveTheBitsOfPlainRows) {
+  for (const DType dtype : kDTypes)
+    for (Delta m : {Delta{}, Delta{.heads = 2, .key_heads = 2, .key = 9, .value = 75},
+                    Delta{.heads = 2, .key_heads = 1, .key = 32, .value = 64}}) {
+      m.dtype = dtype;
+      const int64_t tokens = length_of_course();
+      const DeltaRows rows = make_rows(m, tokens, 31), wrong = make_rows(m, 8, 57);
+      const TestTensor plain = empty_states({m.heads, m.key, m.value}, 5);
+      const auto whole = delta_step(runner, m, rows, plain, {{0, tokens, 1, 2}});
+      for (const int threads : {1, 5})
+        expect_rows_of_plain_steps(
+            whole[1], empty_states({m.heads, delta_state_rows(m.key, m.value, kMostDrafts), m.value}, 5),
+            [&](const TestTensor& states, int64_t at, const Guesses& g, int64_t came_true, int32_t read,
+                int32_t write) {
+              std::vector<TestTensor> in{states,
+                                         rows_of_step(rows.qkv, wrong.qkv, at, g),
+                                         rows_of_step(rows.b, wrong.b, at, g),
+                                         rows_of_step(rows.a, wrong.a, at, g),
+                                         rows.a_log,
+                                         rows.dt_bias};
+              for (TestTensor& t : places(g, came_true, read, write)) in.push_back(std::move(t));
+              return runner.run("gated_delta", in, {{"key_heads", m.key_heads}, {"most_drafts", kMostDrafts}},
+                                {.threads = threads});
+            },
+            m.name());
+    }
+}
+
+TEST_P(Recurrent, AConvolutionTakesBackDrafts) {
+  for (const DType dtype : kDTypes)
+    for (const int64_t taps : {1, 2, 4})
+      for (const int64_t columns : {16, 45}) {
+        const std::string what = fmt::format("{} K {} C {}", dtype_name(dtype), taps, columns);
+        const int64_t tokens = length_of_course();
+        const TestTensor x = random_tensor(dtype, {tokens, columns}, 5, -3, 3),
+                         wrong = random_tensor(dtype, {8, columns}, 9, -3, 3),
+                         w = random_tensor(dtype, {columns, 1, taps}, 6, -1, 1);
+        const auto run = [&](const TestTensor& states, const TestTensor& rows, std::vector<TestTensor> at) {
+          at.insert(at.begin(), {states, rows, w});
+          return runner.run("causal_conv", at, {}, {.threads = 2});
+        };
+        const Guesses all{tokens, 0, 0};
+        const auto whole = run(empty_states({taps - 1 + kMostDrafts, columns}, 5), rows_of_step(x, wrong, 0, all),
+                               places(all, 0, 1, 2));
+        if (taps > 1) {  // as without room for drafts
+          const Indices of({{0, tokens, 1, 2}});
+          const auto plain = run(empty_states({taps - 1, columns}, 5), x, {of.read, of.write, of.borders});
+          expect_same_bits(rows_of(whole[1], 2, tokens), plain[1], what);
+        }
+        expect_rows_of_plain_steps(
+            rows_of(whole[1], 2, tokens), empty_states({taps - 1 + kMostDrafts, columns}, 5),
+            [&](const TestTensor& states, int64_t at, const Guesses& g, int64_t came_true, int32_t read,
+                int32_t write) {
+              return run(states, rows_of_step(x, wrong, at, g), places(g, came_true, read, write));
+            },
+            what);
+      }
+}
+
 // Gates far out: a state that is kept or forgotten at once, and never a number that is none.
 TEST_P(Recurrent, GatesMayBeAnyNumber) {
   const Delta m{.heads = 4, .key_heads = 2, .key = 5, .value = 3};
@@ -332,6 +446,23 @@ TEST_P(Recurrent, SizesThatDoNotFitAreNamed) {
   EXPECT_EQ(refused(m, 2), "");
   EXPECT_NE(refused(m, 4).find("6 heads of values are not a multiple of 4 heads of keys"), std::string::npos);
   EXPECT_NE(refused(Delta{.key = 13}, 2).find("sizes of queries, keys and values"), std::string::npos);
+  const auto with_drafts = [&](int64_t state_rows, int64_t drafts, bool told) {
+    std::vector<TensorType> in{empty_states({m.heads, state_rows, m.value}, 3).type,
+                               rows.qkv.type,
+                               rows.b.type,
+                               rows.a.type,
+                               rows.a_log.type,
+                               rows.dt_bias.type,
+                               at.read.type,
+                               at.write.type,
+                               at.borders.type};
+    if (told) in.push_back({at.read.type.dtype, {Dim(1), Dim(2)}});
+    return runner.choose("gated_delta", in, {{"key_heads", m.key_heads}, {"most_drafts", drafts}}).status().message();
+  };
+  EXPECT_EQ(with_drafts(delta_state_rows(m.key, m.value, 2), 2, true), "");
+  EXPECT_NE(with_drafts(delta_state_rows(m.key, m.value, 2), 3, true).find("rows for keys and drafts"),
+            std::string::npos);
+  EXPECT_NE(with_drafts(m.key, 2, false).find("2 drafts, and 9 operands"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Recurrent, testing::ValuesIn(supported_isas()), isa_test_name);

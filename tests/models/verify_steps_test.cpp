@@ -35,6 +35,7 @@ class VerifySteps : public testing::TestWithParam<Param> {
     s.kv_dtype = GetParam().kv_dtype;
     s.policy = GetParam().policy;
     s.chunk = 512;
+    s.most_drafts = 5;
     s.total_tokens = 24 * kv::kPageTokens;
     auto e = testing_support::open_engine(testing_support::tiny_model_path(GetParam().model), s);
     ASSERT_TRUE(e.is_ok()) << e.status().message();
@@ -194,7 +195,8 @@ TEST_P(VerifySteps, BadDraftsAreErrors) {
 
 std::vector<Param> params() {
   std::vector<Param> out;
-  for (auto* model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied", "deepseek_v2_moe", "mixtral_top2"})
+  for (auto* model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied", "deepseek_v2_moe", "mixtral_top2",
+                      "qwen3_next", "qwen3_5"})
     for (DType dtype : {DType::F32, DType::BF16}) out.push_back({model, dtype, {}, {}});
   out.push_back({"llama_gqa3_tied", DType::BF16, DType::I8, {}});
   out.push_back({"qwen3_tied", DType::BF16, {}, engine::GraphPolicy::Off});

@@ -21,8 +21,9 @@ struct Pair {
   std::string model, head;
 };
 const std::vector<Pair>& pairs() {
-  static const std::vector<Pair> all{
-      {"deepseek_v3", "deepseek_v3"}, {"glm4_moe", "glm4_moe"}, {"llama", "llama_eagle"}, {"llama", "llama_eagle3"}};
+  static const std::vector<Pair> all{{"deepseek_v3", "deepseek_v3"}, {"glm4_moe", "glm4_moe"},
+                                     {"llama", "llama_eagle"},       {"llama", "llama_eagle3"},
+                                     {"qwen3_next", "qwen3_next"},   {"qwen3_5", "qwen3_5"}};
   return all;
 }
 

@@ -3,6 +3,7 @@
 // back.
 #include <gtest/gtest.h>
 
+#include "support/drafters.h"
 #include "support/served.h"
 #include "support/tiny_models.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 class KeptStates : public testing::TestWithParam<std::string> {
  protected:
-  void open(int64_t rows = 4, int64_t pages = 40) {
+  void open(int64_t rows = 4, int64_t pages = 40, int64_t drafts = 0) {
     engine::EngineOptions o;
     o.model_path = testing_support::tiny_model_path(GetParam());
     o.dtype = DType::BF16;
@@ -19,6 +20,7 @@ class KeptStates : public testing::TestWithParam<std::string> {
     o.max_running_requests = rows;
     o.chunked_prefill_size = 256;
     o.max_total_tokens = pages * 128;
+    o.most_drafts = drafts;
     auto platform = make_platform({DeviceKind::Cpu, "auto", 2, false});
     ASSERT_TRUE(platform.is_ok()) << platform.status().message();
     auto e = engine::Engine::create(o, std::move(*platform));
@@ -38,6 +40,22 @@ class KeptStates : public testing::TestWithParam<std::string> {
     EXPECT_EQ(s.cached, 0);
     return s;
   }
+  // Options whose drafts are this text's, but for one in four.
+  static SchedulerOptions drafting(std::vector<Tokens> texts) {
+    SchedulerOptions o;
+    o.speculation.adaptive = false;
+    o.speculation.draft_tokens = 6;
+    o.drafter = [texts = std::move(texts)] {
+      return std::make_unique<testing_support::TestDrafter>(testing_support::TestDrafter::Options{.wrong = 0.25},
+                                                            testing_support::from_script(texts));
+    };
+    return o;
+  }
+  static Tokens with_answer(Tokens prompt, const Served& answer) {
+    prompt.insert(prompt.end(), answer.tokens.begin(), answer.tokens.end());
+    return prompt;
+  }
+
   static void expect_same(const Served& a, const Served& b, const std::string& what) {
     EXPECT_EQ(a.tokens, b.tokens) << what;
     EXPECT_EQ(a.logprobs, b.logprobs) << what;
@@ -124,13 +142,15 @@ TEST_P(KeptStates, AnswersOfOneRequestShareTheirPrompt) {
 
 // Few slots and few pages: states and pages are given up, requests are preempted, and nothing else changes.
 TEST_P(KeptStates, WithoutRoomStatesGoAndBitsStay) {
-  open(2, 9);
-  std::vector<Tokens> prompts;
+  open(2, 9, 3);
+  std::vector<Tokens> prompts, texts;
   for (int32_t i = 0; i < 7; ++i) prompts.push_back(text(150 + 40 * (i % 4), i % 5));
   prompts.push_back(prompts.back());
   std::vector<Served> keys;
-  for (const Tokens& p : prompts) keys.push_back(alone(p, 30));
-  Scheduler with(*engine_, {.preemption_threshold = 0});
+  for (const Tokens& p : prompts) keys.push_back(alone(p, 30)), texts.push_back(with_answer(p, keys.back()));
+  SchedulerOptions options = drafting(texts);
+  options.preemption_threshold = 0;
+  Scheduler with(*engine_, options);
   for (int round = 0; round < 2; ++round) {
     std::vector<Asked> all;
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -150,8 +170,30 @@ TEST_P(KeptStates, WithoutRoomStatesGoAndBitsStay) {
   EXPECT_GT(with.stats().cached_tokens, 0u);
   EXPECT_GT(with.stats().preemptions, 0u);
   EXPECT_GT(with.stats().evicted_pages, 0u);
+  EXPECT_GT(with.stats().speculation.accepted_tokens, 0u);
   with.flush_cache();
   EXPECT_EQ(engine_->state_pool().kept(), 0);
+}
+
+// Steps with drafts go over borders of pages only where a plain step would leave a state, so the next turn finds it;
+// what is gone on from has none of the drafts that were wrong.
+TEST_P(KeptStates, DraftsLeaveStatesAtTheSameBorders) {
+  open(16, 40, 5);
+  const Tokens prompt = text(120, 5);
+  const Served answer = alone(prompt, 150);
+  Tokens next = with_answer(prompt, answer);
+  for (int i = 0; i < 20; ++i) next.push_back(9 + i);
+  const Served key = alone(next, 20);
+  Scheduler with(*engine_, drafting({with_answer(prompt, answer), with_answer(next, key)}));
+  expect_same(answer, serve(with, prompt, 150), "the first turn");
+  for (int turn = 0; turn < 2; ++turn) {
+    const Served hit = serve(with, next, 20);
+    EXPECT_EQ(hit.cached, 256);
+    expect_same(key, hit, "the second turn");
+  }
+  const SpeculationStats s = with.stats().speculation;
+  EXPECT_GT(s.accepted_tokens, 60u);
+  EXPECT_GT(s.draft_tokens, s.accepted_tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next"),

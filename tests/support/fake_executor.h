@@ -1,5 +1,7 @@
 // FakeExecutor: computes tokens from what lies in the KV pages, so a wrong page, a lost copy or a stale prefix shows in
-// the tokens. It checks what a step may ask, as the real engine does.
+// the tokens. It may have states besides: a slot holds a hash of the tokens so far, and behind it the drafts of the
+// step that wrote it. Where state and pages disagree, other tokens follow. It checks what a step may ask, as the real
+// engine does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,16 +26,26 @@ class FakeExecutor final : public engine::Executor {
 
   struct Limits {
     int64_t rows = 4, tokens = 64, pages = 20, context = 1000;
+    int64_t state_drafts = 0;  // that fit a state; 0: there are no states
   };
   explicit FakeExecutor(Limits limits)
       : limits_(limits),
         pool_(std::move(kv::KvPool::create(device_->pool(), kv::KvShape::grouped(1, 1, 1, DType::F32), limits.pages))
-                  .value()) {}
+                  .value()) {
+    if (limits.state_drafts == 0) return;
+    const size_t slot = static_cast<size_t>(1 + limits.state_drafts) * sizeof(uint64_t);
+    states_ = std::move(kv::StatePool::create(device_->pool(), {{"state", slot}}, limits.rows, 3, limits.rows)).value();
+  }
 
   // The logits after a history; the largest is the greedy answer of the model.
   static std::vector<float> logits_of(std::span<const int32_t> history) {
-    uint64_t h = 1469598103934665603u;
-    for (int32_t t : history) h = (h ^ static_cast<uint64_t>(t + 1)) * 1099511628211u;
+    uint64_t h = kNothing;
+    for (int32_t t : history) h = behind(h, t);
+    return logits_behind(h);
+  }
+  static constexpr uint64_t kNothing = 1469598103934665603u;
+  static uint64_t behind(uint64_t h, int32_t token) { return (h ^ static_cast<uint64_t>(token + 1)) * 1099511628211u; }
+  static std::vector<float> logits_behind(uint64_t h) {
     std::vector<float> row(kVocab);
     for (float& v : row) {
       h = h * 6364136223846793005u + 1442695040888963407u;
@@ -58,6 +70,9 @@ class FakeExecutor final : public engine::Executor {
   bool has_greedy_steps() const override { return greedy_steps; }
   bool overlaps() const override { return runs_beside; }
   int64_t max_verify_rows() const override { return runs_beside ? 0 : limits_.rows; }
+  int64_t max_drafts() const override { return has_states() ? limits_.state_drafts : INT64_MAX; }
+  bool has_states() const override { return states_.slots() > 0; }
+  kv::StatePool* kept_states() override { return has_states() ? &states_ : nullptr; }
   engine::RowsCost rows_cost(int64_t rows) const override { return {true, cost ? cost(rows) : std::nullopt}; }
 
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
@@ -103,6 +118,8 @@ class FakeExecutor final : public engine::Executor {
     std::vector<kv::PageId> pages;
     std::vector<int32_t> tokens;
     int64_t begin, logit_rows, fed;
+    int64_t drafts = 0, came_true = 0;
+    kv::SlotId read = kv::kZeroSlot, write = kv::kScratchSlot;
   };
   struct Flight {
     engine::Ticket ticket = 0;
@@ -134,6 +151,14 @@ class FakeExecutor final : public engine::Executor {
       Part p{&s,         s.pages(),   {s.tokens().begin() + s.cached(), s.tokens().begin() + own_end},
              s.cached(), item.logits, -1};
       p.tokens.insert(p.tokens.end(), item.drafts.begin(), item.drafts.end());
+      p.drafts = static_cast<int64_t>(item.drafts.size());
+      if (has_states()) {
+        if (p.drafts > limits_.state_drafts) return invalid("{} drafts of a state", p.drafts);
+        if (!s.states()) {
+          ASSIGN_OR_RETURN(s.states(), states_.allocate());
+        }
+        p.read = s.state_read(), p.write = s.states().next(), p.came_true = s.came_true();
+      }
       if (!item.drafts.empty()) ++verify_steps;
       if (s.pending() && end == s.size()) {
         EXPECT_EQ(item.count, 1);
@@ -141,7 +166,7 @@ class FakeExecutor final : public engine::Executor {
         if (p.fed < 0) return invalid("nobody gives the token that is pending");
       }
       f.parts.push_back(std::move(p));
-      s.set_cached(own_end);
+      s.advance(item.own());
       tokens += item.count;
       rows += item.logits;
       counts.back().push_back(item.count);
@@ -184,13 +209,15 @@ class FakeExecutor final : public engine::Executor {
       for (size_t i = 0; i < p.tokens.size(); ++i)
         slot(p, p.begin + static_cast<int64_t>(i)) = spoil_at == f.number ? kSpoiled : p.tokens[i];
       const int64_t end = p.begin + static_cast<int64_t>(p.tokens.size());
-      std::vector<int32_t> history;
+      const std::vector<uint64_t> by_state = has_states() ? states_behind(p) : std::vector<uint64_t>();
+      uint64_t history = kNothing;
       bool good = true;
       for (int64_t t = 0; t < end; ++t) {
-        history.push_back(slot(p, t));
-        good &= history.back() != kSpoiled;
+        history = behind(history, slot(p, t));
+        good &= slot(p, t) != kSpoiled;
         if (t < end - p.logit_rows) continue;
-        auto row = logits_of(history);
+        const uint64_t known = by_state.empty() ? history : by_state[static_cast<size_t>(t - p.begin)];
+        auto row = logits_behind(known == history ? history : known + 3 * history);
         if (!good) std::fill(row.begin(), row.end(), NAN);
         f.logits.insert(f.logits.end(), row.begin(), row.end());
       }
@@ -204,6 +231,24 @@ class FakeExecutor final : public engine::Executor {
     }
   }
 
+  // Behind each token of the part, by the state that it reads; writes the one behind its own tokens, and its drafts.
+  std::vector<uint64_t> states_behind(const Part& p) {
+    const auto at = [&](kv::SlotId s, int64_t i) -> uint64_t& {
+      return reinterpret_cast<uint64_t*>(states_.slot(0, s))[i];
+    };
+    uint64_t h = at(p.read, 0) ^ kNothing;  // of the slot of zeros: nothing
+    for (int64_t i = 1; i <= p.came_true; ++i) h = behind(h, static_cast<int32_t>(at(p.read, i)));
+    std::vector<uint64_t> out;
+    const auto own = static_cast<int64_t>(p.tokens.size()) - p.drafts;
+    for (int64_t i = 0; i < own + p.drafts; ++i) {
+      const int32_t token = p.tokens[static_cast<size_t>(i)];
+      out.push_back(h = behind(h, token));
+      if (i + 1 == own) at(p.write, 0) = h ^ kNothing;
+      if (i >= own) at(p.write, i - own + 1) = static_cast<uint64_t>(token);
+    }
+    return out;
+  }
+
   // Pages of a request that has ended may already be another's: the stream's order keeps them apart.
   int32_t& slot(const Part& p, int64_t t) {
     return reinterpret_cast<int32_t*>(
@@ -213,6 +258,7 @@ class FakeExecutor final : public engine::Executor {
   std::unique_ptr<Device> device_ = null::make_null_device();
   Limits limits_;
   kv::KvPool pool_;
+  kv::StatePool states_;
   std::deque<Flight> flights_;  // in the order of submission
   Flight done_;                 // the last one that was waited for
   engine::Ticket tickets_ = 0;

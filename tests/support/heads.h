@@ -13,7 +13,7 @@ struct HeadSetup {
   DType dtype = DType::F32;
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> decode = {}, prefill = {};
-  int64_t pages = 40, chunk = 256, rows = 32;
+  int64_t pages = 40, chunk = 256, rows = 32, context = 256;
 };
 
 inline std::string head_path(const std::string& name) {
@@ -29,7 +29,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   ASSIGN_OR_RETURN(Platform other, make_platform(device));
   engine::EngineOptions o;
   o.dtype = s.dtype;
-  o.context_length = 256;
+  o.context_length = s.context;
   o.chunked_prefill_size = s.chunk;
   o.max_running_requests = s.rows;
   o.max_total_tokens = s.pages * kv::kPageTokens;
@@ -40,6 +40,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
     o.model_path = head_path(s.model);
     return engine::Engine::create(o, std::move(platform));
   }
+  o.most_drafts = 7;  // of a model with states
   engine::EngineOptions of_head = o;
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);

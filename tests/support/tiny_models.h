@@ -106,6 +106,7 @@ struct EngineSetup {
   int64_t sequence_parts = 1;
   bool count_experts = false;
   int64_t loras = 0;
+  int64_t most_drafts = 0;
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -124,6 +125,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   o.ep_size = s.ep_size;
   o.sequence_parts = s.sequence_parts;
   o.max_loras = s.loras;
+  o.most_drafts = s.most_drafts;
   if (s.count_experts) o.count_experts = engine::CountExperts::On;
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));

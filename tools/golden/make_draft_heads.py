@@ -7,6 +7,9 @@ while it loads, so the layer itself is the one of transformers and what is aroun
   MTP of DeepSeek-V3   deepseek_nextn.py, DeepseekModelNextN.forward: eh_proj(cat(enorm(embedding), hnorm(hidden))),
                        the decoder layer, shared_head.norm; the model's lm_head (load_weights skips shared_head.head)
   MTP of GLM-4.5       glm4_moe_nextn.py, Glm4MoeModelNextN.forward: the same around its own layer
+  MTP of Qwen3-Next    qwen3_next_mtp.py, Qwen3NextForCausalLMMTP.forward, and qwen3_5_mtp.py: fc(cat(pre_fc_norm_embedding(
+  and Qwen3.5          embedding), pre_fc_norm_hidden(hidden))), a decoder layer with attention, norm, the model's lm_head; the
+                       norms multiply by 1 + weight (GemmaRMSNorm). As in vLLM, qwen3_next_mtp.py and qwen3_5_mtp.py
   EAGLE                llama_eagle.py, LlamaModel.forward: fc(cat(embedding, hidden)), layers whose first one has no
                        input norm, no last norm; the model's lm_head
   EAGLE-3              llama_eagle3.py, LlamaDecoderLayer.forward and LlamaModel.forward: fc of three states,
@@ -31,7 +34,7 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 from torch import nn
-from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig, LlamaConfig
+from transformers import AutoModelForCausalLM, DeepseekV3Config, Glm4MoeConfig, LlamaConfig, Qwen3_5TextConfig, Qwen3NextConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
 
 from make_tiny_models import randomise
@@ -79,6 +82,24 @@ class Prediction(nn.Module):
         net = self.net[0]
         x = self.eh_proj(torch.cat((self.enorm(net.model.embed_tokens(tokens)), self.hnorm(hidden)), dim=-1))
         x = self.norm(run_layer(self.layer, net.model.rotary_emb, x))
+        return net.lm_head(x), x
+
+
+class QwenPrediction(nn.Module):
+    """MTP of Qwen3-Next and Qwen3.5; `layer` is one of the family's with attention, `norm` its class of norms."""
+
+    def __init__(self, net, layer, norm):
+        super().__init__()
+        n, eps = net.config.hidden_size, net.config.rms_norm_eps
+        self.net, self.layers = [net], nn.ModuleList([layer])
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = (norm(n, eps) for _ in range(3))
+        self.fc = nn.Linear(2 * n, n, bias=False)
+
+    def forward(self, tokens, hidden):
+        net = self.net[0]
+        both = (self.pre_fc_norm_embedding(net.model.embed_tokens(tokens)), self.pre_fc_norm_hidden(hidden))
+        x = self.fc(torch.cat(both, dim=-1))
+        x = self.norm(run_layer(self.layers[0], net.model.rotary_emb, x))
         return net.lm_head(x), x
 
 
@@ -213,6 +234,42 @@ def prediction(name, config, seed):
     write(OUT / name, saved, {k: v.clone() for k, v in tensors.items()}, golden(head, tokens, last))
 
 
+def single_experts(name, tensor):
+    """As published: a tensor for each expert's gate, up and down."""
+    if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        return {name: tensor}
+    scope, leaf = name.rsplit(".", 1)
+    out = {}
+    for e, matrix in enumerate(tensor):
+        parts = zip(("gate_proj", "up_proj"), matrix.chunk(2)) if leaf == "gate_up_proj" else [("down_proj", matrix)]
+        out |= {f"{scope}.{e}.{part}.weight": rows for part, rows in parts}
+    return out
+
+
+def qwen(name, config, seed):
+    """Layers with a state and one with attention; behind them a layer of its own names."""
+    net = make(config)
+    randomise(net, seed, 0.8, None)
+    one = type(config)(**{**config.to_dict(), "num_hidden_layers": 1, "layer_types": ["full_attention"]})
+    one._attn_implementation = one._experts_implementation = "eager"
+    head = QwenPrediction(net, type(net.model.layers[0])(one, 0), type(net.model.norm)).float().eval()
+    rng = np.random.Generator(np.random.PCG64(seed + 1))
+    with torch.no_grad():
+        for key, p in sorted(head.named_parameters()):
+            x = rng.standard_normal(tuple(p.shape), dtype=np.float32)
+            p.copy_(torch.from_numpy(0.2 * x if "norm" in key else np.asarray(1.1 * x / np.sqrt(p.shape[-1]), dtype=np.float32)))
+    bf16(net)
+    bf16(head)
+    saved, tensors = checkpoint_tensors(net)
+    for key, p in head.named_parameters():
+        tensors |= single_experts(f"mtp.{key}", p)
+    if config.model_type != "qwen3_next":
+        saved["mtp_num_hidden_layers"] = 1
+    tokens = rng.integers(3, config.vocab_size, TOKENS)
+    last, _ = states(net, tokens, [])
+    write(OUT / name, saved, {k: v.clone() for k, v in tensors.items()}, golden(head, tokens, last))
+
+
 def eagles(seed):
     config = LlamaConfig(vocab_size=131, hidden_size=40, intermediate_size=56, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
                          num_hidden_layers=4, max_position_embeddings=512, rope_parameters=dict(PLAIN), bos_token_id=1, eos_token_id=2)
@@ -274,6 +331,17 @@ def main():
         num_hidden_layers=3, moe_intermediate_size=14, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
         use_qk_norm=True, attention_bias=True, rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}, pad_token_id=0, **common), 311)
     eagles(321)
+    kinds = ["linear_attention", "full_attention", "linear_attention"]
+    qwen("qwen3_next", Qwen3NextConfig(
+        vocab_size=143, hidden_size=40, intermediate_size=44, num_attention_heads=4, num_key_value_heads=2, head_dim=20, num_hidden_layers=3,
+        layer_types=kinds, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=10, linear_value_head_dim=12,
+        linear_conv_kernel_dim=4, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, shared_expert_intermediate_size=18,
+        rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}, pad_token_id=0, tie_word_embeddings=False, **common), 331)
+    qwen("qwen3_5", Qwen3_5TextConfig(
+        vocab_size=147, hidden_size=38, intermediate_size=46, num_attention_heads=3, num_key_value_heads=1, head_dim=16, num_hidden_layers=3,
+        layer_types=kinds, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=12, linear_value_head_dim=18,
+        linear_conv_kernel_dim=3, rope_parameters={**PLAIN, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1], "mrope_interleaved": True},
+        pad_token_id=0, tie_word_embeddings=True, **common), 341)
 
 
 if __name__ == "__main__":

@@ -10,24 +10,28 @@ namespace reprise {
 struct OpCall;
 enum class DType : uint8_t;
 
-// Columns of `taps` weights each; a slot holds taps - 1 rows of them.
+// With drafts (models/step_spec.h) a slot holds what is behind a sequence's own tokens, and behind that what each draft
+// of the step would change: the next step makes these changes for those that came true. `drafts`: how many did,
+// and how many there are in this step.
+//
+// Columns of `taps` weights each; a slot holds taps - 1 rows of them, then one for each of `most_drafts`.
 struct CausalConvArgs {
   Out state;
-  In x, weight, state_read, state_write, cu_seqlens;
+  In x, weight, state_read, state_write, cu_seqlens, drafts;
   Out same, out;
   Dim tokens, sequences;
-  int64_t columns, taps;
+  int64_t columns, taps, most_drafts;
 
   void fill(const OpCall& call);
 };
 
-// `key` and `value`: sizes of a head.
+// `key` and `value`: sizes of a head, which has `rows` rows of values in a slot (delta_state_rows()).
 struct GatedDeltaArgs {
   Out state;
-  In qkv, b, a, a_log, dt_bias, state_read, state_write, cu_seqlens;
+  In qkv, b, a, a_log, dt_bias, state_read, state_write, cu_seqlens, drafts;
   Out same, out;
   Dim tokens, sequences;
-  int64_t heads, key_heads, key, value;
+  int64_t heads, key_heads, key, value, rows, most_drafts;
 
   void fill(const OpCall& call);
 };

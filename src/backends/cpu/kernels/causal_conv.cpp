@@ -1,5 +1,6 @@
 // A convolution of each column over the rows of its sequence, and SiLU. The rows before a sequence's first one of the
-// step are in its state. One chain of multiply-adds for each number, the oldest row first.
+// step are in its state. One chain of multiply-adds for each number, the oldest row first. Rows of drafts stay behind
+// those of the state, which the next step reads from as many rows further on as came true.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
 #include "ops/args/recurrent.h"
@@ -18,6 +19,8 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
   T* out = a.out;
   float* states = a.state;
   const int32_t *borders = a.cu_seqlens, *read = a.state_read, *write = a.state_write;
+  const int32_t* drafts_of = a.drafts;  // in the step before, and in this one
+  const int64_t slot = (taps - 1 + a.most_drafts) * columns;
   F32x16 weights[kMostTaps];
   for (int64_t j = 0; j < taps; ++j) {
     T some[16] = {};
@@ -25,9 +28,16 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
     weights[j] = E::load(some);
   }
   for (int64_t r = 0; r < sequences; ++r) {
-    const float* before = states + read[r] * (taps - 1) * columns + at;
+    const float* before = states + read[r] * slot + (drafts_of ? drafts_of[2 * r] : 0) * columns + at;
+    float* after = write[r] < 0 ? nullptr : states + write[r] * slot + at;
+    const int64_t drafts = drafts_of ? drafts_of[2 * r + 1] : 0, own = borders[r + 1] - drafts;
     F32x16 window[kMostTaps];  // the last taps - 1 rows
     for (int64_t j = 0; j + 1 < taps; ++j) window[j] = load_n<F32>(before + j * columns, n);
+    const auto keep = [&] {
+      if (!after) return;
+      for (int64_t j = 0; j + 1 < taps; ++j) store_n<F32>(after + j * columns, window[j], n);
+    };
+    if (borders[r] == own) keep();
     for (int64_t t = borders[r]; t < borders[r + 1]; ++t) {
       const F32x16 row = load_n<E>(x + t * columns + at, n);
       F32x16 sum = zero();
@@ -37,10 +47,9 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
       }
       if (taps > 1) window[taps - 2] = row;
       store_n<E>(out + t * columns + at, silu(fma(weights[taps - 1], row, sum)), n);
+      if (t + 1 == own) keep();
+      if (t >= own && after) store_n<F32>(after + (taps - 1 + t - own) * columns, row, n);
     }
-    if (write[r] < 0) continue;
-    float* after = states + write[r] * (taps - 1) * columns + at;
-    for (int64_t j = 0; j + 1 < taps; ++j) store_n<F32>(after + j * columns, window[j], n);
   }
 }
 

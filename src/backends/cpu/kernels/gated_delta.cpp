@@ -5,6 +5,9 @@
 // A column of a head's state depends on no other column, so a thread takes some columns of some heads, and 32 of them
 // stay in the first-level cache while all rows of a tile go over them. Sums over the key: numbers i and i + 2, ... in
 // two chains by i % 2, then the two are added.
+//
+// Drafts change the columns that are worked on and not the state. What each would change of it stays in the slot, and
+// the next step makes those changes first that came true: they are a key and a value each, a fraction of a state.
 #include "backends/cpu/kernels/curves.h"
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/delta_shape.h"
@@ -35,9 +38,20 @@ F32x16 softplus(F32x16 x) {
   return fma(s + s, polynomial(s * s, kAtanh), larger(x, zero()));
 }
 
-// Rows of one head, ready for its state.
+// Rows of one head, ready for its state; `pitch` numbers from key to key.
 struct DeltaTile {
   float *q, *k, *decay, *beta;
+  int64_t pitch;
+};
+
+// What the drafts of a step would change of one head's state, as a slot has it.
+struct DeltaChanges {
+  DeltaChanges(float* head, const GatedDeltaArgs& a)
+      : values(head + a.key * a.value),
+        keys(values + a.most_drafts * a.value),
+        decay(keys + a.most_drafts * a.key),
+        beta(decay + a.most_drafts) {}
+  float *values, *keys, *decay, *beta;
 };
 
 template <typename E>
@@ -47,7 +61,7 @@ struct DeltaHead {
   DeltaHead(const GatedDeltaArgs& args, const Launch& l)
       : a(args), width(2 * a.key_heads * a.key + a.heads * a.value), padded(delta_key(a.key)) {
     float* at = l.scratch<float>(delta_thread_floats(a.key) * static_cast<int64_t>(sizeof(float)));
-    tile = {at, at + kDeltaRows * padded, at + 2 * kDeltaRows * padded, at + (2 * padded + 1) * kDeltaRows};
+    tile = {at, at + kDeltaRows * padded, at + 2 * kDeltaRows * padded, at + (2 * padded + 1) * kDeltaRows, padded};
     kept = at + delta_rows_floats(a.key);
   }
 
@@ -100,10 +114,11 @@ struct DeltaHead {
   }
 
   // One row over n columns of a state, 32 at most, from one place to another, which may be the same. Both have `stride`
-  // numbers from key to key; kState: 32 of them may be touched.
-  template <bool kState, bool kRow>
-  void step(const float* from, float* to, int64_t stride, int64_t t, const T* value, T* out, int64_t n) const {
-    const float *q = tile.q + t * padded, *k = tile.k + t * padded;
+  // numbers from key to key; kState: 32 of them may be touched. Without `out` it has no query.
+  template <bool kState, bool kRow, typename V>
+  void step(const DeltaTile& rows, const float* from, float* to, int64_t stride, int64_t t,
+            const typename V::Type* value, T* out, int64_t n) const {
+    const float *k = rows.k + t * rows.pitch, *q = out ? rows.q + t * rows.pitch : k;
     F32x16 s0[2] = {zero(), zero()}, s1[2] = {zero(), zero()};
     const auto known = [&](int64_t i, int chain) {
       const float* row = from + i * stride;
@@ -114,9 +129,9 @@ struct DeltaHead {
     int64_t i = 0;
     for (; i + 2 <= a.key; i += 2) known(i, 0), known(i + 1, 1);
     if (i < a.key) known(i, 0);
-    const F32x16 decay = splat(tile.decay[t]), beta = splat(tile.beta[t]);
-    const F32x16 u0 = (sixteen<E, kRow>(value, 0, n) - (s0[0] + s0[1]) * decay) * beta,
-                 u1 = (sixteen<E, kRow>(value, 16, n) - (s1[0] + s1[1]) * decay) * beta;
+    const F32x16 decay = splat(rows.decay[t]), beta = splat(rows.beta[t]);
+    const F32x16 u0 = (sixteen<V, kRow>(value, 0, n) - (s0[0] + s0[1]) * decay) * beta,
+                 u1 = (sixteen<V, kRow>(value, 16, n) - (s1[0] + s1[1]) * decay) * beta;
     F32x16 o0[2] = {zero(), zero()}, o1[2] = {zero(), zero()};
     const auto renew = [&](int64_t j, int chain) {
       const float* row = from + j * stride;
@@ -131,6 +146,7 @@ struct DeltaHead {
     int64_t j = 0;
     for (; j + 2 <= a.key; j += 2) renew(j, 0), renew(j + 1, 1);
     if (j < a.key) renew(j, 0);
+    if (!out) return;
     put<E, kRow>(out, 0, n, o0[0] + o0[1]);
     put<E, kRow>(out, 16, n, o1[0] + o1[1]);
   }
@@ -140,16 +156,54 @@ struct DeltaHead {
   template <bool kWhole>
   void steps(const float* from, float* to, int64_t rows, const T* value, T* out, int64_t n) const {
     const int64_t next = a.heads * a.value;
-    if (rows == 1) return step<kWhole, kWhole>(from, to, a.value, 0, value, out, n);
+    if (rows == 1) return step<kWhole, kWhole, E>(tile, from, to, a.value, 0, value, out, n);
+    take<kWhole>(from, n);
+    for (int64_t t = 0; t < rows; ++t)
+      step<true, kWhole, E>(tile, kept, kept, kDeltaColumns, t, value + t * width, out + t * next, n);
+    leave<kWhole>(to, n);
+  }
+  template <bool kWhole>
+  void take(const float* from, int64_t n) const {
     for (int64_t i = 0; i < a.key; ++i) {
       store(kept + i * kDeltaColumns, sixteen<F32, kWhole>(from + i * a.value, 0, n));
       store(kept + i * kDeltaColumns + 16, sixteen<F32, kWhole>(from + i * a.value, 16, n));
     }
-    for (int64_t t = 0; t < rows; ++t)
-      step<true, kWhole>(kept, kept, kDeltaColumns, t, value + t * width, out + t * next, n);
+  }
+  template <bool kWhole>
+  void leave(float* to, int64_t n) const {
     for (int64_t i = 0; i < a.key; ++i) {
       put<F32, kWhole>(to + i * a.value, 0, n, load(kept + i * kDeltaColumns));
       put<F32, kWhole>(to + i * a.value, 16, n, load(kept + i * kDeltaColumns + 16));
+    }
+  }
+
+  // The same where drafts take part: `before` changes of the slot that is read come first, and the tile's last rows are
+  // drafts. `at`: the first of the columns.
+  template <bool kWhole>
+  void steps_with_drafts(const float* from, const DeltaChanges& known, int64_t before, float* to,
+                         const DeltaChanges& changes, int64_t own, int64_t rows, const T* value, T* out, int64_t at,
+                         int64_t n) const {
+    const int64_t next = a.heads * a.value;
+    take<kWhole>(from + at, n);
+    const DeltaTile first{nullptr, known.keys, known.decay, known.beta, a.key};
+    for (int64_t t = 0; t < before; ++t)
+      step<true, kWhole, F32>(first, kept, kept, kDeltaColumns, t, known.values + t * a.value + at, nullptr, n);
+    for (int64_t t = 0; t < rows; ++t) {
+      step<true, kWhole, E>(tile, kept, kept, kDeltaColumns, t, value + t * width, out + t * next, n);
+      if (t + 1 == own) leave<kWhole>(to + at, n);
+      if (t < own) continue;
+      float* kept_value = changes.values + (t - own) * a.value + at;
+      put<F32, kWhole>(kept_value, 0, n, sixteen<E, kWhole>(value + t * width, 0, n));
+      put<F32, kWhole>(kept_value, 16, n, sixteen<E, kWhole>(value + t * width, 16, n));
+    }
+  }
+
+  // Keys and gates of drafts, the tile's rows from `own` on.
+  void note(const DeltaChanges& changes, int64_t own, int64_t rows) const {
+    for (int64_t t = own; t < rows; ++t) {
+      std::memcpy(changes.keys + (t - own) * a.key, tile.k + t * padded, static_cast<size_t>(a.key) * sizeof(float));
+      changes.decay[t - own] = tile.decay[t];
+      changes.beta[t - own] = tile.beta[t];
     }
   }
 
@@ -165,7 +219,9 @@ struct DeltaHead {
       return;
     }
     float* states = a.state;
-    const int64_t size = a.key * a.value;
+    const int64_t size = a.rows * a.value;
+    if (const int32_t* drafts = a.drafts; drafts && (drafts[2 * sequence] > 0 || drafts[2 * sequence + 1] > 0))
+      return run_with_drafts(sequence, head, first, last);
     const float* from = states + (read[sequence] * a.heads + head) * size;
     float* to = states + (write[sequence] * a.heads + head) * size;
     if (begin == end && from != to)
@@ -184,6 +240,35 @@ struct DeltaHead {
         n >= kDeltaColumns ? steps<true>(before, to + at, rows, value, o, kDeltaColumns)
                            : steps<false>(before, to + at, rows, value, o, n);
       }
+    }
+  }
+
+  // Of a sequence with drafts in this step, or that came true in the last one.
+  void run_with_drafts(int64_t sequence, int64_t head, int64_t first, int64_t last) const {
+    const int32_t *borders = a.cu_seqlens, *read = a.state_read, *write = a.state_write, *drafts_of = a.drafts;
+    const int64_t size = a.rows * a.value;
+    float *states = a.state, *to = states + (write[sequence] * a.heads + head) * size;
+    float* from = states + (read[sequence] * a.heads + head) * size;
+    int64_t row = borders[sequence], before = drafts_of[2 * sequence];
+    const int64_t end = borders[sequence + 1], drafts = drafts_of[2 * sequence + 1];
+    while (row < end) {
+      // All drafts are in one tile: the state in front of them is there, and no other.
+      const int64_t left = end - drafts - row, own = left < kDeltaRows ? left : kDeltaRows;
+      const int64_t rows = left + drafts <= kDeltaRows ? left + drafts : own > 0 ? own : drafts;
+      prepare(head, row, rows);
+      const DeltaChanges known(from, a), changes(to, a);
+      if (first == 0 && rows > own) note(changes, own, rows);
+      for (int64_t block = first; block < last; ++block) {
+        const int64_t at = block * kDeltaColumns, n = a.value - at;
+        const T* value = static_cast<const T*>(a.qkv) + 2 * a.key_heads * a.key + head * a.value + row * width + at;
+        T* o = static_cast<T*>(a.out) + (row * a.heads + head) * a.value + at;
+        n >= kDeltaColumns
+            ? steps_with_drafts<true>(from, known, before, to, changes, own, rows, value, o, at, kDeltaColumns)
+            : steps_with_drafts<false>(from, known, before, to, changes, own, rows, value, o, at, n);
+      }
+      row += rows;
+      from = to;
+      before = 0;
     }
   }
 
