@@ -400,6 +400,8 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   std::unique_ptr<engine::Engine> draft;
   // Elsewhere nothing verifies drafts, which check_engine() or the scheduler says.
   const DeviceInfo& info = platform.device->info();
+  if (drafting.algorithm != spec::Algorithm::None)
+    options.graph.verify = {drafting.draft_tokens, drafting.adaptive, drafting.max_rows};
   if (!draft_path.empty() && info.live_sizes && !info.asynchronous) {
     ASSIGN_OR_RETURN(draft, open_draft(of_draft, device, platform, drafting.algorithm, options.model_path));
     RETURN_IF_ERROR(keep_rows(drafting.algorithm, draft.get(), options));
@@ -407,7 +409,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
     options.beside = {m.weight_bytes + m.activation_bytes, m.kv_page_bytes};
   }
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
-  RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal()));
+  RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal(), engine->device().info()));
   if (draft) RETURN_IF_ERROR(join_draft(chosen, *engine, of_draft, std::move(draft)));
   if (chosen.replica == 0 && (!chosen.member || chosen.member->world().front()))
     say_what_is_in_effect(chosen, notices, *engine);

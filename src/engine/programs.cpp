@@ -112,6 +112,7 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, size_t phase) {
 Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
+  if (kPhases[phase].drafts) trace.max_logit_rows = trace.max_tokens;
   trace.images &= phase == kAnyPhase;  // a step of single tokens has none
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = config_.generates();
@@ -142,6 +143,8 @@ Status ProgramBuilder::check_split_ops() const {
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   trace_ = trace;
   prepared_.clear();
+  verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list().empty() &&
+            !models::step_of(spec_, config_, trace_).has_states();
   RETURN_IF_ERROR(check_split_ops());
   RETURN_IF_ERROR(prepare_all());
   if (plans_.enabled()) log::info("{}", plans_.summary());
@@ -161,15 +164,15 @@ Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
 }
 
 Status ProgramBuilder::prepare_all() {
-  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Fused, &reports_[p]));
-  for (size_t p = 0; p < kPhaseCount; ++p)
+  for (size_t p = 0; p < phases(); ++p) RETURN_IF_ERROR(add(p, Kind::Fused, &reports_[p]));
+  for (size_t p = 0; p < phases(); ++p)
     if (has_plain(p)) RETURN_IF_ERROR(add(p, Kind::Plain, nullptr));
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }
 
 Status ProgramBuilder::prepare_shadows() {
-  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Shadow, nullptr));
+  for (size_t p = 0; p < phases(); ++p) RETURN_IF_ERROR(add(p, Kind::Shadow, nullptr));
   return Status::ok();
 }
 
@@ -258,8 +261,49 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }
 
+// A step with drafts is no larger than any other one.
+std::vector<int64_t> ProgramBuilder::verify_list() const {
+  VerifyRows rows = options_.verify;
+  rows.most = std::min(rows.most > 0 ? rows.most : rows.each * trace_.max_sequences, trace_.max_tokens);
+  return verify_sizes(rows, trace_.max_sequences, options_.decode_sizes, options_.padding);
+}
+
+bool ProgramBuilder::cut_verify_rows(VerifyRows& rows) const {
+  size_t own = 0, others = 0;
+  for (const Prepared& p : prepared_) {
+    size_t& bytes = kPhases[p.phase].drafts ? own : others;
+    bytes = std::max(bytes, p.plan.arena_bytes);
+  }
+  if (own <= others || bound(kVerifyPhase) < 4 || options_.policy == GraphPolicy::Required) return false;
+  const int64_t before = bound(kVerifyPhase);
+  rows.most = before / 2;
+  log::warning("steps with drafts of more than {} of {} rows are left out: their activations of {:.1f} MB do not fit "
+               "`mem_fraction_static` (`speculative_max_rows` {} avoids this)",
+               rows.most, before, static_cast<double>(own) / 1e6, rows.most);
+  return true;
+}
+
+std::string ProgramBuilder::verify_summary() const {
+  const auto verify = std::find_if(prepared_.begin(), prepared_.end(),
+                                   [](const Prepared& p) { return kPhases[p.phase].drafts; });
+  const auto& outputs = verify->graph.outputs();
+  const auto logits = std::find_if(outputs.begin(), outputs.end(), [](const GraphOutput& o) {
+    return o.name == output_name(StepOutput::Logits);
+  });
+  const LiveSizes bounds = verify->graph.bounds();
+  const auto bytes = logits == outputs.end()
+                         ? 0
+                         : static_cast<double>(logits->value->type.shape.elements(bounds)) *
+                               static_cast<double>(size_of(logits->value->type.dtype));
+  return fmt::format("steps with drafts: {} sizes up to {} rows, activations {:.1f} MB, of which logits {:.1f} MB "
+                     "(`speculative_max_rows` bounds them)",
+                     verify_list().size(), bound(kVerifyPhase), static_cast<double>(verify->plan.arena_bytes) / 1e6,
+                     bytes / 1e6);
+}
+
 std::vector<int64_t> ProgramBuilder::sizes_of(size_t phase) const {
   const PhaseSpec& p = kPhases[phase];
+  if (p.drafts) return verify_list();
   const auto& given = options_.*p.sizes;
   return given.empty() ? p.sizes_by_rule(bound(phase), options_.padding ? SizeRule::Padded : SizeRule::Exact) : given;
 }
@@ -366,7 +410,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
   parts.phase = name;
   parts.policy = options_.policy;
   parts.padding = options_.padding;
-  parts.choose_by_cost = options_.choose_by_cost;
+  // How many drafts pay is somebody else's choice; they come to be verified at the next size.
+  parts.choose_by_cost = options_.choose_by_cost && !kPhases[phase].drafts;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);
   ASSIGN_OR_RETURN(parts.model, compile(phase, Kind::Fused, b));

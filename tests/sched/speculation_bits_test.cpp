@@ -64,12 +64,15 @@ struct Setup {
   int64_t chunk = 256, pages = 40, rows = 64;
   int64_t verify_replay = 0;
   std::string fault = {};  // of a step with drafts
+  // Graphs freeze sizes: steps with drafts have captures of their own, of so many rows; 0: as many as come.
+  std::optional<int64_t> frozen = {};
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
   DeviceOptions device;
   device.threads = 2;
   device.pin_threads = false;
+  device.live_sizes = !s.frozen;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path(s.model);
@@ -82,6 +85,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
   if (s.policy) o.graph.policy = *s.policy;
   if (s.decode) o.graph.decode = *s.decode;
   o.graph.verify_replay = s.verify_replay;
+  o.graph.verify = {5, true, s.frozen.value_or(0)};
   if (!s.fault.empty()) {
     ASSIGN_OR_RETURN(const engine::Fault fault, engine::parse_fault(s.fault));
     o.graph.faults.push_back(fault);
@@ -245,7 +249,15 @@ TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
     EXPECT_GT((*e)->counters().checked, 50u);
   }
   if (!GetParam().fault.empty()) {
-    EXPECT_EQ((*e)->runner("decode")->quarantined().size(), 1u);
+    EXPECT_EQ((*e)->runner(GetParam().frozen ? "verify" : "decode")->quarantined().size(), 1u);
+  }
+  if (GetParam().frozen) {
+    const engine::StepRunner& verify = *(*e)->runner("verify");
+    EXPECT_GT(verify.stats().steps, 50u);
+    if (GetParam().fault.empty() && !GetParam().policy) {
+      EXPECT_TRUE(verify.stats().fallbacks.empty());
+      EXPECT_GT(verify.stats().padded_rows, 0u);
+    }
   }
   if (GetParam().pages < 20) {
     EXPECT_GT(plain.stats.preemptions, 0u);
@@ -287,7 +299,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Setup{.name = "window", .model = "mistral_window24"},
                     Setup{.name = "latents", .model = "deepseek_v2_moe"}, Setup{.name = "checked", .verify_replay = 2},
                     Setup{.name = "few_rows", .rows = 6},
-                    Setup{.name = "failed_verify_step", .fault = "kernel-error@95"}),
+                    Setup{.name = "failed_verify_step", .fault = "kernel-error@95"},
+                    Setup{.name = "frozen", .frozen = 0},
+                    Setup{.name = "frozen_piecewise", .decode = GraphMode::Piecewise, .frozen = 0},
+                    Setup{.name = "frozen_eager", .policy = engine::GraphPolicy::Off, .frozen = 0},
+                    Setup{.name = "frozen_few_rows", .model = "deepseek_v2_moe", .rows = 6, .frozen = 9},
+                    Setup{.name = "frozen_checked", .verify_replay = 3, .frozen = 0},
+                    Setup{.name = "frozen_failed_verify_step", .fault = "kernel-error@95", .frozen = 0}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

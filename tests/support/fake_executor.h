@@ -57,8 +57,8 @@ class FakeExecutor final : public engine::Executor {
   }
   bool has_greedy_steps() const override { return greedy_steps; }
   bool overlaps() const override { return runs_beside; }
-  int64_t max_verify_rows() const override { return runs_beside ? 0 : limits_.rows; }
-  engine::RowsCost rows_cost(int64_t rows) const override { return {true, cost ? cost(rows) : std::nullopt}; }
+  int64_t max_verify_rows() const override { return limits_.rows; }
+  engine::RowsCost rows_cost(int64_t rows, int64_t) const override { return {true, cost ? cost(rows) : std::nullopt}; }
 
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     if (flights_.size() >= 2) return error(Code::Internal, "two steps are in flight");
@@ -103,6 +103,7 @@ class FakeExecutor final : public engine::Executor {
     std::vector<kv::PageId> pages;
     std::vector<int32_t> tokens;
     int64_t begin, logit_rows, fed;
+    bool drafts;
   };
   struct Flight {
     engine::Ticket ticket = 0;
@@ -126,13 +127,13 @@ class FakeExecutor final : public engine::Executor {
       engine::Sequence& s = *item.sequence;
       const int64_t own_end = s.cached() + item.own(), end = s.cached() + item.count;
       if (item.own() < 1 || own_end > s.size()) return invalid("{} tokens of {}", item.own(), s.uncached());
-      if (!item.drafts.empty() && (own_end != s.size() || s.pending() || runs_beside))
+      if (!item.drafts.empty() && (own_end != s.size() || s.pending()))
         return invalid("drafts behind token {} of {}", own_end, s.size());
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
       for (int64_t t = s.cached(); t < end; ++t)
         EXPECT_TRUE(pool_.in_use(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]));
       Part p{&s,         s.pages(),   {s.tokens().begin() + s.cached(), s.tokens().begin() + own_end},
-             s.cached(), item.logits, -1};
+             s.cached(), item.logits, -1, !item.drafts.empty()};
       p.tokens.insert(p.tokens.end(), item.drafts.begin(), item.drafts.end());
       if (!item.drafts.empty()) ++verify_steps;
       if (s.pending() && end == s.size()) {
@@ -162,7 +163,7 @@ class FakeExecutor final : public engine::Executor {
     int64_t row = 0;
     for (const Part& p : flights_.back().parts) {
       row += p.logit_rows;
-      if (p.sequence == &s) return p.logit_rows > 0 ? row - 1 : -1;
+      if (p.sequence == &s) return p.logit_rows > 0 && !p.drafts ? row - 1 : -1;
     }
     return -1;
   }

@@ -146,6 +146,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.asynchronous = true;
   info.free_patches = false;  // a task group is nine places of a queue
   info.skips_negative_slots = false;
+  info.row_invariant = false;  // attention of one row is batched (BSND), of several a row of tokens (TND)
   info.computes = library->computes();
   info.notes = notes_of(*parts.context);
   parts.device = std::make_unique<AscendDevice>(std::move(info), parts.context);
