@@ -66,6 +66,7 @@ struct Setup {
   std::string fault = {};  // of a step with drafts
   // Graphs freeze sizes: steps with drafts have captures of their own, of so many rows; 0: as many as come.
   std::optional<int64_t> frozen = {};
+  DeviceKind device = DeviceKind::Cpu;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
@@ -73,6 +74,8 @@ Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
   device.threads = 2;
   device.pin_threads = false;
   device.live_sizes = !s.frozen;
+  device.kind = s.device;
+  device.ascend_runtime = "sim";
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path(s.model);
@@ -302,6 +305,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setup{.name = "failed_verify_step", .fault = "kernel-error@95"},
                     Setup{.name = "frozen", .frozen = 0},
                     Setup{.name = "frozen_piecewise", .decode = GraphMode::Piecewise, .frozen = 0},
+                    Setup{.name = "ascend", .rows = 16, .frozen = 0, .device = DeviceKind::Ascend},
                     Setup{.name = "frozen_eager", .policy = engine::GraphPolicy::Off, .frozen = 0},
                     Setup{.name = "frozen_few_rows", .model = "deepseek_v2_moe", .rows = 6, .frozen = 9},
                     Setup{.name = "frozen_checked", .verify_replay = 3, .frozen = 0},
