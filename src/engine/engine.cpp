@@ -297,7 +297,8 @@ Result<models::TraceOptions> Engine::other_dtypes(const ProgramBuilder& builder,
   return found.front();
 }
 
-// Fewer rows of steps with drafts, then smaller chunks, until activations leave room in the memory fraction for at least one sequence's cache.
+// Fewer rows of steps with drafts, then smaller chunks, until activations leave room in the memory fraction for at
+// least one sequence's cache.
 Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
   const double memory = usable_bytes(platform_.device->info());

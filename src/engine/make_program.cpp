@@ -37,7 +37,8 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, sampling,
                parts, adapters, images, kept_rows, source_width] = trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
-  for (int64_t n : {max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, parts, adapters}) key.add("size", n);
+  for (int64_t n : {max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, parts, adapters})
+    key.add("size", n);
   key.add("sampling", sampling);
   key.add("images", images);
   key.add("source", source_width);

@@ -26,6 +26,9 @@ struct PhaseSpec {
   std::vector<int64_t> (*sizes_by_rule)(int64_t largest, SizeRule rule);
   bool drafts = false;  // some of its sequences bring drafts; its sizes are those of verify_sizes()
 
+  // Whose settings it goes by: `graph_decode` and `graph_decode_sizes`, or those of prefill.
+  std::string_view settings() const { return drafts ? "decode" : name; }
+
   bool takes(std::span<const StepItem> items) const {
     if (drafts && std::all_of(items.begin(), items.end(), [](const StepItem& i) { return i.drafts.empty(); }))
       return false;

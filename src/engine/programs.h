@@ -114,7 +114,8 @@ class ProgramBuilder {
   // What a capture of `size` fixes.
   LiveSizes frozen(size_t phase, int64_t size, const PoolSizes& pools) const;
   int64_t bound(size_t phase) const {
-    return kPhases[phase].drafts ? verify_list().back() : kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens);
+    return kPhases[phase].drafts ? verify_list().back()
+                                 : kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens);
   }
   std::vector<int64_t> verify_list() const;
   // Captures every size; those that fail are left out and remarked.

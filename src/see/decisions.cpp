@@ -104,8 +104,7 @@ void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::strin
   if (most < 2)
     rows.push_back({"drafts", "none", most == 0 ? e.verify_refusal() : "a step has one row"});
   else
-    rows.push_back(
-        {fmt::format("drafts, up to {} rows", most), decode_mode, "decode's graph: a draft is a row more"});
+    rows.push_back({fmt::format("drafts, up to {} rows", most), decode_mode, "decode's graph: a draft is a row more"});
 }
 
 }  // namespace

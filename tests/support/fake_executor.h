@@ -132,8 +132,13 @@ class FakeExecutor final : public engine::Executor {
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
       for (int64_t t = s.cached(); t < end; ++t)
         EXPECT_TRUE(pool_.in_use(s.pages()[static_cast<size_t>(t / kv::kPageTokens)]));
-      Part p{&s,         s.pages(),   {s.tokens().begin() + s.cached(), s.tokens().begin() + own_end},
-             s.cached(), item.logits, -1, !item.drafts.empty()};
+      Part p{&s,
+             s.pages(),
+             {s.tokens().begin() + s.cached(), s.tokens().begin() + own_end},
+             s.cached(),
+             item.logits,
+             -1,
+             !item.drafts.empty()};
       p.tokens.insert(p.tokens.end(), item.drafts.begin(), item.drafts.end());
       if (!item.drafts.empty()) ++verify_steps;
       if (s.pending() && end == s.size()) {
