@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/elapsed.h"
 #include "sched/scheduler.h"
@@ -10,11 +11,19 @@
 namespace reprise::apps {
 namespace {
 
-// The times of a run's steps: those that read prompts, and those that decode.
+// The times of a run's steps: those that read prompts, and those that decode. The device's own, where that is modelled:
+// from the end of the step before, which contains what the host did in between.
 class StepTimes final : public sched::Observer {
  public:
+  explicit StepTimes(const Device& device) : device_(device), last_(device.clock_us()) {}
+
   void stepped(const sched::StepRecord& step) override {
-    const double s = seconds_of(step.end - step.begin);
+    double s = seconds_of(step.end - step.begin);
+    if (last_) {
+      const double now = *device_.clock_us();
+      s = (now - *last_) * 1e-6;
+      last_ = now;
+    }
     if (step.prefill_tokens > 0)
       prefill_s += s;
     else
@@ -22,6 +31,10 @@ class StepTimes final : public sched::Observer {
   }
   double prefill_s = 0;
   std::vector<double> decode_s;
+
+ private:
+  const Device& device_;
+  std::optional<double> last_;
 };
 
 class NoSink final : public sched::RequestSink {
@@ -43,7 +56,7 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
   std::vector<double> prefill, decode, steps, step_counts, host;
   uint64_t drafts = 0, accepted = 0;
   for (int64_t r = 0; r < plan.repeat; ++r) {
-    StepTimes times;
+    StepTimes times(engine.device());
     Status failed;
     sched::SchedulerOptions o;
     o.max_queued = std::numeric_limits<int64_t>::max() / 2;

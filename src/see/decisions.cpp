@@ -69,7 +69,7 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Pha
   const bool two = r.models().size() > 1;
   for (const bool unfused : {false, true}) {
     if (unfused && !two) break;
-    const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
+    const int64_t from = unfused ? fused + 1 : spec.drafts ? 2 : 1, to = two && !unfused ? std::min(fused, top) : top;
     if (from > to) continue;
     const CompiledModel& m = r.model(from);
     std::string reason = how(r, m, padding, live_sizes);
