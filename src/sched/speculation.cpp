@@ -129,7 +129,8 @@ int64_t Speculation::most_rows(const BatchLimits& limits) const {
   return options_.max_rows > 0 ? std::min(most, options_.max_rows) : most;
 }
 
-// What may be drafted behind the token that the step in flight will give: the first draft stands for that token.
+// What may be drafted behind the token that the step in flight will give: the first draft stands for that token. Where
+// it is the only one, as in text that repeats one token, it stands for what is found when that token is known.
 SpecOff Speculation::look_ahead(const Batch& now, const BatchLimits& limits) {
   sequences_ = 0;
   for (size_t i = 0; i < now.items.size(); ++i) {
@@ -144,13 +145,11 @@ SpecOff Speculation::look_ahead(const Batch& now, const BatchLimits& limits) {
   if (!foreseen) {
     if (const SpecOff why = propose(now); why != SpecOff::None) return why;
     for (spec::Proposal& p : proposals) {
-      if (p.survival.empty()) continue;
+      if (p.survival.size() < 2) continue;
       const float first = p.survival.front();
       p.survival.erase(p.survival.begin());
       for (float& s : p.survival) s = std::min(1.0f, s / std::max(first, 1e-6f));
     }
-    if (std::all_of(proposals.begin(), proposals.end(), [](const auto& p) { return p.survival.empty(); }))
-      return SpecOff::NoMatch;
   }
   const spec::DraftingTime drafting{foreseen ? 0 : drafting_us_, drafter_->round_us()};
   const spec::DraftChoice& choice = rule_.look(sequences_, most, proposals, priorities_, times_, drafting);

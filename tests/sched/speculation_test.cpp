@@ -249,6 +249,17 @@ TEST_F(SpeculationTest, OnADeviceThatRunsByItselfStepsWithDraftsAreWaitedFor) {
   }
 }
 
+// Where one token is repeated, the token in flight is all that n-grams tell; a draft follows it all the same.
+TEST_F(SpeculationTest, ARepeatedTokenIsDraftedOnADeviceThatRunsByItself) {
+  const Tokens prompt = count_up(5);
+  make_with({8, 64, 20, 1000}, from_script({text(prompt, 200)}), 0, 2);  // one draft at a time
+  executor->runs_beside = true;
+  const auto a = add(forever(prompt, 21));
+  run_out();
+  EXPECT_EQ(a->tokens, expected(prompt, 21, true));
+  EXPECT_EQ(executor->verify_steps, 10);
+}
+
 // A look ahead that finds nothing leaves the step behind it without drafts; they begin a step later.
 TEST_F(SpeculationTest, WhatLooksWorthlessIsFormedAhead) {
   adaptive = true;
