@@ -451,7 +451,7 @@ def drafted(model, folder, quantisation, context, width):
 def part_speculation(model):
     die = die_of_a3(model)
     lines = ["| | context | C(1) ms | " + " | ".join(f"C({w})" for w in WIDTHS) + " | C(4) / C(1) | "
-             "C(4) / 2 | C(4) / 3 | published, ms | tokens a step that it takes |",
+             "C(4) / 2 | C(4) / 3 | published | tokens needed |",
              "|---" * (len(WIDTHS) + 8) + "|"]
     for name, folder, quantisation, prompt, answer, published in SPECULATION:
         context = prompt + answer // 2
